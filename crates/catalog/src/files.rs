@@ -10,13 +10,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use datafusion_common::Constraints;
-use datafusion_expr::Expr;
 use diligence_base::Result;
 use diligence_base::limits::{FILES_LOOKED_AT_MAX, FOLDERS_LOOKED_AT_MAX};
 use diligence_base::seams::Disk;
 use diligence_storage::external::{ExternalTable, FileSet, OpenOptions, Staging};
 use parking_lot::Mutex;
+use sqlparser::ast::Expr;
 
 /// A file that changed less than this before it was looked at may change once more without another time: file systems
 /// count time in steps of up to 10 ms.
@@ -30,10 +29,8 @@ pub struct FileRelation {
     pub options: OpenOptions,
     /// The statement that made it, where there was one.
     pub definition: Option<String>,
-    /// As declared; not enforced.
-    pub constraints: Constraints,
-    /// Values for columns that an INSERT leaves out.
-    pub column_defaults: HashMap<String, Expr>,
+    /// Expressions for columns that an INSERT leaves out, by the columns' names.
+    pub column_defaults: HashMap<String, Arc<Expr>>,
     files: Arc<dyn Disk>,
     opened: Mutex<Option<Opened>>,
     writer: Mutex<()>,
@@ -56,7 +53,6 @@ impl FileRelation {
             location: location.into(),
             options,
             definition: None,
-            constraints: Constraints::default(),
             column_defaults: HashMap::new(),
             files,
             opened: Mutex::new(None),

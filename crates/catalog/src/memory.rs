@@ -12,8 +12,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options, concat_batches};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion_common::{Constraints, Statistics};
-use datafusion_expr::Expr;
+use datafusion_common::Statistics;
 use diligence_base::ids::TableVersion;
 use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
@@ -21,6 +20,7 @@ use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::memory::MemoryTable;
 use diligence_storage::{ScanRequest, Table, TableScan};
+use sqlparser::ast::Expr;
 
 /// A table in memory: what it was declared with, and its rows in one version.
 #[derive(Debug)]
@@ -34,8 +34,7 @@ pub struct MemoryRelation {
 struct Declared {
     name: String,
     schema: SchemaRef,
-    constraints: Constraints,
-    column_defaults: HashMap<String, Expr>,
+    column_defaults: HashMap<String, Arc<Expr>>,
 }
 
 /// The rows of one version.
@@ -82,16 +81,15 @@ impl MemoryRelation {
         let schema = table_schema(schema);
         let memory = Arc::new(memory);
         let pieces = filled(batches, &schema)?.into_iter().map(|batch| (batch, memory.clone())).collect();
-        let (constraints, column_defaults) = (Constraints::default(), HashMap::new());
-        let declared = Arc::new(Declared { name: name.into(), schema, constraints, column_defaults });
+        let declared = Arc::new(Declared { name: name.into(), schema, column_defaults: HashMap::new() });
         Self::of(declared, pieces, version)
     }
 
-    /// The same table with constraints, which are not enforced, and values for columns that an INSERT leaves out.
+    /// The same table with expressions for columns that an INSERT leaves out, by the columns' names.
     #[must_use]
-    pub fn declared_with(self, constraints: Constraints, column_defaults: HashMap<String, Expr>) -> Self {
+    pub fn with_defaults(self, column_defaults: HashMap<String, Arc<Expr>>) -> Self {
         let Declared { name, schema, .. } = &*self.declared;
-        let declared = Declared { name: name.clone(), schema: schema.clone(), constraints, column_defaults };
+        let declared = Declared { name: name.clone(), schema: schema.clone(), column_defaults };
         Self { declared: Arc::new(declared), rows: self.rows }
     }
 
@@ -116,13 +114,8 @@ impl MemoryRelation {
         &self.declared.schema
     }
 
-    /// As declared; not enforced.
-    pub fn constraints(&self) -> &Constraints {
-        &self.declared.constraints
-    }
-
-    /// Values for columns that an INSERT leaves out.
-    pub fn column_defaults(&self) -> &HashMap<String, Expr> {
+    /// Expressions for columns that an INSERT leaves out, by the columns' names.
+    pub fn column_defaults(&self) -> &HashMap<String, Arc<Expr>> {
         &self.declared.column_defaults
     }
 

@@ -13,8 +13,6 @@ use sqlparser::ast::{Query, Statement};
 #[derive(Debug)]
 pub struct View {
     /// The `CREATE VIEW` statement.
-    pub statement: Statement,
-    /// The statement as it was written.
     pub source: Arc<Statement>,
     /// How deep that statement nests in levels of the parser.
     pub depth: usize,
@@ -47,6 +45,6 @@ impl View {
 
     /// The text of the statement that made it.
     pub fn definition(&self) -> String {
-        self.statement.to_string()
+        self.source.to_string()
     }
 }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
-use datafusion::sql::sqlparser::ast;
 use diligence_base::{Error, Result};
 use diligence_engine::plan::Plan;
 use diligence_types::SqlType;
 
-use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
-use crate::binder::{self, Bound, Context};
+use crate::algebra::{Constant, Numbers, Relation, Scalar};
+use crate::binder::{Bound, Context};
 use crate::lowering::{self, LoweringOptions};
 use crate::{ordering, rewrites, unnesting};
 
@@ -34,34 +33,13 @@ pub(crate) struct Forms {
     pub rewritten: String,
 }
 
-/// What a query takes and gives.
-pub(crate) struct Described {
-    /// The types of its parameters.
-    pub parameters: Vec<SqlType>,
-    /// Its columns.
-    pub columns: Vec<Column>,
+/// Plans a bound query for all values of its parameters. Fails with 08P01 if a value must be known.
+pub(crate) fn without_values(bound: Bound, context: &dyn Context, options: &Arc<ConfigOptions>) -> Result<Planned> {
+    planned(bound, true, false, context, options)
 }
 
-/// The types of a query's parameters and columns. Fails like [`binder::bind_query`].
-pub(crate) fn described(query: &ast::Query, context: &dyn Context) -> Result<Described> {
-    let bound = binder::bind_query(query, context)?;
-    Ok(Described { parameters: bound.parameters, columns: bound.columns })
-}
-
-/// Plans a query with values for its parameters. `is_shown` asks for the forms on the way. Fails with kind `Input` if
-/// the query means nothing, `Unsupported` if there is no operator for what it means.
-pub(crate) fn planned(
-    query: &ast::Query,
-    values: &[ScalarValue],
-    is_shown: bool,
-    context: &dyn Context,
-    options: &Arc<ConfigOptions>,
-) -> Result<Planned> {
-    let bound = binder::bind_query(query, context)?;
-    of_bound(bound, values, is_shown, context, options)
-}
-
-/// Plans a query that is bound.
+/// Plans a bound query with values for its parameters. `is_shown` asks for the forms on the way. Fails with kind
+/// `Input` if there are fewer values than parameters, `Unsupported` if there is no operator for what the query means.
 pub(crate) fn of_bound(
     bound: Bound,
     values: &[ScalarValue],
@@ -69,10 +47,20 @@ pub(crate) fn of_bound(
     context: &dyn Context,
     options: &Arc<ConfigOptions>,
 ) -> Result<Planned> {
-    let Bound { relation, columns, parameters, is_transient } = bound;
+    let relation = with_values(bound.relation, &bound.parameters, values)?;
+    planned(Bound { relation, ..bound }, false, is_shown, context, options)
+}
+
+fn planned(
+    bound: Bound,
+    keeps_parameters: bool,
+    is_shown: bool,
+    context: &dyn Context,
+    options: &Arc<ConfigOptions>,
+) -> Result<Planned> {
+    let Bound { relation, columns, is_transient, .. } = bound;
     let numbers = context.numbers();
-    let options = LoweringOptions { zone: context.zone().to_owned(), options: options.clone() };
-    let relation = with_values(relation, &parameters, values)?;
+    let options = LoweringOptions { zone: context.zone().to_owned(), options: options.clone(), keeps_parameters };
     let text = |relation: &Relation| if is_shown { relation.to_string() } else { String::new() };
     let bound_form = text(&relation);
     let relation = unnesting::unnest(relation, numbers)?;

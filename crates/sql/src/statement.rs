@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
 use diligence_catalog::{
-    FileRelation, ObjectRef, Relation, RelationName, SessionCatalogs, View, may_change, no_schema,
+    Catalog, FileRelation, ObjectRef, Relation, RelationName, SessionCatalogs, View, may_change, no_schema,
 };
 use diligence_engine::plan::Plan;
 use diligence_storage::Writer;
@@ -23,7 +23,7 @@ pub enum Statement {
         analyze: bool,
         /// Whether it is shown as JSON, for programs.
         json: bool,
-        /// DataFusion's plans, for EXPLAIN VERBOSE.
+        /// The query's forms on the way to its plan, for EXPLAIN VERBOSE.
         details: Option<String>,
     },
     /// Writes the rows of a query: COPY … TO, INSERT, CREATE TABLE.
@@ -117,11 +117,11 @@ pub enum Command {
     },
     /// DROP TABLE, DROP VIEW.
     Drop {
-        /// The relation's name.
-        name: RelationName,
-        /// Whether a view is meant.
+        /// The relations' names.
+        names: Vec<RelationName>,
+        /// Whether views are meant.
         view: bool,
-        /// Whether it is fine if there is none.
+        /// Whether it is fine if one is not there.
         if_exists: bool,
     },
     /// CREATE SCHEMA.
@@ -165,29 +165,12 @@ impl Command {
                 catalog.create(&name, Relation::View(view), or_replace)?;
                 Ok("CREATE VIEW")
             }
-            Command::Drop { name, view, if_exists } => {
-                may_change(&name.schema, &format!("'{name}' cannot be dropped"))?;
-                let (wanted, tag) = if view { ("view", "DROP VIEW") } else { ("table", "DROP TABLE") };
-                let dropped = catalog.drop(&name, |relation| match relation {
-                    Relation::View(_) if view => Ok(()),
-                    Relation::Files(_) | Relation::Table(_) | Relation::Memory(_) if !view => Ok(()),
-                    other => {
-                        let error = Error::input(format!("'{name}' is {}, not a {wanted}", other.a_kind()));
-                        Err(error.with_code("42809"))
-                    }
-                })?;
-                if !dropped && !if_exists {
-                    let snapshot = catalogs.snapshot();
-                    if !snapshot.catalog.has_schema(&name.schema) {
-                        return Err(no_schema(&name.schema));
-                    }
-                    let readable = snapshot.catalog.objects().map(|object| &object.name);
-                    let readable = readable.filter(|name| catalogs.rights.may_read(name));
-                    let names = readable.map(ToString::to_string).collect::<Vec<_>>();
-                    let error = Error::input(format!("no {wanted} is named '{name}'")).with_code("42P01");
-                    return Err(crate::errors::suggest(error, &name.to_string(), &names));
+            Command::Drop { names, view, if_exists } => {
+                if !if_exists {
+                    names.iter().try_for_each(|name| droppable(catalogs, name, view))?;
                 }
-                Ok(tag)
+                names.iter().try_for_each(|name| drop_one(catalogs, name, view, if_exists))?;
+                Ok(if view { "DROP VIEW" } else { "DROP TABLE" })
             }
             Command::CreateSchema { name, if_not_exists } => {
                 if !catalog.create_schema(&name) && !if_not_exists {
@@ -208,4 +191,35 @@ impl Command {
             Command::Nothing(tag) => Ok(tag),
         }
     }
+}
+
+/// Fails if there is nothing of this name, so that nothing is dropped by a statement that names it among others.
+fn droppable(catalogs: &SessionCatalogs, name: &RelationName, view: bool) -> Result<()> {
+    let snapshot = catalogs.snapshot();
+    if snapshot.get(name).is_some() {
+        return Ok(());
+    }
+    if !snapshot.catalog.has_schema(&name.schema) {
+        return Err(no_schema(&name.schema));
+    }
+    let readable = snapshot.catalog.objects().map(|object| &object.name);
+    let names = readable.filter(|name| catalogs.rights.may_read(name)).map(ToString::to_string).collect::<Vec<_>>();
+    let wanted = if view { "view" } else { "table" };
+    let error = Error::input(format!("no {wanted} is named '{name}'")).with_code("42P01");
+    Err(crate::errors::suggest(error, &name.to_string(), &names))
+}
+
+fn drop_one(catalogs: &SessionCatalogs, name: &RelationName, view: bool, if_exists: bool) -> Result<()> {
+    let catalog: &Catalog = &catalogs.catalog;
+    may_change(&name.schema, &format!("'{name}' cannot be dropped"))?;
+    let wanted = if view { "view" } else { "table" };
+    let dropped = catalog.drop(name, |relation| match relation {
+        Relation::View(_) if view => Ok(()),
+        Relation::Files(_) | Relation::Table(_) | Relation::Memory(_) if !view => Ok(()),
+        other => {
+            let error = Error::input(format!("'{name}' is {}, not a {wanted}", other.a_kind()));
+            Err(error.with_code("42809"))
+        }
+    })?;
+    if dropped || if_exists { Ok(()) } else { droppable(catalogs, name, view) }
 }

@@ -47,7 +47,9 @@ def main():
     files = []
     for path in options.paths or [ROOT]:
         path = path.resolve()
-        files.extend(sorted(path.rglob("*.slt")) if path.is_dir() else [path])
+        found = sorted(path.rglob("*.slt")) if path.is_dir() else [path]
+        # What PostgreSQL answers is not for DataFusion to say.
+        files.extend(path for path in found if path.parent.name != "postgres")
     problems = 0
     totals = Totals()
     for path in files:

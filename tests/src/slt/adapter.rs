@@ -75,7 +75,7 @@ impl DB for Adapter {
         }
         if twin.is_some() {
             let sorted = |batches: &[RecordBatch]| {
-                let mut rows = display::rows(batches).map_err(|error| Error::value(error.to_string()))?;
+                let mut rows = display::rows(batches)?;
                 rows.sort();
                 Ok::<_, Error>(rows)
             };
@@ -90,7 +90,7 @@ impl DB for Adapter {
             }
             ResultKind::Command { rows: None, .. } => DBOutput::StatementComplete(0),
             ResultKind::Rows => {
-                let rows = display::rows(&batches).map_err(|error| Error::value(error.to_string()))?;
+                let rows = display::rows(&batches)?;
                 DBOutput::Rows { types: display::letters(&result.schema()), rows }
             }
         })

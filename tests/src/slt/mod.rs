@@ -8,12 +8,14 @@
 //! that kind, with `list` to list them and `none` to run nothing; `memory:30000KiB` is a weather for any budget.
 //! `DILIGENCE_SEED` is that of the budgets drawn at random, which are others each time without it.
 //!
+//! With `DILIGENCE_SLT_UPDATE=1` the answers of the weather `threads` take the place of those in the scripts, for
+//! somebody to read the difference.
+//!
 //! A record that fails does not end its script. After each script the engine must be idle and hold no memory. The last
 //! line of the output is `N passed, N failed`, records over all weathers; the process fails if any failed.
 
 mod adapter;
 mod display;
-mod nested;
 mod run;
 mod scripts;
 mod watchdog;

@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use diligence_db::{Database, DatabaseOptions};
 use parking_lot::Mutex;
-use sqllogictest::{Record, Runner, strict_column_validator};
+use sqllogictest::{
+    QueryExpect, Record, Runner, StatementExpect, default_normalizer, default_validator, strict_column_validator,
+};
 
 use super::adapter::{Adapter, Door};
 use super::display::ColumnLetter;
 use super::scripts::Script;
 use super::watchdog::Watchdog;
 use super::weathers::Weather;
-use super::wire::{Wire, letters_agree};
+use super::wire::Wire;
 use crate::{data, idle};
 
 /// What came of a script.
@@ -65,10 +67,22 @@ fn run_records(
         async move { Ok(adapter) }
     };
     let mut runner = Runner::new(connect);
-    runner.with_column_validator(if weather.over_the_wire { letters_agree } else { strict_column_validator });
+    runner.with_column_validator(strict_column_validator);
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("slt").join("data");
+    let mut updated = updates().then(String::new);
     for record in &script.records {
+        let original = record;
         let record = with_places(record, &data, scratch.path());
+        if let Some(text) = &mut updated {
+            let output = futures::executor::block_on(runner.apply_record(record));
+            let (validator, normalizer) = (default_validator, default_normalizer);
+            let columns = strict_column_validator;
+            let anew = sqllogictest::update_record_with_output(original, &output, " ", validator, normalizer, columns);
+            // What fails and should not stays, for somebody to see.
+            let anew = anew.as_ref().filter(|anew| expects_error(anew) == expects_error(original)).unwrap_or(original);
+            text.push_str(&format!("{anew}\n"));
+            continue;
+        }
         let counts = matches!(record, Record::Statement { .. } | Record::Query { .. });
         match runner.run(record) {
             Ok(_) => outcome.passed += usize::from(counts),
@@ -77,10 +91,28 @@ fn run_records(
             }
         }
     }
+    if let Some(text) = updated {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("slt").join(&script.name);
+        let text = format!("{}\n", text.trim_end());
+        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     // The server goes before its database is looked at.
     drop(runner);
     drop(door);
     idle::wait(&database)
+}
+
+/// Whether answers take the place of those in the scripts.
+fn updates() -> bool {
+    std::env::var_os("DILIGENCE_SLT_UPDATE").is_some()
+}
+
+fn expects_error(record: &Record<ColumnLetter>) -> bool {
+    match record {
+        Record::Statement { expected, .. } => matches!(expected, StatementExpect::Error(_)),
+        Record::Query { expected, .. } => matches!(expected, QueryExpect::Error(_)),
+        _ => false,
+    }
 }
 
 /// The record with its placeholders replaced.

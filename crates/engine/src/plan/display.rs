@@ -5,7 +5,7 @@ use std::fmt;
 use arrow::util::display::array_value_to_string;
 use datafusion_expr::WindowFrameBound;
 
-use super::{Node, Plan, SortKey, WindowCall, WindowFunction};
+use super::{Exclusion, Node, Plan, SortKey, WindowCall, WindowFunction};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,6 +60,11 @@ impl fmt::Display for WindowCall {
                 arguments.push(nth.to_string());
                 ("nth_value", true, *ignore_nulls)
             }
+            WindowFunction::NtileOf => ("ntile", false, false),
+            WindowFunction::ShiftOf { is_ahead, ignore_nulls } => {
+                (if *is_ahead { "lead" } else { "lag" }, false, *ignore_nulls)
+            }
+            WindowFunction::NthOf { ignore_nulls } => ("nth_value", true, *ignore_nulls),
             WindowFunction::Aggregate(function) => (function.fun().name(), true, function.ignore_nulls()),
         };
         let distinct = matches!(&self.function, WindowFunction::Aggregate(function) if function.is_distinct());
@@ -74,7 +79,13 @@ impl fmt::Display for WindowCall {
             return Ok(());
         }
         let bounds = [&self.frame.start_bound, &self.frame.end_bound].map(bound_text);
-        write!(f, " {} BETWEEN {} AND {}", self.frame.units, bounds[0], bounds[1])
+        write!(f, " {} BETWEEN {} AND {}", self.frame.units, bounds[0], bounds[1])?;
+        f.write_str(match self.excludes {
+            Exclusion::NoOthers => "",
+            Exclusion::CurrentRow => " EXCLUDE CURRENT ROW",
+            Exclusion::Group => " EXCLUDE GROUP",
+            Exclusion::Ties => " EXCLUDE TIES",
+        })
     }
 }
 

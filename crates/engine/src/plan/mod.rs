@@ -297,6 +297,22 @@ pub struct WindowCall {
     pub filter: Option<Expr>,
     /// Which rows of the partition each row's value is of. Ranks, `lag` and `lead` look at none.
     pub frame: Arc<WindowFrame>,
+    /// Which of these rows it leaves out.
+    pub excludes: Exclusion,
+}
+
+/// Which rows around its row a frame leaves out (EXCLUDE).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Exclusion {
+    /// None.
+    #[default]
+    NoOthers,
+    /// The row itself.
+    CurrentRow,
+    /// The row and its peers.
+    Group,
+    /// The row's peers, but not the row itself.
+    Ties,
 }
 
 /// A function of the rows around a row.
@@ -329,6 +345,23 @@ pub enum WindowFunction {
         /// 1 is the first row, -1 the last, 0 none.
         nth: i64,
         /// Whether only rows count where the argument is not NULL.
+        ignore_nulls: bool,
+    },
+    /// `ntile` of an argument: the number of parts is its value in the partition's first row, NULL if that is NULL.
+    /// Fails with 22014 unless it is above zero.
+    NtileOf,
+    /// `lag` and `lead` of two or three arguments: the value of the first in the row that is as far away as the second
+    /// says in this row; else the third's value in this row. NULL if the second is.
+    ShiftOf {
+        /// `lead`: rows behind this one.
+        is_ahead: bool,
+        /// Whether only rows count where the first argument is not NULL.
+        ignore_nulls: bool,
+    },
+    /// `nth_value` of two arguments: the first's value in the frame's row with the number that the second has in this
+    /// row. Fails with 22016 unless that is above zero.
+    NthOf {
+        /// Whether only rows count where the first argument is not NULL.
         ignore_nulls: bool,
     },
     /// An aggregate of the frame, with its types and DISTINCT.

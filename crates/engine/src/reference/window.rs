@@ -10,9 +10,10 @@ use diligence_base::Result;
 use diligence_storage::foreign_error::from_datafusion;
 
 use super::sort::{Key, Row, compare, compare_values};
-use crate::plan::WindowFunction;
+use crate::plan::{Exclusion, WindowFunction};
 
 /// A function of columns of the input.
+#[derive(Clone, Copy)]
 pub struct Call<'a> {
     /// What is computed.
     pub function: &'a WindowFunction,
@@ -22,6 +23,8 @@ pub struct Call<'a> {
     pub filter: Option<usize>,
     /// Which rows.
     pub frame: &'a WindowFrame,
+    /// Which of them are left out.
+    pub excludes: Exclusion,
 }
 
 /// The values of a call for the rows of one partition, which are in order.
@@ -56,6 +59,18 @@ pub fn frame(partition: &[Row], row: usize, keys: &[Key], frame: &WindowFrame) -
     };
     let rows = (0..partition.len()).filter(|&other| inside(other)).collect::<Vec<_>>();
     rows.first().map_or(0..0, |&first| first..first + rows.len())
+}
+
+/// The rows of the frame that are not left out.
+fn kept(partition: &[Row], row: usize, keys: &[Key], call: &Call<'_>) -> Vec<usize> {
+    let groups = groups(partition, keys);
+    let is_kept = |other: &usize| match call.excludes {
+        Exclusion::NoOthers => true,
+        Exclusion::CurrentRow => *other != row,
+        Exclusion::Group => groups[*other] != groups[row],
+        Exclusion::Ties => *other == row || groups[*other] != groups[row],
+    };
+    frame(partition, row, keys, call.frame).filter(is_kept).collect()
 }
 
 /// The number of each row's group of peers.
@@ -139,7 +154,7 @@ fn value(partition: &[Row], row: usize, keys: &[Key], call: &Call<'_>) -> Result
         }
         WindowFunction::Nth { nth, ignore_nulls } => {
             let none = ScalarValue::try_from(&argument(row).data_type()).map_err(from_datafusion)?;
-            let mut candidates = frame(partition, row, keys, call.frame).collect::<Vec<_>>();
+            let mut candidates = kept(partition, row, keys, call);
             candidates.retain(|&row| !ignore_nulls || !argument(row).is_null());
             if *nth < 0 {
                 candidates.reverse();
@@ -148,8 +163,38 @@ fn value(partition: &[Row], row: usize, keys: &[Key], call: &Call<'_>) -> Result
             let place = distance.checked_sub(1).and_then(|place| candidates.get(place));
             place.map_or(none, |&row| argument(row))
         }
+        WindowFunction::NtileOf => {
+            let ScalarValue::Int64(Some(tiles)) = partition[0][call.arguments[0]] else {
+                return Ok(ScalarValue::Int64(None));
+            };
+            // As many rows have a part for each number as divides them, one row more for the first ones.
+            let (length, longer) = (rows / tiles as usize, rows % tiles as usize);
+            let lengths = (0..tiles as usize).map(|tile| length + usize::from(tile < longer));
+            let tiles = lengths.enumerate().flat_map(|(tile, length)| std::iter::repeat_n(tile as i64 + 1, length));
+            ScalarValue::Int64(tiles.collect::<Vec<_>>().get(row).copied())
+        }
+        WindowFunction::ShiftOf { is_ahead, ignore_nulls } => {
+            let ScalarValue::Int64(Some(offset)) = partition[row][call.arguments[1]] else {
+                return ScalarValue::try_from(&argument(row).data_type()).map_err(from_datafusion);
+            };
+            let offset = if *is_ahead { -offset } else { offset };
+            let default = match call.arguments.get(2) {
+                Some(&default) => partition[row][default].clone(),
+                None => ScalarValue::try_from(&argument(row).data_type()).map_err(from_datafusion)?,
+            };
+            let shift = WindowFunction::Shift { offset, default, ignore_nulls: *ignore_nulls };
+            return value(partition, row, keys, &Call { function: &shift, ..*call });
+        }
+        WindowFunction::NthOf { ignore_nulls } => {
+            let nth = match partition[row][call.arguments[1]] {
+                ScalarValue::Int64(Some(nth)) => nth,
+                _ => 0,
+            };
+            let nth = WindowFunction::Nth { nth, ignore_nulls: *ignore_nulls };
+            return value(partition, row, keys, &Call { function: &nth, ..*call });
+        }
         WindowFunction::Aggregate(function) => {
-            let rows = frame(partition, row, keys, call.frame).map(|row| &partition[row]).collect::<Vec<_>>();
+            let rows = kept(partition, row, keys, call).into_iter().map(|row| &partition[row]).collect::<Vec<_>>();
             aggregate(function, &rows, call)?
         }
     })

@@ -14,3 +14,19 @@ pub(crate) mod copy;
 pub(crate) mod formats;
 pub(crate) mod parameters;
 mod text;
+
+use arrow::array::RecordBatch;
+use diligence_base::Result;
+
+/// The texts of all values of a batch, row by row, as clients of PostgreSQL's protocol get them; `None` for NULL.
+/// Fails with kind `Value` if a value has no text.
+pub fn texts(batch: &RecordBatch) -> Result<Vec<Vec<Option<String>>>> {
+    let columns = columns::Columns::all(&batch.schema(), columns::Form::Text);
+    let rows = columns.rows(batch)?;
+    let mut out = bytes::BytesMut::new();
+    let mut text = |row: usize, column: usize| {
+        out.clear();
+        rows.write_text(row, column, &mut out).then(|| String::from_utf8_lossy(&out).into_owned())
+    };
+    Ok((0..rows.count()).map(|row| (0..rows.columns()).map(|column| text(row, column)).collect()).collect())
+}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use diligence_engine::plan::WindowFunction;
+use diligence_engine::plan::{Exclusion, WindowFunction};
 use diligence_storage::Table;
 use diligence_types::functions::AggregateCall;
 
@@ -265,20 +265,28 @@ pub(crate) struct WindowFrame {
     pub frame: datafusion::logical_expr::WindowFrame,
     /// What it leaves out.
     pub excludes: Exclusion,
+    /// The distances of its start and its end, where they are not known before the lowering: of parameters. The bounds
+    /// in `frame` say only the side.
+    pub distances: [Option<Scalar>; 2],
 }
 
-/// Which rows around the current one a frame leaves out (EXCLUDE).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Exclusion {
-    /// None.
-    #[default]
-    NoOthers,
-    /// The current row.
-    CurrentRow,
-    /// The current row and its peers.
-    Group,
-    /// The current row's peers, but not the row itself.
-    Ties,
+impl WindowFrame {
+    /// A frame whose bounds are known, with all of its rows.
+    pub(crate) fn known(frame: datafusion::logical_expr::WindowFrame) -> Self {
+        Self { frame, excludes: Exclusion::NoOthers, distances: [None, None] }
+    }
+}
+
+impl WindowItem {
+    /// Its expressions.
+    pub(crate) fn scalars(&self) -> impl Iterator<Item = &Scalar> {
+        self.arguments.iter().chain(&self.filter).chain(self.frame.distances.iter().flatten())
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn scalars_mut(&mut self) -> impl Iterator<Item = &mut Scalar> {
+        self.arguments.iter_mut().chain(&mut self.filter).chain(self.frame.distances.iter_mut().flatten())
+    }
 }
 
 /// LIMIT and OFFSET: numbers known now, or of parameters and subqueries that the lowering reads first.
@@ -447,7 +455,7 @@ impl Relation {
             }
             Self::Window(window) => {
                 let keys = window.partition.iter().chain(window.order.iter().map(|key| &key.scalar));
-                let items = window.items.iter().flat_map(|(_, item)| item.arguments.iter().chain(&item.filter));
+                let items = window.items.iter().flat_map(|(_, item)| item.scalars());
                 keys.chain(items).collect()
             }
             Self::Sort { keys, .. } => keys.iter().map(|key| &key.scalar).collect(),
@@ -478,8 +486,7 @@ impl Relation {
             }
             Self::Window(window) => {
                 let keys = window.partition.iter_mut().chain(window.order.iter_mut().map(|key| &mut key.scalar));
-                let items =
-                    window.items.iter_mut().flat_map(|(_, item)| item.arguments.iter_mut().chain(&mut item.filter));
+                let items = window.items.iter_mut().flat_map(|(_, item)| item.scalars_mut());
                 keys.chain(items).collect()
             }
             Self::Sort { keys, .. } => keys.iter_mut().map(|key| &mut key.scalar).collect(),

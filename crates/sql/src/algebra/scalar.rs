@@ -1,8 +1,10 @@
 //! Expressions over columns.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
+use datafusion::logical_expr::ScalarUDF;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{Body, ScalarCall, Special, Stability};
@@ -49,6 +51,34 @@ impl Constant {
     /// Whether it is NULL.
     pub(crate) fn is_null(&self) -> bool {
         self.value.is_null()
+    }
+
+    /// The value as a distance of a frame, in rows or, with RANGE, in the order's values. Fails with 22004 for NULL,
+    /// 22013 for a negative one.
+    pub(crate) fn distance(&self, is_range: bool, is_start: bool) -> Result<ScalarValue> {
+        let offset = if is_start { "frame starting offset" } else { "frame ending offset" };
+        if self.is_null() {
+            return Err(Error::input(format!("{offset} must not be null")).with_code("22004"));
+        }
+        let is_negative = match &self.value {
+            ScalarValue::IntervalMonthDayNano(Some(interval)) => {
+                // As PostgreSQL compares intervals: a month is 30 days, a day 24 hours.
+                let days = i128::from(interval.months) * 30 + i128::from(interval.days);
+                days * 86_400_000_000_000 + i128::from(interval.nanoseconds) < 0
+            }
+            ScalarValue::Float64(Some(value)) if value.is_nan() => true,
+            other => ScalarValue::new_zero(&other.data_type())
+                .is_ok_and(|zero| other.partial_cmp(&zero) == Some(std::cmp::Ordering::Less)),
+        };
+        match (is_negative, is_range, &self.value) {
+            (true, true, _) => {
+                Err(Error::input("invalid preceding or following size in window function").with_code("22013"))
+            }
+            (true, false, _) => Err(Error::input(format!("{offset} must not be negative")).with_code("22013")),
+            (false, false, ScalarValue::Int64(Some(rows))) => Ok(ScalarValue::UInt64(u64::try_from(*rows).ok())),
+            (false, false, other) => Err(Error::bug(format!("a number of rows is {other}"))),
+            (false, true, other) => Ok(other.clone()),
+        }
     }
 
     /// The truth value, if it is one and not NULL.
@@ -227,6 +257,13 @@ pub(crate) enum Scalar {
         /// The array's type.
         sql_type: SqlType,
     },
+    /// What a function about the session answers (`has_table_privilege`): a truth value.
+    Asked {
+        /// The function, which has what it looks at.
+        function: Arc<ScalarUDF>,
+        /// Its arguments.
+        arguments: Vec<Scalar>,
+    },
     /// A subquery. None is left after `unnesting`.
     Subquery(Box<Subquery>),
 }
@@ -367,7 +404,8 @@ impl Scalar {
             Self::Constant(constant) => constant.sql_type.clone(),
             Self::Call { call, .. } => call.returns.clone(),
             Self::Cast { to, .. } => to.clone(),
-            Self::Compare { .. }
+            Self::Asked { .. }
+            | Self::Compare { .. }
             | Self::And(_)
             | Self::Or(_)
             | Self::Not(_)
@@ -384,7 +422,7 @@ impl Scalar {
         match self {
             Self::Column { nullable, .. } => *nullable,
             Self::Constant(constant) => constant.is_null(),
-            Self::Parameter { .. } | Self::Field { .. } => true,
+            Self::Parameter { .. } | Self::Field { .. } | Self::Asked { .. } => true,
             Self::Call { call, arguments } => match call.overload.body {
                 Body::Special(
                     Special::Add | Special::Subtract | Special::Multiply | Special::Negate | Special::Concatenate,
@@ -415,6 +453,7 @@ impl Scalar {
         match self {
             Self::Column { .. } | Self::Constant(_) | Self::Parameter { .. } => vec![],
             Self::Call { arguments: inputs, .. }
+            | Self::Asked { arguments: inputs, .. }
             | Self::And(inputs)
             | Self::Or(inputs)
             | Self::Coalesce(inputs)
@@ -442,6 +481,7 @@ impl Scalar {
         match self {
             Self::Column { .. } | Self::Constant(_) | Self::Parameter { .. } => vec![],
             Self::Call { arguments: inputs, .. }
+            | Self::Asked { arguments: inputs, .. }
             | Self::And(inputs)
             | Self::Or(inputs)
             | Self::Coalesce(inputs)

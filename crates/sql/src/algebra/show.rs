@@ -3,11 +3,12 @@
 
 use std::fmt::{self, Write};
 
+use diligence_engine::plan::Exclusion;
 use diligence_types::SqlType;
 
 use super::{
-    AggregateItem, Column, ColumnId, Constant, Exclusion, FunctionItem, JoinKind, Quantifier, Relation, Scalar,
-    SetKind, SortKey, Subquery, SubqueryKind, WindowItem, WindowKind,
+    AggregateItem, Column, ColumnId, Constant, FunctionItem, JoinKind, Quantifier, Relation, Scalar, SetKind, SortKey,
+    Subquery, SubqueryKind, WindowItem, WindowKind,
 };
 
 /// Blanks that an operator stands further in than the one that reads it.
@@ -224,6 +225,9 @@ impl fmt::Display for WindowItem {
             write!(f, " filter {filter}")?;
         }
         write!(f, " {}", self.frame.frame)?;
+        if self.frame.distances.iter().any(Option::is_some) {
+            write!(f, " of [{}]", List(&self.frame.distances.iter().flatten().collect::<Vec<_>>()))?;
+        }
         f.write_str(match self.frame.excludes {
             Exclusion::NoOthers => "",
             Exclusion::CurrentRow => " exclude current row",
@@ -254,7 +258,7 @@ impl fmt::Display for Scalar {
             Self::Constant(constant) => write!(f, "{constant}"),
             Self::Parameter { index, sql_type } => write!(f, "${}::{sql_type}", index + 1),
             Self::Call { call, arguments } => {
-                let name = call.overload.name;
+                let name = call.overload.name.trim_start_matches("duckdb ");
                 let is_sign = !name.starts_with(|c: char| c.is_alphabetic() || c == '_');
                 match arguments.as_slice() {
                     [left, right] if is_sign => write!(f, "({left} {name} {right})"),
@@ -262,6 +266,7 @@ impl fmt::Display for Scalar {
                     _ => write!(f, "{name}({})", List(arguments)),
                 }
             }
+            Self::Asked { function, arguments } => write!(f, "{}({})", function.name(), List(arguments)),
             Self::Cast { input, to, is_try, is_explicit } => {
                 let name = match (is_try, is_explicit) {
                     (true, _) => "try_cast",

@@ -2,13 +2,14 @@
 
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr, Query, Subscript,
-    TrimWhereField, UnaryOperator, Value, ValueWithSpan,
+    AccessExpr, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr, FunctionArg, FunctionArgExpr,
+    FunctionArguments, Query, Subscript, TrimWhereField, UnaryOperator, Value, ValueWithSpan,
 };
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::has_function;
 
+use super::functions::{bare_name, written};
 use super::operators::{record, sign_comparison};
 use super::scope::{Clause, Level};
 use super::{Binder, Rows, STACK_GROWTH, STACK_RED_ZONE, literals, name_place, normalized, place, placed, unsupported};
@@ -375,28 +376,52 @@ impl Binder<'_> {
             }
             Some(_) => return Err(unsupported("ESCAPE with a value that is not known yet")),
         };
-        if is_any {
-            let patterns = match unnested(pattern) {
-                Expr::Tuple(patterns) => self.scalars(patterns, level)?,
-                other => {
-                    let array = self.scalar(other, level)?;
-                    if !matches!(array, Scalar::Array { .. }) {
-                        let sign = if ignores_case { "~~*" } else { "~~" };
-                        let any = self.over_array(value, sign, Quantifier::Any, array)?;
-                        return Ok(if is_negated { any.negate() } else { any });
-                    }
-                    match array {
-                        Scalar::Array { elements, .. } => elements,
-                        one => vec![one],
-                    }
+        let sign = match (is_negated, ignores_case) {
+            (false, false) => "~~",
+            (true, false) => "!~~",
+            (false, true) => "~~*",
+            (true, true) => "!~~*",
+        };
+        // ANY, SOME and ALL of an array, of a list or of a query's rows.
+        let quantified = match unnested(pattern) {
+            other if is_any => Some((Quantifier::Any, other)),
+            Expr::Function(function) if function.over.is_none() => {
+                let quantifier = match bare_name(function).as_str() {
+                    "all" => Some(Quantifier::All),
+                    "any" | "some" => Some(Quantifier::Any),
+                    _ => None,
+                };
+                if let (Some(quantifier), FunctionArguments::Subquery(query)) = (quantifier, &function.args) {
+                    return self.quantified(value, sign, quantifier, self.subquery(query, level)?);
                 }
+                match (quantifier, written(function)) {
+                    (Some(quantifier), [FunctionArg::Unnamed(FunctionArgExpr::Expr(array))]) => {
+                        Some((quantifier, array))
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        if let Some((quantifier, patterns)) = quantified {
+            let patterns = match unnested(patterns) {
+                Expr::Subquery(query) => {
+                    return self.quantified(value, sign, quantifier, self.subquery(query, level)?);
+                }
+                Expr::Tuple(patterns) => self.scalars(patterns, level)?,
+                other => match self.scalar(other, level)? {
+                    Scalar::Array { elements, .. } => elements,
+                    array => return self.over_array(value, sign, quantifier, array),
+                },
             };
             let terms = patterns
                 .into_iter()
-                .map(|pattern| self.like_one(value.clone(), pattern, escape, false, ignores_case))
+                .map(|pattern| self.like_one(value.clone(), pattern, escape, is_negated, ignores_case))
                 .collect::<Result<Vec<_>>>()?;
-            let any = Scalar::any(terms);
-            return Ok(if is_negated { any.negate() } else { any });
+            return Ok(match quantifier {
+                Quantifier::Any => Scalar::any(terms),
+                Quantifier::All => Scalar::all(terms),
+            });
         }
         let pattern = self.scalar(pattern, level)?;
         self.like_one(value, pattern, escape, is_negated, ignores_case)
@@ -792,7 +817,7 @@ fn sign_of(op: &BinaryOperator) -> String {
 }
 
 /// The elements of an array that is known.
-fn constant_elements(constant: &Constant) -> Result<Vec<Scalar>> {
+pub(super) fn constant_elements(constant: &Constant) -> Result<Vec<Scalar>> {
     let element = constant.sql_type.innermost().clone();
     let ScalarValue::List(list) = &constant.value else { return Err(Error::bug("an array's value is no list")) };
     let values = list.values();

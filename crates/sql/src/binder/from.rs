@@ -562,7 +562,7 @@ impl Binder<'_> {
                 Value::Number(number, _) => number.parse::<f64>().ok(),
                 _ => None,
             },
-            _ => None,
+            _ => return Err(unsupported("TABLESAMPLE with a percentage that is no number")),
         };
         let percent = percent.filter(|percent| (0.0..=100.0).contains(percent)).ok_or_else(|| {
             let error = Error::input("sample percentage must be between 0 and 100").with_code("2202H");

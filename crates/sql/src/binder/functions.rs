@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
 };
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{aggregates, has_function, scalars};
 
-use super::expressions::subquery_scalar;
-use super::operators::record;
+use super::expressions::{constant_elements, subquery_scalar};
+use super::operators::{Way, record};
 use super::scope::Level;
 use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
@@ -83,6 +83,9 @@ impl Binder<'_> {
         if !aggregates(&name).is_empty() {
             return self.aggregate(&name, function, level);
         }
+        if windows::is_hypothetical(&name) && (!function.within_group.is_empty() || !written(function).is_empty()) {
+            return self.hypothetical(&name, function, level);
+        }
         if windows::is_window_function(&name) {
             let error = Error::input(format!("{name}() is a window function: it needs OVER (…) behind it"));
             return Err(error.with_code("42809").with_hint(format!("for example {name}() OVER (ORDER BY …)")));
@@ -117,6 +120,13 @@ impl Binder<'_> {
             let bound = self.scalar(&template, level);
             self.templates.borrow_mut().pop();
             return bound;
+        }
+        if let Some(function) = self.context.question(name) {
+            self.is_transient.set(true);
+            let arguments = arguments.into_iter().map(|argument| self.typed(argument)).collect::<Result<Vec<_>>>()?;
+            let types = arguments.iter().map(|argument| argument.sql_type().arrow()).collect::<Vec<_>>();
+            function.inner().return_type(&types).map_err(|_| self.unknown_function(name, &arguments))?;
+            return Ok(Scalar::Asked { function, arguments });
         }
         if arguments.is_empty()
             && let Some(fact) = self.context.fact(name)
@@ -163,11 +173,40 @@ impl Binder<'_> {
         if is_named && name == "make_interval" {
             return self.interval_arguments(arguments, level);
         }
-        let bound = arguments.iter().map(|argument| match argument {
-            FunctionArg::Unnamed(argument) => self.argument(argument, level),
-            other => Err(unsupported(format!("the name in {name}({other})"))),
-        });
-        bound.collect()
+        let mut bound = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(function)))
+                    if bare_name(function) == "variadic array" =>
+                {
+                    let array = self.arguments("variadic", written(function), level)?.into_iter().next();
+                    let array = array.ok_or_else(|| Error::input("VARIADIC of nothing").with_code("42601"))?;
+                    bound.extend(self.elements_of(name, array)?);
+                }
+                FunctionArg::Unnamed(argument) => bound.push(self.argument(argument, level)?),
+                other => return Err(unsupported(format!("the name in {name}({other})"))),
+            }
+        }
+        Ok(bound)
+    }
+
+    /// The arguments that an array stands for behind VARIADIC. Fails with 42804 if it is none.
+    fn elements_of(&self, name: &str, array: Scalar) -> Result<Vec<Scalar>> {
+        let array = match array.sql_type() {
+            SqlType::Array(_) => array,
+            SqlType::Unknown => self.cast(array, &SqlType::array_of(SqlType::Text), Way::Implicit)?,
+            _ => return Err(Error::input("VARIADIC argument must be an array").with_code("42804")),
+        };
+        match (name, array) {
+            (_, Scalar::Array { elements, .. }) => Ok(elements),
+            (_, Scalar::Constant(constant)) if !constant.is_null() => constant_elements(&constant),
+            // Joined elements are one text.
+            ("concat", array) => {
+                let nothing = Scalar::Constant(Constant::text(""));
+                Ok(vec![self.call("array_to_string", vec![array, nothing])?])
+            }
+            _ => Err(unsupported(format!("VARIADIC of an array that is not known yet, in {name}()"))),
+        }
     }
 
     fn interval_arguments(&self, arguments: &[FunctionArg], level: &Level<'_>) -> Result<Vec<Scalar>> {
@@ -349,7 +388,7 @@ impl Binder<'_> {
     /// An array whose elements have a type.
     pub(super) fn typed_array(&self, array: Scalar) -> Result<Scalar> {
         if array.sql_type().element() == Some(&SqlType::Unknown) {
-            return self.cast(array, &SqlType::array_of(SqlType::Text), super::operators::Way::Implicit);
+            return self.cast(array, &SqlType::array_of(SqlType::Text), Way::Implicit);
         }
         Ok(array)
     }

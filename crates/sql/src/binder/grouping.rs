@@ -13,13 +13,16 @@ use datafusion::sql::sqlparser::ast::{
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{AggregateBody, AggregateCall, order_key, resolve_aggregate};
+use diligence_types::sql_type::RecordField;
 
 use super::functions::{bare_name, is_distinct, written};
 use super::operators::Way;
 use super::scope::{Clause, Level, Tracker};
 use super::select::Item;
 use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
-use crate::algebra::{Aggregate, AggregateItem, Column, ColumnId, Constant, GroupingSets, Relation, Scalar, SortKey};
+use crate::algebra::{
+    Aggregate, AggregateItem, Column, ColumnId, Comparison, Constant, GroupingSets, Relation, Scalar, SortKey,
+};
 use crate::errors;
 
 /// Grouping sets of one GROUP BY at most, as in PostgreSQL.
@@ -81,18 +84,18 @@ impl Binder<'_> {
             return Err(Error::input(message).with_code("42803"));
         }
         let call = self.chosen(name, &parts)?;
+        if parts.is_within_group {
+            let direct = parts.arguments.len() - parts.order.len();
+            target.directs.borrow_mut().extend(parts.arguments[..direct].iter().cloned());
+        }
         self.computed(name, call, parts, &|item, nullable| {
-            let mut aggregates = target.aggregates.borrow_mut();
-            let known = aggregates.iter().find(|(_, other)| *other == item).map(|(column, _)| column.clone());
-            let column = known.unwrap_or_else(|| {
-                let column = self.numbers.named(item.call.overload.name, item.call.returns.clone(), nullable);
-                aggregates.push((column.clone(), item));
-                column
-            });
-            if target.depth < level.depth {
-                target.read.borrow_mut().insert(column.id);
+            let scalar = self.placed_in(target, item, nullable);
+            if target.depth < level.depth
+                && let Some(id) = scalar.as_column()
+            {
+                target.read.borrow_mut().insert(id);
             }
-            column.scalar()
+            scalar
         })
     }
 
@@ -122,7 +125,10 @@ impl Binder<'_> {
             None => None,
         };
         let is_distinct = is_distinct(function);
-        if is_distinct && !is_within_group && order.iter().any(|key| !arguments.contains(&key.scalar)) {
+        if is_distinct && is_within_group {
+            return Err(Error::input("cannot use DISTINCT with WITHIN GROUP").with_code("42601"));
+        }
+        if is_distinct && order.iter().any(|key| !arguments.contains(&key.scalar)) {
             let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
             return Err(Error::input(message).with_code("42P10"));
         }
@@ -208,9 +214,9 @@ impl Binder<'_> {
         place: &dyn Fn(AggregateItem, bool) -> Scalar,
     ) -> Result<Scalar> {
         match call.overload.body {
-            AggregateBody::DataFusion { .. } => {}
+            AggregateBody::DataFusion { .. } | AggregateBody::Rows(_) | AggregateBody::Extreme { .. } => {}
             AggregateBody::Average => return self.average(&call, parts, place),
-            AggregateBody::Rewritten => return self.rewritten(name, &call, parts, place),
+            AggregateBody::Rewritten => return self.rewritten(name, call, parts, place),
         }
         let arguments = std::mem::take(&mut parts.arguments).into_iter().enumerate();
         let arguments = arguments.map(|(index, argument)| match call.arguments.get(index) {
@@ -259,7 +265,7 @@ impl Binder<'_> {
     fn rewritten(
         &self,
         name: &str,
-        call: &AggregateCall,
+        call: AggregateCall,
         mut parts: Call,
         place: &dyn Fn(AggregateItem, bool) -> Scalar,
     ) -> Result<Scalar> {
@@ -269,29 +275,7 @@ impl Binder<'_> {
             None => self.typed(argument),
         });
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
-        let is_there = |argument: &Scalar| Scalar::IsNull(Box::new(argument.clone())).negate();
         match (name, arguments.as_slice()) {
-            ("every", [_]) => self.plain("bool_and", arguments, &parts, place),
-            // The value of the row whose key is the least or the greatest.
-            ("min" | "max", [argument]) => {
-                let first = ["first", "first_value", "any_value"]
-                    .into_iter()
-                    .find_map(|first| resolve_aggregate(first, &[Self::candidate(argument)]).ok());
-                let first = first.ok_or_else(|| unsupported(format!("{name}({})", argument.sql_type())))?;
-                let filter = Scalar::all(parts.filter.take().into_iter().chain([is_there(argument)]));
-                let key = self.key(argument.clone());
-                let item = AggregateItem {
-                    call: first,
-                    order: vec![SortKey { scalar: key, descending: name == "max", nulls_first: false }],
-                    arguments,
-                    is_distinct: false,
-                    filter: Some(filter),
-                };
-                Ok(place(item, true))
-            }
-            ("percentile_cont" | "percentile_disc", [fraction, _]) if fraction.sql_type() == SqlType::Double => {
-                self.percentile(name == "percentile_cont", call, arguments, parts, place)
-            }
             ("avg", [_]) => {
                 let sum = self.plain("sum", arguments.clone(), &parts, place)?;
                 let count = self.plain("count", arguments, &parts, place)?;
@@ -299,7 +283,7 @@ impl Binder<'_> {
                 self.operator("/", vec![sum, count])
             }
             ("variance" | "var_samp" | "var_pop" | "stddev" | "stddev_samp" | "stddev_pop", [_]) => {
-                self.deviation(name, call, arguments, &parts, place)
+                self.deviation(name, call, arguments, parts, place)
             }
             _ => Err(unsupported(format!("the aggregate {name}"))),
         }
@@ -309,13 +293,20 @@ impl Binder<'_> {
     fn deviation(
         &self,
         name: &str,
-        call: &AggregateCall,
+        call: AggregateCall,
         mut arguments: Vec<Scalar>,
-        parts: &Call,
+        parts: Call,
         place: &dyn Fn(AggregateItem, bool) -> Scalar,
     ) -> Result<Scalar> {
         let argument = arguments.pop().ok_or_else(|| Error::bug("a variance of nothing"))?;
         let x = self.as_numeric(argument)?;
+        if parts.is_distinct {
+            // Squares of values that differ may be equal.
+            let Call { is_distinct, filter, .. } = parts;
+            let item = AggregateItem { call, arguments: vec![x], is_distinct, filter, order: vec![] };
+            return Ok(place(item, true));
+        }
+        let parts = &parts;
         let square = self.operator("*", vec![x.clone(), x.clone()])?;
         let count = self.plain("count", vec![x.clone()], parts, place)?;
         let sum = self.plain("sum", vec![x], parts, place)?;
@@ -326,56 +317,6 @@ impl Binder<'_> {
             other => format!("numeric_{other}"),
         };
         let value = self.call(&function, vec![count, sum, squares])?;
-        self.cast(value, &call.returns, Way::Implicit)
-    }
-
-    /// Percentiles of the sorted values: the value at a position, or between the values around it.
-    fn percentile(
-        &self,
-        is_continuous: bool,
-        call: &AggregateCall,
-        arguments: Vec<Scalar>,
-        mut parts: Call,
-        place: &dyn Fn(AggregateItem, bool) -> Scalar,
-    ) -> Result<Scalar> {
-        let mut arguments = arguments.into_iter();
-        let (Some(fraction), Some(value)) = (arguments.next(), arguments.next()) else {
-            return Err(Error::bug("a percentile of nothing"));
-        };
-        let all = resolve_aggregate("array_agg", &[Self::candidate(&value)])?;
-        let is_there = Scalar::IsNull(Box::new(value.clone())).negate();
-        let order = std::mem::take(&mut parts.order).into_iter();
-        let item = AggregateItem {
-            call: all,
-            arguments: vec![value.clone()],
-            is_distinct: false,
-            filter: Some(Scalar::all(parts.filter.take().into_iter().chain([is_there]))),
-            order: order.map(|key| SortKey { scalar: self.key(key.scalar), ..key }).collect(),
-        };
-        let values = place(item, true);
-        let double = |value: f64| {
-            let value = datafusion::common::ScalarValue::Float64(Some(value));
-            Scalar::Constant(Constant { value, sql_type: SqlType::Double })
-        };
-        let count = self.cast(self.call("cardinality", vec![values.clone()])?, &SqlType::Double, Way::Implicit)?;
-        let at = |position: Scalar| {
-            let index = self.cast(position, &SqlType::Integer, Way::Explicit)?;
-            self.call("array_get", vec![values.clone(), index])
-        };
-        let value = if is_continuous {
-            let last = self.operator("-", vec![count, double(1.0)])?;
-            let position = self.operator("*", vec![fraction, last])?;
-            let floor = self.call("floor", vec![position.clone()])?;
-            let ceiling = self.call("ceil", vec![position.clone()])?;
-            let low = at(self.operator("+", vec![floor.clone(), double(1.0)])?)?;
-            let high = at(self.operator("+", vec![ceiling, double(1.0)])?)?;
-            let share = self.operator("-", vec![position, floor])?;
-            let distance = self.operator("-", vec![high, low.clone()])?;
-            self.operator("+", vec![low, self.operator("*", vec![distance, share])?])?
-        } else {
-            let position = self.call("ceil", vec![self.operator("*", vec![fraction, count])?])?;
-            at(self.call("greatest", vec![position, double(1.0)])?)?
-        };
         self.cast(value, &call.returns, Way::Implicit)
     }
 
@@ -391,6 +332,129 @@ impl Binder<'_> {
         let parts = Call { arguments, is_distinct, filter, order: vec![], is_within_group: false };
         let call = self.chosen(name, &parts)?;
         self.computed(name, call, parts, place)
+    }
+
+    /// `rank(a) WITHIN GROUP (ORDER BY x)` and its kin: where a row would be among those of the group.
+    pub(super) fn hypothetical(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Scalar> {
+        let direct = self.arguments(name, written(function), level)?;
+        let keys = &function.within_group;
+        if direct.len() != keys.len() || keys.is_empty() {
+            let types = direct.iter().map(|argument| argument.sql_type().to_string()).collect::<Vec<_>>().join(", ");
+            let error = Error::input(format!("function {name}({types}) does not exist")).with_code("42883");
+            let hint = format!(
+                "{name} takes as many arguments (here {}) as WITHIN GROUP has expressions (here {})",
+                direct.len(),
+                keys.len()
+            );
+            return Err(error.with_hint(hint));
+        }
+        self.trackers.borrow_mut().push(Tracker { depth: level.depth, innermost: None });
+        let was_inside = level.in_aggregate.replace(true);
+        let bound = self.hypothetical_parts(function, &direct, level);
+        level.in_aggregate.set(was_inside);
+        self.trackers.borrow_mut().pop();
+        let (before, equal, key_columns, filter) = bound?;
+        level.directs.borrow_mut().extend(direct);
+        if was_inside {
+            return Err(Error::input("aggregate function calls cannot be nested").with_code("42803"));
+        }
+        if !level.clause.get().has_aggregates() {
+            let message = format!("aggregate functions are not allowed in {}", level.clause.get().name());
+            return Err(Error::input(message).with_code("42803"));
+        }
+        let count = |condition: Option<Scalar>, distinct: Option<Scalar>| {
+            let conditions = filter.iter().cloned().chain(condition).collect::<Vec<_>>();
+            let parts = Call {
+                is_distinct: distinct.is_some(),
+                arguments: distinct.into_iter().collect(),
+                filter: (!conditions.is_empty()).then(|| Scalar::all(conditions)),
+                order: vec![],
+                is_within_group: false,
+            };
+            let call = self.chosen("count", &parts)?;
+            self.computed("count", call, parts, &|item, nullable| self.placed_in(level, item, nullable))
+        };
+        let one = || Scalar::Constant(Constant::bigint(1));
+        match name {
+            "rank" => self.operator("+", vec![count(Some(before), None)?, one()]),
+            "dense_rank" => {
+                let sql_types = key_columns
+                    .iter()
+                    .enumerate()
+                    .map(|(index, key)| RecordField { name: format!("f{}", index + 1), sql_type: key.sql_type() });
+                let sql_type = SqlType::Record(sql_types.collect());
+                let row = Scalar::Record { fields: key_columns, sql_type };
+                self.operator("+", vec![count(Some(before), Some(row))?, one()])
+            }
+            _ => {
+                let all = self.cast(count(None, None)?, &SqlType::Double, Way::Implicit)?;
+                let double = |value: f64| {
+                    let value = datafusion::common::ScalarValue::Float64(Some(value));
+                    Scalar::Constant(Constant { value, sql_type: SqlType::Double })
+                };
+                if name == "percent_rank" {
+                    let before = self.cast(count(Some(before), None)?, &SqlType::Double, Way::Implicit)?;
+                    let none = self.compare(Comparison::Equal, all.clone(), double(0.0))?;
+                    let share = self.operator("/", vec![before, all])?;
+                    let otherwise = Some(Box::new(share));
+                    return Ok(Scalar::Case { arms: vec![(none, double(0.0))], otherwise, sql_type: SqlType::Double });
+                }
+                let up_to = count(Some(Scalar::any([before, equal])), None)?;
+                let up_to = self.cast(up_to, &SqlType::Double, Way::Implicit)?;
+                let up_to = self.operator("+", vec![up_to, double(1.0)])?;
+                let all = self.operator("+", vec![all, double(1.0)])?;
+                self.operator("/", vec![up_to, all])
+            }
+        }
+    }
+
+    /// Whether a row of the group is before the hypothetical one, whether it is its peer, its keys, and FILTER.
+    fn hypothetical_parts(
+        &self,
+        function: &Function,
+        direct: &[Scalar],
+        level: &Level<'_>,
+    ) -> Result<(Scalar, Scalar, Vec<Scalar>, Option<Scalar>)> {
+        let mut before = Vec::new();
+        let mut equal: Vec<Scalar> = Vec::new();
+        let mut columns = Vec::new();
+        for (argument, key) in direct.iter().zip(&function.within_group) {
+            let SortKey { scalar, descending, nulls_first } = {
+                let scalar = self.scalar(&key.expr, level)?;
+                self.sorted(scalar, &key.options, Some(&key.expr))?
+            };
+            let (both, _) = self.in_common(vec![scalar, argument.clone()], "WITHIN GROUP")?;
+            let keys = both.into_iter().map(|scalar| self.key(scalar)).collect::<Vec<_>>();
+            let [row, wanted] = keys.try_into().map_err(|_| Error::bug("two values are two"))?;
+            let comparison = if descending { Comparison::Greater } else { Comparison::Less };
+            let is_null = |scalar: &Scalar| Scalar::IsNull(Box::new(scalar.clone()));
+            // NULLs are on one side of all values.
+            let (first, last) = if nulls_first { (&row, &wanted) } else { (&wanted, &row) };
+            let apart = Scalar::all([is_null(first), is_null(last).negate()]);
+            let less =
+                Scalar::Coalesce(vec![self.compare(comparison, row.clone(), wanted.clone())?, Scalar::boolean(false)]);
+            let is_before = Scalar::any([less, apart]);
+            before.push(Scalar::all(equal.iter().cloned().chain([is_before])));
+            equal.push(self.compare(Comparison::IsNotDistinctFrom, row.clone(), wanted)?);
+            columns.push(row);
+        }
+        let filter = match &function.filter {
+            Some(filter) => Some(self.condition(filter, level, "FILTER")?),
+            None => None,
+        };
+        Ok((Scalar::any(before), Scalar::all(equal), columns, filter))
+    }
+
+    /// An aggregate's column at the level that it belongs to.
+    fn placed_in(&self, target: &Level<'_>, item: AggregateItem, nullable: bool) -> Scalar {
+        let mut aggregates = target.aggregates.borrow_mut();
+        let known = aggregates.iter().find(|(_, other)| *other == item).map(|(column, _)| column.clone());
+        let column = known.unwrap_or_else(|| {
+            let column = self.numbers.named(item.call.overload.name, item.call.returns.clone(), nullable);
+            aggregates.push((column.clone(), item));
+            column
+        });
+        column.scalar()
     }
 
     /// GROUPING(a, b): which of its arguments a row's set leaves out.
@@ -626,6 +690,9 @@ impl Binder<'_> {
             GroupingSets { sets: sets.iter().map(included).collect(), set_index }
         });
         groups.set_index = sets.as_ref().map(|sets| sets.set_index.clone());
+        for mut direct in level.directs.take() {
+            self.above_groups(vec![&mut direct], groups, level)?;
+        }
         let aggregate = Aggregate { input: Box::new(relation), groups: columns, sets, aggregates };
         Ok(Relation::Aggregate(aggregate))
     }

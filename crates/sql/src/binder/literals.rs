@@ -269,18 +269,23 @@ pub(super) fn unknown(text: &str) -> Constant {
     Constant { value: ScalarValue::Utf8View(Some(text.to_owned())), sql_type: SqlType::Unknown }
 }
 
-/// A number as PostgreSQL types it: `integer`, `bigint`, or `numeric` with the digits that are written. Fails with
-/// 22003 if it has too many.
+/// A number as PostgreSQL types it: `integer`, `bigint`, or `numeric` with the digits that are written; one of more
+/// digits than a `numeric` holds is a `double precision`. Fails with 22003 if it is none of these.
 pub(super) fn number(text: &str, is_negative: bool) -> Result<Constant> {
     let digits = text.replace('_', "");
     let signed = if is_negative { format!("-{digits}") } else { digits };
     if let Ok(value) = signed.parse::<i64>() {
         return Ok(i32::try_from(value).map_or_else(|_| Constant::bigint(value), Constant::integer));
     }
-    decimal(&signed).ok_or_else(|| {
-        let error = Error::input(format!("the number {text} has more than {NUMBER_DIGITS_MAX} digits"));
-        error.with_code("22003").with_hint("as double precision it is written '…'::float8")
-    })
+    if let Some(constant) = decimal(&signed) {
+        return Ok(constant);
+    }
+    match signed.parse::<f64>() {
+        Ok(value) if value.is_finite() => {
+            Ok(Constant { value: ScalarValue::Float64(Some(value)), sql_type: SqlType::Double })
+        }
+        _ => Err(Error::input(format!("the number {text} is out of range")).with_code("22003")),
+    }
 }
 
 /// A number with a point or an exponent, or of many digits.

@@ -15,6 +15,7 @@
 //! * `x BETWEEN SYMMETRIC a AND b`: `"between symmetric"(x, a, b)`;
 //! * `ROWS FROM (f(…), g(…))`: the table function `"rows from"(f(…), g(…))`;
 //! * `EXCLUDE TIES` and its kin in a window's frame: a first part of PARTITION BY, `"exclude ties"()`;
+//! * `f(a, VARIADIC b)`: `f(a, "variadic array"(b))`;
 //! * `GROUP BY DISTINCT a, b`: a first part of GROUP BY, `"group by distinct"()`;
 //! * `SEARCH DEPTH FIRST BY a, b SET s`: `SETTINGS "search depth" = (a, b, s)` in the common table expression's query;
 //!   `CYCLE a SET m TO v DEFAULT w USING p`: `SETTINGS "cycle" = ((a), m, v, w, p)`.
@@ -34,6 +35,7 @@ mod operators;
 mod scope;
 mod select;
 mod sets;
+mod targets;
 mod windows;
 mod with;
 
@@ -43,6 +45,7 @@ mod golden;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::sql::sqlparser::ast::{self, Ident, Spanned};
 use diligence_base::{Error, Result, Span};
 use diligence_storage::Table;
@@ -52,6 +55,7 @@ use diligence_types::sql_type::OidKind;
 use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
 use crate::errors;
 use scope::{Level, Withs};
+pub(crate) use targets::{Held, Target, bind_insert, bind_value, held};
 
 /// Stack that is left before more is taken.
 const STACK_RED_ZONE: usize = 128 * 1024;
@@ -103,6 +107,10 @@ pub(crate) trait Context {
     fn template(&self, _name: &str, _arguments: usize) -> Option<Arc<ast::Expr>> {
         None
     }
+    /// A function about the session, which answers with a truth value: `has_table_privilege` and its kin.
+    fn question(&self, _name: &str) -> Option<Arc<ScalarUDF>> {
+        None
+    }
     /// The value of `current_setting(name)`; `None` if there is no such setting.
     fn setting(&self, _name: &str) -> Option<String> {
         None
@@ -141,24 +149,17 @@ pub(crate) struct Bound {
 /// Binds a query. Fails with kind `Input` and PostgreSQL's SQLSTATE if it means nothing, `Unsupported` if it means
 /// something that there is no operator for.
 pub(crate) fn bind_query(query: &ast::Query, context: &dyn Context) -> Result<Bound> {
-    bind_source(query, None, context)
-}
-
-/// Binds a query whose columns are stored into columns of these types: literals become them, other values are cast as
-/// an assignment does. Fails like [`bind_query`], and with 42601 if it has more columns.
-pub(crate) fn bind_source(query: &ast::Query, targets: Option<&[SqlType]>, context: &dyn Context) -> Result<Bound> {
     let binder = Binder::new(context);
-    let withs = Withs::default();
-    let mut rows = match (targets, Binder::plain_values(query)) {
-        (Some(targets), Some(values)) => binder.values(values, None, &withs, Some(targets))?,
-        (Some(targets), None) => binder.stored(binder.query_part(query, None, &withs)?, targets)?,
-        (None, _) => binder.settled(binder.query(query, None, &withs)?)?,
-    };
-    let parameters = binder.parameters.into_inner();
-    operators::settle_parameters(&mut rows.relation, &parameters);
-    let parameters = parameters.into_iter().map(|sql_type| sql_type.unwrap_or(SqlType::Text)).collect();
+    let mut rows = binder.settled(binder.query(query, None, &Withs::default())?)?;
+    let parameters = binder.settled_parameters(&mut rows.relation);
     let columns = rows.columns();
     Ok(Bound { relation: rows.relation, columns, parameters, is_transient: binder.is_transient.get() })
+}
+
+/// The type that a name means. Fails with 42704 if there is none, 22023 for numbers in its parentheses that it cannot
+/// have.
+pub(crate) fn named_type(name: &ast::DataType, context: &dyn Context) -> Result<SqlType> {
+    Binder::new(context).sql_type(name)
 }
 
 /// Binds one statement.
@@ -186,6 +187,13 @@ impl<'a> Binder<'a> {
             view_depth: Cell::new(0),
             is_transient: Cell::new(false),
         }
+    }
+
+    /// The types of the parameters, which are put into the relation; those that nothing has decided are texts.
+    fn settled_parameters(&self, relation: &mut Relation) -> Vec<SqlType> {
+        let parameters = self.parameters.borrow();
+        operators::settle_parameters(relation, &parameters);
+        parameters.iter().map(|sql_type| sql_type.clone().unwrap_or(SqlType::Text)).collect()
     }
 
     /// A new column for a scalar.
@@ -230,27 +238,6 @@ impl Binder<'_> {
             }
             let taken = std::mem::replace(&mut output.scalar, Scalar::boolean(false));
             let scalar = self.typed(taken)?;
-            let column = self.column_for(&output.name, &scalar);
-            output.scalar = column.scalar();
-            computed.push((column, scalar));
-        }
-        rows.relation = rows.relation.mapped(computed);
-        Ok(rows)
-    }
-
-    /// The rows as they are stored into columns of these types.
-    fn stored(&self, mut rows: Rows, targets: &[SqlType]) -> Result<Rows> {
-        if rows.outputs.len() > targets.len() {
-            return Err(Error::input("INSERT has more expressions than target columns").with_code("42601"));
-        }
-        let mut computed = Vec::new();
-        for (output, target) in rows.outputs.iter_mut().zip(targets) {
-            let taken = std::mem::replace(&mut output.scalar, Scalar::boolean(false));
-            let scalar = self.assign(taken, target, None)?;
-            if matches!(scalar, Scalar::Column { .. }) {
-                output.scalar = scalar;
-                continue;
-            }
             let column = self.column_for(&output.name, &scalar);
             output.scalar = column.scalar();
             computed.push((column, scalar));

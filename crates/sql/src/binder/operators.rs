@@ -1,14 +1,14 @@
 //! Calls, casts and comparisons: overloads are chosen, arguments cast, and literals get their types.
 
-use diligence_base::{Error, Result, Span};
+use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::coercion::{self, CastContext};
 use diligence_types::functions::{self, Body, Candidate, ScalarCall, Special, resolve_scalar};
 use diligence_types::sql_type::RecordField;
 
-use super::{Binder, placed};
+use super::Binder;
+use super::targets::Target;
 use crate::algebra::{Column, Comparison, Constant, Relation, Scalar};
-use crate::errors;
 
 /// How a value gets into another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +30,14 @@ impl Way {
 }
 
 impl Binder<'_> {
-    /// The value with a type: `text`, if it has none.
+    /// The value with a type: `text`, if it has none, and so its elements.
     pub(super) fn typed(&self, scalar: Scalar) -> Result<Scalar> {
-        if scalar.sql_type() == SqlType::Unknown {
-            self.cast(scalar, &SqlType::Text, Way::Implicit)
-        } else {
-            Ok(scalar)
+        match scalar.sql_type() {
+            SqlType::Unknown => self.cast(scalar, &SqlType::Text, Way::Implicit),
+            array @ SqlType::Array(_) if *array.innermost() == SqlType::Unknown => {
+                self.cast(scalar, &of_texts(&array), Way::Implicit)
+            }
+            _ => Ok(scalar),
         }
     }
 
@@ -60,7 +62,9 @@ impl Binder<'_> {
             }
             // What is known of the parts decides what a constructor's parts become.
             Scalar::Array { elements, sql_type } if sql_type.element() == Some(&SqlType::Unknown) => {
-                let element = to.element().cloned().unwrap_or(SqlType::Text);
+                let element = to.element().filter(|element| !has_unknown(element));
+                let element = element.cloned().unwrap_or(SqlType::Text);
+                let to = if has_unknown(to) { &of_texts(to) } else { to };
                 let elements =
                     elements.into_iter().map(|part| self.cast(part, &element, way)).collect::<Result<_>>()?;
                 let array = Scalar::Array { elements, sql_type: SqlType::array_of(element) };
@@ -114,18 +118,18 @@ impl Binder<'_> {
     }
 
     /// The value as it is stored into a column of a type. Fails with 42804 if it must be cast explicitly.
-    pub(super) fn assign(&self, scalar: Scalar, to: &SqlType, place: Option<Span>) -> Result<Scalar> {
-        let from = scalar.sql_type();
+    pub(super) fn assign(&self, scalar: Scalar, target: &Target) -> Result<Scalar> {
+        let (from, to) = (scalar.sql_type(), &target.sql_type);
         let allowed = from == SqlType::Unknown
             || from == *to
             || has_unknown(&from)
             || coercion::cast_context(&from, to).is_some_and(|context| context <= CastContext::Assignment);
         if !allowed {
-            let error = Error::input(format!("column is of type {to} but expression is of type {from}"));
-            let error = error.with_code("42804").with_hint("you will need to rewrite or cast the expression");
-            return Err(errors::at(error, place));
+            let message = format!("column \"{}\" is of type {to} but expression is of type {from}", target.name);
+            let hint = "you will need to rewrite or cast the expression";
+            return Err(Error::input(message).with_code("42804").with_hint(hint));
         }
-        self.cast(scalar, to, Way::Assignment).map_err(|error| placed(error, || place))
+        self.cast(scalar, to, Way::Assignment)
     }
 
     /// The value in a type that its context wants. Fails with 42804, told by `message` of the type that it has, if it
@@ -169,7 +173,13 @@ impl Binder<'_> {
     pub(super) fn call(&self, name: &str, arguments: Vec<Scalar>) -> Result<Scalar> {
         let candidates = arguments.iter().map(Self::candidate).collect::<Vec<_>>();
         let call = resolve_scalar(name, &candidates)?;
-        self.called(call, arguments)
+        if !has_unknown(&call.returns) && !call.arguments.iter().any(has_unknown) {
+            return self.called(call, arguments);
+        }
+        // Nothing says what is in the arrays: texts, as in PostgreSQL.
+        let arguments = arguments.into_iter().map(|argument| self.typed(argument)).collect::<Result<Vec<_>>>()?;
+        let candidates = arguments.iter().map(Self::candidate).collect::<Vec<_>>();
+        self.called(resolve_scalar(name, &candidates)?, arguments)
     }
 
     /// A call with its arguments cast.
@@ -375,6 +385,15 @@ pub(super) fn record(fields: Vec<Scalar>, names: impl Iterator<Item = String>) -
     let types = fields.iter().map(Scalar::sql_type).zip(names);
     let sql_type = SqlType::Record(types.map(|(sql_type, name)| RecordField { name, sql_type }).collect());
     Scalar::Record { fields, sql_type }
+}
+
+/// The type with texts where nothing has decided.
+fn of_texts(array: &SqlType) -> SqlType {
+    match array {
+        SqlType::Array(element) => SqlType::array_of(of_texts(element)),
+        SqlType::Unknown => SqlType::Text,
+        other => other.clone(),
+    }
 }
 
 /// Whether a part of a type is not decided.

@@ -337,6 +337,7 @@ pub(super) enum Clause {
     Window,
     Limit,
     Values,
+    Default,
 }
 
 impl Clause {
@@ -355,6 +356,7 @@ impl Clause {
             Self::Window => "window definitions",
             Self::Limit => "LIMIT",
             Self::Values => "VALUES",
+            Self::Default => "DEFAULT expressions",
         }
     }
 
@@ -403,6 +405,8 @@ pub(super) struct Level<'s> {
     pub aggregates: RefCell<Vec<(Column, AggregateItem)>>,
     /// Calls of GROUPING.
     pub groupings: RefCell<Vec<GroupingCall>>,
+    /// Arguments in front of WITHIN GROUP, which are of the group and not of its rows.
+    pub directs: RefCell<Vec<Scalar>>,
     /// Window functions that belong to it.
     pub window_uses: RefCell<Vec<WindowUse>>,
     /// Functions that give rows in its list, in layers: those of a layer may be arguments in the next.
@@ -429,6 +433,7 @@ impl<'s> Level<'s> {
             aliases: RefCell::default(),
             aggregates: RefCell::default(),
             groupings: RefCell::default(),
+            directs: RefCell::default(),
             window_uses: RefCell::default(),
             row_functions: RefCell::default(),
             hoisted: RefCell::default(),

@@ -9,6 +9,7 @@ use diligence_types::functions::order_key;
 
 use super::operators::{Way, common_of};
 use super::scope::{Clause, Level, Namespace, Withs};
+use super::targets::{Target, too_many};
 use super::{Binder, Output, Rows, place, placed, unsupported};
 use crate::algebra::{Column, Comparison, Constant, Join, JoinKind, Relation, Scalar, SetKind, SetOperation};
 use crate::errors;
@@ -143,7 +144,7 @@ impl Binder<'_> {
         values: &Values,
         outer: Option<&Level<'_>>,
         withs: &Withs<'_>,
-        targets: Option<&[SqlType]>,
+        targets: Option<&[&Target]>,
     ) -> Result<Rows> {
         let level = Level::new(outer, withs, Namespace::default(), Clause::Values);
         let width = values.rows.first().map_or(0, |row| row.content.len());
@@ -153,20 +154,16 @@ impl Binder<'_> {
                 let error = Error::input("VALUES lists must all be the same length").with_code("42601");
                 return Err(errors::at(error, row.content.first().and_then(place)));
             }
-            let scalars = row.content.iter().map(|value| self.scalar(value, &level)).collect::<Result<Vec<_>>>()?;
-            rows.push(scalars);
-        }
-        if let Some(targets) = targets {
-            if width > targets.len() {
-                return Err(Error::input("INSERT has more expressions than target columns").with_code("42601"));
-            }
-            for (row, written) in rows.iter_mut().zip(&values.rows) {
-                for ((scalar, target), value) in row.iter_mut().zip(targets).zip(&written.content) {
-                    let taken = std::mem::replace(scalar, Scalar::boolean(false));
-                    *scalar = self.assign(taken, target, None).map_err(|error| placed(error, || place(value)))?;
+            let scalars = row.content.iter().enumerate().map(|(index, value)| match targets {
+                None => self.scalar(value, &level),
+                Some(targets) => {
+                    let target = targets.get(index).ok_or_else(|| errors::at(too_many(), place(value)))?;
+                    self.stored_value(value, target, &level)
                 }
-            }
-        } else {
+            });
+            rows.push(scalars.collect::<Result<Vec<_>>>()?);
+        }
+        if targets.is_none() {
             for index in 0..width {
                 let types = rows.iter().map(|row| row[index].sql_type()).collect::<Vec<_>>();
                 let common = common_of(&types, "VALUES")?;

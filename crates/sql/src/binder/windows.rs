@@ -9,16 +9,16 @@ use datafusion::sql::sqlparser::ast::{
     WindowFrameUnits, WindowSpec, WindowType,
 };
 use diligence_base::{Error, Result};
-use diligence_engine::plan::WindowFunction;
+use diligence_engine::plan::{Exclusion, WindowFunction};
 use diligence_types::SqlType;
 use diligence_types::functions::aggregates;
 
 use super::functions::{bare_name, is_distinct, written};
 use super::operators::{Way, common_of};
 use super::scope::{Clause, Level};
-use super::{Binder, name_place, normalized, place, unsupported};
+use super::{Binder, name_place, normalized, place, placed};
 use crate::algebra::{
-    AggregateItem, Column, Constant, Exclusion, Relation, Scalar, SortKey, Window, WindowFrame, WindowItem, WindowKind,
+    AggregateItem, Column, Constant, Relation, Scalar, SortKey, Window, WindowFrame, WindowItem, WindowKind,
 };
 use crate::errors;
 
@@ -45,6 +45,11 @@ pub(super) fn is_window_function(name: &str) -> bool {
     WINDOW_FUNCTIONS.contains(&name)
 }
 
+/// Whether a function tells, with WITHIN GROUP, where a row would be.
+pub(super) fn is_hypothetical(name: &str) -> bool {
+    matches!(name, "rank" | "dense_rank" | "percent_rank" | "cume_dist")
+}
+
 /// The functions over one partitioning and order of a SELECT.
 pub(super) struct WindowUse {
     partition: Vec<Scalar>,
@@ -56,7 +61,7 @@ impl WindowUse {
     /// Its expressions, to be changed.
     pub(super) fn scalars_mut(&mut self) -> impl Iterator<Item = &mut Scalar> {
         let order = self.order.iter_mut().map(|key| &mut key.scalar);
-        let items = self.items.iter_mut().flat_map(|(_, item)| item.arguments.iter_mut().chain(&mut item.filter));
+        let items = self.items.iter_mut().flat_map(|(_, item)| item.scalars_mut());
         self.partition.iter_mut().chain(order).chain(items)
     }
 
@@ -98,6 +103,10 @@ impl Binder<'_> {
         if !level.clause.get().has_windows() {
             let message = format!("window functions are not allowed in {}", level.clause.get().name());
             return Err(at(Error::input(message).with_code("42P20")));
+        }
+        if !function.within_group.is_empty() {
+            let message = format!("OVER is not supported for ordered-set aggregate {name}");
+            return Err(at(Error::input(message).with_code("0A000")));
         }
         let Some(over) = &function.over else { return Err(Error::bug("a window function without OVER")) };
         let was = level.in_window.replace(true);
@@ -204,7 +213,13 @@ impl Binder<'_> {
         }
         match (name, arguments.as_slice()) {
             ("ntile", [parts]) => {
-                let Some(parts) = self.known_integer(parts)? else { return self.null_of(SqlType::Integer) };
+                let parts = match self.known_integer(parts)? {
+                    Integer::Known(Some(parts)) => parts,
+                    Integer::Known(None) => return self.null_of(SqlType::Integer),
+                    Integer::Of(parts) => {
+                        return Ok(put(WindowFunction::NtileOf, vec![parts], column(SqlType::Integer, true)));
+                    }
+                };
                 let parts = u64::try_from(parts).ok().filter(|parts| *parts > 0);
                 let parts = parts
                     .ok_or_else(|| Error::input("argument of ntile must be greater than zero").with_code("22014"))?;
@@ -213,14 +228,24 @@ impl Binder<'_> {
             ("lag" | "lead", [value, rest @ ..]) if rest.len() <= 2 => {
                 let offset = match rest.first() {
                     Some(offset) => self.known_integer(offset)?,
-                    None => Some(1),
+                    None => Integer::Known(Some(1)),
                 };
                 let sql_type = match rest.get(1) {
                     Some(default) => common_of(&[value.sql_type(), default.sql_type()], name)?,
                     None => self.typed(value.clone())?.sql_type(),
                 };
                 let value = self.cast(value.clone(), &sql_type, Way::Implicit)?;
-                let Some(offset) = offset else { return self.null_of(sql_type) };
+                let offset = match offset {
+                    Integer::Known(Some(offset)) => offset,
+                    Integer::Known(None) => return self.null_of(sql_type),
+                    Integer::Of(offset) => {
+                        let default = rest.get(1).map(|default| self.cast(default.clone(), &sql_type, Way::Implicit));
+                        let mut arguments = vec![value, offset];
+                        arguments.extend(default.transpose()?);
+                        let shift = WindowFunction::ShiftOf { is_ahead: name == "lead", ignore_nulls };
+                        return Ok(put(shift, arguments, column(sql_type, true)));
+                    }
+                };
                 let offset = if name == "lag" { Some(offset) } else { offset.checked_neg() };
                 let offset = offset.ok_or_else(|| Error::input("integer out of range").with_code("22003"))?;
                 let default = match rest.get(1) {
@@ -263,7 +288,14 @@ impl Binder<'_> {
             }
             ("nth_value", [value, nth]) => {
                 let value = self.typed(value.clone())?;
-                let Some(nth) = self.known_integer(nth)? else { return self.null_of(value.sql_type()) };
+                let nth = match self.known_integer(nth)? {
+                    Integer::Known(Some(nth)) => nth,
+                    Integer::Known(None) => return self.null_of(value.sql_type()),
+                    Integer::Of(nth) => {
+                        let column = column(value.sql_type(), true);
+                        return Ok(put(WindowFunction::NthOf { ignore_nulls }, vec![value, nth], column));
+                    }
+                };
                 if nth <= 0 {
                     let message = "argument of nth_value must be greater than zero";
                     return Err(Error::input(message).with_code("22016"));
@@ -279,22 +311,18 @@ impl Binder<'_> {
         Ok(Scalar::Constant(Constant::null(sql_type)))
     }
 
-    /// The value of an integer that must be known now; `None` if it is NULL. Fails with kind `Unsupported` if it is not
-    /// known.
-    fn known_integer(&self, scalar: &Scalar) -> Result<Option<i64>> {
+    /// An integer that is known now, or a `bigint`. Fails if it is no integer.
+    fn known_integer(&self, scalar: &Scalar) -> Result<Integer> {
         let scalar = self.cast(scalar.clone(), &SqlType::BigInt, Way::Implicit)?;
         let constant = match &scalar {
             Scalar::Cast { input, .. } => input.as_constant(),
             other => other.as_constant(),
         };
-        let Some(constant) = constant else {
-            return Err(unsupported("an offset of a window function that is not a literal"));
-        };
-        Ok(match constant.value {
-            ScalarValue::Int16(value) => value.map(i64::from),
-            ScalarValue::Int32(value) => value.map(i64::from),
-            ScalarValue::Int64(value) => value,
-            _ => return Err(Error::input("an offset of a window function is an integer").with_code("42883")),
+        Ok(match constant.map(|constant| &constant.value) {
+            Some(ScalarValue::Int16(value)) => Integer::Known(value.map(i64::from)),
+            Some(ScalarValue::Int32(value)) => Integer::Known(value.map(i64::from)),
+            Some(ScalarValue::Int64(value)) => Integer::Known(*value),
+            _ => Integer::Of(scalar),
         })
     }
 
@@ -307,9 +335,10 @@ impl Binder<'_> {
         let was = level.clause.get();
         let partition = spec.partition.iter().map(|part| Ok(self.key(self.typed_scalar(part, level)?)));
         let partition = partition.collect::<Result<Vec<_>>>()?;
-        let shown = spec.order.iter().map(|key| self.sort_key(key, level)).collect::<Result<Vec<_>>>()?;
+        let mut shown = spec.order.iter().map(|key| self.sort_key(key, level)).collect::<Result<Vec<_>>>()?;
         level.clause.set(was);
-        let frame = self.frame(&spec, &shown, level)?;
+        let distances = self.distances(&spec, &mut shown, level)?;
+        let frame = self.frame(&spec, &shown, distances)?;
         let order = shown.into_iter().map(|key| SortKey { scalar: self.key(key.scalar), ..key }).collect();
         Ok(Over { partition, order, frame })
     }
@@ -356,8 +385,8 @@ impl Binder<'_> {
     }
 
     /// The frame; up to the row's peers where none is written.
-    fn frame(&self, spec: &Spec<'_>, order: &[SortKey], level: &Level<'_>) -> Result<WindowFrame> {
-        let excludes = spec.excludes;
+    fn frame(&self, spec: &Spec<'_>, order: &[SortKey], distances: [Option<Scalar>; 2]) -> Result<WindowFrame> {
+        let known = |frame| WindowFrame { excludes: spec.excludes, ..WindowFrame::known(frame) };
         let unbounded = |units| {
             let start = df::WindowFrameBound::Preceding(ScalarValue::UInt64(None));
             let end = df::WindowFrameBound::Following(ScalarValue::UInt64(None));
@@ -373,7 +402,7 @@ impl Binder<'_> {
                     df::WindowFrameBound::CurrentRow,
                 ),
             };
-            return Ok(WindowFrame { frame, excludes });
+            return Ok(known(frame));
         };
         let units = match frame.units {
             WindowFrameUnits::Rows => df::WindowFrameUnits::Rows,
@@ -405,99 +434,152 @@ impl Binder<'_> {
         }
         // Without an order all rows are peers, whichever way the frame is written.
         if units == df::WindowFrameUnits::Range && order.is_empty() {
-            return Ok(WindowFrame { frame: unbounded(df::WindowFrameUnits::Rows), excludes });
+            return Ok(known(unbounded(df::WindowFrameUnits::Rows)));
         }
-        let start = self.bound(&frame.start_bound, units, order, level)?;
-        let end = self.bound(end, units, order, level)?;
-        Ok(WindowFrame { frame: df::WindowFrame::new_bounds(units, start, end), excludes })
-    }
-
-    fn bound(
-        &self,
-        bound: &WindowFrameBound,
-        units: df::WindowFrameUnits,
-        order: &[SortKey],
-        level: &Level<'_>,
-    ) -> Result<df::WindowFrameBound> {
-        let offset = |offset: &Option<Box<Expr>>| match offset {
-            None if units == df::WindowFrameUnits::Range => Ok(ScalarValue::Null),
-            None => Ok(ScalarValue::UInt64(None)),
-            Some(offset) => self.offset(offset, units, order, level),
-        };
-        Ok(match bound {
-            WindowFrameBound::CurrentRow => df::WindowFrameBound::CurrentRow,
-            WindowFrameBound::Preceding(distance) => df::WindowFrameBound::Preceding(offset(distance)?),
-            WindowFrameBound::Following(distance) => df::WindowFrameBound::Following(offset(distance)?),
-        })
-    }
-
-    /// How far a frame reaches: rows, groups of peers, or a distance in the order's values.
-    fn offset(
-        &self,
-        offset: &Expr,
-        units: df::WindowFrameUnits,
-        order: &[SortKey],
-        level: &Level<'_>,
-    ) -> Result<ScalarValue> {
-        let was = level.clause.replace(Clause::Window);
-        let scalar = self.scalar(offset, level);
-        level.clause.set(was);
-        let scalar = scalar?;
-        let invalid = || {
-            let message = match units {
-                df::WindowFrameUnits::Range => "invalid preceding or following size in window function",
-                _ => "frame offset must not be negative",
+        let bound = |bound: &WindowFrameBound, distance: Option<Scalar>, is_start: bool| {
+            let (distance, later) = match distance {
+                None if units == df::WindowFrameUnits::Range => (ScalarValue::Null, None),
+                None => (ScalarValue::UInt64(None), None),
+                Some(Scalar::Constant(constant)) => {
+                    (constant.distance(units == df::WindowFrameUnits::Range, is_start)?, None)
+                }
+                // The lowering puts in what it is.
+                Some(later) => (ScalarValue::UInt64(Some(0)), Some(later)),
             };
-            errors::at(Error::input(message).with_code("22013"), place(offset))
+            let bound = match bound {
+                CurrentRow => df::WindowFrameBound::CurrentRow,
+                Preceding(_) => df::WindowFrameBound::Preceding(distance),
+                Following(_) => df::WindowFrameBound::Following(distance),
+            };
+            Ok::<_, Error>((bound, later))
         };
-        if units != df::WindowFrameUnits::Range {
-            let rows = self.known_integer(&scalar)?.ok_or_else(|| {
-                errors::at(Error::input("frame offset must not be null").with_code("22004"), place(offset))
-            })?;
-            return Ok(ScalarValue::UInt64(Some(u64::try_from(rows).map_err(|_| invalid())?)));
-        }
-        let Some(key) = order.first() else { return Err(Error::bug("a RANGE without an order")) };
-        let to = match key.scalar.sql_type() {
-            SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz => SqlType::Interval,
-            SqlType::Interval => return Err(unsupported("a RANGE of intervals")),
-            number if number.category() == diligence_types::sql_type::Category::Numeric => number,
-            other => {
-                let message = format!("RANGE with offset PRECEDING/FOLLOWING is not supported for column type {other}");
-                return Err(errors::at(Error::input(message).with_code("0A000"), place(offset)));
+        let at = |bound: &WindowFrameBound, error: Error| match bound {
+            Preceding(Some(offset)) | Following(Some(offset)) => placed(error, || place(offset.as_ref())),
+            _ => error,
+        };
+        let [first, last] = distances;
+        let (start, first) = bound(&frame.start_bound, first, true).map_err(|error| at(&frame.start_bound, error))?;
+        let (end, last) = bound(end, last, false).map_err(|error| at(end, error))?;
+        let mut frame = known(df::WindowFrame::new_bounds(units, start, end));
+        frame.distances = [first, last];
+        Ok(frame)
+    }
+
+    /// The distances of a frame's bounds: a `bigint` of rows or groups of peers, or what is added to the order's
+    /// values. With RANGE the order's key becomes what distances can be added to: dates are timestamps, intervals and
+    /// times their length, and decimals have as many digits as the distances.
+    fn distances(&self, spec: &Spec<'_>, order: &mut [SortKey], level: &Level<'_>) -> Result<[Option<Scalar>; 2]> {
+        let Some(frame) = spec.frame else { return Ok([None, None]) };
+        let ends = [Some(&frame.start_bound), frame.end_bound.as_ref()];
+        let mut distances = [None, None];
+        let mut places = [None, None];
+        for (index, bound) in ends.into_iter().enumerate() {
+            let Some(WindowFrameBound::Preceding(Some(offset)) | WindowFrameBound::Following(Some(offset))) = bound
+            else {
+                continue;
+            };
+            let was = level.clause.replace(Clause::Window);
+            let scalar = self.scalar(offset, level);
+            level.clause.set(was);
+            let scalar = scalar?;
+            if !scalar.columns().is_empty() {
+                let message = format!("argument of {} must not contain variables", frame.units);
+                return Err(errors::at(Error::input(message).with_code("42P10"), place(offset.as_ref())));
             }
-        };
-        let scalar = self.cast(scalar, &to, Way::Implicit)?;
-        let value = match scalar {
-            Scalar::Constant(constant) => constant.value,
-            Scalar::Cast { input, .. } => match *input {
-                Scalar::Constant(constant) => constant.value.cast_to(&to.arrow()).map_err(|_| {
-                    errors::at(Error::input("a frame's offset has another type").with_code("42804"), place(offset))
-                })?,
-                _ => return Err(unsupported("a frame's offset that is not a literal")),
-            },
-            _ => return Err(unsupported("a frame's offset that is not a literal")),
-        };
-        if value.is_null() {
-            return Err(errors::at(Error::input("frame offset must not be null").with_code("22004"), place(offset)));
+            (distances[index], places[index]) = (Some(scalar), Some(offset));
         }
-        if is_negative(&value) {
-            return Err(invalid());
+        if distances.iter().all(Option::is_none) {
+            return Ok(distances);
         }
-        Ok(value)
+        let at = |index: usize, error: Error| match places[index] {
+            Some(offset) => placed(error, || place(offset.as_ref())),
+            None => error,
+        };
+        let each = |distances: [Option<Scalar>; 2], change: &dyn Fn(Scalar) -> Result<Scalar>| {
+            let [first, last] = distances;
+            let first = first.map(change).transpose().map_err(|error| at(0, error))?;
+            Ok::<_, Error>([first, last.map(change).transpose().map_err(|error| at(1, error))?])
+        };
+        let ([key], WindowFrameUnits::Range) = (order, frame.units) else {
+            return each(distances, &|scalar| {
+                let rows = self.known_integer(&scalar)?;
+                Ok(match rows {
+                    Integer::Of(rows) => rows,
+                    Integer::Known(Some(rows)) => Scalar::Constant(Constant::bigint(rows)),
+                    Integer::Known(None) => Scalar::Constant(Constant::null(SqlType::BigInt)),
+                })
+            });
+        };
+        let from = key.scalar.sql_type();
+        let taken = key.scalar.clone();
+        let interval = |scalar: Scalar| self.cast(scalar, &SqlType::Interval, Way::Implicit);
+        match &from {
+            SqlType::Date => {
+                key.scalar = self.cast(taken, &SqlType::Timestamp, Way::Implicit)?;
+                each(distances, &interval)
+            }
+            SqlType::Timestamp | SqlType::TimestampTz => each(distances, &interval),
+            SqlType::Time | SqlType::Interval => {
+                key.scalar = self.key(interval(taken)?);
+                each(distances, &|scalar| Ok(self.key(interval(scalar)?)))
+            }
+            SqlType::SmallInt | SqlType::Integer | SqlType::BigInt => {
+                for (index, distance) in distances.iter().flatten().enumerate() {
+                    let given = distance.sql_type();
+                    if !matches!(given, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt | SqlType::Unknown) {
+                        return Err(at(index, no_distance(&from, Some(&given))));
+                    }
+                }
+                key.scalar = self.cast(taken, &SqlType::BigInt, Way::Implicit)?;
+                each(distances, &|scalar| constant_in(self.cast(scalar, &SqlType::BigInt, Way::Implicit)?))
+            }
+            SqlType::Real | SqlType::Double => {
+                key.scalar = self.cast(taken, &SqlType::Double, Way::Implicit)?;
+                each(distances, &|scalar| constant_in(self.cast(scalar, &SqlType::Double, Way::Implicit)?))
+            }
+            SqlType::Numeric(_) => {
+                let types = distances.iter().flatten().map(Scalar::sql_type).filter(|other| *other != SqlType::Unknown);
+                let types = std::iter::once(from.clone()).chain(types).collect::<Vec<_>>();
+                let common = common_of(&types, "RANGE")?;
+                if common.category() != diligence_types::sql_type::Category::Numeric || common == SqlType::Double {
+                    return Err(at(0, no_distance(&from, None)));
+                }
+                key.scalar = self.cast(taken, &common, Way::Implicit)?;
+                each(distances, &|scalar| constant_in(self.cast(scalar, &common, Way::Implicit)?))
+            }
+            _ => Err(at(0, no_distance(&from, None))),
+        }
     }
 }
 
-/// Whether a distance goes backward.
-fn is_negative(value: &ScalarValue) -> bool {
-    match value {
-        ScalarValue::IntervalMonthDayNano(Some(interval)) => {
-            // As PostgreSQL compares intervals: a month is 30 days, a day 24 hours.
-            let days = i128::from(interval.months) * 30 + i128::from(interval.days);
-            days * 86_400_000_000_000 + i128::from(interval.nanoseconds) < 0
-        }
-        other => ScalarValue::new_zero(&other.data_type())
-            .is_ok_and(|zero| other.partial_cmp(&zero) == Some(std::cmp::Ordering::Less)),
+/// An integer that a function of a window takes.
+enum Integer {
+    /// It is known now; `None` is NULL.
+    Known(Option<i64>),
+    /// Each row says it.
+    Of(Scalar),
+}
+
+/// The error for a RANGE whose key has no distances, or not of this type.
+fn no_distance(key: &SqlType, distance: Option<&SqlType>) -> Error {
+    let key = key.without_modifier();
+    let of = match distance {
+        Some(distance) => format!(" and offset type {}", distance.without_modifier()),
+        None => String::new(),
+    };
+    let message = format!("RANGE with offset PRECEDING/FOLLOWING is not supported for column type {key}{of}");
+    Error::input(message).with_code("0A000")
+}
+
+/// A cast literal as a literal, so that plans show it.
+fn constant_in(scalar: Scalar) -> Result<Scalar> {
+    if let Scalar::Cast { input, to, .. } = &scalar
+        && let Some(constant) = input.as_constant()
+        && let Ok(value) = constant.value.cast_to(&to.arrow())
+    {
+        return Ok(Scalar::Constant(Constant { value, sql_type: to.clone() }));
     }
+    Ok(scalar)
 }
 
 /// Whether a function passes over NULLs.

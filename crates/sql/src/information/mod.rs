@@ -1,120 +1,272 @@
-//! The catalog as DataFusion's `information_schema` sees it.
+//! `information_schema`: the catalog as the SQL standard describes it, with PostgreSQL's views and columns.
 //!
-//! Statements themselves are planned without this: see `planning`.
+//! A view's rows are made from the snapshot that a statement sees. Views about what a catalog does not have (domains,
+//! triggers, grants and the like) are there without rows, since clients join them.
 
-pub(crate) mod views;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
-use std::sync::Arc;
+use arrow::array::{ArrayRef, Int32Array, RecordBatch, RecordBatchOptions, StringViewArray, new_null_array};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use diligence_base::Result;
+use diligence_catalog::{
+    CATALOG_NAME, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, Resolved, SYSTEM_SCHEMA, SessionSnapshot,
+};
+use diligence_storage::foreign_error::from_arrow;
+use diligence_types::SqlType;
 
-use arrow::datatypes::{Schema, SchemaRef};
-use async_trait::async_trait;
-use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, Session, TableProvider};
-use datafusion::common::internal_err;
-use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
-use diligence_catalog::{CATALOG_NAME, Relation, RelationName, Resolved, SYSTEM_SCHEMA, SessionSnapshot};
+/// PostgreSQL's views: the name, a tab, and the columns with their types; a column without one is a `name`.
+static VIEWS: LazyLock<HashMap<&'static str, SchemaRef>> = LazyLock::new(|| {
+    let views = include_str!("views.tsv").lines().filter_map(|line| line.split_once('\t'));
+    let field = |column: &str| {
+        let (name, sql_type) = column.split_once(':').unwrap_or((column, "name"));
+        SqlType::parse(sql_type).unwrap_or(SqlType::Text).field(name, true)
+    };
+    let schema = |columns: &str| Arc::new(Schema::new(columns.split(' ').map(field).collect::<Vec<_>>()));
+    views.map(|(name, columns)| (name, schema(columns))).collect()
+});
 
-/// What a session sees, as a list of one catalog.
-#[derive(Clone, Debug)]
-pub(crate) struct SnapshotProvider(pub SessionSnapshot);
+/// A value of a row.
+enum Cell {
+    Text(String),
+    Number(i32),
+}
 
-impl CatalogProviderList for SnapshotProvider {
-    fn register_catalog(&self, _: String, _: Arc<dyn CatalogProvider>) -> Option<Arc<dyn CatalogProvider>> {
-        None
-    }
-
-    fn catalog_names(&self) -> Vec<String> {
-        vec![CATALOG_NAME.into()]
-    }
-
-    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
-        (name == CATALOG_NAME).then(|| Arc::new(self.clone()) as _)
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
     }
 }
 
-impl CatalogProvider for SnapshotProvider {
-    fn schema_names(&self) -> Vec<String> {
-        let mut names = self.0.catalog.schema_names().map(str::to_owned).collect::<Vec<_>>();
-        names.push(SYSTEM_SCHEMA.into());
-        names
-    }
-
-    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        let known = name == SYSTEM_SCHEMA || self.0.catalog.has_schema(name);
-        known.then(|| Arc::new(OneSchema { snapshot: self.0.clone(), schema: name.to_owned() }) as _)
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
     }
 }
 
-#[derive(Debug)]
-struct OneSchema {
-    snapshot: SessionSnapshot,
-    schema: String,
+impl From<i32> for Cell {
+    fn from(number: i32) -> Self {
+        Self::Number(number)
+    }
 }
 
-#[async_trait]
-impl SchemaProvider for OneSchema {
-    fn table_names(&self) -> Vec<String> {
-        self.snapshot.names_in(&self.schema)
-    }
+/// The values of a row that are not NULL, by their columns.
+type Row = HashMap<&'static str, Cell>;
 
-    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Ok(Some(relation)) = self.snapshot.readable(&RelationName::new(&self.schema, name)) else {
-            return Ok(None);
+/// A row of these values.
+macro_rules! row {
+    ($($column:literal: $value:expr),* $(,)?) => {
+        Row::from([$(($column, Cell::from($value))),*])
+    };
+}
+
+/// The rows of a view; `None` if there is no such view. `user` is who asks. Fails with kind `Bug` if rows do not fit.
+pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result<Option<RecordBatch>> {
+    let Some(schema) = VIEWS.get(view) else { return Ok(None) };
+    let rows = match view {
+        "information_schema_catalog_name" => vec![row! { "catalog_name": CATALOG_NAME }],
+        "enabled_roles" => vec![row! { "role_name": user }],
+        "schemata" => schemata(snapshot, user),
+        "tables" => relations(snapshot).iter().map(|(name, relation)| table(name, relation)).collect(),
+        "views" => relations(snapshot).iter().filter_map(|(name, relation)| view_row(name, relation)).collect(),
+        "columns" => relations(snapshot).iter().flat_map(|(name, relation)| columns(name, relation)).collect(),
+        _ => vec![],
+    };
+    batch(schema, &rows).map(Some)
+}
+
+fn batch(schema: &SchemaRef, rows: &[Row]) -> Result<RecordBatch> {
+    let column = |field: &Arc<Field>| -> ArrayRef {
+        let cells = rows.iter().map(|row| row.get(field.name().as_str()));
+        let text = |cell: Option<&Cell>| match cell? {
+            Cell::Text(text) => Some(text.clone()),
+            Cell::Number(number) => Some(number.to_string()),
         };
-        // Files that cannot be opened are there, without columns to describe; whoever selects from them learns why.
-        let schema = relation.schema().unwrap_or_else(|_| Arc::new(Schema::empty()));
-        Ok(Some(Arc::new(Description::new(&relation, schema))))
-    }
-
-    fn table_exist(&self, name: &str) -> bool {
-        self.snapshot.readable(&RelationName::new(&self.schema, name)).is_ok_and(|relation| relation.is_some())
-    }
-}
-
-/// A relation that can be described but not scanned.
-#[derive(Debug)]
-struct Description {
-    is_view: bool,
-    schema: SchemaRef,
-    definition: Option<String>,
-}
-
-impl Description {
-    fn new(relation: &Resolved, schema: SchemaRef) -> Self {
-        let definition = match relation {
-            Resolved::Object(object) => match &object.relation {
-                Relation::View(view) => Some(view.definition()),
-                Relation::Files(files) => files.definition.clone(),
-                Relation::Table(_) | Relation::Memory(_) => None,
-            },
-            Resolved::Computed(_) => None,
+        let number = |cell: Option<&Cell>| match cell? {
+            Cell::Number(number) => Some(*number),
+            Cell::Text(_) => None,
         };
-        Self { is_view: relation.is_view(), schema, definition }
+        match SqlType::of_field(field) {
+            Some(SqlType::Integer) => Arc::new(cells.map(number).collect::<Int32Array>()),
+            Some(SqlType::TimestampTz) => new_null_array(field.data_type(), rows.len()),
+            _ => Arc::new(cells.map(text).collect::<StringViewArray>()),
+        }
+    };
+    let columns = schema.fields().iter().map(column).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(from_arrow)
+}
+
+/// What the session may read, in order; tables that describe the engine included.
+fn relations(snapshot: &SessionSnapshot) -> Vec<(RelationName, Resolved)> {
+    let mut names = snapshot.names();
+    names.sort();
+    names.into_iter().filter_map(|name| snapshot.readable(&name).ok()?.map(|found| (name, found))).collect()
+}
+
+fn schemata(snapshot: &SessionSnapshot, user: &str) -> Vec<Row> {
+    let mut names = snapshot.catalog.schema_names().map(str::to_owned).collect::<Vec<_>>();
+    names.extend([INFORMATION_SCHEMA, POSTGRES_SCHEMA, SYSTEM_SCHEMA].map(str::to_owned));
+    names.retain(|name| snapshot.rights.may_use_schema(name));
+    names.sort();
+    names.dedup();
+    let schema = |name| row! { "catalog_name": CATALOG_NAME, "schema_name": name, "schema_owner": user };
+    names.into_iter().map(schema).collect()
+}
+
+fn table(name: &RelationName, relation: &Resolved) -> Row {
+    let is_memory = matches!(relation, Resolved::Object(object) if matches!(object.relation, Relation::Memory(_)));
+    row! {
+        "table_catalog": CATALOG_NAME,
+        "table_schema": name.schema.as_str(),
+        "table_name": name.name.as_str(),
+        "table_type": if relation.is_view() { "VIEW" } else { "BASE TABLE" },
+        "is_insertable_into": if is_memory { "YES" } else { "NO" },
+        "is_typed": "NO",
     }
 }
 
-#[async_trait]
-impl TableProvider for Description {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
+fn view_row(name: &RelationName, relation: &Resolved) -> Option<Row> {
+    if !relation.is_view() {
+        return None;
+    }
+    let mut row = row! {
+        "table_catalog": CATALOG_NAME,
+        "table_schema": name.schema.as_str(),
+        "table_name": name.name.as_str(),
+        "check_option": "NONE",
+        "is_updatable": "NO",
+        "is_insertable_into": "NO",
+        "is_trigger_updatable": "NO",
+        "is_trigger_deletable": "NO",
+        "is_trigger_insertable_into": "NO",
+    };
+    if let Resolved::Object(object) = relation
+        && let Relation::View(view) = &object.relation
+    {
+        row.insert("view_definition", view.definition().into());
+    }
+    Some(row)
+}
+
+/// The columns of a relation. Of files that cannot be opened there are none: whoever selects from them learns why.
+fn columns(name: &RelationName, relation: &Resolved) -> Vec<Row> {
+    let Ok(schema) = relation.schema() else { return vec![] };
+    let defaults = match relation {
+        Resolved::Object(object) => match &object.relation {
+            Relation::Memory(memory) => memory.column_defaults().clone(),
+            Relation::Files(files) => files.column_defaults.clone(),
+            Relation::Table(_) | Relation::View(_) => HashMap::new(),
+        },
+        Resolved::Computed(_) => HashMap::new(),
+    };
+    let is_memory = matches!(relation, Resolved::Object(object) if matches!(object.relation, Relation::Memory(_)));
+    let column = |(index, field): (usize, &Arc<Field>)| {
+        let place = i32::try_from(index + 1).unwrap_or(i32::MAX);
+        let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
+        let mut row = row! {
+            "table_catalog": CATALOG_NAME,
+            "table_schema": name.schema.as_str(),
+            "table_name": name.name.as_str(),
+            "column_name": field.name().as_str(),
+            "ordinal_position": place,
+            "is_nullable": if field.is_nullable() { "YES" } else { "NO" },
+            "udt_catalog": CATALOG_NAME,
+            "udt_schema": POSTGRES_SCHEMA,
+            "dtd_identifier": place,
+            "is_self_referencing": "NO",
+            "is_identity": "NO",
+            "identity_cycle": "NO",
+            "is_generated": "NEVER",
+            "is_updatable": if is_memory { "YES" } else { "NO" },
+        };
+        if let Some(default) = defaults.get(field.name()) {
+            row.insert("column_default", default.to_string().into());
+        }
+        describe(&sql_type, &mut row);
+        row
+    };
+    schema.fields().iter().enumerate().map(column).collect()
+}
+
+/// What a type says about its values.
+fn describe(sql_type: &SqlType, row: &mut Row) {
+    let mut numeric = |precision: Option<i32>, radix: i32, scale: Option<i32>| {
+        row.insert("numeric_precision_radix", radix.into());
+        precision.map(|precision| row.insert("numeric_precision", precision.into()));
+        scale.map(|scale| row.insert("numeric_scale", scale.into()));
+    };
+    match sql_type {
+        SqlType::SmallInt => numeric(Some(16), 2, Some(0)),
+        SqlType::Integer => numeric(Some(32), 2, Some(0)),
+        SqlType::BigInt => numeric(Some(64), 2, Some(0)),
+        SqlType::Real => numeric(Some(24), 2, None),
+        SqlType::Double => numeric(Some(53), 2, None),
+        SqlType::Numeric(None) => numeric(None, 10, None),
+        SqlType::Numeric(Some((precision, scale))) => numeric(Some((*precision).into()), 10, Some((*scale).into())),
+        SqlType::Varchar(Some(length)) | SqlType::Char(Some(length)) => {
+            let length = i32::try_from(*length).unwrap_or(i32::MAX);
+            row.insert("character_maximum_length", length.into());
+            row.insert("character_octet_length", length.saturating_mul(4).into());
+        }
+        SqlType::Date => {
+            row.insert("datetime_precision", 0.into());
+        }
+        SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Interval => {
+            row.insert("datetime_precision", 6.into());
+        }
+        _ => {}
+    }
+    let (data_type, name) = match sql_type {
+        SqlType::Array(element) => ("ARRAY".to_owned(), format!("_{}", element.innermost().internal_name())),
+        SqlType::Char(_) => ("character".to_owned(), "bpchar".to_owned()),
+        other => (other.without_modifier().to_string(), other.internal_name().to_owned()),
+    };
+    row.insert("data_type", data_type.into());
+    row.insert("udt_name", name.into());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use diligence_catalog::{Catalog, Rights, SessionCatalogs};
+
+    use super::*;
+
+    #[test]
+    fn every_view_has_postgresqls_columns() {
+        let catalogs =
+            SessionCatalogs::new(Arc::new(Catalog::default()), Arc::default(), Arc::default(), Arc::new(Rights::all()));
+        let snapshot = catalogs.snapshot();
+        for view in VIEWS.keys() {
+            let rows = rows(view, &snapshot, "me").unwrap().unwrap();
+            assert!(rows.num_columns() > 0, "{view}");
+        }
+        assert!(rows("no_view", &snapshot, "me").unwrap().is_none());
+        let tables = rows("tables", &snapshot, "me").unwrap().unwrap();
+        assert_eq!(tables.schema().field(2).name(), "table_name");
+        assert_eq!(rows("enabled_roles", &snapshot, "me").unwrap().unwrap().num_rows(), 1);
     }
 
-    fn table_type(&self) -> TableType {
-        if self.is_view { TableType::View } else { TableType::Base }
-    }
-
-    fn get_table_definition(&self) -> Option<&str> {
-        self.definition.as_deref()
-    }
-
-    async fn scan(
-        &self,
-        _: &dyn Session,
-        _: Option<&Vec<usize>>,
-        _: &[Expr],
-        _: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        internal_err!("a relation that information_schema describes was scanned")
+    #[test]
+    fn types_are_described_as_postgresql_does() {
+        let described = |sql_type: &SqlType, column: &str| {
+            let mut row = Row::new();
+            describe(sql_type, &mut row);
+            match row.remove(column)? {
+                Cell::Text(text) => Some(text),
+                Cell::Number(number) => Some(number.to_string()),
+            }
+        };
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(described(&SqlType::array_of(SqlType::Integer), "udt_name"), text("_int4"));
+        assert_eq!(described(&SqlType::array_of(SqlType::Integer), "data_type"), text("ARRAY"));
+        assert_eq!(described(&SqlType::decimal(5, 2), "data_type"), text("numeric"));
+        assert_eq!(described(&SqlType::decimal(5, 2), "numeric_precision"), text("5"));
+        assert_eq!(described(&SqlType::NUMERIC, "numeric_precision"), None);
+        assert_eq!(described(&SqlType::Varchar(Some(7)), "character_octet_length"), text("28"));
+        assert_eq!(described(&SqlType::Timestamp, "data_type"), text("timestamp without time zone"));
+        assert_eq!(described(&SqlType::Double, "numeric_precision_radix"), text("2"));
     }
 }

@@ -23,7 +23,7 @@ use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowUDFExpr};
 use datafusion::physical_plan::{ExecutionPlan, InputOrderMode};
 use diligence_base::{Error, Result};
-use diligence_engine::plan::{Node, Plan, SortKey, Window, WindowCall, WindowFunction};
+use diligence_engine::plan::{Exclusion, Node, Plan, SortKey, Window, WindowCall, WindowFunction};
 use diligence_storage::foreign_error::from_datafusion;
 
 use super::{Lowering, limit, sort};
@@ -113,6 +113,7 @@ impl Lowering {
                 arguments: arguments.collect::<Result<_>>()?,
                 filter: filter.map(|filter| expression(filter, &schema)).transpose()?,
                 frame: function.get_window_frame().clone(),
+                excludes: Exclusion::NoOthers,
             })
         });
         let calls = calls.collect::<Result<Vec<_>>>()?;

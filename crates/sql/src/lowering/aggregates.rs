@@ -14,11 +14,14 @@ use diligence_base::{Error, Result};
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan};
 use diligence_storage::foreign_error::from_datafusion;
-use diligence_types::functions::{AggregateBody, AggregateCall};
+use diligence_types::SqlType;
+use diligence_types::functions::{
+    AggregateBody, AggregateCall, Computed, RowsFunction, extreme_udaf, order_key, rows_udaf,
+};
 
 use super::expressions::{SubqueryValues, literal};
 use super::{Lowered, Lowering, field};
-use crate::algebra::{Aggregate, AggregateItem, Column, ColumnId, Relation, Scalar};
+use crate::algebra::{Aggregate, AggregateItem, Column, ColumnId, Relation, Scalar, SortKey};
 use crate::ordering::estimates;
 
 impl Lowering<'_> {
@@ -113,7 +116,7 @@ impl Lowering<'_> {
         lowered: &Lowered,
         values: &mut SubqueryValues,
     ) -> Result<plan::AggregateCall> {
-        let (function, arguments) = self.function(&item.call, item.is_distinct, item, column, lowered, values)?;
+        let (function, arguments) = self.function(item, column, lowered, values)?;
         let arguments = arguments.into_iter().map(|argument| Expr::new(argument, lowered.schema()));
         let filter = item.filter.as_ref().map(|filter| self.expression(filter, lowered, values)).transpose()?;
         Ok(plan::AggregateCall {
@@ -123,29 +126,88 @@ impl Lowering<'_> {
         })
     }
 
-    fn function(
+    /// The aggregate with its arguments. DISTINCT and ORDER BY are left out where they make no difference.
+    pub(super) fn function(
         &self,
-        call: &AggregateCall,
-        is_distinct: bool,
         item: &AggregateItem,
         column: &Column,
         lowered: &Lowered,
         values: &mut SubqueryValues,
     ) -> Result<(AggregateFunctionExpr, Vec<Arc<dyn PhysicalExpr>>)> {
-        let arguments = self.arguments(call, &item.arguments, lowered, values)?;
-        let order = item.order.iter().map(|key| {
-            let positions = lowered.positions();
-            let expr = self.expressions.lower(&key.scalar, &positions, lowered.schema(), values)?;
+        let call = &item.call;
+        let mut arguments = self.arguments(call, &item.arguments, lowered, values)?;
+        let is_distinct = item.is_distinct && counts_copies(call);
+        let is_sorted = collects(call) || matches!(call.overload.body, AggregateBody::Rows(_));
+        let mut order = if is_sorted { item.order.clone() } else { vec![] };
+        let Some(computed) = self.of_rows(call, is_distinct, !order.is_empty()) else {
+            let order = order.iter().map(|key| {
+                let positions = lowered.positions();
+                let expr = self.expressions.lower(&key.scalar, &positions, lowered.schema(), values)?;
+                let options = arrow::compute::SortOptions { descending: key.descending, nulls_first: key.nulls_first };
+                Ok(PhysicalSortExpr { expr, options })
+            });
+            let order = order.collect::<Result<Vec<_>>>()?;
+            let function = self.aggregate_of(call, arguments.clone(), &column.name, lowered, is_distinct, order)?;
+            return Ok((function, arguments));
+        };
+        if is_distinct {
+            // Rows are told apart by their arguments; as in PostgreSQL, these are an order as well.
+            for argument in &item.arguments {
+                let scalar = match order_key(&argument.sql_type()) {
+                    Some(call) => Scalar::Call { call, arguments: vec![argument.clone()] },
+                    None => argument.clone(),
+                };
+                if order.iter().all(|key| key.scalar != scalar) {
+                    order.push(SortKey { scalar, descending: false, nulls_first: false });
+                }
+            }
+        }
+        let types = arguments.iter().map(|argument| argument.data_type(lowered.schema()).map_err(from_datafusion));
+        let types = types.collect::<Result<Vec<_>>>()?;
+        let mut keys = Vec::with_capacity(order.len());
+        for key in &order {
+            let expr = self.expressions.lower(&key.scalar, &lowered.positions(), lowered.schema(), values)?;
             let options = arrow::compute::SortOptions { descending: key.descending, nulls_first: key.nulls_first };
-            Ok(PhysicalSortExpr { expr, options })
-        });
-        let order = order.collect::<Result<Vec<_>>>()?;
-        let function = self.aggregate_of(call, arguments.clone(), &column.name, lowered, is_distinct, order)?;
+            keys.push((expr.data_type(lowered.schema()).map_err(from_datafusion)?, options));
+            arguments.push(expr);
+        }
+        let function = rows_udaf(computed, &types, &keys, is_distinct, &call.returns).map_err(from_datafusion)?;
+        let function = AggregateExprBuilder::new(function, arguments.clone())
+            .schema(lowered.schema().clone())
+            .alias(&column.name)
+            .build()
+            .map_err(from_datafusion)?;
         Ok((function, arguments))
     }
 
+    /// What is computed of all rows of a group at once; `None` where rows may come one by one.
+    fn of_rows(&self, call: &AggregateCall, is_distinct: bool, is_ordered: bool) -> Option<Computed> {
+        let is_nested = matches!(call.arguments.first(), Some(SqlType::Array(_)));
+        match (&call.overload.body, call.overload.name) {
+            (AggregateBody::Rows(function), _) => Some(Computed::Function(*function)),
+            (AggregateBody::DataFusion { .. }, "array_agg") if is_distinct || is_ordered || is_nested => {
+                Some(Computed::Function(RowsFunction::ArrayAgg))
+            }
+            // The engine has states of distinct values for these.
+            (AggregateBody::DataFusion { .. }, "count" | "avg" | "median") => None,
+            (AggregateBody::DataFusion { .. }, "sum") if call.returns != SqlType::Interval => None,
+            (AggregateBody::DataFusion { function, .. }, _) if is_distinct => Some(Computed::Aggregate(function())),
+            (AggregateBody::Rewritten, name) if is_distinct => {
+                let (is_sample, is_root) = match name {
+                    "variance" | "var_samp" => (true, false),
+                    "var_pop" => (false, false),
+                    "stddev" | "stddev_samp" => (true, true),
+                    "stddev_pop" => (false, true),
+                    _ => return None,
+                };
+                Some(Computed::Function(RowsFunction::Deviation { is_sample, is_root }))
+            }
+            _ => None,
+        }
+    }
+
     /// The arguments of an aggregate in the types that DataFusion's takes. One without arguments counts rows.
-    pub(super) fn arguments(
+    fn arguments(
         &self,
         call: &AggregateCall,
         arguments: &[Scalar],
@@ -155,23 +217,33 @@ impl Lowering<'_> {
         if arguments.is_empty() {
             return Ok(vec![literal(ScalarValue::Int64(Some(1)))]);
         }
-        let AggregateBody::DataFusion { casts, .. } = &call.overload.body else {
-            return Err(Error::bug(format!("the aggregate {} was not rewritten", call.overload.name)));
-        };
-        let wanted = casts(&call.arguments);
         let positions = lowered.positions();
-        let lowered = arguments.iter().enumerate().map(|(index, argument)| {
-            let physical = self.expressions.lower(argument, &positions, lowered.schema(), values)?;
-            Ok(match wanted.get(index) {
-                Some(Some(to)) => self.expressions.cast(physical, &argument.sql_type(), to, false, false),
-                _ => physical,
-            })
-        });
-        lowered.collect()
+        let mut lower = |scalar: &Scalar| self.expressions.lower(scalar, &positions, lowered.schema(), values);
+        let mut physical = arguments.iter().map(&mut lower).collect::<Result<Vec<_>>>()?;
+        match &call.overload.body {
+            AggregateBody::DataFusion { casts, .. } => {
+                let wanted = casts(&call.arguments);
+                for ((physical, argument), to) in physical.iter_mut().zip(arguments).zip(wanted) {
+                    if let Some(to) = to {
+                        *physical = self.expressions.cast(physical.clone(), &argument.sql_type(), &to, false, false);
+                    }
+                }
+            }
+            AggregateBody::Extreme { .. } => {
+                let key = arguments.first().and_then(|argument| {
+                    let call = order_key(&argument.sql_type())?;
+                    Some(Scalar::Call { call, arguments: vec![argument.clone()] })
+                });
+                let key = key.ok_or_else(|| Error::bug("the least of values without an order key"))?;
+                physical.push(lower(&key)?);
+            }
+            AggregateBody::Rows(_) | AggregateBody::Rewritten | AggregateBody::Average => {}
+        }
+        Ok(physical)
     }
 
-    /// DataFusion's aggregate of arguments in its types.
-    pub(super) fn aggregate_of(
+    /// An aggregate of arguments in the types that its accumulators take.
+    fn aggregate_of(
         &self,
         call: &AggregateCall,
         arguments: Vec<Arc<dyn PhysicalExpr>>,
@@ -180,10 +252,14 @@ impl Lowering<'_> {
         is_distinct: bool,
         order: Vec<PhysicalSortExpr>,
     ) -> Result<AggregateFunctionExpr> {
-        let AggregateBody::DataFusion { function, .. } = &call.overload.body else {
-            return Err(Error::bug(format!("the aggregate {} was not rewritten", call.overload.name)));
+        let function = match &call.overload.body {
+            AggregateBody::DataFusion { function, .. } => function(),
+            AggregateBody::Extreme { is_greatest } => extreme_udaf(*is_greatest),
+            AggregateBody::Rows(_) | AggregateBody::Rewritten | AggregateBody::Average => {
+                return Err(Error::bug(format!("the aggregate {} was not rewritten", call.overload.name)));
+            }
         };
-        AggregateExprBuilder::new(function(), arguments)
+        AggregateExprBuilder::new(function, arguments)
             .schema(lowered.schema().clone())
             .alias(name)
             .with_distinct(is_distinct)
@@ -191,6 +267,28 @@ impl Lowering<'_> {
             .build()
             .map_err(from_datafusion)
     }
+}
+
+/// Whether DISTINCT makes a difference.
+fn counts_copies(call: &AggregateCall) -> bool {
+    !matches!(
+        call.overload.name,
+        "min"
+            | "max"
+            | "bool_and"
+            | "bool_or"
+            | "every"
+            | "bit_and"
+            | "bit_or"
+            | "any_value"
+            | "first"
+            | "first_value"
+            | "last"
+            | "last_value"
+            | "approx_distinct"
+            | "approx_count_distinct"
+            | "single_value"
+    )
 }
 
 /// Whether an aggregate shows the order of its rows.

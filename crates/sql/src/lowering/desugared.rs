@@ -7,8 +7,8 @@ use diligence_types::functions::{Candidate, resolve_aggregate, resolve_scalar};
 
 use super::Lowering;
 use crate::algebra::{
-    Aggregate, AggregateItem, Column, ColumnId, Comparison, Constant, Exclusion, Join, JoinKind, Limit, Relation,
-    Scalar, SetKind, SetOperation, SortKey, Window, WindowFrame, WindowItem, WindowKind,
+    Aggregate, AggregateItem, Column, ColumnId, Comparison, Constant, Join, JoinKind, Limit, Relation, Scalar, SetKind,
+    SetOperation, SortKey, Window, WindowFrame, WindowItem, WindowKind,
 };
 
 impl Lowering<'_> {
@@ -38,8 +38,7 @@ impl Lowering<'_> {
         items: Vec<(Column, WindowFunction)>,
     ) -> Relation {
         let item = |(column, function): (Column, WindowFunction)| {
-            let frame =
-                WindowFrame { frame: datafusion::logical_expr::WindowFrame::new(None), excludes: Exclusion::NoOthers };
+            let frame = WindowFrame::known(datafusion::logical_expr::WindowFrame::new(None));
             (column, WindowItem { kind: WindowKind::Engine(function), arguments: vec![], filter: None, frame })
         };
         let items = items.into_iter().map(item).collect();

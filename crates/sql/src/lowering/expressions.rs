@@ -22,6 +22,7 @@ use diligence_types::coercion::{CastOptions, is_arrows};
 use diligence_types::functions::{Body, ScalarCall, Special};
 
 use super::composites::{ArrayOf, CastTo, FieldOf, RecordOf};
+use super::parameters;
 use crate::algebra::{ColumnId, Comparison, Constant, Relation, Scalar, Subquery, SubqueryKind};
 
 /// The positions of columns in a plan's rows.
@@ -44,11 +45,14 @@ impl SubqueryValues {
 }
 
 /// What expressions are lowered with.
+#[derive(Clone, Copy)]
 pub(super) struct Expressions<'a> {
     /// The session's time zone.
     pub zone: &'a str,
     /// What functions of DataFusion are called with.
     pub options: &'a Arc<ConfigOptions>,
+    /// Whether parameters are functions, which values take the place of later.
+    pub keeps_parameters: bool,
 }
 
 impl Expressions<'_> {
@@ -85,6 +89,9 @@ impl Expressions<'_> {
                 }
             }
             Scalar::Constant(constant) => literal(constant.value.clone()),
+            Scalar::Parameter { index, sql_type } if self.keeps_parameters => {
+                parameters::function(*index, sql_type, schema, self.options).map_err(from_datafusion)?
+            }
             Scalar::Parameter { index, .. } => {
                 return Err(
                     Error::input(format!("there is no value for the parameter ${}", index + 1)).with_code("08P01")
@@ -93,6 +100,10 @@ impl Expressions<'_> {
             Scalar::Call { call, arguments } => {
                 let arguments = arguments.iter().map(&mut lower).collect::<Result<Vec<_>>>()?;
                 self.call(call, arguments, schema)?
+            }
+            Scalar::Asked { function, arguments } => {
+                let arguments = arguments.iter().map(&mut lower).collect::<Result<Vec<_>>>()?;
+                self.function(function.as_ref().clone(), arguments, &SqlType::Boolean)
             }
             Scalar::Cast { input, to, is_try, is_explicit } => {
                 let from = input.sql_type();
@@ -110,7 +121,14 @@ impl Expressions<'_> {
             Scalar::InList { value, list, is_negated } => {
                 let value = lower(value)?;
                 let list = list.iter().map(lower).collect::<Result<Vec<_>>>()?;
-                in_list(value, list, is_negated, schema).map_err(from_datafusion)?
+                // What depends on the row is compared for each row: the list is a set of values that are known.
+                if list.iter().all(|item| item.is::<Literal>()) {
+                    in_list(value, list, is_negated, schema).map_err(from_datafusion)?
+                } else {
+                    let equal = list.into_iter().map(|item| Ok(binary(value.clone(), Operator::Eq, item)));
+                    let found = chained(equal, Operator::Or)?;
+                    if *is_negated { Arc::new(NotExpr::new(found)) } else { found }
+                }
             }
             Scalar::Like { value, pattern, escape, is_negated, ignores_case } => {
                 let value = lower(value)?;

@@ -15,6 +15,7 @@ mod composites;
 mod desugared;
 mod expressions;
 mod joins;
+pub(crate) mod parameters;
 pub(crate) mod runtime_filters;
 mod scans;
 mod windows;
@@ -43,6 +44,8 @@ pub(crate) struct LoweringOptions {
     pub zone: String,
     /// What functions of DataFusion are called with.
     pub options: Arc<ConfigOptions>,
+    /// Whether parameters may stand in the conditions of scans: values take their places when the plan starts.
+    pub keeps_parameters: bool,
 }
 
 /// The engine's plan of a relation, whose rows have these columns, in this order, and come in the relation's order.
@@ -55,7 +58,8 @@ pub(crate) fn lower(
 ) -> Result<Plan> {
     let mut lowering = Lowering {
         numbers,
-        expressions: Expressions { zone: &options.zone, options: &options.options },
+        expressions: Expressions { zone: &options.zone, options: &options.options, keeps_parameters: false },
+        keeps_parameters: options.keeps_parameters,
         runtime_filters: 0,
         work_tables: 0,
         withs: HashMap::new(),
@@ -65,20 +69,28 @@ pub(crate) fn lower(
 
 /// The value of an expression without columns and subqueries. `None` if it cannot be computed now.
 pub(crate) fn evaluated(scalar: &Scalar, options: &LoweringOptions) -> Option<Constant> {
-    let expressions = Expressions { zone: &options.zone, options: &options.options };
+    let constant = value_of(scalar, options).ok()?;
+    (constant.value.data_type() == constant.sql_type.arrow()).then_some(constant)
+}
+
+/// The value of an expression without columns and subqueries. Fails as computing it does, and with kind `Bug` if it has
+/// columns or subqueries.
+pub(crate) fn value_of(scalar: &Scalar, options: &LoweringOptions) -> Result<Constant> {
+    let expressions = Expressions { zone: &options.zone, options: &options.options, keeps_parameters: false };
     let schema = Arc::new(Schema::empty());
-    let physical = expressions.lower(scalar, &Positions::new(), &schema, &mut SubqueryValues::new(0)).ok()?;
+    let physical = expressions.lower(scalar, &Positions::new(), &schema, &mut SubqueryValues::new(0))?;
     let rows = RecordBatchOptions::new().with_row_count(Some(1));
-    let batch = RecordBatch::try_new_with_options(schema, vec![], &rows).ok()?;
-    let array = physical.evaluate(&batch).ok()?.into_array(1).ok()?;
-    let value = ScalarValue::try_from_array(&array, 0).ok()?;
-    let sql_type = scalar.sql_type();
-    (value.data_type() == sql_type.arrow()).then_some(Constant { value, sql_type })
+    let batch = RecordBatch::try_new_with_options(schema, vec![], &rows).map_err(from_arrow)?;
+    let array = physical.evaluate(&batch).and_then(|value| value.into_array(1)).map_err(from_datafusion)?;
+    let value = ScalarValue::try_from_array(&array, 0).map_err(from_datafusion)?;
+    Ok(Constant { value, sql_type: scalar.sql_type() })
 }
 
 struct Lowering<'a> {
     numbers: &'a Numbers,
     expressions: Expressions<'a>,
+    /// Whether the conditions of scans may have parameters.
+    keeps_parameters: bool,
     /// Runtime filters numbered so far.
     runtime_filters: u32,
     /// Recursive queries and common parts numbered so far.

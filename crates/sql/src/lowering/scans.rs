@@ -3,16 +3,26 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use datafusion::common::ScalarValue;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column as ColumnExpr};
 use diligence_base::Result;
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan};
+use diligence_types::SqlType;
+use diligence_types::functions::resolve_scalar;
 
-use super::expressions::{Positions, SubqueryValues, is_alike};
+use super::expressions::{Expressions, Positions, SubqueryValues, is_alike};
 use super::{Lowered, Lowering, schema_of};
-use crate::algebra::{Column, ColumnId, Relation, Scalar, Scan};
+use crate::algebra::{Column, ColumnId, Comparison, Constant, Relation, Scalar, Scan};
 use crate::ordering::estimates;
+
+/// TABLESAMPLE: each row stays with this probability, of clusters too.
+fn sampled(share: f64) -> Result<Scalar> {
+    let random = Scalar::Call { call: resolve_scalar("random", &[])?, arguments: vec![] };
+    let share = Constant { value: ScalarValue::Float64(Some(share)), sql_type: SqlType::Double };
+    Ok(Scalar::compare(Comparison::Less, random, Scalar::Constant(share)))
+}
 
 impl Lowering<'_> {
     pub(super) fn scan(
@@ -24,10 +34,14 @@ impl Lowering<'_> {
     ) -> Result<Lowered> {
         let table_schema = scan.table.schema();
         let own = |scalar: &Scalar| !scalar.is_volatile() && !scalar.columns().is_empty();
-        let (absorbed, left): (Vec<_>, Vec<_>) = conditions.iter().cloned().partition(own);
+        let (absorbed, mut left): (Vec<_>, Vec<_>) = conditions.iter().cloned().partition(own);
+        if let Some((share, _)) = scan.sample {
+            left.insert(0, sampled(share)?);
+        }
         let positions: Positions = scan.columns.iter().map(|(index, column)| (column.id, *index)).collect();
+        let expressions = Expressions { keeps_parameters: self.keeps_parameters, ..self.expressions };
         let filters = absorbed.iter().map(|condition| {
-            let physical = self.expressions.lower(condition, &positions, &table_schema, values)?;
+            let physical = expressions.lower(condition, &positions, &table_schema, values)?;
             Expr::new(physical, &table_schema)
         });
         let filters = filters.collect::<Result<Vec<_>>>()?;

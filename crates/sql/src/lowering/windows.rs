@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
+use datafusion::logical_expr as df;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column as ColumnExpr};
 use diligence_base::{Error, Result};
@@ -11,8 +12,8 @@ use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan, WindowCall, WindowFunction};
 
 use super::expressions::SubqueryValues;
-use super::{Lowered, Lowering};
-use crate::algebra::{Column, ColumnId, Exclusion, SortKey, Window, WindowItem, WindowKind};
+use super::{Lowered, Lowering, LoweringOptions};
+use crate::algebra::{AggregateItem, Column, ColumnId, SortKey, Window, WindowItem, WindowKind};
 
 impl Lowering<'_> {
     pub(super) fn window(
@@ -30,7 +31,7 @@ impl Lowering<'_> {
         window.partition.iter().for_each(|scalar| scalar.add_columns(&mut below));
         window.order.iter().for_each(|key| key.scalar.add_columns(&mut below));
         for (_, item) in &items {
-            item.arguments.iter().chain(&item.filter).for_each(|scalar| scalar.add_columns(&mut below));
+            item.scalars().for_each(|scalar| scalar.add_columns(&mut below));
         }
         let partition = window.partition.iter().map(|scalar| SortKey {
             scalar: scalar.clone(),
@@ -103,9 +104,6 @@ impl Lowering<'_> {
         values: &mut SubqueryValues,
     ) -> Result<(WindowCall, arrow::datatypes::DataType)> {
         use arrow::datatypes::DataType;
-        if item.frame.excludes != Exclusion::NoOthers {
-            return Err(Error::unsupported("EXCLUDE in a window's frame is not supported").with_code("0A000"));
-        }
         let positions = lowered.positions();
         let filter = item.filter.as_ref().map(|filter| self.expression(filter, lowered, values)).transpose()?;
         let (function, arguments, data_type) = match &item.kind {
@@ -119,22 +117,54 @@ impl Lowering<'_> {
                     | WindowFunction::Rank
                     | WindowFunction::DenseRank
                     | WindowFunction::Ntile(_) => DataType::UInt64,
+                    WindowFunction::NtileOf => DataType::Int64,
                     WindowFunction::PercentRank | WindowFunction::CumeDist => DataType::Float64,
                     _ => column.sql_type.arrow(),
                 };
                 (function.clone(), arguments, data_type)
             }
             WindowKind::Aggregate { call, is_distinct } => {
-                let arguments = self.arguments(call, &item.arguments, lowered, values)?;
-                let function =
-                    self.aggregate_of(call, arguments.clone(), &column.name, lowered, *is_distinct, vec![])?;
+                let item = AggregateItem {
+                    call: call.clone(),
+                    arguments: item.arguments.clone(),
+                    is_distinct: *is_distinct,
+                    filter: None,
+                    order: vec![],
+                };
+                let (function, arguments) = self.function(&item, column, lowered, values)?;
                 let data_type = function.field().data_type().clone();
                 (WindowFunction::Aggregate(Arc::new(function)), arguments, data_type)
             }
         };
         let arguments = arguments.into_iter().map(|argument| Expr::new(argument, lowered.schema()));
-        let frame = Arc::new(item.frame.frame.clone());
-        let call = WindowCall { function, arguments: arguments.collect::<Result<Vec<_>>>()?, filter, frame };
+        let frame = Arc::new(self.frame(item)?);
+        let excludes = item.frame.excludes;
+        let call = WindowCall { function, arguments: arguments.collect::<Result<Vec<_>>>()?, filter, frame, excludes };
         Ok((call, data_type))
+    }
+
+    /// The frame with the distances that are known by now.
+    fn frame(&self, item: &WindowItem) -> Result<df::WindowFrame> {
+        let mut frame = item.frame.frame.clone();
+        let [start, end] = &item.frame.distances;
+        let bounds = [&mut frame.start_bound, &mut frame.end_bound];
+        for (index, (bound, distance)) in bounds.into_iter().zip([start, end]).enumerate() {
+            let Some(distance) = distance else { continue };
+            let options = LoweringOptions {
+                zone: self.expressions.zone.to_owned(),
+                options: self.expressions.options.clone(),
+                keeps_parameters: false,
+            };
+            let Some(constant) = super::evaluated(distance, &options) else {
+                let error = Error::unsupported("a frame's offset that is not known before the rows are read");
+                return Err(error.with_code("0A000").with_hint("use a literal, a parameter or an expression of them"));
+            };
+            let distance = constant.distance(frame.units == df::WindowFrameUnits::Range, index == 0)?;
+            *bound = match bound {
+                df::WindowFrameBound::Preceding(_) => df::WindowFrameBound::Preceding(distance),
+                _ => df::WindowFrameBound::Following(distance),
+            };
+        }
+        Ok(frame)
     }
 }

@@ -11,7 +11,6 @@ mod dialect;
 mod tokens;
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
@@ -49,8 +48,6 @@ const STACK_BYTES_BASE: usize = 1024 * 1024;
 pub struct Parsed {
     /// The statement.
     pub statement: Statement,
-    /// As the front of our own reads it; of statements of SQL's own, if they were parsed for it.
-    pub(crate) source: Option<Arc<ast::Statement>>,
     /// Why DataFusion's front cannot be given the statement, if so.
     pub(crate) refused: Option<Error>,
     /// Levels, at most [`NESTING_MAX`].
@@ -66,25 +63,27 @@ pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
     }
 }
 
-/// The same for the front of our own, which plans queries: they are read as PostgreSQL does, whatever the dialect. Of
-/// other statements there is DataFusion's tree, too; what only DataFusion's front cannot be given is no error yet.
-/// Fails like [`parse_one`].
+/// The same for the front of our own: a statement is read as PostgreSQL reads it, and in the dialect if it is none of
+/// PostgreSQL's. Fails like [`parse_one`].
 pub(crate) fn parse_any(sql: &str, dialect: &str) -> Result<Parsed> {
     named(dialect)?;
-    let own = parse_postgres(sql);
-    if let Ok((statement, depth)) = &own
-        && is_query(statement)
-    {
-        let (statement, source) = with_stack(*depth, || (statement.clone(), source_of(statement)));
-        return Ok(Parsed { statement, source, refused: None, depth: *depth });
+    match parse_postgres(sql) {
+        Ok((statement, depth)) => Ok(Parsed { statement, refused: None, depth }),
+        Err(error) => match parse_for_datafusion(sql, dialect) {
+            Ok(parsed) if !is_query(&parsed.statement) && parsed.refused.is_none() => Ok(parsed),
+            _ => Err(error),
+        },
     }
-    match (parse_for_datafusion(sql, dialect), own) {
-        (Ok(parsed), Err(error)) if is_query(&parsed.statement) => Err(error),
-        (Ok(parsed), Ok((statement, depth))) => {
-            Ok(Parsed { source: with_stack(depth, || source_of(&statement)), ..parsed })
-        }
-        (Ok(parsed), Err(_)) => Ok(parsed),
-        (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
+}
+
+/// The tree of a query that is part of the program.
+pub(crate) fn query(sql: &str) -> Result<ast::Query> {
+    match parse_any(sql, "postgresql")?.statement {
+        Statement::Statement(statement) => match *statement {
+            ast::Statement::Query(query) => Ok(*query),
+            _ => Err(Error::bug("not a query")),
+        },
+        _ => Err(Error::bug("not a query")),
     }
 }
 
@@ -94,15 +93,6 @@ fn is_query(statement: &Statement) -> bool {
         Statement::Statement(statement) => matches!(statement.as_ref(), ast::Statement::Query(_)),
         Statement::Explain(explain) => is_query(&explain.statement),
         _ => false,
-    }
-}
-
-/// The statement, or what it explains, if it is one of SQL's own.
-fn source_of(statement: &Statement) -> Option<Arc<ast::Statement>> {
-    match statement {
-        Statement::Statement(statement) => Some(Arc::new(statement.as_ref().clone())),
-        Statement::Explain(explain) => source_of(&explain.statement),
-        _ => None,
     }
 }
 
@@ -131,7 +121,7 @@ fn parse_for_datafusion(sql: &str, dialect: &str) -> Result<Parsed> {
         }
         rewrite::statement(&mut statement)
     });
-    Ok(Parsed { statement, source: None, refused: rewritten.err(), depth })
+    Ok(Parsed { statement, refused: rewritten.err(), depth })
 }
 
 /// The tree of exactly one statement, and its depth. `read` makes tokens of a text as those were made.
@@ -484,7 +474,7 @@ mod tests {
 
     /// The query of a text as the front of our own reads it.
     fn own(sql: &str) -> String {
-        parse_any(sql, "generic").unwrap_or_else(|error| panic!("{sql}: {error}")).source.unwrap().to_string()
+        query(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).to_string()
     }
 
     #[test]
@@ -520,8 +510,7 @@ mod tests {
             ("a::text COLLATE \"C\" || b", "(((a::TEXT) COLLATE \"C\") || b)"),
             ("a BETWEEN SYMMETRIC b AND c + 1 AND d", "(\"between symmetric\"(a, b, c + 1) AND d)"),
         ] {
-            let parsed = parse_any(&format!("SELECT {text}"), "generic").unwrap();
-            let Some(ast::Statement::Query(query)) = parsed.source.as_deref() else { panic!("{text}") };
+            let query = query(&format!("SELECT {text}")).unwrap();
             let ast::SetExpr::Select(select) = query.body.as_ref() else { panic!("{text}") };
             let [ast::SelectItem::UnnamedExpr(expression)] = select.projection.as_slice() else { panic!("{text}") };
             assert_eq!(shown(expression), expected, "{text}");
@@ -578,11 +567,10 @@ mod tests {
     }
 
     #[test]
-    fn other_statements_have_two_trees() {
-        let parsed = parse_any("INSERT INTO t VALUES (1, DEFAULT)", "generic").unwrap();
-        assert_eq!(parsed.source.unwrap().to_string(), "INSERT INTO t VALUES (1, DEFAULT)");
-        assert!(parse_any("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'x'", "generic").unwrap().source.is_none());
-        assert!(parse_one("SELECT 1", "generic").unwrap().source.is_none());
+    fn other_statements_are_read_as_postgresql_does_or_else_in_the_dialect() {
+        let tree = |sql: &str| parse_any(sql, "generic").unwrap().statement.to_string();
+        assert_eq!(tree("INSERT INTO t VALUES (1, DEFAULT)"), "INSERT INTO t VALUES (1, DEFAULT)");
+        assert_eq!(tree("INSERT OVERWRITE TABLE t SELECT 1"), "INSERT OVERWRITE TABLE t SELECT 1");
         let chain = format!("SELECT 1{}", "+1".repeat(3000));
         assert!(parse_any(&chain, "generic").unwrap().depth >= 3000);
     }

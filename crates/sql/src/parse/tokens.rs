@@ -310,6 +310,9 @@ impl<'a> Text<'a> {
             }
             Keyword::ROWS | Keyword::RANGE | Keyword::GROUPS if level.is_window => level.in_frame = true,
             Keyword::EXCLUDE if level.in_frame => self.exclude(at, level.opened),
+            Keyword::VARIADIC if at > 0 && matches!(self.token(at - 1), Token::LParen | Token::Comma) => {
+                self.variadic(at, level.opened);
+            }
             Keyword::TABLE => self.table(at),
             Keyword::FETCH => self.fetch(at),
             Keyword::USING => match self.token(at + 1) {
@@ -385,6 +388,14 @@ impl<'a> Text<'a> {
     }
 
     /// EXCLUDE in a window's frame: a first part of PARTITION BY.
+    /// VARIADIC in front of a call's last argument.
+    fn variadic(&mut self, at: usize, opened: usize) {
+        if let Some(&closed) = self.closed.get(&opened) {
+            self.replace(at, [quoted("variadic array"), Token::LParen]);
+            self.insert(closed, [Token::RParen]);
+        }
+    }
+
     fn exclude(&mut self, at: usize, opened: usize) {
         let (name, words) = if self.is(at + 1, "CURRENT") && self.is(at + 2, "ROW") {
             ("exclude current row", 3)

@@ -1,12 +1,15 @@
 //! Statements that define relations, and those that write to them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::TableReference;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::dml::{InsertOp, WriteOp};
-use datafusion::logical_expr::{CreateExternalTable, CreateMemoryTable, DdlStatement, DmlStatement, LogicalPlan};
+use datafusion::logical_expr::{CreateExternalTable, CreateMemoryTable, DdlStatement, DmlStatement, Expr, LogicalPlan};
 use datafusion::sql::parser::Statement as ParsedStatement;
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::unparser::expr_to_sql;
 use diligence_base::{Error, Result};
 use diligence_catalog::{FileRelation, View};
 use diligence_storage::foreign_error::from_datafusion;
@@ -17,8 +20,8 @@ use crate::parse::Parsed;
 use crate::rewrite::duplicates;
 use crate::statement::{Command, Statement, Write, nullable};
 use crate::tables::StoredTable;
+use crate::write::borrowed::insert_plan;
 use crate::write::memory::{MemoryTarget, MemoryWriter, NewTable};
-use crate::write::plan::insert_plan;
 use crate::{errors, external};
 
 impl Planner {
@@ -35,7 +38,7 @@ impl Planner {
                 return self.create_external_table(at, *create, definition);
             }
             DdlStatement::CreateView(create) => {
-                let Some(Parsed { statement: ParsedStatement::Statement(statement), source, depth, .. }) = view else {
+                let Some(Parsed { statement: ParsedStatement::Statement(statement), depth, .. }) = view else {
                     return Err(Error::bug("a view without its statement"));
                 };
                 if create.temporary {
@@ -43,19 +46,14 @@ impl Planner {
                 }
                 duplicates::refused(create.input.schema())?;
                 let schema = create.input.schema().inner().clone();
-                let view = Arc::new(View {
-                    source: source.unwrap_or_else(|| Arc::new(statement.as_ref().clone())),
-                    statement: *statement,
-                    depth,
-                    schema,
-                });
+                let view = Arc::new(View { source: Arc::new(*statement), depth, schema });
                 Command::CreateView { name: name(create.name)?, view, or_replace: create.or_replace }
             }
             DdlStatement::DropTable(drop) => {
-                Command::Drop { name: name(drop.name)?, view: false, if_exists: drop.if_exists }
+                Command::Drop { names: vec![name(drop.name)?], view: false, if_exists: drop.if_exists }
             }
             DdlStatement::DropView(drop) => {
-                Command::Drop { name: name(drop.name)?, view: true, if_exists: drop.if_exists }
+                Command::Drop { names: vec![name(drop.name)?], view: true, if_exists: drop.if_exists }
             }
             DdlStatement::CreateCatalogSchema(create) => {
                 at.snapshot.rights.check_write_schema(&create.schema_name)?;
@@ -102,8 +100,7 @@ impl Planner {
             or_replace: create.or_replace,
             if_not_exists: create.if_not_exists,
             schema,
-            constraints: create.constraints,
-            column_defaults: create.column_defaults.into_iter().collect(),
+            column_defaults: defaults(create.column_defaults)?,
         });
         Ok(Statement::Write(Write::new("CREATE TABLE", query, self.memory_writer(target))))
     }
@@ -140,8 +137,7 @@ impl Planner {
         external::partitioned_by(&mut options, &create.table_partition_cols)?;
         let mut relation = FileRelation::new(location, options, self.options.files.clone());
         relation.definition = Some(definition);
-        relation.constraints = create.constraints;
-        relation.column_defaults = create.column_defaults.into_iter().collect();
+        relation.column_defaults = defaults(create.column_defaults.into_iter().collect())?;
         Ok(Statement::Command(Command::CreateExternalTable {
             name,
             relation: Arc::new(relation),
@@ -179,14 +175,6 @@ impl Planner {
             (op, ..) => Err(Error::unsupported(format!("{} is not supported", op.name().to_uppercase()))),
         }
     }
-
-    pub(super) fn may_use_files(&self, what: &str) -> Result<()> {
-        if self.options.paths_are_tables {
-            return Ok(());
-        }
-        let error = Error::input(format!("{what} is not allowed: this session may not use files of the server"));
-        Err(error.with_code("42501").with_hint("the server's user file grants it: files = true"))
-    }
 }
 
 /// Whether an INSERT puts its rows in the place of all others.
@@ -196,4 +184,13 @@ fn replaces(op: &InsertOp) -> Result<bool> {
         InsertOp::Overwrite => Ok(true),
         InsertOp::Replace => Err(Error::unsupported("REPLACE INTO is not supported: tables have no keys")),
     }
+}
+
+/// Defaults as statements have them.
+fn defaults(defaults: Vec<(String, Expr)>) -> Result<HashMap<String, Arc<ast::Expr>>> {
+    let syntax = |(name, default): (String, Expr)| {
+        let text = expr_to_sql(&default).map_err(from_datafusion)?;
+        Ok((name, Arc::new(text)))
+    };
+    defaults.into_iter().map(syntax).collect()
 }

@@ -33,14 +33,14 @@ impl Planner {
         parsed: &Parsed,
         given: &[Option<DataType>],
     ) -> Result<(Description, Option<Planned>)> {
-        if let Some(query) = own::query_of(parsed).filter(|_| self.session().is_own) {
-            return self.describe_own(snapshot, parsed, query, given);
+        if kinds::acts_when_planned(parsed) {
+            return Ok((Description { parameters: vec![], schema: None }, None));
+        }
+        if self.session().is_own {
+            return self.describe_own(snapshot, parsed, given);
         }
         let count = parameter_count(parsed)?.max(given.len());
         if count == 0 {
-            if kinds::acts_when_planned(parsed) {
-                return Ok((Description { parameters: vec![], schema: None }, None));
-            }
             let planned = self.plan(snapshot, parsed, &[])?;
             return Ok((Description { parameters: vec![], schema: planned.schema() }, Some(planned)));
         }
@@ -49,12 +49,11 @@ impl Planner {
         Ok((guarded(|| parse::with_stack(parsed.depth, described))?, None))
     }
 
-    /// The same of a query, by the front of our own.
+    /// The same by the front of our own.
     fn describe_own(
         &self,
         snapshot: &SessionSnapshot,
         parsed: &Parsed,
-        query: &ast::Query,
         given: &[Option<DataType>],
     ) -> Result<(Description, Option<Planned>)> {
         let at = self.planning(snapshot);
@@ -63,12 +62,9 @@ impl Planner {
             None => SqlType::Unknown,
         });
         let types = types.collect();
-        let described = || self.described_own(&at, query, types);
-        let described = guarded(|| parse::with_stack(parsed.depth, described))?;
-        let fields = described.columns.iter().map(|column| column.sql_type.field(&column.name, true));
-        let schema = Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()));
-        let parameters = described.parameters.iter().map(SqlType::arrow).collect();
-        Ok((Description { parameters, schema: Some(schema) }, None))
+        let described = || self.described_own(&at, parsed, types);
+        let own::Described { parameters, schema } = guarded(|| parse::with_stack(parsed.depth, described))?;
+        Ok((Description { parameters: parameters.iter().map(SqlType::arrow).collect(), schema }, None))
     }
 
     fn described(

@@ -1,7 +1,5 @@
 //! PREPARE and EXECUTE: statements that a session keeps by name, to be planned with other values each time.
 
-use std::collections::HashMap;
-
 use arrow::datatypes::FieldRef;
 use datafusion::common::{DFSchema, ParamValues, ScalarValue};
 use datafusion::logical_expr::simplify::SimplifyContext;
@@ -13,6 +11,7 @@ use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
 use super::names::Names;
+use super::own::{Prepared, no_prepared};
 use super::parameters::inner;
 use super::{Planner, Planning};
 use crate::errors;
@@ -26,8 +25,7 @@ impl Planner {
     pub(super) fn prepare(&self, at: &Planning<'_>, statement: ast::Statement, depth: usize) -> Result<Statement> {
         let ast::Statement::Prepare { name, .. } = &statement else { return Err(Error::bug("not a PREPARE")) };
         let name = name.value.to_lowercase();
-        let parsed =
-            Parsed { statement: ParsedStatement::Statement(Box::new(statement)), source: None, refused: None, depth };
+        let parsed = Parsed { statement: ParsedStatement::Statement(Box::new(statement)), refused: None, depth };
         // Planned now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
         self.logical(at, parsed.statement.clone(), |_, _| Ok(()))?;
         let mut prepared = self.prepared.lock();
@@ -39,7 +37,7 @@ impl Planner {
             return Err(Error::resource(format!("a session has at most {PREPARED_MAX} prepared statements"))
                 .with_hint("DEALLOCATE the ones that are no longer needed"));
         }
-        prepared.insert(name, parsed);
+        prepared.insert(name, Prepared { types: vec![], statement: parsed });
         Ok(Statement::Command(Command::Nothing("PREPARE")))
     }
 
@@ -47,7 +45,7 @@ impl Planner {
         let name = execute.name.to_lowercase();
         let parsed = {
             let prepared = self.prepared.lock();
-            prepared.get(&name).cloned().ok_or_else(|| no_prepared(&name, &prepared))?
+            prepared.get(&name).cloned().ok_or_else(|| no_prepared(&name, &prepared))?.statement
         };
         let with_values = |plan, values: Vec<ScalarValue>| {
             let values = ParamValues::from(values);
@@ -90,9 +88,4 @@ fn parameters(at: &Planning<'_>, given: Vec<Expr>, fields: &[FieldRef]) -> Resul
         }
     });
     values.collect()
-}
-
-pub(super) fn no_prepared(name: &str, prepared: &HashMap<String, Parsed>) -> Error {
-    let names = prepared.keys().cloned().collect::<Vec<_>>();
-    errors::suggest(Error::input(format!("no prepared statement is named '{name}'")), name, &names)
 }

@@ -7,29 +7,27 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
-use datafusion::physical_expr::expressions::Literal;
-use datafusion::physical_expr::simplifier::PhysicalExprSimplifier;
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use diligence_base::{Error, Result};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::{SessionSnapshot, Uses};
-use diligence_engine::plan::{Needs, Node, Plan};
+use diligence_engine::plan::Needs;
 use diligence_storage::foreign_error::from_datafusion;
 
 use super::kinds::is_query;
 use super::parameters::{self, inner, prepare, syntax_of};
 use super::reusable::reusable;
-use super::{Planned, Planner, guarded};
-use crate::expression::expression;
+use super::{Planned, Planner, Planning, guarded};
+use crate::lowering::parameters::{put, udf};
 use crate::parse::{self, Parsed};
 use crate::statement::Query;
+
+/// The SQLSTATE of a plan that needs to know a value.
+const WITHOUT_VALUE: &str = "08P01";
 
 /// A plan for all values of a statement's parameters.
 #[derive(Debug)]
@@ -55,19 +53,33 @@ impl Planner {
                 if types.is_empty() || parameters::count(parsed)? != types.len() || !is_query(parsed) {
                     return Ok(None);
                 }
-                let statement = prepare(parsed, types.iter().map(syntax_of).collect::<Result<Vec<_>>>()?)?;
-                self.logical(&at, statement, |plan, names| {
-                    let plan = inner(plan)?;
-                    let Some(uses) = reusable(&plan, names).map_err(from_datafusion)? else { return Ok(None) };
-                    let mut is_generic = true;
-                    let query = self.query_of(&at, plan, None, |optimized| {
-                        let (plan, found) = with_functions(optimized)?;
-                        is_generic = found;
-                        Ok(plan)
-                    })?;
-                    Ok(is_generic.then_some(GenericPlan { query, parameters: types.len(), uses }))
-                })
+                if !at.session.is_own {
+                    return self.plan_borrowed(&at, parsed, types);
+                }
+                let planned = match self.plan_without_values(&at, parsed, types) {
+                    Err(error) if error.kind() == ErrorKind::Input && error.code() == Some(WITHOUT_VALUE) => None,
+                    planned => planned?,
+                };
+                Ok(planned.map(|(query, uses)| GenericPlan { query, parameters: types.len(), uses }))
             })
+        })
+    }
+}
+
+impl Planner {
+    /// The same by DataFusion's front.
+    fn plan_borrowed(&self, at: &Planning<'_>, parsed: &Parsed, types: &[DataType]) -> Result<Option<GenericPlan>> {
+        let statement = prepare(parsed, types.iter().map(syntax_of).collect::<Result<Vec<_>>>()?)?;
+        self.logical(at, statement, |plan, names| {
+            let plan = inner(plan)?;
+            let Some(uses) = reusable(&plan, names).map_err(from_datafusion)? else { return Ok(None) };
+            let mut is_generic = true;
+            let query = self.query_of(at, plan, None, |optimized| {
+                let (plan, found) = with_functions(optimized)?;
+                is_generic = found;
+                Ok(plan)
+            })?;
+            Ok(is_generic.then_some(GenericPlan { query, parameters: types.len(), uses }))
         })
     }
 }
@@ -123,71 +135,5 @@ fn as_function(expr: Expr) -> DataFusionResult<Transformed<Expr>> {
         _ => None,
     };
     let Some((number, data_type)) = known else { return Ok(Transformed::no(expr)) };
-    let function = ScalarUDF::from(Parameter { number, data_type, signature: Signature::nullary(Volatility::Stable) });
-    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), vec![]))))
-}
-
-/// Stands for a parameter in a physical expression; never called.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Parameter {
-    /// From 1 on.
-    number: usize,
-    data_type: DataType,
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Parameter {
-    fn name(&self) -> &str {
-        "parameter"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
-        Ok(self.data_type.clone())
-    }
-
-    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        datafusion::common::internal_err!("the parameter ${} has no value", self.number)
-    }
-}
-
-/// Puts values in the place of parameters, in all scans.
-fn put(plan: &mut Plan, values: &[ScalarValue]) -> Result<()> {
-    if let Node::Scan(scan) = &mut plan.node {
-        let schema = scan.table.schema();
-        for filter in &mut scan.filters {
-            if let Some(put) = with_values(filter.physical(), values, &schema).map_err(from_datafusion)? {
-                *filter = expression(put, &schema)?;
-            }
-        }
-    }
-    plan.inputs_mut().into_iter().try_for_each(|input| put(input, values))
-}
-
-/// The condition with values; `None` if it has no parameter.
-fn with_values(
-    condition: &Arc<dyn PhysicalExpr>,
-    values: &[ScalarValue],
-    schema: &Schema,
-) -> DataFusionResult<Option<Arc<dyn PhysicalExpr>>> {
-    let put = condition.clone().transform_up(|node| {
-        let function = node.downcast_ref::<ScalarFunctionExpr>().map(|call| call.fun().inner());
-        let parameter = function.and_then(|function| function.downcast_ref::<Parameter>());
-        let Some(parameter) = parameter else { return Ok(Transformed::no(node)) };
-        let Some(value) = values.get(parameter.number - 1) else { return Ok(Transformed::no(node)) };
-        // What was planned with the parameter takes its type for granted, down to the spelling of a time zone.
-        let value = value.cast_to(&parameter.data_type)?;
-        Ok(Transformed::yes(Arc::new(Literal::new(value)) as Arc<dyn PhysicalExpr>))
-    })?;
-    if !put.transformed {
-        return Ok(None);
-    }
-    // A cast of the column to the parameter's type becomes one of the value: then clusters can be told by their
-    // statistics.
-    let simplified = PhysicalExprSimplifier::new(schema).simplify(put.data.clone())?;
-    let looks_at_rows = simplified.exists(|node| Ok(node.is::<datafusion::physical_expr::expressions::Column>()))?;
-    Ok(Some(if looks_at_rows { simplified } else { put.data }))
+    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(udf(number, data_type), vec![]))))
 }

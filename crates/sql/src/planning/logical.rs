@@ -59,7 +59,7 @@ impl Planner {
     /// The plan of a view's query, as its tables are now.
     pub(super) fn view_plan(&self, at: &Planning<'_>, names: &Names<'_>, view: &View) -> DataFusionResult<LogicalPlan> {
         let options = parser_options(&at.session.state);
-        let mut statement = ParsedStatement::Statement(Box::new(view.statement.clone()));
+        let mut statement = ParsedStatement::Statement(Box::new(view.source.as_ref().clone()));
         using::mend(names, options, &mut statement);
         let sql = SqlToRel::new_with_options(names, options);
         let plan = duplicates::planned(statement, |statement| sql.statement_to_plan(statement))?;

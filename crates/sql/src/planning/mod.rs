@@ -15,6 +15,7 @@
 //! planned to the same, so the plan can run again (`reusable`). For other values there are generic plans (`generic`).
 //! `describe` tells what a statement takes and gives before its values are known.
 
+mod borrowed;
 mod define;
 mod describe;
 mod execute;
@@ -102,7 +103,7 @@ pub struct Planner {
     catalogs: SessionCatalogs,
     session: RwLock<Arc<SessionParts>>,
     facts: RwLock<Arc<Facts>>,
-    prepared: Mutex<HashMap<String, Parsed>>,
+    prepared: Mutex<HashMap<String, own::Prepared>>,
 }
 
 /// What planning reads; replaced as a whole when a setting changes. Sessions that have changed none share it.
@@ -229,8 +230,8 @@ impl Planner {
     }
 
     fn plan_in(&self, at: &Planning<'_>, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
-        if let Some(query) = own::query_of(parsed).filter(|_| at.session.is_own) {
-            return self.plan_own(at, query, values);
+        if at.session.is_own {
+            return self.plan_own(at, parsed, values);
         }
         if let Some(refused) = &parsed.refused {
             return Err(refused.clone());
@@ -259,6 +260,14 @@ impl Planner {
                 other => Planned::Other(Box::new(other)),
             })
         })
+    }
+
+    pub(super) fn may_use_files(&self, what: &str) -> Result<()> {
+        if self.options.paths_are_tables {
+            return Ok(());
+        }
+        let error = Error::input(format!("{what} is not allowed: this session may not use files of the server"));
+        Err(error.with_code("42501").with_hint("the server's user file grants it: files = true"))
     }
 
     /// Every function's name, in order.

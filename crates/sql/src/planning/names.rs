@@ -9,11 +9,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
-use datafusion::catalog::information_schema::InformationSchemaProvider;
 use datafusion::catalog::view::ViewTable;
-use datafusion::catalog::{SchemaProvider, TableFunctionArgs, TableProvider};
+use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::file_options::file_type::FileType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -28,7 +27,8 @@ use datafusion::logical_expr::{
     AggregateUDF, Expr, HigherOrderUDF, LogicalPlanBuilder, ScalarUDF, TableSource, WindowUDF,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
-use datafusion::sql::parser::Statement;
+use datafusion::sql::planner::{PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast;
 use diligence_base::Error;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, Relation, RelationName, Resolved, Uses, View,
@@ -38,11 +38,10 @@ use diligence_storage::Table;
 use diligence_storage::foreign_error::to_datafusion;
 use diligence_storage::memory::MemoryTable;
 
-use super::optimize::block_on;
 use super::{Planner, Planning};
 use crate::errors::UnknownRelation;
-use crate::information::{SnapshotProvider, views};
-use crate::parse::{NESTING_MAX, Parsed, with_stack};
+use crate::information;
+use crate::parse::{NESTING_MAX, with_stack};
 use crate::privileges;
 use crate::tables::StoredTable;
 
@@ -173,34 +172,12 @@ impl<'a> Names<'a> {
     pub(super) fn provider(&self, name: &RelationName, bare: bool) -> Result<Arc<dyn TableProvider>> {
         if name.schema == INFORMATION_SCHEMA {
             self.not_reusable();
-            let provider = Arc::new(SnapshotProvider(self.at.snapshot.clone()));
-            let schema = InformationSchemaProvider::new(provider)
-                .with_table_functions(self.at.session.state.table_functions().clone());
-            let known = match name.name.as_str() {
-                "columns" if self.at.snapshot.has_postgres_tables() => {
-                    let Parsed { statement, depth, source, .. } =
-                        self.planner.parse(views::COLUMNS).map_err(to_datafusion)?;
-                    let Statement::Statement(statement) = statement else {
-                        return Err(to_datafusion(Error::bug("a view of information_schema is no CREATE VIEW")));
-                    };
-                    return self.of_view(
-                        name,
-                        &View {
-                            source: source.unwrap_or_else(|| Arc::new(statement.as_ref().clone())),
-                            statement: *statement,
-                            depth,
-                            schema: Arc::new(Schema::empty()),
-                        },
-                    );
-                }
-                views::COLUMNS_ALONE => "columns",
-                other => other,
-            };
-            let table = match block_on(schema.table(known))? {
-                None => views::view(&name.name)?,
-                table => table,
-            };
-            return table.ok_or_else(|| unknown(name, None));
+            let rows = information::rows(&name.name, self.at.snapshot, &self.at.facts.user).map_err(to_datafusion)?;
+            let rows = rows.ok_or_else(|| unknown(name, None))?;
+            let version = self.planner.catalogs().catalog.next_table_version();
+            let table = MemoryTable::new(name.to_string(), rows.schema(), vec![rows], version);
+            let table: Arc<dyn Table> = Arc::new(table.map_err(to_datafusion)?);
+            return Ok(Arc::new(StoredTable::new(name.to_string(), table)));
         }
         match self.at.snapshot.readable(name).map_err(to_datafusion)? {
             Some(Resolved::Object(object)) => self.of_object(name, &object),
@@ -233,7 +210,7 @@ impl<'a> Names<'a> {
             Relation::Files(files) => {
                 let stored = StoredTable::of_files(name.to_string(), files.clone()).map_err(to_datafusion)?;
                 used(Some(stored.table()));
-                Arc::new(stored)
+                Arc::new(stored.with_defaults(self.defaults(&files.column_defaults)?))
             }
             Relation::Table(table) => {
                 used(None);
@@ -241,13 +218,30 @@ impl<'a> Names<'a> {
             }
             Relation::Memory(memory) => {
                 used(None);
-                Arc::new(StoredTable::of_memory(name.to_string(), object.reference(), memory.clone()))
+                {
+                    let stored = StoredTable::of_memory(name.to_string(), object.reference(), memory.clone());
+                    Arc::new(stored.with_defaults(self.defaults(memory.column_defaults())?))
+                }
             }
             Relation::View(view) => {
                 used(None);
                 return self.of_view(name, view);
             }
         })
+    }
+
+    /// Defaults as DataFusion has them.
+    fn defaults(&self, defaults: &HashMap<String, Arc<ast::Expr>>) -> Result<HashMap<String, Expr>> {
+        if defaults.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let planner = SqlToRel::new(self);
+        let empty = DFSchema::empty();
+        let default = |(name, default): (&String, &Arc<ast::Expr>)| {
+            let mut context = PlannerContext::new();
+            Ok((name.clone(), planner.sql_to_expr(default.as_ref().clone(), &empty, &mut context)?))
+        };
+        defaults.iter().map(default).collect()
     }
 
     fn of_view(&self, name: &RelationName, view: &View) -> Result<Arc<dyn TableProvider>> {

@@ -4,6 +4,7 @@
 //! DataFusion to apply every filter row by row (`Exact`), so that no filter is left above a scan; [`TableScanExec`]
 //! keeps the promise.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
@@ -11,7 +12,7 @@ use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Constraints, DFSchema, Statistics};
+use datafusion::common::{DFSchema, Statistics};
 use datafusion::error::Result;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::utils::split_conjunction;
@@ -29,7 +30,7 @@ use super::selectivity::selectivity;
 pub struct StoredTable {
     name: String,
     table: Arc<dyn Table>,
-    constraints: Constraints,
+    defaults: HashMap<String, Expr>,
     temporary: bool,
     /// Where INSERT goes, if the table can be written to.
     memory: Option<(ObjectRef, Arc<MemoryRelation>)>,
@@ -40,14 +41,12 @@ pub struct StoredTable {
 impl StoredTable {
     /// The table under a name, for EXPLAIN and errors.
     pub fn new(name: impl Into<String>, table: Arc<dyn Table>) -> Self {
-        let constraints = Constraints::default();
-        Self { name: name.into(), table, constraints, temporary: false, memory: None, files: None }
+        Self { name: name.into(), table, defaults: HashMap::new(), temporary: false, memory: None, files: None }
     }
 
     /// A table in memory in one version.
     pub fn of_memory(name: impl Into<String>, object: ObjectRef, memory: Arc<MemoryRelation>) -> Self {
         let mut stored = Self::new(name, memory.table());
-        stored.constraints = memory.constraints().clone();
         stored.memory = Some((object, memory));
         stored
     }
@@ -55,9 +54,14 @@ impl StoredTable {
     /// The present state of files. Fails as opening them does.
     pub fn of_files(name: impl Into<String>, files: Arc<FileRelation>) -> diligence_base::Result<Self> {
         let mut stored = Self::new(name, files.table()?);
-        stored.constraints = files.constraints.clone();
         stored.files = Some(files);
         Ok(stored)
+    }
+
+    /// The same with values for columns that an INSERT leaves out.
+    pub fn with_defaults(mut self, defaults: HashMap<String, Expr>) -> Self {
+        self.defaults = defaults;
+        self
     }
 
     /// The same, shown as temporary: it exists for this statement only.
@@ -88,20 +92,12 @@ impl TableProvider for StoredTable {
         self.table.schema()
     }
 
-    fn constraints(&self) -> Option<&Constraints> {
-        Some(&self.constraints)
-    }
-
     fn table_type(&self) -> TableType {
         if self.temporary { TableType::Temporary } else { TableType::Base }
     }
 
     fn get_column_default(&self, column: &str) -> Option<&Expr> {
-        match (&self.memory, &self.files) {
-            (Some((_, memory)), _) => memory.column_defaults().get(column),
-            (None, Some(files)) => files.column_defaults.get(column),
-            (None, None) => None,
-        }
+        self.defaults.get(column)
     }
 
     async fn scan(

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::Constraints;
-use datafusion::logical_expr::Expr;
+use datafusion::sql::sqlparser::ast::Expr;
 use diligence_base::{Error, Result};
 use diligence_catalog::{Catalog, MemoryRelation, ObjectRef, Relation, RelationName};
 use diligence_engine::batch::{bytes_needed, compacted};
@@ -55,10 +54,8 @@ pub(crate) struct NewTable {
     pub(crate) if_not_exists: bool,
     /// The columns.
     pub(crate) schema: SchemaRef,
-    /// Not enforced.
-    pub(crate) constraints: Constraints,
-    /// Values for columns that an INSERT leaves out.
-    pub(crate) column_defaults: HashMap<String, Expr>,
+    /// Expressions for columns that an INSERT leaves out, by the columns' names.
+    pub(crate) column_defaults: HashMap<String, Arc<Expr>>,
 }
 
 impl MemoryWriter {
@@ -110,7 +107,7 @@ impl MemoryOperation {
             MemoryTarget::Create(new) => {
                 let version = catalog.next_table_version();
                 let table = MemoryRelation::new(new.name.to_string(), &new.schema, &batches, memory, version)?;
-                let table = table.declared_with(new.constraints.clone(), new.column_defaults.clone());
+                let table = table.with_defaults(new.column_defaults.clone());
                 match catalog.create(&new.name, Relation::Memory(Arc::new(table)), new.or_replace) {
                     // Somebody else made it while our query ran.
                     Err(_) if new.if_not_exists && catalog.snapshot().get(&new.name).is_some() => Ok(0),

@@ -1,14 +1,18 @@
 //! Statements that write, as writers for the engine's plans: COPY … TO and INSERT into a folder of files, whose writer
 //! is storage's, and tables in memory.
 //!
+//! `borrowed` does for DataFusion's front what `plan` does for ours.
+//!
 //! `options` reads what COPY says about the format, `formats` makes of it how files are written, `plan` is what comes
 //! before the writer; `memory` writes tables in memory.
 
+pub(crate) mod borrowed;
 mod formats;
 pub(crate) mod memory;
 mod options;
 pub(crate) mod plan;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use datafusion::sql::parser::CopyToStatement;
@@ -17,7 +21,21 @@ use diligence_base::{Error, Result};
 use diligence_storage::external::{Compression, Destination, Format, open_store};
 use url::Url;
 
-use options::{format_of, set_options, take_format};
+use options::{format_of, set_options, take_format, text_of};
+
+/// The options of a COPY whose target is known ([`CopyTarget::of`]), as its format is told of them: by names of the
+/// format or of the whole (`execution.…`).
+pub(crate) fn option_pairs(copy: &CopyToStatement) -> Result<HashMap<String, String>> {
+    let mut pairs = HashMap::new();
+    for (name, value) in &copy.options {
+        let lower = name.to_lowercase();
+        let key = if lower.contains('.') { lower } else { format!("format.{lower}") };
+        if pairs.insert(key, text_of(value)).is_some() {
+            return Err(Error::input(format!("COPY has the option '{name}' twice")).with_code("42601"));
+        }
+    }
+    Ok(pairs)
+}
 
 /// What a COPY names.
 #[derive(Debug)]

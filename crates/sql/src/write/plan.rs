@@ -4,41 +4,39 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, StringArray};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::common::{Column, DataFusionError, plan_datafusion_err};
-use datafusion::error::Result as DataFusionResult;
+use arrow::datatypes::FieldRef;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::dml::CopyTo;
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility, cast, lit, when,
-};
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_catalog::FileRelation;
 use diligence_storage::Table;
 use diligence_storage::external::{Compression, Destination, FileWriter, Format, OpenOptions, PARTITION_NULL_NAME};
-use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
+use diligence_storage::foreign_error::from_datafusion;
+use diligence_types::SqlType;
 
 use super::CopyTarget;
 use super::formats::{file_rows_max, write_format};
+use crate::algebra::Numbers;
+use crate::binder::{self, Bound, Held};
 use crate::errors::suggest;
-use crate::rewrite::duplicates;
+
+/// Digits of a `numeric` without parentheses in Parquet, and those behind the point: readers know 38 at most. Values
+/// are rounded to them, as by an assignment to such a column.
+const PARQUET_NUMERIC: (u8, i8) = (38, 18);
 
 /// The option of COPY that leaves partition columns in the files, too.
-const KEEP_PARTITION_COLUMNS: &str = "execution.keep_partition_by_columns";
+pub(super) const KEEP_PARTITION_COLUMNS: &str = "execution.keep_partition_by_columns";
 
-/// What writes the rows of an INSERT into a folder, and the plan of the rows as they are written. `input` has the
-/// table's columns. Fails with kind `Unsupported` if the table takes no rows.
+/// What writes the rows of an INSERT into a folder, and the rows as they are written. `rows` have the table's columns.
+/// Fails with kind `Unsupported` if the table takes no rows.
 pub(crate) fn insert_plan(
     state: &SessionState,
-    input: LogicalPlan,
+    rows: Bound,
     relation: &Arc<FileRelation>,
     replace: bool,
     disk: Arc<dyn Disk>,
-) -> Result<(LogicalPlan, FileWriter)> {
+    numbers: &Numbers,
+) -> Result<(Bound, FileWriter)> {
     let table = relation.table()?;
     let (folder, ending) = table.folder_for_new(relation.options.compression.unwrap_or(Compression::Plain))?;
     let partitions = table.partition_columns();
@@ -48,49 +46,41 @@ pub(crate) fn insert_plan(
         return Err(nothing_to_write());
     }
     let format = write_format(state, table.format(), &writing_options(table.format(), &relation.options, &in_files));
-    let format = format.map_err(from_datafusion)?;
-    let project = || {
-        let columns = input.schema().iter().map(Column::from).collect::<Vec<_>>();
-        let exprs = columns.into_iter().zip(schema.fields()).map(|(column, field)| {
-            let value = Expr::Column(column);
-            let value = if field.is_nullable() { value } else { required(value, field.name()) };
-            let value = if partitions.contains(field.name()) { folder_text(value)? } else { value };
-            Ok(value.alias(field.name()))
-        });
-        let exprs = exprs.collect::<DataFusionResult<Vec<_>>>()?;
-        LogicalPlanBuilder::from(input.clone()).project(exprs)?.build()
-    };
-    let plan = project().map_err(|error: DataFusionError| from_datafusion(error))?;
+    let held = Held { folders: (partitions, PARTITION_NULL_NAME), nested_as_text: false, numeric: None };
+    let required = schema.fields().iter().filter(|field| !field.is_nullable()).map(|field| field.name().clone());
     let writer = FileWriter {
         name: relation.location.clone(),
-        format,
+        format: format.map_err(from_datafusion)?,
         destination: Destination::Table { folder, ending, files: relation.clone(), replace },
         partition_columns: partitions.to_vec(),
         keeps_partition_columns: false,
+        required_columns: required.collect(),
         file_rows_max: file_rows_max(state),
         disk,
     };
-    Ok((plan, writer))
+    Ok((binder::held(rows, &held, numbers), writer))
 }
 
-/// What writes the rows of a COPY, and the plan of the rows as they are written. With PARTITIONED BY, values become the
-/// names of folders as they are read back: DataFusion writes NULL like an empty string or 0. Nested values become text
-/// in CSV.
+/// What writes the rows of a COPY, and the rows as they are written: with PARTITIONED BY, values become the names of
+/// folders as they are read back; nested values become text in CSV. Fails with kind `Input` if the columns' names or
+/// an option make no sense, `Unsupported` if the format has no form for a column.
 pub(crate) fn copy_plan(
     state: &SessionState,
-    copy: CopyTo,
+    rows: Bound,
     target: CopyTarget,
+    partition_by: Vec<String>,
+    options: &HashMap<String, String>,
     disk: Arc<dyn Disk>,
-) -> Result<(LogicalPlan, FileWriter)> {
-    let CopyTo { input, partition_by, options, .. } = copy;
+    numbers: &Numbers,
+) -> Result<(Bound, FileWriter)> {
     let format = target.format;
     if format == Format::Parquet {
-        writable_to_parquet(input.schema().fields()).map_err(from_datafusion)?;
+        writable_to_parquet(&rows)?;
     }
+    let names = rows.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
     if format != Format::Csv {
-        duplicates::refused(input.schema())?;
+        refuse_twice(&names)?;
     }
-    let names = input.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
     if let Some(unknown) = partition_by.iter().find(|column| !names.contains(column)) {
         let error = Error::input(format!("PARTITIONED BY names the column '{unknown}', which the rows do not have"));
         return Err(suggest(error, unknown, &names));
@@ -106,101 +96,52 @@ pub(crate) fn copy_plan(
     if !keeps && !partition_by.is_empty() && names.iter().all(|name| partition_by.contains(name)) {
         return Err(nothing_to_write());
     }
-    let plan = as_written(Arc::unwrap_or_clone(input), format, if keeps { &[] } else { &partition_by });
+    let held = Held {
+        folders: (if keeps { &[] } else { &partition_by }, PARTITION_NULL_NAME),
+        nested_as_text: format == Format::Csv,
+        numeric: (format == Format::Parquet).then_some(PARQUET_NUMERIC),
+    };
+    let rows = binder::held(rows, &held, numbers);
     let writer = FileWriter {
         destination: target.destination(disk.as_ref())?,
         name: target.name,
-        format: write_format(state, format, &options).map_err(from_datafusion)?,
+        format: write_format(state, format, options).map_err(from_datafusion)?,
         partition_columns: partition_by,
         keeps_partition_columns: keeps,
+        required_columns: vec![],
         file_rows_max: file_rows_max(state),
         disk,
     };
-    Ok((plan.map_err(from_datafusion)?, writer))
+    Ok((rows, writer))
 }
 
-/// The rows with the values of folders' names as text, and in CSV with all nested ones.
-fn as_written(input: LogicalPlan, format: Format, folders: &[String]) -> DataFusionResult<LogicalPlan> {
-    let is_text = |field: &FieldRef| format == Format::Csv && field.data_type().is_nested();
-    if folders.is_empty() && !input.schema().fields().iter().any(is_text) {
-        return Ok(input);
-    }
-    let exprs = input.schema().iter().map(|(qualifier, field)| {
-        let value = Expr::Column(Column::from((qualifier, field)));
-        Ok(if folders.contains(field.name()) {
-            folder_text(value)?.alias(field.name())
-        } else if is_text(field) {
-            ScalarUDF::from(NestedText::default()).call(vec![value]).alias(field.name())
-        } else {
-            value
-        })
-    });
-    let exprs = exprs.collect::<DataFusionResult<Vec<_>>>()?;
-    LogicalPlanBuilder::from(input).project(exprs)?.build()
-}
-
-fn nothing_to_write() -> Error {
+pub(super) fn nothing_to_write() -> Error {
     Error::unsupported("all columns of the table are in the names of folders: there is nothing to write")
 }
 
-/// A value as it stands in a folder's name.
-fn folder_text(value: Expr) -> DataFusionResult<Expr> {
-    when(value.clone().is_null(), lit(PARTITION_NULL_NAME)).otherwise(cast(value, DataType::Utf8))
+/// Fails with 42701 if a name comes twice: files have each column once.
+fn refuse_twice(names: &[String]) -> Result<()> {
+    let twice = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name));
+    twice.map_or(Ok(()), |(_, name)| {
+        let error = Error::input(format!("column \"{name}\" specified more than once")).with_code("42701");
+        Err(error.with_hint("give one of them another name with AS"))
+    })
 }
 
 /// Fails on types that Parquet has no form for.
-fn writable_to_parquet(fields: &Fields) -> DataFusionResult<()> {
-    match fields.iter().find(|field| matches!(field.data_type(), DataType::Interval(IntervalUnit::MonthDayNano))) {
+fn writable_to_parquet(rows: &Bound) -> Result<()> {
+    match rows.columns.iter().find(|column| column.sql_type == SqlType::Interval) {
         None => Ok(()),
-        Some(field) => {
+        Some(column) => {
             let error =
-                Error::unsupported(format!("Parquet has no form for the intervals of column '{}'", field.name()));
-            Err(to_datafusion(error.with_hint("cast them to VARCHAR, or write an .arrow file")))
+                Error::unsupported(format!("Parquet has no form for the intervals of column '{}'", column.name));
+            Err(error.with_hint("cast them to VARCHAR, or write an .arrow file"))
         }
     }
 }
 
-/// Lists, structs and maps as text, as the command line writes them in CSV.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct NestedText {
-    signature: Signature,
-}
-
-impl Default for NestedText {
-    fn default() -> Self {
-        Self { signature: Signature::any(1, Volatility::Immutable) }
-    }
-}
-
-impl ScalarUDFImpl for NestedText {
-    fn name(&self) -> &str {
-        "nested_text"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> DataFusionResult<DataType> {
-        Ok(DataType::Utf8)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let options = FormatOptions::default().with_null("NULL").with_display_error(false);
-        let texts = ArrayFormatter::try_new(&arrays[0], &options)?;
-        let nulls = arrays[0].logical_nulls();
-        let text = |row| match &nulls {
-            Some(nulls) if nulls.is_null(row) => Ok(None),
-            _ => texts.value(row).try_to_string().map(Some),
-        };
-        let text = (0..arrays[0].len()).map(text).collect::<Result<StringArray, _>>()?;
-        Ok(ColumnarValue::Array(Arc::new(text)))
-    }
-}
-
 /// How to write files so that the table reads them as it reads the others.
-fn writing_options(format: Format, options: &OpenOptions, columns: &[&FieldRef]) -> HashMap<String, String> {
+pub(super) fn writing_options(format: Format, options: &OpenOptions, columns: &[&FieldRef]) -> HashMap<String, String> {
     let mut writing = HashMap::new();
     let mut set = |name: &str, value: String| {
         writing.insert(format!("format.{name}"), value);
@@ -241,51 +182,10 @@ fn writing_options(format: Format, options: &OpenOptions, columns: &[&FieldRef])
     writing
 }
 
-/// A value, or an error if it is NULL.
-fn required(value: Expr, column: &str) -> Expr {
-    let function = Required { column: column.to_owned(), signature: Signature::any(1, Volatility::Immutable) };
-    ScalarUDF::from(function).call(vec![value])
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Required {
-    column: String,
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Required {
-    fn name(&self) -> &str {
-        "required"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, types: &[DataType]) -> DataFusionResult<DataType> {
-        Ok(types[0].clone())
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DataFusionResult<FieldRef> {
-        Ok(Arc::new(Field::new(&self.column, args.arg_fields[0].data_type().clone(), false)))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        let [value] = <[ColumnarValue; 1]>::try_from(args.args)
-            .map_err(|args| plan_datafusion_err!("required() got {} values", args.len()))?;
-        let has_null = match &value {
-            ColumnarValue::Array(array) => array.logical_null_count() > 0,
-            ColumnarValue::Scalar(value) => value.is_null() && args.number_rows > 0,
-        };
-        if has_null {
-            return Err(to_datafusion(Error::value(format!("the column '{}' does not allow NULL", self.column))));
-        }
-        Ok(value)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::{DataType, Field};
+
     use super::*;
 
     #[test]

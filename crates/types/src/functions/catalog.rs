@@ -68,7 +68,12 @@ pub fn argument_names(function: &str) -> &'static [&'static str] {
 
 /// The names of all functions, operators and aggregates, in no order.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    CATALOG.scalars.keys().chain(CATALOG.aggregates.keys()).copied()
+    CATALOG
+        .scalars
+        .keys()
+        .chain(CATALOG.aggregates.keys())
+        .copied()
+        .filter(|name| !name.starts_with(super::resolve::DUCKDB))
 }
 
 /// The catalog while it is declared.

@@ -5,11 +5,13 @@ use datafusion::functions_nested as nested;
 
 use super::Body;
 use super::catalog::Catalog;
+use super::columns::kernel;
 
 /// Declares the functions whose names nothing else has taken.
 pub(super) fn declare(catalog: &mut Catalog) {
     texts(catalog);
     lists(catalog);
+    numbers(catalog);
 }
 
 fn add(catalog: &mut Catalog, signature: &'static str, body: Body) {
@@ -18,9 +20,24 @@ fn add(catalog: &mut Catalog, signature: &'static str, body: Body) {
     catalog.add(signature, body);
 }
 
+/// Numbers under PostgreSQL's names ([`DUCKDB`](super::resolve::DUCKDB)).
+fn numbers(catalog: &mut Catalog) {
+    catalog.add("duckdb %(double precision, double precision) -> double precision", kernel!(|a: f64, b: f64| a % b));
+    catalog.add("duckdb %(real, real) -> real", kernel!(|a: f32, b: f32| a % b));
+    catalog.add(
+        "duckdb round(double precision, integer) -> double precision",
+        kernel!(|a: f64, digits: i32| {
+            let scale = 10_f64.powi(digits.clamp(-308, 308));
+            let rounded = (a * scale).round() / scale;
+            if rounded.is_finite() { rounded } else { a }
+        }),
+    );
+}
+
 fn texts(catalog: &mut Catalog) {
     add(catalog, "contains(text, text) -> boolean", Body::DataFusion(string::contains));
     add(catalog, "ends_with(text, text) -> boolean", Body::DataFusion(string::ends_with));
+    add(catalog, "instr(text, text) -> integer", Body::DataFusion(unicode::strpos));
     add(catalog, "levenshtein(text, text) -> integer", Body::DataFusion(string::levenshtein));
     add(catalog, "find_in_set(text, text) -> integer", Body::DataFusion(unicode::find_in_set));
     add(catalog, "substr_index(text, text, bigint) -> text", Body::DataFusion(unicode::substr_index));

@@ -82,7 +82,8 @@ pub(super) fn negated(interval: IntervalMonthDayNano) -> Result<IntervalMonthDay
     })
 }
 
-fn sum(a: IntervalMonthDayNano, b: IntervalMonthDayNano) -> Result<IntervalMonthDayNano> {
+/// Part by part. Fails with 22008 if the sum cannot be held.
+pub(super) fn sum(a: IntervalMonthDayNano, b: IntervalMonthDayNano) -> Result<IntervalMonthDayNano> {
     let out_of_range = || datetime_overflow("interval");
     Ok(IntervalMonthDayNano {
         months: a.months.checked_add(b.months).ok_or_else(out_of_range)?,

@@ -28,7 +28,6 @@ mod patterns;
 mod precise;
 mod regexes;
 mod resolve;
-mod single_value;
 mod strings;
 mod udf;
 mod zones;
@@ -40,10 +39,10 @@ use arrow::datatypes::DataType;
 use datafusion::logical_expr::{AggregateUDF, ColumnarValue, ScalarUDF};
 use diligence_base::Result;
 
+pub use self::aggregates::{Computed, RowsFunction, extreme_udaf, rows_udaf, single_value_udaf};
 pub use self::catalog::{aggregates, argument_names, has_function, names, scalars};
 pub use self::comparisons::order_key;
 pub use self::resolve::{Candidate, resolve_aggregate, resolve_scalar};
-pub use self::single_value::single_value_udaf;
 use crate::SqlType;
 
 /// What an overload says of an argument's type.
@@ -225,7 +224,14 @@ pub enum AggregateBody {
     },
     /// `avg` of integers and numerics: the sum by the count, divided as `numeric`.
     Average,
-    /// Computed from other aggregates or rewritten by the binder; the name says how (`mode`, `every`, `regr_…`).
+    /// Of all rows of a group at once ([`rows_udaf`]).
+    Rows(RowsFunction),
+    /// `min` and `max` by the [`order_key`] of the argument ([`extreme_udaf`]).
+    Extreme {
+        /// `max`.
+        is_greatest: bool,
+    },
+    /// Computed from other aggregates, into which the binder rewrites it; the name says how.
     Rewritten,
 }
 
@@ -234,6 +240,8 @@ impl fmt::Debug for AggregateBody {
         f.write_str(match self {
             Self::DataFusion { .. } => "DataFusion",
             Self::Average => "Average",
+            Self::Rows(_) => "Rows",
+            Self::Extreme { .. } => "Extreme",
             Self::Rewritten => "Rewritten",
         })
     }

@@ -349,7 +349,15 @@ fn moments(catalog: &mut Catalog) {
     }
 }
 
-fn moment(count: i64, sum: Decimal, squares: Decimal, is_sample: bool, is_root: bool) -> Result<Option<Decimal>> {
+/// The variance, or its root, of so many values with this sum and sum of squares; `None` of too few values. Fails with
+/// 22003 if there are too many digits.
+pub(super) fn moment(
+    count: i64,
+    sum: Decimal,
+    squares: Decimal,
+    is_sample: bool,
+    is_root: bool,
+) -> Result<Option<Decimal>> {
     if count < 1 || (is_sample && count < 2) {
         return Ok(None);
     }

@@ -35,7 +35,11 @@ pub struct Candidate {
 /// The scalar function or operator that a call means. Fails with kind `Input` and 42883 if no overload takes the
 /// arguments, 42725 if several do as well, 42804 if an argument that may have any type has none.
 pub fn resolve_scalar(name: &str, arguments: &[Candidate]) -> Result<ScalarCall> {
-    let overload = choose(name, scalars(name), arguments)?;
+    let overload = choose(name, scalars(name), arguments).or_else(|error| {
+        // What PostgreSQL has a function of the name for, but not of these types.
+        let others = scalars(&format!("{DUCKDB}{name}"));
+        if others.is_empty() { Err(error) } else { choose(name, others, arguments).map_err(|_| error) }
+    })?;
     let shape = shape_of(overload, arguments.len());
     let mut types = completed(name, &shape, arguments)?;
     match overload.body {
@@ -52,6 +56,9 @@ pub fn resolve_scalar(name: &str, arguments: &[Candidate]) -> Result<ScalarCall>
     }
     Ok(ScalarCall { overload, arguments: types, returns })
 }
+
+/// Before the names of overloads that DuckDB has beside PostgreSQL's: they are chosen where none of PostgreSQL's fits.
+pub(super) const DUCKDB: &str = "duckdb ";
 
 /// The aggregate that a call means. Fails like [`resolve_scalar`].
 pub fn resolve_aggregate(name: &str, arguments: &[Candidate]) -> Result<AggregateCall> {

@@ -286,18 +286,18 @@ impl FrameFunction for Accumulated {
 
 /// Rows side by side, of which a FILTER may leave some.
 #[derive(Default)]
-struct RowsKept {
+pub(super) struct RowsKept {
     /// By position, or by the number of the row that was left.
-    pieces: Pieces,
+    pub pieces: Pieces,
     /// The positions of rows that were left, and how many of them are forgotten.
     kept: Option<VecDeque<u64>>,
     forgotten: u64,
     /// The position behind all rows.
-    end: u64,
+    pub end: u64,
 }
 
 impl RowsKept {
-    fn push(&mut self, arrival: &Arrival<'_>, values: &[ArrayRef]) -> Result<()> {
+    pub fn push(&mut self, arrival: &Arrival<'_>, values: &[ArrayRef]) -> Result<()> {
         self.end = arrival.first + arrival.rows as u64;
         let Some(kept) = arrival.kept else { return self.pieces.push(arrival.first, arrival.rows, values) };
         let positions = self.kept.get_or_insert_default();
@@ -314,11 +314,11 @@ impl RowsKept {
         }
     }
 
-    fn slices(&self, rows: Range<u64>) -> impl Iterator<Item = Vec<ArrayRef>> {
+    pub fn slices(&self, rows: Range<u64>) -> impl Iterator<Item = Vec<ArrayRef>> {
         self.pieces.slices(self.number(rows.start)..self.number(rows.end))
     }
 
-    fn forget_before(&mut self, position: u64) {
+    pub fn forget_before(&mut self, position: u64) {
         let number = self.number(position);
         if let Some(kept) = &mut self.kept {
             kept.drain(..(number - self.forgotten) as usize);
@@ -327,7 +327,7 @@ impl RowsKept {
         self.pieces.forget_before(number);
     }
 
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.pieces.bytes() + self.kept.as_ref().map_or(0, |kept| kept.capacity() * size_of::<u64>())
     }
 }

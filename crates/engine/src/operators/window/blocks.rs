@@ -405,7 +405,7 @@ mod tests {
                         Reach::Rest => (row, ROWS),
                         _ => ((row + 1).saturating_sub(length), row + 1),
                     };
-                    let stretch = Stretch { start, end, rows: 1 };
+                    let stretch = Stretch { start, end, rows: 1, row: start, hole: Default::default() };
                     summaries.advance(&stretch);
                     while let Some(need) = summaries.lacks(&stretch) {
                         send(&mut summaries, if need == Need::Start { Side::Start } else { Side::End });

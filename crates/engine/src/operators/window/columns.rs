@@ -11,13 +11,14 @@ use diligence_base::Result;
 use diligence_storage::foreign_error::from_datafusion;
 
 use super::buffer::RowReader;
-use super::framed::{Framed, Function, Turn};
+use super::by_row::{ByRow, RowFunction};
+use super::framed::{FrameKind, Framed, Function, Turn};
 use super::frames::{Frames, reach};
 use super::function::{FrameFunction, Nothing, aggregate};
 use super::picks::Picks;
 use super::ranking::{Ranking, RankingFunction};
 use crate::batch::Batch;
-use crate::plan::{SortKey, WindowCall, WindowFunction};
+use crate::plan::{Exclusion, SortKey, WindowCall, WindowFunction};
 
 /// Some columns that are found together, with their places among all columns added.
 pub(super) enum Columns {
@@ -37,27 +38,57 @@ pub(super) fn columns(calls: &[WindowCall], order_by: &[SortKey], types: &[DataT
             WindowFunction::PercentRank => Some(RankingFunction::PercentRank),
             WindowFunction::CumeDist => Some(RankingFunction::CumeDist),
             WindowFunction::Ntile(tiles) => Some(RankingFunction::Ntile(tiles)),
-            WindowFunction::Shift { .. } | WindowFunction::Nth { .. } | WindowFunction::Aggregate(_) => None,
+            WindowFunction::Shift { .. }
+            | WindowFunction::Nth { .. }
+            | WindowFunction::NtileOf
+            | WindowFunction::ShiftOf { .. }
+            | WindowFunction::NthOf { .. }
+            | WindowFunction::Aggregate(_) => None,
         };
         if let Some(rank) = rank {
             all.push(Columns::Ranks(Ranking::new(rank), place));
             continue;
         }
-        let frame = frame_of(call);
-        let function = function(place, call, &frame, order_by, data_type)?;
+        let kind = kind_of(call);
+        let function = function(place, call, &kind, order_by, data_type)?;
         let same = all.iter_mut().find_map(|columns| match columns {
-            Columns::Framed(framed) if framed.frame == frame => Some(framed),
+            Columns::Framed(framed) if framed.kind == kind => Some(framed),
             _ => None,
         });
         match same {
             Some(framed) => framed.add(function),
             None => {
-                let frames = Frames::new(&frame, order_by)?;
-                all.push(Columns::Framed(Box::new(Framed::new(frame, frames, function))));
+                let frames = Frames::new(&kind.frame, kind.excludes, kind.row_by_row, order_by)?;
+                all.push(Columns::Framed(Box::new(Framed::new(kind, frames, function))));
             }
         }
     }
     Ok(all)
+}
+
+/// The frames that a call looks at. Functions of a number that each row says for itself look at them row by row.
+fn kind_of(call: &WindowCall) -> FrameKind {
+    let unbounded = ScalarValue::UInt64(None);
+    let whole = || {
+        let (start, end) =
+            (WindowFrameBound::Preceding(unbounded.clone()), WindowFrameBound::Following(unbounded.clone()));
+        Arc::new(WindowFrame::new_bounds(WindowFrameUnits::Rows, start, end))
+    };
+    match call.function {
+        WindowFunction::NtileOf | WindowFunction::ShiftOf { .. } => {
+            FrameKind { frame: whole(), excludes: Exclusion::NoOthers, row_by_row: true }
+        }
+        WindowFunction::NthOf { .. } => {
+            FrameKind { frame: call.frame.clone(), excludes: call.excludes, row_by_row: true }
+        }
+        WindowFunction::Shift { .. } => {
+            FrameKind { frame: frame_of(call), excludes: Exclusion::NoOthers, row_by_row: false }
+        }
+        _ => {
+            let row_by_row = call.excludes != Exclusion::NoOthers;
+            FrameKind { frame: call.frame.clone(), excludes: call.excludes, row_by_row }
+        }
+    }
 }
 
 /// The frame that a call looks at. `lag` and `lead` have one of a single row; where they leave out NULLs, the rows
@@ -83,17 +114,30 @@ fn frame_of(call: &WindowCall) -> Arc<WindowFrame> {
 fn function(
     place: usize,
     call: &WindowCall,
-    frame: &WindowFrame,
+    kind: &FrameKind,
     order_by: &[SortKey],
     data_type: &DataType,
 ) -> Result<Function> {
-    let reach = reach(frame, order_by);
+    let reach = reach(&kind.frame, order_by);
     let null = || ScalarValue::try_from(data_type).map_err(from_datafusion);
     let picks = |nth: i64, ignore_nulls: bool, otherwise: &ScalarValue| -> Result<Box<dyn FrameFunction>> {
         let otherwise = otherwise.to_array().map_err(from_datafusion)?;
         Ok(Box::new(Picks::new(data_type.clone(), nth, ignore_nulls, reach, otherwise)))
     };
+    let by_row = |function| -> Box<dyn FrameFunction> {
+        let types = call.arguments.iter().map(|argument| argument.data_type().clone()).collect();
+        Box::new(ByRow::new(function, types, data_type.clone()))
+    };
     let function = match &call.function {
+        WindowFunction::Aggregate(function) if kind.row_by_row => by_row(RowFunction::Aggregate(function.clone())),
+        WindowFunction::Nth { nth, ignore_nulls } if kind.row_by_row => {
+            by_row(RowFunction::Nth { nth: Some(*nth), ignore_nulls: *ignore_nulls })
+        }
+        WindowFunction::NthOf { ignore_nulls } => by_row(RowFunction::Nth { nth: None, ignore_nulls: *ignore_nulls }),
+        WindowFunction::ShiftOf { is_ahead, ignore_nulls } => {
+            by_row(RowFunction::Shift { is_ahead: *is_ahead, ignore_nulls: *ignore_nulls })
+        }
+        WindowFunction::NtileOf => by_row(RowFunction::Ntile),
         WindowFunction::Aggregate(function) => aggregate(function, &call.arguments, call.filter.is_some(), reach)?,
         WindowFunction::Nth { nth: 0, .. } => Box::new(Nothing(data_type.clone())),
         WindowFunction::Nth { nth, ignore_nulls } => picks(*nth, *ignore_nulls, &null()?)?,

@@ -450,7 +450,7 @@ mod tests {
                 Reach::Rest => (row, behind),
                 _ => ((row + 1).saturating_sub(length).max(begin), row + 1),
             };
-            let stretch = Stretch { start, end, rows: 1 };
+            let stretch = Stretch { start, end, rows: 1, row: start, hole: Default::default() };
             extremes.advance(&stretch).unwrap();
             while let Some(need) = extremes.lacks(&stretch) {
                 send(&mut extremes, if need == Need::Start { Side::Start } else { Side::End });

@@ -19,6 +19,7 @@ use super::range::RangeKeys;
 use super::rows::Rows;
 use crate::batch::{Batch, Selection};
 use crate::expressions::Expr;
+use crate::plan::Exclusion;
 
 /// What functions of our own keep of a row at most, as a rule: a sum of 128 bits and a count.
 const BYTES_PER_ROW: usize = 24;
@@ -28,7 +29,7 @@ const READS_PER_TURN: usize = 16;
 
 /// Functions over the same frames.
 pub(super) struct Framed {
-    pub frame: Arc<WindowFrame>,
+    pub kind: FrameKind,
     pub frames: Frames,
     /// Frames that are found, of rows that have not gone on.
     stretches: VecDeque<Stretch>,
@@ -42,6 +43,15 @@ pub(super) struct Framed {
     hand: Option<Hand>,
     /// Where the newest frame starts.
     newest: u64,
+}
+
+/// What functions of the same frames have in common.
+#[derive(Clone, PartialEq)]
+pub(super) struct FrameKind {
+    pub frame: Arc<WindowFrame>,
+    pub excludes: Exclusion,
+    /// Whether each row has a stretch of its own.
+    pub row_by_row: bool,
 }
 
 /// A function over frames, and where its values go.
@@ -126,9 +136,9 @@ impl Function {
 }
 
 impl Framed {
-    pub fn new(frame: Arc<WindowFrame>, frames: Frames, function: Function) -> Self {
+    pub fn new(kind: FrameKind, frames: Frames, function: Function) -> Self {
         Self {
-            frame,
+            kind,
             frames,
             stretches: VecDeque::new(),
             functions: vec![function],
@@ -331,6 +341,7 @@ impl Framed {
             let part = stretch.rows.min(left);
             stretches.push(Stretch { rows: part, ..*stretch });
             stretch.rows -= part;
+            stretch.row += part;
             left -= part;
             if stretch.rows == 0 {
                 self.stretches.pop_front();

@@ -17,7 +17,7 @@ use super::framed::Turn;
 use super::range::RangeKeys;
 use super::rows::Rows;
 use crate::batch::Batch;
-use crate::plan::SortKey;
+use crate::plan::{Exclusion, SortKey};
 
 /// Rows with the same frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,21 @@ pub(super) struct Stretch {
     pub end: u64,
     /// How many rows have it.
     pub rows: u64,
+    /// The first of these rows.
+    pub row: u64,
+    /// What is left out of the frame; if anything is, the stretch is of one row.
+    pub hole: Hole,
+}
+
+/// Rows side by side that a frame leaves out, where it has them: none, if it ends where it begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Hole {
+    /// The position of the first.
+    pub start: u64,
+    /// The position behind the last.
+    pub end: u64,
+    /// Whether the stretch's own row stays.
+    pub keeps_row: bool,
 }
 
 /// How frames of one kind lie to each other.
@@ -65,6 +80,9 @@ enum Units {
 /// Finds the frames of row after row.
 pub(super) struct Frames {
     units: Units,
+    excludes: Exclusion,
+    /// Whether each row is a stretch of its own.
+    row_by_row: bool,
     start: Bound,
     end: Bound,
     /// The first row without a frame.
@@ -77,8 +95,10 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// For a frame as planned. Fails if the frame is none, or has offsets that the order key's type cannot have.
-    pub fn new(frame: &WindowFrame, order_by: &[SortKey]) -> Result<Self> {
+    /// For a frame as planned; `row_by_row`: each row is a stretch of its own. Fails if the frame is none, or has
+    /// offsets that the order key's type cannot have.
+    pub fn new(frame: &WindowFrame, excludes: Exclusion, row_by_row: bool, order_by: &[SortKey]) -> Result<Self> {
+        let row_by_row = row_by_row || excludes != Exclusion::NoOthers;
         let reach = reach(frame, order_by);
         let bounds = [&frame.start_bound, &frame.end_bound];
         let units = match frame.units {
@@ -97,12 +117,30 @@ impl Frames {
             (Some(other), _) => Err(Error::bug(format!("a frame was planned with an offset of {other}"))),
         };
         let (start, end) = (bound(&frame.start_bound)?, bound(&frame.end_bound)?);
-        Ok(Self { units, start, end, next: 0, partition: 0, group: 0, first_group: 0 })
+        Ok(Self { units, excludes, row_by_row, start, end, next: 0, partition: 0, group: 0, first_group: 0 })
     }
 
     /// Whether frames depend on where peers begin.
     pub fn wants_peers(&self) -> bool {
-        matches!(self.units, Units::Groups | Units::Range(_))
+        matches!(self.units, Units::Groups | Units::Range(_)) || self.excludes_peers()
+    }
+
+    fn excludes_peers(&self) -> bool {
+        matches!(self.excludes, Exclusion::Group | Exclusion::Ties)
+    }
+
+    /// What the next row's frame leaves out; `None` if that is not certain.
+    fn hole(&self, rows: &Rows) -> Option<Hole> {
+        let row = self.next;
+        Some(match self.excludes {
+            Exclusion::NoOthers => Hole::default(),
+            Exclusion::CurrentRow => Hole { start: row, end: row + 1, keeps_row: false },
+            Exclusion::Group | Exclusion::Ties => Hole {
+                start: rows.peers.get(self.group)?,
+                end: rows.peers.get(self.group + 1)?,
+                keeps_row: self.excludes == Exclusion::Ties,
+            },
+        })
     }
 
     /// Notes the rows from `first` on, whose frames are looked for next.
@@ -136,8 +174,17 @@ impl Frames {
                     self.first_group = self.group;
                 }
             }
+            let Some(hole) = self.hole(rows) else { return Poll::Ready(Ok(false)) };
             let found = match self.units {
-                Units::Whole => end.map(|end| Stretch { start: begin, end, rows: end - self.next }),
+                Units::Whole => end.map(|end| self.stretch(begin, end, end)),
+                Units::Rows if self.row_by_row => {
+                    let before = stretches.len();
+                    if !self.find_rows(begin, end, rows.arrived, self.next + 1, stretches) {
+                        return Poll::Ready(Ok(false));
+                    }
+                    stretches.range_mut(before..).for_each(|stretch| stretch.hole = hole);
+                    continue;
+                }
                 Units::Rows => {
                     if !self.find_rows(begin, end, rows.arrived, until, stretches) {
                         return Poll::Ready(Ok(false));
@@ -148,10 +195,16 @@ impl Frames {
                 Units::Range(_) => ready!(self.poll_range(turn, begin, end))?,
             };
             let Some(stretch) = found else { return Poll::Ready(Ok(false)) };
-            self.next += stretch.rows;
-            stretches.push_back(Stretch { end: stretch.end.max(stretch.start), ..stretch });
+            let rows = if self.row_by_row { 1 } else { stretch.rows };
+            self.next += rows;
+            stretches.push_back(Stretch { end: stretch.end.max(stretch.start), rows, hole, ..stretch });
         }
         Poll::Ready(Ok(true))
+    }
+
+    /// The frame of the next row and all before `behind`.
+    fn stretch(&self, start: u64, end: u64, behind: u64) -> Stretch {
+        Stretch { start, end, rows: behind - self.next, row: self.next, hole: Hole::default() }
     }
 
     /// Frames of rows of one partition, each its own. False if one is not certain.
@@ -180,7 +233,7 @@ impl Frames {
                 return false;
             }
             let (from, to) = (from.min(known), to.min(known));
-            stretches.push_back(Stretch { start: from, end: to.max(from), rows: 1 });
+            stretches.push_back(self.stretch(from, to.max(from), self.next + 1));
             self.next += 1;
         }
         true
@@ -205,7 +258,7 @@ impl Frames {
             Bound::After(groups) => start_of(group.saturating_add(groups).saturating_add(1)),
             Bound::Unbounded | Bound::Distance => end,
         };
-        Some(Stretch { start: from?, end: to?, rows: behind - self.next })
+        Some(self.stretch(from?, to?, behind))
     }
 
     fn poll_range(&mut self, turn: &mut Turn<'_>, begin: u64, end: Option<u64>) -> Poll<Result<Option<Stretch>>> {
@@ -228,7 +281,7 @@ impl Frames {
             Bound::Before(_) | Bound::After(_) => Some(behind),
         };
         let (Some(from), Some(to)) = (from, to) else { return Poll::Ready(Ok(None)) };
-        Poll::Ready(Ok(Some(Stretch { start: from, end: to, rows: behind - self.next })))
+        Poll::Ready(Ok(Some(self.stretch(from, to, behind))))
     }
 
     /// What rows bounds may still have to read.

@@ -16,6 +16,7 @@
 //!            least and greatest values: those that no later one beats          extremes.rs
 //!            first, last, nth value, lag, lead: taken by position              picks.rs
 //!            other aggregates: DataFusion's accumulators                       accumulated.rs
+//!            EXCLUDE, and numbers that each row says for itself: row by row     by_row.rs
 //!          ranks look only at where partitions and peers begin                 ranking.rs
 //!          the batch goes on; what frames to come begin with stays            buffer.rs
 //! ```
@@ -25,8 +26,9 @@
 //! wait, and those that frames still begin with, are in one queue, which goes to temp space from its front. It has
 //! three kinds of readers: one takes the rows that go on, the others are, for each kind of frame, where frames begin
 //! and where they end. So what functions keep does not depend on how long frames are: two batches or so, and a value
-//! for some thousand rows between. Two kinds of function have more: aggregates whose value is all rows, such as
-//! `array_agg`, and `nth_value` from the front or the end, which keeps n rows.
+//! for some thousand rows between. Three kinds of function have more: aggregates whose value is all rows, such as
+//! `array_agg`; `nth_value` from the front or the end, which keeps n rows; and those that are found row by row, which
+//! keep the frame, or the partition.
 //!
 //! What cannot be taken back from an aggregate (DataFusion's accumulators say so: `string_agg`, for one) is
 //! accumulated anew for each frame: time in proportion to rows times frame, as its definition has it.
@@ -39,6 +41,7 @@
 mod accumulated;
 mod blocks;
 mod buffer;
+mod by_row;
 mod columns;
 mod extremes;
 mod floats;

@@ -13,7 +13,7 @@ use std::task::{Poll, ready};
 use arrow::array::{Array, ArrayRef, AsArray, DynComparator, Scalar, make_comparator};
 use arrow::compute::concat;
 use arrow::compute::kernels::numeric::{add, sub};
-use arrow::datatypes::{DataType, Decimal128Type};
+use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type};
 use arrow::error::ArrowError;
 use datafusion_expr::{WindowFrame, WindowFrameBound};
 use diligence_base::{Error, Result};
@@ -243,6 +243,10 @@ fn like(moved: ArrayRef, keys: &DataType) -> Result<ArrayRef> {
         (moved_type, keys) if moved_type == keys => Ok(moved),
         (DataType::Decimal128(_, scale), DataType::Decimal128(_, key_scale)) if scale == key_scale => {
             let values = moved.as_primitive::<Decimal128Type>().clone();
+            Ok(std::sync::Arc::new(values.with_data_type(keys.clone())))
+        }
+        (DataType::Decimal256(_, scale), DataType::Decimal256(_, key_scale)) if scale == key_scale => {
+            let values = moved.as_primitive::<Decimal256Type>().clone();
             Ok(std::sync::Arc::new(values.with_data_type(keys.clone())))
         }
         _ => to_logical(&moved, keys),

@@ -33,7 +33,7 @@ use super::source::{Functions, Work};
 
 use crate::batch::{Batch, Column as BatchColumn, compacted};
 use crate::expressions::Expr;
-use crate::plan::{Node, Plan, SortKey, Window, WindowCall, WindowFunction};
+use crate::plan::{Exclusion, Node, Plan, SortKey, Window, WindowCall, WindowFunction};
 use crate::reference::sort::{Key, Row, rows_of, sort};
 use crate::reference::window::{Call, evaluate};
 
@@ -199,7 +199,13 @@ fn compare(window: &Window, seen: &[Row], rows: &[Row], keys: &[Key]) {
     for (number, call) in window.calls.iter().enumerate() {
         let arguments = call.arguments.iter().map(|argument| argument.as_column().unwrap()).collect::<Vec<_>>();
         let filter = call.filter.as_ref().map(|filter| filter.as_column().unwrap());
-        let judged = Call { function: &call.function, arguments: &arguments, filter, frame: &call.frame };
+        let judged = Call {
+            function: &call.function,
+            arguments: &arguments,
+            filter,
+            frame: &call.frame,
+            excludes: call.excludes,
+        };
         let partitions = rows.chunk_by(|a, b| a[PARTITION] == b[PARTITION]);
         let expected = partitions.flat_map(|partition| evaluate(partition, keys, &judged).unwrap());
         for (row, (expected, seen)) in expected.zip(seen).enumerate() {
@@ -265,6 +271,13 @@ fn functions(schema: &SchemaRef) -> Vec<(WindowFunction, Vec<usize>)> {
             all.push((WindowFunction::Nth { nth, ignore_nulls }, vec![TEXT]));
         }
     }
+    for is_ahead in [false, true] {
+        for ignore_nulls in [false, true] {
+            let shift = WindowFunction::ShiftOf { is_ahead, ignore_nulls };
+            all.push((shift.clone(), vec![TEXT, NUMBER]));
+            all.push((shift, vec![TEXT, NUMBER, TEXT]));
+        }
+    }
     let mut add = |function: Arc<AggregateUDF>, arguments: &[usize], distinct| {
         all.push((aggregate(function, arguments, distinct, schema), arguments.to_vec()));
     };
@@ -305,6 +318,10 @@ fn seeds() -> impl Strategy<Value = Vec<Seed>> {
     prop::collection::vec((0..4_u8, small(), small(), small()), 0..40)
 }
 
+fn exclusions() -> impl Strategy<Value = Exclusion> {
+    select(vec![Exclusion::NoOthers, Exclusion::NoOthers, Exclusion::CurrentRow, Exclusion::Group, Exclusion::Ties])
+}
+
 fn options() -> impl Strategy<Value = SortOptions> {
     (any::<bool>(), any::<bool>()).prop_map(|(descending, nulls_first)| SortOptions { descending, nulls_first })
 }
@@ -318,7 +335,7 @@ proptest! {
             (Just(order.clone()), prop::collection::vec(frames(order), 1..4))
         }),
         seeds in seeds(), options in options(), filtered in any::<bool>(), whole in any::<bool>(),
-        sizes in prop::collection::vec(1..12_usize, 1..4),
+        sizes in prop::collection::vec(1..12_usize, 1..4), excludes in prop::collection::vec(exclusions(), 1..4),
     ) {
         let schema = schema(&order);
         let keys = [(ORDER, options)];
@@ -330,6 +347,7 @@ proptest! {
                 arguments: arguments.into_iter().map(|index| column(index, &schema)).collect(),
                 filter: (filtered && is_aggregate).then(|| column(CONDITION, &schema)),
                 frame: Arc::new(frames[number % frames.len()].clone()),
+                excludes: excludes[number % excludes.len()],
             });
         }
         let rows = rows(&seeds, &schema, &keys);
@@ -354,6 +372,7 @@ proptest! {
             function,
             arguments: arguments.into_iter().map(|index| column(index, &schema)).collect(),
             frame: frame.clone(),
+            excludes: Exclusion::NoOthers,
         });
         let (window, output) = window(calls.collect(), &[], &schema);
         check(&window, &output, &rows(&seeds, &schema, &[]), &[], &sizes);
@@ -433,6 +452,7 @@ fn functions_with_a_bounded_frame_hold_bounded_memory() {
                 arguments: arguments.iter().map(|&index| column(index, &schema)).collect(),
                 filter: None,
                 frame: frame.clone(),
+                excludes: Exclusion::NoOthers,
             };
             let (bytes, rows) = held(vec![call], &schema);
             let looks_ahead = match &function {
@@ -454,6 +474,7 @@ fn what_one_function_wants_to_know_is_not_kept_for_another() {
         arguments: arguments.iter().map(|&index| column(index, &schema)).collect(),
         filter: None,
         frame: rows_frame(preceding(Some(3)), WindowFrameBound::CurrentRow),
+        excludes: Exclusion::NoOthers,
     };
     let sum = aggregate(sum_udaf(), &[NUMBER], false, &schema);
     let calls = vec![call(WindowFunction::Rank, &[]), call(WindowFunction::RowNumber, &[]), call(sum, &[NUMBER])];
@@ -469,6 +490,7 @@ fn a_partition_that_must_wait_is_reserved_and_ends_with_a_refusal() {
         arguments: vec![column(NUMBER, &schema)],
         filter: None,
         frame: rows_frame(preceding(None), following(None)),
+        excludes: Exclusion::NoOthers,
     };
     let (bytes, rows) = held(vec![call.clone()], &schema);
     let payload = many(&schema, 0, 1000).bytes();
@@ -495,6 +517,7 @@ fn a_sum_that_does_not_fit_is_an_error_and_one_that_does_is_not() {
             arguments: vec![column(1, &schema)],
             filter: None,
             frame,
+            excludes: Exclusion::NoOthers,
         };
         let (window, output) = window(vec![call], &[], &schema);
         let columns: Vec<ArrayRef> =
@@ -524,6 +547,7 @@ fn decimals_of_all_digits_are_summed_up_exactly() {
         arguments: vec![column(1, &schema)],
         filter: None,
         frame: rows_frame(preceding(Some(1)), WindowFrameBound::CurrentRow),
+        excludes: Exclusion::NoOthers,
     };
     let (window, output) = window(vec![call], &[], &schema);
     let rows = |values: &[i128]| {

@@ -34,6 +34,7 @@ fn to_csv(input: Plan, disk: &CrashDisk) -> Plan {
         destination: Destination::File("/out".into()),
         partition_columns: Vec::new(),
         keeps_partition_columns: false,
+        required_columns: Vec::new(),
         file_rows_max: u64::MAX,
         disk: Arc::new(disk.clone()),
     };

@@ -50,6 +50,7 @@ use self::quantile::Quantile;
 use self::rows::rows_most;
 use self::steps::rank_type;
 use super::{Aggregate, AggregateCall, Node, Plan};
+use crate::expressions::Expr;
 
 /// The part of what a query may have, as its divisor, above which values are sorted: accumulators double their arrays,
 /// and each packet has some until they are merged.
@@ -57,6 +58,10 @@ const MEMORY_DIVISOR: usize = 8;
 
 /// What a set of values has beside each of them.
 const DISTINCT_BYTES: usize = 8;
+
+/// Our own continuous percentiles (`types`), of a share, a value and the value as the key of their order: by the name,
+/// whether they descend.
+const OWN: [(&str, bool); 2] = [("percentile_cont", false), ("percentile_cont desc", true)];
 
 /// Aggregates whose answer is the same in whatever order their rows come, but for the last digits of floats.
 const WITHOUT_ORDER: &[&str] = &[
@@ -144,7 +149,7 @@ fn can_sort(aggregate: &Aggregate) -> Option<usize> {
 
 /// What a percentile keeps of a row, in bytes.
 fn kept_bytes(call: &AggregateCall) -> usize {
-    let width = call.arguments[0].data_type().primitive_width().unwrap_or(0);
+    let width = value_of(call).and_then(|value| value.data_type().primitive_width()).unwrap_or(0);
     if call.function.is_distinct() { width + DISTINCT_BYTES } else { width }
 }
 
@@ -169,16 +174,30 @@ fn has_order(key: &DataType) -> bool {
     }
 }
 
+/// The value of which a call wants a quantile. Our own `percentile_cont` has it behind the share.
+fn value_of(call: &AggregateCall) -> Option<&Expr> {
+    let is_own = call.arguments.len() == 3 && OWN.iter().any(|(name, _)| call.function.fun().name() == *name);
+    call.arguments.get(usize::from(is_own))
+}
+
 /// The quantile that a call asks for, if it can be had by sorting.
 fn quantile_of(call: &AggregateCall) -> Option<Quantile> {
     let function = &call.function;
-    let of = call.arguments.first()?.data_type();
+    let of = value_of(call)?.data_type();
     if of != function.field().data_type() || rank_type(of).is_none() {
         return None;
     }
     let kind = function.fun().inner();
     match call.arguments.as_slice() {
         [_] if kind.is::<Median>() => Some(Quantile::Median),
+        [share, value, key] if *of == DataType::Float64 && value == key => {
+            let (_, is_descending) = OWN.iter().find(|(name, _)| function.fun().name() == *name)?;
+            let ScalarValue::Float64(Some(share)) = share.physical().downcast_ref::<Literal>()?.value() else {
+                return None;
+            };
+            let is_share = (0.0..=1.0).contains(share);
+            is_share.then(|| Quantile::exactly_at(if *is_descending { 1.0 - share } else { *share }))
+        }
         [_, share] if kind.is::<PercentileCont>() && of.is_floating() => {
             let share = match share.physical().downcast_ref::<Literal>()?.value() {
                 ScalarValue::Float64(Some(share)) => *share,

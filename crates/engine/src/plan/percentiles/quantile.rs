@@ -1,5 +1,6 @@
 //! Where a quantile lies among the values of a group, and what it is, to the bit as DataFusion's `median` and
-//! `percentile_cont` have it (datafusion-functions-aggregate 55, `calculate_median` and `calculate_percentile`).
+//! `percentile_cont` have it (datafusion-functions-aggregate 55, `calculate_median` and `calculate_percentile`), or our
+//! own `percentile_cont`, which is PostgreSQL's.
 //!
 //! Floats are in IEEE 754's total order there, in which zeros have a sign and NaNs with a sign come first. Our own
 //! orders know one zero and one NaN, so floats go by their *rank*: an integer whose order is that one, and from which
@@ -24,20 +25,27 @@ pub(super) enum Quantile {
     Continuous {
         /// The share, from 0 to 1, as the bits of an `f64`.
         share_bits: u64,
+        /// Whether the place between two values counts as it is, and not cut off as DataFusion does.
+        is_exact: bool,
     },
 }
 
 impl Quantile {
     /// The quantile at a share of the way, from 0 to 1.
     pub fn at(share: f64) -> Self {
-        Self::Continuous { share_bits: share.to_bits() }
+        Self::Continuous { share_bits: share.to_bits(), is_exact: false }
+    }
+
+    /// The same as PostgreSQL has it.
+    pub fn exactly_at(share: f64) -> Self {
+        Self::Continuous { share_bits: share.to_bits(), is_exact: true }
     }
 
     /// The share of the way from the least value to the greatest.
     pub fn share(self) -> f64 {
         match self {
             Quantile::Median => 0.5,
-            Quantile::Continuous { share_bits } => f64::from_bits(share_bits),
+            Quantile::Continuous { share_bits, .. } => f64::from_bits(share_bits),
         }
     }
 
@@ -62,9 +70,12 @@ impl Quantile {
         match (self, self.places(count)) {
             (_, (lower, upper)) if lower == upper => low,
             (Quantile::Median, _) => middle::<T>(low, high),
-            (Quantile::Continuous { .. }, (lower, _)) => {
+            (Quantile::Continuous { is_exact, .. }, (lower, _)) => {
                 let fraction = self.place(count) - lower as f64;
-                let weight = (fraction * INTERPOLATION_PRECISION).trunc() / INTERPOLATION_PRECISION;
+                let weight = match is_exact {
+                    true => fraction,
+                    false => (fraction * INTERPOLATION_PRECISION).trunc() / INTERPOLATION_PRECISION,
+                };
                 let (low, high) = (T::widened(low), T::widened(high));
                 T::narrowed(low + (high - low) * weight)
             }

@@ -16,11 +16,11 @@ use diligence_storage::foreign_error::from_datafusion;
 
 use super::columns::{all_columns, column, columns, project, where_true};
 use super::quantile::Quantile;
-use super::quantile_of;
 use super::sets::{SetColumns, for_each_set};
 use super::steps::{Step, rank_type};
+use super::{quantile_of, value_of};
 use crate::expressions::Expr;
-use crate::plan::{Aggregate, AggregateCall, Node, Plan, SortKey, Window, WindowCall, WindowFunction};
+use crate::plan::{Aggregate, AggregateCall, Exclusion, Node, Plan, SortKey, Window, WindowCall, WindowFunction};
 
 /// A value of which quantiles are wanted.
 struct Value {
@@ -67,8 +67,8 @@ impl Layout {
     fn of(aggregate: &Aggregate) -> Self {
         let mut layout = Self { groups: aggregate.groups.len(), others: Vec::new(), values: Vec::new(), sets: None };
         for call in &aggregate.aggregates {
-            match quantile_of(call) {
-                Some(quantile) => layout.add(call, quantile),
+            match value_of(call).zip(quantile_of(call)) {
+                Some((value, quantile)) => layout.add(call, value, quantile),
                 None => call.arguments.iter().chain(&call.filter).for_each(|read| layout.others.extend(read.columns())),
             }
         }
@@ -79,10 +79,10 @@ impl Layout {
         layout
     }
 
-    fn add(&mut self, call: &AggregateCall, quantile: Quantile) {
+    fn add(&mut self, call: &AggregateCall, value: &Expr, quantile: Quantile) {
         let place = self.place(call).unwrap_or_else(|| {
             self.values.push(Value {
-                argument: call.arguments[0].clone(),
+                argument: value.clone(),
                 filter: call.filter.clone(),
                 is_distinct: call.function.is_distinct(),
                 column: 0,
@@ -100,7 +100,7 @@ impl Layout {
     /// Which value a call is of.
     fn place(&self, call: &AggregateCall) -> Option<usize> {
         self.values.iter().position(|value| {
-            value.argument == call.arguments[0]
+            Some(&value.argument) == value_of(call)
                 && value.filter == call.filter
                 && value.is_distinct == call.function.is_distinct()
         })
@@ -312,5 +312,5 @@ fn call_of_rows(function: WindowFunction, arguments: Vec<Expr>) -> WindowCall {
     let unbounded = ScalarValue::UInt64(None);
     let (start, end) = (WindowFrameBound::Preceding(unbounded.clone()), WindowFrameBound::Following(unbounded));
     let frame = Arc::new(WindowFrame::new_bounds(WindowFrameUnits::Rows, start, end));
-    WindowCall { function, arguments, filter: None, frame }
+    WindowCall { function, arguments, filter: None, frame, excludes: Exclusion::NoOthers }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Statistics;
-use datafusion::sql::sqlparser::ast::{self, ObjectName, Statement};
+use datafusion::sql::sqlparser::ast::{self, ObjectName};
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
 use diligence_storage::{ScanRequest, Table, TableScan};
@@ -95,11 +95,7 @@ impl Context for Tables {
 }
 
 fn parsed(sql: &str) -> ast::Query {
-    let parsed = crate::parse::parse_any(sql, "generic").unwrap_or_else(|error| panic!("{sql}: {error}"));
-    match parsed.source.as_deref() {
-        Some(Statement::Query(query)) => query.as_ref().clone(),
-        other => panic!("{sql} is no query: {other:?}"),
-    }
+    crate::parse::query(sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
 }
 
 /// The relation, and the query's columns and parameters; or the error with its place and code.

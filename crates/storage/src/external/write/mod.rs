@@ -98,6 +98,8 @@ pub struct FileWriter {
     pub partition_columns: Vec<String>,
     /// Whether these columns are in the files, too.
     pub keeps_partition_columns: bool,
+    /// Columns that allow no NULL.
+    pub required_columns: Vec<String>,
     /// Another file of a folder is begun when one has so many rows.
     pub file_rows_max: u64,
     /// The file system.
@@ -127,6 +129,8 @@ struct FileOperation {
     schema: SchemaRef,
     /// The columns that are in the names of folders, by place in the rows.
     partitions: Vec<usize>,
+    /// The columns that allow no NULL, by place in the rows.
+    required: Vec<usize>,
     bounds: RowGroupBounds,
     /// `None` when it is committed, or for objects.
     staging: Mutex<Option<Staging>>,
@@ -150,9 +154,10 @@ impl FileOperation {
     fn begin(writer: &FileWriter, request: &WriteRequest) -> Result<Arc<Self>> {
         let place = |name: &String| {
             let place = request.schema.index_of(name);
-            place.map_err(|_| Error::input(format!("PARTITIONED BY names the column '{name}', which is not there")))
+            place.map_err(|_| Error::input(format!("the rows have no column '{name}'")))
         };
         let partitions = writer.partition_columns.iter().map(place).collect::<Result<Vec<_>>>()?;
+        let required = writer.required_columns.iter().map(place).collect::<Result<Vec<_>>>()?;
         let is_in_files = |index: &usize| writer.keeps_partition_columns || !partitions.contains(index);
         let columns = (0..request.schema.fields().len()).filter(is_in_files).collect::<Vec<_>>();
         let fields = columns.iter().map(|&column| request.schema.fields()[column].clone()).collect::<Vec<_>>();
@@ -181,6 +186,7 @@ impl FileOperation {
             columns,
             schema,
             partitions,
+            required,
             bounds: RowGroupBounds { rows, bytes },
             staging: Mutex::new(staging),
             files: Mutex::default(),
@@ -194,6 +200,21 @@ impl FileOperation {
             operation.file(Path::new(""))?;
         }
         Ok(operation)
+    }
+
+    /// Fails with kind `Value` and 23502 if a column that allows no NULL has one: in the name of a folder, NULL is a
+    /// word.
+    fn refuse_nulls(&self, rows: &RecordBatch) -> Result<()> {
+        let has_null = |index: &&usize| {
+            let column = rows.column(**index);
+            let is_word =
+                || column.as_string_view_opt().is_some_and(|names| names.iter().any(|n| n == Some(NULL_NAME)));
+            column.logical_null_count() > 0 || self.partitions.contains(index) && is_word()
+        };
+        self.required.iter().find(has_null).map_or(Ok(()), |index| {
+            let name = rows.schema_ref().field(*index).name().clone();
+            Err(Error::value(format!("the column '{name}' does not allow NULL")).with_code("23502"))
+        })
     }
 
     /// The file of a folder that takes rows at present.
@@ -413,6 +434,7 @@ impl FilesPart {
 
 impl WritePart for FilesPart {
     fn write(&mut self, rows: &RecordBatch) -> Result<()> {
+        self.operation.refuse_nulls(rows)?;
         self.operation.rows.fetch_add(rows.num_rows() as u64, Ordering::AcqRel);
         let divided = self.operation.divided(rows)?;
         divided.into_iter().try_for_each(|(below, rows)| self.write_to(below, &rows))

@@ -115,6 +115,7 @@ pub(super) fn writer(destination: Destination, format: WriteFormat, disk: Arc<dy
         destination,
         partition_columns: Vec::new(),
         keeps_partition_columns: false,
+        required_columns: Vec::new(),
         file_rows_max: u64::MAX,
         disk,
     }

@@ -90,7 +90,7 @@ fn framed(units: WindowFrameUnits, start: WindowFrameBound, end: WindowFrameBoun
 fn call(function: WindowFunction, arguments: &[usize], frame: &Arc<WindowFrame>) -> WindowCall {
     let schema = large_schema();
     let arguments = arguments.iter().map(|&index| column(index, &schema)).collect();
-    WindowCall { function, arguments, filter: None, frame: frame.clone() }
+    WindowCall { function, arguments, filter: None, frame: frame.clone(), excludes: Exclusion::NoOthers }
 }
 
 fn of(function: Arc<AggregateUDF>, argument: usize, frame: &Arc<WindowFrame>) -> WindowCall {

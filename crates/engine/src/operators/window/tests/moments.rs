@@ -40,6 +40,7 @@ fn moments(schema: &SchemaRef, frame: impl Fn(usize) -> Arc<WindowFrame>, filter
         arguments: arguments.iter().map(|&index| column(index, schema)).collect(),
         filter: filtered.then(|| column(CONDITION, schema)),
         frame: frame(number),
+        excludes: Exclusion::NoOthers,
     });
     calls.collect()
 }
@@ -80,7 +81,13 @@ fn check_moments(
     for (number, call) in window.calls.iter().enumerate() {
         let arguments = call.arguments.iter().map(|argument| argument.as_column().unwrap()).collect::<Vec<_>>();
         let filter = call.filter.as_ref().map(|filter| filter.as_column().unwrap());
-        let judged = Call { function: &call.function, arguments: &arguments, filter, frame: &call.frame };
+        let judged = Call {
+            function: &call.function,
+            arguments: &arguments,
+            filter,
+            frame: &call.frame,
+            excludes: call.excludes,
+        };
         let partitions = rows.chunk_by(|a, b| a[PARTITION] == b[PARTITION]);
         let expected = partitions.flat_map(|partition| evaluate(partition, &keys, &judged).unwrap());
         for (row, (expected, seen)) in expected.zip(&seen).enumerate() {

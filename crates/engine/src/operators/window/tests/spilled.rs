@@ -27,6 +27,7 @@ fn rows_that_wait_give_way_to_another_query() {
         arguments: vec![column(NUMBER, &schema)],
         filter: None,
         frame: rows_frame(preceding(None), following(None)),
+        excludes: Exclusion::NoOthers,
     };
     let (window, output) = window(vec![call], &[(ORDER, SortOptions::default())], &schema);
     let payload = many(&schema, 0, 1000).bytes();
@@ -61,6 +62,7 @@ fn a_partition_larger_than_memory_goes_through_temp_space() {
         arguments: arguments.iter().map(|&index| column(index, &schema)).collect(),
         filter: None,
         frame: frame.clone(),
+        excludes: Exclusion::NoOthers,
     };
     let calls = vec![
         call(aggregate(sum_udaf(), &[NUMBER], false, &schema), &[NUMBER], &frames[0]),
@@ -145,6 +147,7 @@ proptest! {
             function,
             arguments: arguments.into_iter().map(|index| column(index, &schema)).collect(),
             frame: Arc::new(frames[number % frames.len()].clone()),
+            excludes: Exclusion::NoOthers,
         });
         let (window, output) = window(calls.collect(), &keys, &schema);
         let rows = rows(&seeds, &schema, &keys);
@@ -171,6 +174,7 @@ fn frames_that_are_read_anew_are_read_from_temp_space() {
         arguments: vec![column(argument, &schema)],
         filter: filtered.then(|| column(CONDITION, &schema)),
         frame: Arc::new(frame.clone()),
+        excludes: Exclusion::NoOthers,
     };
     let mut calls = Vec::new();
     for frame in [&rest, &some] {

@@ -1,102 +1,55 @@
-//! Queries by the front of our own: what it asks about the session and the names around a statement.
+//! What the binder asks about the session and the names around a statement.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
 use chrono::Utc;
 use datafusion::common::ScalarValue;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::sql::sqlparser::ast;
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, Relation, RelationName, Resolved,
     looks_like_path,
 };
 use diligence_storage::Table;
-use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_storage::memory::MemoryTable;
 use diligence_types::SqlType;
 use diligence_types::functions::has_function;
 use diligence_types::sql_type::OidKind;
-use futures::TryStreamExt;
 
-use super::names::Names;
-use super::optimize::block_on;
-use super::{Planned, Planner, Planning};
 use crate::algebra::{Constant, Numbers};
 use crate::binder::{Context, Named};
-use crate::front::{self, Described};
-use crate::parse::Parsed;
+use crate::information;
+use crate::planning::names::Names;
+use crate::planning::{Planner, Planning};
+use crate::privileges;
 use crate::rewrite::postgres;
-use crate::statement::Query;
 
 /// What is around one statement.
-struct Around<'a> {
-    planner: &'a Planner,
-    at: &'a Planning<'a>,
-    names: &'a Names<'a>,
-    numbers: Numbers,
+pub(super) struct Around<'a> {
+    pub(super) planner: &'a Planner,
+    pub(super) at: &'a Planning<'a>,
+    pub(super) names: &'a Names<'a>,
+    pub(super) numbers: Numbers,
     zone: String,
     now: i64,
     /// The types of the parameters' values.
     parameters: Vec<SqlType>,
     tables: RefCell<HashMap<RelationName, Arc<dyn Table>>>,
-}
-
-/// The query of a statement that is one.
-pub(super) fn query_of(parsed: &Parsed) -> Option<&ast::Query> {
-    query_of_source(parsed.source.as_deref())
-}
-
-/// The query of a statement as it was written.
-pub(super) fn query_of_source(source: Option<&ast::Statement>) -> Option<&ast::Query> {
-    match source {
-        Some(ast::Statement::Query(query)) => Some(query),
-        _ => None,
-    }
-}
-
-impl Planner {
-    /// Plans a query by the front of our own.
-    pub(super) fn plan_own(&self, at: &Planning<'_>, query: &ast::Query, values: &[ScalarValue]) -> Result<Planned> {
-        let names = Names::new(self, at);
-        let types = values.iter().map(|value| SqlType::of_arrow(&value.data_type()).unwrap_or(SqlType::Text));
-        let around = Around::new(self, at, &names, types.collect());
-        let options = at.session.state.config_options().clone();
-        let planned = front::planned(query, values, false, &around, &options)?;
-        let uses = if planned.is_transient { None } else { names.uses() };
-        Ok(Planned::Query(Arc::new(Query { plan: planned.plan }), uses))
-    }
-
-    /// A query's plan and its forms on the way to it, for EXPLAIN VERBOSE.
-    pub(super) fn explained_own(&self, at: &Planning<'_>, query: &ast::Query) -> Result<(Query, String)> {
-        let names = Names::new(self, at);
-        let around = Around::new(self, at, &names, vec![]);
-        let options = at.session.state.config_options().clone();
-        let planned = front::planned(query, &[], true, &around, &options)?;
-        let forms = planned.forms;
-        let text =
-            format!("Bound:\n{}\n\nUnnested:\n{}\n\nRewritten:\n{}", forms.bound, forms.unnested, forms.rewritten);
-        Ok((Query { plan: planned.plan }, text))
-    }
-
-    /// What a query takes and gives.
-    pub(super) fn described_own(
-        &self,
-        at: &Planning<'_>,
-        query: &ast::Query,
-        given: Vec<SqlType>,
-    ) -> Result<Described> {
-        let names = Names::new(self, at);
-        let around = Around::new(self, at, &names, given);
-        front::described(query, &around)
-    }
+    /// The views met.
+    views: RefCell<HashSet<RelationName>>,
 }
 
 impl<'a> Around<'a> {
-    fn new(planner: &'a Planner, at: &'a Planning<'a>, names: &'a Names<'a>, parameters: Vec<SqlType>) -> Self {
+    pub(super) fn new(
+        planner: &'a Planner,
+        at: &'a Planning<'a>,
+        names: &'a Names<'a>,
+        parameters: Vec<SqlType>,
+    ) -> Self {
         let zone = at.session.state.config_options().execution.time_zone.clone();
         Self {
             planner,
@@ -107,7 +60,13 @@ impl<'a> Around<'a> {
             now: Utc::now().timestamp_micros(),
             parameters,
             tables: RefCell::default(),
+            views: RefCell::default(),
         }
+    }
+
+    /// Whether the statement has met a relation.
+    pub(super) fn has_met(&self, name: &RelationName) -> bool {
+        self.tables.borrow().contains_key(name) || self.views.borrow().contains(name)
     }
 
     fn object(&self, name: &RelationName, object: &Object) -> Result<Named> {
@@ -120,6 +79,7 @@ impl<'a> Around<'a> {
             Relation::Memory(memory) => memory.table(),
             Relation::View(view) => {
                 self.names.uses_object(name, object);
+                self.views.borrow_mut().insert(name.clone());
                 return Ok(Named::View { query: view.query()?, columns: view.column_names(), name: name.name.clone() });
             }
         };
@@ -140,17 +100,23 @@ impl<'a> Around<'a> {
 
     /// A table of `information_schema`.
     fn information(&self, name: &RelationName) -> Result<Option<Named>> {
-        let Ok(provider) = self.names.provider(name, false) else { return Ok(None) };
-        let state = &self.at.session.state;
-        let rows = block_on(async {
-            let plan = provider.scan(state, None, &[], None).await?;
-            let schema = plan.schema();
-            let stream = plan.execute(0, state.task_ctx())?;
-            let batches: Vec<RecordBatch> = stream.try_collect().await?;
-            Ok((schema, batches))
-        });
-        let (schema, batches) = rows.map_err(from_datafusion)?;
-        self.computed(name, concat_batches(&schema, &batches).map_err(from_arrow)?).map(Some)
+        let rows = information::rows(&name.name, self.at.snapshot, &self.at.facts.user)?;
+        rows.map(|rows| self.computed(name, rows)).transpose()
+    }
+}
+
+/// The relation that a name means in a statement that makes, changes or drops it. Fails with 0A000 for one of another
+/// database, 42601 for what is no name.
+pub(super) fn relation_name(name: &ast::ObjectName) -> Result<RelationName> {
+    match parts_of(name).as_deref() {
+        Some([name]) => Ok(RelationName::new(DEFAULT_SCHEMA, name)),
+        Some([schema, name]) => Ok(RelationName::new(schema, name)),
+        Some([catalog, schema, name]) if catalog == CATALOG_NAME => Ok(RelationName::new(schema, name)),
+        Some([_, _, _]) => {
+            let message = format!("cross-database references are not implemented: {name}");
+            Err(Error::unsupported(message).with_code("0A000"))
+        }
+        _ => Err(Error::input(format!("improper relation name: {name}")).with_code("42601")),
     }
 }
 
@@ -240,6 +206,10 @@ impl Context for Around<'_> {
 
     fn template(&self, name: &str, _arguments: usize) -> Option<Arc<ast::Expr>> {
         if has_function(name) { None } else { postgres::template(name).map(Arc::new) }
+    }
+
+    fn question(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        privileges::function(name, self.at.snapshot, &self.at.facts.user)
     }
 
     fn setting(&self, name: &str) -> Option<String> {

@@ -1,13 +1,20 @@
 //! Aggregates (manual, section 9.21).
 //!
-//! Most are DataFusion's accumulators of arguments cast to the types that PostgreSQL computes with. Those that the
-//! binder rewrites into others ([`AggregateBody::Rewritten`]) are:
+//! Most are DataFusion's accumulators of arguments cast to the types that PostgreSQL computes with. Others are:
 //!
-//! * `min` and `max` of intervals and `char(n)`: by their order key, and back;
-//! * `avg` of intervals: `sum(x) / count(x)`; `sum` of intervals: of their parts;
-//! * variances and deviations of integers and decimals: `numeric_var_samp(count(x), sum(x), sum(x * x))` and its like
-//!   among the scalar functions;
-//! * `mode`, `percentile_disc`, `percentile_cont` of intervals and of arrays of fractions: by sorting.
+//! * of our own: `sum` of intervals (`interval_sum`), `min` and `max` of intervals and `char(n)` by their order key
+//!   (`extremes`), the value of a scalar subquery (`single_value`);
+//! * made of all rows of a group at once (`rows`, `of_rows`): `string_agg`, `mode`, percentiles, and whatever has
+//!   DISTINCT or an ORDER BY that its value depends on;
+//! * rewritten by the binder into others ([`AggregateBody::Rewritten`]): `avg` of intervals as `sum(x) / count(x)`,
+//!   variances and deviations of integers and decimals as `numeric_var_samp(count(x), sum(x), sum(x * x))` and its like
+//!   among the scalar functions.
+
+mod extremes;
+mod interval_sum;
+mod of_rows;
+mod rows;
+mod single_value;
 
 use std::sync::Arc;
 
@@ -18,8 +25,11 @@ use super::AggregateBody;
 use super::arithmetic::common;
 use super::catalog::Catalog;
 use super::decimal::{numeric_type, precision_scale};
-use super::single_value_udaf;
 use crate::SqlType;
+
+pub use self::of_rows::RowsFunction;
+pub use self::rows::{Computed, rows_udaf};
+pub use self::single_value::single_value_udaf;
 
 /// Types whose least and greatest value DataFusion finds as PostgreSQL does.
 const ORDERED: [&str; 13] = [
@@ -84,7 +94,7 @@ fn sums(catalog: &mut Catalog) {
         AggregateBody::DataFusion { function: foreign::sum::sum_udaf, casts: |_| vec![Some(SqlType::Double)] },
     );
     catalog.aggregate("sum(double precision) -> double precision", as_is(foreign::sum::sum_udaf));
-    catalog.aggregate("sum(interval) -> interval", AggregateBody::Rewritten);
+    catalog.aggregate("sum(interval) -> interval", as_is(interval_sum::interval_sum));
     for integer in ["smallint", "integer", "bigint", "numeric"] {
         catalog.aggregate(leaked(format!("avg({integer}) -> numeric")), AggregateBody::Average);
     }
@@ -113,11 +123,12 @@ fn extremes(catalog: &mut Catalog) {
                 overload.gives(|types, _| Ok(types[0].clone()));
             }
         }
-        catalog.aggregate(leaked(format!("{name}(interval) -> interval")), AggregateBody::Rewritten);
-        catalog
-            .aggregate(leaked(format!("{name}(bpchar) -> bpchar")), AggregateBody::Rewritten)
-            .gives(|types, _| Ok(types[0].clone()));
+        let by_key = || AggregateBody::Extreme { is_greatest: name == "max" };
+        catalog.aggregate(leaked(format!("{name}(interval) -> interval")), by_key());
+        catalog.aggregate(leaked(format!("{name}(bpchar) -> bpchar")), by_key()).gives(|types, _| Ok(types[0].clone()));
         catalog.aggregate(leaked(format!("{name}(anyarray) -> anyarray")), as_is(function));
+        // DuckDB has it.
+        catalog.aggregate(leaked(format!("{name}(boolean) -> boolean")), as_is(function));
     }
 }
 
@@ -139,8 +150,8 @@ fn logic(catalog: &mut Catalog) {
 
 fn collections(catalog: &mut Catalog) {
     catalog.aggregate("array_agg(anyelement) -> anyarray", as_is(foreign::array_agg::array_agg_udaf));
-    catalog.aggregate("string_agg(text, text) -> text", as_is(foreign::string_agg::string_agg_udaf));
-    catalog.aggregate("string_agg(bytea, bytea) -> bytea", AggregateBody::Rewritten);
+    catalog.aggregate("string_agg(text, text) -> text", AggregateBody::Rows(RowsFunction::StringAgg));
+    catalog.aggregate("string_agg(bytea, bytea) -> bytea", AggregateBody::Rows(RowsFunction::StringAgg));
 }
 
 fn statistics(catalog: &mut Catalog) {
@@ -180,28 +191,36 @@ fn statistics(catalog: &mut Catalog) {
 }
 
 fn ordered_sets(catalog: &mut Catalog) {
-    catalog.aggregate("mode(anyelement) -> anyelement within group", AggregateBody::Rewritten);
+    catalog.aggregate("mode(anyelement) -> anyelement within group", AggregateBody::Rows(RowsFunction::Mode));
     catalog.aggregate(
         "percentile_cont(double precision, double precision) -> double precision within group",
-        AggregateBody::Rewritten,
+        AggregateBody::Rows(RowsFunction::PercentileCont),
     );
-    catalog.aggregate("percentile_cont(double precision, interval) -> interval within group", AggregateBody::Rewritten);
+    catalog.aggregate(
+        "percentile_cont(double precision, interval) -> interval within group",
+        AggregateBody::Rows(RowsFunction::PercentileCont),
+    );
     catalog.aggregate(
         "percentile_cont(double precision[], double precision) -> double precision[] within group",
-        AggregateBody::Rewritten,
+        AggregateBody::Rows(RowsFunction::PercentileCont),
     );
     catalog.aggregate(
         "percentile_cont(double precision[], interval) -> interval[] within group",
-        AggregateBody::Rewritten,
+        AggregateBody::Rows(RowsFunction::PercentileCont),
     );
     catalog.aggregate(
         "percentile_disc(double precision, anyelement) -> anyelement within group",
-        AggregateBody::Rewritten,
+        AggregateBody::Rows(RowsFunction::PercentileDisc),
     );
     catalog.aggregate(
         "percentile_disc(double precision[], anyelement) -> anyarray within group",
-        AggregateBody::Rewritten,
+        AggregateBody::Rows(RowsFunction::PercentileDisc),
     );
+}
+
+/// The aggregate's accumulators of values and their keys, for [`AggregateBody::Extreme`].
+pub fn extreme_udaf(is_greatest: bool) -> Arc<AggregateUDF> {
+    extremes::extreme(is_greatest)
 }
 
 /// What the front makes of scalar subqueries.

@@ -1,0 +1,318 @@
+//! Statements that make and drop relations and schemas.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::sql::parser::CreateExternalTable;
+use datafusion::sql::sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
+use diligence_base::{Error, Result};
+use diligence_catalog::{FileRelation, Relation, RelationName, Resolved, View};
+use diligence_types::SqlType;
+
+use super::around::relation_name;
+use super::{Around, BoundStatement, schema_of};
+use crate::binder::{self, Bound, Target};
+use crate::external;
+use crate::parse::Parsed;
+use crate::statement::{Command, Statement, nullable};
+use crate::write::memory::{MemoryTarget, NewTable};
+
+/// Columns as a statement declares them.
+struct Declared {
+    schema: SchemaRef,
+    defaults: HashMap<String, Arc<ast::Expr>>,
+}
+
+impl Around<'_> {
+    /// CREATE TABLE, with or without AS.
+    pub(super) fn create_table(&self, create: &ast::CreateTable) -> Result<BoundStatement> {
+        let name = self.changeable(&create.name)?;
+        for (given, what) in [
+            (create.temporary || create.global.is_some(), "CREATE TEMPORARY TABLE"),
+            (create.external, "CREATE EXTERNAL TABLE without STORED AS"),
+            (create.like.is_some(), "CREATE TABLE … LIKE"),
+            (create.clone.is_some(), "CREATE TABLE … CLONE"),
+            (create.inherits.is_some(), "INHERITS"),
+            (create.partition_by.is_some() || create.partition_of.is_some(), "PARTITION BY"),
+            (create.on_commit.is_some(), "ON COMMIT"),
+        ] {
+            if given {
+                return Err(Error::unsupported(format!("{what} is not supported")).with_code("0A000"));
+            }
+        }
+        if let Some(existing) = self.at.snapshot.catalog.get(&name)
+            && !create.or_replace
+        {
+            if create.if_not_exists {
+                return Ok(BoundStatement::Other(Statement::Command(Command::Nothing("CREATE TABLE"))));
+            }
+            let error = Error::input(format!("{} named '{name}' exists already", existing.relation.a_kind()));
+            let hint = "drop it first, or write CREATE OR REPLACE TABLE or IF NOT EXISTS";
+            return Err(error.with_code("42P07").with_hint(hint));
+        }
+        if let Some(constraint) = create.constraints.first() {
+            return Err(unenforced(constraint));
+        }
+        let has_types = create.columns.iter().any(|column| column.data_type != ast::DataType::Unspecified);
+        let (rows, declared) = match &create.query {
+            Some(query) if has_types => {
+                let declared = self.declared(&create.columns)?;
+                (self.stored(query, &declared)?, declared)
+            }
+            Some(query) => self.selected(query, &create.columns)?,
+            None => {
+                let declared = self.declared(&create.columns)?;
+                let source = binder::bind_query(&no_rows()?, self)?;
+                (source, declared)
+            }
+        };
+        let target = MemoryTarget::Create(NewTable {
+            name,
+            or_replace: create.or_replace,
+            if_not_exists: create.if_not_exists,
+            schema: declared.schema,
+            column_defaults: declared.defaults,
+        });
+        Ok(BoundStatement::Write { tag: "CREATE TABLE", rows, writer: self.memory_writer(target) })
+    }
+
+    /// The rows of CREATE TABLE AS, and its columns, which may be listed.
+    fn selected(&self, query: &ast::Query, listed: &[ColumnDef]) -> Result<(Bound, Declared)> {
+        let mut rows = binder::bind_query(query, self)?;
+        let names = listed.iter().map(|column| &column.name).collect::<Vec<_>>();
+        rename(&mut rows, &names, "CREATE TABLE AS")?;
+        let schema = nullable(&schema_of(&rows));
+        Ok((rows, Declared { schema, defaults: HashMap::new() }))
+    }
+
+    /// The rows of CREATE TABLE AS as they are stored into columns that are declared.
+    fn stored(&self, query: &ast::Query, declared: &Declared) -> Result<Bound> {
+        let targets = declared.schema.fields().iter().map(|field| Target {
+            name: field.name().clone(),
+            sql_type: SqlType::of_field(field).unwrap_or(SqlType::Text),
+            default: declared.defaults.get(field.name()).cloned(),
+        });
+        binder::bind_insert(Some(query), &targets.collect::<Vec<_>>(), None, self)
+    }
+
+    /// Columns with types, NOT NULL and defaults. Fails on what nothing would enforce.
+    fn declared(&self, columns: &[ColumnDef]) -> Result<Declared> {
+        let (mut fields, mut defaults) = (Vec::with_capacity(columns.len()), HashMap::new());
+        for column in columns {
+            let name = lower(&column.name);
+            let sql_type = binder::named_type(&column.data_type, self)?;
+            let mut is_nullable = true;
+            for option in &column.options {
+                match &option.option {
+                    ColumnOption::Null | ColumnOption::Comment(_) => {}
+                    ColumnOption::NotNull => is_nullable = false,
+                    ColumnOption::Default(default) => {
+                        // Bound now to find mistakes now; bound again by each INSERT.
+                        binder::bind_value(default, &sql_type, self)
+                            .map_err(|error| error.context(format!("the default of the column '{name}'")))?;
+                        defaults.insert(name.clone(), Arc::new(default.clone()));
+                    }
+                    other => return Err(unenforced(other)),
+                }
+            }
+            fields.push(sql_type.field(&name, is_nullable));
+        }
+        let names = fields.iter().map(|field| field.name().as_str());
+        refuse_twice(names)?;
+        Ok(Declared { schema: Arc::new(Schema::new(fields)), defaults })
+    }
+
+    /// CREATE EXTERNAL TABLE. Nothing is opened yet.
+    pub(super) fn create_external_table(&self, create: &CreateExternalTable) -> Result<Statement> {
+        self.planner.may_use_files("CREATE EXTERNAL TABLE")?;
+        let name = self.changeable(&create.name)?;
+        for (given, what) in [
+            (create.temporary, "TEMPORARY"),
+            (create.unbounded, "UNBOUNDED"),
+            (!create.order_exprs.is_empty(), "WITH ORDER"),
+        ] {
+            if given {
+                return Err(Error::unsupported(format!("{what} is not supported for external tables")));
+            }
+        }
+        let [location] = create.locations.as_slice() else {
+            let error = Error::unsupported("an external table has one LOCATION");
+            return Err(error.with_hint("a folder or a pattern (dir/*.parquet) names many files"));
+        };
+        if let Some(constraint) = create.constraints.first() {
+            return Err(unenforced(constraint));
+        }
+        let pairs = create.options.iter().map(|(key, value)| (key.to_lowercase(), option_text(value))).collect();
+        let Declared { schema, defaults } = self.declared(&create.columns)?;
+        let schema = (!schema.fields().is_empty()).then_some(schema);
+        let mut options = external::open_options(&create.file_type, &pairs, schema)?;
+        external::partitioned_by(&mut options, &create.table_partition_cols)?;
+        let mut relation = FileRelation::new(location, options, self.planner.options.files.clone());
+        relation.definition = Some(create.to_string());
+        relation.column_defaults = defaults;
+        Ok(Statement::Command(Command::CreateExternalTable {
+            name,
+            relation: Arc::new(relation),
+            or_replace: create.or_replace,
+            if_not_exists: create.if_not_exists,
+        }))
+    }
+
+    /// CREATE VIEW.
+    pub(super) fn create_view(
+        &self,
+        create: &ast::CreateView,
+        statement: &ast::Statement,
+        parsed: &Parsed,
+    ) -> Result<Statement> {
+        let name = self.changeable(&create.name)?;
+        for (given, what) in [
+            (create.temporary, "CREATE TEMPORARY VIEW"),
+            (create.materialized, "CREATE MATERIALIZED VIEW"),
+            (create.to.is_some(), "CREATE VIEW … TO"),
+        ] {
+            if given {
+                return Err(Error::unsupported(format!("{what} is not supported")).with_code("0A000"));
+            }
+        }
+        if create.if_not_exists && self.at.snapshot.catalog.get(&name).is_some() {
+            return Ok(Statement::Command(Command::Nothing("CREATE VIEW")));
+        }
+        let mut rows = binder::bind_query(&create.query, self)?;
+        if !rows.parameters.is_empty() {
+            return Err(Error::input("a view cannot have parameters").with_code("42P02"));
+        }
+        if self.has_met(&name) {
+            let error = Error::input(format!("the view '{name}' would select from itself")).with_code("42P17");
+            return Err(error.with_hint("give the view another name, or select from the tables behind it"));
+        }
+        let names = create.columns.iter().map(|column| &column.name).collect::<Vec<_>>();
+        rename(&mut rows, &names, "CREATE VIEW")?;
+        let source = Arc::new(statement.clone());
+        let view = Arc::new(View { source, depth: parsed.depth, schema: schema_of(&rows) });
+        Ok(Statement::Command(Command::CreateView { name, view, or_replace: create.or_replace }))
+    }
+
+    /// DROP TABLE, DROP VIEW, DROP SCHEMA.
+    pub(super) fn drop_objects(&self, statement: &ast::Statement) -> Result<Statement> {
+        let ast::Statement::Drop { object_type, if_exists, names, cascade, .. } = statement else {
+            return Err(Error::bug("not a DROP"));
+        };
+        let command = match object_type {
+            ObjectType::Table | ObjectType::View => Command::Drop {
+                names: names.iter().map(|name| self.changeable(name)).collect::<Result<_>>()?,
+                view: *object_type == ObjectType::View,
+                if_exists: *if_exists,
+            },
+            ObjectType::Schema => {
+                let [name] = names.as_slice() else {
+                    return Err(Error::unsupported("DROP SCHEMA takes one schema at a time").with_code("0A000"));
+                };
+                let name = schema_name(name)?;
+                self.at.snapshot.rights.check_write_schema(&name)?;
+                Command::DropSchema { name, if_exists: *if_exists, cascade: *cascade }
+            }
+            other => return Err(Error::unsupported(format!("DROP {other} is not supported")).with_code("0A000")),
+        };
+        Ok(Statement::Command(command))
+    }
+
+    /// CREATE SCHEMA.
+    pub(super) fn create_schema(&self, statement: &ast::Statement) -> Result<Statement> {
+        let ast::Statement::CreateSchema { schema_name: name, if_not_exists, .. } = statement else {
+            return Err(Error::bug("not a CREATE SCHEMA"));
+        };
+        let ast::SchemaName::Simple(name) = name else {
+            return Err(Error::unsupported("AUTHORIZATION is not supported").with_code("0A000"));
+        };
+        let name = schema_name(name)?;
+        self.at.snapshot.rights.check_write_schema(&name)?;
+        Ok(Statement::Command(Command::CreateSchema { name, if_not_exists: *if_not_exists }))
+    }
+
+    /// TRUNCATE.
+    pub(super) fn truncate(&self, truncate: &ast::Truncate) -> Result<Statement> {
+        let [target] = truncate.table_names.as_slice() else {
+            return Err(Error::unsupported("TRUNCATE takes one table at a time").with_code("0A000"));
+        };
+        let name = self.changeable(&target.name)?;
+        match self.at.snapshot.get(&name) {
+            Some(Resolved::Object(object)) if matches!(object.relation, Relation::Memory(_)) => {
+                Ok(Statement::Command(Command::Truncate(object.reference())))
+            }
+            Some(other) => Err(unwritable(&name, &other)),
+            None if truncate.if_exists => Ok(Statement::Command(Command::Nothing("TRUNCATE TABLE"))),
+            None => Err(self.unknown(&name)),
+        }
+    }
+
+    /// The name of a relation that a statement makes or changes. Fails with 42501 if the session may not.
+    pub(super) fn changeable(&self, name: &ast::ObjectName) -> Result<RelationName> {
+        let name = relation_name(name)?;
+        self.at.snapshot.rights.check_write(&name)?;
+        Ok(name)
+    }
+}
+
+/// The error for a relation whose rows cannot be changed.
+pub(super) fn unwritable(name: &RelationName, relation: &Resolved) -> Error {
+    let error = Error::unsupported(format!("'{name}' is {} and cannot be written to", relation.a_kind()));
+    let hint = "COPY … TO writes files; CREATE TABLE … AS makes a table that can be changed";
+    error.with_code("42809").with_hint(hint)
+}
+
+fn unenforced(constraint: &impl std::fmt::Display) -> Error {
+    let error = Error::unsupported(format!("{constraint} is not supported: nothing would enforce it"));
+    error.with_code("0A000").with_hint("leave it out; NOT NULL is enforced")
+}
+
+/// Gives the first columns these names.
+fn rename(rows: &mut Bound, names: &[&Ident], what: &str) -> Result<()> {
+    if names.len() > rows.columns.len() {
+        return Err(Error::input(format!("{what} specifies too many column names")).with_code("42601"));
+    }
+    for (column, name) in rows.columns.iter_mut().zip(names) {
+        column.name = lower(name);
+    }
+    refuse_twice(rows.columns.iter().map(|column| column.name.as_str()))
+}
+
+/// Fails with 42701 if a name comes twice.
+pub(super) fn refuse_twice<'n>(names: impl Iterator<Item = &'n str>) -> Result<()> {
+    let mut met = HashSet::new();
+    for name in names {
+        if !met.insert(name) {
+            let error = Error::input(format!("column \"{name}\" specified more than once"));
+            return Err(error.with_code("42701").with_hint("give one of them another name with AS"));
+        }
+    }
+    Ok(())
+}
+
+fn lower(name: &Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
+fn schema_name(name: &ast::ObjectName) -> Result<String> {
+    match name.0.as_slice() {
+        [part] => part.as_ident().map(lower),
+        _ => None,
+    }
+    .ok_or_else(|| Error::input(format!("improper schema name: {name}")).with_code("42601"))
+}
+
+/// A query without rows and columns.
+fn no_rows() -> Result<ast::Query> {
+    crate::parse::query("SELECT WHERE false")
+}
+
+/// An option's value as text.
+fn option_text(value: &Value) -> String {
+    match value {
+        Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
+        Value::EscapedStringLiteral(text) => text.clone(),
+        Value::DollarQuotedString(text) => text.value.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,254 @@
+//! Statements by the front of our own.
+//!
+//! 1. `bind` finds what a statement names: a query, with or without a writer of its rows (`writes`), or what it does
+//!    to the catalog (`definitions`), shows of it (`describing`) or does to the session (`kinds`, `prepared`). `around` answers the binder's questions.
+//! 2. What is bound can be described, before its parameters have values, or planned (`front`).
+//!
+//! A query can be planned without values, too (`planning::generic`).
+
+mod around;
+mod definitions;
+mod describing;
+mod prepared;
+mod writes;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::common::ScalarValue;
+use datafusion::common::format::ExplainFormat;
+use datafusion::sql::parser::{CopyToSource, ExplainStatement, Statement as ParsedStatement};
+use datafusion::sql::sqlparser::ast::{self, SetExpr};
+use diligence_base::{Error, Result};
+use diligence_catalog::Uses;
+use diligence_storage::Writer;
+use diligence_types::SqlType;
+
+use self::around::Around;
+pub(super) use self::prepared::{Prepared, no_prepared};
+use super::names::Names;
+use super::{Planned, Planner, Planning, kinds};
+use crate::binder::{self, Bound};
+use crate::front;
+use crate::parse::Parsed;
+use crate::statement::{Query, Statement, Write};
+
+/// A statement with everything that it names found.
+enum BoundStatement {
+    /// Gives rows.
+    Query(Bound),
+    /// Writes rows.
+    Write {
+        /// What it is called when it is done.
+        tag: &'static str,
+        /// The rows.
+        rows: Bound,
+        /// Where they go.
+        writer: Arc<dyn Writer>,
+    },
+    /// Shows a plan.
+    Explain {
+        /// What is explained.
+        statement: Box<BoundStatement>,
+        analyze: bool,
+        json: bool,
+        verbose: bool,
+    },
+    /// Anything else, which has no parameters.
+    Other(Statement),
+}
+
+/// What a statement takes and gives.
+pub(super) struct Described {
+    /// The types of its parameters.
+    pub parameters: Vec<SqlType>,
+    /// The columns that come out; `None` for a statement without rows.
+    pub schema: Option<SchemaRef>,
+}
+
+impl Planner {
+    /// Plans a statement with values for its parameters.
+    pub(super) fn plan_own(&self, at: &Planning<'_>, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
+        let names = Names::new(self, at);
+        let types = values.iter().map(|value| SqlType::of_arrow(&value.data_type()).unwrap_or(SqlType::Text));
+        let around = Around::new(self, at, &names, types.collect());
+        let bound = around.bind(&parsed.statement, parsed)?;
+        around.planned(bound, values)
+    }
+
+    /// What a statement takes and gives; `given` are the types that its sender declares.
+    pub(super) fn described_own(&self, at: &Planning<'_>, parsed: &Parsed, given: Vec<SqlType>) -> Result<Described> {
+        let names = Names::new(self, at);
+        let around = Around::new(self, at, &names, given);
+        Ok(around.bind(&parsed.statement, parsed)?.described())
+    }
+}
+
+impl Planner {
+    /// A query's plan for all values of parameters of these types, which stand for them in the conditions of scans;
+    /// `None` if it is for this time only. Fails with 08P01 if a value must be known.
+    pub(super) fn plan_without_values(
+        &self,
+        at: &Planning<'_>,
+        parsed: &Parsed,
+        types: &[DataType],
+    ) -> Result<Option<(Query, Uses)>> {
+        let names = Names::new(self, at);
+        let types = types.iter().map(|given| SqlType::of_arrow(given).unwrap_or(SqlType::Text));
+        let around = Around::new(self, at, &names, types.collect());
+        let BoundStatement::Query(bound) = around.bind(&parsed.statement, parsed)? else { return Ok(None) };
+        let planned = front::without_values(bound, &around, at.session.state.config_options())?;
+        let uses = if planned.is_transient { None } else { names.uses() };
+        Ok(uses.map(|uses| (Query { plan: planned.plan }, uses)))
+    }
+}
+
+impl BoundStatement {
+    fn described(self) -> Described {
+        let types = |bound: &Bound| bound.parameters.clone();
+        match self {
+            Self::Query(bound) => Described { parameters: types(&bound), schema: Some(schema_of(&bound)) },
+            Self::Write { rows, .. } => Described { parameters: types(&rows), schema: None },
+            Self::Explain { statement, .. } => {
+                Described { schema: Some(Statement::plan_schema()), ..statement.described() }
+            }
+            Self::Other(statement) => {
+                let schema = match &statement {
+                    Statement::Query(query) => Some(query.schema().clone()),
+                    Statement::Explain { .. } => Some(Statement::plan_schema()),
+                    _ => None,
+                };
+                Described { parameters: vec![], schema }
+            }
+        }
+    }
+}
+
+/// The columns of a bound query as results have them.
+fn schema_of(bound: &Bound) -> SchemaRef {
+    let fields = bound.columns.iter().map(|column| column.sql_type.field(&column.name, true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+impl Around<'_> {
+    /// Finds what a statement names. `parsed` is what it is part of.
+    fn bind(&self, statement: &ParsedStatement, parsed: &Parsed) -> Result<BoundStatement> {
+        match statement {
+            ParsedStatement::Statement(statement) => self.bind_statement(statement, parsed),
+            ParsedStatement::CopyTo(copy) => {
+                let mut copy = copy.clone();
+                let query = match &copy.source {
+                    CopyToSource::Query(query) => query.as_ref().clone(),
+                    CopyToSource::Relation(name) => writes::whole_table(name)?,
+                };
+                self.copy(&mut copy, &query)
+            }
+            ParsedStatement::CreateExternalTable(create) => {
+                self.create_external_table(create).map(BoundStatement::Other)
+            }
+            ParsedStatement::Explain(explain) => self.explain(explain, parsed),
+            ParsedStatement::Reset(_) => kinds::reset(statement).map(BoundStatement::Other),
+        }
+    }
+
+    fn bind_statement(&self, statement: &ast::Statement, parsed: &Parsed) -> Result<BoundStatement> {
+        let other = |statement: Statement| Ok(BoundStatement::Other(statement));
+        match statement {
+            ast::Statement::Query(query) => match query.body.as_ref() {
+                SetExpr::Insert(ast::Statement::Insert(insert)) => self.insert(insert, query.with.as_ref()),
+                _ => Ok(BoundStatement::Query(binder::bind_query(query, self)?)),
+            },
+            ast::Statement::Insert(insert) => self.insert(insert, None),
+            ast::Statement::CreateTable(create) => self.create_table(create),
+            ast::Statement::CreateView(create) => other(self.create_view(create, statement, parsed)?),
+            ast::Statement::Drop { .. } => other(self.drop_objects(statement)?),
+            ast::Statement::CreateSchema { .. } => other(self.create_schema(statement)?),
+            ast::Statement::Truncate(truncate) => other(self.truncate(truncate)?),
+            ast::Statement::Prepare { .. } => other(self.prepare(statement, parsed)?),
+            ast::Statement::Execute { .. } => other(self.execute(statement)?),
+            ast::Statement::ExplainTable { table_name, .. } => self.describe_table(table_name),
+            ast::Statement::Explain { describe_alias, statement, .. }
+                if *describe_alias != ast::DescribeAlias::Explain =>
+            {
+                self.describe_query(statement)
+            }
+            ast::Statement::ShowTables { .. } => self.show_tables(),
+            ast::Statement::ShowSchemas { .. } => self.show_schemas(),
+            ast::Statement::Update(update) => Err(self.unchangeable(&update.table.relation)),
+            ast::Statement::Delete(delete) => Err(self.undeletable(delete)),
+            _ => other(self.planner.session_statement(statement)?),
+        }
+    }
+
+    fn explain(&self, explain: &ExplainStatement, parsed: &Parsed) -> Result<BoundStatement> {
+        let options = &explain.options;
+        let json = match options.format {
+            None | Some(ExplainFormat::Indent) => false,
+            Some(ExplainFormat::PostgresJSON) => true,
+            Some(ExplainFormat::Tree | ExplainFormat::Graphviz) => {
+                return Err(Error::unsupported("plans are shown as TEXT or JSON"));
+            }
+        };
+        let statement = Box::new(self.bind(&explain.statement, parsed)?);
+        match statement.as_ref() {
+            BoundStatement::Query(_) | BoundStatement::Other(Statement::Query(_)) => {}
+            BoundStatement::Write { .. } if !options.analyze => {}
+            BoundStatement::Write { .. } => {
+                let error = Error::unsupported("EXPLAIN ANALYZE does not run statements that write");
+                return Err(error.with_hint("explain the query alone"));
+            }
+            _ => return Err(Error::input("only queries have plans to explain")),
+        }
+        Ok(BoundStatement::Explain { statement, analyze: options.analyze, json, verbose: options.verbose })
+    }
+
+    fn planned(&self, bound: BoundStatement, values: &[ScalarValue]) -> Result<Planned> {
+        let done = |statement| Ok(Planned::Other(Box::new(statement)));
+        match bound {
+            BoundStatement::Query(bound) => {
+                let planned = self.front(bound, values, false)?;
+                let uses = if planned.is_transient { None } else { self.names.uses() };
+                Ok(Planned::Query(Arc::new(Query { plan: planned.plan }), uses))
+            }
+            BoundStatement::Write { tag, rows, writer } => {
+                let rows = Query { plan: self.front(rows, values, false)?.plan };
+                done(Statement::Write(Write::new(tag, rows, writer)))
+            }
+            BoundStatement::Explain { statement, analyze, json, verbose } => {
+                let (query, details) = self.explained(*statement, values, verbose)?;
+                done(Statement::Explain { query, analyze, json, details })
+            }
+            // EXECUTE: its plan has the values of this time.
+            BoundStatement::Other(Statement::Query(query)) => Ok(Planned::Query(Arc::new(query), None)),
+            BoundStatement::Other(statement) => done(statement),
+        }
+    }
+
+    /// The plan of what is explained, and its forms on the way if they are asked for.
+    fn explained(
+        &self,
+        bound: BoundStatement,
+        values: &[ScalarValue],
+        verbose: bool,
+    ) -> Result<(Query, Option<String>)> {
+        let (rows, write) = match bound {
+            BoundStatement::Query(bound) => (bound, None),
+            BoundStatement::Write { tag, rows, writer } => (rows, Some((tag, writer))),
+            BoundStatement::Other(Statement::Query(query)) => return Ok((query, None)),
+            _ => return Err(Error::bug("a statement without a plan is explained")),
+        };
+        let planned = self.front(rows, values, verbose)?;
+        let forms = planned.forms;
+        let text =
+            format!("Bound:\n{}\n\nUnnested:\n{}\n\nRewritten:\n{}", forms.bound, forms.unnested, forms.rewritten);
+        let mut query = Query { plan: planned.plan };
+        if let Some((tag, writer)) = write {
+            query = Write::new(tag, query, writer).query;
+        }
+        Ok((query, verbose.then_some(text)))
+    }
+
+    fn front(&self, bound: Bound, values: &[ScalarValue], is_shown: bool) -> Result<front::Planned> {
+        front::of_bound(bound, values, is_shown, self, self.at.session.state.config_options())
+    }
+}

@@ -1,0 +1,123 @@
+//! PREPARE and EXECUTE: statements that a session keeps by name, to be planned with other values each time.
+
+use std::collections::HashMap;
+
+use datafusion::common::ScalarValue;
+use datafusion::sql::parser::Statement as ParsedStatement;
+use datafusion::sql::sqlparser::ast;
+use diligence_base::{Error, ErrorKind, Result};
+use diligence_types::SqlType;
+
+use super::{Around, BoundStatement};
+use crate::binder;
+use crate::errors;
+use crate::lowering::{self, LoweringOptions};
+use crate::parse::{Parsed, with_stack};
+use crate::planning::Planned;
+use crate::statement::{Command, Statement};
+
+/// Prepared statements that a session may have.
+const PREPARED_MAX: usize = 10_000;
+
+/// A statement that a session keeps.
+#[derive(Clone, Debug)]
+pub(in crate::planning) struct Prepared {
+    /// The types of its parameters as PREPARE says them; fewer than it has, perhaps.
+    pub(in crate::planning) types: Vec<SqlType>,
+    pub(in crate::planning) statement: Parsed,
+}
+
+impl Around<'_> {
+    pub(super) fn prepare(&self, statement: &ast::Statement, parsed: &Parsed) -> Result<Statement> {
+        let ast::Statement::Prepare { name, data_types, statement } = statement else {
+            return Err(Error::bug("not a PREPARE"));
+        };
+        let name = prepared_name(name);
+        let types = data_types.iter().map(|data_type| binder::named_type(data_type, self));
+        let types = types.collect::<Result<Vec<_>>>()?;
+        let inner = ParsedStatement::Statement(statement.clone());
+        let statement = Parsed { statement: inner, refused: None, depth: parsed.depth };
+        // Bound now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
+        let around = Around::new(self.planner, self.at, self.names, types.clone());
+        match around.bind(&statement.statement, &statement)? {
+            BoundStatement::Other(_) => {
+                let error = Error::input("PREPARE takes a query or an INSERT").with_code("42601");
+                return Err(error.with_hint("other statements have no parameters: send them as they are"));
+            }
+            BoundStatement::Query(_) | BoundStatement::Write { .. } | BoundStatement::Explain { .. } => {}
+        }
+        let mut prepared = self.planner.prepared.lock();
+        if prepared.contains_key(&name) {
+            let error = Error::input(format!("a prepared statement named '{name}' exists already"));
+            return Err(error.with_code("42P05").with_hint(format!("DEALLOCATE {name} drops it")));
+        }
+        if prepared.len() >= PREPARED_MAX {
+            return Err(Error::resource(format!("a session has at most {PREPARED_MAX} prepared statements"))
+                .with_hint("DEALLOCATE the ones that are no longer needed"));
+        }
+        prepared.insert(name, Prepared { types, statement });
+        Ok(Statement::Command(Command::Nothing("PREPARE")))
+    }
+
+    pub(super) fn execute(&self, statement: &ast::Statement) -> Result<Statement> {
+        let ast::Statement::Execute { name: Some(name), parameters, using, .. } = statement else {
+            return Err(Error::unsupported("EXECUTE IMMEDIATE is not supported"));
+        };
+        let name = match name.0.as_slice() {
+            [part] => part.as_ident().map(prepared_name).unwrap_or_default(),
+            _ => name.to_string(),
+        };
+        let Prepared { types, statement } = {
+            let prepared = self.planner.prepared.lock();
+            prepared.get(&name).cloned().ok_or_else(|| no_prepared(&name, &prepared))?
+        };
+        let given = parameters.iter().chain(using.iter().map(|value| &value.expr)).collect::<Vec<_>>();
+        with_stack(statement.depth, || {
+            let types = Around::new(self.planner, self.at, self.names, types);
+            let bound = types.bind(&statement.statement, &statement)?;
+            let wanted = match &bound {
+                BoundStatement::Query(rows) | BoundStatement::Write { rows, .. } => rows.parameters.clone(),
+                BoundStatement::Explain { .. } | BoundStatement::Other(_) => vec![],
+            };
+            if given.len() != wanted.len() {
+                let message = format!("wrong number of parameters for prepared statement \"{name}\"");
+                let hint = format!("expected {} parameters, found {}", wanted.len(), given.len());
+                return Err(Error::input(message).with_code("42601").with_hint(hint));
+            }
+            let values = given.iter().zip(&wanted).enumerate().map(|(index, (value, sql_type))| {
+                self.value(value, sql_type).map_err(|error| error.context(format!("EXECUTE {name}, ${}", index + 1)))
+            });
+            let values = values.collect::<Result<Vec<_>>>()?;
+            match types.planned(bound, &values)? {
+                Planned::Query(query, _) => Ok(Statement::Query(query.as_ref().clone())),
+                Planned::Other(statement) => Ok(*statement),
+            }
+        })
+    }
+
+    /// The value of an expression in the type of a parameter.
+    fn value(&self, expression: &ast::Expr, sql_type: &SqlType) -> Result<ScalarValue> {
+        let scalar = binder::bind_value(expression, sql_type, self)?;
+        let options = LoweringOptions {
+            zone: binder::Context::zone(self).to_owned(),
+            options: self.at.session.state.config_options().clone(),
+            keeps_parameters: false,
+        };
+        match lowering::value_of(&scalar, &options) {
+            Ok(constant) => Ok(constant.value),
+            Err(error) if error.kind() != ErrorKind::Bug => Err(error),
+            Err(_) => Err(Error::input(format!("{expression} is not a constant")).with_code("42601")),
+        }
+    }
+}
+
+/// A prepared statement's name as it is looked up.
+fn prepared_name(name: &ast::Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
+pub(in crate::planning) fn no_prepared(name: &str, prepared: &HashMap<String, Prepared>) -> Error {
+    let names = prepared.keys().cloned().collect::<Vec<_>>();
+    let error = Error::input(format!("no prepared statement is named '{name}'")).with_code("26000");
+    errors::suggest(error, name, &names)
+}

@@ -1,0 +1,385 @@
+//! What is computed of all rows of a group: lists, texts, modes, percentiles, exact deviations of distinct values.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryViewBuilder, Float64Array, ListArray, StringViewBuilder, UInt32Array,
+    make_comparator,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::{SortOptions, take};
+use arrow::datatypes::{DataType, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType};
+use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::error::DataFusionError;
+use diligence_base::Error;
+
+use super::super::columns::{Read, Write};
+use super::super::decimal::{Decimal, overflow};
+use super::super::errors::value_error;
+use super::super::intervals::{negated, sum, times};
+use super::super::numeric::moment;
+
+/// Bytes that one text or bytea may have: as in PostgreSQL.
+const TEXT_BYTES_MAX: usize = (1 << 30) - 1;
+
+/// An aggregate of all rows of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RowsFunction {
+    /// `array_agg(value)`; of arrays, which must have the same dimensions.
+    ArrayAgg,
+    /// `string_agg(value, delimiter)` of texts and of bytea. Each row's delimiter stands in front of its value.
+    StringAgg,
+    /// `mode(value)`, of values in order: the first of the most frequent ones.
+    Mode,
+    /// `percentile_disc(fraction, value)`, of values in order; of one fraction or an array of them.
+    PercentileDisc,
+    /// `percentile_cont(fraction, value)` of floats and of intervals.
+    PercentileCont,
+    /// `variance` and `stddev` of decimals.
+    Deviation {
+        /// One degree of freedom less than values.
+        is_sample: bool,
+        /// The root of the variance.
+        is_root: bool,
+    },
+}
+
+/// The rows of all groups, group by group.
+pub(super) struct Stretches<'a> {
+    /// The function's arguments.
+    pub arguments: &'a [ArrayRef],
+    /// The keys of the order, for functions that compare them.
+    pub keys: &'a [ArrayRef],
+    /// Behind the last row of each group.
+    pub ends: &'a [usize],
+}
+
+impl Stretches<'_> {
+    /// The rows of each group.
+    fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(self.ends).map(|(begin, &end)| begin..end)
+    }
+}
+
+fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+impl RowsFunction {
+    /// Its name in SQL.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ArrayAgg => "array_agg",
+            Self::StringAgg => "string_agg",
+            Self::Mode => "mode",
+            Self::PercentileDisc => "percentile_disc",
+            Self::PercentileCont => "percentile_cont",
+            Self::Deviation { is_sample: true, is_root: false } => "var_samp",
+            Self::Deviation { is_sample: true, is_root: true } => "stddev_samp",
+            Self::Deviation { is_sample: false, is_root: false } => "var_pop",
+            Self::Deviation { is_sample: false, is_root: true } => "stddev_pop",
+        }
+    }
+
+    /// The argument whose NULLs do not count.
+    pub(super) fn ignores_nulls_of(self) -> Option<usize> {
+        match self {
+            Self::ArrayAgg => None,
+            Self::StringAgg | Self::Mode | Self::Deviation { .. } => Some(0),
+            Self::PercentileDisc | Self::PercentileCont => Some(1),
+        }
+    }
+
+    /// Whether it tells equal values by their keys.
+    pub(super) fn compares_keys(self) -> bool {
+        self == Self::Mode
+    }
+
+    /// The values of the groups, of a type.
+    pub(super) fn values(self, rows: &Stretches<'_>, returns: &DataType) -> Result<ArrayRef> {
+        match self {
+            Self::ArrayAgg => lists(rows, returns),
+            Self::StringAgg => texts(rows, returns),
+            Self::Mode => modes(rows),
+            Self::PercentileDisc | Self::PercentileCont => percentiles(rows, returns, self == Self::PercentileCont),
+            Self::Deviation { is_sample, is_root } => deviations(rows, returns, is_sample, is_root),
+        }
+    }
+}
+
+/// Each group's values as a list; NULL for a group without rows.
+fn lists(rows: &Stretches<'_>, returns: &DataType) -> Result<ArrayRef> {
+    let DataType::List(field) = returns else { return Err(exec_datafusion_err!("array_agg gives lists")) };
+    let values = &rows.arguments[0];
+    if let Some(arrays) = values.as_list_opt::<i32>() {
+        for range in rows.ranges() {
+            same_dimensions(arrays, range)?;
+        }
+    }
+    let offset = |end: &usize| i32::try_from(*end).map_err(|_| exec_datafusion_err!("an array has too many elements"));
+    let offsets = std::iter::once(Ok(0)).chain(rows.ends.iter().map(offset)).collect::<Result<Vec<_>>>()?;
+    let nulls = NullBuffer::from_iter(rows.ranges().map(|range| !range.is_empty()));
+    Ok(Arc::new(ListArray::try_new(field.clone(), OffsetBuffer::new(offsets.into()), values.clone(), Some(nulls))?))
+}
+
+/// Fails unless arrays can be the parts of an array with one more dimension, as PostgreSQL's `array_agg` has it.
+fn same_dimensions(arrays: &ListArray, rows: std::ops::Range<usize>) -> Result<()> {
+    let fails = |message: &str, code| Err(external(value_error(message, code)));
+    let mut first = None;
+    for row in rows {
+        if arrays.is_null(row) {
+            return fails("cannot accumulate null arrays", "22004");
+        }
+        let dimensions = dimensions(&arrays.value(row));
+        if dimensions.contains(&0) {
+            return fails("cannot accumulate empty arrays", "2202E");
+        }
+        match &first {
+            None => first = Some(dimensions),
+            Some(first) if *first != dimensions => {
+                return fails("cannot accumulate arrays of different dimensionality", "2202E");
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// The lengths of an array's dimensions; the first element of each has those of the rest.
+fn dimensions(elements: &ArrayRef) -> Vec<usize> {
+    let mut lengths = vec![elements.len()];
+    if let Some(inner) = elements.as_list_opt::<i32>()
+        && !inner.is_empty()
+        && inner.is_valid(0)
+    {
+        lengths.extend(dimensions(&inner.value(0)));
+    }
+    lengths
+}
+
+/// Each group's texts in one, each but the first behind its delimiter.
+fn texts(rows: &Stretches<'_>, returns: &DataType) -> Result<ArrayRef> {
+    let [values, delimiters] = rows.arguments else { return Err(exec_datafusion_err!("string_agg of two arguments")) };
+    let joined = |row: usize, first: bool, all: &mut Vec<u8>, value: &[u8], delimiter: Option<&[u8]>| {
+        if let Some(delimiter) = delimiter.filter(|_| !first) {
+            all.extend_from_slice(delimiter);
+        }
+        all.extend_from_slice(value);
+        match all.len() > TEXT_BYTES_MAX {
+            true => Err(external(value_error(format!("a value of string_agg is too long at its row {row}"), "54000"))),
+            false => Ok(()),
+        }
+    };
+    let mut all = Vec::new();
+    match returns {
+        DataType::Utf8View => {
+            let (values, delimiters) = (values.as_string_view(), delimiters.as_string_view());
+            let mut builder = StringViewBuilder::with_capacity(rows.ends.len());
+            for range in rows.ranges() {
+                all.clear();
+                for row in range.clone() {
+                    let delimiter = delimiters.is_valid(row).then(|| delimiters.value(row).as_bytes());
+                    joined(row, row == range.start, &mut all, values.value(row).as_bytes(), delimiter)?;
+                }
+                let text = std::str::from_utf8(&all).map_err(|_| exec_datafusion_err!("texts are no text"))?;
+                builder.append_option((!range.is_empty()).then_some(text));
+            }
+            Ok(Arc::new(builder.finish()))
+        }
+        DataType::BinaryView => {
+            let (values, delimiters) = (values.as_binary_view(), delimiters.as_binary_view());
+            let mut builder = BinaryViewBuilder::with_capacity(rows.ends.len());
+            for range in rows.ranges() {
+                all.clear();
+                for row in range.clone() {
+                    let delimiter = delimiters.is_valid(row).then(|| delimiters.value(row));
+                    joined(row, row == range.start, &mut all, values.value(row), delimiter)?;
+                }
+                builder.append_option((!range.is_empty()).then_some(&all));
+            }
+            Ok(Arc::new(builder.finish()))
+        }
+        other => Err(exec_datafusion_err!("string_agg gives no {other}")),
+    }
+}
+
+/// The first of each group's most frequent values.
+fn modes(rows: &Stretches<'_>) -> Result<ArrayRef> {
+    let [key] = rows.keys else { return Err(exec_datafusion_err!("mode has one order")) };
+    let compare = make_comparator(key, key, SortOptions::default())?;
+    let places = rows.ranges().map(|range| {
+        let (mut best, mut most) = (None, 0);
+        let mut begin = range.start;
+        for row in range.clone() {
+            if row + 1 == range.end || compare(row, row + 1).is_ne() {
+                if row + 1 - begin > most {
+                    (best, most) = (Some(begin as u32), row + 1 - begin);
+                }
+                begin = row + 1;
+            }
+        }
+        best
+    });
+    let places = places.collect::<UInt32Array>();
+    Ok(take(&rows.arguments[0], &places, None)?)
+}
+
+/// Each group's percentile at its fraction, or at each of its array of fractions.
+fn percentiles(rows: &Stretches<'_>, returns: &DataType, is_continuous: bool) -> Result<ArrayRef> {
+    let [fractions, values] = rows.arguments else { return Err(exec_datafusion_err!("a percentile of two arguments")) };
+    if let Some(fractions) = fractions.as_primitive_opt::<Float64Type>() {
+        let fraction = |row: usize| fractions.is_valid(row).then(|| fractions.value(row));
+        let wanted =
+            rows.ranges().map(|range| (range.clone(), if range.is_empty() { None } else { fraction(range.start) }));
+        return at_fractions(values, wanted, is_continuous);
+    }
+    let DataType::List(field) = returns else { return Err(exec_datafusion_err!("percentiles give lists")) };
+    let arrays = fractions.as_list_opt::<i32>();
+    let arrays = arrays.ok_or_else(|| exec_datafusion_err!("the fractions of percentiles are no floats"))?;
+    let (mut wanted, mut lengths, mut is_valid) = (Vec::new(), Vec::new(), Vec::new());
+    for range in rows.ranges() {
+        let is_there = !range.is_empty() && arrays.is_valid(range.start);
+        let before = wanted.len();
+        if is_there {
+            let fractions = arrays.value(range.start);
+            let fractions = fractions.as_primitive::<Float64Type>();
+            wanted.extend(fractions.iter().map(|fraction| (range.clone(), fraction)));
+        }
+        lengths.push(wanted.len() - before);
+        is_valid.push(is_there);
+    }
+    let elements = at_fractions(values, wanted.into_iter(), is_continuous)?;
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Ok(Arc::new(ListArray::try_new(field.clone(), offsets, elements, Some(NullBuffer::from(is_valid)))?))
+}
+
+/// The percentiles at fractions of sorted rows; NULL where the fraction is.
+fn at_fractions(
+    values: &ArrayRef,
+    wanted: impl Iterator<Item = (std::ops::Range<usize>, Option<f64>)>,
+    is_continuous: bool,
+) -> Result<ArrayRef> {
+    let checked = wanted.map(|(range, fraction)| match fraction {
+        Some(share) if !(0.0..=1.0).contains(&share) => {
+            let message = format!("percentile value {share} is not between 0 and 1");
+            Err(external(value_error(message, "22003")))
+        }
+        fraction => Ok((range, fraction)),
+    });
+    let wanted = checked.collect::<Result<Vec<_>>>()?;
+    if !is_continuous {
+        let places = wanted.into_iter().map(|(range, fraction)| {
+            let place = (fraction? * range.len() as f64).ceil().max(1.0) as usize;
+            Some((range.start + place - 1) as u32)
+        });
+        let places = places.collect::<UInt32Array>();
+        return Ok(take(values, &places, None)?);
+    }
+    // The rows around the place, and how far it is from the lower one.
+    let around = |range: &std::ops::Range<usize>, fraction: f64| {
+        let place = fraction * (range.len() - 1) as f64;
+        (range.start + place.floor() as usize, range.start + place.ceil() as usize, place - place.floor())
+    };
+    if let Some(floats) = values.as_primitive_opt::<Float64Type>() {
+        let value = |(range, fraction): (std::ops::Range<usize>, Option<f64>)| {
+            let (low, high, share) = around(&range, fraction?);
+            let (low, high) =
+                (floats.value(low), if low == high { return Some(floats.value(low)) } else { floats.value(high) });
+            Some(low + share * (high - low))
+        };
+        return Ok(Arc::new(wanted.into_iter().map(value).collect::<Float64Array>()));
+    }
+    let Some(intervals) = values.as_primitive_opt::<IntervalMonthDayNanoType>() else {
+        return Err(exec_datafusion_err!("percentile_cont of {}", values.data_type()));
+    };
+    let value = |range: std::ops::Range<usize>, fraction: f64| -> diligence_base::Result<IntervalMonthDayNano> {
+        let (low, high, share) = around(&range, fraction);
+        let (lower, upper) = (intervals.value(low), intervals.value(high));
+        if low == high {
+            return Ok(lower);
+        }
+        sum(lower, times(sum(upper, negated(lower)?)?, share)?)
+    };
+    let values = wanted.into_iter().map(|(range, fraction)| match fraction {
+        Some(fraction) => value(range, fraction).map(Some).map_err(external),
+        None => Ok(None),
+    });
+    let values = values.collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(arrow::array::IntervalMonthDayNanoArray::from_iter(values)))
+}
+
+/// Each group's variance or deviation, exactly.
+fn deviations(rows: &Stretches<'_>, returns: &DataType, is_sample: bool, is_root: bool) -> Result<ArrayRef> {
+    let column = <Decimal as Read>::column(&rows.arguments[0]);
+    let column = column.ok_or_else(|| exec_datafusion_err!("a deviation of other values than decimals"))?;
+    let mut builder = <Option<Decimal> as Write>::builder(rows.ends.len(), returns).map_err(external)?;
+    for range in rows.ranges() {
+        let count = i64::try_from(range.len()).map_err(|_| external(overflow()))?;
+        let add = |(sum, squares): (Decimal, Decimal), row: usize| match Decimal::at(&column, row) {
+            Some(value) => Ok((sum.add(value)?, squares.add(value.multiply(value)?)?)),
+            None => Ok((sum, squares)),
+        };
+        let sums = range.clone().try_fold((Decimal::ZERO, Decimal::ZERO), add);
+        let value = sums.and_then(|(sum, squares)| moment(count, sum, squares, is_sample, is_root));
+        value.and_then(|value| value.append(&mut builder)).map_err(external)?;
+    }
+    <Option<Decimal> as Write>::finish(builder).map_err(external)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, StringViewArray};
+    use arrow::datatypes::Int64Type;
+
+    use super::*;
+
+    #[test]
+    fn percentiles_lie_between_the_rows_around_them() {
+        let values: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0, 4.0, 8.0, 5.0]));
+        let fractions: ArrayRef = Arc::new(Float64Array::from(vec![0.5, 0.5, 0.5, 0.5, 0.1]));
+        let arguments = [fractions, values];
+        let rows = Stretches { arguments: &arguments, keys: &[], ends: &[4, 5, 5] };
+        let continuous = RowsFunction::PercentileCont.values(&rows, &DataType::Float64).unwrap();
+        let continuous = continuous.as_primitive::<Float64Type>().iter().collect::<Vec<_>>();
+        assert_eq!(continuous, [Some(3.0), Some(5.0), None]);
+        let discrete = RowsFunction::PercentileDisc.values(&rows, &DataType::Float64).unwrap();
+        let discrete = discrete.as_primitive::<Float64Type>().iter().collect::<Vec<_>>();
+        assert_eq!(discrete, [Some(2.0), Some(5.0), None]);
+        let beyond: ArrayRef = Arc::new(Float64Array::from(vec![1.5; 5]));
+        let arguments = [beyond, arguments[1].clone()];
+        let rows = Stretches { arguments: &arguments, keys: &[], ends: &[5] };
+        let error = RowsFunction::PercentileDisc.values(&rows, &DataType::Float64).unwrap_err();
+        assert!(error.to_string().contains("not between 0 and 1"), "{error}");
+    }
+
+    #[test]
+    fn the_first_of_the_most_frequent_values_is_the_mode() {
+        let values: ArrayRef = Arc::new(StringViewArray::from(vec!["a", "b", "B", "c", "C", "d"]));
+        let keys: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 2, 3, 3, 4]));
+        let (arguments, keys) = ([values], [keys]);
+        let rows = Stretches { arguments: &arguments, keys: &keys, ends: &[6, 6] };
+        let modes = RowsFunction::Mode.values(&rows, &DataType::Utf8View).unwrap();
+        assert_eq!(modes.as_string_view().iter().collect::<Vec<_>>(), [Some("b"), None]);
+    }
+
+    #[test]
+    fn arrays_of_other_lengths_are_no_dimension() {
+        let arrays = |rows: Vec<Option<Vec<Option<i64>>>>| {
+            Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(rows)) as ArrayRef
+        };
+        let message = |rows: Vec<Option<Vec<Option<i64>>>>| {
+            let (ends, arguments) = ([rows.len()], [arrays(rows)]);
+            let field = Arc::new(arrow::datatypes::Field::new("item", arguments[0].data_type().clone(), true));
+            let rows = Stretches { arguments: &arguments, keys: &[], ends: &ends };
+            RowsFunction::ArrayAgg
+                .values(&rows, &DataType::List(field))
+                .map_or_else(|error| error.to_string(), |_| "fits".into())
+        };
+        let row = |values: &[i64]| Some(values.iter().copied().map(Some).collect::<Vec<_>>());
+        assert_eq!(message(vec![row(&[1, 2]), row(&[3, 4])]), "fits");
+        assert!(message(vec![row(&[1]), row(&[3, 4])]).contains("different dimensionality"));
+        assert!(message(vec![row(&[])]).contains("empty arrays"));
+        assert!(message(vec![row(&[1]), None]).contains("null arrays"));
+    }
+}
