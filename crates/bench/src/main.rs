@@ -21,6 +21,7 @@ mod serve;
 mod setup;
 mod startup;
 mod tpch;
+mod weblog;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -65,6 +66,8 @@ enum Benchmark {
     Join(budgets::QueryArguments),
     /// TPC-H lines in almost as many groups at several memory budgets, beside rivals.
     Aggregate(budgets::QueryArguments),
+    /// 43 questions about a web log at several memory budgets, alone and by many clients, beside rivals.
+    WebLog(weblog::WebLogArguments),
     /// Runs statements for the benchmarks above, in a process of its own.
     #[command(hide = true)]
     Serve(serve::ServeArguments),
@@ -100,6 +103,7 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Sort(arguments) => budgets::sort(arguments, &command.data)?,
         Benchmark::Join(arguments) => budgets::join(arguments, &command.data)?,
         Benchmark::Aggregate(arguments) => budgets::aggregate(arguments, &command.data)?,
+        Benchmark::WebLog(arguments) => weblog::run(arguments, &command.data)?,
         Benchmark::Serve(arguments) => serve::run(arguments)?,
         Benchmark::Blocks(arguments) => blocks::run(arguments)?,
         Benchmark::BlocksMeasured(arguments) => blocks::measured::run(arguments, &command.data)?,

@@ -125,6 +125,16 @@ impl Rival {
         self.ask(&json!({"sql": sql, "rows": rows}))
     }
 
+    /// Runs statements by many clients at once for so many seconds, ourselves only: an object with the numbers of
+    /// `answers` and `errors` and the `first_error`.
+    pub fn run_crowd(&mut self, statements: &[String], clients: usize, seconds: f64) -> Result<Value> {
+        let lost = |error: std::io::Error| Error::resource(format!("the rival has gone: {error}"));
+        let request = json!({"statements": statements, "clients": clients, "seconds": seconds});
+        writeln!(self.input, "{request}").map_err(lost)?;
+        self.input.flush().map_err(lost)?;
+        self.read()
+    }
+
     /// Writes the rows of a query into one Parquet file with Snappy compression.
     pub fn copy(&mut self, query: &str, path: &Path) -> Result<Answer> {
         self.ask(&json!({"sql": query, "rows": false, "copy_to": path}))

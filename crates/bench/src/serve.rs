@@ -3,9 +3,11 @@
 
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use diligence_base::sync::Mutex;
 use diligence_base::{Error, Result};
 use diligence_db::{Database, DatabaseOptions, Session};
 use diligence_disk::TempOptions;
@@ -55,6 +57,10 @@ pub fn run(arguments: &ServeArguments) -> Result<Value> {
         let line = line.map_err(|error| Error::resource(format!("the benchmark has gone: {error}")))?;
         let request: Value =
             serde_json::from_str(&line).map_err(|error| Error::input(format!("no request: {error}")))?;
+        if let Some(clients) = request["clients"].as_u64() {
+            answer(&crowd(&database, &request, clients))?;
+            continue;
+        }
         answer(&ran(&session, &request).unwrap_or_else(|error| json!({"error": error.to_string()})))?;
     }
     Ok(Value::Null)
@@ -68,6 +74,41 @@ fn ran(session: &Session, request: &Value) -> Result<Value> {
     let ms = start.elapsed().as_secs_f64() * 1e3;
     let rows = if request["rows"] == true { values(&batches)? } else { Vec::new() };
     Ok(json!({"ms": ms, "rows": rows}))
+}
+
+/// Clients with sessions of their own ask the same statements, each beginning with another one.
+fn crowd(database: &Database, request: &Value, clients: u64) -> Value {
+    let statements = request["statements"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let statements = statements.collect::<Vec<_>>();
+    let end = Instant::now() + Duration::from_secs_f64(request["seconds"].as_f64().unwrap_or(1.0));
+    let first_error = Mutex::new(None);
+    let (answers, errors) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for client in 0..clients as usize {
+            let (statements, first_error, answers, errors) = (&statements, &first_error, &answers, &errors);
+            scope.spawn(move || {
+                let session = database.session();
+                // Their number is a prime, so each step takes a client through all of them.
+                let step = 2 * client % 42 + 1;
+                for turn in 0.. {
+                    let Some(sql) = statements.get((client + turn * step) % statements.len().max(1)) else { break };
+                    if Instant::now() >= end {
+                        break;
+                    }
+                    match session.execute(sql).and_then(|result| result.collect()) {
+                        Ok(_) => answers.fetch_add(1, Ordering::Relaxed),
+                        Err(error) => {
+                            first_error.lock().get_or_insert_with(|| format!("{error}: {sql}"));
+                            errors.fetch_add(1, Ordering::Relaxed)
+                        }
+                    };
+                }
+            });
+        }
+    });
+    json!({
+        "answers": answers.into_inner(), "errors": errors.into_inner(), "first_error": first_error.into_inner(),
+    })
 }
 
 fn answer(answer: &Value) -> Result<()> {

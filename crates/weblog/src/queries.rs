@@ -1,0 +1,52 @@
+//! The questions: what dashboards of visits ask, from single numbers to groups of nearly unique texts.
+
+/// The name of the table in the queries.
+pub const TABLE: &str = "weblog";
+
+/// Counts, groups of few and of many values, counts of distinct values, first rows, and texts with patterns. Those with
+/// LIMIT say in which order, with keys that make it complete.
+pub const QUERIES: [&str; 43] = [
+    "SELECT count(*) FROM weblog",
+    "SELECT count(*) FROM weblog WHERE source_id <> 0",
+    "SELECT sum(source_id), count(*), avg(width) FROM weblog",
+    "SELECT avg(user_id) FROM weblog",
+    "SELECT count(DISTINCT user_id) FROM weblog",
+    "SELECT count(DISTINCT search_phrase) FROM weblog",
+    "SELECT min(event_date), max(event_date) FROM weblog",
+    "SELECT source_id, count(*) AS n FROM weblog WHERE source_id <> 0 GROUP BY source_id ORDER BY n DESC, source_id",
+    "SELECT region_id, count(DISTINCT user_id) AS users FROM weblog GROUP BY region_id ORDER BY users DESC, region_id LIMIT 10",
+    "SELECT region_id, sum(source_id), count(*) AS n, avg(width), count(DISTINCT user_id) FROM weblog GROUP BY region_id ORDER BY n DESC, region_id LIMIT 10",
+    "SELECT device, count(DISTINCT user_id) AS users FROM weblog WHERE device <> '' GROUP BY device ORDER BY users DESC, device LIMIT 10",
+    "SELECT browser, device, count(DISTINCT user_id) AS users FROM weblog WHERE device <> '' GROUP BY browser, device ORDER BY users DESC, browser, device LIMIT 10",
+    "SELECT search_phrase, count(*) AS n FROM weblog WHERE search_phrase <> '' GROUP BY search_phrase ORDER BY n DESC, search_phrase LIMIT 10",
+    "SELECT search_phrase, count(DISTINCT user_id) AS users FROM weblog WHERE search_phrase <> '' GROUP BY search_phrase ORDER BY users DESC, search_phrase LIMIT 10",
+    "SELECT search_engine, search_phrase, count(*) AS n FROM weblog WHERE search_phrase <> '' GROUP BY search_engine, search_phrase ORDER BY n DESC, search_engine, search_phrase LIMIT 10",
+    "SELECT user_id, count(*) AS n FROM weblog GROUP BY user_id ORDER BY n DESC, user_id LIMIT 10",
+    "SELECT user_id, search_phrase, count(*) AS n FROM weblog GROUP BY user_id, search_phrase ORDER BY n DESC, user_id, search_phrase LIMIT 10",
+    "SELECT user_id, min(search_phrase), count(*) AS n FROM weblog GROUP BY user_id ORDER BY user_id LIMIT 10",
+    "SELECT user_id, extract(minute FROM event_time) AS m, search_phrase, count(*) AS n FROM weblog GROUP BY user_id, m, search_phrase ORDER BY n DESC, user_id, m, search_phrase LIMIT 10",
+    "SELECT user_id FROM weblog WHERE user_id = 435090932899640449",
+    "SELECT count(*) FROM weblog WHERE url LIKE '%guitar%'",
+    "SELECT search_phrase, min(url), count(*) AS n FROM weblog WHERE url LIKE '%guitar%' AND search_phrase <> '' GROUP BY search_phrase ORDER BY n DESC, search_phrase LIMIT 10",
+    "SELECT search_phrase, min(url), min(title), count(*) AS n, count(DISTINCT user_id) FROM weblog WHERE title LIKE '%guitar%' AND url NOT LIKE '%mail.example%' AND search_phrase <> '' GROUP BY search_phrase ORDER BY n DESC, search_phrase LIMIT 10",
+    "SELECT * FROM weblog WHERE url LIKE '%guitar%' ORDER BY event_time, event_id LIMIT 10",
+    "SELECT search_phrase FROM weblog WHERE search_phrase <> '' ORDER BY event_time, event_id LIMIT 10",
+    "SELECT search_phrase FROM weblog WHERE search_phrase <> '' ORDER BY search_phrase LIMIT 10",
+    "SELECT search_phrase FROM weblog WHERE search_phrase <> '' ORDER BY event_time, search_phrase LIMIT 10",
+    "SELECT site_id, avg(length(url)) AS l, count(*) AS n FROM weblog WHERE url <> '' GROUP BY site_id HAVING count(*) > 1000 ORDER BY l DESC, site_id LIMIT 25",
+    "SELECT regexp_replace(referrer, '^https?://([^/]+)/.*$', '\\1') AS host, avg(length(referrer)) AS l, count(*) AS n, min(referrer) FROM weblog WHERE referrer <> '' GROUP BY host HAVING count(*) > 1000 ORDER BY l DESC, host LIMIT 25",
+    "SELECT sum(width), sum(width + 1), sum(width + 2), sum(width + 3), sum(width + 4), sum(width + 5), sum(width + 6), sum(width + 7), sum(width + 8), sum(width + 9) FROM weblog",
+    "SELECT search_engine, client_ip, count(*) AS n, sum(is_refresh), avg(width) FROM weblog WHERE search_phrase <> '' GROUP BY search_engine, client_ip ORDER BY n DESC, search_engine, client_ip LIMIT 10",
+    "SELECT event_id, client_ip, count(*) AS n, sum(is_refresh), avg(width) FROM weblog WHERE search_phrase <> '' GROUP BY event_id, client_ip ORDER BY n DESC, event_id, client_ip LIMIT 10",
+    "SELECT event_id, client_ip, count(*) AS n, sum(is_refresh), avg(width) FROM weblog GROUP BY event_id, client_ip ORDER BY n DESC, event_id, client_ip LIMIT 10",
+    "SELECT url, count(*) AS n FROM weblog GROUP BY url ORDER BY n DESC, url LIMIT 10",
+    "SELECT 1 AS one, url, count(*) AS n FROM weblog GROUP BY one, url ORDER BY n DESC, url LIMIT 10",
+    "SELECT client_ip, client_ip - 1, client_ip - 2, client_ip - 3, count(*) AS n FROM weblog GROUP BY client_ip, client_ip - 1, client_ip - 2, client_ip - 3 ORDER BY n DESC, client_ip LIMIT 10",
+    "SELECT url, count(*) AS n FROM weblog WHERE site_id = 62 AND event_date BETWEEN DATE '2025-07-01' AND DATE '2025-07-31' AND is_refresh = 0 AND url <> '' GROUP BY url ORDER BY n DESC, url LIMIT 10",
+    "SELECT title, count(*) AS n, count(DISTINCT session_id) FROM weblog WHERE event_date BETWEEN DATE '2025-07-05' AND DATE '2025-07-20' AND title <> '' GROUP BY title ORDER BY n DESC, title LIMIT 10",
+    "SELECT source_id, search_engine, CASE WHEN search_engine = 0 THEN referrer ELSE '' END AS src, url AS dst, count(*) AS n FROM weblog GROUP BY source_id, search_engine, src, dst ORDER BY n DESC, source_id, search_engine, src, dst LIMIT 10",
+    "SELECT count(DISTINCT url), count(DISTINCT referrer), count(DISTINCT title), count(DISTINCT session_id) FROM weblog",
+    "SELECT event_date, sum(sent_bytes), percentile_cont(0.95) WITHIN GROUP (ORDER BY duration_ms), count(DISTINCT url) FROM weblog GROUP BY event_date ORDER BY event_date",
+    "SELECT site_id, length(string_agg(search_phrase, ',')) AS l, cardinality(array_agg(duration_ms)) AS n FROM weblog WHERE search_phrase <> '' GROUP BY site_id ORDER BY n DESC, site_id LIMIT 10",
+    "SELECT * FROM weblog ORDER BY duration_ms DESC, url, event_id LIMIT 1000",
+];
