@@ -5,7 +5,7 @@
     bench/rivals/venv-oracle/bin/python tests/slt/tools/tpch.py verify    DuckDB's answers over those files equal its
                                                                           answers over the data it generates itself
     bench/rivals/venv-oracle/bin/python tests/slt/tools/tpch.py scripts   tests/slt/tpch/sf001.slt and sf01.slt, without
-                                                                          answers: generate.py fills them in
+                                                                          answers: DILIGENCE_SLT_UPDATE fills them in
 
 `tpchgen-cli` is the command of the `tpchgen` crate, so the files hold the very rows that the Rust tests generate. The text
 of the queries is that of DuckDB's extension, whose wheel is loaded by path: nothing is downloaded here.

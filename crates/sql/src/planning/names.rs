@@ -9,10 +9,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::catalog::information_schema::InformationSchemaProvider;
 use datafusion::catalog::view::ViewTable;
-use datafusion::catalog::{TableFunctionArgs, TableProvider};
+use datafusion::catalog::{SchemaProvider, TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::file_options::file_type::FileType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -27,6 +28,7 @@ use datafusion::logical_expr::{
     AggregateUDF, Expr, HigherOrderUDF, LogicalPlanBuilder, ScalarUDF, TableSource, WindowUDF,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::sql::parser::Statement;
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use diligence_base::Error;
@@ -38,10 +40,11 @@ use diligence_storage::Table;
 use diligence_storage::foreign_error::to_datafusion;
 use diligence_storage::memory::MemoryTable;
 
+use super::optimize::block_on;
 use super::{Planner, Planning};
 use crate::errors::UnknownRelation;
-use crate::information;
-use crate::parse::{NESTING_MAX, with_stack};
+use crate::information::borrowed::{SnapshotProvider, views};
+use crate::parse::{NESTING_MAX, Parsed, with_stack};
 use crate::privileges;
 use crate::tables::StoredTable;
 
@@ -172,12 +175,26 @@ impl<'a> Names<'a> {
     pub(super) fn provider(&self, name: &RelationName, bare: bool) -> Result<Arc<dyn TableProvider>> {
         if name.schema == INFORMATION_SCHEMA {
             self.not_reusable();
-            let rows = information::rows(&name.name, self.at.snapshot, &self.at.facts.user).map_err(to_datafusion)?;
-            let rows = rows.ok_or_else(|| unknown(name, None))?;
-            let version = self.planner.catalogs().catalog.next_table_version();
-            let table = MemoryTable::new(name.to_string(), rows.schema(), vec![rows], version);
-            let table: Arc<dyn Table> = Arc::new(table.map_err(to_datafusion)?);
-            return Ok(Arc::new(StoredTable::new(name.to_string(), table)));
+            let provider = Arc::new(SnapshotProvider(self.at.snapshot.clone()));
+            let schema = InformationSchemaProvider::new(provider)
+                .with_table_functions(self.at.session.state.table_functions().clone());
+            let known = match name.name.as_str() {
+                "columns" if self.at.snapshot.has_postgres_tables() => {
+                    let Parsed { statement, depth, .. } = self.planner.parse(views::COLUMNS).map_err(to_datafusion)?;
+                    let Statement::Statement(statement) = statement else {
+                        return Err(to_datafusion(Error::bug("a view of information_schema is no CREATE VIEW")));
+                    };
+                    let source = Arc::new(*statement);
+                    return self.of_view(name, &View { source, depth, schema: Arc::new(Schema::empty()) });
+                }
+                views::COLUMNS_ALONE => "columns",
+                other => other,
+            };
+            let table = match block_on(schema.table(known))? {
+                None => views::view(&name.name)?,
+                table => table,
+            };
+            return table.ok_or_else(|| unknown(name, None));
         }
         match self.at.snapshot.readable(name).map_err(to_datafusion)? {
             Some(Resolved::Object(object)) => self.of_object(name, &object),
