@@ -152,10 +152,10 @@ async fn a_text_that_comes_again_is_not_parsed_or_planned_again() {
 
 #[tokio::test]
 async fn queries_that_can_share_a_run_need_one_place() {
-    let options = DatabaseOptions { memory_bytes: Some(256 << 20), workers: Some(2), ..DatabaseOptions::default() };
+    let options = DatabaseOptions { memory_bytes: Some(1 << 30), workers: Some(2), ..DatabaseOptions::default() };
     let database = Database::open(options).unwrap();
     let session = database.session();
-    session.execute("CREATE TABLE t AS SELECT value AS a, value % 10 AS b FROM generate_series(1, 1100000)").unwrap();
+    session.execute("CREATE TABLE t AS SELECT value AS a, value % 10 AS b FROM generate_series(1, 6000000)").unwrap();
     let options = ExecutionOptions { heavy_max: 1, ..ExecutionOptions::default() };
     let execution = StatementExecution::open(database, options, None).unwrap();
     let asker = Asker::new("ann", Arc::new(Role::none(false)));
