@@ -160,7 +160,7 @@ impl WebLog {
             Arc::new(Date32Array::from_iter_values(visits.iter().map(|visit| (visit.time_us / DAY_US) as i32))),
             int(|visit| visit.site as i32),
             long(|visit| spread(visit.user) as i64),
-            long(|visit| spread(visit.user << 8 | (visit.time_us / (DAY_US / 8)) as u64 % 256) as i64),
+            long(|visit| spread((visit.user << 8) | ((visit.time_us / (DAY_US / 8)) as u64 % 256)) as i64),
             int(|visit| visit.skewed(1, REGIONS) as i32),
             int(|visit| spread(visit.user / 2) as i32),
             text(Visit::url),
@@ -233,7 +233,7 @@ impl Visit {
     fn url(&self, out: &mut String) {
         let page = match self.number(11) % 3 {
             0 => self.number(12) >> 20,
-            _ => self.skewed(12, PAGES) << 8 | self.site % 256,
+            _ => (self.skewed(12, PAGES) << 8) | (self.site % 256),
         };
         let _ = write!(out, "https://{}/", HOSTS[self.site as usize % HOSTS.len()]);
         words(page, 2, '-', out);
@@ -258,7 +258,7 @@ impl Visit {
     }
 
     fn title(&self, out: &mut String) {
-        let page = self.skewed(12, PAGES) << 8 | self.site % 256;
+        let page = (self.skewed(12, PAGES) << 8) | (self.site % 256);
         words(page, 5, ' ', out);
         let _ = write!(out, " | number {}", page % 100_000);
     }

@@ -385,7 +385,7 @@ fn key(joined: &[Joined<'_>], random: &mut Random) -> Vec<String> {
 
 /// Numbers of which there are many are grouped by whether they are small.
 fn random_less_often(field: &Field) -> bool {
-    field.distinct % 3 == 0
+    field.distinct.is_multiple_of(3)
 }
 
 fn aggregate(joined: &[Joined<'_>], random: &mut Random) -> String {

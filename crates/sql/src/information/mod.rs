@@ -1,8 +1,8 @@
 //! `information_schema`: the catalog as the SQL standard describes it, with PostgreSQL's views and columns.
 //!
 //! A view's rows are made from the snapshot that a statement sees. Views about what a catalog does not have (domains,
-//! triggers, grants and the like) are there without rows, since clients join them. `borrowed` is what DataFusion's front
-//! has of it.
+//! triggers, grants and the like) are there without rows, since clients join them. `borrowed` is what DataFusion's
+//! front has of it.
 
 pub(crate) mod borrowed;
 

@@ -1,5 +1,5 @@
-//! What comes before a writer of files, by DataFusion's front: the columns that are folders' names become text as it is read back, and a NULL
-//! in a column that allows none is an error of INSERT.
+//! What comes before a writer of files, by DataFusion's front: the columns that are folders' names become text as it is
+//! read back, and a NULL in a column that allows none is an error of INSERT.
 
 use std::sync::Arc;
 

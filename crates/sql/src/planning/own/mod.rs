@@ -1,7 +1,8 @@
 //! Statements by the front of our own.
 //!
 //! 1. `bind` finds what a statement names: a query, with or without a writer of its rows (`writes`), or what it does
-//!    to the catalog (`definitions`), shows of it (`describing`) or does to the session (`kinds`, `prepared`). `around` answers the binder's questions.
+//!    to the catalog (`definitions`), shows of it (`describing`) or does to the session (`kinds`, `prepared`). `around`
+//!    answers the binder's questions.
 //! 2. What is bound can be described, before its parameters have values, or planned (`front`).
 //!
 //! A query can be planned without values, too (`planning::generic`).
