@@ -239,10 +239,8 @@ impl Collected {
         let is_there =
             nulls.filter(|nulls| nulls.null_count() > 0).map(|nulls| BooleanArray::new(nulls.into_inner(), None));
         let wanted = match (wanted, is_there) {
-            (Some(wanted), Some(there)) => {
-                Some(arrow::compute::and(&arrow::compute::prep_null_mask_filter(wanted), &there)?)
-            }
-            (Some(wanted), None) => Some(arrow::compute::prep_null_mask_filter(wanted)),
+            (Some(wanted), Some(there)) => Some(arrow::compute::and(&truths(wanted), &there)?),
+            (Some(wanted), None) => Some(truths(wanted)),
             (None, there) => there,
         };
         let rows = ids.len();
@@ -549,6 +547,11 @@ fn one_zero(keys: &ArrayRef) -> ArrayRef {
         }
         _ => keys.clone(),
     }
+}
+
+/// The mask with NULLs as false.
+fn truths(mask: &BooleanArray) -> BooleanArray {
+    if mask.null_count() > 0 { arrow::compute::prep_null_mask_filter(mask) } else { mask.clone() }
 }
 
 #[cfg(test)]
