@@ -76,7 +76,7 @@ def make_data():
 
 def verify():
     """DuckDB's generator makes its own texts for comments and addresses; everything else must be the same. Query 13
-    counts orders by their comment, so only the two engines over the same files can be compared there (generate.py)."""
+    counts orders by their comment, so only the two engines over the same files can be compared there."""
     wrong = 0
 
     def shown(relation):

@@ -1,9 +1,10 @@
 //! From a statement's syntax tree to what is to be done.
 //!
-//! The road of every statement, from the one door [`Planner::plan`]:
+//! A session that has chosen the front of our own goes to `own`. The road of every other statement, from the one door
+//! [`Planner::plan`]:
 //! 1. `parameters`: a statement with `$1`, `$2`, … becomes a PREPARE with the types of its values.
-//! 2. `kinds` tells what kind of statement it is. Settings, EXPLAIN, DDL (`define`), and PREPARE and EXECUTE
-//!    (`execute`) are ours; they come out as they are, or with a query inside of them.
+//! 2. `borrowed` tells what kind of statement it is. Settings (`kinds`, for both fronts), EXPLAIN, DDL (`define`), and
+//!    PREPARE and EXECUTE (`execute`) are ours; they come out as they are, or with a query inside of them.
 //! 3. `logical`: facts about the session become constants, `names` resolves tables (of the catalog, or files by their
 //!    path) and functions, and DataFusion makes a logical plan.
 //! 4. `optimize`: DataFusion's analyzer and optimizer with our [rules](crate::rules), its physical planner, and then
