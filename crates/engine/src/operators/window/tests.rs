@@ -121,7 +121,10 @@ fn aggregate(function: Arc<AggregateUDF>, arguments: &[usize], distinct: bool, s
 fn result_type(call: &WindowCall) -> DataType {
     match &call.function {
         WindowFunction::PercentRank | WindowFunction::CumeDist => DataType::Float64,
-        WindowFunction::Shift { .. } | WindowFunction::Nth { .. } => call.arguments[0].data_type().clone(),
+        WindowFunction::Shift { .. }
+        | WindowFunction::Nth { .. }
+        | WindowFunction::ShiftOf { .. }
+        | WindowFunction::NthOf { .. } => call.arguments[0].data_type().clone(),
         WindowFunction::Aggregate(function) => function.field().data_type().clone(),
         _ => DataType::UInt64,
     }
@@ -440,6 +443,8 @@ fn functions_with_a_bounded_frame_hold_bounded_memory() {
             || matches!(&function, WindowFunction::Aggregate(function) if function.is_distinct());
         let needs_all = match &function {
             WindowFunction::PercentRank | WindowFunction::CumeDist | WindowFunction::Ntile(_) => true,
+            // Each row says how far it looks, so it may look anywhere in the partition.
+            WindowFunction::ShiftOf { .. } => true,
             WindowFunction::Shift { offset, ignore_nulls, .. } => *offset < 0 && *ignore_nulls,
             _ => false,
         };
