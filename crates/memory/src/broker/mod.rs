@@ -48,7 +48,7 @@ enum Slack {
     Half,
     Whole,
     /// Of a firm one while somebody gives back: all packets may need theirs within one batch, and wait before their
-    /// next.
+    /// next. And of a little one while there are several queries.
     Twice,
 }
 
@@ -463,6 +463,11 @@ impl Broker {
             waiting.packets.push(waker.clone());
         }
         self.note_waiting(&waiting);
+    }
+
+    /// Whether more than one query is admitted and has not ended.
+    fn has_several(&self) -> bool {
+        self.admitted.load(Ordering::Acquire) > 1
     }
 
     /// Whether a state at rest is asked to give memory back.

@@ -120,10 +120,15 @@ impl Reservation {
             return Some(Slack::Whole);
         }
         // Nobody has anything to give back just now. To fail for little helps nobody, nor for what is left of the first
-        // half of the slack: most often there is more in a moment.
+        // half of the slack: most often there is more in a moment. Of several queries each gives back all that it has
+        // when it ends, so one step more of the slack may be had.
         let is_accepted = broker.budget_bytes() >= MEMORY_BYTES_MIN;
         let may = is_accepted && !revocable && account.is_query();
-        may.then_some(if bytes <= LITTLE_BYTES { Slack::Whole } else { Slack::Half })
+        may.then_some(match (bytes <= LITTLE_BYTES, broker.has_several()) {
+            (true, true) => Slack::Twice,
+            (true, false) | (false, true) => Slack::Whole,
+            (false, false) => Slack::Half,
+        })
     }
 
     /// Reserves `bytes` more, whatever the budget and the limit say: they are held already. Then others are refused.
