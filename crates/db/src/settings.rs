@@ -370,7 +370,7 @@ impl SettingsView<'_> {
             Setting::SharingRetained => self.defaults.retained_percent.to_string(),
             Setting::SharingRows => SHARING_ROWS_MIN.to_string(),
             Setting::SortPlan => SortPlan::default().to_string(),
-            Setting::SqlFront => "datafusion".into(),
+            Setting::SqlFront => "own".into(),
             Setting::Workers => self.engine.worker_count().to_string(),
         }
     }

@@ -144,7 +144,7 @@ impl Planner {
     /// A planner over the relations that a session sees.
     pub fn new(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>, options: PlannerOptions) -> Self {
         let state = session_state(runtime);
-        Self::with_parts(catalogs, SessionParts::new(state, false), options)
+        Self::with_parts(catalogs, SessionParts::new(state, true), options)
     }
 
     fn with_parts(catalogs: SessionCatalogs, parts: Arc<SessionParts>, options: PlannerOptions) -> Self {
