@@ -36,7 +36,6 @@ pub(crate) enum Setting {
     SharingRetained,
     SharingRows,
     SortPlan,
-    SqlFront,
     Workers,
 }
 
@@ -46,7 +45,7 @@ impl Setting {
         matches!(self, Setting::StagePolicy | Setting::Memory | Setting::SharingColumns | Setting::SharingRetained)
     }
 
-    pub(crate) const ALL: [Setting; 12] = [
+    pub(crate) const ALL: [Setting; 11] = [
         Setting::BatchRows,
         Setting::Memory,
         Setting::Packets,
@@ -56,7 +55,6 @@ impl Setting {
         Setting::SharingRetained,
         Setting::SharingRows,
         Setting::SortPlan,
-        Setting::SqlFront,
         Setting::StagePolicy,
         Setting::Workers,
     ];
@@ -73,7 +71,6 @@ impl Setting {
             Setting::SharingRetained => "sharing_retained",
             Setting::SharingRows => "sharing_rows",
             Setting::SortPlan => "sort_plan",
-            Setting::SqlFront => "sql_front",
             Setting::Workers => "workers",
         }
     }
@@ -105,9 +102,6 @@ impl Setting {
             Setting::SharingRows => "Rows that a plan must be expected to touch for it to be shared",
             Setting::SortPlan => {
                 "When runs of a sort that does not fit in memory are merged: cost, ems, ems-nr, mms, mms(1), mms(2) or mms-nr"
-            }
-            Setting::SqlFront => {
-                "Which front plans queries: datafusion, or own (PostgreSQL's names, types and meaning; on its way to be the only one)"
             }
             Setting::Workers => "Worker threads; fixed when the database is opened",
         }
@@ -282,13 +276,6 @@ impl SettingsView<'_> {
             }
             Setting::SharingRows => own.sharing_rows = number(value, 0, usize::MAX)?,
             Setting::SortPlan => own.sort_plan = value.parse()?,
-            Setting::SqlFront => {
-                self.planner.set_own(match value {
-                    "own" => true,
-                    "datafusion" => false,
-                    _ => return Err(Error::input("sql_front is datafusion or own")),
-                });
-            }
             Setting::Workers => {
                 return Err(Error::input("the number of workers is fixed when the database is opened")
                     .with_code("55P02")
@@ -351,7 +338,6 @@ impl SettingsView<'_> {
             Setting::SharingRetained => self.engine.retained_percent().to_string(),
             Setting::SharingRows => own.sharing_rows.to_string(),
             Setting::SortPlan => own.sort_plan.to_string(),
-            Setting::SqlFront => if self.planner.is_own() { "own" } else { "datafusion" }.into(),
             Setting::Workers => self.engine.worker_count().to_string(),
         };
         let default = self.defaults.given(setting.name()).unwrap_or_else(|| self.built_in(setting));
@@ -370,7 +356,6 @@ impl SettingsView<'_> {
             Setting::SharingRetained => self.defaults.retained_percent.to_string(),
             Setting::SharingRows => SHARING_ROWS_MIN.to_string(),
             Setting::SortPlan => SortPlan::default().to_string(),
-            Setting::SqlFront => "own".into(),
             Setting::Workers => self.engine.worker_count().to_string(),
         }
     }

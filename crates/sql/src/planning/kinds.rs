@@ -1,11 +1,11 @@
 //! Statements about the session: settings, transactions, and prepared statements that go.
 
-use datafusion::sql::parser::{ResetStatement, Statement as ParsedStatement};
-use datafusion::sql::sqlparser::ast;
+use datafusion_sql::parser::{ResetStatement, Statement as ParsedStatement};
+use sqlparser::ast;
 use diligence_base::{Error, Result};
 
 use super::Planner;
-use super::own::no_prepared;
+use super::prepared::no_prepared;
 use super::settings::{set_statement, setting_name};
 use crate::parse::Parsed;
 use crate::statement::{Command, Statement};

@@ -1,19 +1,37 @@
 //! DataFusion's options as a session's settings, and SET.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use datafusion::common::config::ConfigOptions;
-use datafusion::error::Result as DataFusionResult;
-use datafusion::execution::FunctionRegistry;
-use datafusion::sql::sqlparser::ast;
+use datafusion_common::config::ConfigOptions;
+use sqlparser::ast;
 use diligence_base::{Error, Result};
-use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
+use diligence_storage::foreign_error::from_datafusion;
 
 use super::{Planner, SessionParts};
-use crate::errors;
-use crate::state::{fix_options, set_defaults};
 use crate::statement::Statement;
+
+/// Rows of a row group that is written.
+const PARQUET_ROW_GROUP_ROWS: usize = 128 * 1024;
+
+/// The options that have an effect, by the beginnings of their names.
+const USED: [&str; 5] = [
+    "datafusion.catalog.has_header",
+    "datafusion.execution.keep_partition_by_columns",
+    "datafusion.execution.parquet.",
+    "datafusion.execution.soft_max_rows_per_output_file",
+    "datafusion.execution.time_zone",
+];
+
+/// The options of a session that has changed none.
+pub(super) fn built_in() -> ConfigOptions {
+    let mut options = ConfigOptions::default();
+    // As most writers of Parquet do: Zstandard was a third of the CPU time of sorting a file into a file. Row groups
+    // are what scans share out among packets, and what a writer holds in memory.
+    let parquet = &mut options.execution.parquet;
+    parquet.compression = Some("snappy".to_owned());
+    parquet.max_row_group_size = PARQUET_ROW_GROUP_ROWS;
+    options
+}
 
 /// One of DataFusion's options.
 #[derive(Clone, Debug)]
@@ -32,11 +50,10 @@ impl Planner {
     /// DataFusion's options with their values.
     pub fn datafusion_options(&self) -> Vec<PlannerOption> {
         let session = self.session();
-        let mut built_in = ConfigOptions::default();
-        set_defaults(&mut built_in);
-        fix_options(&mut built_in);
+        let built_in = built_in();
         let defaults = built_in.entries().into_iter().map(|entry| (entry.key, entry.value)).collect::<HashMap<_, _>>();
-        let entries = session.state.config_options().entries().into_iter();
+        let is_used = |name: &str| USED.iter().any(|used| name.starts_with(used));
+        let entries = session.options.entries().into_iter().filter(|entry| is_used(&entry.key));
         let options = entries.map(|entry| PlannerOption {
             default: defaults.get(&entry.key).cloned().flatten(),
             name: entry.key,
@@ -46,52 +63,20 @@ impl Planner {
         options.collect()
     }
 
-    /// Changes one of DataFusion's options, for statements planned from now on. Fails on one that the engine relies on.
+    /// Changes one of DataFusion's options, for statements planned from now on.
     pub fn set_datafusion_option(&self, name: &str, value: &str) -> Result<()> {
-        self.change(|options| {
-            options.set(name, value)?;
-            let wanted = value_of(options, name);
-            fix_options(options);
-            if value_of(options, name) != wanted {
-                let error = Error::input(format!("the setting '{name}' is fixed: the engine relies on it"));
-                return Err(to_datafusion(error));
-            }
-            Ok(())
-        })
+        let mut session = self.session.write();
+        let mut options = ConfigOptions::clone(&session.options);
+        options.set(name, value).map_err(from_datafusion)?;
+        *session = SessionParts::new(options);
+        Ok(())
     }
 
     /// Gives one of DataFusion's options its default back.
     pub fn reset_datafusion_option(&self, name: &str) -> Result<()> {
         let default = self.datafusion_options().into_iter().find(|option| option.name == name);
-        let default = default.and_then(|option| option.default).unwrap_or_default();
-        self.change(|options| options.set(name, &default))
+        self.set_datafusion_option(name, &default.and_then(|option| option.default).unwrap_or_default())
     }
-
-    fn change(&self, change: impl FnOnce(&mut ConfigOptions) -> DataFusionResult<()>) -> Result<()> {
-        let snapshot = self.catalogs.snapshot();
-        let at = self.planning(&snapshot);
-        let mut session = self.session.write();
-        let mut state = session.state.clone();
-        change(state.config_mut().options_mut()).map_err(|error| errors::planning(error, &at))?;
-        fix_options(state.config_mut().options_mut());
-        state.mark_start_execution();
-        // Some functions hold settings (the time zone of now()).
-        let options = state.config_options().clone();
-        let changed = state
-            .scalar_functions()
-            .values()
-            .filter_map(|function| function.inner().with_updated_config(&options).map(Arc::new));
-        for function in changed.collect::<Vec<_>>() {
-            state.register_udf(function).map_err(from_datafusion)?;
-        }
-        let is_own = session.is_own;
-        *session = SessionParts::new(state, is_own);
-        Ok(())
-    }
-}
-
-fn value_of(options: &ConfigOptions, name: &str) -> Option<String> {
-    options.entries().into_iter().find(|entry| entry.key == name).and_then(|entry| entry.value)
 }
 
 pub(super) fn setting_name(name: &ast::ObjectName) -> String {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
+use datafusion_common::ScalarValue;
 use diligence_base::Result;
 use diligence_storage::series::SeriesTable;
 use diligence_types::SqlType;
