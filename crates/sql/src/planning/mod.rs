@@ -37,7 +37,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::{PlanningIdentity, SessionCatalogs, SessionSnapshot, Uses};
 use diligence_memory::QueryMemory;
 use diligence_types::SqlType;
-use diligence_types::functions::names;
+use diligence_types::functions;
 use parking_lot::{Mutex, RwLock};
 
 pub use self::generic::GenericPlan;
@@ -227,7 +227,7 @@ impl Planner {
     /// Every function's name, in order.
     pub fn function_names(&self) -> Vec<String> {
         let catalog = catalog_functions::names().chain(privileges::NAMES.iter().map(|(name, _)| *name));
-        let mut names = names().filter(|name| name.starts_with(|first: char| first.is_ascii_alphabetic())).chain(catalog).map(str::to_owned).collect::<Vec<_>>();
+        let mut names = functions::names().filter(|name| name.starts_with(|first: char| first.is_ascii_alphabetic())).chain(catalog).map(str::to_owned).collect::<Vec<_>>();
         names.sort();
         names.dedup();
         names
