@@ -1,7 +1,7 @@
 //! Settings: what SET, SHOW and RESET speak of.
 //!
-//! Some belong to the session (how its queries run), some to the engine (and so to everybody), and DataFusion's own
-//! (`datafusion.…`) to the session's planner.
+//! Some belong to the session (how its queries run), some to the engine (and so to everybody), and some to the session's
+//! planner (how statements are read, and files written).
 
 use std::sync::Arc;
 
@@ -243,10 +243,10 @@ impl SettingsView<'_> {
         if let Some(setting) = Setting::of_name(name) {
             return self.set_own(setting, value).map_err(|error| wrong_value(error).context(format!("SET {name}")));
         }
-        if name.starts_with("datafusion.runtime.") || !self.is_datafusion(name) {
+        if !self.is_planners(name) {
             return Err(self.unknown(name));
         }
-        self.planner.set_datafusion_option(name, value).map_err(wrong_value)
+        self.planner.set_setting(name, value).map_err(wrong_value)
     }
 
     fn set_own(&self, setting: Setting, value: &str) -> Result<()> {
@@ -291,7 +291,7 @@ impl SettingsView<'_> {
             (Some(Setting::Workers), _) => Ok(()),
             (_, Some(value)) => self.set(name, &value),
             (Some(setting), None) => self.set_own(setting, &self.built_in(setting)),
-            (None, None) if self.is_datafusion(name) => self.planner.reset_datafusion_option(name),
+            (None, None) if self.is_planners(name) => self.planner.reset_setting(name),
             (None, None) => Err(self.unknown(name)),
         }
     }
@@ -302,13 +302,7 @@ impl SettingsView<'_> {
         for setting in Setting::ALL.into_iter().filter(own) {
             self.reset(setting.name())?;
         }
-        for shown in self.datafusion() {
-            if shown.value != shown.default {
-                // What the engine fixes differs from DataFusion's default and stays.
-                let _ = self.reset(&shown.name);
-            }
-        }
-        Ok(())
+        self.planners().into_iter().filter(|shown| shown.value != shown.default).try_for_each(|shown| self.reset(&shown.name))
     }
 
     /// One setting.
@@ -316,13 +310,13 @@ impl SettingsView<'_> {
         if let Some(setting) = Setting::of_name(name) {
             return Ok(self.shown(setting));
         }
-        self.datafusion().into_iter().find(|shown| shown.name == name).ok_or_else(|| self.unknown(name))
+        self.planners().into_iter().find(|shown| shown.name == name).ok_or_else(|| self.unknown(name))
     }
 
     /// All settings, ours first.
     pub(crate) fn all(&self) -> Vec<Shown> {
         let own = Setting::ALL.into_iter().map(|setting| self.shown(setting));
-        own.chain(self.datafusion()).collect()
+        own.chain(self.planners()).collect()
     }
 
     fn shown(&self, setting: Setting) -> Shown {
@@ -360,21 +354,18 @@ impl SettingsView<'_> {
         }
     }
 
-    fn datafusion(&self) -> Vec<Shown> {
-        let options = self.planner.datafusion_options().into_iter();
-        options
-            .filter(|option| !option.name.starts_with("datafusion.runtime."))
-            .map(|option| Shown {
-                value: option.value.unwrap_or_default(),
-                default: option.default.unwrap_or_default(),
-                name: option.name,
-                description: option.description.into(),
-            })
-            .collect()
+    fn planners(&self) -> Vec<Shown> {
+        let shown = self.planner.settings().into_iter().map(|setting| Shown {
+            name: setting.name.into(),
+            value: setting.value,
+            default: self.defaults.given(setting.name).unwrap_or(setting.default),
+            description: setting.description.into(),
+        });
+        shown.collect()
     }
 
-    fn is_datafusion(&self, name: &str) -> bool {
-        name.starts_with("datafusion.") && self.datafusion().iter().any(|shown| shown.name == name)
+    fn is_planners(&self, name: &str) -> bool {
+        self.planners().iter().any(|shown| shown.name == name)
     }
 
     fn unknown(&self, name: &str) -> Error {

@@ -343,7 +343,7 @@ fn plans_say_what_they_are_expected_to_need_and_queries_what_they_used() {
 
 #[test]
 fn sessions_share_plans_until_one_changes_the_planner() {
-    let zone = "datafusion.execution.time_zone";
+    let zone = "timezone";
     let settings = vec![(zone.to_owned(), "+00:00".to_owned()), ("batch_rows".to_owned(), "7".to_owned())];
     let database = Database::open(DatabaseOptions { settings, ..DatabaseOptions::default() }).unwrap();
     let (first, second) = (database.session(), database.session());

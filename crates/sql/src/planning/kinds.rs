@@ -19,7 +19,7 @@ impl Planner {
                 let words = variable.iter().map(|word| word.value.to_lowercase()).collect::<Vec<_>>();
                 let name = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
                     ["all"] => None,
-                    ["time", "zone"] | ["timezone"] => Some("datafusion.execution.time_zone".to_owned()),
+                    ["time", "zone"] | ["timezone"] => Some("timezone".to_owned()),
                     _ => Some(words.join(".")),
                 };
                 Ok(Statement::Show { name })
