@@ -18,7 +18,6 @@
 pub mod external;
 pub mod foreign_error;
 pub mod memory;
-pub mod series;
 mod table;
 mod writer;
 

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use sqlparser::ast::{
+use datafusion::sql::sqlparser::ast::{
     Cte, CteAsMaterialized, Expr, Ident, SetExpr, SetOperator, SetQuantifier, Setting, With,
 };
 use diligence_base::{Error, Result};

@@ -1,27 +1,41 @@
-//! What kind of statement it is, what it names, and what comes of each kind.
+//! Statements by the front of our own.
+//!
+//! 1. `bind` finds what a statement names: a query, with or without a writer of its rows (`writes`), or what it does
+//!    to the catalog (`definitions`), shows of it (`describing`) or does to the session (`kinds`, `prepared`). `around`
+//!    answers the binder's questions.
+//! 2. What is bound can be described, before its parameters have values, or planned (`front`).
+//!
+//! A query can be planned without values, too (`planning::generic`).
+
+mod around;
+mod definitions;
+mod describing;
+mod prepared;
+mod writes;
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion_common::ScalarValue;
-use datafusion_common::format::ExplainFormat;
-use datafusion_sql::parser::{CopyToSource, ExplainStatement, Statement as ParsedStatement};
-use sqlparser::ast::{self, SetExpr};
+use datafusion::common::ScalarValue;
+use datafusion::common::format::ExplainFormat;
+use datafusion::sql::parser::{CopyToSource, ExplainStatement, Statement as ParsedStatement};
+use datafusion::sql::sqlparser::ast::{self, SetExpr};
 use diligence_base::{Error, Result};
 use diligence_catalog::Uses;
 use diligence_storage::Writer;
 use diligence_types::SqlType;
 
-use super::around::Around;
+use self::around::Around;
+pub(super) use self::prepared::{Prepared, no_prepared};
 use super::names::Names;
-use super::{Description, Planned, Planner, Planning, kinds, writes};
+use super::{Planned, Planner, Planning, kinds};
 use crate::binder::{self, Bound};
 use crate::front;
 use crate::parse::Parsed;
 use crate::statement::{Query, Statement, Write};
 
 /// A statement with everything that it names found.
-pub(super) enum BoundStatement {
+enum BoundStatement {
     /// Gives rows.
     Query(Bound),
     /// Writes rows.
@@ -45,10 +59,18 @@ pub(super) enum BoundStatement {
     Other(Statement),
 }
 
+/// What a statement takes and gives.
+pub(super) struct Described {
+    /// The types of its parameters.
+    pub parameters: Vec<SqlType>,
+    /// The columns that come out; `None` for a statement without rows.
+    pub schema: Option<SchemaRef>,
+}
+
 impl Planner {
     /// Plans a statement with values for its parameters.
-    pub(super) fn plan_in(&self, at: &Planning<'_>, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
-        let names = Names::new(at);
+    pub(super) fn plan_own(&self, at: &Planning<'_>, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
+        let names = Names::new(self, at);
         let types = values.iter().map(|value| SqlType::of_arrow(&value.data_type()).unwrap_or(SqlType::Text));
         let around = Around::new(self, at, &names, types.collect());
         let bound = around.bind(&parsed.statement, parsed)?;
@@ -56,8 +78,8 @@ impl Planner {
     }
 
     /// What a statement takes and gives; `given` are the types that its sender declares.
-    pub(super) fn described(&self, at: &Planning<'_>, parsed: &Parsed, given: Vec<SqlType>) -> Result<Description> {
-        let names = Names::new(at);
+    pub(super) fn described_own(&self, at: &Planning<'_>, parsed: &Parsed, given: Vec<SqlType>) -> Result<Described> {
+        let names = Names::new(self, at);
         let around = Around::new(self, at, &names, given);
         Ok(around.bind(&parsed.statement, parsed)?.described())
     }
@@ -72,24 +94,24 @@ impl Planner {
         parsed: &Parsed,
         types: &[DataType],
     ) -> Result<Option<(Query, Uses)>> {
-        let names = Names::new(at);
+        let names = Names::new(self, at);
         let types = types.iter().map(|given| SqlType::of_arrow(given).unwrap_or(SqlType::Text));
         let around = Around::new(self, at, &names, types.collect());
         let BoundStatement::Query(bound) = around.bind(&parsed.statement, parsed)? else { return Ok(None) };
-        let planned = front::without_values(bound, &around, &at.session.options)?;
+        let planned = front::without_values(bound, &around, at.session.state.config_options())?;
         let uses = if planned.is_transient { None } else { names.uses() };
         Ok(uses.map(|uses| (Query { plan: planned.plan }, uses)))
     }
 }
 
 impl BoundStatement {
-    fn described(self) -> Description {
-        let types = |bound: &Bound| bound.parameters.iter().map(SqlType::arrow).collect();
+    fn described(self) -> Described {
+        let types = |bound: &Bound| bound.parameters.clone();
         match self {
-            Self::Query(bound) => Description { parameters: types(&bound), schema: Some(schema_of(&bound)) },
-            Self::Write { rows, .. } => Description { parameters: types(&rows), schema: None },
+            Self::Query(bound) => Described { parameters: types(&bound), schema: Some(schema_of(&bound)) },
+            Self::Write { rows, .. } => Described { parameters: types(&rows), schema: None },
             Self::Explain { statement, .. } => {
-                Description { schema: Some(Statement::plan_schema()), ..statement.described() }
+                Described { schema: Some(Statement::plan_schema()), ..statement.described() }
             }
             Self::Other(statement) => {
                 let schema = match &statement {
@@ -97,21 +119,21 @@ impl BoundStatement {
                     Statement::Explain { .. } => Some(Statement::plan_schema()),
                     _ => None,
                 };
-                Description { parameters: vec![], schema }
+                Described { parameters: vec![], schema }
             }
         }
     }
 }
 
 /// The columns of a bound query as results have them.
-pub(super) fn schema_of(bound: &Bound) -> SchemaRef {
+fn schema_of(bound: &Bound) -> SchemaRef {
     let fields = bound.columns.iter().map(|column| column.sql_type.field(&column.name, true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 impl Around<'_> {
     /// Finds what a statement names. `parsed` is what it is part of.
-    pub(super) fn bind(&self, statement: &ParsedStatement, parsed: &Parsed) -> Result<BoundStatement> {
+    fn bind(&self, statement: &ParsedStatement, parsed: &Parsed) -> Result<BoundStatement> {
         match statement {
             ParsedStatement::Statement(statement) => self.bind_statement(statement, parsed),
             ParsedStatement::CopyTo(copy) => {
@@ -181,7 +203,7 @@ impl Around<'_> {
         Ok(BoundStatement::Explain { statement, analyze: options.analyze, json, verbose: options.verbose })
     }
 
-    pub(super) fn planned(&self, bound: BoundStatement, values: &[ScalarValue]) -> Result<Planned> {
+    fn planned(&self, bound: BoundStatement, values: &[ScalarValue]) -> Result<Planned> {
         let done = |statement| Ok(Planned::Other(Box::new(statement)));
         match bound {
             BoundStatement::Query(bound) => {
@@ -228,6 +250,6 @@ impl Around<'_> {
     }
 
     fn front(&self, bound: Bound, values: &[ScalarValue], is_shown: bool) -> Result<front::Planned> {
-        front::of_bound(bound, values, is_shown, self, &self.at.session.options)
+        front::of_bound(bound, values, is_shown, self, self.at.session.state.config_options())
     }
 }
