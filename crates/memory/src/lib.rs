@@ -19,8 +19,8 @@
 //! * What is *spare*, because no query needs it (retained states), is dropped at once by whoever is short, before any
 //!   of this.
 //! * If nobody has anything to give back, a query's firm one may still have what is left of the first half of the
-//!   slack, and a little one all of it; twice as much of it each while other queries run, which give back all that they
-//!   have when they end. Then it is refused with an error of kind `Resource`, which ends its query.
+//!   slack, and a little one all of it. If other queries hold memory, which they give back when they end, each may have
+//!   twice as much of the slack. Then it is refused with an error of kind `Resource`, which ends its query.
 //!
 //! A query is *admitted* when its grant, the bytes that it is sure of, is free; until then it waits in a queue. An
 //! eighth of the budget is never granted.

@@ -48,7 +48,7 @@ enum Slack {
     Half,
     Whole,
     /// Of a firm one while somebody gives back: all packets may need theirs within one batch, and wait before their
-    /// next. And of a little one while there are several queries.
+    /// next. And of a little one while other queries hold memory.
     Twice,
 }
 
@@ -465,9 +465,11 @@ impl Broker {
         self.note_waiting(&waiting);
     }
 
-    /// Whether more than one query is admitted and has not ended.
-    fn has_several(&self) -> bool {
-        self.admitted.load(Ordering::Acquire) > 1
+    /// Whether queries other than this one hold memory, which comes back when they end.
+    fn others_hold(&self, but: &Account) -> bool {
+        let accounts = self.accounts();
+        let mut others = accounts.iter().filter(|account| !std::ptr::eq(Arc::as_ptr(account), but));
+        others.any(|account| account.is_query() && account.reserved_bytes() > 0)
     }
 
     /// Whether a state at rest is asked to give memory back.

@@ -120,11 +120,12 @@ impl Reservation {
             return Some(Slack::Whole);
         }
         // Nobody has anything to give back just now. To fail for little helps nobody, nor for what is left of the first
-        // half of the slack: most often there is more in a moment. Of several queries each gives back all that it has
-        // when it ends, so one step more of the slack may be had.
+        // half of the slack: most often there is more in a moment. Where other queries hold memory of the budget, they
+        // give it back when they end, so one step more of the slack may be had.
         let is_accepted = broker.budget_bytes() >= MEMORY_BYTES_MIN;
         let may = is_accepted && !revocable && account.is_query();
-        may.then_some(match (bytes <= LITTLE_BYTES, broker.has_several()) {
+        let others_hold = matches!(refused, Refused::Budget) && broker.others_hold(account);
+        may.then_some(match (bytes <= LITTLE_BYTES, others_hold) {
             (true, true) => Slack::Twice,
             (true, false) | (false, true) => Slack::Whole,
             (false, false) => Slack::Half,

@@ -85,6 +85,32 @@ fn a_burst_within_one_batch_may_take_twice_the_slack_while_somebody_gives_back()
 }
 
 #[test]
+fn more_of_the_slack_may_be_had_while_other_queries_hold_memory() {
+    let budget = 64 << 20;
+    let slack = slack_bytes(budget);
+    let (little, large) = (64 << 10, 1 << 20);
+    let taken_at_most = |others_hold: bool, limit_bytes: Option<usize>, step: usize| {
+        let broker = Broker::new(budget);
+        let [other, query] = [(1, None), (2, limit_bytes)].map(|(id, limit)| broker.account(QueryId(id), limit));
+        let mut held = other.reservation("Aggregate");
+        if others_hold {
+            held.grow(budget / 2).unwrap();
+        }
+        let mut wanted = query.reservation("Sort");
+        while wanted.grow(step).is_ok() {}
+        wanted.bytes() + held.bytes()
+    };
+    assert_eq!(taken_at_most(false, None, large), budget + slack / 2, "alone");
+    assert_eq!(taken_at_most(false, None, little), budget + slack, "alone");
+    assert_eq!(taken_at_most(true, None, large), budget + slack);
+    assert_eq!(taken_at_most(true, None, little), budget + 2 * slack);
+    // What others hold is nothing to a query that is at its own limit.
+    let limit = budget / 4;
+    let own = taken_at_most(false, Some(limit), large);
+    assert_eq!(taken_at_most(true, Some(limit), large), budget / 2 + own);
+}
+
+#[test]
 fn within_its_own_limit_a_query_asks_its_own() {
     let broker = Broker::new(32_000);
     let memory = broker.account(QueryId(1), Some(3200));
