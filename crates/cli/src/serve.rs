@@ -13,9 +13,6 @@ use crate::arguments::ServeArguments;
 use crate::failure::{Done, Failure, complain};
 use crate::open::open;
 
-/// The setting for the time zone of sessions.
-const TIME_ZONE: &str = "datafusion.execution.time_zone";
-
 /// Runs the subcommand. Fails if the options are invalid, the database cannot be opened, or an address is in use.
 pub fn run(arguments: &ServeArguments) -> Done {
     if arguments.hash_password {
@@ -24,10 +21,7 @@ pub fn run(arguments: &ServeArguments) -> Done {
     let options = options(arguments)?;
     // Opening the database may take a while, so mistakes are reported before.
     options.check().map_err(failed)?;
-    let mut opened = arguments.database.clone();
-    // Clients expect a TIMESTAMP WITH TIME ZONE to have a zone.
-    opened.settings.insert(0, (TIME_ZONE.to_owned(), "+00:00".to_owned()));
-    let database = open(&opened, arguments.worker_nice.unwrap_or(WORKER_NICE))?;
+    let database = open(&arguments.database, arguments.worker_nice.unwrap_or(WORKER_NICE))?;
     for (name, why) in database.left_out() {
         complain(format!("warning: the directory '{name}' cannot be read as a table: {why}"));
     }

@@ -14,7 +14,6 @@ use diligence_catalog::{
 };
 use diligence_disk::TempOptions;
 use diligence_engine::{Engine, EngineOptions};
-use diligence_sql::stores::runtime_env;
 use diligence_sql::{Planner, PlannerOptions};
 use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
@@ -92,7 +91,6 @@ impl Database {
             .with_hint("by default there is one per core, and more are rarely faster"));
         }
         let memory_bytes = options.memory_bytes.map(budget).transpose()?;
-        let runtime_env = runtime_env()?;
         let base = match options.inline_seed {
             Some(seed) => EngineOptions::inline(seed),
             None => EngineOptions::default(),
@@ -103,7 +101,6 @@ impl Database {
             worker_nice: options.worker_nice,
             memory_bytes,
             temp: options.temp.unwrap_or_else(|| TempOptions::within(memory_bytes)),
-            runtime_env: runtime_env.clone(),
             ..base
         })?;
         let catalog: Arc<Catalog> = Arc::default();
@@ -121,7 +118,7 @@ impl Database {
             status,
             catalog,
             files,
-            planner: Planner::new(catalogs, runtime_env, planning),
+            planner: Planner::new(catalogs, planning),
             postgres,
             more_system_tables: RwLock::default(),
             waiting: RwLock::default(),

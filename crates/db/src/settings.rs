@@ -1,7 +1,7 @@
 //! Settings: what SET, SHOW and RESET speak of.
 //!
-//! Some belong to the session (how its queries run), some to the engine (and so to everybody), and DataFusion's own
-//! (`datafusion.…`) to the session's planner.
+//! Some belong to the session (how its queries run), some to the engine (and so to everybody), and some to the session's
+//! planner (how statements are read, and files written).
 
 use std::sync::Arc;
 
@@ -36,7 +36,6 @@ pub(crate) enum Setting {
     SharingRetained,
     SharingRows,
     SortPlan,
-    SqlFront,
     Workers,
 }
 
@@ -46,7 +45,7 @@ impl Setting {
         matches!(self, Setting::StagePolicy | Setting::Memory | Setting::SharingColumns | Setting::SharingRetained)
     }
 
-    pub(crate) const ALL: [Setting; 12] = [
+    pub(crate) const ALL: [Setting; 11] = [
         Setting::BatchRows,
         Setting::Memory,
         Setting::Packets,
@@ -56,7 +55,6 @@ impl Setting {
         Setting::SharingRetained,
         Setting::SharingRows,
         Setting::SortPlan,
-        Setting::SqlFront,
         Setting::StagePolicy,
         Setting::Workers,
     ];
@@ -73,7 +71,6 @@ impl Setting {
             Setting::SharingRetained => "sharing_retained",
             Setting::SharingRows => "sharing_rows",
             Setting::SortPlan => "sort_plan",
-            Setting::SqlFront => "sql_front",
             Setting::Workers => "workers",
         }
     }
@@ -105,9 +102,6 @@ impl Setting {
             Setting::SharingRows => "Rows that a plan must be expected to touch for it to be shared",
             Setting::SortPlan => {
                 "When runs of a sort that does not fit in memory are merged: cost, ems, ems-nr, mms, mms(1), mms(2) or mms-nr"
-            }
-            Setting::SqlFront => {
-                "Which front plans queries: datafusion, or own (PostgreSQL's names, types and meaning; on its way to be the only one)"
             }
             Setting::Workers => "Worker threads; fixed when the database is opened",
         }
@@ -249,10 +243,10 @@ impl SettingsView<'_> {
         if let Some(setting) = Setting::of_name(name) {
             return self.set_own(setting, value).map_err(|error| wrong_value(error).context(format!("SET {name}")));
         }
-        if name.starts_with("datafusion.runtime.") || !self.is_datafusion(name) {
+        if !self.is_planners(name) {
             return Err(self.unknown(name));
         }
-        self.planner.set_datafusion_option(name, value).map_err(wrong_value)
+        self.planner.set_setting(name, value).map_err(wrong_value)
     }
 
     fn set_own(&self, setting: Setting, value: &str) -> Result<()> {
@@ -282,13 +276,6 @@ impl SettingsView<'_> {
             }
             Setting::SharingRows => own.sharing_rows = number(value, 0, usize::MAX)?,
             Setting::SortPlan => own.sort_plan = value.parse()?,
-            Setting::SqlFront => {
-                self.planner.set_own(match value {
-                    "own" => true,
-                    "datafusion" => false,
-                    _ => return Err(Error::input("sql_front is datafusion or own")),
-                });
-            }
             Setting::Workers => {
                 return Err(Error::input("the number of workers is fixed when the database is opened")
                     .with_code("55P02")
@@ -304,7 +291,7 @@ impl SettingsView<'_> {
             (Some(Setting::Workers), _) => Ok(()),
             (_, Some(value)) => self.set(name, &value),
             (Some(setting), None) => self.set_own(setting, &self.built_in(setting)),
-            (None, None) if self.is_datafusion(name) => self.planner.reset_datafusion_option(name),
+            (None, None) if self.is_planners(name) => self.planner.reset_setting(name),
             (None, None) => Err(self.unknown(name)),
         }
     }
@@ -315,13 +302,7 @@ impl SettingsView<'_> {
         for setting in Setting::ALL.into_iter().filter(own) {
             self.reset(setting.name())?;
         }
-        for shown in self.datafusion() {
-            if shown.value != shown.default {
-                // What the engine fixes differs from DataFusion's default and stays.
-                let _ = self.reset(&shown.name);
-            }
-        }
-        Ok(())
+        self.planners().into_iter().filter(|shown| shown.value != shown.default).try_for_each(|shown| self.reset(&shown.name))
     }
 
     /// One setting.
@@ -329,13 +310,13 @@ impl SettingsView<'_> {
         if let Some(setting) = Setting::of_name(name) {
             return Ok(self.shown(setting));
         }
-        self.datafusion().into_iter().find(|shown| shown.name == name).ok_or_else(|| self.unknown(name))
+        self.planners().into_iter().find(|shown| shown.name == name).ok_or_else(|| self.unknown(name))
     }
 
     /// All settings, ours first.
     pub(crate) fn all(&self) -> Vec<Shown> {
         let own = Setting::ALL.into_iter().map(|setting| self.shown(setting));
-        own.chain(self.datafusion()).collect()
+        own.chain(self.planners()).collect()
     }
 
     fn shown(&self, setting: Setting) -> Shown {
@@ -351,7 +332,6 @@ impl SettingsView<'_> {
             Setting::SharingRetained => self.engine.retained_percent().to_string(),
             Setting::SharingRows => own.sharing_rows.to_string(),
             Setting::SortPlan => own.sort_plan.to_string(),
-            Setting::SqlFront => if self.planner.is_own() { "own" } else { "datafusion" }.into(),
             Setting::Workers => self.engine.worker_count().to_string(),
         };
         let default = self.defaults.given(setting.name()).unwrap_or_else(|| self.built_in(setting));
@@ -370,26 +350,22 @@ impl SettingsView<'_> {
             Setting::SharingRetained => self.defaults.retained_percent.to_string(),
             Setting::SharingRows => SHARING_ROWS_MIN.to_string(),
             Setting::SortPlan => SortPlan::default().to_string(),
-            Setting::SqlFront => "datafusion".into(),
             Setting::Workers => self.engine.worker_count().to_string(),
         }
     }
 
-    fn datafusion(&self) -> Vec<Shown> {
-        let options = self.planner.datafusion_options().into_iter();
-        options
-            .filter(|option| !option.name.starts_with("datafusion.runtime."))
-            .map(|option| Shown {
-                value: option.value.unwrap_or_default(),
-                default: option.default.unwrap_or_default(),
-                name: option.name,
-                description: option.description.into(),
-            })
-            .collect()
+    fn planners(&self) -> Vec<Shown> {
+        let shown = self.planner.settings().into_iter().map(|setting| Shown {
+            name: setting.name.into(),
+            value: setting.value,
+            default: self.defaults.given(setting.name).unwrap_or(setting.default),
+            description: setting.description.into(),
+        });
+        shown.collect()
     }
 
-    fn is_datafusion(&self, name: &str) -> bool {
-        name.starts_with("datafusion.") && self.datafusion().iter().any(|shown| shown.name == name)
+    fn is_planners(&self, name: &str) -> bool {
+        self.planners().iter().any(|shown| shown.name == name)
     }
 
     fn unknown(&self, name: &str) -> Error {

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::BinaryExpr;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_expr::Operator;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::BinaryExpr;
 use diligence_base::Result;
 use diligence_engine::expressions::Expr;
 use diligence_storage::foreign_error::from_datafusion;

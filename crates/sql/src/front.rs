@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
-use datafusion::common::config::ConfigOptions;
+use datafusion_common::ScalarValue;
+use datafusion_common::config::ConfigOptions;
 use diligence_base::{Error, Result};
 use diligence_engine::plan::Plan;
 use diligence_types::SqlType;

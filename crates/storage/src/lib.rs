@@ -18,6 +18,7 @@
 pub mod external;
 pub mod foreign_error;
 pub mod memory;
+pub mod series;
 mod table;
 mod writer;
 

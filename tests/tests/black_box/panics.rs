@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
-use datafusion::common::Statistics;
+use datafusion_common::Statistics;
 use diligence_base::ids::TableVersion;
 use diligence_base::{ErrorKind, Result};
 use diligence_db::{Database, DatabaseOptions};

@@ -277,7 +277,7 @@ mod tests {
         run(&session, "SELECT now()");
         assert!(is_found(&session, text) && is_found(&other, "SELECT  a FROM t; -- once more"));
         assert!(!is_found(&session, &long) && !is_found(&session, "SELECT now()"));
-        other.execute("SET datafusion.execution.time_zone = 'UTC'").unwrap();
+        other.execute("SET timezone = 'UTC'").unwrap();
         assert!(is_found(&session, text) && !is_found(&other, text));
         for harmless in ["SELECT * FROM system.settings", "CREATE TABLE u AS SELECT 1 AS b", "DROP TABLE u"] {
             run(&session, harmless);
@@ -296,7 +296,7 @@ mod tests {
         let session = Database::in_memory().unwrap().session();
         session.execute("CREATE TABLE t AS SELECT 1 AS a").unwrap();
         let (cache, text) = (session.database().plan_cache(), "SELECT a FROM t");
-        for change in ["INSERT INTO t VALUES (2)", "SET datafusion.execution.time_zone = 'UTC'"] {
+        for change in ["INSERT INTO t VALUES (2)", "SET timezone = 'UTC'"] {
             let begun = key(&session, text);
             let parsed = session.parse(text).unwrap();
             // The change comes in the middle of planning: after the relations were read, or before the settings were.

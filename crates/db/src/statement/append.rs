@@ -15,7 +15,7 @@ use diligence_catalog::{DEFAULT_SCHEMA, MemoryRelation, ObjectRef, Relation, Rel
 use diligence_engine::plan::Plan;
 use diligence_sql::MemoryWriter;
 use diligence_sql::errors::suggest;
-use diligence_sql::tables::{RowsSender, incoming};
+use diligence_sql::incoming::{RowsSender, incoming};
 use diligence_storage::foreign_error::from_arrow;
 
 use super::result::{QueryResult, ResultKind};

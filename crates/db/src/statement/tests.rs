@@ -156,7 +156,7 @@ fn a_view_behind_a_plan_counts_as_what_it_uses() {
 fn parameters_have_types_from_the_client_a_cast_or_what_is_around_them() {
     let session = session();
     let described = |sql: &str, given: &[Option<DataType>]| {
-        let (description, _) = session.describe(&session.parse(sql).unwrap(), given).unwrap();
+        let description = session.describe(&session.parse(sql).unwrap(), given).unwrap();
         (description.parameters, description.schema.map(|schema| schema.fields().len()))
     };
     assert_eq!(described("SELECT b FROM t WHERE a = $1", &[]), (vec![DataType::Int64], Some(1)));
@@ -343,7 +343,7 @@ fn plans_say_what_they_are_expected_to_need_and_queries_what_they_used() {
 
 #[test]
 fn sessions_share_plans_until_one_changes_the_planner() {
-    let zone = "datafusion.execution.time_zone";
+    let zone = "timezone";
     let settings = vec![(zone.to_owned(), "+00:00".to_owned()), ("batch_rows".to_owned(), "7".to_owned())];
     let database = Database::open(DatabaseOptions { settings, ..DatabaseOptions::default() }).unwrap();
     let (first, second) = (database.session(), database.session());

@@ -153,8 +153,7 @@ impl StatementExecution {
         Ok(parsed)
     }
 
-    /// What a statement takes and gives. A statement without parameters is remembered planned. Fails as
-    /// [`Session::describe`] does.
+    /// What a statement takes and gives. Fails as [`Session::describe`] does.
     pub async fn describe(
         &self,
         session: &Session,
@@ -167,12 +166,7 @@ impl StatementExecution {
             return Ok(Description { parameters: vec![], schema: known.plan.schema() });
         }
         let (own, statement) = (session.clone(), parsed.clone());
-        let described = self.optimize.run(move || own.describe(&statement, &given));
-        let (description, planned) = described.await?;
-        if let (Some(key), Some(planned)) = (key, planned) {
-            self.plan_cache().put(key, &planned);
-        }
-        Ok(description)
+        self.optimize.run(move || own.describe(&statement, &given)).await
     }
 
     /// Plans a statement, or finds it planned, and starts it. With `read_only` it must not change anything. Fails with

@@ -368,7 +368,7 @@ impl PgSession {
             return Ok(None);
         }
         if name.eq_ignore_ascii_case(TIME_ZONE) {
-            self.session.set(ENGINE_TIME_ZONE, value)?;
+            self.session.set(TIME_ZONE, value)?;
             // Rows are shown in UTC all the same, and the client is told so.
             return Ok(None);
         }
@@ -383,7 +383,7 @@ impl PgSession {
             let report = self.settings.reset(name);
             self.report(report);
             if name.eq_ignore_ascii_case(TIME_ZONE) {
-                self.session.reset(ENGINE_TIME_ZONE)?;
+                self.session.reset(TIME_ZONE)?;
             }
         } else {
             self.session.reset(name)?;
@@ -428,7 +428,7 @@ impl PgSession {
         if let Some(was) = self.settings.now(name).filter(|_| !is_zone) {
             return Ok(Some(Was::Client(was)));
         }
-        let name = if is_zone { ENGINE_TIME_ZONE } else { name };
+        let name = if is_zone { TIME_ZONE } else { name };
         let value = self.session.own_setting(name)?;
         Ok(value.map(|value| Was::Engine { name: name.to_owned(), value }))
     }
@@ -656,10 +656,8 @@ impl PgSession {
     }
 }
 
-/// The client's name for the session's time zone.
+/// The setting for the session's time zone.
 const TIME_ZONE: &str = "timezone";
-/// The engine's name for it.
-const ENGINE_TIME_ZONE: &str = "datafusion.execution.time_zone";
 
 fn no_cursor(name: &str) -> Error {
     Error::input(format!("no cursor is named '{name}'")).with_code("34000")

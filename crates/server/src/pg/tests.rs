@@ -9,7 +9,7 @@ use crate::config::ServerOptions;
 use crate::server::Server;
 
 async fn serve() -> (Arc<Server>, Address) {
-    let settings = vec![("datafusion.execution.time_zone".to_owned(), "+00:00".to_owned())];
+    let settings = vec![("timezone".to_owned(), "+00:00".to_owned())];
     let options = DatabaseOptions { workers: Some(2), settings, ..DatabaseOptions::default() };
     let postgres = Some("127.0.0.1:0".parse().unwrap());
     let options = (Database::open(options).unwrap(), ServerOptions { postgres, ..ServerOptions::default() });
@@ -162,7 +162,7 @@ async fn settings_go_back_with_their_transaction() {
         ("statement_timeout", ["100000ms", "200000ms", "300000ms"]),
         ("packets", ["3", "4", "5"]),
         ("query_memory", ["64.0 MiB", "65.0 MiB", "66.0 MiB"]),
-        ("datafusion.execution.time_zone", ["+01:00", "+02:00", "+03:00"]),
+        ("timezone", ["+01:00", "+02:00", "+03:00"]),
     ];
     for (name, values) in settings {
         let mut ann = connect(&address).await;
@@ -250,7 +250,7 @@ async fn clients_are_told_what_becomes_of_settings() {
 async fn a_zone_goes_back_with_its_transaction() {
     let (_server, address) = serve().await;
     let mut ann = connect(&address).await;
-    let zone = "datafusion.execution.time_zone";
+    let zone = "timezone";
     ann.simple("SET TIME ZONE '+01:00'; BEGIN; SET LOCAL TIME ZONE '+02:00'").await.unwrap();
     assert_eq!(shown(&mut ann, zone).await, "+02:00");
     ann.simple("SET timezone = '+03:00'; ROLLBACK").await.unwrap();
@@ -318,7 +318,7 @@ async fn what_is_wrong_with_names_and_settings_has_its_code() {
         ("SET packets = 'many'", "22023"),
         ("SET sharing = 'maybe'", "22023"),
         ("SET query_memory = '1 parsec'", "22023"),
-        ("SET datafusion.execution.batch_size = 'many'", "22023"),
+        ("SET parquet_row_group_rows = 'many'", "22023"),
         ("SET statement_timeout = 'soon'", "22023"),
         ("SET nosuch = 1", "42704"),
     ];

@@ -262,7 +262,7 @@ impl PartialEq for WindowKind {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct WindowFrame {
     /// Its units and bounds.
-    pub frame: datafusion::logical_expr::WindowFrame,
+    pub frame: datafusion_expr::WindowFrame,
     /// What it leaves out.
     pub excludes: Exclusion,
     /// The distances of its start and its end, where they are not known before the lowering: of parameters. The bounds
@@ -272,7 +272,7 @@ pub(crate) struct WindowFrame {
 
 impl WindowFrame {
     /// A frame whose bounds are known, with all of its rows.
-    pub(crate) fn known(frame: datafusion::logical_expr::WindowFrame) -> Self {
+    pub(crate) fn known(frame: datafusion_expr::WindowFrame) -> Self {
         Self { frame, excludes: Exclusion::NoOthers, distances: [None, None] }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
-use datafusion::logical_expr::ScalarUDF;
+use datafusion_common::ScalarValue;
+use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{Body, ScalarCall, Special, Stability};

@@ -1,7 +1,7 @@
 //! Every kind of expression.
 
-use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{
+use datafusion_common::ScalarValue;
+use sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr, FunctionArg, FunctionArgExpr,
     FunctionArguments, Query, Subscript, TrimWhereField, UnaryOperator, Value, ValueWithSpan,
 };
@@ -585,7 +585,7 @@ impl Binder<'_> {
             SqlType::Record(_) => match &index {
                 Scalar::Constant(constant) => match constant.value.try_as_str() {
                     Some(Some(name)) => {
-                        self.field(scalar, &datafusion::sql::sqlparser::ast::Ident::with_quote('"', name))
+                        self.field(scalar, &sqlparser::ast::Ident::with_quote('"', name))
                     }
                     _ => Err(Error::input("a field of a struct is named by a text").with_code("42804")),
                 },

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
     TableAlias, TableFactor, TableSampleKind, TableSampleMethod, TableSampleUnit, TableWithJoins, Value,
 };
@@ -536,7 +536,7 @@ impl Binder<'_> {
         let Some(sample) = sample else { return Ok(relation) };
         let (share, _) = self.share(sample)?;
         let random = self.call("random", vec![])?;
-        let value = datafusion::common::ScalarValue::Float64(Some(share));
+        let value = datafusion_common::ScalarValue::Float64(Some(share));
         let share = Scalar::Constant(Constant { value, sql_type: SqlType::Double });
         Ok(relation.filtered(self.compare(Comparison::Less, random, share)?))
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr,
     GroupByWithModifier, OrderByExpr, OrderByOptions, Value, ValueWithSpan,
 };
@@ -389,7 +389,7 @@ impl Binder<'_> {
             _ => {
                 let all = self.cast(count(None, None)?, &SqlType::Double, Way::Implicit)?;
                 let double = |value: f64| {
-                    let value = datafusion::common::ScalarValue::Float64(Some(value));
+                    let value = datafusion_common::ScalarValue::Float64(Some(value));
                     Scalar::Constant(Constant { value, sql_type: SqlType::Double })
                 };
                 if name == "percent_rank" {

@@ -1,8 +1,8 @@
 //! Literals and the names of types.
 
 use arrow::datatypes::i256;
-use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{
+use datafusion_common::ScalarValue;
+use sqlparser::ast::{
     ArrayElemTypeDef, CharacterLength, DataType, DateTimeField, ExactNumberInfo, Expr, Interval, TimezoneInfo, Value,
 };
 use diligence_base::{Error, Result};
@@ -190,7 +190,7 @@ impl Binder<'_> {
                 return Ok(SqlType::Map(std::sync::Arc::new((self.sql_type(key)?, self.sql_type(value)?))));
             }
             DataType::Struct(fields, _) | DataType::Tuple(fields) => {
-                let field = |(index, field): (usize, &datafusion::sql::sqlparser::ast::StructField)| {
+                let field = |(index, field): (usize, &sqlparser::ast::StructField)| {
                     let name = field.field_name.as_ref().map_or_else(|| format!("f{}", index + 1), normalized);
                     Ok(RecordField { name, sql_type: self.sql_type(&field.field_type)? })
                 };

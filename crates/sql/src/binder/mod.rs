@@ -45,8 +45,8 @@ mod golden;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::sql::sqlparser::ast::{self, Ident, Spanned};
+use datafusion_expr::ScalarUDF;
+use sqlparser::ast::{self, Ident, Spanned};
 use diligence_base::{Error, Result, Span};
 use diligence_storage::Table;
 use diligence_types::SqlType;

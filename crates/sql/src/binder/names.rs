@@ -1,6 +1,6 @@
 //! The names of result columns, as PostgreSQL makes them (`FigureColname`).
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, Expr, Query, SelectItem, SetExpr, Subscript, TrimWhereField, Value,
 };
 

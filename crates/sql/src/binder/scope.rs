@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-use datafusion::sql::sqlparser::ast::{Ident, NamedWindowDefinition};
+use sqlparser::ast::{Ident, NamedWindowDefinition};
 use diligence_base::{Error, Result, Span};
 use diligence_types::SqlType;
 use diligence_types::sql_type::RecordField;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     self, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, Fetch, GroupByExpr, Ident, LimitClause, OrderBy,
     OrderByExpr, OrderByKind, OrderByOptions, Query, RenameSelectItem, Select, SelectFlavor, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, Value, ValueWithSpan, WildcardAdditionalOptions,
@@ -686,12 +686,12 @@ impl Binder<'_> {
             return Err(at(Error::input(message).with_code("42804")));
         }
         let scalar = match scalar {
-            Scalar::Constant(Constant { value: datafusion::common::ScalarValue::Int32(Some(value)), .. }) => {
+            Scalar::Constant(Constant { value: datafusion_common::ScalarValue::Int32(Some(value)), .. }) => {
                 Scalar::Constant(Constant::bigint(i64::from(value)))
             }
             other => self.cast(other, &SqlType::BigInt, Way::Assignment).map_err(at)?,
         };
-        if let Scalar::Constant(Constant { value: datafusion::common::ScalarValue::Int64(Some(value)), .. }) = &scalar
+        if let Scalar::Constant(Constant { value: datafusion_common::ScalarValue::Int64(Some(value)), .. }) = &scalar
             && *value < 0
         {
             let code = if clause == "LIMIT" { "2201W" } else { "2201X" };

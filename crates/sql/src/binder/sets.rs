@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use datafusion::sql::sqlparser::ast::{SetExpr, SetOperator, SetQuantifier, Values};
+use sqlparser::ast::{SetExpr, SetOperator, SetQuantifier, Values};
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::order_key;

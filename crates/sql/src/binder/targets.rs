@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
-use datafusion::sql::sqlparser::ast::{self, Expr};
+use datafusion_common::ScalarValue;
+use sqlparser::ast::{self, Expr};
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 

@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 
-use datafusion::common::ScalarValue;
-use datafusion::logical_expr as df;
-use datafusion::sql::sqlparser::ast::{
+use datafusion_common::ScalarValue;
+use datafusion_expr as df;
+use sqlparser::ast::{
     Expr, Function, FunctionArgumentClause, FunctionArguments, Ident, NamedWindowExpr, NullTreatment, WindowFrameBound,
     WindowFrameUnits, WindowSpec, WindowType,
 };
@@ -76,8 +76,8 @@ impl WindowUse {
 #[derive(Default)]
 struct Spec<'e> {
     partition: &'e [Expr],
-    order: &'e [datafusion::sql::sqlparser::ast::OrderByExpr],
-    frame: Option<&'e datafusion::sql::sqlparser::ast::WindowFrame>,
+    order: &'e [sqlparser::ast::OrderByExpr],
+    frame: Option<&'e sqlparser::ast::WindowFrame>,
     excludes: Exclusion,
 }
 

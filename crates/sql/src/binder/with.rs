@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     Cte, CteAsMaterialized, Expr, Ident, SetExpr, SetOperator, SetQuantifier, Setting, With,
 };
 use diligence_base::{Error, Result};

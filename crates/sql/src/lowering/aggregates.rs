@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion::common::ScalarValue;
-use datafusion::logical_expr::Aggregate as LogicalAggregate;
-use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
-use datafusion::physical_expr::expressions::{BinaryExpr, CaseExpr, CastExpr, Column as ColumnExpr};
-use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
+use datafusion_common::ScalarValue;
+use datafusion_expr::Aggregate as LogicalAggregate;
+use datafusion_expr::Operator;
+use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
+use datafusion_physical_expr::expressions::{BinaryExpr, CaseExpr, CastExpr, Column as ColumnExpr};
+use datafusion_physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use diligence_base::{Error, Result};
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan};

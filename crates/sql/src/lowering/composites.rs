@@ -7,9 +7,9 @@ use arrow::array::{Array, ArrayRef, AsArray, ListArray, StructArray, new_null_ar
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{cast, interleave};
 use arrow::datatypes::{DataType, Field};
-use datafusion::common::{Result, ScalarValue};
-use datafusion::error::DataFusionError;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use datafusion_common::{Result, ScalarValue};
+use datafusion_common::error::DataFusionError;
+use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
 use diligence_base::Error;
 use diligence_storage::foreign_error::to_datafusion;
 use diligence_types::SqlType;

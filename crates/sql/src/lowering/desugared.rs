@@ -38,7 +38,7 @@ impl Lowering<'_> {
         items: Vec<(Column, WindowFunction)>,
     ) -> Relation {
         let item = |(column, function): (Column, WindowFunction)| {
-            let frame = WindowFrame::known(datafusion::logical_expr::WindowFrame::new(None));
+            let frame = WindowFrame::known(datafusion_expr::WindowFrame::new(None));
             (column, WindowItem { kind: WindowKind::Engine(function), arguments: vec![], filter: None, frame })
         };
         let items = items.into_iter().map(item).collect();

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
-use datafusion::common::ScalarValue;
-use datafusion::common::config::ConfigOptions;
-use datafusion::logical_expr::Operator;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
-use datafusion::physical_expr::expressions::{
+use datafusion_common::ScalarValue;
+use datafusion_common::config::ConfigOptions;
+use datafusion_expr::Operator;
+use datafusion_expr::ScalarUDF;
+use datafusion_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
+use datafusion_physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column as ColumnExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NegativeExpr,
     NotExpr, in_list,
 };
-use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 use diligence_types::SqlType;

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion::common::{JoinSide, JoinType, NullEquality};
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion_common::{JoinSide, JoinType, NullEquality};
+use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::{Error, Result};
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};

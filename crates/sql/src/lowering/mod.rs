@@ -25,10 +25,10 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use datafusion::common::ScalarValue;
-use datafusion::common::config::ConfigOptions;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column as ColumnExpr;
+use datafusion_common::ScalarValue;
+use datafusion_common::config::ConfigOptions;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::Column as ColumnExpr;
 use diligence_base::{Error, Result};
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan, WorkTableId};

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
-use datafusion::common::ScalarValue;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
-use datafusion::physical_expr::expressions::Literal;
-use datafusion::physical_expr::simplifier::PhysicalExprSimplifier;
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion_common::ScalarValue;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::error::Result as DataFusionResult;
+use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion_physical_expr::expressions::Literal;
+use datafusion_physical_expr::simplifier::PhysicalExprSimplifier;
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::Result;
 use diligence_engine::plan::{Node, Plan};
 use diligence_storage::foreign_error::from_datafusion;
@@ -58,7 +58,7 @@ impl ScalarUDFImpl for Parameter {
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        datafusion::common::internal_err!("the parameter ${} has no value", self.number)
+        datafusion_common::internal_err!("the parameter ${} has no value", self.number)
     }
 }
 
@@ -96,6 +96,6 @@ fn with_values(
     // A cast of the column to the parameter's type becomes one of the value: then clusters can be told by their
     // statistics.
     let simplified = PhysicalExprSimplifier::new(schema).simplify(put.data.clone())?;
-    let looks_at_rows = simplified.exists(|node| Ok(node.is::<datafusion::physical_expr::expressions::Column>()))?;
+    let looks_at_rows = simplified.exists(|node| Ok(node.is::<datafusion_physical_expr::expressions::Column>()))?;
     Ok(Some(if looks_at_rows { simplified } else { put.data }))
 }

@@ -8,7 +8,7 @@
 //! same, less those rows": no LIMIT, no window, no other aggregate's input, no side of a join that is padded with
 //! NULLs.
 
-use datafusion::common::{JoinType, NullEquality};
+use datafusion_common::{JoinType, NullEquality};
 use diligence_engine::plan::{HashJoin, NestedLoopJoin, Node, Plan, RuntimeFilterId};
 
 /// Numbers a filter for every key of the join that some scan on the probe side can use, on both sides. `next` is the

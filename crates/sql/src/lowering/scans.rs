@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::common::ScalarValue;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{CastExpr, Column as ColumnExpr};
+use datafusion_common::ScalarValue;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::{CastExpr, Column as ColumnExpr};
 use diligence_base::Result;
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan};

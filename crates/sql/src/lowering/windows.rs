@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use datafusion::logical_expr as df;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{CastExpr, Column as ColumnExpr};
+use datafusion_expr as df;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::{CastExpr, Column as ColumnExpr};
 use diligence_base::{Error, Result};
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan, WindowCall, WindowFunction};

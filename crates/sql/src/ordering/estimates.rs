@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::common::{ColumnStatistics, ScalarValue};
+use datafusion_common::{ColumnStatistics, ScalarValue};
 
 use crate::algebra::{
     Aggregate, ColumnId, Comparison, Constant, Join, JoinKind, Relation, Scalar, Scan, SetKind, SubqueryKind,

@@ -6,14 +6,14 @@
 use std::any::TypeId;
 use std::collections::HashSet;
 
-use datafusion::sql::sqlparser::ast::{
+use sqlparser::ast::{
     Array, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
     FunctionArguments, Ident, ObjectName, TrimWhereField, TypedString, UnaryOperator,
 };
-use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
-use datafusion::sql::sqlparser::keywords::{self, Keyword};
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+use sqlparser::dialect::{Dialect, GenericDialect, Precedence};
+use sqlparser::keywords::{self, Keyword};
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 /// The dialect of the front of our own.
 #[derive(Debug, Default)]

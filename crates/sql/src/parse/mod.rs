@@ -4,35 +4,37 @@
 //! before anything recursive sees it: what is too deep is refused with a message, and what is deep gets a stack to fit
 //! ([`with_stack`]).
 //!
-//! DataFusion's front reads what the parser knows ([`parse_one`]). Ours reads PostgreSQL's syntax: `tokens` replaces
-//! clauses that the parser does not know, `dialect` says how tight operators bind.
+//! The syntax is PostgreSQL's: `tokens` replaces clauses that the parser does not know, `dialect` says how tight operators
+//! bind.
 
 mod dialect;
 mod tokens;
 
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 
-use datafusion::common::TableReference;
-use datafusion::error::DataFusionError;
-use datafusion::sql::parser::{CopyToSource, CopyToStatement, DFParserBuilder, Statement};
-use datafusion::sql::planner::object_name_to_table_reference;
-use datafusion::sql::sqlparser::ast::{self, TableFactor, Visit, Visitor};
-use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use datafusion_common::error::DataFusionError;
+use datafusion_sql::parser::{CopyToSource, DFParserBuilder, Statement};
+use sqlparser::ast::{self, VisitMut, VisitorMut};
+use sqlparser::dialect::{Dialect, GenericDialect};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::ParserError;
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use diligence_base::limits::STATEMENT_BYTES_MAX;
 use diligence_base::{Error, Result, Span};
+use diligence_storage::foreign_error::from_datafusion;
 
 use crate::errors;
-use crate::rewrite::{self, precedence};
-use crate::state::PARSER_DEPTH_MAX;
 use dialect::PostgresSyntax;
 use tokens::Rewritten;
 
 /// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers
 /// evaluate and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.
 pub const NESTING_MAX: usize = 4096;
+
+/// How deep the parser's own recursion may go: the limit that users meet is [`NESTING_MAX`], and [`with_stack`] provides
+/// the stack for what it lets through.
+const PARSER_DEPTH_MAX: usize = 100_000;
 
 /// Bytes of stack that planning may use per level. Measured on `1+1+…` and `((…))`, with room to spare.
 const STACK_BYTES_PER_LEVEL: usize = 24 * 1024;
@@ -48,37 +50,22 @@ const STACK_BYTES_BASE: usize = 1024 * 1024;
 pub struct Parsed {
     /// The statement.
     pub statement: Statement,
-    /// Why DataFusion's front cannot be given the statement, if so.
-    pub(crate) refused: Option<Error>,
     /// Levels, at most [`NESTING_MAX`].
     pub depth: usize,
 }
 
-/// Parses exactly one statement. A semicolon at the end is allowed. Fails with kind `Input` on anything else.
-pub fn parse_one(sql: &str, dialect: &str) -> Result<Parsed> {
-    let mut parsed = parse_for_datafusion(sql, dialect)?;
-    match parsed.refused.take() {
-        Some(error) => Err(error),
-        None => Ok(parsed),
-    }
-}
-
-/// The same for the front of our own: a statement is read as PostgreSQL reads it, and in the dialect if it is none of
-/// PostgreSQL's. Fails like [`parse_one`].
-pub(crate) fn parse_any(sql: &str, dialect: &str) -> Result<Parsed> {
-    named(dialect)?;
-    match parse_postgres(sql) {
-        Ok((statement, depth)) => Ok(Parsed { statement, refused: None, depth }),
-        Err(error) => match parse_for_datafusion(sql, dialect) {
-            Ok(parsed) if !is_query(&parsed.statement) && parsed.refused.is_none() => Ok(parsed),
-            _ => Err(error),
-        },
-    }
+/// Parses exactly one statement, as PostgreSQL reads it, and as the parser's generic dialect does if it is none of
+/// PostgreSQL's. A semicolon at the end is allowed. Fails with kind `Input` on anything else.
+pub fn parse_one(sql: &str) -> Result<Parsed> {
+    parse_postgres(sql).or_else(|error| match parse_generic(sql) {
+        Ok(parsed) if !is_query(&parsed.statement) => Ok(parsed),
+        _ => Err(error),
+    })
 }
 
 /// The tree of a query that is part of the program.
 pub(crate) fn query(sql: &str) -> Result<ast::Query> {
-    match parse_any(sql, "postgresql")?.statement {
+    match parse_one(sql)?.statement {
         Statement::Statement(statement) => match *statement {
             ast::Statement::Query(query) => Ok(*query),
             _ => Err(Error::bug("not a query")),
@@ -96,32 +83,41 @@ fn is_query(statement: &Statement) -> bool {
     }
 }
 
-/// The tree of PostgreSQL's syntax, and its depth.
-fn parse_postgres(sql: &str) -> Result<(Statement, usize)> {
+/// The tree of PostgreSQL's syntax.
+fn parse_postgres(sql: &str) -> Result<Parsed> {
     let read = |text: &str| Ok(tokens::rewritten(tokens(text, &PostgresSyntax::default())?));
     let Rewritten { tokens, mut clauses, queries } = read(sql)?;
     let dialect = PostgresSyntax::with_queries(queries);
     let (mut statement, depth) = parse_tokens(sql, tokens, &dialect, |text| Ok(read(text)?.tokens))?;
     if !clauses.is_empty() {
-        with_stack(depth, || rewrite::walked(&mut statement, &mut clauses));
+        with_stack(depth, || match walk(&mut statement, &mut clauses) {
+            ControlFlow::Continue(()) => {}
+            ControlFlow::Break(never) => match never {},
+        });
     }
-    Ok((statement, depth))
+    Ok(Parsed { statement, depth })
 }
 
-/// The tree for DataFusion's front, with what it needs put right in it.
-fn parse_for_datafusion(sql: &str, dialect: &str) -> Result<Parsed> {
-    let dialect = named(dialect)?;
-    let read = |text: &str| tokens(text, dialect.as_ref());
-    let tokens = read(sql)?;
-    let has_distinct = tokens.iter().any(|token| is_keyword(&token.token, Keyword::DISTINCT));
-    let (mut statement, depth) = parse_tokens(sql, tokens, dialect.as_ref(), read)?;
-    let rewritten = with_stack(depth, || {
-        if has_distinct {
-            precedence::mend(&mut statement);
-        }
-        rewrite::statement(&mut statement)
-    });
-    Ok(Parsed { statement, refused: rewritten.err(), depth })
+/// The tree of a statement that PostgreSQL does not have.
+fn parse_generic(sql: &str) -> Result<Parsed> {
+    let read = |text: &str| tokens(text, &GenericDialect {});
+    let (statement, depth) = parse_tokens(sql, read(sql)?, &GenericDialect {}, read)?;
+    Ok(Parsed { statement, depth })
+}
+
+/// Walks over a statement's queries and expressions, whatever kind of statement it is. The values of SET are no
+/// expressions: they are read as they are written.
+fn walk(statement: &mut Statement, visitor: &mut impl VisitorMut<Break = Infallible>) -> ControlFlow<Infallible> {
+    match statement {
+        Statement::Statement(statement) if matches!(**statement, ast::Statement::Set(_)) => ControlFlow::Continue(()),
+        Statement::Statement(statement) => statement.visit(visitor),
+        Statement::CopyTo(copy) => match &mut copy.source {
+            CopyToSource::Query(query) => query.visit(visitor),
+            CopyToSource::Relation(_) => ControlFlow::Continue(()),
+        },
+        Statement::Explain(explain) => walk(&mut explain.statement, visitor),
+        Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
+    }
 }
 
 /// The tree of exactly one statement, and its depth. `read` makes tokens of a text as those were made.
@@ -153,7 +149,7 @@ fn parse_tokens(
         if open > 0 && read(&closed).is_ok_and(|tokens| parse(tokens).is_ok()) {
             return errors::at(Error::input("expected ), found the end of the statement"), Some(end));
         }
-        errors::at_end(errors::syntax(error), end)
+        errors::at_end(syntax(error), end)
     })?;
     match (statements.pop_front(), statements.len()) {
         (Some(statement), 0) => Ok((statement, depth.levels)),
@@ -163,51 +159,6 @@ fn parse_tokens(
                 .with_hint("send statements one by one"))
         }
     }
-}
-
-/// A table, or a subquery in FROM, under the name that the rest of its SELECT calls it.
-#[derive(Clone, Debug)]
-pub(crate) struct NamedRelation {
-    /// The alias, or else the table's own name.
-    pub alias: String,
-    /// The table, if it is one.
-    pub table: Option<TableReference>,
-}
-
-/// What stands in all FROM clauses of a statement, for messages.
-pub(crate) fn relations(statement: &Statement) -> Vec<NamedRelation> {
-    let mut found = Relations(Vec::new());
-    let _ = match statement {
-        Statement::Statement(statement) => statement.visit(&mut found),
-        Statement::CopyTo(CopyToStatement { source: CopyToSource::Query(query), .. }) => query.visit(&mut found),
-        _ => ControlFlow::Continue(()),
-    };
-    found.0
-}
-
-struct Relations(Vec<NamedRelation>);
-
-impl Visitor for Relations {
-    type Break = ();
-
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-        let (table, alias) = match factor {
-            TableFactor::Table { name, alias, .. } => (object_name_to_table_reference(name.clone(), true).ok(), alias),
-            TableFactor::Derived { alias, .. } => (None, alias),
-            _ => (None, &None),
-        };
-        let alias = match alias {
-            Some(alias) if alias.name.quote_style.is_some() => Some(alias.name.value.clone()),
-            Some(alias) => Some(alias.name.value.to_lowercase()),
-            None => table.as_ref().map(|table| table.table().to_owned()),
-        };
-        self.0.extend(alias.map(|alias| NamedRelation { alias, table }));
-        ControlFlow::Continue(())
-    }
-}
-
-fn is_keyword(token: &Token, keyword: Keyword) -> bool {
-    matches!(token, Token::Word(word) if word.keyword == keyword)
 }
 
 /// `COPY … TO '…' (FORMAT csv, …)` and `… WITH (…)`, as PostgreSQL and DuckDB write it, with the word OPTIONS that the
@@ -306,10 +257,6 @@ pub fn with_stack<T>(depth: usize, body: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(bytes, bytes, body)
 }
 
-fn named(dialect: &str) -> Result<Box<dyn Dialect>> {
-    dialect_from_str(dialect).ok_or_else(|| Error::input(format!("no SQL dialect is named '{dialect}'")))
-}
-
 fn tokens(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>> {
     if sql.len() > STATEMENT_BYTES_MAX {
         return Err(Error::resource(format!(
@@ -321,7 +268,15 @@ fn tokens(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>> {
     }
     Tokenizer::new(dialect, sql)
         .tokenize_with_location()
-        .map_err(|error| errors::syntax(DataFusionError::from(ParserError::from(error))))
+        .map_err(|error| errors::syntax(&ParserError::from(error)))
+}
+
+/// An error of the parser of statements.
+fn syntax(error: DataFusionError) -> Error {
+    match error.find_root() {
+        DataFusionError::SQL(error, _) => errors::syntax(error),
+        _ => from_datafusion(error),
+    }
 }
 
 struct Depth {
@@ -463,13 +418,13 @@ mod tests {
     #[test]
     fn what_is_too_deep_is_refused_and_what_is_not_parses() {
         let nested = |count: usize| format!("SELECT {}1{}", "(".repeat(count), ")".repeat(count));
-        assert!(parse_one(&nested(500), "generic").is_ok());
-        let error = parse_one(&nested(1_000_000), "generic").unwrap_err();
+        assert!(parse_one(&nested(500)).is_ok());
+        let error = parse_one(&nested(1_000_000)).unwrap_err();
         assert!(error.message().contains("4096 levels"), "{error}");
         assert!(error.span().is_some());
         let tables = |count: usize| format!("{}SELECT 1{}", "SELECT * FROM (".repeat(count), ") x".repeat(count));
-        assert!(parse_one(&tables(500), "generic").is_ok());
-        assert!(parse_one(&tables(1000), "generic").unwrap_err().message().contains("4096 levels"));
+        assert!(parse_one(&tables(500)).is_ok());
+        assert!(parse_one(&tables(1000)).unwrap_err().message().contains("4096 levels"));
     }
 
     /// The query of a text as the front of our own reads it.
@@ -561,31 +516,31 @@ mod tests {
     fn what_postgres_does_not_read_is_refused() {
         for text in ["a < b < c", "a LIKE b LIKE c", "a IS DISTINCT FROM b IS NULL", "'a' 'b'", "a COLLATE x COLLATE y"]
         {
-            let error = parse_any(&format!("SELECT {text}"), "generic").unwrap_err();
+            let error = parse_one(&format!("SELECT {text}")).unwrap_err();
             assert!(error.span().is_some(), "{text}: {error}");
         }
     }
 
     #[test]
     fn other_statements_are_read_as_postgresql_does_or_else_in_the_dialect() {
-        let tree = |sql: &str| parse_any(sql, "generic").unwrap().statement.to_string();
+        let tree = |sql: &str| parse_one(sql).unwrap().statement.to_string();
         assert_eq!(tree("INSERT INTO t VALUES (1, DEFAULT)"), "INSERT INTO t VALUES (1, DEFAULT)");
         assert_eq!(tree("INSERT OVERWRITE TABLE t SELECT 1"), "INSERT OVERWRITE TABLE t SELECT 1");
         let chain = format!("SELECT 1{}", "+1".repeat(3000));
-        assert!(parse_any(&chain, "generic").unwrap().depth >= 3000);
+        assert!(parse_one(&chain).unwrap().depth >= 3000);
     }
 
     #[test]
     fn exactly_one_statement_is_wanted() {
-        assert!(parse_one("SELECT 1;", "generic").is_ok());
-        assert!(parse_one(" -- nothing", "generic").unwrap_err().message().contains("no statement"));
+        assert!(parse_one("SELECT 1;").is_ok());
+        assert!(parse_one(" -- nothing").unwrap_err().message().contains("no statement"));
         for sql in ["SELECT 1 FROM (SELECT 1", "SELECT 1 FROM (SELECT 1;"] {
-            let error = parse_one(sql, "generic").unwrap_err();
+            let error = parse_one(sql).unwrap_err();
             assert_eq!(error.message(), "expected ), found the end of the statement");
             assert_eq!(error.span(), Some(Span { line: 1, column: 24 }));
         }
-        let error = parse_one("SELECT 1 FROM (SELECT 1 x y", "generic").unwrap_err();
+        let error = parse_one("SELECT 1 FROM (SELECT 1 x y").unwrap_err();
         assert!(!error.message().contains("the end"), "{error}");
-        assert!(parse_one("SELECT 1; SELECT 2", "generic").unwrap_err().message().contains("found 2"));
+        assert!(parse_one("SELECT 1; SELECT 2").unwrap_err().message().contains("found 2"));
     }
 }

@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{CteAsMaterialized, Expr, Ident, Query, Setting, VisitorMut};
-use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
+use sqlparser::ast::{CteAsMaterialized, Expr, Ident, Query, Setting, VisitorMut};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 
 use super::dialect::PostgresSyntax;
 

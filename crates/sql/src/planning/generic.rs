@@ -8,21 +8,14 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::common::ScalarValue;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::expr::{Placeholder, ScalarFunction};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion_common::ScalarValue;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::{SessionSnapshot, Uses};
 use diligence_engine::plan::Needs;
-use diligence_storage::foreign_error::from_datafusion;
 
 use super::kinds::is_query;
-use super::parameters::{self, inner, prepare, syntax_of};
-use super::reusable::reusable;
-use super::{Planned, Planner, Planning, guarded};
-use crate::lowering::parameters::{put, udf};
+use super::{Planned, Planner, guarded, parameters};
+use crate::lowering::parameters::put;
 use crate::parse::{self, Parsed};
 use crate::statement::Query;
 
@@ -53,33 +46,12 @@ impl Planner {
                 if types.is_empty() || parameters::count(parsed)? != types.len() || !is_query(parsed) {
                     return Ok(None);
                 }
-                if !at.session.is_own {
-                    return self.plan_borrowed(&at, parsed, types);
-                }
                 let planned = match self.plan_without_values(&at, parsed, types) {
                     Err(error) if error.kind() == ErrorKind::Input && error.code() == Some(WITHOUT_VALUE) => None,
                     planned => planned?,
                 };
                 Ok(planned.map(|(query, uses)| GenericPlan { query, parameters: types.len(), uses }))
             })
-        })
-    }
-}
-
-impl Planner {
-    /// The same by DataFusion's front.
-    fn plan_borrowed(&self, at: &Planning<'_>, parsed: &Parsed, types: &[DataType]) -> Result<Option<GenericPlan>> {
-        let statement = prepare(parsed, types.iter().map(syntax_of).collect::<Result<Vec<_>>>()?)?;
-        self.logical(at, statement, |plan, names| {
-            let plan = inner(plan)?;
-            let Some(uses) = reusable(&plan, names).map_err(from_datafusion)? else { return Ok(None) };
-            let mut is_generic = true;
-            let query = self.query_of(at, plan, None, |optimized| {
-                let (plan, found) = with_functions(optimized)?;
-                is_generic = found;
-                Ok(plan)
-            })?;
-            Ok(is_generic.then_some(GenericPlan { query, parameters: types.len(), uses }))
         })
     }
 }
@@ -104,36 +76,4 @@ impl GenericPlan {
         put(&mut plan, values)?;
         Ok(Planned::Query(Arc::new(Query { plan }), Some(self.uses.clone())))
     }
-}
-
-/// The plan with functions for parameters, and whether all of them are in conditions of scans. They only become
-/// functions when nothing is optimized any more: before, nothing computes with a placeholder.
-fn with_functions(plan: LogicalPlan) -> DataFusionResult<(LogicalPlan, bool)> {
-    let mut is_generic = true;
-    let plan = plan.transform_up_with_subqueries(|node| {
-        let LogicalPlan::TableScan(mut scan) = node else {
-            node.apply_expressions(|expr| {
-                is_generic &= !expr.exists(|expr| Ok(matches!(expr, Expr::Placeholder(_))))?;
-                Ok(TreeNodeRecursion::Continue)
-            })?;
-            return Ok(Transformed::no(node));
-        };
-        let filters = std::mem::take(&mut scan.filters).into_iter();
-        let filters = filters.map(|filter| filter.transform_up(as_function).map(|filter| filter.data));
-        scan.filters = filters.collect::<DataFusionResult<Vec<_>>>()?;
-        Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
-    })?;
-    Ok((plan.data, is_generic))
-}
-
-fn as_function(expr: Expr) -> DataFusionResult<Transformed<Expr>> {
-    let known = match &expr {
-        Expr::Placeholder(Placeholder { id, field: Some(field) }) => {
-            let number = id.strip_prefix('$').and_then(|number| number.parse::<usize>().ok());
-            number.map(|number| (number, field.data_type().clone()))
-        }
-        _ => None,
-    };
-    let Some((number, data_type)) = known else { return Ok(Transformed::no(expr)) };
-    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(udf(number, data_type), vec![]))))
 }

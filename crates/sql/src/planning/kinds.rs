@@ -1,11 +1,11 @@
 //! Statements about the session: settings, transactions, and prepared statements that go.
 
-use datafusion::sql::parser::{ResetStatement, Statement as ParsedStatement};
-use datafusion::sql::sqlparser::ast;
+use datafusion_sql::parser::{ResetStatement, Statement as ParsedStatement};
+use sqlparser::ast;
 use diligence_base::{Error, Result};
 
 use super::Planner;
-use super::own::no_prepared;
+use super::prepared::no_prepared;
 use super::settings::{set_statement, setting_name};
 use crate::parse::Parsed;
 use crate::statement::{Command, Statement};
@@ -19,7 +19,7 @@ impl Planner {
                 let words = variable.iter().map(|word| word.value.to_lowercase()).collect::<Vec<_>>();
                 let name = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
                     ["all"] => None,
-                    ["time", "zone"] | ["timezone"] => Some("datafusion.execution.time_zone".to_owned()),
+                    ["time", "zone"] | ["timezone"] => Some("timezone".to_owned()),
                     _ => Some(words.join(".")),
                 };
                 Ok(Statement::Show { name })

@@ -1,68 +1,53 @@
 //! From a statement's syntax tree to what is to be done.
 //!
-//! A session that has chosen the front of our own goes to `own`. The road of every other statement, from the one door
-//! [`Planner::plan`]:
-//! 1. `parameters`: a statement with `$1`, `$2`, … becomes a PREPARE with the types of its values.
-//! 2. `borrowed` tells what kind of statement it is. Settings (`kinds`, for both fronts), EXPLAIN, DDL (`define`), and
-//!    PREPARE and EXECUTE (`execute`) are ours; they come out as they are, or with a query inside of them.
-//! 3. `logical`: facts about the session become constants, `names` resolves tables (of the catalog, or files by their
-//!    path) and functions, and DataFusion makes a logical plan.
-//! 4. `optimize`: DataFusion's analyzer and optimizer with our [rules](crate::rules), its physical planner, and then
-//!    [`lower`](crate::lower::lower) to the engine's plan.
+//! The road of a statement, from the one door [`Planner::plan`]:
+//! 1. `statements` tells what kind of statement it is and binds it: a query, with or without a writer of its rows
+//!    (`writes`), or what it does to the catalog (`definitions`), shows of it (`describing`) or does to the session
+//!    (`kinds`, `prepared`). `around` answers the binder's questions about names and the session.
+//! 2. What is bound is planned ([`front`](crate::front)), or described before its parameters have values
+//!    ([`Planner::describe`]).
 //!
 //! All names of a statement are resolved against one snapshot of the catalog, which the caller hands in.
 //!
 //! A planned query says what it [`Uses`]: as long as that is current, the same text with the same values would be
-//! planned to the same, so the plan can run again (`reusable`). For other values there are generic plans (`generic`).
-//! `describe` tells what a statement takes and gives before its values are known.
+//! planned to the same, so the plan can run again. For other values there are generic plans (`generic`).
 
-mod borrowed;
-mod define;
-mod describe;
-mod execute;
+mod around;
+mod definitions;
+mod describing;
 mod generic;
-#[cfg(test)]
-pub(crate) mod golden;
 mod kinds;
-mod known;
-mod logical;
 mod names;
-mod optimize;
-mod own;
 mod parameters;
-mod reusable;
+mod prepared;
 mod settings;
-#[cfg(test)]
-mod window_judged;
+mod statements;
+mod writes;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::datatypes::SchemaRef;
-use datafusion::common::ScalarValue;
-use datafusion::execution::TaskContext;
-use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::execution::session_state::SessionState;
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion_common::ScalarValue;
+use datafusion_common::config::ConfigOptions;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_catalog::{PlanningIdentity, SessionCatalogs, SessionSnapshot, Uses};
 use diligence_memory::QueryMemory;
-use diligence_storage::foreign_error::from_datafusion;
+use diligence_types::SqlType;
+use diligence_types::functions;
 use parking_lot::{Mutex, RwLock};
 
-pub use self::describe::Description;
 pub use self::generic::GenericPlan;
 pub use self::parameters::parameter_value;
+use self::prepared::Prepared;
 pub use self::settings::PlannerOption;
-use crate::bounded::while_planning;
-use crate::errors;
+use crate::facts::Facts;
 use crate::parse::{self, Parsed};
-use crate::privileges;
-use crate::rewrite::Facts;
-use crate::state::session_state;
 use crate::statement::{Query, Statement};
+use crate::{catalog_functions, errors, privileges};
 
 /// How a session plans.
 #[derive(Clone, Debug)]
@@ -104,18 +89,14 @@ pub struct Planner {
     catalogs: SessionCatalogs,
     session: RwLock<Arc<SessionParts>>,
     facts: RwLock<Arc<Facts>>,
-    prepared: Mutex<HashMap<String, own::Prepared>>,
+    prepared: Mutex<HashMap<String, Prepared>>,
 }
 
 /// What planning reads; replaced as a whole when a setting changes. Sessions that have changed none share it.
 pub(crate) struct SessionParts {
-    pub(crate) state: SessionState,
-    /// What foreign operators run with.
-    task: Arc<TaskContext>,
+    pub(crate) options: Arc<ConfigOptions>,
     /// No other has had this number.
     id: u64,
-    /// Whether queries are planned by the front of our own instead of DataFusion's.
-    is_own: bool,
 }
 
 /// What one statement is planned under: the settings of its session, and the names that it sees.
@@ -133,18 +114,16 @@ impl Planning<'_> {
 }
 
 impl SessionParts {
-    fn new(state: SessionState, is_own: bool) -> Arc<Self> {
+    fn new(options: ConfigOptions) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let task = state.task_ctx();
-        Arc::new(Self { state, task, id: NEXT.fetch_add(1, Ordering::Relaxed), is_own })
+        Arc::new(Self { options: Arc::new(options), id: NEXT.fetch_add(1, Ordering::Relaxed) })
     }
 }
 
 impl Planner {
     /// A planner over the relations that a session sees.
-    pub fn new(catalogs: SessionCatalogs, runtime: Arc<RuntimeEnv>, options: PlannerOptions) -> Self {
-        let state = session_state(runtime);
-        Self::with_parts(catalogs, SessionParts::new(state, false), options)
+    pub fn new(catalogs: SessionCatalogs, options: PlannerOptions) -> Self {
+        Self::with_parts(catalogs, SessionParts::new(settings::built_in()), options)
     }
 
     fn with_parts(catalogs: SessionCatalogs, parts: Arc<SessionParts>, options: PlannerOptions) -> Self {
@@ -177,19 +156,6 @@ impl Planner {
         Planning { session: self.session(), snapshot, options: &self.options, facts: self.facts() }
     }
 
-    /// Whether queries are planned by the front of our own.
-    pub fn is_own(&self) -> bool {
-        self.session.read().is_own
-    }
-
-    /// Has queries planned by the front of our own, or by DataFusion's, from now on.
-    pub fn set_own(&self, is_own: bool) {
-        let mut session = self.session.write();
-        if session.is_own != is_own {
-            *session = SessionParts::new(session.state.clone(), is_own);
-        }
-    }
-
     /// What functions about the session answer, such as `current_user`.
     pub fn facts(&self) -> Arc<Facts> {
         self.facts.read().clone()
@@ -213,12 +179,7 @@ impl Planner {
     /// The syntax tree of exactly one statement. Fails with kind `Input` on anything else, and on one that nests too
     /// deep.
     pub fn parse(&self, sql: &str) -> Result<Parsed> {
-        let session = self.session();
-        let dialect = session.state.config_options().sql_parser.dialect;
-        guarded(|| match session.is_own {
-            true => parse::parse_any(sql, dialect.as_ref()),
-            false => parse::parse_one(sql, dialect.as_ref()),
-        })
+        guarded(|| parse::parse_one(sql))
     }
 
     /// Plans a statement over the names of a snapshot, with values for `$1`, `$2`, …. May open files. Fails with kind
@@ -227,40 +188,32 @@ impl Planner {
     /// kind `Bug`.
     pub fn plan(&self, snapshot: &SessionSnapshot, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
         let at = self.planning(snapshot);
-        guarded(|| parse::with_stack(parsed.depth, || self.plan_in(&at, parsed, values)))
-    }
-
-    fn plan_in(&self, at: &Planning<'_>, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
-        if at.session.is_own {
-            return self.plan_own(at, parsed, values);
-        }
-        if let Some(refused) = &parsed.refused {
-            return Err(refused.clone());
-        }
         let count = parameters::count(parsed)?;
         if count > values.len() {
             let error = Error::input(format!("the statement has {count} parameters; found {} values", values.len()));
             return Err(error.with_code("08P01"));
         }
-        if count == 0 && !kinds::is_query(parsed) {
-            return Ok(match self.statement(at, parsed.clone())? {
-                // EXECUTE: its plan has the values of this time.
-                Statement::Query(query) => Planned::Query(Arc::new(query), None),
-                other => Planned::Other(Box::new(other)),
-            });
+        guarded(|| parse::with_stack(parsed.depth, || self.plan_in(&at, parsed, values)))
+    }
+
+    /// What a statement takes and gives, told before its parameters have values. `given` are types that its sender
+    /// declared for parameters. Fails as [`plan`](Self::plan) does.
+    pub fn describe(
+        &self,
+        snapshot: &SessionSnapshot,
+        parsed: &Parsed,
+        given: &[Option<DataType>],
+    ) -> Result<Description> {
+        if kinds::acts_when_planned(parsed) {
+            return Ok(Description { parameters: vec![], schema: None });
         }
-        let statement = match count {
-            0 => parsed.statement.clone(),
-            _ => parameters::prepare(parsed, parameters::types_of(values)?)?,
-        };
-        self.logical_with(at, statement, values, |plan, names| {
-            let plan = if count == 0 { plan } else { parameters::with_values(at, plan, values)? };
-            let uses = reusable::reusable(&plan, names).map_err(from_datafusion)?;
-            Ok(match self.planned(at, plan, None)? {
-                Statement::Query(query) => Planned::Query(Arc::new(query), uses),
-                other => Planned::Other(Box::new(other)),
-            })
-        })
+        let at = self.planning(snapshot);
+        let types = given.iter().map(|given| match given {
+            Some(known) => SqlType::of_arrow(known).unwrap_or(SqlType::Text),
+            None => SqlType::Unknown,
+        });
+        let types = types.collect();
+        guarded(|| parse::with_stack(parsed.depth, || self.described(&at, parsed, types)))
     }
 
     pub(super) fn may_use_files(&self, what: &str) -> Result<()> {
@@ -273,26 +226,24 @@ impl Planner {
 
     /// Every function's name, in order.
     pub fn function_names(&self) -> Vec<String> {
-        self.session().function_names()
-    }
-}
-
-impl SessionParts {
-    fn function_names(&self) -> Vec<String> {
-        let state = &self.state;
-        let mut names = state.scalar_functions().keys().cloned().collect::<Vec<_>>();
-        names.extend(state.aggregate_functions().keys().cloned());
-        names.extend(state.window_functions().keys().cloned());
-        names.extend(state.higher_order_functions().keys().cloned());
-        names.extend(state.table_functions().keys().cloned());
-        names.extend(privileges::NAMES.iter().map(|(name, _)| (*name).to_owned()));
+        let catalog = catalog_functions::names().chain(privileges::NAMES.iter().map(|(name, _)| *name));
+        let mut names = functions::names().filter(|name| name.starts_with(|first: char| first.is_ascii_alphabetic())).chain(catalog).map(str::to_owned).collect::<Vec<_>>();
         names.sort();
         names.dedup();
         names
     }
 }
 
-pub(crate) fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+/// What a statement takes and gives.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// The types of `$1`, `$2`, …; text where the statement does not say.
+    pub parameters: Vec<DataType>,
+    /// The columns that come out; `None` for a statement without rows.
+    pub schema: Option<SchemaRef>,
+}
+
+fn guarded<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     // Nothing outlives a failed planning but the catalog, whose locks are not held while planning.
-    catch_unwind(AssertUnwindSafe(|| while_planning(body))).unwrap_or_else(|payload| Err(errors::panicked(payload)))
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| Err(errors::panicked(payload)))
 }

@@ -1,97 +1,110 @@
-//! DataFusion's options as a session's settings, and SET.
+//! Settings of a session's statements, and SET. Their values are kept as DataFusion's options, with which its functions
+//! and the writers of files are called.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use datafusion::common::config::ConfigOptions;
-use datafusion::error::Result as DataFusionResult;
-use datafusion::execution::FunctionRegistry;
-use datafusion::sql::sqlparser::ast;
+use datafusion_common::config::ConfigOptions;
+use sqlparser::ast;
 use diligence_base::{Error, Result};
-use diligence_storage::foreign_error::{from_datafusion, to_datafusion};
+use diligence_types::text::Zone;
 
 use super::{Planner, SessionParts};
-use crate::errors;
-use crate::state::{fix_options, set_defaults};
 use crate::statement::Statement;
 
-/// One of DataFusion's options.
+/// The setting for the session's time zone.
+const TIME_ZONE: &str = "timezone";
+
+/// Rows of a row group that is written.
+const PARQUET_ROW_GROUP_ROWS: usize = 128 * 1024;
+
+/// The settings: their names, the names that DataFusion's options have for them, and what they do.
+const SETTINGS: [(&str, &str, &str); 7] = [
+    ("csv_header", "datafusion.catalog.has_header", "Whether COPY writes a line of names into CSV files"),
+    (
+        "file_rows",
+        "datafusion.execution.soft_max_rows_per_output_file",
+        "Rows after which COPY into a folder begins another file",
+    ),
+    (
+        "keep_partition_columns",
+        "datafusion.execution.keep_partition_by_columns",
+        "Whether COPY leaves the columns of PARTITIONED BY in the files, too",
+    ),
+    (
+        "parquet_compression",
+        "datafusion.execution.parquet.compression",
+        "How pages of Parquet are packed: uncompressed, snappy, lz4_raw, gzip(LEVEL), brotli(LEVEL), zstd(LEVEL)",
+    ),
+    ("parquet_row_group_rows", "datafusion.execution.parquet.max_row_group_size", "Rows of a row group at most"),
+    (
+        "parquet_statistics",
+        "datafusion.execution.parquet.statistics_enabled",
+        "Which statistics Parquet files get: none, chunk or page",
+    ),
+    ("timezone", "datafusion.execution.time_zone", "The zone in which timestamps with a time zone are read and shown"),
+];
+
+/// The options of a session that has changed none.
+pub(super) fn built_in() -> ConfigOptions {
+    let mut options = ConfigOptions::default();
+    options.execution.time_zone = Some("UTC".to_owned());
+    // As most writers of Parquet do: Zstandard was a third of the CPU time of sorting a file into a file. Row groups
+    // are what scans share out among packets, and what a writer holds in memory.
+    let parquet = &mut options.execution.parquet;
+    parquet.compression = Some("snappy".to_owned());
+    parquet.max_row_group_size = PARQUET_ROW_GROUP_ROWS;
+    options
+}
+
+/// A setting of a session's statements.
 #[derive(Clone, Debug)]
 pub struct PlannerOption {
-    /// Its name, `datafusion.…`.
-    pub name: String,
-    /// Its value, if it has one.
-    pub value: Option<String>,
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
     /// The value that RESET gives it.
-    pub default: Option<String>,
+    pub default: String,
     /// What it does.
     pub description: &'static str,
 }
 
 impl Planner {
-    /// DataFusion's options with their values.
-    pub fn datafusion_options(&self) -> Vec<PlannerOption> {
+    /// The settings with their values.
+    pub fn settings(&self) -> Vec<PlannerOption> {
         let session = self.session();
-        let mut built_in = ConfigOptions::default();
-        set_defaults(&mut built_in);
-        fix_options(&mut built_in);
-        let defaults = built_in.entries().into_iter().map(|entry| (entry.key, entry.value)).collect::<HashMap<_, _>>();
-        let entries = session.state.config_options().entries().into_iter();
-        let options = entries.map(|entry| PlannerOption {
-            default: defaults.get(&entry.key).cloned().flatten(),
-            name: entry.key,
-            value: entry.value,
-            description: entry.description,
+        let built_in = built_in();
+        let settings = SETTINGS.iter().map(|(name, key, description)| PlannerOption {
+            name,
+            value: value_of(&session.options, key),
+            default: value_of(&built_in, key),
+            description,
         });
-        options.collect()
+        settings.collect()
     }
 
-    /// Changes one of DataFusion's options, for statements planned from now on. Fails on one that the engine relies on.
-    pub fn set_datafusion_option(&self, name: &str, value: &str) -> Result<()> {
-        self.change(|options| {
-            options.set(name, value)?;
-            let wanted = value_of(options, name);
-            fix_options(options);
-            if value_of(options, name) != wanted {
-                let error = Error::input(format!("the setting '{name}' is fixed: the engine relies on it"));
-                return Err(to_datafusion(error));
-            }
-            Ok(())
-        })
-    }
-
-    /// Gives one of DataFusion's options its default back.
-    pub fn reset_datafusion_option(&self, name: &str) -> Result<()> {
-        let default = self.datafusion_options().into_iter().find(|option| option.name == name);
-        let default = default.and_then(|option| option.default).unwrap_or_default();
-        self.change(|options| options.set(name, &default))
-    }
-
-    fn change(&self, change: impl FnOnce(&mut ConfigOptions) -> DataFusionResult<()>) -> Result<()> {
-        let snapshot = self.catalogs.snapshot();
-        let at = self.planning(&snapshot);
+    /// Changes a setting, for statements planned from now on. Fails with kind `Input` if there is none of the name, or
+    /// it cannot have the value.
+    pub fn set_setting(&self, name: &str, given: &str) -> Result<()> {
+        let Some((_, key, _)) = SETTINGS.iter().find(|(known, _, _)| *known == name) else {
+            return Err(Error::input(format!("no setting is named '{name}'")));
+        };
         let mut session = self.session.write();
-        let mut state = session.state.clone();
-        change(state.config_mut().options_mut()).map_err(|error| errors::planning(error, &at))?;
-        fix_options(state.config_mut().options_mut());
-        state.mark_start_execution();
-        // Some functions hold settings (the time zone of now()).
-        let options = state.config_options().clone();
-        let changed = state
-            .scalar_functions()
-            .values()
-            .filter_map(|function| function.inner().with_updated_config(&options).map(Arc::new));
-        for function in changed.collect::<Vec<_>>() {
-            state.register_udf(function).map_err(from_datafusion)?;
-        }
-        let is_own = session.is_own;
-        *session = SessionParts::new(state, is_own);
+        let mut options = ConfigOptions::clone(&session.options);
+        let wrong = |_| Error::input(format!("the setting '{name}' cannot be '{given}'")).with_code("22023");
+        let value = if name == TIME_ZONE { Zone::name_of_setting(given)? } else { given.to_owned() };
+        options.set(key, &value).map_err(wrong)?;
+        *session = SessionParts::new(options);
         Ok(())
+    }
+
+    /// Gives a setting its default back. Fails with kind `Input` if there is none of the name.
+    pub fn reset_setting(&self, name: &str) -> Result<()> {
+        let setting = self.settings().into_iter().find(|setting| setting.name == name);
+        self.set_setting(name, &setting.map(|setting| setting.default).unwrap_or_default())
     }
 }
 
-fn value_of(options: &ConfigOptions, name: &str) -> Option<String> {
-    options.entries().into_iter().find(|entry| entry.key == name).and_then(|entry| entry.value)
+fn value_of(options: &ConfigOptions, key: &str) -> String {
+    options.entries().into_iter().find(|entry| entry.key == key).and_then(|entry| entry.value).unwrap_or_default()
 }
 
 pub(super) fn setting_name(name: &ast::ObjectName) -> String {
@@ -101,12 +114,12 @@ pub(super) fn setting_name(name: &ast::ObjectName) -> String {
 pub(super) fn set_statement(set: ast::Set) -> Result<Statement> {
     let (name, values) = match set {
         ast::Set::SingleAssignment { variable, values, .. } => (setting_name(&variable), values),
-        ast::Set::SetTimeZone { value, .. } => ("datafusion.execution.time_zone".to_owned(), vec![value]),
+        ast::Set::SetTimeZone { value, .. } => (TIME_ZONE.to_owned(), vec![value]),
         other => {
             return Err(Error::unsupported(format!("{other} is not supported")).with_hint("write SET name = value"));
         }
     };
-    let name = if name == "timezone" || name == "time.zone" { "datafusion.execution.time_zone".into() } else { name };
+    let name = if name == "time.zone" { TIME_ZONE.to_owned() } else { name };
     let [value] = values.as_slice() else {
         return Err(Error::input(format!("expected one value for '{name}', found {}", values.len())));
     };

@@ -2,7 +2,7 @@
 //!
 //! 1. `definitions`: common table expressions that are read once, or that are small, take the place of what reads them.
 //! 2. `simplify`: what is known now is computed now; conditions lose what says nothing. All rules are exact in SQL's
-//!    three-valued logic.
+//!    three-valued logic. Series of integers become tables (`series`).
 //! 3. `pushdown`: conditions go to where their columns come from; outer joins whose padded rows a condition drops
 //!    become inner ones; what equalities imply is said of each of their sides (Gamma's selection propagation).
 //! 4. `common`: expressions that an operator computes several times are computed once, below it.
@@ -13,6 +13,7 @@
 mod common;
 mod definitions;
 mod pushdown;
+mod series;
 mod simplify;
 
 use diligence_base::Result;

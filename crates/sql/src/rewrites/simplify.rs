@@ -4,6 +4,7 @@ use diligence_base::Result;
 use diligence_types::SqlType;
 use diligence_types::functions::Stability;
 
+use super::series;
 use crate::algebra::{ColumnId, Comparison, Constant, JoinKind, Relation, Scalar};
 
 /// How an expression without columns is computed.
@@ -65,6 +66,7 @@ fn below(mut relation: Relation, padded: &Padded, evaluate: Evaluate<'_>) -> Res
                 Some(constant) if constant.is_null() => Relation::Filter { input, condition: Scalar::boolean(false) },
                 _ => Relation::Filter { input, condition },
             },
+            Relation::TableFunction(function) => series::scanned(function)?,
             other => other,
         })
     })
@@ -89,6 +91,7 @@ fn folded(scalar: Scalar, evaluate: Evaluate<'_>) -> Scalar {
     let is_known = match &scalar {
         Scalar::Constant(_) | Scalar::Column { .. } | Scalar::Parameter { .. } | Scalar::Subquery(_) => false,
         Scalar::Call { call, .. } if call.overload.stability != Stability::Immutable => false,
+        Scalar::Call { call, .. } if series::gives_series(call.overload.name) => false,
         _ => children.iter().all(|child| child.as_constant().is_some()),
     };
     if !is_known {

@@ -502,7 +502,7 @@ pub(super) fn order_of(relation: &Relation) -> Vec<SortKey> {
 fn numbered(input: Relation, partition: Vec<Scalar>, order: Vec<SortKey>, number: Column, with_ties: bool) -> Relation {
     use diligence_engine::plan::WindowFunction;
     let kind = WindowKind::Engine(if with_ties { WindowFunction::Rank } else { WindowFunction::RowNumber });
-    let frame = crate::algebra::WindowFrame::known(datafusion::logical_expr::WindowFrame::new(None));
+    let frame = crate::algebra::WindowFrame::known(datafusion_expr::WindowFrame::new(None));
     let item = WindowItem { kind, arguments: vec![], filter: None, frame };
     Relation::Window(Window { input: Box::new(input), partition, order, items: vec![(number, item)] })
 }

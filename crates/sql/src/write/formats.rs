@@ -2,20 +2,19 @@
 
 use std::collections::HashMap;
 
-use datafusion::common::config::ConfigFileType;
-use datafusion::common::file_options::csv_writer::CsvWriterOptions;
-use datafusion::common::parsers::CompressionTypeVariant;
-use datafusion::error::Result;
-use datafusion::execution::session_state::SessionState;
+use datafusion_common::config::{ConfigFileType, ConfigOptions, TableOptions};
+use datafusion_common::file_options::csv_writer::CsvWriterOptions;
+use datafusion_common::parsers::CompressionTypeVariant;
+use datafusion_common::error::Result;
 use diligence_storage::external::{Compression, Format, Packing, WriteFormat};
 
 /// A format with what the options say, which have DataFusion's names.
 pub(super) fn write_format(
-    state: &SessionState,
+    settings: &ConfigOptions,
     format: Format,
     options: &HashMap<String, String>,
 ) -> Result<WriteFormat> {
-    let mut all = state.default_table_options();
+    let mut all = TableOptions::default_from_session_config(settings);
     let mut set = |kind| {
         all.set_config_format(kind);
         all.alter_with_string_hash_map(options)
@@ -29,7 +28,7 @@ pub(super) fn write_format(
         Format::Csv => {
             set(ConfigFileType::CSV)?;
             let mut csv = all.csv;
-            csv.has_header.get_or_insert(state.config_options().catalog.has_header);
+            csv.has_header.get_or_insert(settings.catalog.has_header);
             let packing = packing(csv.compression, csv.compression_level);
             Ok(WriteFormat::Csv(CsvWriterOptions::try_from(&csv)?.writer_options, packing))
         }
@@ -41,8 +40,8 @@ pub(super) fn write_format(
 }
 
 /// Another file of a folder is begun when one has so many rows.
-pub(super) fn file_rows_max(state: &SessionState) -> u64 {
-    state.config_options().execution.soft_max_rows_per_output_file.get() as u64
+pub(super) fn file_rows_max(settings: &ConfigOptions) -> u64 {
+    settings.execution.soft_max_rows_per_output_file.get() as u64
 }
 
 fn packing(compression: CompressionTypeVariant, level: Option<u32>) -> Packing {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use datafusion::sql::sqlparser::ast::Expr;
+use sqlparser::ast::Expr;
 use diligence_base::{Error, Result};
 use diligence_catalog::{Catalog, MemoryRelation, ObjectRef, Relation, RelationName};
 use diligence_engine::batch::{bytes_needed, compacted};

@@ -1,12 +1,9 @@
 //! Statements that write, as writers for the engine's plans: COPY … TO and INSERT into a folder of files, whose writer
 //! is storage's, and tables in memory.
 //!
-//! `borrowed` does for DataFusion's front what `plan` does for ours.
-//!
 //! `options` reads what COPY says about the format, `formats` makes of it how files are written, `plan` is what comes
 //! before the writer; `memory` writes tables in memory.
 
-pub(crate) mod borrowed;
 mod formats;
 pub(crate) mod memory;
 mod options;
@@ -15,7 +12,7 @@ pub(crate) mod plan;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use datafusion::sql::parser::CopyToStatement;
+use datafusion_sql::parser::CopyToStatement;
 use diligence_base::seams::{Disk, FileKind};
 use diligence_base::{Error, Result};
 use diligence_storage::external::{Compression, Destination, Format, open_store};
@@ -110,7 +107,7 @@ fn local(name: &str) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::sql::parser::Statement as Parsed;
+    use datafusion_sql::parser::Statement as Parsed;
     use diligence_base::seams::LocalDisk;
 
     use super::options::text_of;
@@ -118,7 +115,7 @@ mod tests {
     use crate::parse::parse_one;
 
     fn planned(sql: &str) -> Result<(CopyToStatement, CopyTarget)> {
-        let Parsed::CopyTo(mut copy) = parse_one(sql, "generic")?.statement else { panic!("{sql}") };
+        let Parsed::CopyTo(mut copy) = parse_one(sql)?.statement else { panic!("{sql}") };
         let target = CopyTarget::of(&mut copy)?;
         Ok((copy, target))
     }

@@ -1,7 +1,7 @@
 //! What COPY says about the files it writes: in its options, in STORED AS, and by the target's name.
 
-use datafusion::sql::parser::CopyToStatement;
-use datafusion::sql::sqlparser::ast::Value;
+use datafusion_sql::parser::CopyToStatement;
+use sqlparser::ast::Value;
 use diligence_base::{Error, Result};
 use diligence_storage::external::{Compression, Format};
 

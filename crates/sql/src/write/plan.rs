@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
-use datafusion::execution::session_state::SessionState;
+use datafusion_common::config::ConfigOptions;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_catalog::FileRelation;
@@ -25,12 +25,12 @@ use crate::errors::suggest;
 const PARQUET_NUMERIC: (u8, i8) = (38, 18);
 
 /// The option of COPY that leaves partition columns in the files, too.
-pub(super) const KEEP_PARTITION_COLUMNS: &str = "execution.keep_partition_by_columns";
+const KEEP_PARTITION_COLUMNS: &str = "execution.keep_partition_by_columns";
 
 /// What writes the rows of an INSERT into a folder, and the rows as they are written. `rows` have the table's columns.
 /// Fails with kind `Unsupported` if the table takes no rows.
 pub(crate) fn insert_plan(
-    state: &SessionState,
+    settings: &ConfigOptions,
     rows: Bound,
     relation: &Arc<FileRelation>,
     replace: bool,
@@ -45,7 +45,7 @@ pub(crate) fn insert_plan(
     if in_files.is_empty() {
         return Err(nothing_to_write());
     }
-    let format = write_format(state, table.format(), &writing_options(table.format(), &relation.options, &in_files));
+    let format = write_format(settings, table.format(), &writing_options(table.format(), &relation.options, &in_files));
     let held = Held { folders: (partitions, PARTITION_NULL_NAME), nested_as_text: false, numeric: None };
     let required = schema.fields().iter().filter(|field| !field.is_nullable()).map(|field| field.name().clone());
     let writer = FileWriter {
@@ -55,7 +55,7 @@ pub(crate) fn insert_plan(
         partition_columns: partitions.to_vec(),
         keeps_partition_columns: false,
         required_columns: required.collect(),
-        file_rows_max: file_rows_max(state),
+        file_rows_max: file_rows_max(settings),
         disk,
     };
     Ok((binder::held(rows, &held, numbers), writer))
@@ -65,7 +65,7 @@ pub(crate) fn insert_plan(
 /// folders as they are read back; nested values become text in CSV. Fails with kind `Input` if the columns' names or
 /// an option make no sense, `Unsupported` if the format has no form for a column.
 pub(crate) fn copy_plan(
-    state: &SessionState,
+    settings: &ConfigOptions,
     rows: Bound,
     target: CopyTarget,
     partition_by: Vec<String>,
@@ -86,7 +86,7 @@ pub(crate) fn copy_plan(
         return Err(suggest(error, unknown, &names));
     }
     let keeps = match options.get(KEEP_PARTITION_COLUMNS).map(|value| value.trim()) {
-        None => state.config_options().execution.keep_partition_by_columns,
+        None => settings.execution.keep_partition_by_columns,
         Some("true") => true,
         Some("false") => false,
         Some(other) => {
@@ -105,17 +105,17 @@ pub(crate) fn copy_plan(
     let writer = FileWriter {
         destination: target.destination(disk.as_ref())?,
         name: target.name,
-        format: write_format(state, format, options).map_err(from_datafusion)?,
+        format: write_format(settings, format, options).map_err(from_datafusion)?,
         partition_columns: partition_by,
         keeps_partition_columns: keeps,
         required_columns: vec![],
-        file_rows_max: file_rows_max(state),
+        file_rows_max: file_rows_max(settings),
         disk,
     };
     Ok((rows, writer))
 }
 
-pub(super) fn nothing_to_write() -> Error {
+fn nothing_to_write() -> Error {
     Error::unsupported("all columns of the table are in the names of folders: there is nothing to write")
 }
 
@@ -141,7 +141,7 @@ fn writable_to_parquet(rows: &Bound) -> Result<()> {
 }
 
 /// How to write files so that the table reads them as it reads the others.
-pub(super) fn writing_options(format: Format, options: &OpenOptions, columns: &[&FieldRef]) -> HashMap<String, String> {
+fn writing_options(format: Format, options: &OpenOptions, columns: &[&FieldRef]) -> HashMap<String, String> {
     let mut writing = HashMap::new();
     let mut set = |name: &str, value: String| {
         writing.insert(format!("format.{name}"), value);

@@ -10,7 +10,7 @@ use arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListArray, StringViewAr
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::interleave;
 use arrow::datatypes::{DataType, Int32Type, IntervalMonthDayNano};
-use datafusion::logical_expr::ColumnarValue;
+use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
 use super::calendar::is_infinite;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use datafusion::functions::crypto;
-use datafusion::logical_expr::ScalarUDF;
+use datafusion_functions::crypto;
+use datafusion_expr::ScalarUDF;
 use diligence_base::Result;
 
 use super::Body;

@@ -24,8 +24,8 @@ use arrow::datatypes::{
     DataType, Date32Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, IntervalMonthDayNano,
     IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, i256,
 };
-use datafusion::common::ScalarValue;
-use datafusion::logical_expr::ColumnarValue;
+use datafusion_common::ScalarValue;
+use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
 use super::Call;

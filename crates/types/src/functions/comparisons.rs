@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, make_comparator};
 use arrow::compute::{SortOptions, interleave};
 use arrow::datatypes::{IntervalMonthDayNano, IntervalMonthDayNanoType};
-use datafusion::logical_expr::ColumnarValue;
+use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
 use super::catalog::Catalog;

@@ -6,7 +6,7 @@
 use arrow::array::ArrayRef;
 use arrow::datatypes::{IntervalMonthDayNano, i256};
 use chrono::Utc;
-use datafusion::logical_expr::ColumnarValue;
+use datafusion_expr::ColumnarValue;
 use diligence_base::Result;
 
 use super::calendar::{
@@ -587,7 +587,7 @@ fn make_time(hour: i32, minute: i32, second: f64) -> Result<i64> {
 }
 
 fn make_interval(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
-    use datafusion::common::ScalarValue;
+    use datafusion_common::ScalarValue;
     let integers = std::iter::repeat_n(ScalarValue::Int32(Some(0)), 6);
     let defaults: Vec<_> = integers.chain([ScalarValue::Float64(Some(0.0))]).map(ColumnarValue::Scalar).collect();
     let all: Vec<ColumnarValue> = arguments.iter().chain(defaults.iter().skip(arguments.len())).cloned().collect();

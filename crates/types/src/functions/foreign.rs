@@ -1,7 +1,7 @@
 //! What DataFusion has and PostgreSQL has no function of the name for, with the types that DuckDB gives it.
 
-use datafusion::functions::{string, unicode};
-use datafusion::functions_nested as nested;
+use datafusion_functions::{string, unicode};
+use datafusion_functions_nested as nested;
 
 use super::Body;
 use super::catalog::Catalog;

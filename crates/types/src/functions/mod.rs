@@ -36,7 +36,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::logical_expr::{AggregateUDF, ColumnarValue, ScalarUDF};
+use datafusion_expr::{AggregateUDF, ColumnarValue, ScalarUDF};
 use diligence_base::Result;
 
 pub use self::aggregates::{Computed, RowsFunction, extreme_udaf, rows_udaf, single_value_udaf};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Float64Array, Int32Array, StringViewArray, new_null_array};
 use arrow::datatypes::DataType;
-use datafusion::logical_expr::ColumnarValue;
+use datafusion_expr::ColumnarValue;
 use diligence_base::Result;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};

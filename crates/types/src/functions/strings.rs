@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use arrow::array::{Array, AsArray, StringViewArray};
-use datafusion::logical_expr::ColumnarValue;
+use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
 
 use super::catalog::Catalog;
@@ -392,7 +392,7 @@ pub(super) fn texts_of(array: &arrow::array::ArrayRef, sql_type: &SqlType, zone:
 
 /// The zone that the binder appends.
 fn zone_of(arguments: &[ColumnarValue]) -> Result<String> {
-    use datafusion::common::ScalarValue;
+    use datafusion_common::ScalarValue;
     match arguments.last() {
         Some(ColumnarValue::Scalar(ScalarValue::Utf8View(Some(zone)))) => Ok(zone.clone()),
         Some(ColumnarValue::Scalar(ScalarValue::Utf8(Some(zone)))) => Ok(zone.clone()),

@@ -7,8 +7,8 @@ use arrow::array::{Array, ArrayRef, AsArray, make_array};
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{DataFusionError, Result as DataFusionResult, ScalarValue};
-use datafusion::logical_expr::{
+use datafusion_common::{DataFusionError, Result as DataFusionResult, ScalarValue};
+use datafusion_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
@@ -124,7 +124,7 @@ impl Function {
             ColumnarValue::Array(array) => NullBuffer::union(nulls.as_ref(), array.logical_nulls().as_ref()),
             ColumnarValue::Scalar(_) => nulls,
         });
-        let fields = datafusion::logical_expr::type_coercion::functions::fields_with_udf(&given, function)?;
+        let fields = datafusion_expr::type_coercion::functions::fields_with_udf(&given, function)?;
         for (value, field) in arguments.args.iter_mut().zip(&fields) {
             if value.data_type() != *field.data_type() {
                 *value = value.cast_to(field.data_type(), None)?;

@@ -27,7 +27,7 @@ mod tests;
 pub mod zones;
 
 use arrow::array::{ArrayRef, StringViewArray};
-use datafusion::common::ScalarValue;
+use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 
 pub use self::decimals::numeric_type_of;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::Statistics;
-use datafusion::sql::sqlparser::ast::{self, ObjectName};
+use datafusion_common::Statistics;
+use sqlparser::ast::{self, ObjectName};
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
 use diligence_storage::{ScanRequest, Table, TableScan};

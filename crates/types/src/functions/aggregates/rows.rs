@@ -24,15 +24,15 @@ use arrow::buffer::OffsetBuffer;
 use arrow::compute::{SortOptions, concat, filter, take};
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, Float32Type, Float64Type, Schema};
 use arrow::row::{RowConverter, SortField};
-use datafusion::common::{Result, ScalarValue, exec_datafusion_err};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::utils::AggregateOrderSensitivity;
-use datafusion::logical_expr::{
+use datafusion_common::{Result, ScalarValue, exec_datafusion_err};
+use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion_expr::utils::AggregateOrderSensitivity;
+use datafusion_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
-use datafusion::physical_expr::expressions::Column;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
+use datafusion_physical_expr::expressions::Column;
 
 use super::of_rows::{RowsFunction, Stretches};
 use crate::SqlType;
@@ -558,7 +558,7 @@ fn truths(mask: &BooleanArray) -> BooleanArray {
 mod tests {
     use arrow::array::{Int64Array, StringViewArray};
     use arrow::datatypes::Int64Type;
-    use datafusion::functions_aggregate::sum::sum_udaf;
+    use datafusion_functions_aggregate::sum::sum_udaf;
 
     use super::*;
 

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Field;
-use datafusion::common::ScalarValue;
-use datafusion::common::config::ConfigOptions;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
+use datafusion_common::ScalarValue;
+use datafusion_common::config::ConfigOptions;
+use datafusion_expr::{ColumnarValue, ScalarFunctionArgs};
 use diligence_base::Error;
 
 use super::literals::{ZONE, shown, type_of, value};
@@ -83,7 +83,7 @@ fn evaluated(call: &ScalarCall, values: Vec<ScalarValue>) -> Result<arrow::array
         config_options: Arc::new(ConfigOptions::default()),
     };
     let result = udf.invoke_with_args(arguments).map_err(|error| match error {
-        datafusion::common::DataFusionError::External(error) => match error.downcast::<Error>() {
+        datafusion_common::DataFusionError::External(error) => match error.downcast::<Error>() {
             Ok(error) => *error,
             Err(error) => panic!("{error}"),
         },

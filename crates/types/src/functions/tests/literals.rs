@@ -5,8 +5,8 @@ use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Decimal256Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
     IntervalMonthDayNano, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, i256,
 };
-use datafusion::common::ScalarValue;
-use datafusion::common::utils::SingleRowListArrayBuilder;
+use datafusion_common::ScalarValue;
+use datafusion_common::utils::SingleRowListArrayBuilder;
 
 use crate::SqlType;
 use crate::functions::calendar::{Day, HOUR, MINUTE, SECOND, split};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, new_empty_array, new_null_array};
 use arrow::datatypes::Field;
-use datafusion::common::ScalarValue;
-use datafusion::common::config::ConfigOptions;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
+use datafusion_common::ScalarValue;
+use datafusion_common::config::ConfigOptions;
+use datafusion_expr::{ColumnarValue, ScalarFunctionArgs};
 
 use super::literals::{ZONE, value};
 use crate::SqlType;

@@ -1,41 +1,27 @@
-//! Statements by the front of our own.
-//!
-//! 1. `bind` finds what a statement names: a query, with or without a writer of its rows (`writes`), or what it does
-//!    to the catalog (`definitions`), shows of it (`describing`) or does to the session (`kinds`, `prepared`). `around`
-//!    answers the binder's questions.
-//! 2. What is bound can be described, before its parameters have values, or planned (`front`).
-//!
-//! A query can be planned without values, too (`planning::generic`).
-
-mod around;
-mod definitions;
-mod describing;
-mod prepared;
-mod writes;
+//! What kind of statement it is, what it names, and what comes of each kind.
 
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::common::ScalarValue;
-use datafusion::common::format::ExplainFormat;
-use datafusion::sql::parser::{CopyToSource, ExplainStatement, Statement as ParsedStatement};
-use datafusion::sql::sqlparser::ast::{self, SetExpr};
+use datafusion_common::ScalarValue;
+use datafusion_common::format::ExplainFormat;
+use datafusion_sql::parser::{CopyToSource, ExplainStatement, Statement as ParsedStatement};
+use sqlparser::ast::{self, SetExpr};
 use diligence_base::{Error, Result};
 use diligence_catalog::Uses;
 use diligence_storage::Writer;
 use diligence_types::SqlType;
 
-use self::around::Around;
-pub(super) use self::prepared::{Prepared, no_prepared};
+use super::around::Around;
 use super::names::Names;
-use super::{Planned, Planner, Planning, kinds};
+use super::{Description, Planned, Planner, Planning, kinds, writes};
 use crate::binder::{self, Bound};
 use crate::front;
 use crate::parse::Parsed;
 use crate::statement::{Query, Statement, Write};
 
 /// A statement with everything that it names found.
-enum BoundStatement {
+pub(super) enum BoundStatement {
     /// Gives rows.
     Query(Bound),
     /// Writes rows.
@@ -59,18 +45,10 @@ enum BoundStatement {
     Other(Statement),
 }
 
-/// What a statement takes and gives.
-pub(super) struct Described {
-    /// The types of its parameters.
-    pub parameters: Vec<SqlType>,
-    /// The columns that come out; `None` for a statement without rows.
-    pub schema: Option<SchemaRef>,
-}
-
 impl Planner {
     /// Plans a statement with values for its parameters.
-    pub(super) fn plan_own(&self, at: &Planning<'_>, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
-        let names = Names::new(self, at);
+    pub(super) fn plan_in(&self, at: &Planning<'_>, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
+        let names = Names::new(at);
         let types = values.iter().map(|value| SqlType::of_arrow(&value.data_type()).unwrap_or(SqlType::Text));
         let around = Around::new(self, at, &names, types.collect());
         let bound = around.bind(&parsed.statement, parsed)?;
@@ -78,8 +56,8 @@ impl Planner {
     }
 
     /// What a statement takes and gives; `given` are the types that its sender declares.
-    pub(super) fn described_own(&self, at: &Planning<'_>, parsed: &Parsed, given: Vec<SqlType>) -> Result<Described> {
-        let names = Names::new(self, at);
+    pub(super) fn described(&self, at: &Planning<'_>, parsed: &Parsed, given: Vec<SqlType>) -> Result<Description> {
+        let names = Names::new(at);
         let around = Around::new(self, at, &names, given);
         Ok(around.bind(&parsed.statement, parsed)?.described())
     }
@@ -94,24 +72,24 @@ impl Planner {
         parsed: &Parsed,
         types: &[DataType],
     ) -> Result<Option<(Query, Uses)>> {
-        let names = Names::new(self, at);
+        let names = Names::new(at);
         let types = types.iter().map(|given| SqlType::of_arrow(given).unwrap_or(SqlType::Text));
         let around = Around::new(self, at, &names, types.collect());
         let BoundStatement::Query(bound) = around.bind(&parsed.statement, parsed)? else { return Ok(None) };
-        let planned = front::without_values(bound, &around, at.session.state.config_options())?;
+        let planned = front::without_values(bound, &around, &at.session.options)?;
         let uses = if planned.is_transient { None } else { names.uses() };
         Ok(uses.map(|uses| (Query { plan: planned.plan }, uses)))
     }
 }
 
 impl BoundStatement {
-    fn described(self) -> Described {
-        let types = |bound: &Bound| bound.parameters.clone();
+    fn described(self) -> Description {
+        let types = |bound: &Bound| bound.parameters.iter().map(SqlType::arrow).collect();
         match self {
-            Self::Query(bound) => Described { parameters: types(&bound), schema: Some(schema_of(&bound)) },
-            Self::Write { rows, .. } => Described { parameters: types(&rows), schema: None },
+            Self::Query(bound) => Description { parameters: types(&bound), schema: Some(schema_of(&bound)) },
+            Self::Write { rows, .. } => Description { parameters: types(&rows), schema: None },
             Self::Explain { statement, .. } => {
-                Described { schema: Some(Statement::plan_schema()), ..statement.described() }
+                Description { schema: Some(Statement::plan_schema()), ..statement.described() }
             }
             Self::Other(statement) => {
                 let schema = match &statement {
@@ -119,21 +97,21 @@ impl BoundStatement {
                     Statement::Explain { .. } => Some(Statement::plan_schema()),
                     _ => None,
                 };
-                Described { parameters: vec![], schema }
+                Description { parameters: vec![], schema }
             }
         }
     }
 }
 
 /// The columns of a bound query as results have them.
-fn schema_of(bound: &Bound) -> SchemaRef {
+pub(super) fn schema_of(bound: &Bound) -> SchemaRef {
     let fields = bound.columns.iter().map(|column| column.sql_type.field(&column.name, true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 impl Around<'_> {
     /// Finds what a statement names. `parsed` is what it is part of.
-    fn bind(&self, statement: &ParsedStatement, parsed: &Parsed) -> Result<BoundStatement> {
+    pub(super) fn bind(&self, statement: &ParsedStatement, parsed: &Parsed) -> Result<BoundStatement> {
         match statement {
             ParsedStatement::Statement(statement) => self.bind_statement(statement, parsed),
             ParsedStatement::CopyTo(copy) => {
@@ -203,7 +181,7 @@ impl Around<'_> {
         Ok(BoundStatement::Explain { statement, analyze: options.analyze, json, verbose: options.verbose })
     }
 
-    fn planned(&self, bound: BoundStatement, values: &[ScalarValue]) -> Result<Planned> {
+    pub(super) fn planned(&self, bound: BoundStatement, values: &[ScalarValue]) -> Result<Planned> {
         let done = |statement| Ok(Planned::Other(Box::new(statement)));
         match bound {
             BoundStatement::Query(bound) => {
@@ -250,6 +228,6 @@ impl Around<'_> {
     }
 
     fn front(&self, bound: Bound, values: &[ScalarValue], is_shown: bool) -> Result<front::Planned> {
-        front::of_bound(bound, values, is_shown, self, self.at.session.state.config_options())
+        front::of_bound(bound, values, is_shown, self, &self.at.session.options)
     }
 }

@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::sql::parser::CreateExternalTable;
-use datafusion::sql::sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
+use datafusion_sql::parser::CreateExternalTable;
+use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
 use diligence_base::{Error, Result};
 use diligence_catalog::{FileRelation, Relation, RelationName, Resolved, View};
 use diligence_types::SqlType;
 
-use super::around::relation_name;
-use super::{Around, BoundStatement, schema_of};
+use super::around::{Around, relation_name};
+use super::statements::{BoundStatement, schema_of};
 use crate::binder::{self, Bound, Target};
 use crate::external;
 use crate::parse::Parsed;

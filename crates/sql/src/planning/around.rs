@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use chrono::Utc;
-use datafusion::common::ScalarValue;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::sql::sqlparser::ast;
+use datafusion_common::ScalarValue;
+use datafusion_expr::ScalarUDF;
+use sqlparser::ast;
 use diligence_base::{Error, Result};
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, Relation, RelationName, Resolved,
@@ -20,19 +21,18 @@ use diligence_types::SqlType;
 use diligence_types::functions::has_function;
 use diligence_types::sql_type::OidKind;
 
+use super::names::Names;
+use super::{Planner, Planning};
 use crate::algebra::{Constant, Numbers};
 use crate::binder::{Context, Named};
 use crate::information;
-use crate::planning::names::Names;
-use crate::planning::{Planner, Planning};
-use crate::privileges;
-use crate::rewrite::postgres;
+use crate::{catalog_functions, facts, privileges};
 
 /// What is around one statement.
 pub(super) struct Around<'a> {
     pub(super) planner: &'a Planner,
     pub(super) at: &'a Planning<'a>,
-    pub(super) names: &'a Names<'a>,
+    pub(super) names: &'a Names,
     pub(super) numbers: Numbers,
     zone: String,
     now: i64,
@@ -47,10 +47,10 @@ impl<'a> Around<'a> {
     pub(super) fn new(
         planner: &'a Planner,
         at: &'a Planning<'a>,
-        names: &'a Names<'a>,
+        names: &'a Names,
         parameters: Vec<SqlType>,
     ) -> Self {
-        let zone = at.session.state.config_options().execution.time_zone.clone();
+        let zone = at.session.options.execution.time_zone.clone();
         Self {
             planner,
             at,
@@ -193,7 +193,7 @@ impl Context for Around<'_> {
             "current_user" | "session_user" | "user" | "current_role" | "getpgusername" => name_of(&facts.user),
             "current_catalog" | "current_database" => name_of(CATALOG_NAME),
             "current_schema" => name_of(DEFAULT_SCHEMA),
-            "version" => Constant::text(crate::rewrite::version()),
+            "version" => Constant::text(facts::version()),
             "pg_backend_pid" => Constant::integer(facts.process_id),
             "inet_client_addr" | "inet_server_addr" => Constant::null(SqlType::Text),
             _ => return None,
@@ -205,7 +205,7 @@ impl Context for Around<'_> {
     }
 
     fn template(&self, name: &str, _arguments: usize) -> Option<Arc<ast::Expr>> {
-        if has_function(name) { None } else { postgres::template(name).map(Arc::new) }
+        if has_function(name) { None } else { catalog_functions::template(name).map(Arc::new) }
     }
 
     fn question(&self, name: &str) -> Option<Arc<ScalarUDF>> {
@@ -225,6 +225,24 @@ impl Context for Around<'_> {
             Resolved::Object(object) => Some(i64::from(object.oid())),
             Resolved::Computed(_) => None,
         }
+    }
+
+    fn instead_of(&self, name: &str) -> Option<(String, String)> {
+        if let Some((_, why)) = self.at.snapshot.catalog.left_out().find(|(left_out, _)| *left_out == name) {
+            let hint = format!("name files of one format by a pattern: '…/{name}/*.parquet'");
+            return Some((format!("the folder '{name}' is no table: {why}"), hint));
+        }
+        if !self.at.options.paths_are_tables {
+            return None;
+        }
+        let path = Path::new(name);
+        if self.at.options.files.is_folder(path) {
+            let hint = format!("to read the files of a folder, write its name with a slash: '{name}/'");
+            return Some((format!("no table is named '{name}'; there is a folder of this name"), hint));
+        }
+        self.at.options.files.meta(path).ok()?;
+        let hint = format!("if it holds a table, say how: CREATE EXTERNAL TABLE … STORED AS CSV LOCATION '{name}'");
+        Some((format!("no table is named '{name}'; there is a file of this name, which does not show a format"), hint))
     }
 
     fn relations(&self) -> Vec<String> {

@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::sql::parser::CopyToStatement;
-use datafusion::sql::sqlparser::ast::{self, Ident, ObjectName, SetExpr, TableFactor, TableObject, With};
+use datafusion_sql::parser::CopyToStatement;
+use sqlparser::ast::{self, Ident, ObjectName, SetExpr, TableFactor, TableObject, With};
 use diligence_base::{Error, Result};
 use diligence_catalog::{ObjectRef, Relation, RelationName, Resolved};
 use diligence_storage::Table;
 use diligence_types::SqlType;
 
+use super::around::Around;
 use super::definitions::{refuse_twice, unwritable};
-use super::{Around, BoundStatement};
+use super::statements::BoundStatement;
 use crate::binder::{self, Target};
 use crate::errors;
 use crate::write::memory::{MemoryTarget, MemoryWriter};
@@ -53,8 +54,8 @@ impl Around<'_> {
             Place::Files(relation) => {
                 self.planner.may_use_files("INSERT into files")?;
                 let disk = self.planner.options.files.clone();
-                let state = &self.at.session.state;
-                let (rows, writer) = insert_plan(state, rows, &relation, insert.overwrite, disk, &self.numbers)?;
+                let settings = &self.at.session.options;
+                let (rows, writer) = insert_plan(settings, rows, &relation, insert.overwrite, disk, &self.numbers)?;
                 BoundStatement::Write { tag: "INSERT", rows, writer: Arc::new(writer) }
             }
         })
@@ -67,9 +68,9 @@ impl Around<'_> {
         let rows = binder::bind_query(query, self)?;
         let options = option_pairs(copy)?;
         let disk = self.planner.options.files.clone();
-        let state = &self.at.session.state;
+        let settings = &self.at.session.options;
         let partitions = copy.partitioned_by.clone();
-        let (rows, writer) = copy_plan(state, rows, target, partitions, &options, disk, &self.numbers)?;
+        let (rows, writer) = copy_plan(settings, rows, target, partitions, &options, disk, &self.numbers)?;
         Ok(BoundStatement::Write { tag: "COPY", rows, writer: Arc::new(writer) })
     }
 

@@ -1,13 +1,13 @@
 //! DESCRIBE and SHOW TABLES, in DuckDB's form: PostgreSQL has no such statements.
 
-use datafusion::sql::sqlparser::ast::{self, ObjectName};
+use sqlparser::ast::{self, ObjectName};
 use diligence_base::{Error, Result};
 use diligence_catalog::{Relation as CatalogRelation, Resolved};
 use diligence_types::SqlType;
 
-use super::around::relation_name;
+use super::around::{Around, relation_name};
+use super::statements::BoundStatement;
 use super::writes::whole_table;
-use super::{Around, BoundStatement};
 use crate::algebra::{Constant, Relation, Scalar};
 use crate::binder::{self, Bound};
 

@@ -2,18 +2,19 @@
 
 use std::collections::HashMap;
 
-use datafusion::common::ScalarValue;
-use datafusion::sql::parser::Statement as ParsedStatement;
-use datafusion::sql::sqlparser::ast;
+use datafusion_common::ScalarValue;
+use datafusion_sql::parser::Statement as ParsedStatement;
+use sqlparser::ast;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_types::SqlType;
 
-use super::{Around, BoundStatement};
+use super::Planned;
+use super::around::Around;
+use super::statements::BoundStatement;
 use crate::binder;
 use crate::errors;
 use crate::lowering::{self, LoweringOptions};
 use crate::parse::{Parsed, with_stack};
-use crate::planning::Planned;
 use crate::statement::{Command, Statement};
 
 /// Prepared statements that a session may have.
@@ -21,10 +22,10 @@ const PREPARED_MAX: usize = 10_000;
 
 /// A statement that a session keeps.
 #[derive(Clone, Debug)]
-pub(in crate::planning) struct Prepared {
+pub(super) struct Prepared {
     /// The types of its parameters as PREPARE says them; fewer than it has, perhaps.
-    pub(in crate::planning) types: Vec<SqlType>,
-    pub(in crate::planning) statement: Parsed,
+    pub(super) types: Vec<SqlType>,
+    pub(super) statement: Parsed,
 }
 
 impl Around<'_> {
@@ -36,7 +37,7 @@ impl Around<'_> {
         let types = data_types.iter().map(|data_type| binder::named_type(data_type, self));
         let types = types.collect::<Result<Vec<_>>>()?;
         let inner = ParsedStatement::Statement(statement.clone());
-        let statement = Parsed { statement: inner, refused: None, depth: parsed.depth };
+        let statement = Parsed { statement: inner, depth: parsed.depth };
         // Bound now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
         let around = Around::new(self.planner, self.at, self.names, types.clone());
         match around.bind(&statement.statement, &statement)? {
@@ -100,7 +101,7 @@ impl Around<'_> {
         let scalar = binder::bind_value(expression, sql_type, self)?;
         let options = LoweringOptions {
             zone: binder::Context::zone(self).to_owned(),
-            options: self.at.session.state.config_options().clone(),
+            options: self.at.session.options.clone(),
             keeps_parameters: false,
         };
         match lowering::value_of(&scalar, &options) {
@@ -116,7 +117,7 @@ fn prepared_name(name: &ast::Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 
-pub(in crate::planning) fn no_prepared(name: &str, prepared: &HashMap<String, Prepared>) -> Error {
+pub(super) fn no_prepared(name: &str, prepared: &HashMap<String, Prepared>) -> Error {
     let names = prepared.keys().cloned().collect::<Vec<_>>();
     let error = Error::input(format!("no prepared statement is named '{name}'")).with_code("26000");
     errors::suggest(error, name, &names)

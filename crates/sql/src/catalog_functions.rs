@@ -1,0 +1,94 @@
+//! Functions that PostgreSQL's clients call when they look at the catalog, as expressions of what there is:
+//! `pg_get_viewdef(oid)` is a look into `pg_views`. What there is not (descriptions, sizes of tables) is NULL or zero.
+
+use sqlparser::ast::Expr;
+use sqlparser::dialect::GenericDialect;
+use sqlparser::parser::Parser;
+
+/// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
+/// always so.
+#[rustfmt::skip]
+const FUNCTIONS: [(&str, &str); 50] = [
+    ("array_lower", "CASE WHEN array_length($1, $2) > 0 THEN CAST(1 AS BIGINT) END"),
+    ("array_upper", "nullif(CAST(array_length($1, $2) AS BIGINT), 0)"),
+    ("col_description", "CAST(NULL AS TEXT)"),
+    ("current_database", "'diligence'"),
+    ("current_schemas", "CASE WHEN $1 THEN ['pg_catalog', 'public'] ELSE ['public'] END"),
+    ("format_type", "(SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
+    ("mod", "($1 % $2)"),
+    ("obj_description", "CAST(NULL AS TEXT)"),
+    // Dots within quotes are not looked for.
+    ("parse_ident", "CASE WHEN strpos($1, '\"') > 0 THEN string_to_array(replace($1, '\"', ''), '.') ELSE string_to_array(lower($1), '.') END"),
+    ("pg_char_to_encoding", "6"),
+    ("pg_collation_is_visible", "true"),
+    ("pg_conf_load_time", "now()"),
+    ("pg_database_size", "CAST(0 AS BIGINT)"),
+    ("pg_encoding_to_char", "'UTF8'"),
+    ("pg_function_is_visible", "true"),
+    ("pg_get_constraintdef", "CAST(NULL AS TEXT)"),
+    ("pg_get_expr", "CAST(NULL AS TEXT)"),
+    ("pg_get_function_arguments", "CAST(NULL AS TEXT)"),
+    ("pg_get_function_identity_arguments", "CAST(NULL AS TEXT)"),
+    ("pg_get_function_result", "CAST(NULL AS TEXT)"),
+    ("pg_get_functiondef", "CAST(NULL AS TEXT)"),
+    ("pg_get_indexdef", "CAST(NULL AS TEXT)"),
+    ("pg_get_partkeydef", "CAST(NULL AS TEXT)"),
+    ("pg_get_ruledef", "CAST(NULL AS TEXT)"),
+    ("pg_get_serial_sequence", "CAST(NULL AS TEXT)"),
+    ("pg_get_statisticsobjdef_columns", "CAST(NULL AS TEXT)"),
+    ("pg_get_triggerdef", "CAST(NULL AS TEXT)"),
+    ("pg_get_userbyid", "'diligence'"),
+    ("pg_get_viewdef", "(SELECT max(_v.definition) FROM pg_catalog.pg_views _v WHERE _v.viewoid = $1)"),
+    ("pg_indexes_size", "CAST(0 AS BIGINT)"),
+    ("pg_is_in_recovery", "false"),
+    ("pg_is_other_temp_schema", "false"),
+    ("pg_my_temp_schema", "CAST(0 AS BIGINT)"),
+    ("pg_opclass_is_visible", "true"),
+    ("pg_operator_is_visible", "true"),
+    ("pg_postmaster_start_time", "now()"),
+    ("pg_relation_is_publishable", "false"),
+    ("pg_relation_size", "CAST(0 AS BIGINT)"),
+    ("pg_size_pretty", "concat(CAST($1 AS TEXT), ' bytes')"),
+    ("pg_table_is_visible", "($1 < 1000000000)"),
+    ("pg_table_size", "CAST(0 AS BIGINT)"),
+    ("pg_tablespace_location", "CAST(NULL AS TEXT)"),
+    ("pg_total_relation_size", "CAST(0 AS BIGINT)"),
+    ("pg_type_is_visible", "true"),
+    ("quote_ident", "CASE WHEN $1 ~ '^[a-z_][a-z0-9_]*$' THEN $1 ELSE concat('\"', replace($1, '\"', '\"\"'), '\"') END"),
+    ("shobj_description", "CAST(NULL AS TEXT)"),
+    ("sign", "signum($1)"),
+    ("to_regclass", "(SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_name = $1)"),
+    ("to_regtype", "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_sql_name = $1 OR _t.type_name = $1)"),
+    ("txid_current", "CAST(1 AS BIGINT)"),
+];
+
+/// A function of the catalog as an expression of its arguments `$1`, `$2`, …, if it is one that is written so.
+pub(crate) fn template(name: &str) -> Option<Expr> {
+    FUNCTIONS.iter().find(|(known, _)| *known == name).map(|(_, text)| parsed(text))
+}
+
+/// Names of the functions.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    FUNCTIONS.iter().map(|(name, _)| *name)
+}
+
+fn parsed(text: &str) -> Expr {
+    let dialect = GenericDialect {};
+    let expr = Parser::new(&dialect).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
+    expr.expect("an expression of this file parses: a test reads all of them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_template_parses() {
+        for (_, template) in FUNCTIONS {
+            parsed(template);
+        }
+        let mut names = FUNCTIONS.map(|(name, _)| name).to_vec();
+        names.dedup();
+        assert!(names.is_sorted() && names.len() == FUNCTIONS.len());
+    }
+}
