@@ -302,7 +302,10 @@ impl SettingsView<'_> {
         for setting in Setting::ALL.into_iter().filter(own) {
             self.reset(setting.name())?;
         }
-        self.planners().into_iter().filter(|shown| shown.value != shown.default).try_for_each(|shown| self.reset(&shown.name))
+        self.planners()
+            .into_iter()
+            .filter(|shown| shown.value != shown.default)
+            .try_for_each(|shown| self.reset(&shown.name))
     }
 
     /// One setting.

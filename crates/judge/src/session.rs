@@ -17,11 +17,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_millis(2 * STATEMENT_MS_MAX);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Settings on which answers depend. A server may refuse those that it does not have.
-const SETTINGS: [&str; 3] = [
-    "SET TimeZone = 'UTC'",
-    "SET jit = off",
-    "SET max_parallel_workers_per_gather = 0",
-];
+const SETTINGS: [&str; 3] = ["SET TimeZone = 'UTC'", "SET jit = off", "SET max_parallel_workers_per_gather = 0"];
 
 /// A value in text form; `None` is NULL.
 pub type Value = Option<String>;

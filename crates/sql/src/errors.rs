@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use sqlparser::parser::ParserError;
 use diligence_base::{Error, ErrorKind, Span};
+use sqlparser::parser::ParserError;
 
 /// Names listed in a hint at most.
 const NAMES_LISTED_MAX: usize = 12;

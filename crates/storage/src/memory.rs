@@ -154,7 +154,11 @@ impl Decode for MemoryDecode {
 
 /// The wanted columns of the rows that all filters keep; `None` if no row is kept. A filter sees only rows that the
 /// ones before it kept, as in the statement's own order of conditions.
-pub(crate) fn filtered(slice: &RecordBatch, columns: &[usize], filters: &[Arc<dyn RowFilter>]) -> Result<Option<Chunk>> {
+pub(crate) fn filtered(
+    slice: &RecordBatch,
+    columns: &[usize],
+    filters: &[Arc<dyn RowFilter>],
+) -> Result<Option<Chunk>> {
     // Columns that neither a later filter nor the reader looks at need not be filtered.
     let mut arrays = slice.columns().to_vec();
     let mut wanted = vec![false; arrays.len()];

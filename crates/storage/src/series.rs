@@ -50,7 +50,8 @@ impl SeriesTable {
         let apart = i128::from(last) - i128::from(first);
         let is_empty = apart != 0 && (apart > 0) != (step > 0);
         let rows = if is_empty { 0 } else { (apart / i128::from(step)) as u128 + 1 };
-        let rows = u64::try_from(rows).map_err(|_| Error::input("the series has too many values").with_code("54000"))?;
+        let rows =
+            u64::try_from(rows).map_err(|_| Error::input("the series has too many values").with_code("54000"))?;
         let data_type = if is_wide { DataType::Int64 } else { DataType::Int32 };
         let schema = Arc::new(Schema::new(vec![Field::new("generate_series", data_type, false)]));
         Ok(Self { series: Series { first, step, rows, is_wide }, schema })

@@ -1,13 +1,13 @@
 //! Every kind of expression.
 
 use datafusion_common::ScalarValue;
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use diligence_types::functions::has_function;
 use sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr, FunctionArg, FunctionArgExpr,
     FunctionArguments, Query, Subscript, TrimWhereField, UnaryOperator, Value, ValueWithSpan,
 };
-use diligence_base::{Error, Result};
-use diligence_types::SqlType;
-use diligence_types::functions::has_function;
 
 use super::functions::{bare_name, written};
 use super::operators::{record, sign_comparison};
@@ -584,9 +584,7 @@ impl Binder<'_> {
         match scalar.sql_type() {
             SqlType::Record(_) => match &index {
                 Scalar::Constant(constant) => match constant.value.try_as_str() {
-                    Some(Some(name)) => {
-                        self.field(scalar, &sqlparser::ast::Ident::with_quote('"', name))
-                    }
+                    Some(Some(name)) => self.field(scalar, &sqlparser::ast::Ident::with_quote('"', name)),
                     _ => Err(Error::input("a field of a struct is named by a text").with_code("42804")),
                 },
                 _ => Err(Error::input("a field of a struct is named by a literal").with_code("42804")),

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use diligence_types::functions::{has_function, scalars};
 use sqlparser::ast::{
     self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
     TableAlias, TableFactor, TableSampleKind, TableSampleMethod, TableSampleUnit, TableWithJoins, Value,
 };
-use diligence_base::{Error, Result};
-use diligence_types::SqlType;
-use diligence_types::functions::{has_function, scalars};
 
 use super::functions::{bare_name, is_row_function, written};
 use super::operators::{Way, common_of};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
-};
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{aggregates, has_function, scalars};
+use sqlparser::ast::{
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
+};
 
 use super::expressions::{constant_elements, subquery_scalar};
 use super::operators::{Way, record};

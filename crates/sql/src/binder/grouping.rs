@@ -6,14 +6,14 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr,
-    GroupByWithModifier, OrderByExpr, OrderByOptions, Value, ValueWithSpan,
-};
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{AggregateBody, AggregateCall, order_key, resolve_aggregate};
 use diligence_types::sql_type::RecordField;
+use sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr,
+    GroupByWithModifier, OrderByExpr, OrderByOptions, Value, ValueWithSpan,
+};
 
 use super::functions::{bare_name, is_distinct, written};
 use super::operators::Way;

@@ -2,12 +2,12 @@
 
 use arrow::datatypes::i256;
 use datafusion_common::ScalarValue;
-use sqlparser::ast::{
-    ArrayElemTypeDef, CharacterLength, DataType, DateTimeField, ExactNumberInfo, Expr, Interval, TimezoneInfo, Value,
-};
 use diligence_base::{Error, Result};
 use diligence_types::sql_type::{OidKind, RecordField};
 use diligence_types::{SqlType, text};
+use sqlparser::ast::{
+    ArrayElemTypeDef, CharacterLength, DataType, DateTimeField, ExactNumberInfo, Expr, Interval, TimezoneInfo, Value,
+};
 
 use super::{Binder, normalized, place, placed, unsupported};
 use crate::algebra::{Constant, Scalar};

@@ -46,11 +46,11 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use datafusion_expr::ScalarUDF;
-use sqlparser::ast::{self, Ident, Spanned};
 use diligence_base::{Error, Result, Span};
 use diligence_storage::Table;
 use diligence_types::SqlType;
 use diligence_types::sql_type::OidKind;
+use sqlparser::ast::{self, Ident, Spanned};
 
 use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
 use crate::errors;

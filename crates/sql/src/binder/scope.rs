@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-use sqlparser::ast::{Ident, NamedWindowDefinition};
 use diligence_base::{Error, Result, Span};
 use diligence_types::SqlType;
 use diligence_types::sql_type::RecordField;
+use sqlparser::ast::{Ident, NamedWindowDefinition};
 
 use super::grouping::GroupingCall;
 use super::windows::WindowUse;

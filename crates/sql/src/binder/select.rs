@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
+use diligence_base::{Error, Result, Span};
+use diligence_types::SqlType;
 use sqlparser::ast::{
     self, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, Fetch, GroupByExpr, Ident, LimitClause, OrderBy,
     OrderByExpr, OrderByKind, OrderByOptions, Query, RenameSelectItem, Select, SelectFlavor, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, Value, ValueWithSpan, WildcardAdditionalOptions,
 };
-use diligence_base::{Error, Result, Span};
-use diligence_types::SqlType;
 
 use super::from::JoinedSide;
 use super::operators::Way;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use sqlparser::ast::{SetExpr, SetOperator, SetQuantifier, Values};
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::order_key;
+use sqlparser::ast::{SetExpr, SetOperator, SetQuantifier, Values};
 
 use super::operators::{Way, common_of};
 use super::scope::{Clause, Level, Namespace, Withs};

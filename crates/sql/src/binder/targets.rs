@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use datafusion_common::ScalarValue;
-use sqlparser::ast::{self, Expr};
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
+use sqlparser::ast::{self, Expr};
 
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::{Binder, Bound, Context, Rows, normalized, place, placed};

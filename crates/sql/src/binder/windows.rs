@@ -4,14 +4,14 @@ use std::cell::RefCell;
 
 use datafusion_common::ScalarValue;
 use datafusion_expr as df;
-use sqlparser::ast::{
-    Expr, Function, FunctionArgumentClause, FunctionArguments, Ident, NamedWindowExpr, NullTreatment, WindowFrameBound,
-    WindowFrameUnits, WindowSpec, WindowType,
-};
 use diligence_base::{Error, Result};
 use diligence_engine::plan::{Exclusion, WindowFunction};
 use diligence_types::SqlType;
 use diligence_types::functions::aggregates;
+use sqlparser::ast::{
+    Expr, Function, FunctionArgumentClause, FunctionArguments, Ident, NamedWindowExpr, NullTreatment, WindowFrameBound,
+    WindowFrameUnits, WindowSpec, WindowType,
+};
 
 use super::functions::{bare_name, is_distinct, written};
 use super::operators::{Way, common_of};

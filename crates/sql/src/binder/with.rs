@@ -7,13 +7,11 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use sqlparser::ast::{
-    Cte, CteAsMaterialized, Expr, Ident, SetExpr, SetOperator, SetQuantifier, Setting, With,
-};
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::coercion::common_type;
 use diligence_types::sql_type::RecordField;
+use sqlparser::ast::{Cte, CteAsMaterialized, Expr, Ident, SetExpr, SetOperator, SetQuantifier, Setting, With};
 
 use super::expressions::unnested;
 use super::scope::{Clause, Level, Namespace, WithEntry, Withs};

@@ -4,7 +4,6 @@
 //! triggers, grants and the like) are there without rows, since clients join them. `borrowed` is what DataFusion's
 //! front has of it.
 
-
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 

@@ -15,14 +15,14 @@ use std::ops::ControlFlow;
 
 use datafusion_common::error::DataFusionError;
 use datafusion_sql::parser::{CopyToSource, DFParserBuilder, Statement};
+use diligence_base::limits::STATEMENT_BYTES_MAX;
+use diligence_base::{Error, Result, Span};
+use diligence_storage::foreign_error::from_datafusion;
 use sqlparser::ast::{self, VisitMut, VisitorMut};
 use sqlparser::dialect::{Dialect, GenericDialect};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
-use diligence_base::limits::STATEMENT_BYTES_MAX;
-use diligence_base::{Error, Result, Span};
-use diligence_storage::foreign_error::from_datafusion;
 
 use crate::errors;
 use dialect::PostgresSyntax;
@@ -266,9 +266,7 @@ fn tokens(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>> {
         .with_code("54000")
         .with_hint("load large data with COPY or from files"));
     }
-    Tokenizer::new(dialect, sql)
-        .tokenize_with_location()
-        .map_err(|error| errors::syntax(&ParserError::from(error)))
+    Tokenizer::new(dialect, sql).tokenize_with_location().map_err(|error| errors::syntax(&ParserError::from(error)))
 }
 
 /// An error of the parser of statements.

@@ -9,7 +9,6 @@ use arrow::array::RecordBatch;
 use chrono::Utc;
 use datafusion_common::ScalarValue;
 use datafusion_expr::ScalarUDF;
-use sqlparser::ast;
 use diligence_base::{Error, Result};
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, Relation, RelationName, Resolved,
@@ -20,6 +19,7 @@ use diligence_storage::memory::MemoryTable;
 use diligence_types::SqlType;
 use diligence_types::functions::has_function;
 use diligence_types::sql_type::OidKind;
+use sqlparser::ast;
 
 use super::names::Names;
 use super::{Planner, Planning};
@@ -44,12 +44,7 @@ pub(super) struct Around<'a> {
 }
 
 impl<'a> Around<'a> {
-    pub(super) fn new(
-        planner: &'a Planner,
-        at: &'a Planning<'a>,
-        names: &'a Names,
-        parameters: Vec<SqlType>,
-    ) -> Self {
+    pub(super) fn new(planner: &'a Planner, at: &'a Planning<'a>, names: &'a Names, parameters: Vec<SqlType>) -> Self {
         let zone = at.session.options.execution.time_zone.clone();
         Self {
             planner,

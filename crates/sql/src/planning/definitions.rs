@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_sql::parser::CreateExternalTable;
-use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
 use diligence_base::{Error, Result};
 use diligence_catalog::{FileRelation, Relation, RelationName, Resolved, View};
 use diligence_types::SqlType;
+use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
 
 use super::around::{Around, relation_name};
 use super::statements::{BoundStatement, schema_of};

@@ -1,9 +1,9 @@
 //! DESCRIBE and SHOW TABLES, in DuckDB's form: PostgreSQL has no such statements.
 
-use sqlparser::ast::{self, ObjectName};
 use diligence_base::{Error, Result};
 use diligence_catalog::{Relation as CatalogRelation, Resolved};
 use diligence_types::SqlType;
+use sqlparser::ast::{self, ObjectName};
 
 use super::around::{Around, relation_name};
 use super::statements::BoundStatement;

@@ -1,8 +1,8 @@
 //! Statements about the session: settings, transactions, and prepared statements that go.
 
 use datafusion_sql::parser::{ResetStatement, Statement as ParsedStatement};
-use sqlparser::ast;
 use diligence_base::{Error, Result};
+use sqlparser::ast;
 
 use super::Planner;
 use super::prepared::no_prepared;

@@ -227,7 +227,11 @@ impl Planner {
     /// Every function's name, in order.
     pub fn function_names(&self) -> Vec<String> {
         let catalog = catalog_functions::names().chain(privileges::NAMES.iter().map(|(name, _)| *name));
-        let mut names = functions::names().filter(|name| name.starts_with(|first: char| first.is_ascii_alphabetic())).chain(catalog).map(str::to_owned).collect::<Vec<_>>();
+        let mut names = functions::names()
+            .filter(|name| name.starts_with(|first: char| first.is_ascii_alphabetic()))
+            .chain(catalog)
+            .map(str::to_owned)
+            .collect::<Vec<_>>();
         names.sort();
         names.dedup();
         names

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use arrow::array::ArrayRef;
 use datafusion_common::ScalarValue;
 use datafusion_sql::parser::Statement as ParsedStatement;
-use sqlparser::ast::{self, Visit, Visitor};
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
+use sqlparser::ast::{self, Visit, Visitor};
 
 use crate::parse::Parsed;
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use datafusion_common::ScalarValue;
 use datafusion_sql::parser::Statement as ParsedStatement;
-use sqlparser::ast;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_types::SqlType;
+use sqlparser::ast;
 
 use super::Planned;
 use super::around::Around;

@@ -2,9 +2,9 @@
 //! and the writers of files are called.
 
 use datafusion_common::config::ConfigOptions;
-use sqlparser::ast;
 use diligence_base::{Error, Result};
 use diligence_types::text::Zone;
+use sqlparser::ast;
 
 use super::{Planner, SessionParts};
 use crate::statement::Statement;

@@ -6,11 +6,11 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_common::format::ExplainFormat;
 use datafusion_sql::parser::{CopyToSource, ExplainStatement, Statement as ParsedStatement};
-use sqlparser::ast::{self, SetExpr};
 use diligence_base::{Error, Result};
 use diligence_catalog::Uses;
 use diligence_storage::Writer;
 use diligence_types::SqlType;
+use sqlparser::ast::{self, SetExpr};
 
 use super::around::Around;
 use super::names::Names;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion_sql::parser::CopyToStatement;
-use sqlparser::ast::{self, Ident, ObjectName, SetExpr, TableFactor, TableObject, With};
 use diligence_base::{Error, Result};
 use diligence_catalog::{ObjectRef, Relation, RelationName, Resolved};
 use diligence_storage::Table;
 use diligence_types::SqlType;
+use sqlparser::ast::{self, Ident, ObjectName, SetExpr, TableFactor, TableObject, With};
 
 use super::around::Around;
 use super::definitions::{refuse_twice, unwritable};

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use datafusion_common::config::{ConfigFileType, ConfigOptions, TableOptions};
+use datafusion_common::error::Result;
 use datafusion_common::file_options::csv_writer::CsvWriterOptions;
 use datafusion_common::parsers::CompressionTypeVariant;
-use datafusion_common::error::Result;
 use diligence_storage::external::{Compression, Format, Packing, WriteFormat};
 
 /// A format with what the options say, which have DataFusion's names.

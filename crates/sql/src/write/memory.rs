@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use sqlparser::ast::Expr;
 use diligence_base::{Error, Result};
 use diligence_catalog::{Catalog, MemoryRelation, ObjectRef, Relation, RelationName};
 use diligence_engine::batch::{bytes_needed, compacted};
@@ -16,6 +15,7 @@ use diligence_memory::{QueryMemory, Reservation};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
 use parking_lot::Mutex;
+use sqlparser::ast::Expr;
 
 /// Who holds the memory of rows in tables.
 const HOLDER: &str = "a table in memory";

@@ -1,9 +1,9 @@
 //! What COPY says about the files it writes: in its options, in STORED AS, and by the target's name.
 
 use datafusion_sql::parser::CopyToStatement;
-use sqlparser::ast::Value;
 use diligence_base::{Error, Result};
 use diligence_storage::external::{Compression, Format};
+use sqlparser::ast::Value;
 
 /// An option that names the format, as PostgreSQL has it, is as good as STORED AS.
 pub(super) fn take_format(copy: &mut CopyToStatement) {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use datafusion_functions::crypto;
 use datafusion_expr::ScalarUDF;
+use datafusion_functions::crypto;
 use diligence_base::Result;
 
 use super::Body;

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_common::Statistics;
-use sqlparser::ast::{self, ObjectName};
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
 use diligence_storage::{ScanRequest, Table, TableScan};
 use diligence_types::SqlType;
+use sqlparser::ast::{self, ObjectName};
 
 use super::{Bound, Context, Named, bind_query};
 use crate::algebra::{Constant, Numbers};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit};
-use datafusion_common::{Result, ScalarValue, exec_datafusion_err};
 use datafusion_common::error::DataFusionError;
+use datafusion_common::{Result, ScalarValue, exec_datafusion_err};
 use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion_expr::utils::AggregateOrderSensitivity;
 use datafusion_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};

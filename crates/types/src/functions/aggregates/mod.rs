@@ -18,8 +18,8 @@ mod single_value;
 
 use std::sync::Arc;
 
-use datafusion_functions_aggregate as foreign;
 use datafusion_expr::AggregateUDF;
+use datafusion_functions_aggregate as foreign;
 
 use super::AggregateBody;
 use super::arithmetic::common;

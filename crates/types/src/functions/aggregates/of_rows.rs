@@ -9,8 +9,8 @@ use arrow::array::{
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{SortOptions, take};
 use arrow::datatypes::{DataType, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType};
-use datafusion_common::{Result, exec_datafusion_err};
 use datafusion_common::error::DataFusionError;
+use datafusion_common::{Result, exec_datafusion_err};
 use diligence_base::Error;
 
 use super::super::columns::{Read, Write};
