@@ -163,7 +163,7 @@ impl Binder<'_> {
                 let (wanted, text) = (self.scalar(expr, level)?, self.scalar(r#in, level)?);
                 self.call(if has_function("position") { "position" } else { "strpos" }, vec![text, wanted])
             }
-            Expr::Substring { expr, substring_from, substring_for, .. } => {
+            Expr::Substring { expr, substring_from, substring_for, shorthand, .. } => {
                 let mut arguments = vec![self.scalar(expr, level)?];
                 match (substring_from, substring_for) {
                     (from, Some(length)) => {
@@ -174,7 +174,7 @@ impl Binder<'_> {
                     (Some(from), None) => arguments.push(self.scalar(from, level)?),
                     (None, None) => {}
                 }
-                self.call("substring", arguments)
+                self.call(if *shorthand { "substr" } else { "substring" }, arguments)
             }
             Expr::Trim { trim_where, trim_what, expr, trim_characters } => {
                 let name = match trim_where {
@@ -590,7 +590,7 @@ impl Binder<'_> {
                 _ => Err(Error::input("a field of a struct is named by a literal").with_code("42804")),
             },
             SqlType::Array(_) => self.call(SUBSCRIPT, vec![scalar, index]),
-            SqlType::Map(_) => self.call("map_extract", vec![scalar, index]),
+            SqlType::Map(_) => self.call("map_extract_value", vec![scalar, index]),
             SqlType::Json | SqlType::Jsonb => self.operator("->", vec![scalar, index]),
             other => {
                 let message = format!("cannot subscript type {other} because it does not support subscripting");

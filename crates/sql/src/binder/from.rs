@@ -333,14 +333,18 @@ impl Binder<'_> {
             }
             Named::View { query, columns, name } => {
                 if self.view_depth.get() >= VIEW_DEPTH_MAX {
-                    let message = format!("infinite recursion detected in the view '{name}'");
-                    return Err(at(Error::input(message).with_code("42P17")));
+                    let message = format!("views nest too deep: the view '{name}' is below {VIEW_DEPTH_MAX} others");
+                    return Err(at(Error::input(message).with_code("54001")));
                 }
                 self.view_depth.set(self.view_depth.get() + 1);
                 let bound = self.query(&query, None, &Withs::default()).and_then(|rows| self.settled(rows));
                 self.view_depth.set(self.view_depth.get() - 1);
                 // Places in the view's text are none in the statement's.
-                let rows = bound.map_err(|error| at(error.context(format!("the view '{name}'"))))?;
+                let is_outermost = self.view_depth.get() == 0;
+                let rows = bound.map_err(|error| match is_outermost {
+                    true => at(error.context(format!("the view '{name}'"))),
+                    false => error,
+                })?;
                 let mut shown = rows.columns();
                 for (column, name) in shown.iter_mut().zip(columns) {
                     column.name = name;
@@ -468,9 +472,7 @@ impl Binder<'_> {
             return Ok(());
         }
         if !has_function(name) {
-            let types = arguments.iter().map(|argument| argument.sql_type().to_string()).collect::<Vec<_>>();
-            let message = format!("function {name}({}) does not exist", types.join(", "));
-            return Err(Error::input(message).with_code("42883"));
+            return Err(self.unknown_function(name, &arguments));
         }
         // Any function is a table of one row.
         let value = self.call(name, arguments)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
-use diligence_types::functions::{aggregates, has_function, scalars};
+use diligence_types::functions::{aggregates, has_function, nearest_function, scalars};
 use sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
 };
@@ -150,7 +150,11 @@ impl Binder<'_> {
     /// The error for a name that is no function's.
     pub(super) fn unknown_function(&self, name: &str, arguments: &[Scalar]) -> Error {
         let types = arguments.iter().map(|argument| argument.sql_type().to_string()).collect::<Vec<_>>().join(", ");
-        Error::input(format!("function {name}({types}) does not exist")).with_code("42883")
+        let error = Error::input(format!("function {name}({types}) does not exist")).with_code("42883");
+        match nearest_function(name) {
+            Some(near) => error.with_hint(format!("did you mean '{near}'?")),
+            None => error,
+        }
     }
 
     fn of_subquery(&self, name: &str, query: &Query, level: &Level<'_>) -> Result<Scalar> {
@@ -276,6 +280,13 @@ impl Binder<'_> {
                 let [yes, no] = two(values).ok_or_else(|| Error::bug("two values are two"))?;
                 Scalar::Case { arms: vec![(condition, yes)], otherwise: Some(Box::new(no)), sql_type }
             }
+            "nvl2" if !has_function(name) => {
+                let [tested, yes, no] = three(bound()?).ok_or_else(|| wrong("three arguments"))?;
+                let is_null = Scalar::IsNull(Box::new(self.typed(tested)?));
+                let (values, sql_type) = self.in_common(vec![no, yes], "CASE")?;
+                let [no, yes] = two(values).ok_or_else(|| Error::bug("two values are two"))?;
+                Scalar::Case { arms: vec![(is_null, no)], otherwise: Some(Box::new(yes)), sql_type }
+            }
             "row" => record(bound()?, (1..).map(|index| format!("f{index}"))),
             "struct" if scalars(name).is_empty() => record(bound()?, (1..).map(|index| format!("c{}", index - 1))),
             "struct_pack" => {
@@ -295,7 +306,8 @@ impl Binder<'_> {
                 let mut names = Vec::new();
                 let mut fields = Vec::new();
                 let mut arguments = bound()?.into_iter();
-                while let (Some(field), Some(value)) = (arguments.next(), arguments.next()) {
+                while let Some(field) = arguments.next() {
+                    let value = arguments.next().ok_or_else(|| wrong("pairs of a name and a value"))?;
                     names.push(Self::candidate(&field).literal.ok_or_else(|| wrong("names as literals"))?);
                     fields.push(self.typed(value)?);
                 }

@@ -3,7 +3,7 @@
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::coercion::{self, CastContext};
-use diligence_types::functions::{self, Body, Candidate, ScalarCall, Special, resolve_scalar};
+use diligence_types::functions::{self, Body, Candidate, ScalarCall, Special, Stability, resolve_scalar};
 use diligence_types::sql_type::RecordField;
 
 use super::Binder;
@@ -192,6 +192,10 @@ impl Binder<'_> {
                 None => self.typed(argument),
             })
             .collect::<Result<Vec<_>>>()?;
+        // Its rows are of this time.
+        if call.overload.stability == Stability::Volatile {
+            self.is_transient.set(true);
+        }
         if call.overload.takes_zone {
             arguments.push(Scalar::Constant(Constant::text(self.context.zone())));
         }

@@ -151,16 +151,14 @@ impl Binder<'_> {
         if ignores_nulls(function) {
             return Err(at(Error::input("aggregate functions do not accept IGNORE NULLS").with_code("0A000")));
         }
-        if is_distinct(function) {
-            return Err(at(Error::input("DISTINCT is not implemented for window functions").with_code("0A000")));
-        }
         if let FunctionArguments::List(list) = &function.args
             && list.clauses.iter().any(|clause| matches!(clause, FunctionArgumentClause::OrderBy(_)))
         {
             let message = "aggregate ORDER BY is not implemented for window functions";
             return Err(at(Error::input(message).with_code("0A000")));
         }
-        self.windowed(name, arguments, false, filter, &|item: AggregateItem, nullable| {
+        // PostgreSQL has no DISTINCT here; DuckDB does.
+        self.windowed(name, arguments, is_distinct(function), filter, &|item: AggregateItem, nullable| {
             let column = self.numbers.named(item.call.overload.name, item.call.returns.clone(), nullable);
             let kind = WindowKind::Aggregate { call: item.call, is_distinct: item.is_distinct };
             put(kind, item.arguments, item.filter, column)

@@ -115,6 +115,14 @@ fn measured(catalog: &mut Catalog) {
         kernel!(|a: ArrayRef, which: i32| dimension(&a, which).map(|_| 1_i32)),
     );
     catalog.add("cardinality(anyarray) -> integer", kernel!(|a: ArrayRef| cardinality(&a) as i32));
+    catalog.add_all(
+        &[
+            "duckdb array_length(anyarray) -> bigint",
+            "len(anyarray) -> bigint",
+            "duckdb length(anyarray) -> bigint",
+        ],
+        kernel!(|a: ArrayRef| a.len() as i64),
+    );
     catalog.add(
         "array_ndims(anyarray) -> integer",
         kernel!(|a: ArrayRef| Some(dimensions(&a).len() as i32).filter(|count| *count > 0)),
@@ -209,16 +217,25 @@ fn integers(array: &ArrayRef) -> Result<impl Fn(usize) -> Option<i32> + '_> {
     Ok(move |row: usize| integers.is_valid(row * step).then(|| integers.value(row * step)))
 }
 
-/// `array_slice(array, from, to)`: what `a[from:to]` means; a bound that is left out is NULL.
+/// `array_slice(array, from, to)`: what `a[from:to]` means; a bound that is left out is NULL. DuckDB's third number is
+/// how many places apart the elements are.
 fn slice(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
     let columns = Columns::new(arguments, call);
     let arrays = columns.arrays();
     let (rows, from, to) = (Rows::of(&arrays[0])?, integers(&arrays[1])?, integers(&arrays[2])?);
+    let step = match arrays.get(3) {
+        Some(step) => Some(integers(step)?),
+        None => None,
+    };
     let cut = |row: usize| {
         let range = rows.range(row)?;
         let from = i64::from(from(row).unwrap_or(1)).max(1);
         let to = to(row).map_or(range.len() as i64, i64::from).min(range.len() as i64);
-        Some((from..=to).map(|place| (0, range.start + place as usize - 1)).collect())
+        let step = match &step {
+            None => 1,
+            Some(step) => usize::try_from(step(row)?).ok().filter(|step| *step > 0)?,
+        };
+        Some((from..=to).step_by(step).map(|place| (0, range.start + place as usize - 1)).collect())
     };
     let cuts = (0..columns.rows()).map(cut).collect();
     columns.result(picked(call, &[rows.list.values().as_ref()], cuts)?)
@@ -294,7 +311,14 @@ fn built(catalog: &mut Catalog) {
     ] {
         catalog.add(signature, Body::Kernel(join)).lenient();
     }
-    catalog.add("array_slice(anyarray, integer, integer) -> anyarray", Body::Kernel(slice)).lenient();
+    for signature in [
+        "array_slice(anyarray, integer, integer) -> anyarray",
+        "array_slice(anyarray, integer, integer, integer) -> anyarray",
+        "list_slice(anyarray, integer, integer) -> anyarray",
+        "list_slice(anyarray, integer, integer, integer) -> anyarray",
+    ] {
+        catalog.add(signature, Body::Kernel(slice)).lenient();
+    }
     catalog.add("array_get(anyarray, integer) -> anyelement", Body::Kernel(get));
     catalog.add("trim_array(anyarray, integer) -> anyarray", Body::Kernel(trim));
     catalog.add("array_fill(anyelement, integer[]) -> anyarray", Body::Kernel(fill)).lenient();
@@ -455,6 +479,12 @@ fn counted(from: i128, to: i128, step: i128) -> Result<impl Iterator<Item = i128
     Ok((0..count.max(0)).map(move |index| from + index * step))
 }
 
+/// The integers from one on, before another.
+fn ranged(from: i64, to: i64, step: i64) -> Result<List<i64>> {
+    let last = i128::from(to) - i128::from(step.signum());
+    Ok(List(counted(from.into(), last, step.into())?.map(|value| value as i64).collect()))
+}
+
 fn numeric_series(from: Decimal, to: Decimal, step: Decimal) -> Result<List<Decimal>> {
     let scale = from.scale.max(to.scale).max(step.scale);
     let whole = |value: Decimal| value.at_scale(scale)?.value.to_i128().ok_or_else(overflow);
@@ -500,6 +530,21 @@ fn series(catalog: &mut Catalog) {
         "generate_series(integer, integer, integer) -> integer[]",
         kernel!(try |from: i32, to: i32, step: i32| {
             Ok(List(counted(from.into(), to.into(), step.into())?.map(|value| value as i32).collect()))
+        }),
+    );
+    // DuckDB's series without their end.
+    catalog.add("range(bigint) -> bigint[]", kernel!(try |to: i64| ranged(0, to, 1)));
+    catalog.add("range(bigint, bigint) -> bigint[]", kernel!(try |from: i64, to: i64| ranged(from, to, 1)));
+    catalog.add(
+        "range(bigint, bigint, bigint) -> bigint[]",
+        kernel!(try |from: i64, to: i64, step: i64| ranged(from, to, step)),
+    );
+    catalog.add(
+        "range(timestamp, timestamp, interval) -> timestamp[]",
+        kernel!(try |from: Timestamp, to: Timestamp, step: Interval| {
+            let mut values = time_series(from.0, to.0, step, |at| plus(at, step))?;
+            values.0.pop_if(|last| last.0 == to.0);
+            Ok(values)
         }),
     );
     catalog.add(

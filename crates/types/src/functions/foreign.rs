@@ -36,6 +36,7 @@ fn numbers(catalog: &mut Catalog) {
 
 fn texts(catalog: &mut Catalog) {
     add(catalog, "contains(text, text) -> boolean", Body::DataFusion(string::contains));
+    catalog.add("len(text) -> bigint", kernel!(|a: &str| a.chars().count() as i64));
     add(catalog, "ends_with(text, text) -> boolean", Body::DataFusion(string::ends_with));
     add(catalog, "instr(text, text) -> integer", Body::DataFusion(unicode::strpos));
     add(catalog, "levenshtein(text, text) -> integer", Body::DataFusion(string::levenshtein));
@@ -46,31 +47,31 @@ fn texts(catalog: &mut Catalog) {
 /// Lists under the names that DuckDB and DataFusion share.
 fn lists(catalog: &mut Catalog) {
     let list_has = Body::DataFusion(nested::array_has::array_has_udf);
-    for name in ["array_has(anyarray, anyelement) -> boolean", "list_has(anyarray, anyelement) -> boolean"] {
+    for name in ["array_has(anycompatiblearray, anycompatible) -> boolean", "list_has(anycompatiblearray, anycompatible) -> boolean"] {
         add(catalog, name, list_has.clone());
     }
-    for name in ["array_contains(anyarray, anyelement) -> boolean", "list_contains(anyarray, anyelement) -> boolean"] {
+    for name in ["array_contains(anycompatiblearray, anycompatible) -> boolean", "list_contains(anycompatiblearray, anycompatible) -> boolean"] {
         add(catalog, name, list_has.clone());
     }
     let has_all = Body::DataFusion(nested::array_has::array_has_all_udf);
     let has_any = Body::DataFusion(nested::array_has::array_has_any_udf);
     for (name, body) in [
-        ("array_has_all(anyarray, anyarray) -> boolean", &has_all),
-        ("list_has_all(anyarray, anyarray) -> boolean", &has_all),
-        ("array_has_any(anyarray, anyarray) -> boolean", &has_any),
-        ("list_has_any(anyarray, anyarray) -> boolean", &has_any),
+        ("array_has_all(anycompatiblearray, anycompatiblearray) -> boolean", &has_all),
+        ("list_has_all(anycompatiblearray, anycompatiblearray) -> boolean", &has_all),
+        ("array_has_any(anycompatiblearray, anycompatiblearray) -> boolean", &has_any),
+        ("list_has_any(anycompatiblearray, anycompatiblearray) -> boolean", &has_any),
     ] {
         add(catalog, name, body.clone());
     }
     for (name, body) in [
         ("array_distinct(anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_distinct_udf)),
         ("list_distinct(anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_distinct_udf)),
-        ("array_intersect(anyarray, anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_intersect_udf)),
-        ("list_intersect(anyarray, anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_intersect_udf)),
-        ("array_union(anyarray, anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_union_udf)),
-        ("list_union(anyarray, anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_union_udf)),
-        ("array_except(anyarray, anyarray) -> anyarray", Body::DataFusion(nested::except::array_except_udf)),
-        ("list_except(anyarray, anyarray) -> anyarray", Body::DataFusion(nested::except::array_except_udf)),
+        ("array_intersect(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", Body::DataFusion(nested::set_ops::array_intersect_udf)),
+        ("list_intersect(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", Body::DataFusion(nested::set_ops::array_intersect_udf)),
+        ("array_union(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", Body::DataFusion(nested::set_ops::array_union_udf)),
+        ("list_union(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", Body::DataFusion(nested::set_ops::array_union_udf)),
+        ("array_except(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", Body::DataFusion(nested::except::array_except_udf)),
+        ("list_except(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", Body::DataFusion(nested::except::array_except_udf)),
         ("array_reverse(anyarray) -> anyarray", Body::DataFusion(nested::reverse::array_reverse_udf)),
         ("list_reverse(anyarray) -> anyarray", Body::DataFusion(nested::reverse::array_reverse_udf)),
         ("array_sort(anyarray) -> anyarray", Body::DataFusion(nested::sort::array_sort_udf)),

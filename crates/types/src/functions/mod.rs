@@ -21,6 +21,7 @@ mod errors;
 mod foreign;
 mod formatting;
 mod intervals;
+mod maps;
 mod math;
 mod numeric;
 mod others;
@@ -42,7 +43,7 @@ use diligence_base::Result;
 pub use self::aggregates::{Computed, RowsFunction, extreme_udaf, rows_udaf, single_value_udaf};
 pub use self::catalog::{aggregates, argument_names, has_function, names, scalars};
 pub use self::comparisons::order_key;
-pub use self::resolve::{Candidate, resolve_aggregate, resolve_scalar};
+pub use self::resolve::{Candidate, nearest_function, resolve_aggregate, resolve_scalar};
 use crate::SqlType;
 
 /// What an overload says of an argument's type.

@@ -182,7 +182,7 @@ fn becomes(from: &SqlType, to: &Argument) -> bool {
 /// Whether the arguments that must be of one type, or of types with a common one, are.
 fn agree(shape: &[Argument], types: &[&SqlType]) -> bool {
     let (mut same, mut compatible) = (Vec::new(), Vec::new());
-    for (argument, sql_type) in shape.iter().zip(types).filter(|(_, sql_type)| ***sql_type != SqlType::Unknown) {
+    for (argument, sql_type) in shape.iter().zip(types).filter(|(_, sql_type)| !is_undecided(sql_type)) {
         match (argument, sql_type) {
             (Argument::AnyElement, sql_type) => same.push(*sql_type),
             (Argument::AnyArray, SqlType::Array(element)) => same.push(element.as_ref()),
@@ -193,6 +193,15 @@ fn agree(shape: &[Argument], types: &[&SqlType]) -> bool {
     }
     same.windows(2).all(|pair| pair[0].is_same(pair[1]))
         && (compatible.len() < 2 || coercion::common_type(&compatible).is_some())
+}
+
+/// Whether nothing says yet what the values are: a literal in quotes, NULL, an array of these, or `[]`.
+fn is_undecided(sql_type: &SqlType) -> bool {
+    match sql_type {
+        SqlType::Unknown => true,
+        SqlType::Array(element) => is_undecided(element),
+        _ => false,
+    }
 }
 
 enum Chosen {
@@ -298,7 +307,7 @@ fn by_category(shapes: &[Vec<Argument>], left: &[usize], unknown: &[usize]) -> O
 fn completed(name: &str, shape: &[Argument], arguments: &[Candidate]) -> Result<Vec<SqlType>> {
     let elements = || {
         shape.iter().zip(arguments).filter_map(|(argument, given)| match (argument, &given.sql_type) {
-            (_, SqlType::Unknown) => None,
+            (_, undecided) if is_undecided(undecided) => None,
             (Argument::AnyElement | Argument::AnyCompatible, sql_type) => Some(sql_type.clone()),
             (Argument::AnyArray | Argument::AnyCompatibleArray, SqlType::Array(element)) => {
                 Some(element.as_ref().clone())
@@ -310,11 +319,14 @@ fn completed(name: &str, shape: &[Argument], arguments: &[Candidate]) -> Result<
     let is_polymorphic =
         is_compatible || shape.iter().any(|arg| matches!(arg, Argument::AnyElement | Argument::AnyArray));
     let types = || arguments.iter().map(|argument| &argument.sql_type).collect::<Vec<_>>();
+    // Arrays of which nothing says what is in them: that is for the caller to decide.
+    let has_arrays = arguments.iter().any(|argument| matches!(argument.sql_type, SqlType::Array(_)));
     let element = match is_polymorphic {
         false => SqlType::Unknown,
         true if is_compatible => {
             let all: Vec<SqlType> = elements().collect();
             match all.is_empty() && shape.contains(&Argument::AnyCompatibleArray) {
+                true if has_arrays => SqlType::Unknown,
                 true => return Err(undetermined("anycompatiblearray")),
                 // Nothing but literals: they are texts.
                 false if all.is_empty() => SqlType::Text,
@@ -327,6 +339,7 @@ fn completed(name: &str, shape: &[Argument], arguments: &[Candidate]) -> Result<
             let mut all = elements();
             let first = match all.next() {
                 Some(first) => first,
+                None if shape.contains(&Argument::AnyArray) && has_arrays => SqlType::Unknown,
                 None if shape.contains(&Argument::AnyArray) => return Err(undetermined("anyarray")),
                 None => SqlType::Text,
             };
@@ -418,8 +431,8 @@ fn unknown_function<T: Takes>(name: &str, overloads: &[T], types: &[&SqlType]) -
     };
     let hint = match (overloads, is_operator(name)) {
         (_, true) => "no operator matches the given types; add explicit type casts".to_owned(),
-        ([], false) => match nearest(name) {
-            Some(near) => format!("did you mean {near}?"),
+        ([], false) => match nearest_function(name) {
+            Some(near) => format!("did you mean '{near}'?"),
             None => "no function has this name".to_owned(),
         },
         (_, false) => {
@@ -446,7 +459,7 @@ fn shown(name: &str, overload: &impl Takes) -> String {
 }
 
 /// The name that takes the fewest changes of a letter to become this one, if few enough.
-fn nearest(name: &str) -> Option<&'static str> {
+pub fn nearest_function(name: &str) -> Option<&'static str> {
     let most = name.len() / 3;
     let near = catalog::names().filter(|known| !is_operator(known) && known.len().abs_diff(name.len()) <= most);
     near.map(|known| (distance(name, known), known)).filter(|(far, _)| *far <= most).min().map(|(_, known)| known)
