@@ -109,7 +109,9 @@ fn schemas_hold_tables() {
     session.execute("CREATE TABLE lab.t AS SELECT 1 AS a").unwrap();
     assert_eq!(rows(&session, "SELECT a FROM lab.t"), ["1"]);
     assert!(error(&session, "SELECT a FROM t").message().contains("no table is named 't'"));
-    assert_eq!(error(&session, "SELECT a FROM labb.t").message(), "no schema is named 'labb'");
+    let error_of_schema = error(&session, "SELECT a FROM labb.t");
+    assert_eq!(error_of_schema.message(), "no table is named 'labb.t'");
+    assert_eq!(error_of_schema.hint(), Some("did you mean 'lab.t'?"));
     assert!(error(&session, "DROP SCHEMA lab").hint().is_some());
     session.execute("DROP SCHEMA lab CASCADE").unwrap();
     assert_eq!(
@@ -126,7 +128,7 @@ fn prepared_statements_see_the_tables_of_their_execution() {
     assert_eq!(rows(&session, "EXECUTE above(1)"), ["2", "3"]);
     session.execute("INSERT INTO t VALUES (4)").unwrap();
     assert_eq!(rows(&session, "EXECUTE above(1 + 1)"), ["3", "4"]);
-    assert!(error(&session, "EXECUTE above").message().contains("expected 1 parameters"));
+    assert!(error(&session, "EXECUTE above").message().contains("wrong number of parameters"));
     assert_eq!(error(&session, "EXECUTE abov(1)").hint(), Some("did you mean 'above'?"));
     assert_eq!(command(&session, "PREPARE add AS INSERT INTO t VALUES ($1)").0, "PREPARE");
     assert_eq!(command(&session, "EXECUTE add(9)"), ("INSERT".to_owned(), Some(1)));
@@ -194,7 +196,7 @@ fn errors_say_where_and_what_else() {
         ("SELECT 1\nFROM itms", "no table is named 'itms' (line 2, column 6)\nhint: did you mean 'items'?"),
         (
             "SELECT upperr(label) FROM items",
-            "no function is named 'upperr' (line 1, column 8)\nhint: did you mean 'upper'?",
+            "function upperr(text) does not exist (line 1, column 8)\nhint: did you mean 'upper'?",
         ),
         ("SELECT i.price FROM items j", "no table or alias is named 'i' here"),
         ("SELECT * FROM items WHERE", "expected an expression, found the end of the statement"),
@@ -224,13 +226,11 @@ fn deep_statements_neither_fail_nor_crash() {
         let tables = format!("{}SELECT 1 AS a{}", "SELECT * FROM (".repeat(count), ") AS x".repeat(count));
         assert_eq!(rows(&session, &tables), ["1"]);
     }
-    let values = |count: usize| format!("SELECT {}1{}", "(SELECT ".repeat(count), ")".repeat(count));
-    assert_eq!(rows(&session, &values(10)), ["1"]);
-    for count in [20, 60] {
-        let within = error(&session, &values(count));
-        assert!(within.message().contains("too many subqueries"), "{within}");
+    for count in [10, 60] {
+        let values = format!("SELECT {}1{}", "(SELECT ".repeat(count), ")".repeat(count));
+        assert_eq!(rows(&session, &values), ["1"]);
         let exists = format!("{}SELECT 1{}", "SELECT 1 WHERE EXISTS (".repeat(count), ")".repeat(count));
-        assert!(error(&session, &exists).message().contains("too many subqueries"));
+        assert_eq!(rows(&session, &exists), ["1"]);
     }
 }
 
@@ -243,7 +243,9 @@ fn explain_shows_pipelines_and_analyze_what_they_did() {
     let analyzed = rows(&session, "EXPLAIN ANALYZE SELECT a, count(*) FROM t GROUP BY a").join("\n");
     assert!(analyzed.contains("Aggregate"), "{analyzed}");
     let verbose = rows(&session, "EXPLAIN VERBOSE SELECT a FROM t").join("\n");
-    assert!(verbose.contains("Logical plan"), "{verbose}");
+    for form in ["Bound:", "Unnested:", "Rewritten:"] {
+        assert!(verbose.contains(form), "{verbose}");
+    }
     assert!(error(&session, "EXPLAIN SET batch_rows = 1").message().contains("only queries"));
     for tree in ["EXPLAIN FORMAT tree SELECT 1", "EXPLAIN (FORMAT graphviz) SELECT 1"] {
         assert!(error(&session, tree).message().contains("TEXT or JSON"));
@@ -284,7 +286,7 @@ fn plans_are_json_for_programs() {
 #[test]
 fn a_dropped_or_cancelled_result_stops_its_query() {
     let session = session();
-    session.execute("CREATE TABLE n AS SELECT value AS a FROM generate_series(1, 3000)").unwrap();
+    session.execute("CREATE TABLE n AS SELECT a FROM generate_series(1, 3000) AS a").unwrap();
     let endless = "SELECT count(*) FROM n x, n y, n z WHERE x.a + y.a + z.a = 0";
     drop(session.execute(endless).unwrap());
     let mut result = session.execute(endless).unwrap();
@@ -307,7 +309,7 @@ fn files_are_tables_by_their_path_and_in_a_folder() {
     std::fs::create_dir_all(&folder).unwrap();
     let path = |name: &str| folder.join(name).display().to_string();
     let first = session();
-    let copied = format!("COPY (SELECT value AS a FROM generate_series(1, 10)) TO '{}'", path("numbers.parquet"));
+    let copied = format!("COPY (SELECT a FROM generate_series(1, 10) AS a) TO '{}'", path("numbers.parquet"));
     assert_eq!(command(&first, &copied), ("COPY".to_owned(), Some(10)));
     assert_eq!(rows(&first, &format!("SELECT sum(a) FROM '{}'", path("numbers.parquet"))), ["55"]);
     assert_eq!(rows(&first, &format!("SELECT count(*) FROM '{}'", path("*.parquet"))), ["10"]);
@@ -345,7 +347,7 @@ fn scans_share(format: &str) {
                        value % 3 AS part";
         let location = folder.join("t").display().to_string();
         let copy = format!(
-            "COPY (SELECT {columns} FROM generate_series(1, {rows})) TO '{location}/' STORED AS {format} PARTITIONED BY (part)"
+            "COPY (SELECT {columns} FROM generate_series(1, {rows}) AS s(value)) TO '{location}/' STORED AS {format} PARTITIONED BY (part)"
         );
         session.execute(&copy).unwrap();
     };
@@ -452,7 +454,7 @@ fn files_of_a_folder_are_added_whole_or_not_at_all() {
 fn results_are_streams_too() {
     let session = session();
     let count = futures::executor::block_on(async {
-        session.execute_async("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 20000)").await?;
+        session.execute_async("CREATE TABLE t AS SELECT a FROM generate_series(1::BIGINT, 20000) AS a").await?;
         let mut result = session.execute_async("SELECT a FROM t WHERE a % 2 = 0").await?;
         let mut count = 0;
         while let Some(batch) = result.next().await {
@@ -469,7 +471,7 @@ fn the_same_seed_gives_the_same_rows() {
     let run = |seed| {
         let options = DatabaseOptions { inline_seed: Some(seed), ..DatabaseOptions::default() };
         let session = Database::open(options).unwrap().session();
-        session.execute("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 50000)").unwrap();
+        session.execute("CREATE TABLE t AS SELECT a FROM generate_series(1, 50000) AS a").unwrap();
         rows(&session, "SELECT a % 7 AS g, count(*) FROM t GROUP BY 1")
     };
     assert_eq!(run(3), run(3));
@@ -483,7 +485,7 @@ fn the_same_seed_gives_the_same_rows() {
 fn descriptions_of_the_catalog() {
     let session = session();
     session.execute("CREATE TABLE \"Sales\" (a INT NOT NULL, b TEXT)").unwrap();
-    assert_eq!(rows(&session, "DESCRIBE Sales"), ["a Int32 NO", "b Utf8View YES"]);
+    assert_eq!(rows(&session, "DESCRIBE \"Sales\""), ["a integer NO   ", "b text YES   "]);
     assert_eq!(rows(&session, "SELECT count(*) FROM Sales"), ["0"]);
     assert!(rows(&session, "SHOW TABLES").iter().any(|row| row.contains("Sales")));
     assert!(rows(&session, "SHOW FUNCTIONS LIKE 'upper'").len() == 1);
@@ -528,7 +530,7 @@ fn a_text_that_comes_again_sees_what_has_changed_and_keeps_no_table_that_is_gone
     let session = session();
     let engine = session.database().engine().clone();
     let before = engine.table_memory().reserved_bytes();
-    session.execute("CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 100000)").unwrap();
+    session.execute("CREATE TABLE t AS SELECT a FROM generate_series(1, 100000) AS a").unwrap();
     let count = || rows(&session, "SELECT count(*) FROM t");
     assert_eq!([count(), count()], [["100000"], ["100000"]]);
     session.execute("INSERT INTO t VALUES (1)").unwrap();

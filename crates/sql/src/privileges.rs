@@ -31,11 +31,6 @@ pub(crate) const NAMES: [(&str, Subject); 8] = [
 /// The function that names a column before the privilege.
 const OF_COLUMN: &str = "has_column_privilege";
 
-/// Whether a function is one of these.
-pub(crate) fn is_one(name: &str) -> bool {
-    NAMES.iter().any(|(known, _)| *known == name)
-}
-
 /// The function of this name, if it is one of these, for a statement of this user that sees this snapshot.
 pub(crate) fn function(name: &str, snapshot: &SessionSnapshot, user: &str) -> Option<Arc<ScalarUDF>> {
     let (name, subject) = NAMES.iter().find(|(known, _)| *known == name)?;

@@ -18,7 +18,7 @@ fn numbers(session: &Session, planned: PlannedStatement) -> Vec<i64> {
 
 fn session() -> Session {
     let session = Database::in_memory().unwrap().session();
-    session.execute("CREATE TABLE t AS SELECT * FROM (VALUES (1, 'one'), (2, 'two')) AS v(a, b)").unwrap();
+    session.execute("CREATE TABLE t AS SELECT * FROM (VALUES (1::BIGINT, 'one'), (2, 'two')) AS v(a, b)").unwrap();
     session
 }
 
@@ -43,7 +43,7 @@ fn a_generic_plan_answers_as_a_plan_for_the_values_does() {
     let session = session();
     session
         .execute(
-            "CREATE TABLE s AS SELECT CAST(value % 100 AS SMALLINT) AS a, value AS b FROM generate_series(1, 1000)",
+            "CREATE TABLE s AS SELECT CAST(value % 100 AS SMALLINT) AS a, value::BIGINT AS b FROM generate_series(1, 1000) AS g(value)",
         )
         .unwrap();
     let value = |value: Option<i64>| Arc::new(Int64Array::from(vec![value])) as ArrayRef;
@@ -121,8 +121,8 @@ fn a_plan_that_depends_on_values_is_not_generic() {
         "SELECT a FROM t GROUP BY a HAVING count(*) > $1",
         "SELECT a FROM t WHERE a = $1 AND random() < 2",
         "SELECT x.a FROM t AS x LEFT JOIN t AS y ON x.a = y.a + $1",
-        "SELECT value FROM generate_series(1, $1)",
-        "SELECT value FROM generate_series(1, 10) WHERE value = $1",
+        "SELECT i FROM generate_series(1, $1) AS i",
+        "SELECT i FROM generate_series(1, 10 + $1) AS i WHERE i = $1",
         "SELECT nothing FROM t WHERE a = $1",
         "INSERT INTO t VALUES ($1, 'x')",
         "SELECT a FROM t",
@@ -243,7 +243,7 @@ fn privileges_are_those_of_the_sessions_role() {
     let database = Database::in_memory().unwrap();
     let owner = database.session();
     for name in ["hidden", "open", "own", "\"Odd\""] {
-        owner.execute(&format!("CREATE TABLE {name} AS SELECT 1 AS a")).unwrap();
+        owner.execute(&format!("CREATE TABLE {name} AS SELECT 1::BIGINT AS a")).unwrap();
     }
     let limited = limited(&database);
     for (question, owners, limiteds) in [
@@ -304,7 +304,7 @@ fn a_statement_sees_one_snapshot_of_all_its_names() {
     session.execute("INSERT INTO a VALUES (2), (3)").unwrap();
     assert_eq!((planned(&before), planned(&session.snapshot())), (vec![11], vec![32]));
     session.execute("DROP TABLE b").unwrap();
-    session.execute("CREATE TABLE b AS SELECT value AS x FROM generate_series(1, 5)").unwrap();
+    session.execute("CREATE TABLE b AS SELECT x FROM generate_series(1, 5) AS x").unwrap();
     assert_eq!((planned(&before), planned(&session.snapshot())), (vec![11], vec![35]));
     let listed = "SELECT count(*) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.relname = 'b'";
     assert_eq!(texts(&session, listed), ["1"]);

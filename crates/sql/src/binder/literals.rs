@@ -128,7 +128,11 @@ impl Binder<'_> {
         let oid = match name.trim().parse::<i64>() {
             Ok(oid) => Some(oid),
             Err(_) if name == "-" => Some(0),
-            Err(_) => self.context.object(kind, name),
+            Err(_) => {
+                // What has the name may be something else the next time.
+                self.is_transient.set(true);
+                self.context.object(kind, name)
+            }
         };
         let (what, code) = match kind {
             OidKind::Class => ("relation", "42P01"),

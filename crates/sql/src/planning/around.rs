@@ -28,6 +28,18 @@ use crate::binder::{Context, Named};
 use crate::information;
 use crate::{catalog_functions, facts, privileges};
 
+/// Numbers that PostgreSQL's tables have in every database, and clients ask for (`src/include/catalog`).
+const POSTGRES_OIDS: [(&str, i64); 8] = [
+    ("pg_attrdef", 2604),
+    ("pg_attribute", 1249),
+    ("pg_class", 1259),
+    ("pg_constraint", 2606),
+    ("pg_database", 1262),
+    ("pg_namespace", 2615),
+    ("pg_proc", 1255),
+    ("pg_type", 1247),
+];
+
 /// What is around one statement.
 pub(super) struct Around<'a> {
     pub(super) planner: &'a Planner,
@@ -212,13 +224,21 @@ impl Context for Around<'_> {
     }
 
     fn object(&self, kind: OidKind, name: &str) -> Option<i64> {
-        if kind != OidKind::Class {
-            return None;
-        }
-        let (schema, name) = name.rsplit_once('.').unwrap_or((DEFAULT_SCHEMA, name));
-        match self.at.snapshot.readable(&RelationName::new(schema, name)).ok()?? {
-            Resolved::Object(object) => Some(i64::from(object.oid())),
-            Resolved::Computed(_) => None,
+        match kind {
+            OidKind::Class => {
+                let name = RelationName::parse(name)?;
+                match self.at.snapshot.get(&name)? {
+                    Resolved::Object(object) => Some(i64::from(object.oid())),
+                    Resolved::Computed(_) => {
+                        let known = POSTGRES_OIDS.iter().find(|(known, _)| *known == name.name).map(|(_, oid)| *oid);
+                        let mut system = self.at.snapshot.system_tables();
+                        let shown = || system.find(|(table, ..)| *table == name.name).map(|(_, oid, _)| i64::from(oid));
+                        known.or_else(shown)
+                    }
+                }
+            }
+            OidKind::Type => SqlType::parse(name).map(|sql_type| i64::from(sql_type.oid())),
+            _ => None,
         }
     }
 
