@@ -46,6 +46,7 @@ pub use diligence_disk::{Compression, TempIo, TempOptions};
 pub use diligence_engine::plan::Needs;
 pub use diligence_engine::{SharingKey, SharingOffer};
 pub use diligence_sql::{Description, Facts};
+pub use diligence_types::text::Zone;
 pub use plans::{GenericPlan, ParsedStatement, PlanCache, PlannedStatement, Used};
 pub use session::{Session, SessionOptions};
 pub use settings::memory_budget;

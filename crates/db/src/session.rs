@@ -120,6 +120,11 @@ impl Session {
         Ok(self.0.settings().show(name)?.value)
     }
 
+    /// The time zone in which timestamps are shown.
+    pub fn time_zone(&self) -> Zone {
+        self.planner().time_zone()
+    }
+
     /// A setting's value, for [`restore_setting`](Self::restore_setting); `None` of a setting that is everybody's.
     /// Fails with kind `Input` if there is no such setting.
     pub fn own_setting(&self, name: &str) -> Result<Option<String>> {

@@ -18,6 +18,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
 use diligence_db::postgres as types;
+use diligence_db::Zone;
 use diligence_db::postgres::{ColumnType, UNBOUNDED_NUMERIC, field_type};
 
 use super::text;
@@ -38,7 +39,11 @@ pub enum Form {
 
 /// A result's columns as they are sent.
 #[derive(Clone, Debug)]
-pub struct Columns(Vec<(ColumnType, Form)>);
+pub struct Columns {
+    columns: Vec<(ColumnType, Form)>,
+    /// Where timestamps with a time zone are shown.
+    zone: Zone,
+}
 
 impl Columns {
     /// The columns of a schema. `forms` has one form for each, one for all, or none: text.
@@ -49,26 +54,33 @@ impl Columns {
             many => many.get(index).map_or(Err(wrong_count()), |code| form_of(*code)),
         };
         let fields = schema.fields().iter().enumerate();
-        Ok(Self(fields.map(|(index, field)| Ok((field_type(field), form(index)?))).collect::<Result<_>>()?))
+        let columns = fields.map(|(index, field)| Ok((field_type(field), form(index)?))).collect::<Result<_>>()?;
+        Ok(Self { columns, zone: Zone::UTC })
     }
 
     /// All columns in one form.
     pub fn all(schema: &Schema, form: Form) -> Self {
-        Self(schema.fields().iter().map(|field| (field_type(field), form)).collect())
+        let columns = schema.fields().iter().map(|field| (field_type(field), form)).collect();
+        Self { columns, zone: Zone::UTC }
+    }
+
+    /// With timestamps with a time zone shown in this one, not in UTC.
+    pub fn in_zone(self, zone: Zone) -> Self {
+        Self { zone, ..self }
     }
 
     /// The types and forms, in order.
     pub fn iter(&self) -> impl Iterator<Item = &(ColumnType, Form)> {
-        self.0.iter()
+        self.columns.iter()
     }
 
     /// The batch made ready to be written row by row.
     pub fn rows(&self, batch: &RecordBatch) -> Result<Rows> {
-        if batch.num_columns() != self.0.len() {
+        if batch.num_columns() != self.columns.len() {
             return Err(Error::bug("a batch has other columns than its result"));
         }
-        let columns = batch.columns().iter().zip(&self.0).map(|(array, (column, form))| {
-            let values = Values::new(array, column)?;
+        let columns = batch.columns().iter().zip(&self.columns).map(|(array, (column, form))| {
+            let values = Values::new(array, column, self.zone)?;
             Ok(Column { nulls: values.nulls().cloned(), values, column: *column, form: *form })
         });
         Ok(Rows { columns: columns.collect::<Result<_>>()?, count: batch.num_rows() })
@@ -206,15 +218,15 @@ enum Values {
     Bytes(arrow::array::BinaryViewArray),
     Date(arrow::array::Date32Array),
     Time(Time64MicrosecondArray),
-    Timestamp(TimestampMicrosecondArray, bool),
+    Timestamp(TimestampMicrosecondArray, Option<Zone>),
     Interval(arrow::array::IntervalMonthDayNanoArray),
     List(ArrayRef, Vec<(usize, usize)>, Box<Values>),
 }
 
 impl Values {
-    fn new(array: &ArrayRef, column: &ColumnType) -> Result<Self> {
+    fn new(array: &ArrayRef, column: &ColumnType, zone: Zone) -> Result<Self> {
         if column.is_array {
-            return Self::list(array, column);
+            return Self::list(array, column, zone);
         }
         let to = |data_type: &DataType| -> Result<ArrayRef> {
             if array.data_type() == data_type {
@@ -251,13 +263,13 @@ impl Values {
                 Values::Time(time.as_primitive::<Time64MicrosecondType>().clone())
             }
             types::TIMESTAMP | types::TIMESTAMPTZ => {
-                let zoned = column.element == types::TIMESTAMPTZ;
+                let shown_in = (column.element == types::TIMESTAMPTZ).then_some(zone);
                 let zone = match flat_type(array.data_type()) {
                     DataType::Timestamp(_, zone) => zone,
                     _ => None,
                 };
                 let timestamp = to(&DataType::Timestamp(TimeUnit::Microsecond, zone))?;
-                Values::Timestamp(timestamp.as_primitive::<TimestampMicrosecondType>().clone(), zoned)
+                Values::Timestamp(timestamp.as_primitive::<TimestampMicrosecondType>().clone(), shown_in)
             }
             types::INTERVAL => {
                 let interval = to(&DataType::Interval(IntervalUnit::MonthDayNano))?;
@@ -271,7 +283,7 @@ impl Values {
         })
     }
 
-    fn list(array: &ArrayRef, column: &ColumnType) -> Result<Self> {
+    fn list(array: &ArrayRef, column: &ColumnType, zone: Zone) -> Result<Self> {
         let flat = match array.data_type() {
             DataType::Dictionary(_, values) => arrow::compute::cast(array, values).map_err(not_sent)?,
             DataType::FixedSizeList(field, _) => {
@@ -292,7 +304,7 @@ impl Values {
             }
         };
         let element = ColumnType { is_array: false, oid: column.element.oid, ..*column };
-        Ok(Values::List(flat, ranges, Box::new(Values::new(&values, &element)?)))
+        Ok(Values::List(flat, ranges, Box::new(Values::new(&values, &element, zone)?)))
     }
 
     fn nulls(&self) -> Option<&NullBuffer> {
@@ -341,10 +353,15 @@ impl Values {
             Values::Int64(array) => put_field(array.value(row).to_be_bytes(), out),
             Values::Float32(array) => put_field(array.value(row).to_be_bytes(), out),
             Values::Float64(array) => put_field(array.value(row).to_be_bytes(), out),
-            Values::Date(array) => put_field(array.value(row).saturating_sub(EPOCH_DAYS).to_be_bytes(), out),
+            Values::Date(array) => put_field(since_2000(array.value(row)).to_be_bytes(), out),
             Values::Time(array) => put_field(array.value(row).to_be_bytes(), out),
             Values::Timestamp(array, _) => {
-                put_field(array.value(row).saturating_sub(EPOCH_MICROSECONDS).to_be_bytes(), out);
+                // The infinities are the same numbers everywhere.
+                let moment = match array.value(row) {
+                    infinity @ (i64::MIN | i64::MAX) => infinity,
+                    moment => moment.saturating_sub(EPOCH_MICROSECONDS),
+                };
+                put_field(moment.to_be_bytes(), out);
             }
             // Its binary form is its text.
             Values::Text(_) => self.text_field(row, column, out),
@@ -403,13 +420,21 @@ impl Values {
             Values::Bytes(array) => text::bytea(array.value(row), out),
             Values::Date(array) => text::date(i64::from(array.value(row)), out),
             Values::Time(array) => text::time(array.value(row), out),
-            Values::Timestamp(array, zoned) => text::timestamp(array.value(row), *zoned, out),
+            Values::Timestamp(array, zone) => text::timestamp(array.value(row), zone.as_ref(), out),
             Values::Interval(array) => {
                 let value = array.value(row);
                 text::interval(value.months, value.days, value.nanoseconds / 1000, out);
             }
             Values::List(_, ranges, values) => list_text(ranges[row], values, column, out),
         }
+    }
+}
+
+/// Days since 2000 of days since 1970. The infinities are the same numbers everywhere.
+fn since_2000(days: i32) -> i32 {
+    match days {
+        i32::MIN | i32::MAX => days,
+        days => days.saturating_sub(EPOCH_DAYS),
     }
 }
 

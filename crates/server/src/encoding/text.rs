@@ -3,6 +3,7 @@
 //! A result has millions of values: nothing here allocates for one, but for decimals of more than 38 digits.
 
 use bytes::{BufMut, BytesMut};
+use diligence_db::Zone;
 
 /// `00` to `99`.
 const PAIRS: [[u8; 2]; 100] = {
@@ -211,8 +212,13 @@ fn numeric_groups(groups: &[i16], weight: i16, negative: bool, scale: i16, out: 
     groups.iter().for_each(|group| out.put_i16(*group));
 }
 
-/// A date by days since 1970.
+/// A date by days since 1970; the largest and the smallest that a column holds are the infinities.
 pub(super) fn date(days: i64, out: &mut BytesMut) {
+    match i32::try_from(days) {
+        Ok(i32::MAX) => return out.put_slice(b"infinity"),
+        Ok(i32::MIN) => return out.put_slice(b"-infinity"),
+        _ => {}
+    }
     let era = date_of_era(days, out);
     out.put_slice(era);
 }
@@ -262,14 +268,29 @@ pub(super) fn time(microseconds: i64, out: &mut BytesMut) {
     }
 }
 
-/// A moment by microseconds since 1970; one with a zone is shown in UTC, as the session's `TimeZone` says.
-pub(super) fn timestamp(microseconds: i64, zoned: bool, out: &mut BytesMut) {
+/// A moment by microseconds since 1970; the largest and the smallest are the infinities. With a zone it is shown there,
+/// with its distance from Greenwich.
+pub(super) fn timestamp(microseconds: i64, zone: Option<&Zone>, out: &mut BytesMut) {
+    match microseconds {
+        i64::MAX => return out.put_slice(b"infinity"),
+        i64::MIN => return out.put_slice(b"-infinity"),
+        _ => {}
+    }
+    let offset = zone.map(|zone| zone.offset_at(microseconds));
+    let local = microseconds.saturating_add(i64::from(offset.unwrap_or(0)) * 1_000_000);
     let day = 86_400_000_000;
-    let era = date_of_era(microseconds.div_euclid(day), out);
+    let era = date_of_era(local.div_euclid(day), out);
     out.put_u8(b' ');
-    time(microseconds.rem_euclid(day), out);
-    if zoned {
-        out.put_slice(b"+00");
+    time(local.rem_euclid(day), out);
+    if let Some(offset) = offset {
+        out.put_u8(if offset < 0 { b'-' } else { b'+' });
+        let seconds = offset.unsigned_abs() as usize;
+        let [hours, minutes, seconds] = [seconds / 3600, seconds / 60 % 60, seconds % 60];
+        out.put_slice(&PAIRS[hours]);
+        for part in [minutes, seconds].iter().take(if seconds > 0 { 2 } else { usize::from(minutes > 0) }) {
+            out.put_u8(b':');
+            out.put_slice(&PAIRS[*part]);
+        }
     }
     out.put_slice(era);
 }
@@ -410,7 +431,7 @@ mod tests {
             let fraction = shown.format("%.6f").to_string();
             let shown =
                 shown.format("%Y-%m-%d %H:%M:%S").to_string() + fraction.trim_end_matches('0').trim_end_matches('.');
-            assert_eq!(text(|out| timestamp(moment, false, out)), shown);
+            assert_eq!(text(|out| timestamp(moment, None, out)), shown);
         }
     }
 
@@ -421,9 +442,19 @@ mod tests {
             ["1970-01-01", "1969-12-31", "2000-02-29", "0002-12-31 BC", "10000-01-01"]
         );
         assert_eq!(
-            [1_500_000, -1, 10].map(|moment| text(|out| timestamp(moment, true, out))),
+            [1_500_000, -1, 10].map(|moment| text(|out| timestamp(moment, Some(&Zone::UTC), out))),
             ["1970-01-01 00:00:01.5+00", "1969-12-31 23:59:59.999999+00", "1970-01-01 00:00:00.00001+00"]
         );
+        let in_zone = |zone: &str, moment: i64| {
+            let zone = Zone::of_setting(zone).unwrap();
+            text(|out| timestamp(moment, Some(&zone), out))
+        };
+        let summer = 1_720_000_000_000_000;
+        assert_eq!(in_zone("Europe/Berlin", 0), "1970-01-01 01:00:00+01");
+        assert_eq!(in_zone("Europe/Berlin", summer), "2024-07-03 11:46:40+02");
+        assert_eq!(in_zone("Asia/Kolkata", summer), "2024-07-03 15:16:40+05:30");
+        assert_eq!(in_zone("America/New_York", 0), "1969-12-31 19:00:00-05");
+        assert_eq!(["UTC", "Asia/Tokyo"].map(|zone| in_zone(zone, i64::MAX)), ["infinity", "infinity"]);
         let intervals = [(14, -3, 3_600_000_000), (0, 0, 0), (0, 1, -1_500_000), (-1, 0, 360_000_000_000)];
         assert_eq!(
             intervals.map(|(months, days, microseconds)| text(|out| interval(months, days, microseconds, out))),

@@ -97,7 +97,7 @@ impl PgSession {
             });
             return Ok(false);
         }
-        let columns = Columns::new(running.schema(), &portal.forms)?;
+        let columns = Columns::new(running.schema(), &portal.forms)?.in_zone(self.session.time_zone());
         portal.state = PortalState::Running(Box::new(Reading::new(running, columns)));
         Ok(true)
     }
@@ -369,8 +369,9 @@ impl PgSession {
         }
         if name.eq_ignore_ascii_case(TIME_ZONE) {
             self.session.set(TIME_ZONE, value)?;
-            // Rows are shown in UTC all the same, and the client is told so.
-            return Ok(None);
+            let report = self.zone_changed();
+            self.tell_facts();
+            return Ok(report);
         }
         let report = self.settings.set(name, value)?;
         self.tell_facts();
@@ -379,17 +380,24 @@ impl PgSession {
 
     /// Gives a setting of the client's or of the engine's its first value back.
     fn reset(&mut self, name: &str) -> Result<()> {
-        if self.settings.has(name) {
+        if name.eq_ignore_ascii_case(TIME_ZONE) {
+            self.session.reset(TIME_ZONE)?;
+            let report = self.zone_changed();
+            self.report(report);
+        } else if self.settings.has(name) {
             let report = self.settings.reset(name);
             self.report(report);
-            if name.eq_ignore_ascii_case(TIME_ZONE) {
-                self.session.reset(TIME_ZONE)?;
-            }
         } else {
             self.session.reset(name)?;
         }
         self.tell_facts();
         Ok(())
+    }
+
+    /// Takes over the session's time zone; what the client is to be told.
+    pub(super) fn zone_changed(&mut self) -> Option<(&'static str, String)> {
+        let zone = self.session.setting(TIME_ZONE).ok()?;
+        self.settings.set(TIME_ZONE, &zone).ok().flatten()
     }
 
     fn check_savepoint(&self) -> Result<()> {
@@ -454,6 +462,9 @@ impl PgSession {
                 Was::Engine { name, value } => {
                     if let Err(error) = self.session.restore_setting(&name, &value) {
                         self.outbox.put(notice("WARNING", &error.context("a setting stays as it is")));
+                    } else if name == TIME_ZONE {
+                        let report = self.zone_changed();
+                        self.report(report);
                     }
                 }
             }
@@ -527,7 +538,7 @@ impl PgSession {
         let schema = running.schema().clone();
         let form = if copy.options.format == CopyFormat::Binary { Form::Binary } else { Form::Text };
         let code = i16::from(form == Form::Binary);
-        let columns = Columns::all(&schema, form);
+        let columns = Columns::all(&schema, form).in_zone(self.session.time_zone());
         let count = schema.fields().len();
         let formats = vec![code; count];
         self.outbox.put(Out::CopyOutResponse(CopyOutResponse::new(code as i8, count as i16, formats)));

@@ -159,16 +159,19 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
 
 impl PgSession {
     async fn greet(&mut self, parameters: &[(String, String)]) -> Result<(), Broken> {
+        self.zone_changed();
         for (name, value) in parameters {
             match name.as_str() {
                 "user" | "database" | "replication" | "options" => {}
                 name if name.starts_with("_pq_.") => {}
-                // Drivers name their machine's zone; rows are shown in UTC all the same, and say so.
-                name if name.eq_ignore_ascii_case("timezone") => {}
                 name => {
                     // A start-up that fails because of a setting helps nobody; the client sees in ParameterStatus what
                     // holds.
-                    if let Err(error) = self.settings.set(name, value) {
+                    let set = match self.settings.has(name) {
+                        true => self.set(name, value).map(|_| ()),
+                        false => self.settings.set(name, value).map(|_| ()),
+                    };
+                    if let Err(error) = set {
                         self.outbox.put(notice("WARNING", &error));
                     }
                 }

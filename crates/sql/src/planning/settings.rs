@@ -81,6 +81,12 @@ impl Planner {
         settings.collect()
     }
 
+    /// The time zone in which timestamps with a time zone are read and shown.
+    pub fn time_zone(&self) -> Zone {
+        let zone = self.session().options.execution.time_zone.clone();
+        zone.and_then(|zone| Zone::of_setting(&zone).ok()).unwrap_or(Zone::UTC)
+    }
+
     /// Changes a setting, for statements planned from now on. Fails with kind `Input` if there is none of the name, or
     /// it cannot have the value.
     pub fn set_setting(&self, name: &str, given: &str) -> Result<()> {
