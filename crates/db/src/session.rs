@@ -7,6 +7,7 @@ use diligence_base::Result;
 use diligence_catalog::{PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::QueryOptions;
 use diligence_sql::{Facts, Planner, PlannerOptions};
+use diligence_types::text::Zone;
 
 use crate::database::Database;
 use crate::settings::{self, Settings, SettingsView, Shown};
@@ -122,7 +123,7 @@ impl Session {
 
     /// The time zone in which timestamps are shown.
     pub fn time_zone(&self) -> Zone {
-        self.planner().time_zone()
+        self.0.planner.time_zone()
     }
 
     /// A setting's value, for [`restore_setting`](Self::restore_setting); `None` of a setting that is everybody's.
