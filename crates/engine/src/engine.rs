@@ -93,7 +93,6 @@ impl Engine {
             clock,
             mode: options.mode,
             workers: options.workers,
-            runtime_env: options.runtime_env,
             next_query: AtomicU64::new(1),
             books: Arc::default(),
         });
@@ -105,7 +104,7 @@ impl Engine {
     /// engine alive; dropping the stream cancels it.
     pub fn run(self: &Arc<Self>, plan: &Plan, options: QueryOptions) -> Result<QueryStream> {
         let launcher = &self.launcher;
-        // Foreign operators are started with the plan and may look for a runtime.
+        // Readers and writers of object stores look for a runtime when they start.
         let _entered = sync::enter(&launcher.io.runtime);
         let with_parts = self.with_common_parts(plan, &options);
         let plan = with_parts.as_ref().unwrap_or(plan);

@@ -7,9 +7,6 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
-use datafusion_execution::TaskContext;
-use datafusion_execution::config::SessionConfig;
-use datafusion_execution::runtime_env::RuntimeEnv;
 use diligence_base::Result;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::QUERY_HISTORY_MAX;
@@ -18,7 +15,6 @@ use diligence_disk::TempSpace;
 use diligence_memory::Broker;
 
 use crate::flow::{Setup, Sink};
-use crate::operators::foreign::ForeignPool;
 use crate::operators::result::Outcome;
 use crate::operators::scan::{Io, ScanSharing};
 use crate::operators::sort::SpillTo;
@@ -45,7 +41,6 @@ pub(crate) struct Launcher {
     pub clock: Arc<dyn Clock>,
     pub mode: Mode,
     pub workers: usize,
-    pub runtime_env: Arc<RuntimeEnv>,
     pub next_query: AtomicU64,
     pub books: Arc<Books>,
 }
@@ -93,16 +88,11 @@ impl Launcher {
     /// Cuts a plan, as it runs, into pipelines that end in `result`.
     pub fn compile(&self, plan: &Plan, result: Arc<dyn Sink>, setup: &Setup, options: &QueryOptions) -> Result<Graph> {
         let plan = self.as_run(plan, options)?;
-        let config = SessionConfig::new().with_batch_size(setup.batch_rows).with_target_partitions(1);
-        let runtime_env =
-            RuntimeEnv { memory_pool: Arc::new(ForeignPool::new(&setup.memory)), ..self.runtime_env.as_ref().clone() };
-        let task = TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime_env));
         let shares = options.sharing != SharingMode::Off;
         let surroundings = Surroundings {
             io: self.io.clone(),
             scans: shares.then(|| ScanSharing { scans: self.scans.clone(), batch_rows: setup.batch_rows }),
             tables: TableSharing::new(&self.tables, options),
-            task: Arc::new(task),
             batch_rows: setup.batch_rows,
             batch_bytes: setup.batch_bytes(),
             spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),

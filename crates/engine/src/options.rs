@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use datafusion_execution::runtime_env::RuntimeEnv;
 use diligence_base::Error;
 use diligence_base::limits::{BATCH_ROWS_MAX, COLUMNS_PERCENT, RETAINED_PERCENT, SHARING_ROWS_MIN};
 use diligence_base::seams::{Clock, ManualClock, Spawn, SystemClock, ThreadSpawn};
@@ -56,8 +55,6 @@ pub struct EngineOptions {
     /// What decoded columns may have of it for other scans, in percent, while no query needs it: see
     /// [`Engine::set_columns_percent`](crate::Engine::set_columns_percent).
     pub columns_percent: usize,
-    /// What DataFusion operators find object stores in.
-    pub runtime_env: Arc<RuntimeEnv>,
 }
 
 impl Default for EngineOptions {
@@ -73,7 +70,6 @@ impl Default for EngineOptions {
             temp: TempOptions::default(),
             retained_percent: RETAINED_PERCENT,
             columns_percent: COLUMNS_PERCENT,
-            runtime_env: Arc::default(),
         }
     }
 }

@@ -74,7 +74,7 @@ fn planned(
 /// A relation that costs less, and so do the subqueries that its expressions read.
 fn improved(relation: Relation, numbers: &Numbers, options: &LoweringOptions) -> Result<Relation> {
     let relation = rewrites::rewritten(relation, numbers, &|scalar| lowering::evaluated(scalar, options))?;
-    let mut relation = ordering::ordered(relation);
+    let mut relation = ordering::ordered(relation)?;
     each_subquery(&mut relation, &mut |subquery| {
         let taken = std::mem::replace(subquery, Relation::one_row());
         *subquery = improved(taken, numbers, options)?;

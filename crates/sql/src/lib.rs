@@ -22,7 +22,6 @@ mod expression;
 pub mod external;
 mod facts;
 mod front;
-pub mod incoming;
 mod information;
 mod lowering;
 mod ordering;

@@ -13,9 +13,9 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
 use diligence_catalog::{DEFAULT_SCHEMA, MemoryRelation, ObjectRef, Relation, RelationName, Resolved};
 use diligence_engine::plan::Plan;
+use diligence_engine::plan::{RowsSender, incoming};
 use diligence_sql::MemoryWriter;
 use diligence_sql::errors::suggest;
-use diligence_sql::incoming::{RowsSender, incoming};
 use diligence_storage::foreign_error::from_arrow;
 
 use super::result::{QueryResult, ResultKind};

@@ -254,7 +254,7 @@ pub(crate) fn rows_touched(plan: &Plan, unknown: usize) -> usize {
 
 /// Whether a plan, or a subquery in it, has rows of its own: a scan, or what is not known better.
 pub(crate) fn reads_tables(plan: &Plan) -> bool {
-    let has_rows = matches!(plan.node, Node::Scan(_) | Node::Foreign(_) | Node::Recursive(_));
+    let has_rows = matches!(plan.node, Node::Scan(_) | Node::Incoming(_) | Node::Recursive(_));
     has_rows || plan.inputs().into_iter().any(reads_tables)
 }
 

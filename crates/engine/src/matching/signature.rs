@@ -384,7 +384,7 @@ impl Writer {
                 self.numbers(&[part]);
                 Some(())
             }
-            // Known rows are compared with nothing, functions of windows and foreign operators not in all their parts.
+            // Known rows are compared with nothing, functions of windows not in all their parts.
             Node::Values { .. }
             | Node::Window(_)
             | Node::ScalarSubqueries { .. }
@@ -394,7 +394,7 @@ impl Writer {
             | Node::Mask(_)
             | Node::Write(_)
             | Node::Unnest(_)
-            | Node::Foreign(_) => None,
+            | Node::Incoming(_) => None,
         }
     }
 

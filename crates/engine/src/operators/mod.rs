@@ -3,9 +3,9 @@
 pub mod aggregate;
 pub mod common;
 pub mod filter;
-pub mod foreign;
 pub mod hash_join;
 mod hashing;
+pub mod incoming;
 mod key_words;
 pub mod limit;
 pub mod mask;

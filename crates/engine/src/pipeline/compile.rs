@@ -9,7 +9,6 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion_execution::TaskContext;
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use diligence_base::{Error, Result};
 
@@ -20,8 +19,8 @@ use crate::flow::{Operator, Sink, Source};
 use crate::operators::aggregate::aggregate;
 use crate::operators::common::CommonRows;
 use crate::operators::filter::Filter;
-use crate::operators::foreign::ForeignSource;
 use crate::operators::hash_join::{JoinParts, TableShare, hash_join, nested_loop_join};
+use crate::operators::incoming::IncomingSource;
 use crate::operators::limit::limit;
 use crate::operators::mask::MaskRows;
 use crate::operators::project::Project;
@@ -34,7 +33,7 @@ use crate::operators::unnest::UnnestRows;
 use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
 use crate::operators::write::write;
-use crate::plan::{Foreign, HashJoin, Node, Pact, Plan, RuntimeFilterId, WorkTableId};
+use crate::plan::{HashJoin, Node, Pact, Plan, RuntimeFilterId, WorkTableId};
 use crate::reuse::tables::TableSharing;
 use crate::stages::StageId;
 
@@ -128,8 +127,6 @@ pub struct Surroundings {
     pub(crate) scans: Option<ScanSharing>,
     /// What joins share with those of other queries.
     pub(crate) tables: Option<TableSharing>,
-    /// What DataFusion operators run with.
-    pub task: Arc<TaskContext>,
     /// Rows in a batch at most.
     pub batch_rows: usize,
     /// Bytes that a batch should have at most.
@@ -355,7 +352,10 @@ impl Compiler<'_> {
                 let source = WorkTableSource::new(rows, table.columns.clone());
                 Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
             }
-            Node::Foreign(foreign) => self.foreign(foreign, name, tail),
+            Node::Incoming(incoming) => {
+                let source = IncomingSource::new(incoming)?;
+                Ok(vec![self.pipeline(StageId::Incoming, source, name, tail)])
+            }
         }
     }
 
@@ -398,20 +398,6 @@ impl Compiler<'_> {
             feeding.push(rest);
         }
         Ok(feeding)
-    }
-
-    fn foreign(&mut self, foreign: &Foreign, name: String, tail: Tail) -> Result<Vec<usize>> {
-        let mut receivers = Vec::new();
-        for (index, input) in foreign.inputs.iter().enumerate() {
-            let exchange = Exchange::new(Pact::Gather, 1);
-            receivers.push(exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?);
-            let sink = self.sink(exchange, format!("Input {index} of {name}"), StageId::Exchange);
-            self.node(input, Tail::new(sink))?;
-        }
-        let Surroundings { task, batch_rows, batch_bytes, .. } = self.surroundings;
-        let sizes = (*batch_rows, *batch_bytes);
-        let source = ForeignSource::new(&foreign.operator, receivers, task, sizes)?;
-        Ok(vec![self.pipeline(StageId::Foreign, source, name, tail)])
     }
 }
 

@@ -223,7 +223,7 @@ impl fmt::Display for Node {
                 }
                 Ok(())
             }
-            Node::Foreign(foreign) => write!(f, "Foreign {}", foreign.operator.name()),
+            Node::Incoming(_) => f.write_str("Incoming"),
         }
     }
 }

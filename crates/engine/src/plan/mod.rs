@@ -2,12 +2,13 @@
 //! exchange and the pipelines add that. Its `Display` is what EXPLAIN shows.
 //!
 //! Invariants:
-//! * A plan holds no runtime state: it can be run many times, at the same time. (Where a foreign operator reads the
-//!   value of a scalar subquery, the first run's value serves all.)
+//! * A plan holds no runtime state: it can be run many times, at the same time; but one of rows that come from outside
+//!   runs once.
 //! * `schema` is logical and in the order of the node's output columns.
 
 pub(crate) mod average;
 mod display;
+mod incoming;
 pub(crate) mod mask_lookup;
 mod needs;
 mod pact;
@@ -27,13 +28,14 @@ use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion_expr::{AggregateUDF, WindowFrame};
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
-use datafusion_physical_plan::ExecutionPlan;
 use diligence_base::Result;
 use diligence_storage::foreign_error::from_datafusion;
 use diligence_storage::{Table, Writer};
 
 use crate::expressions::Expr;
 
+pub(crate) use incoming::IncomingRows;
+pub use incoming::{Incoming, RowsSender, incoming};
 use mask_lookup::Lookup;
 pub use needs::Needs;
 pub use pact::Pact;
@@ -139,8 +141,8 @@ pub enum Node {
     WorkTable(WorkTable),
     /// Computes parts that the input has several times, once. Made where a query starts.
     Common(Common),
-    /// A DataFusion operator that we do not have natively, fed by our inputs.
-    Foreign(Foreign),
+    /// Rows that come from outside while the plan runs. Output: as they come.
+    Incoming(Incoming),
 }
 
 /// Adds a column with a bit for each query. Output: the columns kept, then the mask, which is not zero.
@@ -444,15 +446,6 @@ pub struct Write {
     pub writer: Arc<dyn Writer>,
 }
 
-/// A DataFusion operator.
-#[derive(Clone, Debug)]
-pub struct Foreign {
-    /// The operator, or a small tree of them, whose leaves are [`InputExec`](crate::operators::foreign::InputExec)s.
-    pub operator: Arc<dyn ExecutionPlan>,
-    /// The plan behind each input, by the input's index.
-    pub inputs: Vec<Plan>,
-}
-
 impl Aggregate {
     /// The `__grouping_id` of each grouping set: masks as bits, the first column's the highest; above them a number
     /// that tells equal sets apart.
@@ -510,7 +503,7 @@ impl Plan {
     /// The plans whose rows this one reads, in display order.
     pub fn inputs(&self) -> Vec<&Plan> {
         match &self.node {
-            Node::Scan(_) | Node::Values { .. } | Node::WorkTable(_) => vec![],
+            Node::Scan(_) | Node::Values { .. } | Node::WorkTable(_) | Node::Incoming(_) => vec![],
             Node::Filter { input, .. }
             | Node::Project { input, .. }
             | Node::Limit { input, .. }
@@ -529,14 +522,13 @@ impl Plan {
             }
             Node::Recursive(query) => vec![&query.base, &query.step],
             Node::Common(common) => common.parts.iter().map(|part| &part.plan).chain([common.input.as_ref()]).collect(),
-            Node::Foreign(foreign) => foreign.inputs.iter().collect(),
         }
     }
 
     /// The same plans, to be changed.
     pub fn inputs_mut(&mut self) -> Vec<&mut Plan> {
         match &mut self.node {
-            Node::Scan(_) | Node::Values { .. } | Node::WorkTable(_) => vec![],
+            Node::Scan(_) | Node::Values { .. } | Node::WorkTable(_) | Node::Incoming(_) => vec![],
             Node::Filter { input, .. }
             | Node::Project { input, .. }
             | Node::Limit { input, .. }
@@ -557,7 +549,6 @@ impl Plan {
             Node::Common(common) => {
                 common.parts.iter_mut().map(|part| &mut part.plan).chain([common.input.as_mut()]).collect()
             }
-            Node::Foreign(foreign) => foreign.inputs.iter_mut().collect(),
         }
     }
 }

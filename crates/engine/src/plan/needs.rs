@@ -110,8 +110,7 @@ fn add(plan: &Plan, wanted: Option<usize>, needs: &mut Needs) -> usize {
             let held = sum(held);
             (add(&common.input, wanted, needs), held)
         }
-        Node::Foreign(foreign) if foreign.inputs.is_empty() => (MADE_ROWS, 0),
-        Node::Foreign(foreign) => (sum(foreign.inputs.iter().map(|input| add(input, None, needs))), 0),
+        Node::Incoming(_) => (MADE_ROWS, 0),
     };
     let rows = bounded(plan.rows_estimate.unwrap_or(rows));
     needs.rows = needs.rows.saturating_add(rows);

@@ -1,8 +1,8 @@
 //! A plan whose expressions read the values of scalar subqueries from slots of their own, so that runs of one plan do
 //! not fill each other's.
 //!
-//! Not here: expressions inside a foreign operator, and those in an aggregate's own ORDER BY. DataFusion keeps them
-//! where they are, so they read the plan's slots, which the first run fills for all.
+//! Not here: expressions in an aggregate's own ORDER BY. DataFusion keeps them where they are, so they read the plan's
+//! slots, which the first run fills for all.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ struct Slots<'a> {
 impl Slots<'_> {
     fn plan(&self, plan: &mut Plan) -> Result<()> {
         match &mut plan.node {
-            Node::Values { .. } | Node::WorkTable(_) => Ok(()),
+            Node::Values { .. } | Node::WorkTable(_) | Node::Incoming(_) => Ok(()),
             Node::Scan(scan) => self.expressions(&mut scan.filters, &scan.table.schema()),
             Node::Filter { input, predicate } => {
                 self.expression(predicate, &input.schema)?;
@@ -110,7 +110,6 @@ impl Slots<'_> {
                 common.parts.iter_mut().try_for_each(|part| self.plan(&mut part.plan))?;
                 self.plan(&mut common.input)
             }
-            Node::Foreign(foreign) => foreign.inputs.iter_mut().try_for_each(|input| self.plan(input)),
         }
     }
 

@@ -42,8 +42,8 @@ pub enum StageId {
     Window,
     /// Runs the steps of recursive queries.
     Recursive,
-    /// Runs DataFusion operators.
-    Foreign,
+    /// Takes rows that come from outside.
+    Incoming,
     /// Rows that are known already.
     Values,
     /// Has states at rest give memory back.
@@ -60,7 +60,7 @@ impl StageId {
         StageId::Exchange,
         StageId::Window,
         StageId::Recursive,
-        StageId::Foreign,
+        StageId::Incoming,
         StageId::Values,
         StageId::Memory,
     ];
@@ -75,7 +75,7 @@ impl StageId {
             StageId::Exchange => "exchange",
             StageId::Window => "window",
             StageId::Recursive => "recursive",
-            StageId::Foreign => "foreign",
+            StageId::Incoming => "incoming",
             StageId::Values => "values",
             StageId::Memory => "memory",
         }

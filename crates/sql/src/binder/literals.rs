@@ -72,12 +72,6 @@ impl Binder<'_> {
             SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name => {
                 Ok(Scalar::Constant(Constant::text(text)).cast(to.clone(), is_explicit))
             }
-            // The scale of the text is rounded to the type's by the cast.
-            SqlType::Numeric(Some(_)) => {
-                let value = text::parse(text, &SqlType::NUMERIC, zone)?;
-                let wide = Scalar::Constant(Constant { value, sql_type: SqlType::NUMERIC });
-                Ok(wide.cast(to.clone(), is_explicit))
-            }
             SqlType::Numeric(None) => match number(text.trim(), false) {
                 Ok(number) => Ok(Scalar::Constant(number).cast(SqlType::NUMERIC, is_explicit)),
                 Err(_) => Ok(constant(text::parse(text, to, zone)?)),

@@ -80,7 +80,7 @@ fn attach(plan: &mut Plan, column: usize, id: RuntimeFilterId) -> bool {
         | Node::Limit { .. }
         | Node::Sort { .. }
         | Node::Mask(_)
-        | Node::Foreign(_) => false,
+        | Node::Incoming(_) => false,
     }
 }
 

@@ -12,6 +12,8 @@ pub(crate) mod estimates;
 
 use std::collections::HashMap;
 
+use diligence_base::{Error, Result};
+
 use self::estimates::{Cardinality, estimate, join_rows, joined};
 use crate::algebra::{ColumnId, Comparison, Join, JoinKind, Relation, Scalar};
 
@@ -25,19 +27,19 @@ const PROBE_COST: f64 = 0.7;
 const OUTPUT_COST: f64 = 1.0;
 
 /// An equal relation with every tree of inner joins in it in its best order.
-pub(crate) fn ordered(relation: Relation) -> Relation {
+pub(crate) fn ordered(relation: Relation) -> Result<Relation> {
     stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || match relation {
         Relation::Join(join) if join.kind == JoinKind::Inner => {
             let mut graph = Graph::default();
-            graph.flatten(Relation::Join(join));
+            graph.flatten(Relation::Join(join))?;
             graph.best()
         }
         mut other => {
             for input in other.inputs_mut() {
                 let taken = std::mem::replace(input, Relation::one_row());
-                *input = ordered(taken);
+                *input = ordered(taken)?;
             }
-            other
+            Ok(other)
         }
     })
 }
@@ -74,25 +76,26 @@ struct Best {
 }
 
 impl Graph {
-    fn flatten(&mut self, relation: Relation) {
+    fn flatten(&mut self, relation: Relation) -> Result<()> {
         match relation {
             Relation::Join(Join { kind: JoinKind::Inner, left, right, on }) => {
-                self.flatten(*left);
-                self.flatten(*right);
+                self.flatten(*left)?;
+                self.flatten(*right)?;
                 self.conditions.extend(on.conjuncts());
             }
             Relation::Filter { input, condition } if is_inner_join(&input) => {
-                self.flatten(*input);
+                self.flatten(*input)?;
                 self.conditions.extend(condition.conjuncts());
             }
-            other => self.relations.push(ordered(other)),
+            other => self.relations.push(ordered(other)?),
         }
+        Ok(())
     }
 
-    fn best(self) -> Relation {
+    fn best(self) -> Result<Relation> {
         let Self { relations, conditions } = self;
         if relations.len() > Set::BITS as usize {
-            return in_order_of(relations, conditions);
+            return Ok(in_order_of(relations, conditions));
         }
         let mut owners: HashMap<ColumnId, usize> = HashMap::new();
         for (index, relation) in relations.iter().enumerate() {
@@ -173,12 +176,15 @@ impl Search {
         }
     }
 
+    /// Whether a condition reads both sets; it may read others as well. So whatever [`is_connected`](Self::is_connected)
+    /// can be built of pairs that are.
     fn connects(&self, left: Set, right: Set) -> bool {
-        self.conditions.iter().any(|condition| {
-            condition.relations & !(left | right) == 0
-                && condition.relations & left != 0
-                && condition.relations & right != 0
-        })
+        self.conditions.iter().any(|condition| condition.relations & left != 0 && condition.relations & right != 0)
+    }
+
+    /// Whether a condition becomes decidable where two sets are joined.
+    fn decides(&self, left: Set, right: Set) -> bool {
+        self.conditions.iter().any(|condition| joins(condition.relations, left, right))
     }
 
     /// The rows of two sets joined by all conditions that become decidable.
@@ -262,7 +268,7 @@ impl Search {
             for (position, left) in open.iter().enumerate() {
                 for right in &open[position + 1..] {
                     let measure = *pairs.entry((*left, *right)).or_insert_with(|| {
-                        let apart = !self.connects(*left, *right);
+                        let apart = !self.decides(*left, *right);
                         (apart, self.rows(&done[left].size, *left, &done[right].size, *right))
                     });
                     if choice.as_ref().is_none_or(|(best, ..)| measure < *best) {
@@ -294,22 +300,22 @@ fn built(
     table: &HashMap<Set, Best>,
     relations: &mut [Option<Relation>],
     conditions: &mut [Option<GraphCondition>],
-) -> Relation {
+) -> Result<Relation> {
     let taken = |conditions: &mut [Option<GraphCondition>]| {
         let fits = conditions.iter_mut().filter(|slot| slot.as_ref().is_some_and(|one| one.relations & !set == 0));
         Scalar::all(fits.filter_map(|slot| slot.take().map(|condition| condition.scalar)).collect::<Vec<_>>())
     };
     match table.get(&set).map(|best| best.tree) {
         Some(Tree::Relation(index)) => {
-            let relation = relations[index].take().unwrap_or_else(Relation::one_row);
-            relation.filtered(taken(conditions))
+            let relation = relations[index].take().ok_or_else(|| Error::bug("a relation is joined twice"))?;
+            Ok(relation.filtered(taken(conditions)))
         }
         Some(Tree::Join(left, right)) => {
-            let left = Box::new(built(left, table, relations, conditions));
-            let right = Box::new(built(right, table, relations, conditions));
+            let left = Box::new(built(left, table, relations, conditions)?);
+            let right = Box::new(built(right, table, relations, conditions)?);
             let on = taken(conditions);
-            Relation::Join(Join { kind: JoinKind::Inner, left, right, on })
+            Ok(Relation::Join(Join { kind: JoinKind::Inner, left, right, on }))
         }
-        None => Relation::one_row(),
+        None => Err(Error::bug("joined relations have no order")),
     }
 }

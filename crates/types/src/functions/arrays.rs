@@ -116,11 +116,7 @@ fn measured(catalog: &mut Catalog) {
     );
     catalog.add("cardinality(anyarray) -> integer", kernel!(|a: ArrayRef| cardinality(&a) as i32));
     catalog.add_all(
-        &[
-            "duckdb array_length(anyarray) -> bigint",
-            "len(anyarray) -> bigint",
-            "duckdb length(anyarray) -> bigint",
-        ],
+        &["duckdb array_length(anyarray) -> bigint", "len(anyarray) -> bigint", "duckdb length(anyarray) -> bigint"],
         kernel!(|a: ArrayRef| a.len() as i64),
     );
     catalog.add(

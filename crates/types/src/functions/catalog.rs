@@ -13,8 +13,8 @@ use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
-    arithmetic, arrays, bytes, comparisons, datetime, foreign, formatting, intervals, maps, math, numeric, others, patterns,
-    strings,
+    arithmetic, arrays, bytes, comparisons, datetime, foreign, formatting, intervals, maps, math, numeric, others,
+    patterns, strings,
 };
 use crate::SqlType;
 

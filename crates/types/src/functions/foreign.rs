@@ -47,10 +47,16 @@ fn texts(catalog: &mut Catalog) {
 /// Lists under the names that DuckDB and DataFusion share.
 fn lists(catalog: &mut Catalog) {
     let list_has = Body::DataFusion(nested::array_has::array_has_udf);
-    for name in ["array_has(anycompatiblearray, anycompatible) -> boolean", "list_has(anycompatiblearray, anycompatible) -> boolean"] {
+    for name in [
+        "array_has(anycompatiblearray, anycompatible) -> boolean",
+        "list_has(anycompatiblearray, anycompatible) -> boolean",
+    ] {
         add(catalog, name, list_has.clone());
     }
-    for name in ["array_contains(anycompatiblearray, anycompatible) -> boolean", "list_contains(anycompatiblearray, anycompatible) -> boolean"] {
+    for name in [
+        "array_contains(anycompatiblearray, anycompatible) -> boolean",
+        "list_contains(anycompatiblearray, anycompatible) -> boolean",
+    ] {
         add(catalog, name, list_has.clone());
     }
     let has_all = Body::DataFusion(nested::array_has::array_has_all_udf);
@@ -66,12 +72,30 @@ fn lists(catalog: &mut Catalog) {
     for (name, body) in [
         ("array_distinct(anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_distinct_udf)),
         ("list_distinct(anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_distinct_udf)),
-        ("array_intersect(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", Body::DataFusion(nested::set_ops::array_intersect_udf)),
-        ("list_intersect(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", Body::DataFusion(nested::set_ops::array_intersect_udf)),
-        ("array_union(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", Body::DataFusion(nested::set_ops::array_union_udf)),
-        ("list_union(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", Body::DataFusion(nested::set_ops::array_union_udf)),
-        ("array_except(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", Body::DataFusion(nested::except::array_except_udf)),
-        ("list_except(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", Body::DataFusion(nested::except::array_except_udf)),
+        (
+            "array_intersect(anycompatiblearray, anycompatiblearray) -> anycompatiblearray",
+            Body::DataFusion(nested::set_ops::array_intersect_udf),
+        ),
+        (
+            "list_intersect(anycompatiblearray, anycompatiblearray) -> anycompatiblearray",
+            Body::DataFusion(nested::set_ops::array_intersect_udf),
+        ),
+        (
+            "array_union(anycompatiblearray, anycompatiblearray) -> anycompatiblearray",
+            Body::DataFusion(nested::set_ops::array_union_udf),
+        ),
+        (
+            "list_union(anycompatiblearray, anycompatiblearray) -> anycompatiblearray",
+            Body::DataFusion(nested::set_ops::array_union_udf),
+        ),
+        (
+            "array_except(anycompatiblearray, anycompatiblearray) -> anycompatiblearray",
+            Body::DataFusion(nested::except::array_except_udf),
+        ),
+        (
+            "list_except(anycompatiblearray, anycompatiblearray) -> anycompatiblearray",
+            Body::DataFusion(nested::except::array_except_udf),
+        ),
         ("array_reverse(anyarray) -> anyarray", Body::DataFusion(nested::reverse::array_reverse_udf)),
         ("list_reverse(anyarray) -> anyarray", Body::DataFusion(nested::reverse::array_reverse_udf)),
         ("array_sort(anyarray) -> anyarray", Body::DataFusion(nested::sort::array_sort_udf)),

@@ -108,10 +108,8 @@ fn built(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> 
     let DataType::Map(field, _) = call.returns.arrow() else { return Err(Error::bug("a map is made")) };
     let DataType::Struct(fields) = field.data_type() else { return Err(Error::bug("a map has entries")) };
     let picked = |list: &ListArray, places: Vec<u64>| take(list.values(), &UInt64Array::from(places), None);
-    let columns_of = vec![
-        picked(keys, key_places).map_err(arrow_error)?,
-        picked(values, value_places).map_err(arrow_error)?,
-    ];
+    let columns_of =
+        vec![picked(keys, key_places).map_err(arrow_error)?, picked(values, value_places).map_err(arrow_error)?];
     let entries = StructArray::try_new(fields.clone(), columns_of, None).map_err(arrow_error)?;
     let map = MapArray::try_new(
         field.clone(),
@@ -135,11 +133,7 @@ fn maps(array: &ArrayRef) -> Result<&MapArray> {
 }
 
 /// The lists of what `of` takes from the maps' entries.
-fn parts(
-    arguments: &[ColumnarValue],
-    call: &Call<'_>,
-    of: impl Fn(&MapArray) -> ArrayRef,
-) -> Result<ColumnarValue> {
+fn parts(arguments: &[ColumnarValue], call: &Call<'_>, of: impl Fn(&MapArray) -> ArrayRef) -> Result<ColumnarValue> {
     let columns = Columns::new(arguments, call);
     let map = maps(&columns.arrays()[0])?;
     let DataType::List(item) = call.returns.arrow() else { return Err(Error::bug("parts of a map are a list")) };

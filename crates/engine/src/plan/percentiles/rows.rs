@@ -34,7 +34,7 @@ pub(super) fn rows_most(plan: &Plan) -> Option<usize> {
             inputs.iter().map(rows_most).try_fold(0_usize, |sum, rows| Some(sum.saturating_add(rows?)))
         }
         Node::Write(_) => Some(1),
-        Node::Unnest(_) | Node::WorkTable(_) | Node::Recursive(_) | Node::Foreign(_) => None,
+        Node::Unnest(_) | Node::WorkTable(_) | Node::Recursive(_) | Node::Incoming(_) => None,
     }
 }
 
