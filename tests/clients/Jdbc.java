@@ -167,7 +167,7 @@ public class Jdbc {
 
     static void cursors(Connection connection) throws Exception {
         connection.setAutoCommit(false);
-        try (PreparedStatement statement = connection.prepareStatement("SELECT value FROM generate_series(1, 20000) WHERE value <= ? ORDER BY value")) {
+        try (PreparedStatement statement = connection.prepareStatement("SELECT value FROM generate_series(1::BIGINT, 20000) AS g(value) WHERE value <= ? ORDER BY value")) {
             for (int round = 0; round < 7; round++) {
                 statement.setFetchSize(100);
                 statement.setInt(1, 10_050);
@@ -226,7 +226,7 @@ public class Jdbc {
         execute(connection, "DROP TABLE jdbc_batch");
     }
 
-    static final String ENDLESS = "SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 100000) b";
+    static final String ENDLESS = "SELECT count(*) FROM generate_series(1::BIGINT, 10000000) a(value), generate_series(1::BIGINT, 100000) b(value)";
 
     static void cancelled(Connection connection) throws Exception {
         try (Statement statement = connection.createStatement()) {
@@ -279,7 +279,7 @@ public class Jdbc {
         connection.setAutoCommit(false);
         try (Statement statement = connection.createStatement()) {
             statement.setFetchSize(2);
-            same(rows(statement.executeQuery("SELECT value FROM generate_series(1, 5) ORDER BY value"), "value").size(), 5);
+            same(rows(statement.executeQuery("SELECT value FROM generate_series(1::BIGINT, 5) AS g(value) ORDER BY value"), "value").size(), 5);
         }
         connection.commit();
         connection.setAutoCommit(true);
@@ -316,7 +316,7 @@ public class Jdbc {
             case "encrypted" -> {
                 place = place.replace("127.0.0.1", "localhost");
                 part("encryption", connection -> same(one(connection, "SELECT 1"), 1L), "sslmode", "require");
-                part("encryption, verified", connection -> same(one(connection, "SELECT count(*) FROM generate_series(1, 100000)"), 100000L), "sslmode", "verify-full", "sslrootcert", arguments[2]);
+                part("encryption, verified", connection -> same(one(connection, "SELECT count(*) FROM generate_series(1::BIGINT, 100000) AS g(value)"), 100000L), "sslmode", "verify-full", "sslrootcert", arguments[2]);
                 part("cancel while encrypted", Jdbc::cancelled, "sslmode", "require");
                 try (Connection connection = connect("sslmode", "disable")) {
                     throw new AssertionError("served in the clear");

@@ -4,7 +4,7 @@ import asyncpg, psycopg, requests, sqlalchemy
 
 host, port = os.environ["POSTGRES"].rsplit(":", 1)
 http = os.environ["HTTP"]
-endless = "SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 100000) b"
+endless = "SELECT count(*) FROM generate_series(1::BIGINT, 10000000) a(value), generate_series(1::BIGINT, 100000) b(value)"
 dsn = f"host={host} port={port} user=ann dbname=diligence"
 
 
@@ -64,7 +64,7 @@ def psycopg_sessions():
             connection.rollback()
         with connection.cursor("named") as cursor:
             cursor.itersize = 100
-            cursor.execute("SELECT * FROM generate_series(1, 1000)")
+            cursor.execute("SELECT * FROM generate_series(1::BIGINT, 1000) AS g(value)")
             assert sum(row[0] for row in cursor) == 500500
 
 
@@ -73,7 +73,7 @@ def cancel():
         threading.Timer(0.3, connection.cancel).start()
         began = time.time()
         try:
-            connection.execute("SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 100000) b")
+            connection.execute("SELECT count(*) FROM generate_series(1::BIGINT, 10000000) a(value), generate_series(1::BIGINT, 100000) b(value)")
             raise AssertionError("was not cancelled")
         except psycopg.errors.QueryCanceled:
             assert time.time() - began < 10
@@ -83,7 +83,7 @@ def cancel():
 def slow_reader():
     """A client that does not read holds only its session, and one that leaves cancels its query."""
     slow = psycopg.connect(dsn, autocommit=True)
-    slow.pgconn.send_query(b"SELECT * FROM generate_series(1, 50000000)")
+    slow.pgconn.send_query(b"SELECT * FROM generate_series(1::BIGINT, 50000000) AS g(value)")
     time.sleep(2)
     with psycopg.connect(dsn, autocommit=True) as other:
         began = time.time()
@@ -107,7 +107,7 @@ async def asyncpg_all():
     statement = await connection.prepare("SELECT * FROM items WHERE id >= $1 ORDER BY id")
     assert [len(await statement.fetch(n)) for n in (1, 2, 4)] == [3, 2, 0]
     async with connection.transaction():
-        seen = [record[0] async for record in connection.cursor("SELECT * FROM generate_series(1, 250)", prefetch=50)]
+        seen = [record[0] async for record in connection.cursor("SELECT * FROM generate_series(1::BIGINT, 250) AS g(value)", prefetch=50)]
         assert len(seen) == 250
     await connection.execute("CREATE TABLE c (a BIGINT, b TEXT, c DOUBLE)")
     await connection.copy_records_to_table("c", records=[(1, "x", 0.5), (2, None, None)])
@@ -149,7 +149,7 @@ def web():
     assert requests.post(f"{http}/v1/sql", data=b"x" * ((64 << 20) + 1), headers={"Content-Type": "application/sql"}).status_code == 413
     assert sql(endless, timeout_ms=100).json()["error"]["code"] == "57014"
     assert requests.get(f"{http}/metrics", headers={"Host": "evil.example"}).status_code == 403
-    large = sql("SELECT * FROM generate_series(1, 200000)")
+    large = sql("SELECT * FROM generate_series(1::BIGINT, 200000) AS g(value)")
     assert large.json()["row_count"] == 200000 and large.headers["Content-Encoding"] in ("gzip", "zstd")
     answer = requests.get(f"{http}/api/items", params={"least": 2})
     assert [row[0] for row in answer.json()["rows"]] == [2], answer.text
@@ -163,7 +163,7 @@ def web():
     assert "/api/items" in requests.get(f"{http}/openapi.json").json()["paths"]
     assert "diligence_stage_done_total{stage=\"execute\"}" in requests.get(f"{http}/metrics").text
     assert requests.get(f"{http}/healthz").text == "ok\n" and requests.get(f"{http}/readyz").status_code == 200
-    running = threading.Thread(target=lambda: results.append(sql("SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 100000) b").status_code))
+    running = threading.Thread(target=lambda: results.append(sql("SELECT count(*) FROM generate_series(1::BIGINT, 10000000) a(value), generate_series(1::BIGINT, 100000) b(value)").status_code))
     results = []
     running.start()
     for _ in range(100):

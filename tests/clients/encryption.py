@@ -11,7 +11,7 @@ def connect(**more):
 
 with connect(sslmode="require") as connection:
     assert connection.pgconn.ssl_in_use
-    assert connection.execute("SELECT count(*) FROM generate_series(1, 100000)").fetchone() == (100000,)
+    assert connection.execute("SELECT count(*) FROM generate_series(1::BIGINT, 100000) AS g(value)").fetchone() == (100000,)
 with psycopg.connect(host="localhost", hostaddr=host, port=port, user="ann", dbname="diligence", sslmode="verify-full", sslrootcert=os.environ["CERTIFICATE"]) as connection:
     assert connection.execute("SELECT 1").fetchone() == (1,)
 try:

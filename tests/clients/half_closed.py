@@ -4,7 +4,7 @@ import psycopg
 
 host, port = os.environ["POSTGRES"].rsplit(":", 1)
 watch = psycopg.connect(f"host={host} port={port} user=ann dbname=diligence", autocommit=True)
-slow = "SELECT count(*) /* {} */ FROM generate_series(1, 100000) a, generate_series(1, {}) b"
+slow = "SELECT count(*) /* {} */ FROM generate_series(1::BIGINT, 100000) a(value), generate_series(1::BIGINT, {}) b(value)"
 
 
 def message(kind, body):

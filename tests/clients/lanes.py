@@ -5,9 +5,9 @@ import psycopg, requests
 host, port = os.environ["POSTGRES"].rsplit(":", 1)
 http = os.environ["HTTP"]
 dsn = f"host={host} port={port} user=ann dbname=diligence"
-endless = "SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 100000) b"
+endless = "SELECT count(*) FROM generate_series(1::BIGINT, 10000000) a(value), generate_series(1::BIGINT, 100000) b(value)"
 # By its plan as bad as the others.
-short = "SELECT count(*) FROM generate_series(1, 1000) a, generate_series(1, 1000) b"
+short = "SELECT count(*) FROM generate_series(1::BIGINT, 1000) a(value), generate_series(1::BIGINT, 1000) b(value)"
 
 
 def connect():
@@ -104,7 +104,7 @@ with connect() as first, connect() as second, connect() as cheap:
     assert requests.delete(f"{http}/v1/queries/{number}").status_code == 204
     waiting.join(20)
     # What its plan makes seem heavy is cheap once it is known to need little.
-    cheap.execute("CREATE TABLE big AS SELECT * FROM generate_series(1, 150000)")
+    cheap.execute("CREATE TABLE big AS SELECT * FROM generate_series(1::BIGINT, 150000) AS g(value)")
     text = "SELECT DISTINCT " + ", ".join(f"CASE WHEN value % 2 = {i} THEN 'x' ELSE 'y' END AS c{i}" for i in range(4)) + " FROM big"
     classes = [sql(text).headers["Diligence-Queue"] for _ in range(3)]
     # On a machine that is slow or busy the first run is no quick one; those after it read what is kept of it.

@@ -31,5 +31,5 @@ has "an unknown column" "42703" "$error"; has "its place" "LINE 1: SELECT nothin
 has "an unknown table" "42P01" "$(psql -X -v VERBOSITY=verbose -c "SELECT * FROM nowhere" 2>&1 || true)"
 has "syntax" "42601" "$(psql -X -v VERBOSITY=verbose -c "SELEC 1" 2>&1 || true)"
 has "files" "42" "$(psql -X -v VERBOSITY=verbose -c "SELECT * FROM '/etc/passwd'" 2>&1 || true)"
-has "statement_timeout" "57014" "$(psql -X -v VERBOSITY=verbose -c "SET statement_timeout = '50ms'" -c "SELECT count(*) FROM generate_series(1, 3000000) a, generate_series(1, 3000) b" 2>&1 || true)"
+has "statement_timeout" "57014" "$(psql -X -v VERBOSITY=verbose -c "SET statement_timeout = '50ms'" -c "SELECT count(*) FROM generate_series(1::BIGINT, 3000000) a(value), generate_series(1::BIGINT, 3000) b(value)" 2>&1 || true)"
 is "the session goes on" "7" "$(ask -c "SELECT 7")"

@@ -68,7 +68,7 @@ class Proxy:
 
 def psql(proxy):
     script = "\\d items\nSELECT * FROM items ORDER BY id;\nSELECT nothing FROM items;\nBEGIN;\nSELECT 1 AS one;\nROLLBACK;\n" \
-             "COPY (SELECT id, name FROM items ORDER BY id) TO STDOUT;\n\\set FETCH_COUNT 2\nSELECT value FROM generate_series(1, 5) ORDER BY value;\n"
+             "COPY (SELECT id, name FROM items ORDER BY id) TO STDOUT;\n\\set FETCH_COUNT 2\nSELECT value FROM generate_series(1::BIGINT, 5) AS g(value) ORDER BY value;\n"
     subprocess.run(
         ["psql", "-X", "-q", "-h", "127.0.0.1", "-p", str(proxy.port), "-U", "ann", "diligence"], input=script.encode(), check=True,
         env={"PATH": os.environ["PATH"], "PGAPPNAME": "psql", "PGCLIENTENCODING": "UTF8", "PGSSLMODE": "prefer", "PGGSSENCMODE": "disable"})
@@ -100,7 +100,7 @@ async def with_asyncpg(proxy):
     for least in (1, 3):
         await statement.fetch(least)
     async with connection.transaction():
-        [record async for record in connection.cursor("SELECT value FROM generate_series(1, 5) ORDER BY value", prefetch=2)]
+        [record async for record in connection.cursor("SELECT value FROM generate_series(1::BIGINT, 5) AS g(value) ORDER BY value", prefetch=2)]
     try:
         await connection.fetch("SELECT * FROM nowhere")
     except asyncpg.UndefinedTableError:

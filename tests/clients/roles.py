@@ -5,7 +5,7 @@ import psycopg, requests
 host, port = os.environ["POSTGRES"].rsplit(":", 1)
 http = os.environ["HTTP"]
 passwords = {"ann": "secret", "cat": "cat", "dan": "dan", "fay": "fay"}
-endless = "SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 100000) b"
+endless = "SELECT count(*) FROM generate_series(1::BIGINT, 10000000) a(value), generate_series(1::BIGINT, 100000) b(value)"
 
 
 def connect(user):
@@ -114,9 +114,9 @@ def endpoints():
 
 
 def limits(ann, dan):
-    assert len(dan.execute("SELECT * FROM generate_series(1, 1000)").fetchall()) == 1000
-    refused(dan, "SELECT * FROM generate_series(1, 1001)", "54000")
-    answer = sql("dan", "SELECT * FROM generate_series(1, 1001)")
+    assert len(dan.execute("SELECT * FROM generate_series(1::BIGINT, 1000) AS g(value)").fetchall()) == 1000
+    refused(dan, "SELECT * FROM generate_series(1::BIGINT, 1001) AS g(value)", "54000")
+    answer = sql("dan", "SELECT * FROM generate_series(1::BIGINT, 1001) AS g(value)")
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "54000"), answer.text
     began = time.time()
     refused(dan, endless, "57014")

@@ -3,7 +3,7 @@
 # Wants DILIGENCE (the program), POSTGRES (host:port) and CERTIFICATE (for localhost)
 set -euo pipefail
 port=${POSTGRES##*:}
-ask() { "$DILIGENCE" sql --format csv --connect "$1" "SELECT count(*) AS n FROM generate_series(1, 100000)" 2>&1; }
+ask() { "$DILIGENCE" sql --format csv --connect "$1" "SELECT count(*) AS n FROM generate_series(1::BIGINT, 100000) AS g(value)" 2>&1; }
 good=$'n\n100000'
 [ "$(ask "postgres://127.0.0.1:$port")" = "$good" ]
 [ "$(ask "postgres://127.0.0.1:$port?sslmode=require")" = "$good" ]

@@ -76,7 +76,7 @@ def crowd(count):
     wrong = []
     def ask(number, connection):
         for turn in range(5):
-            found = connection.execute("SELECT %s::bigint * 2, count(*) FROM generate_series(1, 1000)", (number + turn,)).fetchone()
+            found = connection.execute("SELECT %s::bigint * 2, count(*) FROM generate_series(1::BIGINT, 1000) AS g(value)", (number + turn,)).fetchone()
             if found != ((number + turn) * 2, 1000):
                 wrong.append(found)
     threads = [threading.Thread(target=ask, args=pair) for pair in enumerate(connections[::2])]

@@ -59,67 +59,67 @@ const BUDGETS: [usize; 3] = [16 << 20, 48 << 20, 1 << 30];
 const QUERIES: [(&str, &str); 16] = [
     (
         "sort",
-        "SELECT * FROM (SELECT value, lpad(CAST(value * 7919 % 1000000 AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 1000000)) ORDER BY s",
+        "SELECT * FROM (SELECT value, lpad(CAST(value * 7919 % 1000000 AS VARCHAR), 80, 'x') AS s FROM generate_series(1::BIGINT, 1000000) AS g(value)) ORDER BY s",
     ),
     (
         "join",
-        "SELECT count(*), max(b.s) FROM generate_series(1, 1000000) a JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 1000000)) b ON a.value = b.value",
+        "SELECT count(*), max(b.s) FROM generate_series(1::BIGINT, 1000000) a(value) JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1::BIGINT, 1000000) AS g(value)) b ON a.value = b.value",
     ),
     (
         "groups",
-        "SELECT count(*), max(s) FROM (SELECT lpad(CAST(value % 800000 AS VARCHAR), 80, 'x') AS s, count(*) AS n FROM generate_series(1, 1000000) GROUP BY s)",
+        "SELECT count(*), max(s) FROM (SELECT lpad(CAST(value % 800000 AS VARCHAR), 80, 'x') AS s, count(*) AS n FROM generate_series(1::BIGINT, 1000000) AS g(value) GROUP BY s)",
     ),
     (
         "distinct",
-        "SELECT count(DISTINCT value), count(DISTINCT lpad(CAST(value AS VARCHAR), 80, 'x')) FROM generate_series(1, 600000)",
+        "SELECT count(DISTINCT value), count(DISTINCT lpad(CAST(value AS VARCHAR), 80, 'x')) FROM generate_series(1::BIGINT, 600000) AS g(value)",
     ),
     (
         "lists of 12 kB, as documents",
-        "SELECT count(*), max(n) FROM (SELECT value % 1000 AS k, cardinality(array_agg(value)) AS n FROM generate_series(1, 1500000) GROUP BY k)",
+        "SELECT count(*), max(n) FROM (SELECT value % 1000 AS k, cardinality(array_agg(value)) AS n FROM generate_series(1::BIGINT, 1500000) AS g(value) GROUP BY k)",
     ),
     (
         "window",
-        "SELECT count(w) FROM (SELECT lead(s, 10) OVER (ORDER BY s) AS w FROM (SELECT lpad(CAST(value * 7919 % 600000 AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 600000)))",
+        "SELECT count(w) FROM (SELECT lead(s, 10) OVER (ORDER BY s) AS w FROM (SELECT lpad(CAST(value * 7919 % 600000 AS VARCHAR), 80, 'x') AS s FROM generate_series(1::BIGINT, 600000) AS g(value)))",
     ),
     (
         "whole window",
-        "SELECT count(w), max(s) FROM (SELECT s, count(*) OVER () AS w FROM (SELECT lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 600000)))",
+        "SELECT count(w), max(s) FROM (SELECT s, count(*) OVER () AS w FROM (SELECT lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1::BIGINT, 600000) AS g(value)))",
     ),
     (
         "recursion",
-        "WITH RECURSIVE r AS (SELECT value AS n, lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 200000) UNION SELECT n + 100000, s FROM r WHERE n <= 400000) SELECT count(*), max(s) FROM r",
+        "WITH RECURSIVE r AS (SELECT value AS n, lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1::BIGINT, 200000) AS g(value) UNION SELECT n + 100000, s FROM r WHERE n <= 400000) SELECT count(*), max(s) FROM r",
     ),
     (
         "union",
-        "SELECT count(*) FROM (SELECT value FROM generate_series(1, 2000000) UNION SELECT value FROM generate_series(1000000, 3000000))",
+        "SELECT count(*) FROM (SELECT value FROM generate_series(1::BIGINT, 2000000) AS g(value) UNION SELECT value FROM generate_series(1000000::BIGINT, 3000000) AS g(value))",
     ),
     (
         "pairs",
-        "SELECT count(*), max(length(a.s)) FROM (SELECT value, lpad(CAST(value AS VARCHAR), 400, 'x') AS s FROM generate_series(1, 30000)) a JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 400, 'y') AS s FROM generate_series(1, 30000)) b ON a.value < b.value - 29900 AND a.s < b.s",
+        "SELECT count(*), max(length(a.s)) FROM (SELECT value, lpad(CAST(value AS VARCHAR), 400, 'x') AS s FROM generate_series(1::BIGINT, 30000) AS g(value)) a JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 400, 'y') AS s FROM generate_series(1::BIGINT, 30000) AS g(value)) b ON a.value < b.value - 29900 AND a.s < b.s",
     ),
     (
         "all pairs",
-        "SELECT count(*), max(a.s), max(b.s) FROM (SELECT lpad(CAST(value AS VARCHAR), 400, 'x') AS s FROM generate_series(1, 2000)) a CROSS JOIN (SELECT lpad(CAST(value AS VARCHAR), 400, 'y') AS s FROM generate_series(1, 30000)) b",
+        "SELECT count(*), max(a.s), max(b.s) FROM (SELECT lpad(CAST(value AS VARCHAR), 400, 'x') AS s FROM generate_series(1::BIGINT, 2000) AS g(value)) a CROSS JOIN (SELECT lpad(CAST(value AS VARCHAR), 400, 'y') AS s FROM generate_series(1::BIGINT, 30000) AS g(value)) b",
     ),
     (
         "first rows",
-        "SELECT * FROM (SELECT value, lpad(CAST(value * 7919 % 1000000 AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 1000000)) ORDER BY s LIMIT 500000",
+        "SELECT * FROM (SELECT value, lpad(CAST(value * 7919 % 1000000 AS VARCHAR), 80, 'x') AS s FROM generate_series(1::BIGINT, 1000000) AS g(value)) ORDER BY s LIMIT 500000",
     ),
     (
         "except",
-        "SELECT count(*) FROM (SELECT lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 600000) EXCEPT SELECT lpad(CAST(value * 2 AS VARCHAR), 80, 'x') FROM generate_series(1, 600000))",
+        "SELECT count(*) FROM (SELECT lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1::BIGINT, 600000) AS g(value) EXCEPT SELECT lpad(CAST(value * 2 AS VARCHAR), 80, 'x') FROM generate_series(1::BIGINT, 600000) AS g(value))",
     ),
     (
         "intersect",
-        "SELECT count(*) FROM (SELECT lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 600000) INTERSECT SELECT lpad(CAST(value * 2 AS VARCHAR), 80, 'x') FROM generate_series(1, 600000))",
+        "SELECT count(*) FROM (SELECT lpad(CAST(value AS VARCHAR), 80, 'x') AS s FROM generate_series(1::BIGINT, 600000) AS g(value) INTERSECT SELECT lpad(CAST(value * 2 AS VARCHAR), 80, 'x') FROM generate_series(1::BIGINT, 600000) AS g(value))",
     ),
     (
         "common part",
-        "WITH d AS (SELECT lpad(CAST(value % 400000 AS VARCHAR), 80, 'x') AS s, count(*) AS n FROM generate_series(1, 1000000) GROUP BY 1) SELECT count(*), max(a.s) FROM d a JOIN d b ON a.s = b.s AND a.n <= b.n",
+        "WITH d AS (SELECT lpad(CAST(value % 400000 AS VARCHAR), 80, 'x') AS s, count(*) AS n FROM generate_series(1::BIGINT, 1000000) AS g(value) GROUP BY 1) SELECT count(*), max(a.s) FROM d a JOIN d b ON a.s = b.s AND a.n <= b.n",
     ),
     (
         "median",
-        "SELECT median(v), percentile_cont(0.9) WITHIN GROUP (ORDER BY v) FROM (SELECT CAST(value * 7919 % 3000000 AS DOUBLE) AS v FROM generate_series(1, 3000000))",
+        "SELECT median(v), percentile_cont(0.9) WITHIN GROUP (ORDER BY v) FROM (SELECT CAST(value * 7919 % 3000000 AS DOUBLE) AS v FROM generate_series(1::BIGINT, 3000000) AS g(value))",
     ),
 ];
 
@@ -127,7 +127,7 @@ const QUERIES: [(&str, &str); 16] = [
 const FILE_QUERIES: [(&str, &str); 4] = [
     (
         "copy",
-        "COPY (SELECT value, lpad(CAST(value * 7919 % 1000000 AS VARCHAR), 80, 'x') AS s FROM generate_series(1, 1000000)) TO 'FILE'",
+        "COPY (SELECT value, lpad(CAST(value * 7919 % 1000000 AS VARCHAR), 80, 'x') AS s FROM generate_series(1::BIGINT, 1000000) AS g(value)) TO 'FILE'",
     ),
     ("scan", "SELECT count(*), max(s) FROM 'FILE'"),
     ("sorted copy", "COPY (SELECT * FROM 'FILE' ORDER BY s) TO 'OTHER'"),
@@ -145,45 +145,54 @@ const WIDE_QUERIES: [(&str, &str); 5] = [
 
 /// The same for documents of 20 kB that functions make (`DOC` is one of `value`), and for lists.
 const MADE_QUERIES: [(&str, &str); 13] = [
-    ("result of made documents", "SELECT DOC FROM generate_series(1, 8000)"),
-    ("constants in documents", "SELECT repeat('x', 20000) || CAST(value AS VARCHAR) FROM generate_series(1, 8000)"),
-    ("sort of made documents", "SELECT * FROM (SELECT value, DOC AS doc FROM generate_series(1, 8000)) ORDER BY doc"),
+    ("result of made documents", "SELECT DOC FROM generate_series(1::BIGINT, 8000) AS g(value)"),
+    (
+        "constants in documents",
+        "SELECT repeat('x', 20000) || CAST(value AS VARCHAR) FROM generate_series(1::BIGINT, 8000) AS g(value)",
+    ),
+    (
+        "sort of made documents",
+        "SELECT * FROM (SELECT value, DOC AS doc FROM generate_series(1::BIGINT, 8000) AS g(value)) ORDER BY doc",
+    ),
     (
         "join of made documents",
-        "SELECT count(*), max(b.doc) FROM generate_series(1, 8000) a JOIN (SELECT value, DOC AS doc FROM generate_series(1, 8000)) b ON a.value = b.value",
+        "SELECT count(*), max(b.doc) FROM generate_series(1::BIGINT, 8000) a(value) JOIN (SELECT value, DOC AS doc FROM generate_series(1::BIGINT, 8000) AS g(value)) b ON a.value = b.value",
     ),
     (
         "copies of made documents",
-        "SELECT count(*), max(b.doc || 'x') FROM generate_series(1, 20000) a JOIN (SELECT value, DOC AS doc FROM generate_series(1, 100)) b ON a.value % 100 + 1 = b.value",
+        "SELECT count(*), max(b.doc || 'x') FROM generate_series(1::BIGINT, 20000) a(value) JOIN (SELECT value, DOC AS doc FROM generate_series(1::BIGINT, 100) AS g(value)) b ON a.value % 100 + 1 = b.value",
     ),
     (
         "sorted copies of made documents",
-        "SELECT * FROM (SELECT a.value, b.doc FROM generate_series(1, 8000) a JOIN (SELECT value, DOC AS doc FROM generate_series(1, 100)) b ON a.value % 100 + 1 = b.value) ORDER BY value DESC",
+        "SELECT * FROM (SELECT a.value, b.doc FROM generate_series(1::BIGINT, 8000) a(value) JOIN (SELECT value, DOC AS doc FROM generate_series(1::BIGINT, 100) AS g(value)) b ON a.value % 100 + 1 = b.value) ORDER BY value DESC",
     ),
     (
         "groups of made documents",
-        "SELECT count(*), max(n) FROM (SELECT DOC AS doc, count(*) AS n FROM generate_series(1, 8000) GROUP BY DOC)",
+        "SELECT count(*), max(n) FROM (SELECT DOC AS doc, count(*) AS n FROM generate_series(1::BIGINT, 8000) AS g(value) GROUP BY DOC)",
     ),
-    ("aggregate of made documents", "SELECT max(DOC), min(DOC || 'x') FROM generate_series(1, 8000)"),
+    (
+        "aggregate of made documents",
+        "SELECT max(DOC), min(DOC || 'x') FROM generate_series(1::BIGINT, 8000) AS g(value)",
+    ),
     (
         "window of made documents",
-        "SELECT count(w) FROM (SELECT lead(doc) OVER (ORDER BY value) AS w FROM (SELECT value, DOC AS doc FROM generate_series(1, 8000)))",
+        "SELECT count(w) FROM (SELECT lead(doc) OVER (ORDER BY value) AS w FROM (SELECT value, DOC AS doc FROM generate_series(1::BIGINT, 8000) AS g(value)))",
     ),
     (
         "unnested lists beside documents",
-        "SELECT max(doc), count(n) FROM (SELECT DOC AS doc, unnest(range(0, 50)) AS n FROM generate_series(1, 500))",
+        "SELECT max(doc), count(n) FROM (SELECT DOC AS doc, unnest(range(0, 50)) AS n FROM generate_series(1::BIGINT, 500) AS g(value))",
     ),
     (
         "lists of frames as documents",
-        "SELECT max(cardinality(w)) FROM (SELECT array_agg(value) OVER (ORDER BY value) AS w FROM generate_series(1, 6000))",
+        "SELECT max(cardinality(w)) FROM (SELECT array_agg(value) OVER (ORDER BY value) AS w FROM generate_series(1::BIGINT, 6000) AS g(value))",
     ),
     (
         "lists of groups as documents",
-        "SELECT value % 1000 AS k, array_agg(value) FROM generate_series(1, 400000) GROUP BY k",
+        "SELECT value % 1000 AS k, array_agg(value) FROM generate_series(1::BIGINT, 400000) AS g(value) GROUP BY k",
     ),
     (
         "copies of lists as documents",
-        "SELECT count(*), max(array_length(list)) FROM generate_series(1, 20000) a JOIN (SELECT value % 100 AS k, array_agg(value) AS list FROM generate_series(1, 200000) GROUP BY k) b ON a.value % 100 = b.k",
+        "SELECT count(*), max(array_length(list)) FROM generate_series(1::BIGINT, 20000) a(value) JOIN (SELECT value % 100 AS k, array_agg(value) AS list FROM generate_series(1::BIGINT, 200000) AS g(value) GROUP BY k) b ON a.value % 100 = b.k",
     ),
 ];
 
@@ -245,7 +254,7 @@ fn write_text(database: &Database, path: &str) {
     session.set("batch_rows", "64").unwrap();
     let sql = format!(
         "COPY (SELECT value, CASE WHEN value <= 150000 THEN 'short' ELSE {DOC} END AS doc \
-         FROM generate_series(1, 158000) ORDER BY value) TO '{path}'"
+         FROM generate_series(1::BIGINT, 158000) AS g(value) ORDER BY value) TO '{path}'"
     );
     session.execute(&sql).unwrap().collect().unwrap();
 }
@@ -264,7 +273,7 @@ fn what_is_held_is_reserved() {
         // Threads and caches are made once.
         most_beside(
             &database,
-            "SELECT count(*) FROM generate_series(1, 100000) a JOIN generate_series(1, 1000) b USING (value)",
+            "SELECT count(*) FROM generate_series(1::BIGINT, 100000) a(value) JOIN generate_series(1::BIGINT, 1000) b(value) USING (value)",
         );
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
@@ -274,8 +283,10 @@ fn what_is_held_is_reserved() {
         let session = database.session();
         // What a function makes of a row is known to nobody before.
         session.set("batch_rows", "64").unwrap();
-        let documents =
-            format!("COPY (SELECT value, {DOC} AS doc FROM generate_series(1, 8000)) TO '{}'", path("wide.parquet"));
+        let documents = format!(
+            "COPY (SELECT value, {DOC} AS doc FROM generate_series(1::BIGINT, 8000) AS g(value)) TO '{}'",
+            path("wide.parquet")
+        );
         session.execute(&documents).unwrap().collect().unwrap();
         let of_documents = WIDE_QUERIES.map(|(name, sql)| (name, sql.replace("WIDE", &path("wide.parquet"))));
         let made = MADE_QUERIES.map(|(name, sql)| (name, sql.replace("DOC", DOC)));

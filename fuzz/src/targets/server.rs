@@ -202,7 +202,7 @@ fn check_http(mut answer: &[u8]) -> Result<usize, String> {
 }
 
 const ENDPOINT: &str = "-- endpoint: GET /api/numbers\n-- param: least integer = 1\n-- param: word text = x\n\
-                        -- param: day date = 2024-01-01\nSELECT value, $word AS word, $day AS day FROM generate_series(1, 5) \
+                        -- param: day date = 2024-01-01\nSELECT value, $word AS word, $day AS day FROM generate_series(1, 5) AS g(value) \
                         WHERE value >= $least ORDER BY value\n";
 
 /// Pieces of PostgreSQL's protocol.

@@ -21,7 +21,7 @@ pub struct Heavy {
 pub fn heavy(factor: usize) -> String {
     format!(
         "SELECT count(*), sum(r * value) FROM (SELECT value, row_number() OVER (ORDER BY s) AS r FROM \
-         (SELECT value, lpad(CAST(value * {factor} % 100000 AS VARCHAR), 100, 'x') AS s FROM generate_series(1, 100000)))"
+         (SELECT value, lpad(CAST(value * {factor} % 100000 AS VARCHAR), 100, 'x') AS s FROM generate_series(1::BIGINT, 100000) AS g(value)))"
     )
 }
 
@@ -54,14 +54,14 @@ pub async fn idle(day: Rc<Day>) -> Result<(), String> {
 pub async fn asking(day: Rc<Day>, number: usize) -> Result<(), String> {
     let mut random = day.random(number);
     let mut connection = connect(&day).await?;
-    let prepared = "SELECT $1::bigint * value FROM generate_series(1, 3) ORDER BY value";
+    let prepared = "SELECT $1::bigint * value FROM generate_series(1::BIGINT, 3) AS g(value) ORDER BY value";
     connection.prepare("p", prepared).await.map_err(|error| format!("preparing: {error}"))?;
     while !day.is_over() {
         let n = random.below(1_000_000);
         let began = Instant::now();
         let wrong = |found: String| format!("a wrong answer for {n}: {found}");
         let asked = if random.below(2) == 0 {
-            let sql = format!("SELECT {n} * 2, count(*) FROM generate_series(1, 1000)");
+            let sql = format!("SELECT {n} * 2, count(*) FROM generate_series(1::BIGINT, 1000) AS g(value)");
             connection.simple(&sql).await.and_then(|answers| {
                 let expected = [[(n * 2).to_string(), "1000".to_owned()].map(|text| Some(text.into_bytes())).to_vec()];
                 match answers[0].rows == expected {
@@ -123,7 +123,10 @@ pub async fn slow_reader(day: Rc<Day>, number: usize) -> Result<(), String> {
     while !day.is_over() {
         let mut connection = connect(&day).await?;
         let mut query = Vec::new();
-        message::query(&mut query, "SELECT value, repeat('x', 100) FROM generate_series(1, 2000000)");
+        message::query(
+            &mut query,
+            "SELECT value, repeat('x', 100) FROM generate_series(1::BIGINT, 2000000) AS g(value)",
+        );
         connection.send(&query).await.map_err(|error| format!("a slow reader: {error}"))?;
         let mut seen = HashSet::new();
         for _ in 0..20 + random.below(60) {
@@ -173,15 +176,15 @@ pub async fn leaver(day: Rc<Day>, number: usize) -> Result<(), String> {
         let mut connection = connect(&day).await?;
         let mut begun = Vec::new();
         match random.below(4) {
-            0 => message::query(&mut begun, "SELECT * FROM generate_series(1, 3000000)"),
+            0 => message::query(&mut begun, "SELECT * FROM generate_series(1::BIGINT, 3000000) AS g(value)"),
             1 => message::query(&mut begun, &heavy(7 + 2 * number)),
             2 => {
-                message::parse(&mut begun, "", "SELECT count(*) FROM generate_series(1, 100000)");
+                message::parse(&mut begun, "", "SELECT count(*) FROM generate_series(1::BIGINT, 100000) AS g(value)");
                 message::bind(&mut begun, "", &[], true);
                 message::execute(&mut begun, 0);
             }
             _ => {
-                message::query(&mut begun, "SELECT count(*) FROM generate_series(1, 1000000)");
+                message::query(&mut begun, "SELECT count(*) FROM generate_series(1::BIGINT, 1000000) AS g(value)");
                 let end = random.below(begun.len());
                 begun.truncate(end);
             }
@@ -219,8 +222,10 @@ pub async fn huge(day: Rc<Day>, number: usize) -> Result<(), String> {
             0 => (format!("SELECT length('{}')", "é".repeat(2 << 20)), Some((2 << 20).to_string())),
             1 => {
                 let list: Vec<_> = (1..=5000).map(|n| n.to_string()).collect();
-                let sql =
-                    format!("SELECT count(*) FROM generate_series(1, 20000) WHERE value IN ({})", list.join(", "));
+                let sql = format!(
+                    "SELECT count(*) FROM generate_series(1::BIGINT, 20000) AS g(value) WHERE value IN ({})",
+                    list.join(", ")
+                );
                 (sql, Some("5000".to_owned()))
             }
             2 => (format!("SELECT '{}'", "x".repeat(20 << 20)), None),

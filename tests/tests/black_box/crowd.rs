@@ -12,16 +12,16 @@ const QUERIES_AT_ONCE: usize = 16;
 /// Each has more bytes than the largest budget here: rows of a sort, of both sides of a join, groups, windows, rounds.
 const STATEMENTS: [&str; 6] = [
     "SELECT count(*), sum(r * value) FROM (SELECT value, row_number() OVER (ORDER BY s) AS r FROM
-     (SELECT value, lpad(CAST(value * 7919 % 250000 AS VARCHAR), 100, 'x') AS s FROM generate_series(1, 250000)))",
+     (SELECT value, lpad(CAST(value * 7919 % 250000 AS VARCHAR), 100, 'x') AS s FROM generate_series(1::BIGINT, 250000) AS g(value)))",
     "SELECT s, value FROM (SELECT value, lpad(CAST(value * 7919 % 250000 AS VARCHAR), 100, 'x') AS s
-     FROM generate_series(1, 250000)) ORDER BY s LIMIT 3 OFFSET 200000",
-    "SELECT count(*), sum(a.value), max(b.s) FROM generate_series(1, 300000) a
-     JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 100, 'x') AS s FROM generate_series(1, 300000)) b ON a.value = b.value",
+     FROM generate_series(1::BIGINT, 250000) AS g(value)) ORDER BY s LIMIT 3 OFFSET 200000",
+    "SELECT count(*), sum(a.value), max(b.s) FROM generate_series(1::BIGINT, 300000) a(value)
+     JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 100, 'x') AS s FROM generate_series(1::BIGINT, 300000) AS g(value)) b ON a.value = b.value",
     "SELECT count(*), sum(n), max(s) FROM
-     (SELECT lpad(CAST(value % 200000 AS VARCHAR), 100, 'x') AS s, count(*) AS n FROM generate_series(1, 400000) GROUP BY s)",
+     (SELECT lpad(CAST(value % 200000 AS VARCHAR), 100, 'x') AS s, count(*) AS n FROM generate_series(1::BIGINT, 400000) AS g(value) GROUP BY s)",
     "SELECT count(*), count(w), sum(value) FROM (SELECT value, lead(s, 1000) OVER () AS w FROM
-     (SELECT value, lpad(CAST(value AS VARCHAR), 100, 'x') AS s FROM generate_series(1, 300000)))",
-    "WITH RECURSIVE r AS (SELECT value AS n, lpad(CAST(value AS VARCHAR), 100, 'x') AS s FROM generate_series(1, 100000)
+     (SELECT value, lpad(CAST(value AS VARCHAR), 100, 'x') AS s FROM generate_series(1::BIGINT, 300000) AS g(value)))",
+    "WITH RECURSIVE r AS (SELECT value AS n, lpad(CAST(value AS VARCHAR), 100, 'x') AS s FROM generate_series(1::BIGINT, 100000) AS g(value)
      UNION ALL SELECT n + 50000, s FROM r WHERE n <= 100000) SELECT count(*), sum(n), max(s) FROM r",
 ];
 

@@ -36,22 +36,22 @@ fn points(operations: u64) -> u64 {
 /// Each spills: a sort, a join, groups, a window, a recursive query whose rounds and seen rows do, pairs of rows
 /// without equal keys, distinct values and arrays, a part that is read twice, and a median.
 const QUERIES: [&str; 9] = [
-    "SELECT value, lpad(CAST(value * 7919 % 60000 AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 60000) ORDER BY s, value",
-    "SELECT count(*), sum(a.value), max(b.s) FROM generate_series(1, 90000) a
-     JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 90000)) b ON a.value = b.value",
+    "SELECT value, lpad(CAST(value * 7919 % 60000 AS VARCHAR), 60, 'x') AS s FROM generate_series(1::BIGINT, 60000) AS g(value) ORDER BY s, value",
+    "SELECT count(*), sum(a.value), max(b.s) FROM generate_series(1::BIGINT, 90000) a(value)
+     JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 60, 'x') AS s FROM generate_series(1::BIGINT, 90000) AS g(value)) b ON a.value = b.value",
     "SELECT count(*), sum(n), max(s) FROM
-     (SELECT lpad(CAST(value % 50000 AS VARCHAR), 60, 'x') AS s, count(*) AS n FROM generate_series(1, 100000) GROUP BY s)",
+     (SELECT lpad(CAST(value % 50000 AS VARCHAR), 60, 'x') AS s, count(*) AS n FROM generate_series(1::BIGINT, 100000) AS g(value) GROUP BY s)",
     "SELECT count(*), sum(r), max(w) FROM (SELECT rank() OVER (ORDER BY s) AS r, max(s) OVER () AS w FROM
-     (SELECT lpad(CAST(value AS VARCHAR), 60, 'x') AS s FROM generate_series(1, 120000)))",
-    "WITH RECURSIVE r AS (SELECT value AS n FROM generate_series(1, 40000)
+     (SELECT lpad(CAST(value AS VARCHAR), 60, 'x') AS s FROM generate_series(1::BIGINT, 120000) AS g(value)))",
+    "WITH RECURSIVE r AS (SELECT value AS n FROM generate_series(1::BIGINT, 40000) AS g(value)
      UNION SELECT n + 20000 FROM r WHERE n <= 60000) SELECT count(*), sum(n) FROM r",
-    "SELECT count(*), max(a.s) FROM (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'x') AS s FROM generate_series(1, 2500)) a
-     JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'x') AS s FROM generate_series(1, 2500)) b ON a.value < b.value - 2400 AND a.s < b.s",
+    "SELECT count(*), max(a.s) FROM (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'x') AS s FROM generate_series(1::BIGINT, 2500) AS g(value)) a
+     JOIN (SELECT value, lpad(CAST(value AS VARCHAR), 3000, 'x') AS s FROM generate_series(1::BIGINT, 2500) AS g(value)) b ON a.value < b.value - 2400 AND a.s < b.s",
     "SELECT count(*), sum(d), sum(n) FROM (SELECT value % 100 AS k, count(DISTINCT value) AS d, cardinality(array_agg(value)) AS n
-     FROM generate_series(1, 300000) GROUP BY k)",
-    "WITH d AS (SELECT lpad(CAST(value % 40000 AS VARCHAR), 60, 'x') AS s, count(*) AS n FROM generate_series(1, 90000) GROUP BY 1)
+     FROM generate_series(1::BIGINT, 300000) AS g(value) GROUP BY k)",
+    "WITH d AS (SELECT lpad(CAST(value % 40000 AS VARCHAR), 60, 'x') AS s, count(*) AS n FROM generate_series(1::BIGINT, 90000) AS g(value) GROUP BY 1)
      SELECT count(*), max(a.s), sum(b.n) FROM d a JOIN d b ON a.s = b.s",
-    "SELECT median(v), count(*) FROM (SELECT CAST(value * 7919 % 400000 AS DOUBLE) AS v FROM generate_series(1, 400000))",
+    "SELECT median(v), count(*) FROM (SELECT CAST(value * 7919 % 400000 AS DOUBLE) AS v FROM generate_series(1::BIGINT, 400000) AS g(value))",
 ];
 
 /// How a query is run.

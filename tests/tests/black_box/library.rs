@@ -18,7 +18,9 @@ fn number(batches: &[RecordBatch]) -> i64 {
 fn a_database_in_memory_answers() {
     let database = Database::in_memory().unwrap();
     let session = database.session();
-    let created = session.execute("CREATE TABLE t AS SELECT value AS v FROM generate_series(1, 100000)").unwrap();
+    let created = session
+        .execute("CREATE TABLE t AS SELECT value AS v FROM generate_series(1::BIGINT, 100000) AS g(value)")
+        .unwrap();
     created.collect().unwrap();
 
     let mut result = session.execute("SELECT v FROM t WHERE v % 3 = 0").unwrap();
@@ -56,14 +58,14 @@ fn a_database_over_a_folder_knows_its_files() {
 
 #[test]
 fn a_result_is_all_that_must_be_kept() {
-    let sql = "SELECT count(*) FROM generate_series(1, 1000000) a WHERE a.value % 2 = 0";
+    let sql = "SELECT count(*) FROM generate_series(1::BIGINT, 1000000) a(value) WHERE a.value % 2 = 0";
     let result = Database::in_memory().unwrap().session().execute(sql).unwrap();
     assert_eq!(number(&result.collect().unwrap()), 500_000);
 }
 
 #[test]
 fn a_database_dropped_with_running_queries_leaves_nothing() {
-    let slow = "SELECT a.value, count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b GROUP BY 1";
+    let slow = "SELECT a.value, count(*) FROM generate_series(1::BIGINT, 1000000) a(value), generate_series(1::BIGINT, 1000000) b(value) GROUP BY 1";
     for queries in [1, 2, 5, 5, 5] {
         let options = DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() };
         let database = Database::open(options).unwrap();
@@ -88,7 +90,7 @@ fn dropping_a_result_cancels_its_query() {
     let database = Database::in_memory().unwrap();
     let session = database.session();
     let mut result =
-        session.execute("SELECT a.value FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b").unwrap();
+        session.execute("SELECT a.value FROM generate_series(1::BIGINT, 1000000) a(value), generate_series(1::BIGINT, 1000000) b(value)").unwrap();
     assert!(result.next_blocking().unwrap().unwrap().num_rows() > 0);
     drop(result);
     idle::wait(&database).unwrap();
@@ -99,8 +101,7 @@ fn dropping_a_result_cancels_its_query() {
 fn a_token_cancels_from_another_thread() {
     let database = Database::in_memory().unwrap();
     let session = database.session();
-    let slow =
-        "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b WHERE a.value * b.value = 7";
+    let slow = "SELECT count(*) FROM generate_series(1::BIGINT, 1000000) a(value), generate_series(1::BIGINT, 1000000) b(value) WHERE a.value * b.value = 7";
     let mut result = session.execute(slow).unwrap();
     assert!(matches!(result.next_within(Duration::from_millis(50)), Poll::Pending));
     let token = result.cancel_token();

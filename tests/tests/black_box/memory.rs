@@ -21,7 +21,7 @@ fn number(batches: &[RecordBatch]) -> i64 {
 
 #[test]
 fn a_query_that_takes_most_of_the_budget_runs_again_at_once() {
-    let sql = "SELECT count(*) FROM (SELECT value, count(*) FROM generate_series(1, 1000000) GROUP BY value)";
+    let sql = "SELECT count(*) FROM (SELECT value, count(*) FROM generate_series(1::BIGINT, 1000000) AS g(value) GROUP BY value)";
     let mut result = database(None).session().execute(sql).unwrap();
     while let Some(batch) = result.next_blocking() {
         batch.unwrap();
@@ -47,7 +47,7 @@ fn a_failed_query_has_let_go_when_its_error_comes() {
     let database = Database::open(options).unwrap();
     let session = database.session();
     session.set("query_memory", "16MiB").unwrap();
-    let sql = "SELECT value, count(*) FROM generate_series(1, 10000000) GROUP BY value";
+    let sql = "SELECT value, count(*) FROM generate_series(1::BIGINT, 10000000) AS g(value) GROUP BY value";
     for _ in 0..5 {
         let error = run(&session, sql).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Resource, "{error}");
@@ -66,16 +66,19 @@ fn what_does_not_fit_goes_on_in_temp_space() {
     let session = database.session();
     session.set("query_memory", "16MiB").unwrap();
     for (sql, expected) in [
-        ("SELECT count(*) FROM (SELECT value, count(*) FROM generate_series(1, 3000000) GROUP BY value)", 3_000_000),
         (
-            "SELECT count(*) FROM generate_series(1, 3000000) a JOIN generate_series(2, 3000001) b ON a.value = b.value",
+            "SELECT count(*) FROM (SELECT value, count(*) FROM generate_series(1::BIGINT, 3000000) AS g(value) GROUP BY value)",
+            3_000_000,
+        ),
+        (
+            "SELECT count(*) FROM generate_series(1::BIGINT, 3000000) a(value) JOIN generate_series(2::BIGINT, 3000001) b(value) ON a.value = b.value",
             2_999_999,
         ),
         (
-            "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY -value) AS r FROM generate_series(1, 3000000))",
+            "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY -value) AS r FROM generate_series(1::BIGINT, 3000000) AS g(value))",
             3_000_000,
         ),
-        ("SELECT count(DISTINCT value) FROM generate_series(1, 3000000)", 3_000_000),
+        ("SELECT count(DISTINCT value) FROM generate_series(1::BIGINT, 3000000) AS g(value)", 3_000_000),
     ] {
         let mut result = session.execute(sql).unwrap();
         let mut batches = Vec::new();
@@ -108,12 +111,14 @@ fn a_window_over_too_much_goes_on_in_temp_space() {
         "min(CAST(value AS VARCHAR)) OVER (ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)",
         "count(value) OVER (ORDER BY value RANGE BETWEEN 1000000 PRECEDING AND 1000000 FOLLOWING)",
     ] {
-        let sql = format!("SELECT max(w) FROM (SELECT {window} AS w FROM generate_series(1, 3000000))");
+        let sql =
+            format!("SELECT max(w) FROM (SELECT {window} AS w FROM generate_series(1::BIGINT, 3000000) AS g(value))");
         run(&session, &sql).unwrap_or_else(|error| panic!("{window}: {error}"));
         assert_eq!(database.engine().broker().reserved_bytes(), 0);
     }
     // A window that gives rows back as it goes needs little, however many there are.
-    let sql = "SELECT max(w) FROM (SELECT row_number() OVER () AS w FROM generate_series(1, 10000000))";
+    let sql =
+        "SELECT max(w) FROM (SELECT row_number() OVER () AS w FROM generate_series(1::BIGINT, 10000000) AS g(value))";
     let rows = run(&session, sql).unwrap();
     assert_eq!(cast(&rows[0]), 10_000_000);
     assert_eq!(database.engine().broker().reserved_bytes(), 0);
@@ -126,7 +131,7 @@ fn a_percentile_of_too_many_values_goes_on_in_temp_space() {
     let session = database.session();
     session.set("query_memory", "16MiB").unwrap();
     let values = "(SELECT value * 7919 % 2500000 AS n, CAST(value * 7919 % 2500000 AS DOUBLE) AS v
-                   FROM generate_series(1, 2500000))";
+                   FROM generate_series(1::BIGINT, 2500000) AS g(value))";
     for (query, expected) in [
         // Both halves, then all.
         (
@@ -165,7 +170,7 @@ fn a_recursive_query_that_does_not_fit_goes_on_in_temp_space() {
     // Each step doubles the rows; and each row comes again from a later one.
     let doubling = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r, (VALUES (1), (2)) d WHERE n < 22)
                     SELECT count(*) FROM r";
-    let distinct = "WITH RECURSIVE r AS (SELECT value AS n FROM generate_series(1, 300000)
+    let distinct = "WITH RECURSIVE r AS (SELECT value AS n FROM generate_series(1::BIGINT, 300000) AS g(value)
                     UNION SELECT n + d FROM r, (VALUES (-1), (200000)) d(d) WHERE n + d BETWEEN 1 AND 1000000)
                     SELECT count(*) FROM r";
     for (sql, rows, memory) in [(doubling, (1 << 22) - 1, "16MiB"), (distinct, 1_000_000, "40MiB")] {
@@ -182,8 +187,12 @@ fn tables_count_until_they_are_dropped() {
     let database = database(Some(64 << 20));
     let session = database.session();
     let held = || database.engine().table_memory().reserved_bytes();
-    let fill =
-        |name: &str| run(&session, &format!("CREATE TABLE {name} AS SELECT value FROM generate_series(1, 1000000)"));
+    let fill = |name: &str| {
+        run(
+            &session,
+            &format!("CREATE TABLE {name} AS SELECT value FROM generate_series(1::BIGINT, 1000000) AS g(value)"),
+        )
+    };
     fill("t0").unwrap();
     let each = held();
     assert!(each >= 8_000_000, "{each}");
@@ -199,7 +208,7 @@ fn tables_count_until_they_are_dropped() {
     run(&session, "INSERT OVERWRITE t2 SELECT 1").unwrap();
     run(&session, "TRUNCATE TABLE t3").unwrap();
     let before = held();
-    run(&session, "INSERT INTO t3 SELECT value FROM generate_series(1, 1000000)").unwrap();
+    run(&session, "INSERT INTO t3 SELECT value FROM generate_series(1::BIGINT, 1000000) AS g(value)").unwrap();
     assert!(held() >= before + 8_000_000);
 
     // Who still reads a table keeps it.
@@ -222,7 +231,11 @@ fn a_union_of_many_scans_needs_no_more_than_a_few() {
     let file = folder.path().join("words.parquet").display().to_string();
     let session = database(None).session();
     let words = "md5(CAST(value AS VARCHAR)) || md5(CAST(value + 1 AS VARCHAR)) || md5(CAST(value + 2 AS VARCHAR))";
-    run(&session, &format!("COPY (SELECT {words} AS s FROM generate_series(1, 300000)) TO '{file}'")).unwrap();
+    run(
+        &session,
+        &format!("COPY (SELECT {words} AS s FROM generate_series(1::BIGINT, 300000) AS g(value)) TO '{file}'"),
+    )
+    .unwrap();
     let all = vec![format!("SELECT s FROM '{file}'"); 12].join(" UNION ALL ");
     for budget in [24 << 20, 48 << 20] {
         let session = database(Some(budget)).session();

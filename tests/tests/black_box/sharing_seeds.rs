@@ -29,7 +29,7 @@ fn folder() -> tempfile::TempDir {
             "COPY (SELECT (value * 7919) % 12000 AS unique1, value AS unique2, value % 2 AS two, value % 10 AS ten, \
                    CAST(value % 100 AS DECIMAL(9, 2)) / 4 AS onepercent, 'string ' || (value % 17) AS string4, \
                    CASE WHEN value % 5 = 0 THEN NULL ELSE value % 1000 END AS tenthous \
-                   FROM generate_series({}, {})) TO '{}'",
+                   FROM generate_series({}, {}) AS g(value)) TO '{}'",
             part * 2000,
             part * 2000 + 1999,
             folder.path().join(format!("wisconsin/{part}.parquet")).display()
@@ -57,8 +57,8 @@ fn database(folder: &Path, inline_seed: Option<u64>, seed: u64) -> Database {
         session.set("memory", "24MB").unwrap();
     }
     for sql in [
-        "CREATE TABLE small AS SELECT value AS ten, 'group ' || (value % 3) AS name FROM generate_series(0, 8)",
-        "CREATE TABLE numbers AS SELECT value AS k, value % 10 AS ten, CAST(value % 777 AS DECIMAL(9, 2)) AS amount FROM generate_series(1, 3000)",
+        "CREATE TABLE small AS SELECT value AS ten, 'group ' || (value % 3) AS name FROM generate_series(0::BIGINT, 8) AS g(value)",
+        "CREATE TABLE numbers AS SELECT value AS k, value % 10 AS ten, CAST(value % 777 AS DECIMAL(9, 2)) AS amount FROM generate_series(1::BIGINT, 3000) AS g(value)",
     ] {
         session.execute(sql).unwrap().collect().unwrap();
     }

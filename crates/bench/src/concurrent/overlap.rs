@@ -164,7 +164,7 @@ fn tables(root: &Path, rows: u64) -> Result<PathBuf> {
             "COPY (SELECT (value * {step}) % {rows} AS unique1, value AS unique2, value % 2 AS two, value % 10 AS ten, \
              value % 100 AS one_percent, value % {} AS ten_percent, 'A' || lpad(CAST((value * {step}) % {rows} AS VARCHAR), 51, 'x') AS stringu1, \
              'B' || lpad(CAST(value AS VARCHAR), 51, 'x') AS stringu2, 'C' || lpad(CAST(value % 4 AS VARCHAR), 51, 'x') AS string4 \
-             FROM generate_series(0, {})) TO '{}'",
+             FROM generate_series(0::BIGINT, {}) AS g(value)) TO '{}'",
             rows / 10,
             rows - 1,
             path.display()

@@ -25,7 +25,7 @@ fn a_copy_that_fails_leaves_everything_as_it_was() {
     for name in ["p.csv", "p.parquet", "p.json", "p.arrow"] {
         fs::write(home.path().join(name), "precious\n").unwrap();
         // The error comes when rows have been written already.
-        let failing = "SELECT 1 / (value - 900000) AS x FROM generate_series(1, 1000000) AS s(value)";
+        let failing = "SELECT 1 / (value - 900000) AS x FROM generate_series(1::BIGINT, 1000000) AS s(value)";
         let ran = sql(home.path(), &format!("COPY ({failing}) TO '{name}'"));
         assert_eq!(ran.code, Some(1), "{name}: {}", ran.stderr);
         assert!(ran.stderr.contains("division by zero") || ran.stderr.contains("Divide by zero"), "{}", ran.stderr);
@@ -34,7 +34,8 @@ fn a_copy_that_fails_leaves_everything_as_it_was() {
     let ran = sql(home.path(), "COPY (SELECT interval '1 month' AS i) TO 'p.parquet'");
     assert!(ran.stderr.contains("Parquet has no form for the intervals of column 'i'"), "{}", ran.stderr);
     assert_eq!(entries(home.path()), ["p.arrow", "p.csv", "p.json", "p.parquet"]);
-    let ran = sql(home.path(), "COPY (SELECT 1 / (value - 9) FROM generate_series(1, 10) s(value)) TO 'new/x.csv'");
+    let ran =
+        sql(home.path(), "COPY (SELECT 1 / (value - 9) FROM generate_series(1::BIGINT, 10) s(value)) TO 'new/x.csv'");
     assert_eq!(ran.code, Some(1));
     assert_eq!(entries(home.path()), ["p.arrow", "p.csv", "p.json", "p.parquet"], "no folder is left either");
 }

@@ -7,8 +7,7 @@ use std::process::{Child, Stdio};
 use crate::support::terminal::Terminal;
 use crate::support::{Ran, diligence, run};
 
-const LONG: &str =
-    "SELECT count(*) FROM generate_series(1, 300000) a(x), generate_series(1, 300000) b(y) WHERE x * y % 7 = 3;";
+const LONG: &str = "SELECT count(*) FROM generate_series(1::BIGINT, 300000) a(x), generate_series(1::BIGINT, 300000) b(y) WHERE x * y % 7 = 3;";
 
 /// `diligence serve`, as long as it lives.
 struct Server {
@@ -61,7 +60,7 @@ fn a_server_answers_as_the_database_does() {
         "SELECT id, name, price, sold FROM items ORDER BY id",
         "SELECT 1.50::DECIMAL(9,2) AS d, true AS t, NULL::BIGINT AS n, 0.1::DOUBLE AS f, 'a' || chr(10) || 'b' AS x",
         "SELECT 1 AS a WHERE false",
-        "CREATE TABLE t AS SELECT * FROM generate_series(1, 2500) AS s(n); INSERT INTO t VALUES (0); SELECT n FROM t ORDER BY n",
+        "CREATE TABLE t AS SELECT * FROM generate_series(1::BIGINT, 2500) AS s(n); INSERT INTO t VALUES (0); SELECT n FROM t ORDER BY n",
         "DROP TABLE IF EXISTS t; SET batch_rows = 100; SELECT 1 AS a",
         "EXPLAIN SELECT count(*) FROM items",
     ];
@@ -176,7 +175,7 @@ fn the_shell_of_a_server_is_the_shell() {
     terminal.expect("alive");
     terminal.expect(prompt);
     // A result that is larger than what is shown is not read to its end.
-    terminal.send("SELECT * FROM generate_series(1, 100000000);\r");
+    terminal.send("SELECT * FROM generate_series(1::BIGINT, 100000000) AS g(value);\r");
     terminal.expect("the first 1000 rows");
     terminal.expect(prompt);
     terminal.send("SELECT 'still ' || 'here' AS a;\r");

@@ -63,7 +63,7 @@ fn ctrl_c_cancels_a_statement_and_clears_a_line() {
     let mut terminal = shell(home.path(), &[]);
     // It would run for minutes; its progress appears after a second.
     terminal.send(
-        "SELECT count(*) FROM generate_series(1, 300000) a(x), generate_series(1, 300000) b(y) WHERE x * y % 7 = 3;",
+        "SELECT count(*) FROM generate_series(1::BIGINT, 300000) a(x), generate_series(1::BIGINT, 300000) b(y) WHERE x * y % 7 = 3;",
     );
     terminal.send(ENTER);
     terminal.expect("Ctrl-C cancels");

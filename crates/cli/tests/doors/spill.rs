@@ -39,7 +39,7 @@ fn the_smallest_budget_is_said_where_less_is_asked_for() {
 #[test]
 fn a_log_of_block_requests_is_whole_when_the_command_has_ended() {
     let home = tempfile::tempdir().unwrap();
-    let sql = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY -value) AS r FROM generate_series(1, 2000000))";
+    let sql = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY -value) AS r FROM generate_series(1::BIGINT, 2000000) AS g(value))";
     let ran = run(home.path(), &["sql", "--memory", "16MiB", "--temp-cluster", "64KiB", "--temp-log", "log", sql], "");
     assert!(ran.code == Some(0) && ran.stdout.contains("2000000"), "{}{}", ran.stdout, ran.stderr);
     let log = fs::read_to_string(home.path().join("log")).unwrap();
@@ -68,7 +68,7 @@ fn a_log_of_block_requests_is_whole_when_the_command_has_ended() {
 #[test]
 fn who_reads_and_writes_temp_space_is_chosen_and_shown() {
     let home = tempfile::tempdir().unwrap();
-    let sort = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY -value) AS r FROM generate_series(1, 1000000))";
+    let sort = "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY -value) AS r FROM generate_series(1::BIGINT, 1000000) AS g(value))";
     let sql = format!("{sort}; SELECT io FROM system.temp");
     let shown =
         |io: &str| run(home.path(), &["sql", "--memory", "16MiB", "--temp-io", io, "--format", "csv", &sql], "");
@@ -108,7 +108,8 @@ fn peak_resident_bytes(child: &Child) -> usize {
 fn the_process_holds_no_more_than_it_may() {
     let home = tempfile::tempdir().unwrap();
     let text = "md5(CAST(value AS VARCHAR)) || md5(CAST(-value AS VARCHAR)) || md5(CAST(value + 7 AS VARCHAR))";
-    let rows = format!("COPY (SELECT {text} AS text FROM generate_series(1, 1500000)) TO 'rows.parquet'");
+    let rows =
+        format!("COPY (SELECT {text} AS text FROM generate_series(1::BIGINT, 1500000) AS g(value)) TO 'rows.parquet'");
     let ran = run(home.path(), &["sql", &rows], "");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     for sql in [
@@ -142,7 +143,9 @@ fn a_process_killed_while_it_spills_leaves_nothing_to_the_next() {
     let temp = home.path().join("temp");
     let arguments = ["sql", "--memory", "16MiB", "--temp-dir", "temp"];
     let sort = |rows: usize| {
-        format!("SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY -value) AS r FROM generate_series(1, {rows}))")
+        format!(
+            "SELECT max(r) FROM (SELECT row_number() OVER (ORDER BY -value) AS r FROM generate_series(1::BIGINT, {rows}) AS g(value))"
+        )
     };
     for _ in 0..3 {
         // Far more than is ever sorted.

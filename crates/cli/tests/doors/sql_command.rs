@@ -97,7 +97,7 @@ fn the_timer_speaks_on_standard_error() {
 #[test]
 fn a_table_is_cut_only_when_asked() {
     let home = home();
-    let query = "SELECT * FROM generate_series(1, 5000)";
+    let query = "SELECT * FROM generate_series(1::BIGINT, 5000) AS g(value)";
     let ran = sql(home.path(), &[query]);
     assert_eq!(ran.stdout.lines().count(), 5005, "no limit without a terminal");
     let ran = sql(home.path(), &["--max-rows", "10", query]);
@@ -178,7 +178,7 @@ fn a_closed_output_is_no_error() {
     let home = home();
     for format in ["csv", "jsonl", "table", "arrow"] {
         let mut child = diligence(home.path())
-            .args(["sql", "--format", format, "SELECT * FROM generate_series(1, 10000000)"])
+            .args(["sql", "--format", format, "SELECT * FROM generate_series(1::BIGINT, 10000000) AS g(value)"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -201,7 +201,7 @@ fn it_tells_its_version() {
 fn an_interrupt_cancels_the_statement() {
     let home = home();
     // Billions of pairs: it would run for minutes. Its first rows tell that it is running and handles interrupts.
-    let query = "SELECT x, y FROM generate_series(1, 300000) a(x), generate_series(1, 300000) b(y) WHERE x * y % 7 = 3";
+    let query = "SELECT x, y FROM generate_series(1::BIGINT, 300000) a(x), generate_series(1::BIGINT, 300000) b(y) WHERE x * y % 7 = 3";
     let mut child = diligence(home.path())
         .args(["sql", "--format", "csv", query])
         .stdout(Stdio::piped())

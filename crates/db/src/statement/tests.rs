@@ -205,8 +205,8 @@ fn limited(database: &Database) -> Session {
 fn rights_hold_in_views_and_for_plans_that_others_made() {
     let database = Database::in_memory().unwrap();
     let owner = database.session();
-    owner.execute("CREATE TABLE hidden AS SELECT 1 AS a").unwrap();
-    owner.execute("CREATE TABLE open AS SELECT 2 AS a").unwrap();
+    owner.execute("CREATE TABLE hidden AS SELECT 1::BIGINT AS a").unwrap();
+    owner.execute("CREATE TABLE open AS SELECT 2::BIGINT AS a").unwrap();
     owner.execute("CREATE VIEW own AS SELECT a FROM hidden").unwrap();
     let limited = limited(&database);
     for sql in ["SELECT a FROM hidden", "SELECT a FROM own", "SELECT 1 FROM system.queries", "CREATE TABLE x (a INT)"] {

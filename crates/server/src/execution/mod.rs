@@ -166,7 +166,18 @@ impl StatementExecution {
             return Ok(Description { parameters: vec![], schema: known.plan.schema() });
         }
         let (own, statement) = (session.clone(), parsed.clone());
-        self.optimize.run(move || own.describe(&statement, &given)).await
+        let described = self.optimize.run(move || {
+            let description = own.describe(&statement, &given)?;
+            // Whoever asks is about to run it. One that cannot be planned says why when it is run.
+            let is_whole = description.parameters.is_empty() && description.schema.is_some();
+            let planned = is_whole.then(|| own.plan(&statement, &[]).ok()).flatten();
+            Ok((description, planned))
+        });
+        let (description, planned) = described.await?;
+        if let (Some(key), Some(planned)) = (key, planned) {
+            self.plan_cache().put(key, &planned);
+        }
+        Ok(description)
     }
 
     /// Plans a statement, or finds it planned, and starts it. With `read_only` it must not change anything. Fails with

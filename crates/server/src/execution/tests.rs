@@ -52,7 +52,7 @@ async fn the_rows_of_constant_statements_are_known_after_they_have_run() {
     let mut answers = Vec::new();
     for is_known in [false, false, true, true] {
         let mut running =
-            start(&execution, &session, &asker, "SELECT 40 + x AS n FROM (VALUES (1), (2)) AS t(x)").await;
+            start(&execution, &session, &asker, "SELECT 40 + x AS n FROM (VALUES (1::BIGINT), (2)) AS t(x)").await;
         assert_eq!(running.id().is_none(), is_known);
         assert_eq!(running.schema().field(0).name(), "n");
         let answer = rows(&mut running).await.unwrap();
@@ -76,7 +76,7 @@ async fn the_rows_of_constant_statements_are_known_after_they_have_run() {
 #[tokio::test]
 async fn cheap_statements_that_are_planned_every_time_do_not_wait_for_memory() {
     let (execution, session, asker) = execution(32 << 20, None);
-    let all = "SELECT value, repeat('x', 100) FROM generate_series(1, 10000000)";
+    let all = "SELECT i, repeat('x', 100) FROM generate_series(1, 10000000) AS i";
     let mut readers = [session.execute(all).unwrap(), session.execute(all).unwrap()];
     readers[0].next_blocking().unwrap().unwrap();
     // The second does not even start: what the first is sure of leaves too little.
@@ -102,7 +102,7 @@ async fn cheap_statements_that_are_planned_every_time_do_not_wait_for_memory() {
 #[tokio::test]
 async fn other_values_of_a_cheap_statement_need_no_planning() {
     let (execution, session, asker) = execution(256 << 20, None);
-    session.execute("CREATE TABLE t AS SELECT value AS a, value * 2 AS b FROM generate_series(1, 1000)").unwrap();
+    session.execute("CREATE TABLE t AS SELECT i AS a, i * 2 AS b FROM generate_series(1::BIGINT, 1000) AS i").unwrap();
     let parsed = execution.parse(&session, "SELECT b FROM t WHERE a = $1".to_owned()).await.unwrap();
     let asks = async |n: i64| {
         let before = done(&execution, "optimize");
@@ -155,7 +155,9 @@ async fn queries_that_can_share_a_run_need_one_place() {
     let options = DatabaseOptions { memory_bytes: Some(1 << 30), workers: Some(2), ..DatabaseOptions::default() };
     let database = Database::open(options).unwrap();
     let session = database.session();
-    session.execute("CREATE TABLE t AS SELECT value AS a, value % 10 AS b FROM generate_series(1, 6000000)").unwrap();
+    session
+        .execute("CREATE TABLE t AS SELECT i AS a, i % 10 AS b FROM generate_series(1::BIGINT, 6000000) AS i")
+        .unwrap();
     let options = ExecutionOptions { heavy_max: 1, ..ExecutionOptions::default() };
     let execution = StatementExecution::open(database, options, None).unwrap();
     let asker = Asker::new("ann", Arc::new(Role::none(false)));

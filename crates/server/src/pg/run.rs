@@ -291,6 +291,7 @@ impl PgSession {
                 let changed = if self.block == Block::None { vec![] } else { self.changed_settings()? };
                 self.settings.reset_all();
                 self.session.reset_all()?;
+                self.zone_changed();
                 self.tell_facts();
                 for report in self.settings.reports() {
                     self.report(Some(report));

@@ -250,6 +250,9 @@ impl Context for Around<'_> {
         if !self.at.options.paths_are_tables {
             return None;
         }
+        if looks_like_path(name) {
+            return Some((format!("no table is named '{name}'"), format!("a file's name stands in quotes: '{name}'")));
+        }
         let path = Path::new(name);
         if self.at.options.files.is_folder(path) {
             let hint = format!("to read the files of a folder, write its name with a slash: '{name}/'");
