@@ -105,6 +105,6 @@ fn nested_values_are_text_in_csv() {
     let query = "SELECT [1, NULL] AS l, {'a': 1} AS s, 2 AS n UNION ALL SELECT NULL, NULL, 3 ORDER BY n";
     let ran = sql(home.path(), &format!("COPY ({query}) TO 'n.csv'"));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let shown = sql(home.path(), query).stdout;
-    assert_eq!(fs::read_to_string(home.path().join("n.csv")).unwrap(), shown);
+    // As PostgreSQL's COPY writes them.
+    assert_eq!(fs::read_to_string(home.path().join("n.csv")).unwrap(), "l,s,n\n\"{1,NULL}\",(1),2\n,,3\n");
 }

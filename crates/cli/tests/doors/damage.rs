@@ -63,10 +63,10 @@ fn an_error_that_cannot_be_shown_has_its_exit_code() {
 fn absurdly_long_values_are_refused() {
     let home = tempfile::tempdir().unwrap();
     for (query, message) in [
-        ("SELECT length(repeat('x', 2000000000))", "repeat() would make 1.9 GiB at once; at most 1.0 GiB"),
-        ("SELECT length(rpad('x', 9000000000))", "rpad() would make 8.4 GiB"),
-        ("SELECT array_length(range(1000000000000))", "range() would make"),
-        ("SELECT length(repeat(repeat('x', 100000), 100000))", "repeat() would make 9.3 GiB"),
+        ("SELECT length(repeat('x', 2000000000))", "requested length too large"),
+        ("SELECT length(rpad('x', 2000000000))", "requested length too large"),
+        ("SELECT array_length(range(1000000000000))", "a series gives too many values at once"),
+        ("SELECT length(repeat(repeat('x', 100000), 100000))", "requested length too large"),
     ] {
         let ran = run(home.path(), &["sql", query], "");
         assert_eq!(ran.code, Some(1), "{query}: {}", ran.stderr);

@@ -14,6 +14,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::kernels::numeric::{add, add_wrapping, mul, mul_wrapping, sub, sub_wrapping};
 use arrow::datatypes::{DECIMAL64_MAX_SCALE, DECIMAL128_MAX_PRECISION, DataType, Decimal128Type};
+use arrow::error::ArrowError;
 use datafusion_expr::Operator;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
@@ -107,9 +108,24 @@ impl Arithmetic {
             Operation::Subtract => sub_wrapping(l.as_ref(), r.as_ref()),
             Operation::Multiply => mul_wrapping(l.as_ref(), r.as_ref()),
         };
-        let array = array.map_err(from_arrow)?;
+        let array = array.map_err(|error| match integer_type(left.array.data_type()) {
+            Some(name) if matches!(error, ArrowError::ArithmeticOverflow(_)) => {
+                Error::value(format!("{name} out of range")).with_code("22003")
+            }
+            _ => from_arrow(error),
+        })?;
         check_digits(&array)?;
         Ok(Operand { array, constant: left.constant && right.constant, bound: None })
+    }
+}
+
+/// What SQL calls a type of integers.
+fn integer_type(data_type: &DataType) -> Option<&'static str> {
+    match data_type {
+        DataType::Int16 => Some("smallint"),
+        DataType::Int32 => Some("integer"),
+        DataType::Int64 => Some("bigint"),
+        _ => None,
     }
 }
 

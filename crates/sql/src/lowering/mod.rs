@@ -33,6 +33,7 @@ use diligence_base::{Error, Result};
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan, WorkTableId};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
+use diligence_types::SqlType;
 
 use self::expressions::{Expressions, Positions, SubqueryValues, subqueries_in};
 use crate::algebra::{Column, ColumnId, Constant, Numbers, Relation, Scalar, SetKind, SetOperation, SortKey, WithId};
@@ -81,9 +82,18 @@ pub(crate) fn value_of(scalar: &Scalar, options: &LoweringOptions) -> Result<Con
     let physical = expressions.lower(scalar, &Positions::new(), &schema, &mut SubqueryValues::new(0))?;
     let rows = RecordBatchOptions::new().with_row_count(Some(1));
     let batch = RecordBatch::try_new_with_options(schema, vec![], &rows).map_err(from_arrow)?;
-    let array = physical.evaluate(&batch).and_then(|value| value.into_array(1)).map_err(from_datafusion)?;
+    let sql_type = scalar.sql_type();
+    let array = physical.evaluate(&batch).and_then(|value| value.into_array(1)).map_err(from_datafusion);
+    let array = array.map_err(|error| match sql_type {
+        SqlType::SmallInt | SqlType::Integer | SqlType::BigInt
+            if error.message().starts_with("arithmetic overflow") =>
+        {
+            Error::value(format!("{sql_type} out of range")).with_code("22003")
+        }
+        _ => error,
+    })?;
     let value = ScalarValue::try_from_array(&array, 0).map_err(from_datafusion)?;
-    Ok(Constant { value, sql_type: scalar.sql_type() })
+    Ok(Constant { value, sql_type })
 }
 
 struct Lowering<'a> {

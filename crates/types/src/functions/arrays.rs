@@ -301,6 +301,8 @@ fn built(catalog: &mut Catalog) {
         "array_append(anycompatiblearray, anycompatible) -> anycompatiblearray",
         "array_prepend(anycompatible, anycompatiblearray) -> anycompatiblearray",
         "array_cat(anycompatiblearray, anycompatiblearray) -> anycompatiblearray",
+        "array_concat(variadic anycompatiblearray) -> anycompatiblearray",
+        "list_concat(variadic anycompatiblearray) -> anycompatiblearray",
         "||(anycompatiblearray, anycompatible) -> anycompatiblearray",
         "||(anycompatible, anycompatiblearray) -> anycompatiblearray",
         "||(anycompatiblearray, anycompatiblearray) -> anycompatiblearray",
@@ -470,7 +472,7 @@ fn counted(from: i128, to: i128, step: i128) -> Result<impl Iterator<Item = i128
     }
     let count = if (to >= from) == (step > 0) || to == from { (to - from) / step + 1 } else { 0 };
     if count > ELEMENTS_MAX {
-        return Err(value_error("generate_series gives too many values at once", "54000"));
+        return Err(value_error("a series gives too many values at once", "54000"));
     }
     Ok((0..count.max(0)).map(move |index| from + index * step))
 }
@@ -487,7 +489,7 @@ fn numeric_series(from: Decimal, to: Decimal, step: Decimal) -> Result<List<Deci
     let (from, to, step) = (whole(from)?, whole(to)?, whole(step)?);
     let steps = to.checked_sub(from).and_then(|apart| if step == 0 { Some(0) } else { apart.checked_div(step) });
     if steps.is_none_or(|steps| steps > DECIMALS_MAX) {
-        return Err(value_error("generate_series gives too many values at once", "54000"));
+        return Err(value_error("a series gives too many values at once", "54000"));
     }
     let values = counted(from, to, step)?;
     Ok(List(values.map(|value| Decimal::new(arrow::datatypes::i256::from_i128(value), scale)).collect()))
@@ -510,7 +512,7 @@ fn time_series(
     while if direction > 0 { at <= to } else { at >= to } {
         values.push(Timestamp(at));
         if values.len() as i128 > ELEMENTS_MAX {
-            return Err(value_error("generate_series gives too many values at once", "54000"));
+            return Err(value_error("a series gives too many values at once", "54000"));
         }
         at = next(at)?;
     }

@@ -221,6 +221,7 @@ fn argument(written: &str, signature: &str) -> Argument {
         "any" => Argument::Any,
         "anynonarray" => Argument::AnyNonArray,
         "anyrecord" => Argument::AnyRecord,
+        "anymap" => Argument::AnyMap,
         name => Argument::Exact(named(name, signature)),
     }
 }

@@ -2,10 +2,12 @@
 
 use datafusion_functions::{string, unicode};
 use datafusion_functions_nested as nested;
+use diligence_base::Error;
 
 use super::Body;
 use super::catalog::Catalog;
 use super::columns::kernel;
+use crate::SqlType;
 
 /// Declares the functions whose names nothing else has taken.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -69,7 +71,14 @@ fn lists(catalog: &mut Catalog) {
     ] {
         add(catalog, name, body.clone());
     }
+    let flatten = Body::DataFusion(nested::flatten::flatten_udf);
+    catalog.add("flatten(anyarray) -> anyelement", flatten).gives(|types, _| match types {
+        [SqlType::Array(inner)] if inner.element().is_some() => Ok(inner.as_ref().clone()),
+        _ => Err(Error::input("flatten takes a list of lists").with_code("42883")),
+    });
     for (name, body) in [
+        ("array_pop_back(anyarray) -> anyarray", Body::DataFusion(nested::extract::array_pop_back_udf)),
+        ("array_pop_front(anyarray) -> anyarray", Body::DataFusion(nested::extract::array_pop_front_udf)),
         ("array_distinct(anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_distinct_udf)),
         ("list_distinct(anyarray) -> anyarray", Body::DataFusion(nested::set_ops::array_distinct_udf)),
         (

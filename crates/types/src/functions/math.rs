@@ -126,6 +126,7 @@ fn powers(catalog: &mut Catalog) {
         kernel!(try |a: f64| not_underflown(a.exp(), &[if a == 0.0 { 1.0 } else { a }])),
     );
     catalog.add("ln(double precision) -> double precision", kernel!(try |a: f64| logarithm(a, f64::ln)));
+    catalog.add_all(&["log2(double precision) -> double precision"], kernel!(try |a: f64| logarithm(a, f64::log2)));
     catalog.add_all(
         &["log(double precision) -> double precision", "log10(double precision) -> double precision"],
         kernel!(try |a: f64| logarithm(a, f64::log10)),

@@ -65,6 +65,8 @@ pub enum Argument {
     AnyNonArray,
     /// `record`: a row of any columns.
     AnyRecord,
+    /// Any map.
+    AnyMap,
 }
 
 /// What comes out of an overload.

@@ -176,6 +176,7 @@ fn becomes(from: &SqlType, to: &Argument) -> bool {
         Argument::AnyArray | Argument::AnyCompatibleArray => matches!(from, SqlType::Unknown | SqlType::Array(_)),
         Argument::AnyNonArray => !matches!(from, SqlType::Array(_)),
         Argument::AnyRecord => matches!(from, SqlType::Record(_)),
+        Argument::AnyMap => matches!(from, SqlType::Map(_)),
     }
 }
 
@@ -354,7 +355,7 @@ fn completed(name: &str, shape: &[Argument], arguments: &[Candidate]) -> Result<
     let completed = shape.iter().zip(arguments).map(|(argument, given)| match argument {
         Argument::AnyElement | Argument::AnyCompatible => element.clone(),
         Argument::AnyArray | Argument::AnyCompatibleArray => SqlType::array_of(element.clone()),
-        Argument::Any | Argument::AnyNonArray | Argument::AnyRecord => match &given.sql_type {
+        Argument::Any | Argument::AnyNonArray | Argument::AnyRecord | Argument::AnyMap => match &given.sql_type {
             SqlType::Unknown => SqlType::Text,
             known => known.clone(),
         },
@@ -449,6 +450,7 @@ fn shown(name: &str, overload: &impl Takes) -> String {
         Argument::AnyElement | Argument::AnyCompatible | Argument::Any | Argument::AnyNonArray => "any".to_owned(),
         Argument::AnyArray | Argument::AnyCompatibleArray => "any[]".to_owned(),
         Argument::AnyRecord => "record".to_owned(),
+        Argument::AnyMap => "map".to_owned(),
     };
     let mut words: Vec<String> = overload.fixed().iter().map(word).collect();
     words.extend(overload.variadic().map(|argument| format!("{}, ...", word(argument))));

@@ -160,7 +160,11 @@ impl FileOperation {
         let required = writer.required_columns.iter().map(place).collect::<Result<Vec<_>>>()?;
         let is_in_files = |index: &usize| writer.keeps_partition_columns || !partitions.contains(index);
         let columns = (0..request.schema.fields().len()).filter(is_in_files).collect::<Vec<_>>();
-        let fields = columns.iter().map(|&column| request.schema.fields()[column].clone()).collect::<Vec<_>>();
+        let field = |&column: &usize| {
+            let field = request.schema.field(column);
+            field.clone().with_nullable(field.is_nullable() && !required.contains(&column))
+        };
+        let fields = columns.iter().map(field).collect::<Vec<_>>();
         let schema = Arc::new(Schema::new_with_metadata(fields, request.schema.metadata().clone()));
         let disk = || writer.disk.clone();
         let staging = match &writer.destination {

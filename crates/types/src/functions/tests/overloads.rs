@@ -14,12 +14,19 @@ use crate::functions::{Argument, Candidate, Overload, ScalarCall, names, resolve
 
 /// A type for each argument of an overload.
 fn types(overload: &Overload) -> Vec<SqlType> {
+    let numbers = || SqlType::array_of(SqlType::Integer);
+    match overload.name {
+        "map" => return vec![numbers(), numbers()],
+        "flatten" => return vec![SqlType::array_of(numbers())],
+        _ => {}
+    }
     let of = |argument: &Argument| match argument {
         Argument::Exact(SqlType::Numeric(_)) => SqlType::decimal(10, 2),
         Argument::Exact(SqlType::Char(_)) => SqlType::Char(Some(3)),
         Argument::Exact(sql_type) => sql_type.clone(),
         Argument::AnyElement | Argument::AnyCompatible | Argument::AnyNonArray | Argument::Any => SqlType::Integer,
         Argument::AnyArray | Argument::AnyCompatibleArray => SqlType::array_of(SqlType::Integer),
+        Argument::AnyMap => SqlType::Map(Arc::new((SqlType::Integer, SqlType::Text))),
         Argument::AnyRecord => {
             SqlType::Record([crate::sql_type::RecordField { name: "a".to_owned(), sql_type: SqlType::Integer }].into())
         }
@@ -112,8 +119,10 @@ fn every_overload_takes_what_it_declares() {
                 check(&call, result, rows);
             }
             // What makes as many values as it is told is not told to make a billion.
-            let is_large = matches!(name, "generate_series" | "repeat" | "lpad" | "rpad" | "array_fill" | "factorial");
-            if is_large || given.iter().any(|sql_type| matches!(sql_type, SqlType::Record(_))) {
+            let is_large =
+                matches!(name, "generate_series" | "range" | "repeat" | "lpad" | "rpad" | "array_fill" | "factorial");
+            let has_text = |sql_type: &SqlType| !matches!(sql_type, SqlType::Record(_) | SqlType::Map(_));
+            if is_large || !given.iter().all(has_text) {
                 continue;
             }
             let most = given.iter().map(|sql_type| samples(sql_type).len()).max().unwrap_or(1);

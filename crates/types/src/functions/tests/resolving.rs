@@ -106,7 +106,7 @@ fn errors_say_what_there_is() {
     assert_eq!(error.message(), "operator does not exist: integer + boolean");
     let error = resolve_scalar("lowr", &candidates(&["integer", "unknown"])).unwrap_err();
     assert_eq!(error.message(), "function lowr(integer, unknown) does not exist");
-    assert_eq!(error.hint(), Some("did you mean lower?"));
+    assert_eq!(error.hint(), Some("did you mean 'lower'?"));
     let error = resolve_scalar("left", &candidates(&["integer"])).unwrap_err();
     assert_eq!(error.hint(), Some("there is left(text, integer); add explicit type casts"));
     let error = resolve_scalar("+", &candidates(&["unknown", "unknown"])).unwrap_err();
