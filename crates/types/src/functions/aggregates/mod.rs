@@ -127,8 +127,9 @@ fn extremes(catalog: &mut Catalog) {
         catalog.aggregate(leaked(format!("{name}(interval) -> interval")), by_key());
         catalog.aggregate(leaked(format!("{name}(bpchar) -> bpchar")), by_key()).gives(|types, _| Ok(types[0].clone()));
         catalog.aggregate(leaked(format!("{name}(anyarray) -> anyarray")), as_is(function));
-        // DuckDB has it.
+        // DuckDB has these.
         catalog.aggregate(leaked(format!("{name}(boolean) -> boolean")), as_is(function));
+        catalog.aggregate(leaked(format!("{name}(bytea) -> bytea")), as_is(function));
     }
 }
 
