@@ -9,7 +9,7 @@ from browser import ALT, CTRL, SHIFT, Browser
 
 ADDRESS = os.environ["CONSOLE"]
 PICTURES = os.environ["PICTURES"]
-LONG = "SELECT count(*) FROM generate_series(1, 300000) a(x), generate_series(1, 300000) b(y) WHERE x * y % 7 = 3"
+LONG = "SELECT count(*) FROM generate_series(1::BIGINT, 300000) a(x), generate_series(1::BIGINT, 300000) b(y) WHERE x * y % 7 = 3"
 
 browser = Browser()
 
@@ -148,7 +148,7 @@ def a_statement_is_cancelled():
     write(LONG)
     browser.key("Enter", CTRL)
     browser.until("!document.getElementById('running').hidden")
-    assert any(query["state"] == "running" and query["statement"].startswith("SELECT count(*) FROM generate_series(1, 300000)") for query in queries())
+    assert any(query["state"] == "running" and query["statement"].startswith("SELECT count(*) FROM generate_series(1::BIGINT, 300000)") for query in queries())
     picture("running")
     browser.key("Escape")
     browser.until("document.getElementById('cancel').hidden")
@@ -208,7 +208,7 @@ def a_query_that_waits_is_cancelled():
 def what_was_run_is_kept():
     browser.click("#tab-history")
     shown = browser.evaluate("[...document.querySelectorAll('.history code')].map((entry) => entry.textContent)")
-    assert shown[0].startswith("SELECT count(*) FROM generate_series(1, 300000)") and any("pryce" in entry for entry in shown), shown
+    assert shown[0].startswith("SELECT count(*) FROM generate_series(1::BIGINT, 300000)") and any("pryce" in entry for entry in shown), shown
     assert browser.evaluate("document.querySelectorAll('.history .failed').length") >= 2
     picture("history")
     kept = browser.evaluate("document.getElementById('sql').value")

@@ -131,7 +131,7 @@ fn a_panic_fails_one_query_and_leaves_twenty_others_running() {
             scope.spawn(|| {
                 let session = database.session();
                 started.fetch_add(1, Ordering::Relaxed);
-                let query = "SELECT sum(a.v + b.v) FROM sound a JOIN (SELECT DISTINCT v FROM sound) b ON a.v = b.v";
+                let query = "SELECT CAST(sum(a.v + b.v) AS BIGINT) FROM sound a JOIN (SELECT DISTINCT v FROM sound) b ON a.v = b.v";
                 while !stop.load(Ordering::Relaxed) {
                     let batches = session.execute(query).unwrap().collect().unwrap();
                     let sum = batches[0].column(0).as_primitive::<Int64Type>().value(0);

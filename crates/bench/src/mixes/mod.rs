@@ -295,8 +295,8 @@ impl Statements {
         let first = 1 + (self.client as u64 * 1_000_000 + self.made % 1_000_000) * 1_000;
         let (last, left_out) = (first + 999_999, self.random.between(0, 6));
         let text = format!(
-            "select x % 97 as g, count(*), sum(x % 1013), max(x) from generate_series({first}, {last}) as t(x) where x % 7 <> {left_out} \
-             group by x % 97 order by g"
+            "select x % 97 as g, count(*), sum(x % 1013), max(x) from generate_series({first}::bigint, {last}) as t(x) \
+             where x % 7 <> {left_out} group by x % 97 order by g"
         );
         Statement { template: text.clone(), text, values: Vec::new() }
     }
