@@ -36,5 +36,5 @@ pub mod sqlstate;
 pub mod stages;
 
 pub use config::{Limits, ServerOptions, TlsFiles, Users};
-pub use encoding::texts;
+pub use encoding::{PlainNumeric, texts};
 pub use server::{Addresses, Server};

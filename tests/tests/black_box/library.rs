@@ -94,7 +94,7 @@ fn dropping_a_result_cancels_its_query() {
     assert!(result.next_blocking().unwrap().unwrap().num_rows() > 0);
     drop(result);
     idle::wait(&database).unwrap();
-    assert_eq!(number(&session.execute("SELECT 7").unwrap().collect().unwrap()), 7);
+    assert_eq!(number(&session.execute("SELECT 7::BIGINT").unwrap().collect().unwrap()), 7);
 }
 
 #[test]

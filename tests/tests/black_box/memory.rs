@@ -8,7 +8,9 @@ use diligence_db::{Database, DatabaseOptions, Session, TempOptions};
 use diligence_engine::query::QueryState;
 
 fn database(memory_bytes: Option<usize>) -> Database {
-    Database::open(DatabaseOptions { memory_bytes, workers: Some(2), ..DatabaseOptions::default() }).unwrap()
+    // An answer that is kept for the next time would be counted, and not be computed again.
+    let settings = vec![("sharing_retained".to_owned(), "0".to_owned())];
+    Database::open(DatabaseOptions { memory_bytes, workers: Some(2), settings, ..DatabaseOptions::default() }).unwrap()
 }
 
 fn run(session: &Session, sql: &str) -> Result<Vec<RecordBatch>, Error> {

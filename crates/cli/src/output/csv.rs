@@ -9,10 +9,9 @@ use std::io::Write;
 
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use arrow::util::display::FormatOptions;
 use diligence_base::Error;
 
-use super::text::formatters;
+use super::text::{formatters, options};
 use super::{Demand, ResultWriter, WriteError};
 
 pub(super) struct CsvWriter<'a> {
@@ -55,7 +54,7 @@ impl ResultWriter for CsvWriter<'_> {
     }
 
     fn write(&mut self, batch: &RecordBatch) -> Result<Demand, WriteError> {
-        let options = FormatOptions::default().with_null("NULL").with_display_error(false);
+        let options = options().with_null("NULL").with_display_error(false);
         let formatters = formatters(batch, &options)?;
         // A column of type Null has no validity bitmap.
         let nulls = batch.columns().iter().map(|column| column.logical_nulls()).collect::<Vec<_>>();

@@ -2,10 +2,12 @@
 //! JSON cannot represent them.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::json::writer::{JsonArray, JsonFormat, LineDelimited, Writer, WriterBuilder};
+use diligence_server::PlainNumeric;
 
 use super::{Demand, ResultWriter, WriteError};
 
@@ -15,15 +17,19 @@ pub(super) struct JsonWriter<'a, F: JsonFormat> {
     ends_open: bool,
 }
 
+fn builder() -> WriterBuilder {
+    WriterBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(PlainNumeric))
+}
+
 impl<'a> JsonWriter<'a, JsonArray> {
     pub(super) fn array(output: &'a mut dyn Write) -> Self {
-        Self { writer: WriterBuilder::new().with_explicit_nulls(true).build(output), ends_open: true }
+        Self { writer: builder().build(output), ends_open: true }
     }
 }
 
 impl<'a> JsonWriter<'a, LineDelimited> {
     pub(super) fn lines(output: &'a mut dyn Write) -> Self {
-        Self { writer: WriterBuilder::new().with_explicit_nulls(true).build(output), ends_open: false }
+        Self { writer: builder().build(output), ends_open: false }
     }
 }
 

@@ -4,9 +4,8 @@ use std::io::Write;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use arrow::util::display::FormatOptions;
 
-use super::text::{formatters, printable};
+use super::text::{formatters, options, printable};
 use super::{Demand, ResultWriter, WriteError};
 
 /// Writes every value on separate lines.
@@ -27,7 +26,7 @@ impl ResultWriter for LineWriter<'_> {
     }
 
     fn write(&mut self, batch: &RecordBatch) -> Result<Demand, WriteError> {
-        let options = FormatOptions::default();
+        let options = options();
         let formatters = formatters(batch, &options)?;
         for row in 0..batch.num_rows() {
             for column in &formatters {

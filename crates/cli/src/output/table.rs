@@ -11,10 +11,9 @@ use std::io::Write;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
-use arrow::util::display::FormatOptions;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::text::{formatters, printable};
+use super::text::{formatters, options, printable};
 use super::{Demand, ResultWriter, TableLimits, WriteError};
 
 /// Rows that are measured before the first one is written: few enough to buffer without noticeable memory or delay.
@@ -215,7 +214,7 @@ impl ResultWriter for TableWriter<'_> {
     fn write(&mut self, batch: &RecordBatch) -> Result<Demand, WriteError> {
         let room = self.limits.rows.map_or(usize::MAX, |most| most - self.rows);
         let taken = batch.num_rows().min(room);
-        let options = FormatOptions::default().with_null("NULL");
+        let options = options().with_null("NULL");
         let formatters = formatters(batch, &options)?;
         for row in 0..taken {
             self.waiting.push(formatters.iter().map(|column| lines_of(&column.value(row).to_string())).collect());

@@ -2,14 +2,25 @@
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
+use arrow::util::display::{ArrayFormatter, ArrayFormatterFactory, FormatOptions};
+use diligence_server::PlainNumeric;
 
-/// One formatter per column. Fails if a type has no text form.
+/// How values are written.
+pub fn options<'a>() -> FormatOptions<'a> {
+    FormatOptions::default().with_formatter_factory(Some(&PlainNumeric))
+}
+
+/// One formatter per column, with some of these [`options`]. Fails if a type has no text form.
 pub fn formatters<'a>(
     batch: &'a RecordBatch,
     options: &'a FormatOptions<'a>,
 ) -> Result<Vec<ArrayFormatter<'a>>, ArrowError> {
-    batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), options)).collect()
+    let formatter = |column: &'a arrow::array::ArrayRef| {
+        // Arrow asks for those of elements and fields only.
+        let own = PlainNumeric.create_array_formatter(column.as_ref(), options, None)?;
+        own.map_or_else(|| ArrayFormatter::try_new(column.as_ref(), options), Ok)
+    };
+    batch.columns().iter().map(formatter).collect()
 }
 
 /// The text with control characters escaped, so that it cannot control a terminal.

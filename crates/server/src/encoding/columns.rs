@@ -21,6 +21,7 @@ use diligence_db::Zone;
 use diligence_db::postgres as types;
 use diligence_db::postgres::{ColumnType, UNBOUNDED_NUMERIC, field_type};
 
+use super::numeric::{PlainNumeric, without_zeros};
 use super::text;
 
 /// Days from 1970-01-01 to 2000-01-01, where PostgreSQL counts from.
@@ -411,7 +412,7 @@ impl Values {
                 let shown = Decimal256Type::format_decimal(array.value(row), *precision, *scale);
                 // The scale of a `numeric` without parentheses is each value's own.
                 let shown = match (*precision, *scale) == UNBOUNDED_NUMERIC {
-                    true => shown.trim_end_matches('0').trim_end_matches('.'),
+                    true => without_zeros(&shown),
                     false => shown.as_str(),
                 };
                 out.put_slice(shown.as_bytes());
@@ -454,10 +455,12 @@ fn flat_type(data_type: &DataType) -> DataType {
 fn json_texts(array: &ArrayRef) -> Result<StringViewArray> {
     use arrow::json::writer::{EncoderOptions, make_encoder};
     let field = std::sync::Arc::new(arrow::datatypes::Field::new("value", array.data_type().clone(), true));
-    let options = EncoderOptions::default().with_explicit_nulls(true);
+    let factory = std::sync::Arc::new(PlainNumeric);
+    let options = EncoderOptions::default().with_explicit_nulls(true).with_encoder_factory(factory);
     let Ok(mut encoder) = make_encoder(&field, array, &options) else {
         // What has no form in JSON (maps with keys that are no strings) is shown as everywhere else.
-        let formatter = ArrayFormatter::try_new(array, &FormatOptions::default()).map_err(not_sent)?;
+        let options = FormatOptions::default().with_formatter_factory(Some(&PlainNumeric));
+        let formatter = ArrayFormatter::try_new(array, &options).map_err(not_sent)?;
         let texts = (0..array.len()).map(|row| array.is_valid(row).then(|| formatter.value(row).to_string()));
         return Ok(texts.collect());
     };

@@ -1,5 +1,7 @@
 //! Rows as bodies of HTTP: JSON, lines of JSON, CSV, an Arrow stream.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;
@@ -10,6 +12,7 @@ use serde_json::json;
 
 use super::columns::{Columns, Form};
 use super::copy::{CopyEncoder, CopyFormat, CopyOptions, Framing};
+use super::numeric::PlainNumeric;
 
 /// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +130,7 @@ impl BodyWriter {
     }
 
     fn json(&mut self, batch: &RecordBatch) -> Result<Vec<u8>> {
-        let options = EncoderOptions::default().with_explicit_nulls(true);
+        let options = EncoderOptions::default().with_explicit_nulls(true).with_encoder_factory(Arc::new(PlainNumeric));
         let fields = self.schema.fields();
         let encoders = fields.iter().zip(batch.columns()).map(|(field, array)| make_encoder(field, array, &options));
         let mut encoders = encoders.collect::<std::result::Result<Vec<_>, _>>().map_err(not_written)?;
@@ -194,9 +197,7 @@ fn not_written(error: arrow::error::ArrowError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use arrow::array::{Int64Array, StringViewArray};
+    use arrow::array::{Decimal256Array, Int64Array, StringViewArray};
     use arrow::datatypes::{DataType, Field, Schema};
 
     use super::*;
@@ -236,5 +237,21 @@ mod tests {
         let bytes = written(Format::Arrow, 2);
         let reader = arrow::ipc::reader::StreamReader::try_new(bytes.as_slice(), None).unwrap();
         assert_eq!(reader.map(|read| read.unwrap().num_rows()).sum::<usize>(), 4);
+    }
+
+    #[test]
+    fn numbers_have_no_zeros_at_their_end() {
+        let unscaled = |digits: &str| Some(arrow::datatypes::i256::from_string(digits).unwrap());
+        let (half, ten) = (format!("25{}", "0".repeat(37)), format!("-10{}", "0".repeat(38)));
+        let numbers = Decimal256Array::from(vec![unscaled(&half), None, unscaled(&ten), unscaled("0")]);
+        let numbers = numbers.with_precision_and_scale(76, 38).unwrap();
+        let batch = RecordBatch::try_from_iter([("n", Arc::new(numbers) as _)]).unwrap();
+        for (format, expected) in [
+            (Format::JsonLines, "{\"n\":2.5}\n{\"n\":null}\n{\"n\":-10}\n{\"n\":0}\n"),
+            (Format::Csv, "2.5\n\n-10\n0\n"),
+        ] {
+            let mut writer = BodyWriter::new(format, batch.schema()).unwrap();
+            assert_eq!(String::from_utf8(writer.batch(&batch).unwrap()).unwrap(), expected);
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! * [`columns`]: a batch as rows of such values, for messages of PostgreSQL's protocol.
 //! * [`copy`]: the same rows as lines, for COPY … TO STDOUT and for CSV.
 //! * [`formats`]: bodies of HTTP.
+//! * [`numeric`]: what Arrow would write with more zeros than that.
 //! * [`parameters`]: the other direction, values as clients send them.
 //!
 //! Nothing here knows a session, a statement or a socket: batches come in, bytes go out.
@@ -12,11 +13,14 @@
 pub(crate) mod columns;
 pub(crate) mod copy;
 pub(crate) mod formats;
+mod numeric;
 pub(crate) mod parameters;
 mod text;
 
 use arrow::array::RecordBatch;
 use diligence_base::Result;
+
+pub use self::numeric::PlainNumeric;
 
 /// The texts of all values of a batch, row by row, as clients of PostgreSQL's protocol get them; `None` for NULL.
 /// Fails with kind `Value` if a value has no text.

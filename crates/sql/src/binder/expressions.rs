@@ -473,12 +473,8 @@ impl Binder<'_> {
         match digits {
             None => Ok(scalar),
             Some(digits) => {
-                let name = scalar.sql_type().internal_name();
-                if !has_function(name) {
-                    return Err(unsupported(format!("{name}({digits})")));
-                }
                 let digits = Scalar::Constant(Constant::integer(digits));
-                self.call(name, vec![scalar, digits])
+                self.call("seconds_digits", vec![scalar, digits])
             }
         }
     }
@@ -561,10 +557,32 @@ impl Binder<'_> {
         for access in chain {
             scalar = match access {
                 AccessExpr::Dot(Expr::Identifier(name)) => self.field(scalar, name)?,
+                // A call as a method: what is before the point is the first argument.
+                AccessExpr::Dot(Expr::Function(function)) if function.over.is_none() => {
+                    let name = bare_name(function);
+                    let mut arguments = vec![scalar];
+                    arguments.extend(self.arguments(&name, written(function), level)?);
+                    self.named_call(&name, arguments, level)?
+                }
                 AccessExpr::Dot(other) => return Err(unsupported(format!(".{other}"))),
                 AccessExpr::Subscript(Subscript::Index { index }) => {
                     let index = self.scalar(index, level)?;
                     self.subscript(scalar, index)?
+                }
+                AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None })
+                    if is_text(&scalar) =>
+                {
+                    let low = match lower_bound {
+                        Some(low) => self.scalar(low, level)?,
+                        None => Scalar::Constant(Constant::integer(1)),
+                    };
+                    let mut arguments = vec![scalar, low.clone()];
+                    if let Some(high) = upper_bound {
+                        let length = self.operator("-", vec![self.scalar(high, level)?, low])?;
+                        let one = Scalar::Constant(Constant::integer(1));
+                        arguments.push(self.operator("+", vec![length, one])?);
+                    }
+                    self.call("substr", arguments)?
                 }
                 AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None }) => {
                     let bound = |bound: &Option<Expr>, open: i32| match bound {
@@ -590,6 +608,10 @@ impl Binder<'_> {
                 _ => Err(Error::input("a field of a struct is named by a literal").with_code("42804")),
             },
             SqlType::Array(_) => self.call(SUBSCRIPT, vec![scalar, index]),
+            _ if is_text(&scalar) => {
+                let one = Scalar::Constant(Constant::integer(1));
+                self.call("substr", vec![scalar, index, one])
+            }
             SqlType::Map(_) => self.call("map_extract_value", vec![scalar, index]),
             SqlType::Json | SqlType::Jsonb => self.operator("->", vec![scalar, index]),
             other => {
@@ -825,4 +847,9 @@ pub(super) fn constant_elements(constant: &Constant) -> Result<Vec<Scalar>> {
         Ok(Scalar::Constant(Constant { value, sql_type: element.clone() }))
     });
     values.collect()
+}
+
+/// Whether a value is a text, or a literal in quotes.
+fn is_text(scalar: &Scalar) -> bool {
+    matches!(scalar.sql_type(), SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Unknown)
 }

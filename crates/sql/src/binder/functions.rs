@@ -110,7 +110,7 @@ impl Binder<'_> {
     }
 
     /// A function of bound arguments.
-    fn named_call(&self, name: &str, arguments: Vec<Scalar>, level: &Level<'_>) -> Result<Scalar> {
+    pub(super) fn named_call(&self, name: &str, arguments: Vec<Scalar>, level: &Level<'_>) -> Result<Scalar> {
         if is_row_function(name) {
             return self.row_function(name, arguments, level);
         }
@@ -264,6 +264,12 @@ impl Binder<'_> {
             }
             "nullif" => {
                 let [left, right] = two(bound()?).ok_or_else(|| wrong("two arguments"))?;
+                // The value has the type by which it is compared.
+                let left = match (left.sql_type(), right.sql_type()) {
+                    (SqlType::Unknown, other) if other != SqlType::Unknown => self.cast(left, &other, Way::Implicit)?,
+                    (SqlType::Varchar(_), _) => left.cast(SqlType::Text, false),
+                    _ => left,
+                };
                 let left = self.evaluated_once(left, level)?;
                 let equal = self.compare(Comparison::Equal, left.clone(), right)?;
                 let left = self.typed(left)?;

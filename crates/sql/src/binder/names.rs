@@ -58,7 +58,6 @@ impl Binder<'_> {
             },
             Expr::TypedString(typed) => Some((self.sql_type(&typed.data_type).ok()?.internal_name().to_owned(), Weak)),
             Expr::Interval(_) => Some(("interval".to_owned(), Weak)),
-            Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => Some(("bool".to_owned(), Weak)),
             Expr::Case { else_result, .. } => match else_result.as_ref().and_then(|other| self.figure(other)) {
                 Some((name, Strong)) => Some((name, Strong)),
                 _ => Some(("case".to_owned(), Weak)),
@@ -72,7 +71,7 @@ impl Binder<'_> {
             Expr::Ceil { .. } => strong("ceil"),
             Expr::Floor { .. } => strong("floor"),
             Expr::Position { .. } => strong("position"),
-            Expr::Substring { .. } => strong("substring"),
+            Expr::Substring { shorthand, .. } => strong(if *shorthand { "substr" } else { "substring" }),
             Expr::Overlay { .. } => strong("overlay"),
             Expr::Trim { trim_where, .. } => strong(match trim_where {
                 Some(TrimWhereField::Leading) => "ltrim",

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use diligence_base::{Error, Result, Span};
 use diligence_types::SqlType;
 use diligence_types::sql_type::RecordField;
-use sqlparser::ast::{Ident, NamedWindowDefinition};
+use sqlparser::ast::{Ident, NamedWindowDefinition, SelectItem};
 
 use super::grouping::GroupingCall;
 use super::windows::WindowUse;
@@ -391,6 +391,10 @@ pub(super) struct Level<'s> {
     pub clause: Cell<Clause>,
     /// WINDOW.
     pub windows: &'s [NamedWindowDefinition],
+    /// Its list, whose names WHERE and the list itself may use where nothing else has them, as in DuckDB.
+    pub list: &'s [SelectItem],
+    /// The names of the list that are being bound.
+    pub named: RefCell<HashSet<String>>,
     /// Whether the arguments of an aggregate of this level are being bound.
     pub in_aggregate: Cell<bool>,
     /// Whether those of a window function are.
@@ -426,6 +430,8 @@ impl<'s> Level<'s> {
             withs,
             clause: Cell::new(clause),
             windows: &[],
+            list: &[],
+            named: RefCell::default(),
             in_aggregate: Cell::new(false),
             in_window: Cell::new(false),
             is_read: Cell::new(false),
@@ -510,8 +516,31 @@ impl Binder<'_> {
     pub(super) fn identifier(&self, name: &Ident, level: &Level<'_>) -> Result<Scalar> {
         match self.known_identifier(name, level)? {
             Some(scalar) => Ok(scalar),
-            None => Err(unknown_column(name, level)),
+            None => match self.of_list(name, level)? {
+                Some(scalar) => Ok(scalar),
+                None => Err(unknown_column(name, level)),
+            },
         }
+    }
+
+    /// What the list calls by a name that nothing else has.
+    fn of_list(&self, name: &Ident, level: &Level<'_>) -> Result<Option<Scalar>> {
+        if !matches!(level.clause.get(), Clause::Where | Clause::Select) {
+            return Ok(None);
+        }
+        let wanted = normalized(name);
+        let found = level.list.iter().find_map(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } if normalized(alias) == wanted => Some(expr),
+            _ => None,
+        });
+        let Some(expression) = found else { return Ok(None) };
+        // A name that stands for itself stands for nothing.
+        if !level.named.borrow_mut().insert(wanted.clone()) {
+            return Ok(None);
+        }
+        let bound = self.scalar(expression, level).and_then(|scalar| self.evaluated_once(scalar, level));
+        level.named.borrow_mut().remove(&wanted);
+        bound.map(Some)
     }
 
     /// Like [`identifier`](Self::identifier); `None` if nothing has the name.

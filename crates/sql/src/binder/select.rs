@@ -136,6 +136,7 @@ impl Binder<'_> {
         let JoinedSide { relation, names } = self.from(&select.from, outer, withs)?;
         let mut level = Level::new(outer, withs, names, Clause::Where);
         level.windows = &select.named_window;
+        level.list = &select.projection;
         let level = level;
         let condition = match &select.selection {
             Some(condition) => Some(self.condition(condition, &level, "WHERE")?),

@@ -138,6 +138,7 @@ impl Dialect for PostgresSyntax {
         supports_named_fn_args_with_assignment_operator
         supports_nested_comments
         supports_notnull_operator
+        supports_order_by_all
         supports_parens_around_table_factor
         supports_parenthesized_set_variables
         supports_projection_trailing_commas

@@ -21,6 +21,9 @@ mod aggregates;
 mod domain;
 mod pulled;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{Candidate, resolve_aggregate};
@@ -40,11 +43,14 @@ const STACK_GROWTH: usize = 2 * 1024 * 1024;
 /// An equal relation without dependent joins, whose expressions have only subqueries that give one value and depend on
 /// nothing. Fails with kind `Unsupported` for what no rule fits.
 pub(crate) fn unnest(relation: Relation, numbers: &Numbers) -> Result<Relation> {
-    Unnesting { numbers }.relation(relation)
+    Unnesting { numbers, values: RefCell::default() }.relation(relation)
 }
 
 struct Unnesting<'a> {
     numbers: &'a Numbers,
+    /// The values of subqueries that were joined so far, by their texts. Binding may have put one into several places,
+    /// as `x` of `x BETWEEN a AND b`; its columns must not come into the same rows twice.
+    values: RefCell<HashMap<String, Scalar>>,
 }
 
 impl Unnesting<'_> {
@@ -191,7 +197,15 @@ impl Unnesting<'_> {
         let changed = scalar.transform(&mut |part| match part {
             Scalar::Subquery(subquery) => {
                 let below = input.take().ok_or_else(|| Error::bug("a subquery without an input"))?;
+                let text = format!("{subquery}\n{}", subquery.relation);
+                if let Some(known) = self.known(&text, &below) {
+                    input = Some(below);
+                    return Ok(known);
+                }
                 let (value, joined) = self.subquery(*subquery, below)?;
+                if !value.has_subquery() {
+                    self.values.borrow_mut().insert(text, value.clone());
+                }
                 input = Some(joined);
                 Ok(value)
             }
@@ -199,6 +213,12 @@ impl Unnesting<'_> {
         })?;
         let input = input.ok_or_else(|| Error::bug("an input was lost"))?;
         Ok((changed, input))
+    }
+
+    /// The value of a subquery of this text, if the rows have it already.
+    fn known(&self, text: &str, rows: &Relation) -> Option<Scalar> {
+        let value = self.values.borrow().get(text).cloned()?;
+        value.columns().is_subset(&rows.column_ids()).then_some(value)
     }
 
     /// The value of one subquery for each row of an input.
