@@ -17,7 +17,7 @@ fn database(inline_seed: Option<u64>, retained: bool) -> Database {
     let session = database.session();
     for sql in [
         "CREATE TABLE sales AS SELECT value AS id, value % 13 AS shop, date '2024-01-01' + CAST(value % 366 AS INT) AS day,
-            CAST(value % 9973 AS DECIMAL(12, 2)) / 4 AS amount, CASE value % 3 WHEN 0 THEN 'web' WHEN 1 THEN 'phone' ELSE 'desk' END AS door
+            CAST(value % 9973 / 4.0 AS DECIMAL(12, 2)) AS amount, CASE value % 3 WHEN 0 THEN 'web' WHEN 1 THEN 'phone' ELSE 'desk' END AS door
          FROM generate_series(1::BIGINT, 20000) AS g(value)",
         "CREATE TABLE shops AS SELECT value AS shop, 'town ' || (value % 5) AS town, value % 4 AS size FROM generate_series(0::BIGINT, 11) AS g(value)",
     ] {

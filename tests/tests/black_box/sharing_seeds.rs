@@ -27,7 +27,7 @@ fn folder() -> tempfile::TempDir {
     for part in 0..6 {
         let copy = format!(
             "COPY (SELECT (value * 7919) % 12000 AS unique1, value AS unique2, value % 2 AS two, value % 10 AS ten, \
-                   CAST(value % 100 AS DECIMAL(9, 2)) / 4 AS onepercent, 'string ' || (value % 17) AS string4, \
+                   CAST(value % 100 / 4.0 AS DECIMAL(9, 2)) AS onepercent, 'string ' || (value % 17) AS string4, \
                    CASE WHEN value % 5 = 0 THEN NULL ELSE value % 1000 END AS tenthous \
                    FROM generate_series({}, {}) AS g(value)) TO '{}'",
             part * 2000,

@@ -136,8 +136,11 @@ pub(crate) mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, ListArray, StringArray};
-    use arrow::datatypes::{Int32Type, SchemaRef};
+    use arrow::array::{
+        Array, ArrayRef, Decimal128Array, Decimal256Array, Float64Array, Int64Array, ListArray, StringArray,
+    };
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::{Field, Int32Type, SchemaRef, i256};
 
     /// Three rows of values that are hard to write: NULL, an empty string, quotes, commas, newlines, a list.
     pub(crate) fn sample() -> RecordBatch {
@@ -182,6 +185,23 @@ pub(crate) mod tests {
 
     pub(crate) fn text(format: Format, batches: &[RecordBatch], rows_max: Option<usize>) -> String {
         String::from_utf8(written(format, &sample().schema(), batches, rows_max)).unwrap()
+    }
+
+    #[test]
+    fn numbers_have_no_zeros_at_their_end() {
+        let tenths = |tenths| Some(i256::from_i128(tenths).wrapping_mul(i256::from_i128(10_i128.pow(37))));
+        let numbers = Decimal256Array::from(vec![tenths(25), None, tenths(-100)]).with_precision_and_scale(76, 38);
+        let numbers: ArrayRef = Arc::new(numbers.unwrap());
+        let field = Arc::new(Field::new("item", numbers.data_type().clone(), true));
+        let lists = ListArray::new(field, OffsetBuffer::from_lengths([2, 0, 1]), numbers.clone(), None);
+        let batch = RecordBatch::try_from_iter([("n", numbers), ("l", Arc::new(lists) as ArrayRef)]).unwrap();
+        for (format, expected) in [
+            (Format::Csv, "n,l\n2.5,\"[2.5, NULL]\"\n,[]\n-10,[-10]\n"),
+            (Format::Jsonl, "{\"n\":2.5,\"l\":[2.5,null]}\n{\"n\":null,\"l\":[]}\n{\"n\":-10,\"l\":[-10]}\n"),
+        ] {
+            let output = written(format, &batch.schema(), std::slice::from_ref(&batch), None);
+            assert_eq!(String::from_utf8(output).unwrap(), expected);
+        }
     }
 
     #[test]

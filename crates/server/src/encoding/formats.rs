@@ -198,7 +198,7 @@ fn not_written(error: arrow::error::ArrowError) -> Error {
 #[cfg(test)]
 mod tests {
     use arrow::array::{Decimal256Array, Int64Array, StringViewArray};
-    use arrow::datatypes::{DataType, Field, Schema};
+    use arrow::datatypes::{DataType, Field, Schema, i256};
 
     use super::*;
 
@@ -241,9 +241,8 @@ mod tests {
 
     #[test]
     fn numbers_have_no_zeros_at_their_end() {
-        let unscaled = |digits: &str| Some(arrow::datatypes::i256::from_string(digits).unwrap());
-        let (half, ten) = (format!("25{}", "0".repeat(37)), format!("-10{}", "0".repeat(38)));
-        let numbers = Decimal256Array::from(vec![unscaled(&half), None, unscaled(&ten), unscaled("0")]);
+        let tenths = |tenths| Some(i256::from_i128(tenths).wrapping_mul(i256::from_i128(10_i128.pow(37))));
+        let numbers = Decimal256Array::from(vec![tenths(25), None, tenths(-100), tenths(0)]);
         let numbers = numbers.with_precision_and_scale(76, 38).unwrap();
         let batch = RecordBatch::try_from_iter([("n", Arc::new(numbers) as _)]).unwrap();
         for (format, expected) in [

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use arrow::array::{Array, AsArray, Decimal256Array};
-use arrow::datatypes::{DataType, Decimal256Type, DecimalType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::error::ArrowError;
 use arrow::json::writer::{Encoder, EncoderFactory, EncoderOptions, NullableEncoder};
 use arrow::util::display::{ArrayFormatter, ArrayFormatterFactory, DisplayIndex, FormatOptions, FormatResult};
@@ -36,16 +36,12 @@ pub(super) fn without_zeros(shown: &str) -> &str {
     if shown.contains('.') { shown.trim_end_matches('0').trim_end_matches('.') } else { shown }
 }
 
-fn shown(array: &Decimal256Array, row: usize) -> String {
-    Decimal256Type::format_decimal(array.value(row), array.precision(), array.scale())
-}
-
 impl DisplayIndex for Plain<'_> {
     fn write(&self, row: usize, out: &mut dyn Write) -> FormatResult {
         if self.array.is_null(row) {
             out.write_str(self.null)?;
         } else {
-            out.write_str(without_zeros(&shown(self.array, row)))?;
+            out.write_str(without_zeros(&self.array.value_as_string(row)))?;
         }
         Ok(())
     }
@@ -53,7 +49,7 @@ impl DisplayIndex for Plain<'_> {
 
 impl Encoder for Plain<'_> {
     fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
-        out.extend_from_slice(without_zeros(&shown(self.array, row)).as_bytes());
+        out.extend_from_slice(without_zeros(&self.array.value_as_string(row)).as_bytes());
     }
 }
 
