@@ -75,7 +75,7 @@ public class Jdbc {
         same(rows(data.getTables(null, "public", "jdbc%", null), "TABLE_NAME", "TABLE_TYPE"), List.of("jdbc_types TABLE", "jdbc_view VIEW"));
         same(rows(data.getTables(null, null, "items", new String[] {"TABLE", "VIEW", "FOREIGN TABLE"}), "TABLE_SCHEM", "TABLE_NAME"), List.of("public items"));
         same(rows(data.getColumns(null, "public", "jdbc_types", null), "COLUMN_NAME", "TYPE_NAME", "DATA_TYPE", "COLUMN_SIZE", "DECIMAL_DIGITS", "NULLABLE", "ORDINAL_POSITION"), List.of(
-            "whole int4 4 10 0 0 1", "large int8 -5 19 0 1 2", "money numeric 2 12 2 1 3", "name text 12 2147483647 0 1 4",
+            "whole int4 4 10 0 0 1", "large int8 -5 19 0 1 2", "money numeric 2 12 2 1 3", "name varchar 12 2147483647 0 1 4",
             "day date 91 13 0 1 5", "at timestamp 93 29 6 1 6", "flag bool -7 1 0 1 7", "ratio float8 8 17 17 1 8"));
         same(rows(data.getPrimaryKeys(null, "public", "jdbc_types"), "COLUMN_NAME"), List.of());
         same(rows(data.getImportedKeys(null, "public", "jdbc_types"), "FKCOLUMN_NAME"), List.of());
@@ -193,7 +193,7 @@ public class Jdbc {
         connection.commit();
         connection.setReadOnly(true);
         connection.setTransactionIsolation(Connection.TRANSACTION_READ_COMMITTED);
-        same(one(connection, "SELECT 1"), 1L);
+        same(one(connection, "SELECT 1"), 1);
         connection.commit();
     }
 
@@ -216,7 +216,7 @@ public class Jdbc {
             // Several statements in one, with several results.
             same(statement.execute("SELECT 1; SELECT 2"), true);
             same(statement.getMoreResults(), true);
-            same(rows(statement.getResultSet(), "Int64(2)").size(), 1);
+            same(rows(statement.getResultSet(), "?column?").size(), 1);
         }
         var copy = connection.unwrap(org.postgresql.PGConnection.class).getCopyAPI();
         same(copy.copyIn("COPY jdbc_batch FROM STDIN (FORMAT CSV)", new java.io.StringReader("200,\"a,b\"\n201,\n")), 2L);
@@ -295,7 +295,7 @@ public class Jdbc {
                 part("metadata", Jdbc::metadata);
                 part("prepared statements", Jdbc::prepared);
                 part("prepared statements in binary at once", Jdbc::prepared, "prepareThreshold", "-1");
-                part("simple protocol", connection -> same(one(connection, "SELECT 1"), 1L), "preferQueryMode", "simple");
+                part("simple protocol", connection -> same(one(connection, "SELECT 1"), 1), "preferQueryMode", "simple");
                 part("times", Jdbc::times);
                 part("cursors", Jdbc::cursors);
                 part("batches", Jdbc::batches);
@@ -315,7 +315,7 @@ public class Jdbc {
             }
             case "encrypted" -> {
                 place = place.replace("127.0.0.1", "localhost");
-                part("encryption", connection -> same(one(connection, "SELECT 1"), 1L), "sslmode", "require");
+                part("encryption", connection -> same(one(connection, "SELECT 1"), 1), "sslmode", "require");
                 part("encryption, verified", connection -> same(one(connection, "SELECT count(*) FROM generate_series(1::BIGINT, 100000) AS g(value)"), 100000L), "sslmode", "verify-full", "sslrootcert", arguments[2]);
                 part("cancel while encrypted", Jdbc::cancelled, "sslmode", "require");
                 try (Connection connection = connect("sslmode", "disable")) {
