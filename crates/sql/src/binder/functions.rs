@@ -10,6 +10,7 @@ use sqlparser::ast::{
 };
 
 use super::expressions::{constant_elements, subquery_scalar};
+use super::grouping::is_other_form;
 use super::operators::{Way, record};
 use super::scope::Level;
 use super::{Binder, name_place, normalized, unsupported, windows};
@@ -80,7 +81,7 @@ impl Binder<'_> {
         if name == "grouping" {
             return self.grouping_call(function, level);
         }
-        if !aggregates(&name).is_empty() {
+        if !aggregates(&name).is_empty() || is_other_form(&name) {
             return self.aggregate(&name, function, level);
         }
         if windows::is_hypothetical(&name) && (!function.within_group.is_empty() || !written(function).is_empty()) {

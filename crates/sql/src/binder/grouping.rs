@@ -55,6 +55,25 @@ pub(super) struct Groups {
     set_index: Option<Column>,
 }
 
+/// DuckDB's names of aggregates that are others of PostgreSQL, written otherwise.
+const OTHER_FORMS: [&str; 10] = [
+    "max_by",
+    "arg_max",
+    "argmax",
+    "min_by",
+    "arg_min",
+    "argmin",
+    "quantile",
+    "quantile_cont",
+    "quantile_disc",
+    "list",
+];
+
+/// Whether an aggregate is another one, written otherwise.
+pub(super) fn is_other_form(name: &str) -> bool {
+    OTHER_FORMS.contains(&name)
+}
+
 /// What is bound of an aggregate's call.
 struct Call {
     arguments: Vec<Scalar>,
@@ -73,7 +92,7 @@ impl Binder<'_> {
         let bound = self.aggregate_parts(name, function, level);
         level.in_aggregate.set(was_inside);
         let tracker = self.trackers.borrow_mut().pop();
-        let parts = bound?;
+        let (name, parts) = self.as_postgres(name, bound?)?;
         let target = level.at(tracker.and_then(|tracker| tracker.innermost).unwrap_or(level.depth));
         let is_nested = if target.depth == level.depth { was_inside } else { target.in_aggregate.get() };
         if is_nested {
@@ -97,6 +116,40 @@ impl Binder<'_> {
             }
             scalar
         })
+    }
+
+    /// DuckDB's aggregates as those that PostgreSQL has, and `first_value`. Fails with 42883 for another number of
+    /// arguments.
+    fn as_postgres<'n>(&self, name: &'n str, mut parts: Call) -> Result<(&'n str, Call)> {
+        if !is_other_form(name) {
+            return Ok((name, parts));
+        }
+        if name == "list" {
+            return Ok(("array_agg", parts));
+        }
+        let [value, by] = <[Scalar; 2]>::try_from(std::mem::take(&mut parts.arguments))
+            .map_err(|_| Error::input(format!("{name} takes two arguments")).with_code("42883"))?;
+        if parts.is_distinct || parts.is_within_group || !parts.order.is_empty() {
+            let message = format!("{name} takes neither DISTINCT nor an order");
+            return Err(Error::input(message).with_code("42809"));
+        }
+        let key = |scalar: Scalar, descending: bool| SortKey { scalar, descending, nulls_first: false };
+        let (value, by) = (self.typed(value)?, self.typed(by)?);
+        match name {
+            "quantile_cont" | "quantile_disc" | "quantile" => {
+                let order = vec![key(value.clone(), false)];
+                let arguments = vec![by, value];
+                let name = if name == "quantile_cont" { "percentile_cont" } else { "percentile_disc" };
+                Ok((name, Call { arguments, order, is_within_group: true, ..parts }))
+            }
+            // Rows without one of the two do not count.
+            _ => {
+                let is_there = |scalar: &Scalar| Scalar::IsNull(Box::new(scalar.clone())).negate();
+                let filter = Scalar::all([is_there(&value), is_there(&by)].into_iter().chain(parts.filter));
+                let order = vec![key(by, matches!(name, "max_by" | "arg_max" | "argmax"))];
+                Ok(("first_value", Call { arguments: vec![value], order, filter: Some(filter), ..parts }))
+            }
+        }
     }
 
     fn aggregate_parts(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Call> {

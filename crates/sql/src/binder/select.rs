@@ -5,12 +5,13 @@ use std::collections::HashSet;
 use diligence_base::{Error, Result, Span};
 use diligence_types::SqlType;
 use sqlparser::ast::{
-    self, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, Fetch, GroupByExpr, Ident, LimitClause, OrderBy,
-    OrderByExpr, OrderByKind, OrderByOptions, Query, RenameSelectItem, Select, SelectFlavor, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Value, ValueWithSpan, WildcardAdditionalOptions,
+    self, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, Fetch, FunctionArg, FunctionArgExpr, GroupByExpr, Ident,
+    LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, RenameSelectItem, Select, SelectFlavor,
+    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Value, ValueWithSpan, WildcardAdditionalOptions,
 };
 
 use super::from::JoinedSide;
+use super::functions::{bare_name, written};
 use super::operators::Way;
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::{Binder, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
@@ -329,7 +330,19 @@ impl Binder<'_> {
         for projected in &select.projection {
             match projected {
                 SelectItem::UnnamedExpr(expression) => {
-                    let scalar = self.scalar(expression, level)?;
+                    let scalar = match unnested_argument(expression) {
+                        Some(argument) => {
+                            let argument = self.scalar(argument, level)?;
+                            // The columns of a struct, as in DuckDB.
+                            if matches!(argument.sql_type(), SqlType::Record(_)) {
+                                self.expand(&mut items, argument, place(expression))?;
+                                continue;
+                            }
+                            self.named_call("unnest", vec![argument], level)
+                                .map_err(|error| placed(error, || place(expression)))?
+                        }
+                        None => self.scalar(expression, level)?,
+                    };
                     let name = self.item_name(expression, &scalar);
                     items.push(Item { name, scalar, expression: Some(expression) });
                 }
@@ -707,6 +720,19 @@ fn rows_of(side: JoinedSide) -> Rows {
     let outputs = side.names.columns().map(|column| Output { name: column.name.clone(), scalar: column.scalar() });
     let outputs = outputs.collect();
     Rows { relation: side.relation, outputs }
+}
+
+/// What `unnest(…)` takes apart.
+fn unnested_argument(expression: &Expr) -> Option<&Expr> {
+    let Expr::Function(function) = expression else { return None };
+    match written(function) {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))]
+            if function.over.is_none() && bare_name(function) == "unnest" =>
+        {
+            Some(argument)
+        }
+        _ => None,
+    }
 }
 
 fn has_groups(by: &GroupByExpr) -> bool {

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{CastOptions, cast_with_options, take_record_batch};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use diligence_base::seams::Disk;
@@ -283,7 +283,10 @@ impl FileOperation {
     /// Rows by the folder that they go to, with the columns that the files have.
     fn divided(&self, rows: &RecordBatch) -> Result<Vec<(PathBuf, RecordBatch)>> {
         let in_files = rows.project(&self.columns).map_err(from_arrow)?;
-        let in_files = in_files.with_schema(self.schema.clone()).map_err(from_arrow)?;
+        // Columns that allow no NULL have none: that was looked at before.
+        let count = RecordBatchOptions::new().with_row_count(Some(in_files.num_rows()));
+        let in_files = RecordBatch::try_new_with_options(self.schema.clone(), in_files.columns().to_vec(), &count)
+            .map_err(from_arrow)?;
         if self.partitions.is_empty() {
             return Ok(vec![(PathBuf::new(), in_files)]);
         }
