@@ -1,13 +1,18 @@
 """Cheap and heavy queries: a server that runs one heavy query at a time, and has two wait."""
-import os, threading, time
+import itertools, os, threading, time
 import psycopg, requests
 
 host, port = os.environ["POSTGRES"].rsplit(":", 1)
 http = os.environ["HTTP"]
 dsn = f"host={host} port={port} user=ann dbname=diligence"
-endless = "SELECT count(*) FROM generate_series(1::BIGINT, 10000000) a(value), generate_series(1::BIGINT, 100000) b(value)"
+numbers = itertools.count(100000)
 # By its plan as bad as the others.
 short = "SELECT count(*) FROM generate_series(1::BIGINT, 1000) a(value), generate_series(1::BIGINT, 1000) b(value)"
+
+
+def endless():
+    """Another one each time: equal ones would share one run, and none would wait."""
+    return f"SELECT count(*) FROM generate_series(1::BIGINT, 10000000) a(value), generate_series(1::BIGINT, {next(numbers)}) b(value)"
 
 
 def connect():
@@ -28,7 +33,7 @@ def sql(text):
 
 def canceled(connection):
     try:
-        connection.execute(endless)
+        connection.execute(endless())
         raise AssertionError("was not cancelled")
     except psycopg.errors.QueryCanceled:
         pass
@@ -57,11 +62,11 @@ with connect() as first, connect() as second, connect() as cheap:
     # No more are taken, and whoever comes is told so.
     with connect() as third:
         try:
-            third.execute(endless)
+            third.execute(endless())
             raise AssertionError("the line is too long")
         except psycopg.errors.TooManyConnections as error:
             assert "1 heavy queries run and 2 wait" in str(error), error
-    answer = sql(endless)
+    answer = sql(endless())
     assert (answer.status_code, answer.json()["error"]["code"], answer.headers["Retry-After"]) == (503, "53300", "1"), answer.text
     # Cheap ones go on as if nothing were.
     longest = 0
