@@ -22,6 +22,9 @@ use crate::algebra::{
 use crate::errors;
 use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
 
+/// The function that lists the words of SQL, and the table of the catalog that has them.
+const KEYWORDS: (&str, &str) = ("pg_get_keywords", "pg_keywords");
+
 /// A part of FROM: its rows and its names.
 pub(super) struct JoinedSide {
     pub relation: Relation,
@@ -378,6 +381,11 @@ impl Binder<'_> {
         before: &Level<'_>,
         withs: &Withs<'_>,
     ) -> Result<JoinedSide> {
+        if arguments.is_empty()
+            && name.0.last().and_then(|part| part.as_ident()).map(normalized) == Some(KEYWORDS.0.into())
+        {
+            return self.table(&ObjectName::from(vec![Ident::new(KEYWORDS.1)]), alias, None, withs);
+        }
         let level = Level::new(Some(before), withs, Namespace::default(), Clause::From);
         let last = name.0.last().and_then(|part| part.as_ident());
         let function = last.map(normalized).unwrap_or_default();

@@ -336,9 +336,15 @@ impl Binder<'_> {
             "localtimestamp" => self.now().cast(SqlType::Timestamp, true),
             "pg_typeof" => {
                 let [argument] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
+                let argument = self.typed_array(argument)?;
                 let name = argument.sql_type().without_modifier().to_string();
                 let name = if name == "bpchar" { "character".to_owned() } else { name };
                 Scalar::Constant(Constant::text(name))
+            }
+            // Clients ask for what they get anyway: nothing changes.
+            "set_config" => {
+                let [_, value, _] = three(bound()?).ok_or_else(|| wrong("three arguments"))?;
+                self.cast(value, &SqlType::Text, Way::Implicit)?
             }
             "current_setting" => {
                 let arguments = bound()?;

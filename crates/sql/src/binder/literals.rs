@@ -119,6 +119,11 @@ impl Binder<'_> {
     /// `'t'::regclass`: the number of what has a name.
     fn object(&self, name: &str, kind: OidKind) -> Result<Scalar> {
         let sql_type = SqlType::Oid(kind);
+        // Columns of the catalog have functions by their names.
+        if kind == OidKind::Procedure && name.trim().parse::<i64>().is_err() && name != "-" {
+            let bare = name.rsplit('.').next().unwrap_or(name);
+            return Ok(Scalar::Constant(Constant::text(bare)));
+        }
         let oid = match name.trim().parse::<i64>() {
             Ok(oid) => Some(oid),
             Err(_) if name == "-" => Some(0),

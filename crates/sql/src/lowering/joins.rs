@@ -359,12 +359,16 @@ impl JoinCondition {
         }
         let terms = |keys: Vec<((Scalar, Scalar), Scalar)>| keys.into_iter().map(|(_, term)| term);
         let pairs = |keys: Vec<((Scalar, Scalar), Scalar)>| keys.into_iter().map(|(pair, _)| pair).collect::<Vec<_>>();
-        let (keys, null_equality, null_aware) = if !plain.is_empty() {
-            rest.extend(terms(with_nulls).chain(terms(doubtful)));
-            (pairs(plain), NullEquality::NullEqualsNothing, false)
-        } else if !with_nulls.is_empty() {
+        let (keys, null_equality, null_aware) = if !with_nulls.is_empty() {
             rest.extend(terms(doubtful));
-            (pairs(with_nulls), NullEquality::NullEqualsNull, false)
+            // All keys take NULLs for equal; where both sides of an equality may have one, it is asked again.
+            let again = plain.iter().filter(|((left, right), _)| left.nullable() && right.nullable());
+            rest.extend(again.map(|(_, term)| term.clone()));
+            plain.extend(with_nulls);
+            (pairs(plain), NullEquality::NullEqualsNull, false)
+        } else if !plain.is_empty() {
+            rest.extend(terms(doubtful));
+            (pairs(plain), NullEquality::NullEqualsNothing, false)
         } else if doubtful.len() == 1 {
             (pairs(doubtful), NullEquality::NullEqualsNothing, true)
         } else {

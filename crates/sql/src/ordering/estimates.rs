@@ -47,6 +47,8 @@ pub(crate) struct Cardinality {
 #[derive(Clone, Copy, Debug)]
 struct ColumnValues {
     distinct: f64,
+    /// Whether that is known, and no guess.
+    counted: bool,
     /// Whether no two rows of its base table have the same value.
     unique: bool,
     /// The least and the greatest value, on a line.
@@ -236,6 +238,7 @@ fn of_aggregate(aggregate: &Aggregate, input: &Cardinality) -> Cardinality {
         let unique = aggregate.groups.len() == 1 && sets == 1;
         let values = ColumnValues {
             distinct,
+            counted: values.is_some_and(|values| values.counted),
             unique,
             range: values.and_then(|values| values.range),
             nulls: values.and_then(|v| v.nulls),
@@ -281,7 +284,8 @@ fn base_values(column: &ColumnStatistics, data_type: &DataType, rows: f64) -> Op
         return None;
     }
     let distinct = most.map_or(rows * EQUAL_DEFAULT, |most| most.min(rows)).max(1.0);
-    Some(ColumnValues { distinct, unique: most.is_some() && distinct >= UNIQUE_SHARE * rows, range, nulls })
+    let counted = most.is_some();
+    Some(ColumnValues { distinct, counted, unique: counted && distinct >= UNIQUE_SHARE * rows, range, nulls })
 }
 
 fn conjuncts(condition: &Scalar) -> Vec<&Scalar> {
@@ -403,7 +407,8 @@ impl Estimator<'_> {
 
     /// The share of rows with one given value.
     fn equal(&self, scalar: &Scalar) -> f64 {
-        self.input.values(scalar).map_or(EQUAL_DEFAULT, |values| 1.0 / values.distinct.max(1.0))
+        let values = self.input.values(scalar).filter(|values| values.counted);
+        values.map_or(EQUAL_DEFAULT, |values| 1.0 / values.distinct.max(1.0))
     }
 
     fn null_share(&self, scalar: &Scalar) -> f64 {

@@ -24,6 +24,7 @@ use super::strings::texts_of;
 use super::zones::Zones;
 use super::{Body, Call, Kernel};
 use crate::SqlType;
+use crate::sql_type::RecordField;
 
 /// Elements that a generated array has at most, of eight bytes each.
 const ELEMENTS_MAX: i128 = (VALUE_BYTES_MAX / 8) as i128;
@@ -580,6 +581,29 @@ fn series(catalog: &mut Catalog) {
         .zoned();
 }
 
+/// `_pg_expandarray(array)`: each element with its place.
+fn expanded(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let rows = Rows::of(&columns.arrays()[0])?;
+    let DataType::List(item) = call.returns.arrow() else { return Err(Error::bug("rows are a list")) };
+    let DataType::Struct(fields) = item.data_type() else { return Err(Error::bug("rows are records")) };
+    let (mut offsets, mut places, mut picked) = (vec![0_i32], Vec::new(), Vec::new());
+    for row in 0..columns.rows() {
+        let range = rows.range(row).unwrap_or(0..0);
+        places.extend(1..=range.len() as i32);
+        picked.extend(range.map(|place| place as u64));
+        offsets.push(i32::try_from(places.len()).map_err(|_| too_large())?);
+    }
+    let picked = arrow::array::UInt64Array::from(picked);
+    let values = arrow::compute::take(rows.list.values(), &picked, None);
+    let values = values.map_err(|error| Error::bug(error.to_string()))?;
+    let parts: Vec<ArrayRef> = vec![values, Arc::new(Int32Array::from(places))];
+    let records = arrow::array::StructArray::try_new(fields.clone(), parts, None)
+        .map_err(|error| Error::bug(error.to_string()))?;
+    let list = ListArray::try_new(item, OffsetBuffer::new(offsets.into()), Arc::new(records), None);
+    columns.result(Arc::new(list.map_err(|error| Error::bug(error.to_string()))?))
+}
+
 /// `array_to_string`: the elements' texts with a separator; NULLs are left out or have a text of their own.
 fn to_text(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
     let columns = Columns::new(arguments, call);
@@ -618,6 +642,12 @@ fn text_column<'a>(array: &'a ArrayRef) -> Result<impl Fn(usize) -> Option<&'a s
 }
 
 fn texts(catalog: &mut Catalog) {
+    catalog.add("_pg_expandarray(anyarray) -> text", Body::Kernel(expanded)).gives(|types, _| {
+        let element = types[0].element().cloned().unwrap_or(SqlType::Text);
+        let field = |name: &str, sql_type| RecordField { name: name.to_owned(), sql_type };
+        let fields = [field("x", element), field("n", SqlType::Integer)];
+        Ok(SqlType::array_of(SqlType::Record(fields.into())))
+    });
     for signature in ["array_to_string(anyarray, text) -> text", "array_to_string(anyarray, text, text) -> text"] {
         catalog.add(signature, Body::Kernel(to_text)).zoned().lenient();
     }

@@ -13,8 +13,8 @@ use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
-    arithmetic, arrays, bytes, comparisons, datetime, foreign, formatting, intervals, maps, math, numeric, others,
-    patterns, strings,
+    arithmetic, arrays, bytes, comparisons, datetime, foreign, formatting, intervals, json, maps, math, numeric,
+    others, patterns, strings,
 };
 use crate::SqlType;
 
@@ -31,6 +31,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     intervals::declare(&mut catalog);
     formatting::declare(&mut catalog);
     arrays::declare(&mut catalog);
+    json::declare(&mut catalog);
     maps::declare(&mut catalog);
     others::declare(&mut catalog);
     super::aggregates::declare(&mut catalog);

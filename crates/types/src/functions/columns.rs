@@ -378,6 +378,9 @@ pub(super) fn too_large() -> Error {
     Error::value("requested length too large").with_code("54000")
 }
 
+/// Bytes of the blocks in which texts lie: a batch has room for one more than it fills.
+const BLOCK_BYTES: u32 = 128 * 1024;
+
 macro_rules! write_views {
     ($($value:ty, $builder:ty, $data_type:path;)+) => {$(
         impl Write for $value {
@@ -385,7 +388,7 @@ macro_rules! write_views {
 
             fn builder(rows: usize, data_type: &DataType) -> Result<Self::Builder> {
                 match data_type {
-                    $data_type => Ok(<$builder>::with_capacity(rows)),
+                    $data_type => Ok(<$builder>::with_capacity(rows).with_fixed_block_size(BLOCK_BYTES)),
                     other => Err(mismatch(other)),
                 }
             }

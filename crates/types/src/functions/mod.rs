@@ -21,6 +21,7 @@ mod errors;
 mod foreign;
 mod formatting;
 mod intervals;
+mod json;
 mod maps;
 mod math;
 mod numeric;

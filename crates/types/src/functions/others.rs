@@ -10,6 +10,7 @@ use diligence_base::Result;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
+use super::columns::kernel;
 use super::catalog::Catalog;
 use super::columns::Columns;
 use super::errors::invalid_argument;
@@ -23,6 +24,8 @@ thread_local! {
 
 /// Declares the functions.
 pub(super) fn declare(catalog: &mut Catalog) {
+    // How long ago a transaction was; there are none that last.
+    catalog.add("age(bigint) -> integer", kernel!(|_transaction: i64| 0_i32));
     catalog.add("random() -> double precision", Body::Kernel(random)).volatile();
     catalog.add("setseed(double precision) -> void", Body::Kernel(setseed)).volatile();
     catalog.add("gen_random_uuid() -> uuid", Body::Kernel(random_uuid)).volatile();

@@ -1,0 +1,225 @@
+//! Values as JSON (manual, section 9.16: creation functions).
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
+use datafusion_expr::ColumnarValue;
+use diligence_base::{Error, Result};
+
+use super::catalog::Catalog;
+use super::columns::Columns;
+use super::errors::value_error;
+use super::strings::texts_of;
+use super::{Body, Call};
+use crate::SqlType;
+use crate::text::json::{self, write_text};
+
+/// Declares the functions.
+pub(super) fn declare(catalog: &mut Catalog) {
+    for signature in ["json_build_object(variadic any) -> json", "jsonb_build_object(variadic any) -> jsonb"] {
+        catalog.add(signature, Body::Kernel(object)).zoned().lenient();
+    }
+    for signature in ["json_build_array(variadic any) -> json", "jsonb_build_array(variadic any) -> jsonb"] {
+        catalog.add(signature, Body::Kernel(array)).zoned().lenient();
+    }
+    for signature in ["to_json(any) -> json", "to_jsonb(any) -> jsonb", "row_to_json(anyrecord) -> json"] {
+        catalog.add(signature, Body::Kernel(value)).zoned();
+    }
+}
+
+/// The values of a column as JSON.
+struct Writer {
+    kind: Kind,
+    nulls: Option<arrow::buffer::NullBuffer>,
+    step: usize,
+}
+
+enum Kind {
+    /// The text is JSON.
+    Plain(StringViewArray),
+    /// The text stands between quotes.
+    Quoted(StringViewArray),
+    Boolean(arrow::array::BooleanArray),
+    List(arrow::array::ListArray, Box<Writer>),
+    Record(Vec<(String, Writer)>),
+    /// The keys' texts, and the values.
+    Map(arrow::array::MapArray, StringViewArray, Box<Writer>),
+}
+
+impl Writer {
+    fn new(array: &ArrayRef, sql_type: &SqlType, zone: &str, step: usize) -> Result<Self> {
+        let wrong = || Error::bug(format!("{} is not how {sql_type} is held", array.data_type()));
+        let kind = match sql_type {
+            SqlType::Boolean => Kind::Boolean(array.as_boolean_opt().ok_or_else(wrong)?.clone()),
+            SqlType::SmallInt
+            | SqlType::Integer
+            | SqlType::BigInt
+            | SqlType::Numeric(_)
+            | SqlType::Oid(_)
+            | SqlType::Json
+            | SqlType::Jsonb => Kind::Plain(texts_of(array, sql_type, zone)?),
+            SqlType::Real | SqlType::Double => {
+                let texts = texts_of(array, sql_type, zone)?;
+                // NaN and the infinities are no numbers of JSON.
+                match texts.iter().flatten().any(|text| text.ends_with(['N', 'y'])) {
+                    true => Kind::Quoted(texts),
+                    false => Kind::Plain(texts),
+                }
+            }
+            SqlType::Array(element) => {
+                let list = array.as_list_opt::<i32>().ok_or_else(wrong)?.clone();
+                let values = Self::new(list.values(), element, zone, 1)?;
+                Kind::List(list, Box::new(values))
+            }
+            SqlType::Record(fields) => {
+                let record = array.as_struct_opt().ok_or_else(wrong)?;
+                let columns = fields.iter().zip(record.columns());
+                let columns = columns
+                    .map(|(field, column)| Ok((field.name.clone(), Self::new(column, &field.sql_type, zone, step)?)));
+                Kind::Record(columns.collect::<Result<_>>()?)
+            }
+            SqlType::Map(pair) => {
+                let map = array.as_map_opt().ok_or_else(wrong)?.clone();
+                let keys = texts_of(map.keys(), &pair.0, zone)?;
+                let values = Self::new(map.values(), &pair.1, zone, 1)?;
+                Kind::Map(map, keys, Box::new(values))
+            }
+            // Moments have a T between day and time, as ISO 8601 wants it.
+            SqlType::Timestamp | SqlType::TimestampTz => {
+                let texts = texts_of(array, sql_type, zone)?;
+                Kind::Quoted(texts.iter().map(|text| text.map(|text| text.replacen(' ', "T", 1))).collect())
+            }
+            _ => Kind::Quoted(texts_of(array, sql_type, zone)?),
+        };
+        Ok(Self { kind, nulls: array.logical_nulls(), step })
+    }
+
+    fn write(&self, row: usize, out: &mut String) {
+        let row = row * self.step;
+        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            return out.push_str("null");
+        }
+        match &self.kind {
+            Kind::Plain(texts) => out.push_str(texts.value(row)),
+            Kind::Quoted(texts) => write_text(out, texts.value(row)),
+            Kind::Boolean(values) => out.push_str(if values.value(row) { "true" } else { "false" }),
+            Kind::List(list, values) => {
+                let ends = list.value_offsets();
+                parts(out, ['[', ']'], ends[row] as usize..ends[row + 1] as usize, |out, place| {
+                    values.write(place, out);
+                });
+            }
+            Kind::Record(fields) => parts(out, ['{', '}'], 0..fields.len(), |out, place| {
+                write_text(out, &fields[place].0);
+                out.push(':');
+                // A record's columns have as many rows as it has.
+                fields[place].1.write(if self.step == 0 { 0 } else { row }, out);
+            }),
+            Kind::Map(map, keys, values) => {
+                let ends = map.value_offsets();
+                parts(out, ['{', '}'], ends[row] as usize..ends[row + 1] as usize, |out, place| {
+                    write_text(out, keys.value(place));
+                    out.push(':');
+                    values.write(place, out);
+                });
+            }
+        }
+    }
+}
+
+fn parts(
+    out: &mut String,
+    [open, close]: [char; 2],
+    places: std::ops::Range<usize>,
+    mut write: impl FnMut(&mut String, usize),
+) {
+    out.push(open);
+    let first = places.start;
+    for place in places {
+        if place > first {
+            out.push(',');
+        }
+        write(out, place);
+    }
+    out.push(close);
+}
+
+/// Calls `make` for each row with writers of the arguments but the zone, which is the last.
+fn written(
+    arguments: &[ColumnarValue],
+    call: &Call<'_>,
+    make: impl Fn(&[Writer], usize) -> Result<Option<String>>,
+) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let Some((zone, values)) = columns.arrays().split_last() else { return Err(Error::bug("a zone is missing")) };
+    let zone = zone.as_string_view_opt().filter(|zone| !zone.is_empty() && zone.is_valid(0));
+    let zone = zone.map_or("UTC", |zone| zone.value(0));
+    let writers = values
+        .iter()
+        .zip(call.arguments)
+        .map(|(array, sql_type)| Writer::new(array, sql_type, zone, usize::from(array.len() != 1)));
+    let writers = writers.collect::<Result<Vec<_>>>()?;
+    let text = |row: usize| {
+        let text = make(&writers, row)?;
+        // `jsonb` is held as it is shown.
+        match (text, call.returns) {
+            (Some(text), SqlType::Jsonb) => {
+                let mut out = String::with_capacity(text.len());
+                json::write(&mut out, &json::parse(&text)?);
+                Ok(Some(out))
+            }
+            (text, _) => Ok(text),
+        }
+    };
+    let texts = (0..columns.rows()).map(text).collect::<Result<StringViewArray>>()?;
+    columns.result(Arc::new(texts))
+}
+
+fn value(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    written(arguments, call, |writers, row| {
+        let [writer, ..] = writers else { return Err(Error::bug("a value is missing")) };
+        let is_null = writer.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row * writer.step));
+        let mut out = String::new();
+        writer.write(row, &mut out);
+        Ok((!is_null).then_some(out))
+    })
+}
+
+fn array(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    written(arguments, call, |writers, row| {
+        let mut out = String::from("[");
+        for (index, writer) in writers.iter().enumerate() {
+            if index > 0 {
+                out.push_str(", ");
+            }
+            writer.write(row, &mut out);
+        }
+        out.push(']');
+        Ok(Some(out))
+    })
+}
+
+fn object(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    written(arguments, call, |writers, row| {
+        if writers.len() % 2 != 0 {
+            return Err(value_error("argument list must have even number of elements", "22023"));
+        }
+        let mut out = String::from("{");
+        for (index, pair) in writers.chunks(2).enumerate() {
+            if index > 0 {
+                out.push_str(", ");
+            }
+            let mut key = String::new();
+            pair[0].write(row, &mut key);
+            match key.as_str() {
+                "null" => return Err(value_error("null value not allowed for object key", "22023")),
+                quoted if quoted.starts_with('"') => out.push_str(quoted),
+                plain => write_text(&mut out, plain),
+            }
+            out.push_str(" : ");
+            pair[1].write(row, &mut out);
+        }
+        out.push('}');
+        Ok(Some(out))
+    })
+}
