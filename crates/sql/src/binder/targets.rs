@@ -77,7 +77,7 @@ pub(crate) fn bind_value(expression: &Expr, sql_type: &SqlType, context: &dyn Co
 pub(crate) struct Held<'a> {
     /// Those whose values become the names of folders: NULLs have this name.
     pub folders: (&'a [String], &'a str),
-    /// Whether lists, records and maps are texts.
+    /// Whether lists, records and maps are texts, and a `numeric` without digits, which then shows what it has.
     pub nested_as_text: bool,
     /// The digits of a `numeric` that has none, and those behind the point.
     pub numeric: Option<(u8, i8)>,
@@ -88,6 +88,7 @@ impl Held<'_> {
         match &column.sql_type {
             _ if self.folders.0.contains(&column.name) => SqlType::Text,
             SqlType::Array(_) | SqlType::Record(_) | SqlType::Map(_) if self.nested_as_text => SqlType::Text,
+            SqlType::Numeric(None) if self.nested_as_text => SqlType::Text,
             SqlType::Numeric(None) => match self.numeric {
                 Some((precision, scale)) => SqlType::decimal(precision, scale),
                 None => SqlType::NUMERIC,
