@@ -56,7 +56,7 @@ impl fmt::Display for Alone {
             }
             Alone::Unknown => f.write_str(
                 "it has a function whose value may differ from one call to the next, or an operator that is not compared (windows, rows \
-                 in the statement, recursion, DataFusion's own)",
+                 in the statement, recursion)",
             ),
         }
     }

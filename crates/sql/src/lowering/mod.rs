@@ -189,11 +189,23 @@ impl Lowering<'_> {
             (column.clone(), expression)
         });
         let columns = columns.collect();
-        self.computed(lowered, columns)
+        self.with_names(lowered, columns)
     }
 
-    /// The rows with computed columns only.
+    /// The rows with computed columns only. Where these are the columns that there are, in their order, other names for
+    /// them are no operator: what reads them goes by their places.
     fn computed(&self, lowered: Lowered, columns: Vec<(Column, Arc<dyn PhysicalExpr>)>) -> Result<Lowered> {
+        let is_there = |(place, (_, physical)): (usize, &(Column, Arc<dyn PhysicalExpr>))| {
+            physical.downcast_ref::<ColumnExpr>().is_some_and(|column| column.index() == place)
+        };
+        if columns.len() == lowered.columns.len() && columns.iter().enumerate().all(is_there) {
+            return Ok(Lowered { columns: columns.into_iter().map(|(column, _)| column.id).collect(), ..lowered });
+        }
+        self.with_names(lowered, columns)
+    }
+
+    /// The same, with the columns' names.
+    fn with_names(&self, lowered: Lowered, columns: Vec<(Column, Arc<dyn PhysicalExpr>)>) -> Result<Lowered> {
         let input = lowered.schema().clone();
         let mut expressions = Vec::with_capacity(columns.len());
         let mut fields = Vec::with_capacity(columns.len());
@@ -205,12 +217,6 @@ impl Lowering<'_> {
             expressions.push(expression);
         }
         let schema = Arc::new(Schema::new(fields));
-        // Names aside, these are the rows that there are.
-        let is_same = |(place, expression): (usize, &Expr)| expression.as_column() == Some(place);
-        let is_same = expressions.len() == input.fields().len() && expressions.iter().enumerate().all(is_same);
-        if is_same && input.fields().iter().zip(schema.fields()).all(|(from, to)| from.name() == to.name()) {
-            return Ok(Lowered { plan: lowered.plan, columns: ids, size: lowered.size });
-        }
         let (ordered, size) = (lowered.plan.ordered, lowered.size.clone());
         let mut plan = Plan::new(Node::Project { input: Box::new(lowered.plan), expressions }, schema);
         plan.ordered = ordered;
@@ -579,7 +585,7 @@ impl Lowering<'_> {
         for (id, relation, columns) in definitions {
             let wanted = columns.iter().map(|column| column.id).collect();
             let lowered = self.relation(relation, &wanted, false, values)?;
-            let lowered = self.projected(lowered, columns)?;
+            let lowered = self.with_names(lowered, columns)?;
             let table = self.next_table();
             let shared = Shared { table, schema: lowered.schema().clone(), size: lowered.size, places: 0 };
             self.withs.insert(*id, shared);

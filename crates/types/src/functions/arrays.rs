@@ -588,6 +588,7 @@ fn expanded(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValu
     let DataType::List(item) = call.returns.arrow() else { return Err(Error::bug("rows are a list")) };
     let DataType::Struct(fields) = item.data_type() else { return Err(Error::bug("rows are records")) };
     let (mut offsets, mut places, mut picked) = (vec![0_i32], Vec::new(), Vec::new());
+    let nulls = NullBuffer::from_iter((0..columns.rows()).map(|row| rows.range(row).is_some()));
     for row in 0..columns.rows() {
         let range = rows.range(row).unwrap_or(0..0);
         places.extend(1..=range.len() as i32);
@@ -600,7 +601,7 @@ fn expanded(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValu
     let parts: Vec<ArrayRef> = vec![values, Arc::new(Int32Array::from(places))];
     let records = arrow::array::StructArray::try_new(fields.clone(), parts, None)
         .map_err(|error| Error::bug(error.to_string()))?;
-    let list = ListArray::try_new(item, OffsetBuffer::new(offsets.into()), Arc::new(records), None);
+    let list = ListArray::try_new(item, OffsetBuffer::new(offsets.into()), Arc::new(records), Some(nulls));
     columns.result(Arc::new(list.map_err(|error| Error::bug(error.to_string()))?))
 }
 

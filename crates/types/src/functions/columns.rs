@@ -378,8 +378,13 @@ pub(super) fn too_large() -> Error {
     Error::value("requested length too large").with_code("54000")
 }
 
-/// Bytes of the blocks in which texts lie: a batch has room for one more than it fills.
-const BLOCK_BYTES: u32 = 128 * 1024;
+/// Bytes of the blocks in which texts of so many rows lie. A column has room for one more block than it fills, so blocks
+/// are small beside it; a longer text has a block of its own.
+fn block_bytes(rows: usize) -> u32 {
+    const LEAST: u32 = 8 * 1024;
+    const MOST: u32 = 128 * 1024;
+    u32::try_from(rows.saturating_mul(16)).unwrap_or(MOST).clamp(LEAST, MOST)
+}
 
 macro_rules! write_views {
     ($($value:ty, $builder:ty, $data_type:path;)+) => {$(
@@ -388,7 +393,7 @@ macro_rules! write_views {
 
             fn builder(rows: usize, data_type: &DataType) -> Result<Self::Builder> {
                 match data_type {
-                    $data_type => Ok(<$builder>::with_capacity(rows).with_fixed_block_size(BLOCK_BYTES)),
+                    $data_type => Ok(<$builder>::with_capacity(rows).with_fixed_block_size(block_bytes(rows))),
                     other => Err(mismatch(other)),
                 }
             }

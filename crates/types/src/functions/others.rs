@@ -10,9 +10,9 @@ use diligence_base::Result;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
-use super::columns::kernel;
 use super::catalog::Catalog;
 use super::columns::Columns;
+use super::columns::kernel;
 use super::errors::invalid_argument;
 use super::{Body, Call, Kernel};
 
