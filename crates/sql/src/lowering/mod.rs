@@ -585,7 +585,7 @@ impl Lowering<'_> {
         for (id, relation, columns) in definitions {
             let wanted = columns.iter().map(|column| column.id).collect();
             let lowered = self.relation(relation, &wanted, false, values)?;
-            let lowered = self.with_names(lowered, columns)?;
+            let lowered = self.projected(lowered, columns)?;
             let table = self.next_table();
             let shared = Shared { table, schema: lowered.schema().clone(), size: lowered.size, places: 0 };
             self.withs.insert(*id, shared);
