@@ -244,7 +244,7 @@ pub(crate) fn tables() -> BTreeMap<String, Arc<dyn ComputedTable>> {
     );
     add(
         "pg_attribute",
-        "attrelid:o attname atttypid:o attlen:s attnum:s atttypmod:i attndims:s attbyval:b attalign attstorage \
+        "attrelid:o attname atttypid:p attlen:s attnum:s atttypmod:i attndims:s attbyval:b attalign attstorage \
          attcompression attnotnull:b atthasdef:b atthasmissing:b attidentity attgenerated attisdropped:b attislocal:b \
          attinhcount:s attcollation:o attstattarget:s attacl:T attoptions:T attfdwoptions:T attmissingval",
         attributes,

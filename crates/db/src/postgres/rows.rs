@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
 use diligence_catalog::{ComputedTable, SessionSnapshot};
 use diligence_storage::foreign_error::from_arrow;
+use diligence_types::sql_type::FIELD_KEY;
 
 /// A value in a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,14 +58,14 @@ impl From<i16> for Cell {
     }
 }
 
-/// Columns from text such as `"oid:o relname:t relhasindex:b"`. The letters: `o` a number of 64 bits (oids, too), `t`
-/// text, `b` boolean, `i` and `s` numbers of 32 and 16 bits, `f` a double, `T`, `S`, `O` arrays of `t`, `s` and `o`.
+/// Columns from text such as `"oid:o relname:t relhasindex:b"`. The letters: `o` a number of 64 bits (oids, too), `p` the
+/// same with PostgreSQL's type `oid`, `t` text, `b` boolean, `i` and `s` numbers of 32 and 16 bits, `f` a double, `T`, `S`, `O` arrays of `t`, `s` and `o`.
 pub(super) fn columns(line: &str) -> SchemaRef {
     let list = |inner| DataType::List(Arc::new(Field::new("item", inner, true)));
     let fields = line.split_whitespace().map(|column| {
         let (name, letter) = column.split_once(':').unwrap_or((column, "t"));
         let data_type = match letter {
-            "o" => DataType::Int64,
+            "o" | "p" => DataType::Int64,
             "b" => DataType::Boolean,
             "i" => DataType::Int32,
             "s" => DataType::Int16,
@@ -74,7 +75,12 @@ pub(super) fn columns(line: &str) -> SchemaRef {
             "O" => list(DataType::Int64),
             _ => DataType::Utf8View,
         };
-        Field::new(name, data_type, true)
+        let field = Field::new(name, data_type, true);
+        // Drivers ask for lists of these, and know them by PostgreSQL's type only.
+        match letter {
+            "p" => field.with_metadata([(FIELD_KEY.to_owned(), "oid".to_owned())].into()),
+            _ => field,
+        }
     });
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }

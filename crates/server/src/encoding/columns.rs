@@ -215,6 +215,8 @@ enum Values {
     Float64(Float64Array),
     Decimal(Decimal128Array, i8),
     WideDecimal(arrow::array::Decimal256Array, i8, u8),
+    /// Numbers of objects.
+    Oid(Int64Array),
     Text(StringViewArray),
     Bytes(arrow::array::BinaryViewArray),
     Date(arrow::array::Date32Array),
@@ -277,6 +279,9 @@ impl Values {
                 Values::Interval(interval.as_primitive::<IntervalMonthDayNanoType>().clone())
             }
             types::JSON => Values::Text(json_texts(array)?),
+            object if matches!(object.oid, 24 | 26 | 2205 | 2206) && array.data_type().is_integer() => {
+                Values::Oid(to(&DataType::Int64)?.as_primitive::<Int64Type>().clone())
+            }
             _ => match array.data_type() {
                 DataType::Null => Values::Text(StringViewArray::new_null(array.len())),
                 _ => Values::Text(to(&DataType::Utf8View)?.as_string_view().clone()),
@@ -318,6 +323,7 @@ impl Values {
             Values::Float64(array) => array.nulls(),
             Values::Decimal(array, _) => array.nulls(),
             Values::WideDecimal(array, ..) => array.nulls(),
+            Values::Oid(array) => array.nulls(),
             Values::Text(array) => array.nulls(),
             Values::Bytes(array) => array.nulls(),
             Values::Date(array) => array.nulls(),
@@ -352,6 +358,7 @@ impl Values {
             Values::Int16(array) => put_field(array.value(row).to_be_bytes(), out),
             Values::Int32(array) => put_field(array.value(row).to_be_bytes(), out),
             Values::Int64(array) => put_field(array.value(row).to_be_bytes(), out),
+            Values::Oid(array) => put_field((array.value(row) as u32).to_be_bytes(), out),
             Values::Float32(array) => put_field(array.value(row).to_be_bytes(), out),
             Values::Float64(array) => put_field(array.value(row).to_be_bytes(), out),
             Values::Date(array) => put_field(since_2000(array.value(row)).to_be_bytes(), out),
@@ -405,6 +412,7 @@ impl Values {
             Values::Int16(array) => text::integer(array.value(row), out),
             Values::Int32(array) => text::integer(array.value(row), out),
             Values::Int64(array) => text::integer(array.value(row), out),
+            Values::Oid(array) => text::integer(array.value(row), out),
             Values::Float32(array) => text::float32(array.value(row), out),
             Values::Float64(array) => text::float64(array.value(row), out),
             Values::Decimal(array, scale) => text::decimal(array.value(row), *scale, out),
