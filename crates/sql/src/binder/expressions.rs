@@ -4,6 +4,7 @@ use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::has_function;
+use diligence_types::sql_type::OidKind;
 use sqlparser::ast::{
     AccessExpr, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr, FunctionArg, FunctionArgExpr,
     FunctionArguments, Query, Subscript, TrimWhereField, UnaryOperator, Value, ValueWithSpan,
@@ -132,8 +133,9 @@ impl Binder<'_> {
                 {
                     return literals::bits_as(&bits, &self.sql_type(data_type)?);
                 }
-                let scalar = self.scalar(expr, level)?;
-                let scalar = self.explicit(scalar, &self.sql_type(data_type)?, is_try)?;
+                let (scalar, to) = (self.scalar(expr, level)?, self.sql_type(data_type)?);
+                let scalar = self.looked_up(scalar, &to, level)?;
+                let scalar = self.explicit(scalar, &to, is_try)?;
                 self.with_seconds_digits(scalar, literals::seconds_digits(data_type))
             }
             Expr::Convert { is_try, expr, data_type: Some(data_type), .. } => {
@@ -469,6 +471,25 @@ impl Binder<'_> {
     }
 
     /// `timestamp(3)`: rounded to so many digits behind the seconds' point.
+    /// A text that names a table or a type is looked up where it is cast to its number. A literal is so when it is bound.
+    fn looked_up(&self, scalar: Scalar, to: &SqlType, level: &Level<'_>) -> Result<Scalar> {
+        let function = match to {
+            SqlType::Oid(OidKind::Class) => "to_regclass",
+            SqlType::Oid(OidKind::Type) => "to_regtype",
+            _ => return Ok(scalar),
+        };
+        let is_name = match &scalar {
+            Scalar::Constant(_) => false,
+            Scalar::Parameter { sql_type: SqlType::Unknown, .. } => true,
+            other => matches!(other.sql_type(), SqlType::Text | SqlType::Varchar(_) | SqlType::Name),
+        };
+        if !is_name {
+            return Ok(scalar);
+        }
+        let name = self.cast(scalar, &SqlType::Text, Way::Explicit)?;
+        self.named_call(function, vec![name], level)
+    }
+
     fn with_seconds_digits(&self, scalar: Scalar, digits: Option<i32>) -> Result<Scalar> {
         match digits {
             None => Ok(scalar),
