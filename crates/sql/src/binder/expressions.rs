@@ -11,7 +11,7 @@ use sqlparser::ast::{
 };
 
 use super::functions::{bare_name, written};
-use super::operators::{record, sign_comparison};
+use super::operators::{Way, record, sign_comparison};
 use super::scope::{Clause, Level};
 use super::{Binder, Rows, STACK_GROWTH, STACK_RED_ZONE, literals, name_place, normalized, place, placed, unsupported};
 use crate::algebra::{
