@@ -154,7 +154,7 @@ pub fn column_type(data_type: &DataType) -> ColumnType {
         DataType::Dictionary(_, values) => column_type(values),
         DataType::RunEndEncoded(_, values) => column_type(values.data_type()),
         DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
-            let inner = column_type(field.data_type());
+            let inner = field_type(field);
             if inner.is_array || inner.element == JSON || inner.element.array_oid == 0 {
                 return plain(JSON);
             }

@@ -649,7 +649,7 @@ fn unit_number(unit: &str, microseconds: i64) -> Result<i64> {
     let day = split(microseconds).0;
     let months = || {
         let parts = Day::of(day);
-        i64::from(parts.year) * 12 + i64::from(parts.month) - 1
+        parts.year * 12 + parts.month - 1
     };
     Ok(match unit.trim_end_matches('s') {
         "millennium" | "millennia" => (months().div_euclid(12) - 1).div_euclid(1000),
