@@ -1,7 +1,7 @@
 //! Settings: what SET, SHOW and RESET speak of.
 //!
-//! Some belong to the session (how its queries run), some to the engine (and so to everybody), and some to the session's
-//! planner (how statements are read, and files written).
+//! Some belong to the session (how its queries run), some to the engine (and so to everybody), and some to the
+//! session's planner (how statements are read, and files written).
 
 use std::sync::Arc;
 

@@ -58,9 +58,9 @@ impl From<i16> for Cell {
     }
 }
 
-/// Columns from text such as `"oid:o relname:t relhasindex:b"`. The letters: `o` a number of 64 bits (oids, too), `p` the
-/// same with PostgreSQL's type `oid`, `t` text, `b` boolean, `i` and `s` numbers of 32 and 16 bits, `f` a double, `T`,
-/// `S`, `O` arrays of `t`, `s` and `o`.
+/// Columns from text such as `"oid:o relname:t relhasindex:b"`. The letters: `o` a number of 64 bits (oids, too), `p`
+/// the same with PostgreSQL's type `oid`, `t` text, `b` boolean, `i` and `s` numbers of 32 and 16 bits, `f` a double,
+/// `T`, `S`, `O` arrays of `t`, `s` and `o`.
 pub(super) fn columns(line: &str) -> SchemaRef {
     let list = |inner| DataType::List(Arc::new(Field::new("item", inner, true)));
     let fields = line.split_whitespace().map(|column| {

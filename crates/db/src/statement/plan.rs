@@ -9,9 +9,9 @@ use crate::plans::{GenericPlan, ParsedStatement, PlannedStatement};
 use crate::session::Session;
 
 impl Session {
-    /// What a statement takes and gives; `given` are parameters' types as its sender declares them. Opens files. Fails with kind `Input` if the statement makes no sense or names
-    /// what is not there, with kind `Unsupported` if it asks for what we do not have, and with kind `File` if a file
-    /// cannot be read.
+    /// What a statement takes and gives; `given` are parameters' types as its sender declares them. Opens files. Fails
+    /// with kind `Input` if the statement makes no sense or names what is not there, with kind `Unsupported` if it asks
+    /// for what we do not have, and with kind `File` if a file cannot be read.
     pub fn describe(&self, parsed: &ParsedStatement, given: &[Option<DataType>]) -> Result<Description> {
         self.in_runtime(|| self.planner().describe(&self.snapshot(), parsed.tree(), given))
     }

@@ -1,5 +1,5 @@
-//! Reads rows that come from outside while the plan runs ([`crate::plan::Incoming`]). One packet takes them in the order
-//! in which they come, and waits like any other packet when there are none yet.
+//! Reads rows that come from outside while the plan runs ([`crate::plan::SentRows`]). One packet takes them in the
+//! order in which they come, and waits like any other packet when there are none yet.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -9,7 +9,7 @@ use diligence_memory::Reservation;
 
 use crate::batch::Batch;
 use crate::flow::{Pull, Setup, Source, SourceState};
-use crate::plan::{Incoming, IncomingRows};
+use crate::plan::{IncomingRows, SentRows};
 use crate::sync::Mutex;
 
 /// The rows of one run.
@@ -17,7 +17,7 @@ pub struct IncomingSource(Mutex<Option<IncomingRows>>);
 
 impl IncomingSource {
     /// Takes the rows. Fails with kind `Bug` if another run has taken them.
-    pub fn new(incoming: &Incoming) -> Result<Arc<Self>> {
+    pub fn new(incoming: &SentRows) -> Result<Arc<Self>> {
         Ok(Arc::new(Self(Mutex::new(Some(incoming.take()?)))))
     }
 }

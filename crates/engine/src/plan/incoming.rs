@@ -49,24 +49,24 @@ impl RowsSender {
 /// A plan of rows with these columns, and their sender. The plan runs once.
 pub fn incoming(schema: SchemaRef) -> (RowsSender, Plan) {
     let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
-    let incoming = Incoming(Arc::new(Mutex::new(Some(IncomingRows { receiver, has_ended: false }))));
-    (RowsSender(sender), Plan::new(Node::Incoming(incoming), schema))
+    let rows = SentRows(Arc::new(Mutex::new(Some(IncomingRows { receiver, has_ended: false }))));
+    (RowsSender(sender), Plan::new(Node::Incoming(rows), schema))
 }
 
 /// The rows of the one run.
 #[derive(Clone)]
-pub struct Incoming(Arc<Mutex<Option<IncomingRows>>>);
+pub struct SentRows(Arc<Mutex<Option<IncomingRows>>>);
 
-impl Incoming {
+impl SentRows {
     /// The rows. Fails with kind `Bug` if they were taken already.
     pub(crate) fn take(&self) -> Result<IncomingRows> {
         self.0.lock().take().ok_or_else(|| Error::bug("incoming rows are read twice"))
     }
 }
 
-impl fmt::Debug for Incoming {
+impl fmt::Debug for SentRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Incoming")
+        f.write_str("SentRows")
     }
 }
 

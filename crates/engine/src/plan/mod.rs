@@ -35,7 +35,7 @@ use diligence_storage::{Table, Writer};
 use crate::expressions::Expr;
 
 pub(crate) use incoming::IncomingRows;
-pub use incoming::{Incoming, RowsSender, incoming};
+pub use incoming::{RowsSender, SentRows, incoming};
 use mask_lookup::Lookup;
 pub use needs::Needs;
 pub use pact::Pact;
@@ -142,7 +142,7 @@ pub enum Node {
     /// Computes parts that the input has several times, once. Made where a query starts.
     Common(Common),
     /// Rows that come from outside while the plan runs. Output: as they come.
-    Incoming(Incoming),
+    Incoming(SentRows),
 }
 
 /// Adds a column with a bit for each query. Output: the columns kept, then the mask, which is not zero.

@@ -471,7 +471,7 @@ impl Binder<'_> {
     }
 
     /// `timestamp(3)`: rounded to so many digits behind the seconds' point.
-    /// A text that names a table or a type is looked up where it is cast to its number. A literal is so when it is bound.
+    /// A text that names a table or a type is looked up where it is cast to its number; a literal when it is bound.
     fn looked_up(&self, scalar: Scalar, to: &SqlType, level: &Level<'_>) -> Result<Scalar> {
         let function = match to {
             SqlType::Oid(OidKind::Class) => "to_regclass",

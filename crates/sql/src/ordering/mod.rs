@@ -176,8 +176,8 @@ impl Search {
         }
     }
 
-    /// Whether a condition reads both sets; it may read others as well. So whatever [`is_connected`](Self::is_connected)
-    /// can be built of pairs that are.
+    /// Whether a condition reads both sets; it may read others as well. So whatever
+    /// [`is_connected`](Self::is_connected) can be built of pairs that are.
     fn connects(&self, left: Set, right: Set) -> bool {
         self.conditions.iter().any(|condition| condition.relations & left != 0 && condition.relations & right != 0)
     }

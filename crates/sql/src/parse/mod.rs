@@ -4,8 +4,8 @@
 //! before anything recursive sees it: what is too deep is refused with a message, and what is deep gets a stack to fit
 //! ([`with_stack`]).
 //!
-//! The syntax is PostgreSQL's: `tokens` replaces clauses that the parser does not know, `dialect` says how tight operators
-//! bind.
+//! The syntax is PostgreSQL's: `tokens` replaces clauses that the parser does not know, `dialect` says how tight
+//! operators bind.
 
 mod dialect;
 mod tokens;
@@ -32,8 +32,8 @@ use tokens::Rewritten;
 /// evaluate and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.
 pub const NESTING_MAX: usize = 4096;
 
-/// How deep the parser's own recursion may go: the limit that users meet is [`NESTING_MAX`], and [`with_stack`] provides
-/// the stack for what it lets through.
+/// How deep the parser's own recursion may go: the limit that users meet is [`NESTING_MAX`], and [`with_stack`]
+/// provides the stack for what it lets through.
 const PARSER_DEPTH_MAX: usize = 100_000;
 
 /// Bytes of stack that planning may use per level. Measured on `1+1+…` and `((…))`, with room to spare.

@@ -378,8 +378,8 @@ pub(super) fn too_large() -> Error {
     Error::value("requested length too large").with_code("54000")
 }
 
-/// Bytes of the blocks in which texts of so many rows lie. A column has room for one more block than it fills, so blocks
-/// are small beside it; a longer text has a block of its own.
+/// Bytes of the blocks in which texts of so many rows lie. A column has room for one more block than it fills, so
+/// blocks are small beside it; a longer text has a block of its own.
 fn block_bytes(rows: usize) -> u32 {
     const LEAST: u32 = 8 * 1024;
     const MOST: u32 = 128 * 1024;
