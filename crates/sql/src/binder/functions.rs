@@ -349,8 +349,23 @@ impl Binder<'_> {
             "current_setting" => {
                 let arguments = bound()?;
                 let literal = arguments.first().and_then(|argument| Self::candidate(argument).literal);
-                let Some(setting) = literal else { return Ok(None) };
                 self.is_transient.set(true);
+                let Some(setting) = literal else {
+                    // The name comes with the values of parameters, or from a row.
+                    let name = arguments.into_iter().next().ok_or_else(|| wrong("the name of a setting"))?;
+                    let name = self.cast(name, &SqlType::Text, Way::Explicit)?;
+                    let arm = |(known, value): (String, String)| {
+                        let known = Scalar::Constant(Constant::text(known));
+                        let is_it = self.compare(Comparison::Equal, name.clone(), known)?;
+                        Ok((is_it, Scalar::Constant(Constant::text(value))))
+                    };
+                    let arms = self.context.settings().into_iter().map(arm).collect::<Result<Vec<_>>>()?;
+                    let null = Scalar::Constant(Constant::null(SqlType::Text));
+                    return Ok(Some(match arms.is_empty() {
+                        true => null,
+                        false => Scalar::Case { arms, otherwise: None, sql_type: SqlType::Text },
+                    }));
+                };
                 match self.context.setting(&setting.to_lowercase()) {
                     Some(value) => Scalar::Constant(Constant::text(value)),
                     None if arguments.len() > 1 => Scalar::Constant(Constant::null(SqlType::Text)),

@@ -115,6 +115,10 @@ pub(crate) trait Context {
     fn setting(&self, _name: &str) -> Option<String> {
         None
     }
+    /// All settings with their values.
+    fn settings(&self) -> Vec<(String, String)> {
+        vec![]
+    }
     /// The number of a table, a type, a function or a schema, for literals such as `'t'::regclass`.
     fn object(&self, _kind: OidKind, _name: &str) -> Option<i64> {
         None

@@ -223,6 +223,10 @@ impl Context for Around<'_> {
         self.at.facts.settings.get(name).cloned()
     }
 
+    fn settings(&self) -> Vec<(String, String)> {
+        self.at.facts.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
     fn object(&self, kind: OidKind, name: &str) -> Option<i64> {
         match kind {
             OidKind::Class => {
