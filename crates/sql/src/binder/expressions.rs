@@ -600,8 +600,10 @@ impl Binder<'_> {
                     let mut arguments = vec![scalar, low.clone()];
                     if let Some(high) = upper_bound {
                         let length = self.operator("-", vec![self.scalar(high, level)?, low])?;
-                        let one = Scalar::Constant(Constant::integer(1));
-                        arguments.push(self.operator("+", vec![length, one])?);
+                        let number = |number| Scalar::Constant(Constant::integer(number));
+                        let length = self.operator("+", vec![length, number(1)])?;
+                        // An end before the start is an empty part.
+                        arguments.push(self.call("greatest", vec![length, number(0)])?);
                     }
                     self.call("substr", arguments)?
                 }

@@ -173,6 +173,11 @@ impl Binder<'_> {
         if is_within_group {
             arguments.extend(order.iter().map(|key| key.scalar.clone()));
         }
+        let decided = |argument: Scalar| match argument.sql_type() {
+            SqlType::Record(_) => self.typed(argument),
+            _ => Ok(argument),
+        };
+        let arguments = arguments.into_iter().map(decided).collect::<Result<Vec<_>>>()?;
         let filter = match &function.filter {
             Some(filter) => Some(self.condition(filter, level, "FILTER")?),
             None => None,

@@ -30,13 +30,10 @@ impl Way {
 }
 
 impl Binder<'_> {
-    /// The value with a type: `text`, if it has none, and so its elements.
+    /// The value with a type: `text`, if it has none, and so its elements and fields.
     pub(super) fn typed(&self, scalar: Scalar) -> Result<Scalar> {
         match scalar.sql_type() {
-            SqlType::Unknown => self.cast(scalar, &SqlType::Text, Way::Implicit),
-            array @ SqlType::Array(_) if *array.innermost() == SqlType::Unknown => {
-                self.cast(scalar, &of_texts(&array), Way::Implicit)
-            }
+            sql_type if has_unknown(&sql_type) => self.cast(scalar, &of_texts(&sql_type), Way::Implicit),
             _ => Ok(scalar),
         }
     }
@@ -71,6 +68,8 @@ impl Binder<'_> {
                 self.cast(array, to, way)
             }
             Scalar::Record { fields, sql_type: from } if has_unknown(&from) => {
+                // What is decided of the target decides the fields; the others are texts. So the record is decided then.
+                let to = if has_unknown(to) && *to != SqlType::Unknown { &of_texts(to) } else { to };
                 let targets = match to {
                     SqlType::Record(targets) if targets.len() == fields.len() => Some(targets.clone()),
                     _ => None,
@@ -153,6 +152,8 @@ impl Binder<'_> {
     pub(super) fn in_common(&self, scalars: Vec<Scalar>, what: &str) -> Result<(Vec<Scalar>, SqlType)> {
         let types = scalars.iter().map(Scalar::sql_type).collect::<Vec<_>>();
         let common = common_of(&types, what)?;
+        // Records are decided here: nothing behind could put types into their fields.
+        let common = if has_unknown_fields(&common) { of_texts(&common) } else { common };
         let scalars = scalars.into_iter().map(|scalar| self.cast(scalar, &common, Way::Implicit));
         Ok((scalars.collect::<Result<_>>()?, common))
     }
@@ -392,11 +393,24 @@ pub(super) fn record(fields: Vec<Scalar>, names: impl Iterator<Item = String>) -
 }
 
 /// The type with texts where nothing has decided.
-fn of_texts(array: &SqlType) -> SqlType {
-    match array {
+fn of_texts(sql_type: &SqlType) -> SqlType {
+    match sql_type {
         SqlType::Array(element) => SqlType::array_of(of_texts(element)),
+        SqlType::Record(fields) => {
+            let field = |field: &RecordField| RecordField { sql_type: of_texts(&field.sql_type), ..field.clone() };
+            SqlType::Record(fields.iter().map(field).collect())
+        }
         SqlType::Unknown => SqlType::Text,
         other => other.clone(),
+    }
+}
+
+/// Whether a record in a type has fields that are not decided.
+fn has_unknown_fields(sql_type: &SqlType) -> bool {
+    match sql_type {
+        SqlType::Array(element) => has_unknown_fields(element),
+        SqlType::Record(_) => has_unknown(sql_type),
+        _ => false,
     }
 }
 

@@ -13,8 +13,8 @@ use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
-    arithmetic, arrays, bytes, comparisons, datetime, foreign, formatting, intervals, json, maps, math, numeric,
-    others, patterns, strings,
+    arithmetic, arrays, bytes, comparisons, date_units, datetime, foreign, formatting, intervals, json, maps, math,
+    numeric, others, patterns, strings,
 };
 use crate::SqlType;
 
@@ -28,6 +28,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     patterns::declare(&mut catalog);
     bytes::declare(&mut catalog);
     datetime::declare(&mut catalog);
+    date_units::declare(&mut catalog);
     intervals::declare(&mut catalog);
     formatting::declare(&mut catalog);
     arrays::declare(&mut catalog);

@@ -15,6 +15,7 @@ mod calendar;
 mod catalog;
 mod columns;
 mod comparisons;
+mod date_units;
 mod datetime;
 mod decimal;
 mod errors;
