@@ -172,6 +172,7 @@ impl Binder<'_> {
 
     /// A function of a name. Fails with 42883 if no overload takes the arguments, 42725 if several do.
     pub(super) fn call(&self, name: &str, arguments: Vec<Scalar>) -> Result<Scalar> {
+        let arguments = self.decided_arrays(arguments)?;
         let candidates = arguments.iter().map(Self::candidate).collect::<Vec<_>>();
         let call = resolve_scalar(name, &candidates)?;
         if !has_unknown(&call.returns) && !call.arguments.iter().any(has_unknown) {
@@ -181,6 +182,18 @@ impl Binder<'_> {
         let arguments = arguments.into_iter().map(|argument| self.typed(argument)).collect::<Result<Vec<_>>>()?;
         let candidates = arguments.iter().map(Self::candidate).collect::<Vec<_>>();
         self.called(resolve_scalar(name, &candidates)?, arguments)
+    }
+
+    /// Arguments of which some are arrays, and none says what is in them: these are arrays of texts, as in PostgreSQL.
+    fn decided_arrays(&self, arguments: Vec<Scalar>) -> Result<Vec<Scalar>> {
+        if !arguments.iter().all(|argument| has_unknown(&argument.sql_type())) {
+            return Ok(arguments);
+        }
+        let decided = |argument: Scalar| match argument.sql_type() {
+            SqlType::Array(_) => self.typed(argument),
+            _ => Ok(argument),
+        };
+        arguments.into_iter().map(decided).collect()
     }
 
     /// A call with its arguments cast.
