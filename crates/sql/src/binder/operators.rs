@@ -68,7 +68,7 @@ impl Binder<'_> {
                 self.cast(array, to, way)
             }
             Scalar::Record { fields, sql_type: from } if has_unknown(&from) => {
-                // What is decided of the target decides the fields; the others are texts. So the record is decided then.
+                // What is decided of the target decides the fields; the others are texts: the record is decided then.
                 let to = if has_unknown(to) && *to != SqlType::Unknown { &of_texts(to) } else { to };
                 let targets = match to {
                     SqlType::Record(targets) if targets.len() == fields.len() => Some(targets.clone()),
