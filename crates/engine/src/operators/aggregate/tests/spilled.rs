@@ -56,6 +56,23 @@ impl Tight {
     }
 }
 
+/// What DataFusion's ordered `array_agg` needs for a value and its key, beside the same in the state that is merged.
+const ARRAY_VALUE_BYTES: usize = 640;
+
+fn has_arrays(plan: &plan::Aggregate) -> bool {
+    plan.aggregates.iter().any(|call| call.function.fun().name() == "array_agg")
+}
+
+/// Values of the longest array of any group.
+fn longest_array(groups: &Result<Vec<judge::Row>>) -> usize {
+    let values = groups.iter().flatten().flatten();
+    let lengths = values.map(|value| match value {
+        ScalarValue::List(list) => list.values().len(),
+        _ => 0,
+    });
+    lengths.max().unwrap_or(0)
+}
+
 /// Runs with a small budget, a random one without another, and compares. Returns what was spilled.
 fn check_spilled(
     budget: Option<usize>,
@@ -73,9 +90,9 @@ fn check_spilled(
     let tuning = if random.chance(70) { small_tuning(&mut random) } else { Tuning::default() };
     let parts = build(&plan, &input_schema(), &output, tuning.clone()).unwrap();
     // What every packet needs for a row, and some more: one group's array of values must fit, twice.
-    let has_arrays = plan.aggregates.iter().any(|call| call.function.fun().name() == "array_agg");
-    let least = 96 + 64 * packets + if has_arrays { 300 } else { 0 };
-    let budget = budget.unwrap_or(least * 1024 + random.below(300 * 1024));
+    let arrays = (longest_array(&expected) * ARRAY_VALUE_BYTES).max(if has_arrays(&plan) { 300 * 1024 } else { 0 });
+    let least = (96 + 64 * packets) * 1024 + arrays;
+    let budget = budget.unwrap_or(least + random.below(300 * 1024));
     let threads = if random.chance(30) { 2 } else { 0 };
     let tight = Tight::with_threads(budget, packets, &MemoryTempFiles::default(), threads);
     let found = run(&mut random, &parts, &batches, &output, &tight.setup);
