@@ -20,7 +20,7 @@ use crate::name::{OBJECTS_FROM, SHOWN_SCHEMAS};
 use crate::snapshot::{Root, Schema};
 use crate::{
     CatalogSnapshot, DEFAULT_SCHEMA, FileRelation, MemoryRelation, Object, ObjectRef, Relation, RelationName, Rights,
-    SHOWN_FROM,
+    RowChange, SHOWN_FROM,
 };
 
 /// Paths remembered at most; then all are forgotten, which costs opening them again.
@@ -241,6 +241,12 @@ impl Catalog {
         self.change_rows(table, |present| present.with_rows(rows, memory, replace, self.next_table_version()))
     }
 
+    /// Takes rows of a table in memory away and adds others. All or nothing. Fails as [`insert`](Self::insert) does, and
+    /// with code 40001 if another statement has taken one of the rows away first.
+    pub fn change(&self, table: &ObjectRef, change: RowChange) -> Result<()> {
+        self.change_rows(table, |present| present.changed(change, self.next_table_version()))
+    }
+
     /// Takes all rows of a table in memory away. Fails with kind `Input` if the table has been dropped or replaced.
     pub fn truncate(&self, table: &ObjectRef) -> Result<()> {
         self.change_rows(table, |present| present.without_rows(self.next_table_version()))
@@ -315,8 +321,10 @@ pub fn no_schema(name: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, Int64Array};
+    use arrow::array::{ArrayRef, AsArray, Int64Array};
+    use arrow::datatypes::Int64Type;
     use diligence_memory::QueryMemory;
+    use diligence_storage::{DecodeRequest, Fetch, ScanRequest, Table};
 
     use super::*;
 
@@ -400,6 +408,50 @@ mod tests {
         }
         catalog.insert(&second, &[batch(&[3])], reservation(), false).unwrap();
         assert_eq!(rows(&catalog.snapshot(), "t"), 3);
+    }
+
+    #[test]
+    fn rows_are_found_by_number_however_they_move() {
+        let catalog = Catalog::default();
+        let t = table(&catalog, "t");
+        let numbered = || match &catalog.snapshot().get(&name("t")).unwrap().relation {
+            Relation::Memory(memory) => numbered_rows(memory.numbered().as_ref()),
+            other => panic!("{other:?}"),
+        };
+        let change = |deleted: &[i64], inserted: &[i64]| {
+            let inserted = vec![batch(inserted)];
+            catalog.change(&t, RowChange { deleted: deleted.to_vec(), inserted, memory: reservation() })
+        };
+        assert_eq!(numbered(), [(1, 0), (2, 1)]);
+        change(&[0], &[10, 20]).unwrap();
+        assert_eq!(numbered(), [(2, 1), (10, 2), (20, 3)]);
+        change(&[3, 1], &[30]).unwrap();
+        assert_eq!(numbered(), [(10, 2), (30, 4)]);
+        // What has gone does not go again, and then nothing else happens.
+        assert_eq!(change(&[2, 3], &[40]).unwrap_err().code(), Some("40001"));
+        assert_eq!(change(&[9], &[]).unwrap_err().code(), Some("40001"));
+        assert_eq!(numbered(), [(10, 2), (30, 4)]);
+        change(&[2, 4], &[]).unwrap();
+        assert_eq!(numbered(), []);
+        change(&[], &[50]).unwrap();
+        assert_eq!(numbered(), [(50, 5)], "no number comes twice");
+    }
+
+    /// The first column with the row's number.
+    fn numbered_rows(table: &dyn Table) -> Vec<(i64, i64)> {
+        let columns = vec![0, table.schema().fields().len() - 1];
+        let request = DecodeRequest { columns, batch_rows: 8, ..DecodeRequest::default() };
+        let mut rows = Vec::new();
+        for cluster in table.scan(&ScanRequest::default()).unwrap().clusters {
+            let Fetch::Ready(fetched) = cluster.fetch(&[]) else { panic!("memory needs no reading") };
+            let mut decode = cluster.decode(fetched, &request).unwrap();
+            while let Some(chunk) = decode.next().unwrap() {
+                let values = chunk.columns.iter().map(|column| column.as_primitive::<Int64Type>().values());
+                let values = values.collect::<Vec<_>>();
+                rows.extend(values[0].iter().copied().zip(values[1].iter().copied()));
+            }
+        }
+        rows
     }
 
     #[test]

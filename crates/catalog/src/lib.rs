@@ -34,7 +34,7 @@ mod view;
 
 pub use catalog::{Catalog, CatalogChange, CatalogObserver, may_change, no_schema};
 pub use files::FileRelation;
-pub use memory::{MemoryRelation, table_schema};
+pub use memory::{MemoryRelation, RowChange, table_schema};
 pub use name::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA,
 };

@@ -1,7 +1,8 @@
 //! The rows of a table in memory that statements change, in one version.
 //!
 //! A change makes another [`MemoryRelation`], which the catalog puts in the place of this one; a statement that began
-//! before it goes on reading the old one.
+//! before it goes on reading the old one. Every row has a number, by which statements that change it find it: rows get
+//! them in the order in which they come, and keep them as long as they live.
 //!
 //! Invariant: the memory of a batch is reserved as long as any version that has the batch lives, in the catalog, in a
 //! snapshot or in a statement that reads it.
@@ -9,8 +10,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::compute::{CastOptions, cast_with_options, concat_batches};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::{CastOptions, cast_with_options, concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::Statistics;
 use diligence_base::ids::TableVersion;
@@ -18,7 +19,7 @@ use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
-use diligence_storage::memory::MemoryTable;
+use diligence_storage::memory::{MemoryTable, RowNumbers};
 use diligence_storage::{ScanRequest, Table, TableScan};
 use sqlparser::ast::Expr;
 
@@ -41,8 +42,31 @@ struct Declared {
 #[derive(Debug)]
 struct MemoryRows {
     table: MemoryTable,
+    /// The numbers of each batch's rows. Those of a batch are larger than those of the batches before it.
+    numbers: Vec<RowNumbers>,
+    /// The number that the next new row gets.
+    next_number: i64,
     /// What each of the table's batches is counted in. Batches of one statement share a reservation.
     memory: Vec<Arc<Reservation>>,
+}
+
+/// Some rows of a version.
+#[derive(Clone)]
+struct Piece {
+    rows: RecordBatch,
+    numbers: RowNumbers,
+    memory: Arc<Reservation>,
+}
+
+/// What a statement does to the rows of a table.
+#[derive(Debug)]
+pub struct RowChange {
+    /// The numbers of rows that go; in any order, each once.
+    pub deleted: Vec<i64>,
+    /// Rows that come, with the table's columns.
+    pub inserted: Vec<RecordBatch>,
+    /// What the new rows are counted in.
+    pub memory: Reservation,
 }
 
 impl Table for MemoryRows {
@@ -67,6 +91,32 @@ impl Table for MemoryRows {
     }
 }
 
+/// Rows with their numbers, and what they are counted in.
+#[derive(Debug)]
+struct NumberedRows(MemoryTable, Arc<MemoryRows>);
+
+impl Table for NumberedRows {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn version(&self) -> TableVersion {
+        self.1.version()
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.0.statistics()
+    }
+
+    fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
+        self.0.scan(request)
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
 impl MemoryRelation {
     /// A table of these rows, which are counted in `memory`, in a version that no table has had. The columns take the
     /// logical types that all tables have (see [`table_schema`]). Fails with kind `Value` if a value does not fit its
@@ -80,9 +130,14 @@ impl MemoryRelation {
     ) -> Result<Self> {
         let schema = table_schema(schema);
         let memory = Arc::new(memory);
-        let pieces = filled(batches, &schema)?.into_iter().map(|batch| (batch, memory.clone())).collect();
+        let (mut pieces, mut next_number) = (Vec::new(), 0);
+        for rows in filled(batches, &schema)? {
+            let numbers = RowNumbers::From(next_number);
+            next_number += rows.num_rows() as i64;
+            pieces.push(Piece { rows, numbers, memory: memory.clone() });
+        }
         let declared = Arc::new(Declared { name: name.into(), schema, column_defaults: HashMap::new() });
-        Self::of(declared, pieces, version)
+        Self::of(declared, pieces, next_number, version)
     }
 
     /// The same table with expressions for columns that an INSERT leaves out, by the columns' names.
@@ -93,15 +148,16 @@ impl MemoryRelation {
         Self { declared: Arc::new(declared), rows: self.rows }
     }
 
-    /// A version of these batches, which have at least one row each.
-    fn of(
-        declared: Arc<Declared>,
-        pieces: Vec<(RecordBatch, Arc<Reservation>)>,
-        version: TableVersion,
-    ) -> Result<Self> {
-        let (batches, memory) = pieces.into_iter().unzip();
+    /// A version of these pieces, which have at least one row each.
+    fn of(declared: Arc<Declared>, pieces: Vec<Piece>, next_number: i64, version: TableVersion) -> Result<Self> {
+        let (mut batches, mut numbers, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+        for piece in pieces {
+            batches.push(piece.rows);
+            numbers.push(piece.numbers);
+            memory.push(piece.memory);
+        }
         let table = MemoryTable::new(&declared.name, declared.schema.clone(), batches, version)?;
-        Ok(Self { declared, rows: Arc::new(MemoryRows { table, memory }) })
+        Ok(Self { declared, rows: Arc::new(MemoryRows { table, numbers, next_number, memory }) })
     }
 
     /// Its name in messages.
@@ -129,51 +185,140 @@ impl MemoryRelation {
         self.rows.table.rows()
     }
 
-    fn pieces(&self) -> impl Iterator<Item = (RecordBatch, Arc<Reservation>)> {
-        self.rows.table.batches().iter().cloned().zip(self.rows.memory.iter().cloned())
+    /// The rows with their numbers, in the column [`ROW_NUMBERS`](diligence_storage::memory::ROW_NUMBERS) behind the
+    /// others.
+    pub fn numbered(&self) -> Arc<dyn Table> {
+        Arc::new(NumberedRows(self.rows.table.numbered(self.rows.numbers.clone()), self.rows.clone()))
+    }
+
+    fn pieces(&self) -> Vec<Piece> {
+        let MemoryRows { table, numbers, memory, .. } = &*self.rows;
+        let pieces = table.batches().iter().zip(numbers).zip(memory);
+        let piece = |((rows, numbers), memory): ((&RecordBatch, &RowNumbers), &Arc<Reservation>)| Piece {
+            rows: rows.clone(),
+            numbers: numbers.clone(),
+            memory: memory.clone(),
+        };
+        pieces.map(piece).collect()
     }
 
     /// The version with these rows behind the present ones, or in their place. The new rows are counted in `memory`.
     pub(crate) fn with_rows(
         &self,
         rows: &[RecordBatch],
-        mut memory: Reservation,
+        memory: Reservation,
         replace: bool,
         version: TableVersion,
     ) -> Result<Self> {
-        let schema = self.schema();
-        // A batch without a reservation is counted in the statement's.
-        let mut pieces: Vec<(RecordBatch, Option<Arc<Reservation>>)> = Vec::new();
-        if !replace {
-            pieces.extend(self.pieces().map(|(batch, counted)| (batch, Some(counted))));
+        let pieces = if replace { Vec::new() } else { self.pieces() };
+        self.appended(pieces, rows, memory, version)
+    }
+
+    /// The version after a change. Fails with code 40001 if a row that is to go has gone already, `Value` if a new
+    /// value does not fit its column or is a NULL that the column does not allow, `Resource` if memory is short.
+    pub(crate) fn changed(&self, change: RowChange, version: TableVersion) -> Result<Self> {
+        let RowChange { mut deleted, inserted, memory } = change;
+        deleted.sort_unstable();
+        let (mut kept, mut gone) = (Vec::new(), deleted.as_slice());
+        for piece in self.pieces() {
+            let end = gone.partition_point(|number| *number <= piece.numbers.at(piece.rows.num_rows() - 1));
+            let (here, later) = gone.split_at(end);
+            gone = later;
+            kept.extend(if here.is_empty() { Some(piece) } else { piece.without(here)? });
         }
+        if !gone.is_empty() {
+            return Err(conflict());
+        }
+        self.appended(kept, &inserted, memory, version)
+    }
+
+    /// The version of these pieces with rows behind them.
+    fn appended(
+        &self,
+        pieces: Vec<Piece>,
+        rows: &[RecordBatch],
+        mut memory: Reservation,
+        version: TableVersion,
+    ) -> Result<Self> {
+        let schema = self.schema();
+        let mut next_number = self.rows.next_number;
+        // A batch without a reservation is counted in the statement's.
+        let mut all = Vec::from_iter(pieces.into_iter().map(|piece| (piece.rows, piece.numbers, Some(piece.memory))));
         let mut copied_bytes = 0;
         for batch in filled(rows, schema)? {
+            let numbers = RowNumbers::From(next_number);
+            next_number += batch.num_rows() as i64;
             // Many small INSERTs must not leave many small batches behind.
-            match pieces.last_mut() {
-                Some((last, counted)) if last.num_rows() + batch.num_rows() <= BATCH_ROWS_MAX => {
+            match all.last_mut() {
+                Some((last, known, counted)) if last.num_rows() + batch.num_rows() <= BATCH_ROWS_MAX => {
                     let (before_bytes, batch_bytes) = (last.get_array_memory_size(), batch.get_array_memory_size());
                     let mut both = memory.sibling();
                     both.grow(before_bytes + batch_bytes)?;
+                    *known = joined(known, last.num_rows(), &numbers, batch.num_rows());
                     *last = concat_batches(schema, [&*last, &batch]).map_err(from_arrow)?;
                     copied_bytes += batch_bytes;
                     if counted.replace(Arc::new(both)).is_none() {
                         copied_bytes += before_bytes;
                     }
                 }
-                _ => pieces.push((batch, None)),
+                _ => all.push((batch, numbers, None)),
             }
         }
         memory.shrink(copied_bytes);
-        let memory = Arc::new(memory);
-        let pieces = pieces.into_iter().map(|(batch, counted)| (batch, counted.unwrap_or_else(|| memory.clone())));
-        Self::of(self.declared.clone(), pieces.collect(), version)
+        let rest = Arc::new(memory);
+        let piece = |(rows, numbers, memory): (RecordBatch, RowNumbers, Option<Arc<Reservation>>)| Piece {
+            rows,
+            numbers,
+            memory: memory.unwrap_or_else(|| rest.clone()),
+        };
+        Self::of(self.declared.clone(), all.into_iter().map(piece).collect(), next_number, version)
     }
 
     /// The version without rows.
     pub(crate) fn without_rows(&self, version: TableVersion) -> Result<Self> {
-        Self::of(self.declared.clone(), Vec::new(), version)
+        Self::of(self.declared.clone(), Vec::new(), self.rows.next_number, version)
     }
+}
+
+impl Piece {
+    /// The piece without the rows of these numbers, which ascend; `None` if no row is left. Fails with code 40001 if
+    /// one of them is not there.
+    fn without(&self, gone: &[i64]) -> Result<Option<Self>> {
+        let rows = self.rows.num_rows();
+        let mut keeps = vec![true; rows];
+        for number in gone {
+            let position = self.numbers.position(*number, rows).ok_or_else(conflict)?;
+            if !std::mem::replace(&mut keeps[position], false) {
+                return Err(Error::bug("a row is deleted twice"));
+            }
+        }
+        let numbers = (0..rows).filter(|&position| keeps[position]).map(|position| self.numbers.at(position));
+        let numbers = numbers.collect::<Arc<[i64]>>();
+        if numbers.is_empty() {
+            return Ok(None);
+        }
+        let rows = filter_record_batch(&self.rows, &BooleanArray::from(keeps)).map_err(from_arrow)?;
+        let mut memory = self.memory.sibling();
+        memory.grow(rows.get_array_memory_size())?;
+        Ok(Some(Self { rows, numbers: RowNumbers::Listed(numbers), memory: Arc::new(memory) }))
+    }
+}
+
+/// The numbers of rows that are put behind others.
+fn joined(first: &RowNumbers, first_rows: usize, second: &RowNumbers, second_rows: usize) -> RowNumbers {
+    if let RowNumbers::From(number) = first
+        && second.at(0) == number + first_rows as i64
+    {
+        return first.clone();
+    }
+    let first = (0..first_rows).map(|position| first.at(position));
+    RowNumbers::Listed(first.chain((0..second_rows).map(|position| second.at(position))).collect())
+}
+
+/// The error for a row that another statement has changed first.
+fn conflict() -> Error {
+    let error = Error::input("could not serialize access due to concurrent update").with_code("40001");
+    error.with_hint("run the statement again")
 }
 
 /// The batches that have rows, in the table's types.

@@ -3,14 +3,17 @@
 //! Each batch is a cluster, so that a scan of a large one runs in parallel. Not here: who changes the rows. A change
 //! makes a new [`MemoryTable`] with another version; readers keep theirs.
 //!
+//! Statements that change rows find them by number: a [numbered](MemoryTable::numbered) table has the numbers as one more
+//! column, which is made where a cluster is decoded.
+//!
 //! Invariant: every batch has the table's schema and at least one row.
 
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow::compute::{filter as keep_rows, prep_null_mask_filter};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, Statistics};
 use diligence_base::ids::TableVersion;
@@ -19,12 +22,49 @@ use diligence_base::{Error, Result};
 use crate::foreign_error::from_arrow;
 use crate::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, Table, TableScan};
 
+/// The column of a [numbered](MemoryTable::numbered) table that has the numbers of the rows.
+pub const ROW_NUMBERS: &str = "__row_number";
+
+/// The numbers of some rows, which ascend. A row keeps its number as long as it lives, and no other row ever has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowNumbers {
+    /// One after another, from this one on.
+    From(i64),
+    /// These.
+    Listed(Arc<[i64]>),
+}
+
+impl RowNumbers {
+    /// The number of the row at a position.
+    pub fn at(&self, position: usize) -> i64 {
+        match self {
+            Self::From(first) => first + position as i64,
+            Self::Listed(numbers) => numbers[position],
+        }
+    }
+
+    /// Where the row with a number is among `rows` rows; `None` if it is not among them.
+    pub fn position(&self, number: i64, rows: usize) -> Option<usize> {
+        match self {
+            Self::From(first) => usize::try_from(number - first).ok().filter(|position| *position < rows),
+            Self::Listed(numbers) => numbers.binary_search(&number).ok(),
+        }
+    }
+
+    /// The numbers of some of the rows.
+    fn slice(&self, offset: usize, rows: usize) -> Int64Array {
+        (offset..offset + rows).map(|position| self.at(position)).collect::<Vec<_>>().into()
+    }
+}
+
 /// One state of a table in memory.
 #[derive(Clone)]
 pub struct MemoryTable {
     name: String,
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
+    /// By batch; empty if the table does not show them.
+    numbers: Vec<RowNumbers>,
     version: TableVersion,
 }
 
@@ -46,7 +86,15 @@ impl MemoryTable {
                     .map_err(from_arrow)
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(Self { name: name.into(), schema, batches, version })
+        Ok(Self { name: name.into(), schema, batches, numbers: Vec::new(), version })
+    }
+
+    /// The same table with one more column, [`ROW_NUMBERS`], a BIGINT. `numbers` has an element for each batch.
+    #[must_use]
+    pub fn numbered(&self, numbers: Vec<RowNumbers>) -> Self {
+        let mut fields = self.schema.fields().to_vec();
+        fields.push(Arc::new(Field::new(ROW_NUMBERS, DataType::Int64, false)));
+        Self { schema: Arc::new(Schema::new(fields)), numbers, ..self.clone() }
     }
 
     /// The rows.
@@ -82,7 +130,9 @@ impl Table for MemoryTable {
 
     fn statistics(&self) -> Statistics {
         let columns = (0..self.schema.fields().len()).map(|index| {
-            let nulls = self.batches.iter().map(|batch| batch.column(index).null_count()).sum();
+            let nulls =
+                self.batches.iter().map(|batch| batch.columns().get(index).map_or(0, |column| column.null_count()));
+            let nulls = nulls.sum();
             ColumnStatistics { null_count: Precision::Exact(nulls), ..ColumnStatistics::new_unknown() }
         });
         Statistics {
@@ -94,7 +144,9 @@ impl Table for MemoryTable {
 
     fn scan(&self, _request: &ScanRequest) -> Result<TableScan> {
         let clusters = self.batches.iter().enumerate().map(|(index, batch)| {
-            Arc::new(MemoryCluster { table: self.name.clone(), index, batch: batch.clone() }) as Arc<dyn Cluster>
+            let numbers = self.numbers.get(index).cloned();
+            Arc::new(MemoryCluster { table: self.name.clone(), index, batch: batch.clone(), numbers })
+                as Arc<dyn Cluster>
         });
         Ok(TableScan { clusters: clusters.collect(), clusters_pruned: 0 })
     }
@@ -109,6 +161,7 @@ struct MemoryCluster {
     table: String,
     index: usize,
     batch: RecordBatch,
+    numbers: Option<RowNumbers>,
 }
 
 impl Cluster for MemoryCluster {
@@ -125,7 +178,8 @@ impl Cluster for MemoryCluster {
     }
 
     fn decode(&self, _fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
-        Ok(Box::new(MemoryDecode { batch: self.batch.clone(), request: request.clone(), offset: 0 }))
+        let (batch, numbers) = (self.batch.clone(), self.numbers.clone());
+        Ok(Box::new(MemoryDecode { batch, numbers, request: request.clone(), offset: 0 }))
     }
 
     fn describe(&self) -> String {
@@ -135,6 +189,7 @@ impl Cluster for MemoryCluster {
 
 struct MemoryDecode {
     batch: RecordBatch,
+    numbers: Option<RowNumbers>,
     request: DecodeRequest,
     offset: usize,
 }
@@ -145,29 +200,29 @@ impl Decode for MemoryDecode {
         if rows == 0 {
             return Ok(Decoded::Done);
         }
-        let slice = self.batch.slice(self.offset, rows);
+        let mut columns = self.batch.slice(self.offset, rows).columns().to_vec();
+        columns.extend(self.numbers.as_ref().map(|numbers| Arc::new(numbers.slice(self.offset, rows)) as ArrayRef));
         self.offset += rows;
-        let chunk = filtered(&slice, &self.request.columns, &self.request.filters)?;
+        let chunk = filtered(columns, rows, &self.request.columns, &self.request.filters)?;
         Ok(chunk.map_or(Decoded::Again, Decoded::Chunk))
     }
 }
 
-/// The wanted columns of the rows that all filters keep; `None` if no row is kept. A filter sees only rows that the
+/// Of `rows` rows with these columns the wanted columns of those that all filters keep; `None` if no row is kept. A filter sees only rows that the
 /// ones before it kept, as in the statement's own order of conditions.
 pub(crate) fn filtered(
-    slice: &RecordBatch,
+    mut arrays: Vec<ArrayRef>,
+    mut rows: usize,
     columns: &[usize],
     filters: &[Arc<dyn RowFilter>],
 ) -> Result<Option<Chunk>> {
     // Columns that neither a later filter nor the reader looks at need not be filtered.
-    let mut arrays = slice.columns().to_vec();
     let mut wanted = vec![false; arrays.len()];
     for &index in columns.iter().chain(filters.iter().flat_map(|filter| filter.columns())) {
         if let Some(wanted) = wanted.get_mut(index) {
             *wanted = true;
         }
     }
-    let mut rows = slice.num_rows();
     for filter in filters {
         if !filter.is_worthwhile() {
             continue;

@@ -190,7 +190,7 @@ impl Decode for SeriesDecode {
         let values = self.table.series.values(self.places.start..end);
         self.places.start = end;
         let slice = RecordBatch::try_new(self.table.schema.clone(), vec![values]).map_err(from_arrow)?;
-        let chunk = filtered(&slice, &self.request.columns, &self.request.filters)?;
+        let chunk = filtered(slice.columns().to_vec(), slice.num_rows(), &self.request.columns, &self.request.filters)?;
         Ok(chunk.map_or(Decoded::Again, Decoded::Chunk))
     }
 }
