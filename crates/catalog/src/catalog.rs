@@ -2,11 +2,14 @@
 //!
 //! A change takes a short lock, puts a new object in the place of the old one, and then tells the observers. What takes
 //! long (copying rows, freeing them) happens outside of that lock.
+//!
+//! Where a [`Journal`] keeps the changes, statements see one as soon as it cannot be lost any more. The next change
+//! builds on it before that, so that many are synced at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::array::RecordBatch;
 use diligence_base::ids::{ObjectId, ObjectVersion, TableVersion};
@@ -16,6 +19,7 @@ use diligence_memory::Reservation;
 use diligence_storage::external::OpenOptions;
 use parking_lot::{Mutex, RwLock};
 
+use crate::journal::{Entry, Journal, LogPosition, Staged};
 use crate::name::{OBJECTS_FROM, SHOWN_SCHEMAS};
 use crate::snapshot::{Root, Schema};
 use crate::{
@@ -28,7 +32,11 @@ const PATHS_MAX: usize = 1000;
 
 /// The relations of a database. Used from any thread.
 pub struct Catalog {
+    /// What statements see.
     root: RwLock<Arc<Root>>,
+    /// What the next change builds on. Locked before `root`.
+    head: Mutex<Head>,
+    journal: OnceLock<Arc<dyn Journal>>,
     ids: AtomicU64,
     versions: AtomicU64,
     /// Files that statements named by their path, so that the next one need not open them again.
@@ -37,6 +45,21 @@ pub struct Catalog {
     /// Oids of what the engine shows of itself; never taken back.
     shown: Mutex<BTreeMap<RelationName, u32>>,
     users: RwLock<Arc<BTreeMap<String, Arc<Rights>>>>,
+}
+
+/// The names with all changes, those that may still be lost included.
+#[derive(Default)]
+struct Head {
+    root: Arc<Root>,
+    /// Changes that statements do not see yet, in order.
+    pending: VecDeque<PendingChange>,
+}
+
+/// A change that is in the log, but may still be lost.
+struct PendingChange {
+    position: LogPosition,
+    root: Arc<Root>,
+    told: Vec<CatalogChange>,
 }
 
 /// What has become of one object.
@@ -59,8 +82,11 @@ pub trait CatalogObserver: Send + Sync {
 
 impl Default for Catalog {
     fn default() -> Self {
+        let head = Head::default();
         Self {
-            root: RwLock::default(),
+            root: RwLock::new(head.root.clone()),
+            head: Mutex::new(head),
+            journal: OnceLock::new(),
             ids: AtomicU64::new(OBJECTS_FROM),
             versions: AtomicU64::new(1),
             paths: Mutex::default(),
@@ -103,6 +129,156 @@ impl Catalog {
         observers.push(observer);
     }
 
+    /// Has all changes from now on kept. Called once, before any statement runs.
+    pub fn keep_in(&self, journal: Arc<dyn Journal>) {
+        let _ = self.journal.set(journal);
+    }
+
+    /// Makes a change to the names, which is published when this returns. `change` says what is told of it, and what is
+    /// to be kept; where it fails, it has changed nothing.
+    fn commit(
+        &self,
+        staged: Staged,
+        change: impl FnOnce(&mut Arc<Root>) -> Result<(Vec<CatalogChange>, Option<Entry>)>,
+    ) -> Result<()> {
+        let (position, before) = self.append(staged, change)?;
+        drop(before);
+        self.settle(position)
+    }
+
+    /// The first half of a change: the next one builds on it. Also gives what was there before, to be dropped where
+    /// nobody waits for that: it may have many rows.
+    fn append(
+        &self,
+        staged: Staged,
+        change: impl FnOnce(&mut Arc<Root>) -> Result<(Vec<CatalogChange>, Option<Entry>)>,
+    ) -> Result<(LogPosition, Arc<Root>)> {
+        let mut head = self.head.lock();
+        let mut root = head.root.clone();
+        let (told, entry) = change(&mut root)?;
+        // What is not kept is seen with what it builds on.
+        let mut position = head.pending.back().map_or(0, |last| last.position);
+        if let (Some(journal), Some(entry)) = (self.journal.get(), entry) {
+            position = match journal.append(staged, &entry) {
+                Ok(position) => position,
+                Err(error) => {
+                    drop(head);
+                    self.lose(journal);
+                    return Err(error);
+                }
+            };
+        }
+        let before = std::mem::replace(&mut head.root, root.clone());
+        head.pending.push_back(PendingChange { position, root, told });
+        Ok((position, before))
+    }
+
+    /// The second half: statements see the change, as soon as it is where a crash leaves it.
+    fn settle(&self, position: LogPosition) -> Result<()> {
+        if let Some(journal) = self.journal.get().filter(|_| position > 0)
+            && let Err(error) = journal.sync(position)
+        {
+            self.lose(journal);
+            return Err(error);
+        }
+        self.publish(position);
+        Ok(())
+    }
+
+    /// Shows statements all changes up to a position.
+    fn publish(&self, position: LogPosition) {
+        let mut head = self.head.lock();
+        let published = self.publish_locked(&mut head, position);
+        drop(head);
+        self.announce(published);
+    }
+
+    fn publish_locked(&self, head: &mut Head, position: LogPosition) -> Vec<PendingChange> {
+        let count = head.pending.partition_point(|pending| pending.position <= position);
+        let mut published = head.pending.drain(..count).collect::<Vec<_>>();
+        if let Some(last) = published.last_mut() {
+            std::mem::swap(&mut *self.root.write(), &mut last.root);
+        }
+        published
+    }
+
+    fn announce(&self, published: Vec<PendingChange>) {
+        for PendingChange { root, told, .. } in published {
+            // The last one of what was seen before may go with it, and its rows.
+            drop(root);
+            self.tell(&told);
+        }
+    }
+
+    /// Undoes all changes that the journal has lost.
+    fn lose(&self, journal: &Arc<dyn Journal>) {
+        let mut head = self.head.lock();
+        if !journal.has_lost() {
+            return;
+        }
+        let published = self.publish_locked(&mut head, journal.synced());
+        let lost = std::mem::take(&mut head.pending);
+        head.root = self.root.read().clone();
+        journal.forget_lost();
+        drop(head);
+        drop(lost);
+        self.announce(published);
+    }
+
+    /// The rows of a statement on their way into the log.
+    fn staged(&self, rows: &[RecordBatch]) -> Result<Staged> {
+        let Some(journal) = self.journal.get() else { return Ok(Staged::default()) };
+        journal.stage(rows).inspect_err(|_| self.lose(journal))
+    }
+
+    /// Runs something while nothing changes and all changes are kept and seen. Fails if one cannot be kept, and as
+    /// `body` does.
+    pub fn at_rest<T>(&self, body: impl FnOnce(CatalogSnapshot) -> Result<T>) -> Result<T> {
+        let mut head = self.head.lock();
+        let position = head.pending.back().map_or(0, |last| last.position);
+        if let Some(journal) = self.journal.get().filter(|_| position > 0)
+            && let Err(error) = journal.sync(position)
+        {
+            drop(head);
+            self.lose(journal);
+            return Err(error);
+        }
+        let published = self.publish_locked(&mut head, position);
+        let done = body(CatalogSnapshot(head.root.clone()));
+        drop(head);
+        self.announce(published);
+        done
+    }
+
+    /// Gives an object the name and the id that it had when it was written down. No id is given again.
+    pub fn restore(&self, id: ObjectId, name: &RelationName, relation: Relation) -> Result<()> {
+        self.ids.fetch_max(id.0 + 1, Ordering::Relaxed);
+        let version = self.next_version();
+        self.commit(Staged::default(), |root| {
+            put(root, Object { id, version, name: name.clone(), relation, writer: Arc::default() })?;
+            Ok((vec![CatalogChange { name: name.clone(), object: id, is_naming: true }], None))
+        })
+    }
+
+    /// As [`restore`](Self::restore), for a schema.
+    pub fn restore_schema(&self, id: ObjectId, name: &str) -> Result<()> {
+        self.ids.fetch_max(id.0 + 1, Ordering::Relaxed);
+        self.commit(Staged::default(), |root| {
+            Arc::make_mut(root).schemas.entry(name.to_owned()).or_insert_with(|| Schema::new(id));
+            Ok((vec![], None))
+        })
+    }
+
+    /// Gives no id below this one from now on.
+    pub fn reserve_ids(&self, next: u64) {
+        self.ids.fetch_max(next, Ordering::Relaxed);
+    }
+
+    /// The id that the next object gets.
+    pub fn next_object(&self) -> u64 {
+        self.ids.load(Ordering::Relaxed)
+    }
+
     fn tell(&self, changes: &[CatalogChange]) {
         let observers = self.observers.read().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
         for change in changes {
@@ -122,7 +298,13 @@ impl Catalog {
 
     /// Remembers what somebody may look for in vain, and why.
     pub fn leave_out(&self, names: impl IntoIterator<Item = (String, String)>) {
-        Arc::make_mut(&mut *self.root.write()).left_out.extend(names);
+        let names = names.into_iter().collect::<Vec<_>>();
+        let change = |root: &mut Arc<Root>| {
+            Arc::make_mut(root).left_out.extend(names);
+            Ok((vec![], None))
+        };
+        // Not kept, so nothing can fail.
+        let _ = self.commit(Staged::default(), change);
     }
 
     /// The oid of a relation in which the engine shows itself.
@@ -146,7 +328,24 @@ impl Catalog {
     /// taken and may not be replaced, or a view is to replace a table or a table a view.
     pub fn create(&self, name: &RelationName, relation: Relation, or_replace: bool) -> Result<()> {
         may_change(&name.schema, &format!("'{name}' cannot be made"))?;
-        let mut root = self.root.write();
+        let is_kept = relation.is_kept();
+        let staged = match &relation {
+            Relation::Memory(memory) if is_kept => self.staged(memory.batches())?,
+            _ => Staged::default(),
+        };
+        self.commit(staged, |root| {
+            let told = self.created(root, name, relation, or_replace)?;
+            Ok((told, root.get(name).filter(|_| is_kept).cloned().map(Entry::Create)))
+        })
+    }
+
+    fn created(
+        &self,
+        root: &mut Arc<Root>,
+        name: &RelationName,
+        relation: Relation,
+        or_replace: bool,
+    ) -> Result<Vec<CatalogChange>> {
         if !root.schemas.contains_key(&name.schema) {
             return Err(no_schema(&name.schema));
         }
@@ -168,43 +367,45 @@ impl Catalog {
             id = views[0].then_some(existing.id);
         }
         let id = id.unwrap_or_else(|| self.next_id());
-        let object = Object { id, version: self.next_version(), name: name.clone(), relation, writer: Arc::default() };
-        let objects = objects_mut(&mut root, &name.schema).ok_or_else(|| no_schema(&name.schema))?;
-        objects.insert(name.name.clone(), Arc::new(object));
-        drop(root);
-        let replaced = existing.as_ref().map(|existing| existing.id).filter(|replaced| *replaced != id);
-        // Freeing many rows takes a while: not while others wait for the lock.
-        drop(existing);
+        put(root, Object { id, version: self.next_version(), name: name.clone(), relation, writer: Arc::default() })?;
+        let replaced = existing.map(|existing| existing.id).filter(|replaced| *replaced != id);
         let change = |object| CatalogChange { name: name.clone(), object, is_naming: true };
-        self.tell(&replaced.into_iter().chain([id]).map(change).collect::<Vec<_>>());
-        Ok(())
+        Ok(replaced.into_iter().chain([id]).map(change).collect())
     }
 
     /// Takes a name away if `wanted` agrees to what it stands for; false if there is no such name. Fails if `wanted`
     /// does.
     pub fn drop(&self, name: &RelationName, wanted: impl FnOnce(&Relation) -> Result<()>) -> Result<bool> {
-        let mut root = self.root.write();
-        let Some(object) = root.get(name).cloned() else { return Ok(false) };
-        wanted(&object.relation)?;
-        if let Some(objects) = objects_mut(&mut root, &name.schema) {
-            objects.remove(&name.name);
-        }
-        drop(root);
-        let change = CatalogChange { name: name.clone(), object: object.id, is_naming: true };
-        drop(object);
-        self.tell(&[change]);
-        Ok(true)
+        let mut is_there = false;
+        self.commit(Staged::default(), |root| {
+            let Some(object) = root.get(name).cloned() else { return Ok((vec![], None)) };
+            wanted(&object.relation)?;
+            is_there = true;
+            if let Some(objects) = objects_mut(root, &name.schema) {
+                objects.remove(&name.name);
+            }
+            let entry = object.relation.is_kept().then(|| Entry::Drop { name: name.clone() });
+            Ok((vec![CatalogChange { name: name.clone(), object: object.id, is_naming: true }], entry))
+        })?;
+        Ok(is_there)
     }
 
-    /// Makes a schema; false if there is one already.
-    pub fn create_schema(&self, name: &str) -> bool {
-        let mut root = self.root.write();
-        if root.schemas.contains_key(name) || SHOWN_SCHEMAS.contains(&name) {
-            return false;
+    /// Makes a schema; false if there is one already. Fails with kind `File` if it cannot be kept.
+    pub fn create_schema(&self, name: &str) -> Result<bool> {
+        if SHOWN_SCHEMAS.contains(&name) {
+            return Ok(false);
         }
-        let schema = Schema::new(self.next_id());
-        Arc::make_mut(&mut *root).schemas.insert(name.to_owned(), schema);
-        true
+        let id = self.next_id();
+        let mut is_new = false;
+        self.commit(Staged::default(), |root| {
+            if root.schemas.contains_key(name) {
+                return Ok((vec![], None));
+            }
+            is_new = true;
+            Arc::make_mut(root).schemas.insert(name.to_owned(), Schema::new(id));
+            Ok((vec![], Some(Entry::CreateSchema { id, name: name.to_owned() })))
+        })?;
+        Ok(is_new)
     }
 
     /// Takes a schema away; false if there is none. Fails with kind `Input` on one that is always there, and on one
@@ -214,42 +415,51 @@ impl Catalog {
         if name == DEFAULT_SCHEMA {
             return Err(Error::input(format!("the schema '{name}' cannot be dropped")));
         }
-        let mut root = self.root.write();
-        let Some(schema) = root.schemas.get(name).cloned() else { return Ok(false) };
-        if !schema.objects.is_empty() && !cascade {
-            return Err(Error::input(format!(
-                "the schema '{name}' is not empty: it has {}",
-                schema.objects.keys().cloned().collect::<Vec<_>>().join(", ")
-            ))
-            .with_code("2BP01")
-            .with_hint("write DROP SCHEMA … CASCADE to drop them too"));
-        }
-        Arc::make_mut(&mut *root).schemas.remove(name);
-        drop(root);
-        let change =
-            |object: &Arc<Object>| CatalogChange { name: object.name.clone(), object: object.id, is_naming: true };
-        let changes = schema.objects.values().map(change).collect::<Vec<_>>();
-        drop(schema);
-        self.tell(&changes);
-        Ok(true)
+        let mut is_there = false;
+        self.commit(Staged::default(), |root| {
+            let Some(schema) = root.schemas.get(name).cloned() else { return Ok((vec![], None)) };
+            is_there = true;
+            if !schema.objects.is_empty() && !cascade {
+                return Err(Error::input(format!(
+                    "the schema '{name}' is not empty: it has {}",
+                    schema.objects.keys().cloned().collect::<Vec<_>>().join(", ")
+                ))
+                .with_code("2BP01")
+                .with_hint("write DROP SCHEMA … CASCADE to drop them too"));
+            }
+            Arc::make_mut(root).schemas.remove(name);
+            let change =
+                |object: &Arc<Object>| CatalogChange { name: object.name.clone(), object: object.id, is_naming: true };
+            let told = schema.objects.values().map(change).collect();
+            Ok((told, Some(Entry::DropSchema { name: name.to_owned() })))
+        })?;
+        Ok(is_there)
     }
 
     /// Adds rows to a table in memory, or puts them in the place of all present ones. All or nothing. The new rows are
     /// counted in `memory`. Fails with kind `Input` if the table has been dropped or replaced, `Value` if a value does
     /// not fit its column or is a NULL that the column does not allow, `Resource` if memory is short.
     pub fn insert(&self, table: &ObjectRef, rows: &[RecordBatch], memory: Reservation, replace: bool) -> Result<()> {
-        self.change_rows(table, |present| present.with_rows(rows, memory, replace, self.next_table_version()))
+        let entry = Entry::Change { table: table.id, name: table.name.clone(), deleted: Vec::new(), replace };
+        let version = self.next_table_version();
+        self.change_rows(table, rows, entry, |present| present.with_rows(rows, memory, replace, version))
     }
 
     /// Takes rows of a table in memory away and adds others. All or nothing. Fails as [`insert`](Self::insert) does, and
     /// with code 40001 if another statement has taken one of the rows away first.
     pub fn change(&self, table: &ObjectRef, change: RowChange) -> Result<()> {
-        self.change_rows(table, |present| present.changed(change, self.next_table_version()))
+        let RowChange { mut deleted, inserted, memory } = change;
+        deleted.sort_unstable();
+        let entry =
+            Entry::Change { table: table.id, name: table.name.clone(), deleted: deleted.clone(), replace: false };
+        let version = self.next_table_version();
+        self.change_rows(table, &inserted, entry, |present| present.changed(&deleted, &inserted, memory, version))
     }
 
     /// Takes all rows of a table in memory away. Fails with kind `Input` if the table has been dropped or replaced.
     pub fn truncate(&self, table: &ObjectRef) -> Result<()> {
-        self.change_rows(table, |present| present.without_rows(self.next_table_version()))
+        let entry = Entry::Change { table: table.id, name: table.name.clone(), deleted: Vec::new(), replace: true };
+        self.change_rows(table, &[], entry, |present| present.without_rows(self.next_table_version()))
     }
 
     /// Publishes other rows of a table in memory, computed from the present ones. One writer of a table follows
@@ -258,10 +468,13 @@ impl Catalog {
     fn change_rows(
         &self,
         table: &ObjectRef,
+        rows: &[RecordBatch],
+        entry: Entry,
         change: impl FnOnce(&MemoryRelation) -> Result<MemoryRelation>,
     ) -> Result<()> {
         let writer = self.object(table)?.writer.clone();
-        let _writing = writer.lock();
+        let staged = self.staged(rows)?;
+        let writing = writer.lock();
         let present = self.object(table)?;
         let Relation::Memory(rows) = &present.relation else { return Err(not_in_memory(&present)) };
         let next = Object {
@@ -269,24 +482,30 @@ impl Catalog {
             version: self.next_version(),
             ..Object::clone(&present)
         };
-        let mut root = self.root.write();
-        if root.get(&table.name).is_none_or(|object| object.id != table.id) {
-            return Err(gone(table));
-        }
-        let objects = objects_mut(&mut root, &table.name.schema).ok_or_else(|| gone(table))?;
-        let before = objects.insert(table.name.name.clone(), Arc::new(next));
-        drop(root);
-        // Freeing many rows takes a while: not while others wait for the lock.
-        drop((before, present));
-        self.tell(&[CatalogChange { name: table.name.clone(), object: table.id, is_naming: false }]);
-        Ok(())
+        drop(present);
+        let (position, before) = self.append(staged, |root| {
+            if root.get(&table.name).is_none_or(|object| object.id != table.id) {
+                return Err(gone(table));
+            }
+            put(root, next)?;
+            Ok((vec![CatalogChange { name: table.name.clone(), object: table.id, is_naming: false }], Some(entry)))
+        })?;
+        drop((writing, before));
+        self.settle(position)
     }
 
-    /// The present version of an object.
+    /// The newest version of an object.
     fn object(&self, wanted: &ObjectRef) -> Result<Arc<Object>> {
-        let object = self.root.read().get(&wanted.name).cloned();
+        let object = self.head.lock().root.get(&wanted.name).cloned();
         object.filter(|object| object.id == wanted.id).ok_or_else(|| gone(wanted))
     }
+}
+
+/// Gives an object its name, in nodes that no snapshot has.
+fn put(root: &mut Arc<Root>, object: Object) -> Result<()> {
+    let objects = objects_mut(root, &object.name.schema).ok_or_else(|| no_schema(&object.name.schema))?;
+    objects.insert(object.name.name.clone(), Arc::new(object));
+    Ok(())
 }
 
 /// The objects of a schema, in nodes that no snapshot has.
@@ -371,7 +590,7 @@ mod tests {
         let before = catalog.snapshot();
         catalog.insert(&t, &[batch(&[3])], reservation(), false).unwrap();
         catalog.drop(&name("u"), |_| Ok(())).unwrap();
-        assert!(catalog.create_schema("lab"));
+        assert!(catalog.create_schema("lab").unwrap());
         assert_eq!((rows(&before, "t"), rows(&before, "u"), before.has_schema("lab")), (2, 2, false));
         let after = catalog.snapshot();
         assert_eq!((rows(&after, "t"), after.has_schema("lab")), (3, true));
@@ -479,7 +698,7 @@ mod tests {
         let relation = Relation::Memory(Arc::new(relation));
         for schema in SHOWN_SCHEMAS {
             assert!(catalog.create(&RelationName::new(schema, "t"), relation.clone(), true).is_err(), "{schema}");
-            assert!(!catalog.create_schema(schema) && catalog.drop_schema(schema, true).is_err(), "{schema}");
+            assert!(!catalog.create_schema(schema).unwrap() && catalog.drop_schema(schema, true).is_err(), "{schema}");
         }
         assert_eq!(catalog.create(&RelationName::new("lab", "t"), relation, true).unwrap_err().code(), Some("3F000"));
         assert!(catalog.drop_schema(DEFAULT_SCHEMA, true).is_err());

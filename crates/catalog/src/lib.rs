@@ -20,6 +20,7 @@
 
 mod catalog;
 mod files;
+pub mod journal;
 mod memory;
 mod name;
 mod object;

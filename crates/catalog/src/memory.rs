@@ -140,6 +140,17 @@ impl MemoryRelation {
         Self::of(declared, pieces, next_number, version)
     }
 
+    /// The same table with rows of these numbers, one element for each batch, and the number of the next row: as they
+    /// were when the table was written down. Fails with kind `File` if they do not fit the rows.
+    pub fn with_numbers(self, numbers: Vec<RowNumbers>, next_number: i64) -> Result<Self> {
+        let MemoryRows { table, memory, .. } = &*self.rows;
+        if numbers.len() != table.batches().len() {
+            return Err(Error::file("a table's rows and their numbers do not fit"));
+        }
+        let rows = MemoryRows { table: table.clone(), numbers, next_number, memory: memory.clone() };
+        Ok(Self { declared: self.declared, rows: Arc::new(rows) })
+    }
+
     /// The same table with expressions for columns that an INSERT leaves out, by the columns' names.
     #[must_use]
     pub fn with_defaults(self, column_defaults: HashMap<String, Arc<Expr>>) -> Self {
@@ -180,6 +191,21 @@ impl MemoryRelation {
         self.rows.clone()
     }
 
+    /// The rows, batch by batch.
+    pub fn batches(&self) -> &[RecordBatch] {
+        self.rows.table.batches()
+    }
+
+    /// The numbers of each batch's rows.
+    pub fn numbers(&self) -> &[RowNumbers] {
+        &self.rows.numbers
+    }
+
+    /// The number that the next new row gets.
+    pub fn next_number(&self) -> i64 {
+        self.rows.next_number
+    }
+
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows.table.rows()
@@ -216,10 +242,15 @@ impl MemoryRelation {
 
     /// The version after a change. Fails with code 40001 if a row that is to go has gone already, `Value` if a new
     /// value does not fit its column or is a NULL that the column does not allow, `Resource` if memory is short.
-    pub(crate) fn changed(&self, change: RowChange, version: TableVersion) -> Result<Self> {
-        let RowChange { mut deleted, inserted, memory } = change;
-        deleted.sort_unstable();
-        let (mut kept, mut gone) = (Vec::new(), deleted.as_slice());
+    /// `deleted` ascends.
+    pub(crate) fn changed(
+        &self,
+        deleted: &[i64],
+        inserted: &[RecordBatch],
+        memory: Reservation,
+        version: TableVersion,
+    ) -> Result<Self> {
+        let (mut kept, mut gone) = (Vec::new(), deleted);
         for piece in self.pieces() {
             let end = gone.partition_point(|number| *number <= piece.numbers.at(piece.rows.num_rows() - 1));
             let (here, later) = gone.split_at(end);
@@ -229,7 +260,7 @@ impl MemoryRelation {
         if !gone.is_empty() {
             return Err(conflict());
         }
-        self.appended(kept, &inserted, memory, version)
+        self.appended(kept, inserted, memory, version)
     }
 
     /// The version of these pieces with rows behind them.

@@ -75,6 +75,16 @@ impl Relation {
         with_article(self.kind())
     }
 
+    /// Whether a database on disk keeps it: what statements made. Files of a data folder are found anew, and a table
+    /// that a program made is the program's.
+    pub fn is_kept(&self) -> bool {
+        match self {
+            Relation::Files(files) => files.definition.is_some(),
+            Relation::Memory(_) | Relation::View(_) => true,
+            Relation::Table(_) => false,
+        }
+    }
+
     /// Its columns. Opens files if they have not been opened yet; fails as opening them does.
     pub fn schema(&self) -> Result<SchemaRef> {
         Ok(match self {

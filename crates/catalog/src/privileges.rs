@@ -276,7 +276,7 @@ mod tests {
     /// `ann` reads `orders` and `lab.*`, and changes `notes`; `bob` may do all.
     fn session() -> SessionCatalogs {
         let catalog = Arc::new(Catalog::default());
-        catalog.create_schema("lab");
+        catalog.create_schema("lab").unwrap();
         let rights = Arc::new(only("orders lab.*", "notes scratch.*"));
         catalog.set_users(BTreeMap::from([
             ("ann".to_owned(), rights.clone()),

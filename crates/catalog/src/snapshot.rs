@@ -83,6 +83,11 @@ impl CatalogSnapshot {
         self.0.schemas.keys().map(String::as_str)
     }
 
+    /// The schemas with their ids, in the order of their names.
+    pub fn schemas(&self) -> impl Iterator<Item = (&str, ObjectId)> {
+        self.0.schemas.iter().map(|(name, schema)| (name.as_str(), schema.id))
+    }
+
     /// Whether there is such a schema.
     pub fn has_schema(&self, schema: &str) -> bool {
         self.0.schemas.contains_key(schema)

@@ -173,7 +173,7 @@ impl Command {
                 Ok(if view { "DROP VIEW" } else { "DROP TABLE" })
             }
             Command::CreateSchema { name, if_not_exists } => {
-                if !catalog.create_schema(&name) && !if_not_exists {
+                if !catalog.create_schema(&name)? && !if_not_exists {
                     return Err(Error::input(format!("a schema named '{name}' exists already")).with_code("42P06"));
                 }
                 Ok("CREATE SCHEMA")

@@ -1,0 +1,87 @@
+//! Where a database writes down what becomes of its names and rows, so that it is there when it is opened again.
+//!
+//! ```text
+//!   stage rows ──▶ append an entry, under the catalog's lock ──▶ sync ──▶ published, and then acknowledged
+//! ```
+//!
+//! The order of entries is the order of changes. A change builds on those before it, whether they are synced or not; so
+//! when one cannot be kept, all later ones that are not synced go with it.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use diligence_base::Result;
+use diligence_base::ids::ObjectId;
+
+use crate::{Object, RelationName};
+
+/// A place in the order of entries. The first is 1.
+pub type LogPosition = u64;
+
+/// Rows that are on their way into a log, for the entry that follows.
+#[derive(Default)]
+pub struct Staged {
+    /// A number that no other statement's rows have had.
+    pub statement: u64,
+    /// How often entries had been lost when it was staged.
+    pub losses: u64,
+    /// Records that are not in the log yet.
+    pub encoded: Vec<Vec<u8>>,
+    /// Dropped when the entry is in the log, or will never be.
+    pub guard: Option<Box<dyn Any + Send>>,
+}
+
+/// What becomes of the names or the rows.
+#[derive(Debug)]
+pub enum Entry {
+    /// A schema.
+    CreateSchema {
+        /// Its id.
+        id: ObjectId,
+        /// Its name.
+        name: String,
+    },
+    /// A schema goes, with all that is in it.
+    DropSchema {
+        /// Its name.
+        name: String,
+    },
+    /// A relation, in the place of one that had the name before. The rows of a table are staged.
+    Create(Arc<Object>),
+    /// A relation goes.
+    Drop {
+        /// Its name.
+        name: RelationName,
+    },
+    /// Rows of a table go, and those that are staged come.
+    Change {
+        /// The table.
+        table: ObjectId,
+        /// The table's name.
+        name: RelationName,
+        /// The numbers of the rows that go.
+        deleted: Vec<i64>,
+        /// Whether all present rows go.
+        replace: bool,
+    },
+}
+
+/// A log of changes. Used from any thread.
+pub trait Journal: Send + Sync + Debug {
+    /// Encodes rows for the entry that follows; many rows go into the log at once, where nothing reads them without
+    /// their entry. Fails with kind `File` if they cannot be written.
+    fn stage(&self, rows: &[RecordBatch]) -> Result<Staged>;
+    /// Puts an entry behind the others. Waits for no disk. Fails with kind `File` if nothing more can be kept.
+    fn append(&self, staged: Staged, entry: &Entry) -> Result<LogPosition>;
+    /// Returns when the entry and all before it are where a crash leaves them. Fails if the entry is lost.
+    fn sync(&self, position: LogPosition) -> Result<()>;
+    /// Up to which entry all are where a crash leaves them.
+    fn synced(&self) -> LogPosition;
+    /// Whether entries were lost since the last [`forget_lost`](Self::forget_lost): all that are not synced, and none
+    /// can be appended.
+    fn has_lost(&self) -> bool;
+    /// All changes that were lost have been undone: entries may come again, where the disk allows.
+    fn forget_lost(&self);
+}

@@ -1,0 +1,77 @@
+//! An image: all names and rows at one moment, as the records that make them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use diligence_base::Result;
+use diligence_base::seams::{Disk, DiskFile};
+use diligence_catalog::{CatalogSnapshot, DEFAULT_SCHEMA, Object, Relation};
+
+use crate::files::{FILE_HEAD_BYTES, Purpose, create, failed, frame};
+use crate::record::{encode_end, encode_object, encode_rows, encode_schema};
+
+/// Bytes that are written at once.
+const WRITE_BYTES: usize = 4 << 20;
+
+/// Writes the image of this number, in the place of none, and gives its length in bytes. Under its name it is complete.
+/// Fails with kind `File`; then there is nothing of it.
+pub fn write(disk: &dyn Disk, folder: &Path, number: u64, snapshot: &CatalogSnapshot, next_object: u64) -> Result<u64> {
+    let path = Purpose::Image.path(folder, number);
+    let unfinished = path.with_extension("new");
+    // One that a crash has left.
+    let _ = disk.remove_file(&unfinished);
+    let written = || {
+        let file = create(disk, &unfinished, Purpose::Image, number, 0).map_err(|error| failed(&unfinished, &error))?;
+        let mut image = ImageFile { file, path: &unfinished, frames: Vec::new(), end: FILE_HEAD_BYTES, next: 0 };
+        image.put_all(snapshot, next_object)?;
+        let renamed = image.file.sync().and_then(|()| disk.rename(&unfinished, &path));
+        renamed.and_then(|()| disk.sync_folder(folder)).map_err(|error| failed(&path, &error))?;
+        Ok(image.end)
+    };
+    written().inspect_err(|_| {
+        let _ = disk.remove_file(&unfinished);
+    })
+}
+
+struct ImageFile<'a> {
+    file: Arc<dyn DiskFile>,
+    path: &'a Path,
+    frames: Vec<u8>,
+    end: u64,
+    next: u64,
+}
+
+impl ImageFile<'_> {
+    fn put_all(&mut self, snapshot: &CatalogSnapshot, next_object: u64) -> Result<()> {
+        for (name, id) in snapshot.schemas().filter(|(name, _)| *name != DEFAULT_SCHEMA) {
+            self.put(&encode_schema(id.0, name))?;
+        }
+        for (statement, object) in (1..).zip(snapshot.objects().filter(|object| object.relation.is_kept())) {
+            self.put_object(object, statement)?;
+        }
+        self.put(&encode_end(next_object))?;
+        self.flush()
+    }
+
+    fn put_object(&mut self, object: &Object, statement: u64) -> Result<()> {
+        if let Relation::Memory(table) = &object.relation {
+            for rows in table.batches() {
+                self.put(&encode_rows(statement, rows)?)?;
+            }
+        }
+        self.put(&encode_object(object, statement)?)
+    }
+
+    fn put(&mut self, record: &[u8]) -> Result<()> {
+        frame(&mut self.frames, self.next, record)?;
+        self.next += 1;
+        if self.frames.len() >= WRITE_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.file.write_all_at(&self.frames, self.end).map_err(|error| failed(self.path, &error))?;
+        self.end += self.frames.len() as u64;
+        self.frames.clear();
+        Ok(())
+    }
+}

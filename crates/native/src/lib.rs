@@ -1,0 +1,37 @@
+//! A database on disk: what it is given, it keeps.
+//!
+//! ```text
+//!   folder/  LOCK          held by the process that has the database open
+//!            image-000007  all names and rows as they were when log 7 began
+//!            log-000007    what has happened since then, and goes on in
+//!            log-000008    …
+//! ```
+//!
+//! A change is an entry of the log, behind the rows that it brings. It is acknowledged, and seen by other statements,
+//! when a crash cannot take it away; what many sessions do at once is synced at once (group commit). When the log has
+//! grown long, a *checkpoint* begins another one and writes an image of the names and rows at that moment, while
+//! statements go on. Opening a database reads the newest image and the logs behind it. (Gamma had no such recovery:
+//! DeWitt et al., "The Gamma Database Machine Project", 1990, section 8.)
+//!
+//! The rows of tables are in memory as well, so all of them must fit into the budget.
+//!
+//! Invariants:
+//! * What is acknowledged is there when the database is opened again, and of what is not acknowledged all or nothing.
+//! * A file is complete under its name, or its end says how far it is: each record has a checksum and its place in the
+//!   order, so a record that is half there, or an old one, ends the log.
+//! * A record in the middle that cannot be read is an error that names the file, never a shorter database.
+
+mod bytes;
+mod files;
+mod image;
+mod lock;
+mod log;
+mod record;
+mod replay;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use lock::FolderLock;
+pub use replay::Surroundings;
+pub use store::{Store, StoreOptions};

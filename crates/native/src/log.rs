@@ -1,0 +1,312 @@
+//! The log that statements write: entries wait in memory until somebody syncs them, and whoever comes first syncs for
+//! all (group commit).
+//!
+//! ```text
+//!   append ──▶ queue ──▶ one of those who wait writes and syncs all that has gathered ──▶ all of them go on
+//! ```
+//!
+//! When a write fails, all entries that are not synced are lost, and the file is what it was before; after that entries
+//! may come again. When a sync fails, nobody knows what the disk has: nothing more is written until the database is
+//! opened again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::RecordBatch;
+use diligence_base::seams::{Disk, DiskFile};
+use diligence_base::{Error, Result};
+use diligence_catalog::journal::{Entry, Journal, LogPosition, Staged};
+use parking_lot::{Condvar, Mutex};
+
+use crate::files::{FILE_HEAD_BYTES, Purpose, create, failed, frame};
+use crate::record::{encode_entry, encode_rows};
+
+/// Rows that are more than this go into the log before their entry.
+const STAGED_BYTES_MAX: usize = 4 << 20;
+/// By so much the file grows at once.
+const GROWTH_BYTES: u64 = 4 << 20;
+/// Statements of one log's time have numbers from its own range.
+const STATEMENTS_BITS: u32 = 40;
+
+/// The newest log of a database.
+#[derive(Debug)]
+pub struct Log {
+    disk: Arc<dyn Disk>,
+    folder: PathBuf,
+    state: Mutex<State>,
+    /// Told whenever somebody has written, or has failed to.
+    written: Condvar,
+    /// Statements whose rows are in the log before their entry.
+    staged: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct State {
+    target: Target,
+    /// Records that are not in the file.
+    queue: Vec<Vec<u8>>,
+    queued_bytes: usize,
+    /// The last entry's position, and the last one that is synced.
+    appended: LogPosition,
+    synced: LogPosition,
+    /// Entries that were lost, by their positions, and why.
+    lost: Vec<(LogPosition, LogPosition, Error)>,
+    /// Whether the catalog still builds on lost entries.
+    is_lost: bool,
+    /// How often entries were lost.
+    losses: u64,
+    /// Why nothing more is written.
+    failed: Option<Error>,
+    is_writing: bool,
+    next_statement: u64,
+}
+
+/// The file, and how far it is.
+#[derive(Clone, Debug)]
+struct Target {
+    path: PathBuf,
+    number: u64,
+    file: Arc<dyn DiskFile>,
+    /// Where records end.
+    end: u64,
+    /// Where the file ends.
+    allocated: u64,
+    /// The place of the next record.
+    next: u64,
+}
+
+/// How a write went wrong.
+struct Failure {
+    error: Error,
+    /// Whether what is on the disk is no longer known.
+    is_final: bool,
+}
+
+impl Log {
+    /// Begins the log of this number, whose first record has the place `next`. Fails with kind `File`.
+    pub fn begin(disk: Arc<dyn Disk>, folder: &Path, number: u64, next: u64) -> Result<Self> {
+        let target = Target::create(&*disk, folder, number, next)?;
+        let state = State {
+            target,
+            queue: Vec::new(),
+            queued_bytes: 0,
+            appended: 0,
+            synced: 0,
+            lost: Vec::new(),
+            is_lost: false,
+            losses: 0,
+            failed: None,
+            is_writing: false,
+            next_statement: number << STATEMENTS_BITS,
+        };
+        let (state, written, staged) = (Mutex::new(state), Condvar::new(), Arc::default());
+        Ok(Self { disk, folder: folder.to_owned(), state, written, staged })
+    }
+
+    /// The present log's number.
+    pub fn number(&self) -> u64 {
+        self.state.lock().target.number
+    }
+
+    /// Bytes of records in the file.
+    pub fn bytes(&self) -> u64 {
+        self.state.lock().target.end - FILE_HEAD_BYTES
+    }
+
+    /// Begins the next file. Called where nobody appends and all is synced. False if a statement's rows are in the
+    /// present one before their entry. Fails with kind `File`.
+    pub fn rotate(&self) -> Result<bool> {
+        let mut state = self.state.lock();
+        while state.is_writing {
+            self.written.wait(&mut state);
+        }
+        if self.staged.load(Ordering::Acquire) > 0 || !state.queue.is_empty() {
+            return Ok(false);
+        }
+        let target = Target::create(&*self.disk, &self.folder, state.target.number + 1, state.target.next)?;
+        state.next_statement = target.number << STATEMENTS_BITS;
+        state.target = target;
+        Ok(true)
+    }
+
+    /// Writes what is queued; with `position`, syncs it, unless somebody else has meanwhile.
+    fn write(&self, position: Option<LogPosition>) -> Result<()> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(position) = position {
+                if state.synced >= position {
+                    return Ok(());
+                }
+                let is_lost = |lost: &&(u64, u64, Error)| (lost.0..=lost.1).contains(&position);
+                if let Some((_, _, error)) = state.lost.iter().find(is_lost) {
+                    return Err(error.clone());
+                }
+            }
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            if !state.is_writing {
+                break;
+            }
+            self.written.wait(&mut state);
+        }
+        state.is_writing = true;
+        let (queue, to) = (std::mem::take(&mut state.queue), state.appended);
+        state.queued_bytes = 0;
+        let mut target = state.target.clone();
+        drop(state);
+        let outcome = target.write(&queue, position.is_some());
+        let mut state = self.state.lock();
+        state.is_writing = false;
+        let outcome = match outcome {
+            Ok(()) => {
+                state.target = target;
+                if position.is_some() {
+                    state.synced = to;
+                }
+                Ok(())
+            }
+            Err(Failure { error, is_final }) => {
+                let lost = (state.synced + 1, state.appended, error.clone());
+                state.lost.push(lost);
+                state.is_lost = true;
+                state.losses += 1;
+                state.queue.clear();
+                state.queued_bytes = 0;
+                if is_final {
+                    let closed = Error::file(format!("the database takes no more changes: {}", error.message()));
+                    let hint = "open it again when the disk is well; what was acknowledged is kept";
+                    state.failed = Some(closed.with_code("25006").with_hint(hint));
+                }
+                Err(error)
+            }
+        };
+        drop(state);
+        self.written.notify_all();
+        outcome
+    }
+}
+
+impl Journal for Log {
+    fn stage(&self, rows: &[RecordBatch]) -> Result<Staged> {
+        let mut staged = Staged::default();
+        if rows.iter().all(|batch| batch.num_rows() == 0) {
+            return Ok(staged);
+        }
+        let mut state = self.state.lock();
+        state.next_statement += 1;
+        (staged.statement, staged.losses) = (state.next_statement, state.losses);
+        drop(state);
+        let mut bytes = 0;
+        for batch in rows.iter().filter(|batch| batch.num_rows() > 0) {
+            let record = encode_rows(staged.statement, batch)?;
+            bytes += record.len();
+            staged.encoded.push(record);
+            if bytes < STAGED_BYTES_MAX {
+                continue;
+            }
+            let mut state = self.state.lock();
+            if staged.guard.is_none() {
+                self.staged.fetch_add(1, Ordering::AcqRel);
+                staged.guard = Some(Box::new(Outstanding(self.staged.clone())));
+            }
+            state.queued_bytes += bytes;
+            state.queue.append(&mut staged.encoded);
+            drop(state);
+            bytes = 0;
+            self.write(None)?;
+        }
+        Ok(staged)
+    }
+
+    fn append(&self, staged: Staged, entry: &Entry) -> Result<LogPosition> {
+        let record = encode_entry(entry, staged.statement)?;
+        let mut state = self.state.lock();
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        // Rows that came before their entry may have been lost with others.
+        if state.is_lost || staged.guard.is_some() && staged.losses != state.losses {
+            let error = Error::file("a change before this one could not be kept, and this one builds on it");
+            return Err(error.with_code("40001").with_hint("run the statement again"));
+        }
+        state.queued_bytes += record.len();
+        state.queue.extend(staged.encoded);
+        state.queue.push(record);
+        state.appended += 1;
+        Ok(state.appended)
+    }
+
+    fn sync(&self, position: LogPosition) -> Result<()> {
+        self.write(Some(position))
+    }
+
+    fn synced(&self) -> LogPosition {
+        self.state.lock().synced
+    }
+
+    fn has_lost(&self) -> bool {
+        self.state.lock().is_lost
+    }
+
+    fn forget_lost(&self) {
+        self.state.lock().is_lost = false;
+    }
+}
+
+/// A statement whose rows are in the log before their entry, until that is there or never comes.
+struct Outstanding(Arc<AtomicUsize>);
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Target {
+    fn create(disk: &dyn Disk, folder: &Path, number: u64, next: u64) -> Result<Self> {
+        let path = Purpose::Log.path(folder, number);
+        // One that could not be begun before. It has no records.
+        let _ = disk.remove_file(&path);
+        let made = || -> std::io::Result<Arc<dyn DiskFile>> {
+            let file = create(disk, &path, Purpose::Log, number, next)?;
+            file.sync()?;
+            disk.sync_folder(folder)?;
+            Ok(file)
+        };
+        let file = made().map_err(|error| {
+            // A file without records may stay behind: it says nothing.
+            let _ = disk.remove_file(&path);
+            failed(&path, &error)
+        })?;
+        Ok(Self { path, number, file, end: FILE_HEAD_BYTES, allocated: FILE_HEAD_BYTES, next })
+    }
+
+    fn write(&mut self, records: &[Vec<u8>], syncs: bool) -> std::result::Result<(), Failure> {
+        let mut frames = Vec::with_capacity(records.iter().map(|record| record.len() + 16).sum());
+        let mut next = self.next;
+        for record in records {
+            frame(&mut frames, next, record).map_err(|error| Failure { error, is_final: false })?;
+            next += 1;
+        }
+        let end = self.end + frames.len() as u64;
+        if end > self.allocated {
+            let to = end.next_multiple_of(GROWTH_BYTES);
+            let grown = self.file.preallocate(self.allocated, to);
+            grown.map_err(|error| Failure { error: failed(&self.path, &error), is_final: false })?;
+            self.allocated = to;
+        }
+        if let Err(error) = self.file.write_all_at(&frames, self.end) {
+            // What is there of them must never be read.
+            let cleared = self.file.truncate(self.end).and_then(|()| self.file.sync());
+            self.allocated = self.end;
+            return Err(Failure { error: failed(&self.path, &error), is_final: cleared.is_err() });
+        }
+        if syncs {
+            self.file.sync().map_err(|error| Failure { error: failed(&self.path, &error), is_final: true })?;
+        }
+        (self.end, self.next) = (end, next);
+        Ok(())
+    }
+}

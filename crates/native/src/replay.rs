@@ -1,0 +1,128 @@
+//! Recovery: records become names and rows again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use diligence_base::ids::ObjectId;
+use diligence_base::{Error, Result};
+use diligence_catalog::{Catalog, FileRelation, MemoryRelation, ObjectRef, Relation, RowChange, View};
+use diligence_memory::Reservation;
+use sqlparser::ast::Expr;
+
+use crate::files::RecordFile;
+use crate::record::{Record, TableRecord, decode};
+
+/// What recovery asks of the database that is opened.
+pub trait Surroundings {
+    /// The expression in a text.
+    fn expression(&self, text: &str) -> Result<Expr>;
+    /// The view that a statement makes, with these columns.
+    fn view(&self, definition: &str, columns: SchemaRef) -> Result<View>;
+    /// The files that a statement names; none is opened.
+    fn files(&self, definition: &str) -> Result<FileRelation>;
+    /// Rows in memory of their own.
+    fn compacted(&self, rows: RecordBatch) -> Result<RecordBatch>;
+    /// What rows in tables are counted in.
+    fn memory(&self) -> Reservation;
+}
+
+/// The state of a recovery.
+pub struct Replay<'a> {
+    catalog: &'a Catalog,
+    surroundings: &'a dyn Surroundings,
+    /// Rows whose entry has not come yet, by statement.
+    rows: HashMap<u64, Vec<RecordBatch>>,
+}
+
+/// How far a file was read.
+pub struct Replayed {
+    /// The place of the record that would come next.
+    pub next: u64,
+    /// Whether an image says that this was all of it.
+    pub is_complete: bool,
+    /// Bytes up to the last record.
+    pub bytes: u64,
+}
+
+impl<'a> Replay<'a> {
+    pub fn new(catalog: &'a Catalog, surroundings: &'a dyn Surroundings) -> Self {
+        Self { catalog, surroundings, rows: HashMap::new() }
+    }
+
+    /// Does what all records of a file say. Fails with kind `File` if one cannot be understood, `Resource` if the rows
+    /// do not fit into memory.
+    pub fn file(&mut self, mut file: RecordFile) -> Result<Replayed> {
+        let mut is_complete = false;
+        while let Some(bytes) = file.read()? {
+            let done = decode(&bytes).and_then(|record| {
+                is_complete = matches!(record, Record::End { .. });
+                self.apply(record)
+            });
+            done.map_err(|error| error.context(format!("{}, record {}", file.name(), file.next - 1)))?;
+        }
+        // Rows without an entry were nobody's.
+        self.rows.clear();
+        Ok(Replayed { next: file.next, is_complete, bytes: file.offset() })
+    }
+
+    fn apply(&mut self, record: Record) -> Result<()> {
+        let Self { catalog, surroundings, .. } = *self;
+        match record {
+            Record::Rows { statement, rows } => {
+                let rows = surroundings.compacted(rows)?;
+                self.rows.entry(statement).or_default().push(rows);
+            }
+            Record::CreateSchema { id, name } => catalog.restore_schema(ObjectId(id), &name)?,
+            Record::DropSchema { name } => drop(catalog.drop_schema(&name, true)?),
+            Record::CreateTable(table) => self.create_table(table)?,
+            Record::CreateView { id, name, definition, columns } => {
+                let view = surroundings.view(&definition, columns)?;
+                catalog.restore(ObjectId(id), &name, Relation::View(Arc::new(view)))?;
+            }
+            Record::CreateFiles { id, name, definition } => {
+                let files = surroundings.files(&definition)?;
+                catalog.restore(ObjectId(id), &name, Relation::Files(Arc::new(files)))?;
+            }
+            Record::Drop { name } => drop(catalog.drop(&name, |_| Ok(()))?),
+            Record::Change { table, name, deleted, replace, statement } => {
+                let (inserted, memory) = self.counted(statement)?;
+                let table = ObjectRef { id: ObjectId(table), name };
+                match replace {
+                    true => catalog.insert(&table, &inserted, memory, true)?,
+                    false => catalog.change(&table, RowChange { deleted, inserted, memory })?,
+                }
+            }
+            Record::End { next_object } => catalog.reserve_ids(next_object),
+        }
+        Ok(())
+    }
+
+    fn create_table(&mut self, table: TableRecord) -> Result<()> {
+        let TableRecord { id, name, columns, defaults, numbers, next_number, statement } = table;
+        let (rows, memory) = self.counted(statement)?;
+        let version = self.catalog.next_table_version();
+        let made = MemoryRelation::new(name.to_string(), &columns, &rows, memory, version)?;
+        let expression =
+            |(column, text): (String, String)| Ok((column, Arc::new(self.surroundings.expression(&text)?)));
+        let defaults = defaults.into_iter().map(expression).collect::<Result<HashMap<_, _>>>()?;
+        let made = made.with_defaults(defaults).with_numbers(numbers, next_number)?;
+        self.catalog.restore(ObjectId(id), &name, Relation::Memory(Arc::new(made)))
+    }
+
+    /// The rows of a statement, and what they are counted in.
+    fn counted(&mut self, statement: u64) -> Result<(Vec<RecordBatch>, Reservation)> {
+        let rows = self.rows.remove(&statement).unwrap_or_default();
+        let mut memory = self.surroundings.memory();
+        memory.grow(rows.iter().map(RecordBatch::get_array_memory_size).sum())?;
+        Ok((rows, memory))
+    }
+}
+
+/// The error for a file that ends before its end.
+pub fn damaged(name: &str) -> Error {
+    let error =
+        Error::file(format!("{name}: a record in the middle of the database cannot be read")).with_code("XX001");
+    error.with_hint("restore the folder from a backup; nothing was changed")
+}

@@ -1,0 +1,200 @@
+//! A database's folder while it is open: recovery at the beginning, then a log, and checkpoints from time to time.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use diligence_base::seams::Disk;
+use diligence_base::{Error, Result};
+use diligence_catalog::Catalog;
+use parking_lot::{Condvar, Mutex};
+
+use crate::files::{Purpose, RecordFile, failed};
+use crate::image;
+use crate::log::Log;
+use crate::replay::{Replay, Replayed, Surroundings, damaged};
+
+/// Bytes of logs before a checkpoint is due.
+const CHECKPOINT_BYTES: u64 = 64 << 20;
+/// Logs before a checkpoint is due, however short they are: every opening begins one.
+const LOGS_MAX: u64 = 8;
+/// How often somebody looks whether one is due.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How a folder is opened.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// The folder; made if it is not there.
+    pub folder: PathBuf,
+    /// Where it is.
+    pub disk: Arc<dyn Disk>,
+    /// Bytes of logs before a checkpoint is due.
+    pub checkpoint_bytes: u64,
+}
+
+impl StoreOptions {
+    /// A folder on a disk.
+    pub fn new(folder: impl Into<PathBuf>, disk: Arc<dyn Disk>) -> Self {
+        Self { folder: folder.into(), disk, checkpoint_bytes: CHECKPOINT_BYTES }
+    }
+}
+
+/// A database's folder. Used from any thread.
+pub struct Store {
+    options: StoreOptions,
+    catalog: Arc<Catalog>,
+    log: Arc<Log>,
+    /// One checkpoint at a time.
+    kept: Mutex<Kept>,
+    stop: Mutex<bool>,
+    stopped: Condvar,
+}
+
+/// What the folder has.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    /// The first log that recovery would read.
+    first_log: u64,
+    image_bytes: u64,
+    /// Of the logs before the present one.
+    earlier_bytes: u64,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store({})", self.options.folder.display())
+    }
+}
+
+impl Store {
+    /// Reads a folder into an empty catalog and keeps all changes of the catalog from then on. Fails with kind `File` if
+    /// the folder cannot be read or written or is damaged, `Resource` if the rows do not fit into memory; then the
+    /// folder is as it was.
+    pub fn open(options: StoreOptions, catalog: Arc<Catalog>, surroundings: &dyn Surroundings) -> Result<Self> {
+        let StoreOptions { folder, disk, .. } = &options;
+        make_folder(&**disk, folder)?;
+        let (kept, next, last) = recover(&**disk, folder, &catalog, surroundings)?;
+        let log = Arc::new(Log::begin(disk.clone(), folder, last + 1, next)?);
+        catalog.keep_in(log.clone());
+        let (kept, stop) = (Mutex::new(kept), Mutex::new(false));
+        Ok(Self { catalog, log, kept, options, stop, stopped: Condvar::new() })
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.options.folder
+    }
+
+    /// Writes an image of everything, so that opening the database takes no longer than reading that, and removes the
+    /// logs before it. Statements go on meanwhile. Fails with kind `File`; then all is as it was.
+    pub fn checkpoint(&self) -> Result<()> {
+        let StoreOptions { folder, disk, .. } = &self.options;
+        let mut kept = self.kept.lock();
+        let before = self.log.bytes();
+        let begun = self.catalog.at_rest(|snapshot| {
+            let is_begun = self.log.rotate()?;
+            Ok(is_begun.then(|| (snapshot, self.log.number(), self.catalog.next_object())))
+        })?;
+        // A statement that loads many rows comes first.
+        let Some((snapshot, number, next_object)) = begun else { return Ok(()) };
+        kept.earlier_bytes += before;
+        let image_bytes = image::write(&**disk, folder, number, &snapshot, next_object)?;
+        *kept = Kept { first_log: number, image_bytes, earlier_bytes: 0 };
+        // What cannot be removed now is removed at the next checkpoint.
+        for purpose in [Purpose::Image, Purpose::Log] {
+            for old in purpose.numbers(&**disk, folder)?.into_iter().filter(|old| *old < number) {
+                let _ = disk.remove_file(&purpose.path(folder, old));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether opening the database would take long without a checkpoint.
+    pub fn is_checkpoint_due(&self) -> bool {
+        let Some(kept) = self.kept.try_lock().map(|kept| *kept) else { return false };
+        let bytes = kept.earlier_bytes + self.log.bytes();
+        let limit = self.options.checkpoint_bytes.max(kept.image_bytes / 2);
+        bytes > limit || bytes > 0 && self.log.number() - kept.first_log > LOGS_MAX
+    }
+
+    /// Makes checkpoints when they are due, until [`stop`](Self::stop). For a thread of its own.
+    pub fn make_checkpoints(&self) {
+        let mut stop = self.stop.lock();
+        while !*stop {
+            self.stopped.wait_for(&mut stop, LOOK_EVERY);
+            if !*stop && self.is_checkpoint_due() {
+                drop(stop);
+                // The next one may go better: a full disk is the statements' to report.
+                let _ = self.checkpoint();
+                stop = self.stop.lock();
+            }
+        }
+    }
+
+    /// Ends [`make_checkpoints`](Self::make_checkpoints).
+    pub fn stop(&self) {
+        *self.stop.lock() = true;
+        self.stopped.notify_all();
+    }
+}
+
+fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<()> {
+    let made = disk.create_folders(folder).map_err(|error| failed(folder, &error))?;
+    for folder in made {
+        let Some(parent) = folder.parent() else { continue };
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        disk.sync_folder(parent).map_err(|error| failed(parent, &error))?;
+    }
+    Ok(())
+}
+
+/// Reads the newest image and the logs behind it. Gives what there is, the place of the next record and the number of the
+/// last log.
+fn recover(
+    disk: &dyn Disk,
+    folder: &Path,
+    catalog: &Catalog,
+    surroundings: &dyn Surroundings,
+) -> Result<(Kept, u64, u64)> {
+    let images = Purpose::Image.numbers(disk, folder)?;
+    let logs = Purpose::Log.numbers(disk, folder)?;
+    let mut replay = Replay::new(catalog, surroundings);
+    let mut kept = Kept { first_log: 1, image_bytes: 0, earlier_bytes: 0 };
+    if let Some(&number) = images.last() {
+        let path = Purpose::Image.path(folder, number);
+        let file = RecordFile::open(disk, &path, Purpose::Image)?;
+        let Replayed { is_complete, bytes, .. } =
+            replay.file(file.ok_or_else(|| damaged(&path.display().to_string()))?)?;
+        if !is_complete {
+            return Err(damaged(&path.display().to_string()));
+        }
+        (kept.first_log, kept.image_bytes) = (number, bytes);
+    }
+    let mut last = kept.first_log - 1;
+    let mut next = None;
+    for number in logs.into_iter().filter(|number| *number >= kept.first_log) {
+        let path = Purpose::Log.path(folder, number);
+        if number != last + 1 {
+            let missing = Purpose::Log.path(folder, last + 1);
+            return Err(Error::file(format!("{}: the file is missing", missing.display())).with_code("XX001"));
+        }
+        let opened = RecordFile::open(disk, &path, Purpose::Log)?;
+        let Some(file) = opened.filter(|file| next.is_none_or(|next| next == file.next)) else {
+            // One that was not begun to its end has no records, and none comes after it.
+            let is_empty = match RecordFile::open(disk, &path, Purpose::Log)? {
+                Some(mut file) => file.read()?.is_none(),
+                None => true,
+            };
+            if !is_empty || disk.meta(&Purpose::Log.path(folder, number + 1)).is_ok() {
+                return Err(damaged(&Purpose::Log.path(folder, last).display().to_string()));
+            }
+            disk.remove_file(&path).map_err(|error| failed(&path, &error))?;
+            break;
+        };
+        let replayed = replay.file(file)?;
+        kept.earlier_bytes += replayed.bytes;
+        (next, last) = (Some(replayed.next), number);
+    }
+    Ok((kept, next.unwrap_or(1), last))
+}

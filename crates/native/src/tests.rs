@@ -1,0 +1,343 @@
+//! A model beside the store: random changes, checkpoints, disks that fail and power that goes at any moment.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
+use arrow::datatypes::{Int64Type, SchemaRef};
+use diligence_base::seams::{CrashDisk, Disk, DiskFault, FaultyDisk, LocalDisk, OpenMode, Random};
+use diligence_base::{Error, Result};
+use diligence_catalog::{
+    Catalog, DEFAULT_SCHEMA, FileRelation, MemoryRelation, Relation, RelationName, RowChange, View,
+};
+use diligence_memory::{QueryMemory, Reservation};
+use sqlparser::ast::Expr;
+
+use super::*;
+
+/// Tables by name, with the values of their rows by row number, and the next number.
+type Model = BTreeMap<String, (BTreeMap<i64, i64>, i64)>;
+
+struct Tester;
+
+impl Surroundings for Tester {
+    fn expression(&self, _text: &str) -> Result<Expr> {
+        Err(Error::bug("no table has a default here"))
+    }
+
+    fn view(&self, _definition: &str, _columns: SchemaRef) -> Result<View> {
+        Err(Error::bug("there are no views here"))
+    }
+
+    fn files(&self, _definition: &str) -> Result<FileRelation> {
+        Err(Error::bug("there are no files here"))
+    }
+
+    fn compacted(&self, rows: RecordBatch) -> Result<RecordBatch> {
+        Ok(rows)
+    }
+
+    fn memory(&self) -> Reservation {
+        QueryMemory::unbounded().reservation("a table in memory")
+    }
+}
+
+fn name(table: &str) -> RelationName {
+    RelationName::new(DEFAULT_SCHEMA, table)
+}
+
+fn rows(values: &[i64]) -> RecordBatch {
+    let texts = values.iter().map(|value| format!("the value {value} as a text"));
+    let columns: [(_, ArrayRef); 2] =
+        [("a", Arc::new(Int64Array::from(values.to_vec()))), ("b", Arc::new(StringViewArray::from_iter_values(texts)))];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+/// What a catalog has.
+fn content(catalog: &Catalog) -> Model {
+    let mut model = Model::new();
+    for object in catalog.snapshot().objects() {
+        let Relation::Memory(table) = &object.relation else { panic!("{object:?}") };
+        let mut all = BTreeMap::new();
+        for (batch, numbers) in table.batches().iter().zip(table.numbers()) {
+            let (values, texts) = (batch.column(0).as_primitive::<Int64Type>(), batch.column(1).as_string_view());
+            for row in 0..batch.num_rows() {
+                let value = values.value(row);
+                assert_eq!(texts.value(row), format!("the value {value} as a text"));
+                all.insert(numbers.at(row), value);
+            }
+        }
+        model.insert(object.name.name.clone(), (all, table.next_number()));
+    }
+    model
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Create { table: String, values: Vec<i64> },
+    Drop { table: String },
+    Change { table: String, deleted: Vec<i64>, inserted: Vec<i64> },
+    Replace { table: String, inserted: Vec<i64> },
+    Checkpoint,
+}
+
+impl Operation {
+    fn random(random: &mut Random, model: &Model) -> Self {
+        let values = |random: &mut Random| (0..random.below(5)).map(|_| random.below(1000) as i64).collect::<Vec<_>>();
+        let table = ["t", "u", "v"][random.below(3)].to_owned();
+        let Some((present, _)) = model.get(&table) else {
+            return Self::Create { table, values: values(random) };
+        };
+        match random.below(12) {
+            0 => Self::Create { table, values: values(random) },
+            1 => Self::Drop { table },
+            2 => Self::Replace { table, inserted: values(random) },
+            3 => Self::Checkpoint,
+            _ => {
+                let deleted = present.keys().copied().filter(|_| random.below(4) == 0).collect();
+                Self::Change { table, deleted, inserted: values(random) }
+            }
+        }
+    }
+
+    fn model(&self, model: &mut Model) {
+        match self {
+            Self::Create { table, values } => {
+                let all = (0..).zip(values.iter().copied()).collect();
+                model.insert(table.clone(), (all, values.len() as i64));
+            }
+            Self::Drop { table } => drop(model.remove(table)),
+            Self::Change { table, deleted, inserted } => {
+                let (all, next) = model.get_mut(table).unwrap();
+                all.retain(|number, _| !deleted.contains(number));
+                for value in inserted {
+                    all.insert(*next, *value);
+                    *next += 1;
+                }
+            }
+            Self::Replace { table, inserted } => {
+                let (all, next) = model.get_mut(table).unwrap();
+                all.clear();
+                for value in inserted {
+                    all.insert(*next, *value);
+                    *next += 1;
+                }
+            }
+            Self::Checkpoint => {}
+        }
+    }
+
+    fn run(&self, catalog: &Catalog, store: &Store) -> Result<()> {
+        let memory = Tester.memory();
+        let table = |table: &str| catalog.snapshot().get(&name(table)).unwrap().reference();
+        match self {
+            Self::Create { table, values } => {
+                let batch = rows(values);
+                let version = catalog.next_table_version();
+                let made = MemoryRelation::new(table.clone(), &batch.schema(), &[batch], memory, version)?;
+                catalog.create(&name(table), Relation::Memory(Arc::new(made)), true)
+            }
+            Self::Drop { table } => catalog.drop(&name(table), |_| Ok(())).map(|_| ()),
+            Self::Change { table: changed, deleted, inserted } => {
+                let change = RowChange { deleted: deleted.clone(), inserted: vec![rows(inserted)], memory };
+                catalog.change(&table(changed), change)
+            }
+            Self::Replace { table: replaced, inserted } => {
+                catalog.insert(&table(replaced), &[rows(inserted)], memory, true)
+            }
+            Self::Checkpoint => store.checkpoint(),
+        }
+    }
+}
+
+fn open(disk: Arc<dyn Disk>) -> Result<(Arc<Catalog>, Store)> {
+    let catalog = Arc::<Catalog>::default();
+    let store = Store::open(StoreOptions::new("/db", disk), catalog.clone(), &Tester)?;
+    Ok((catalog, store))
+}
+
+/// Several lives of one database, each of which ends with a crash, after a fault of the disk or without one.
+fn lives(seed: u64) {
+    let mut random = Random::new(seed);
+    let mut disk = CrashDisk::default();
+    let mut model = Model::new();
+    for life in 0..4 {
+        let inner: Arc<dyn Disk> = Arc::new(disk.clone());
+        let fault = match random.below(5) {
+            0 => None,
+            1 => Some(DiskFault::Full),
+            2 => Some(DiskFault::Broken),
+            3 => Some(DiskFault::Short),
+            _ => Some(DiskFault::Gone),
+        };
+        let faulty = match fault {
+            None => FaultyDisk::counting(inner),
+            Some(fault) => FaultyDisk::failing(inner, fault, random.below(160) as u64),
+        };
+        // What there may be after the crash, beside the model.
+        let mut may_be = Vec::new();
+        if let Ok((catalog, store)) = open(Arc::new(faulty.clone())) {
+            assert_eq!(content(&catalog), model, "seed {seed}, life {life}");
+            for step in 0..random.below(30) {
+                let operation = Operation::random(&mut random, &model);
+                let outcome = operation.run(&catalog, &store);
+                let mut after = model.clone();
+                operation.model(&mut after);
+                match outcome {
+                    Ok(()) => {
+                        model = after;
+                        may_be.clear();
+                    }
+                    // One that fails may be there after a crash, but nobody sees it before.
+                    Err(_) => may_be.push(after),
+                }
+                let at = || format!("seed {seed}, life {life}, step {step}, {operation:?}, {:?}", faulty.first_fault());
+                assert_eq!(content(&catalog), model, "{}", at());
+                if random.below(8) == 0 {
+                    faulty.heal();
+                }
+            }
+        }
+        disk = disk.crash(random.below(1 << 30) as u64);
+        let (catalog, _store) = open(Arc::new(disk.clone())).unwrap_or_else(|error| {
+            panic!("{error}, seed {seed}, life {life}, {:?}", faulty.first_fault());
+        });
+        let found = content(&catalog);
+        assert!(
+            found == model || may_be.contains(&found),
+            "seed {seed}, life {life}, {:?}: found {found:?} instead of {model:?} or {may_be:?}",
+            faulty.first_fault()
+        );
+        model = found;
+    }
+}
+
+/// Seeds of a test: as many as `NATIVE_SEEDS` says.
+fn seeds(by_default: u64) -> u64 {
+    std::env::var("NATIVE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(by_default)
+}
+
+#[test]
+fn what_is_acknowledged_is_there_after_any_crash() {
+    (0..seeds(300)).for_each(lives);
+}
+
+/// A byte that changes is an error that names the file, or a log that ends there; never other rows.
+#[test]
+fn damage_is_found() {
+    let disk = CrashDisk::default();
+    let mut random = Random::new(5);
+    let mut states = vec![Model::new()];
+    {
+        let (catalog, store) = open(Arc::new(disk.clone())).unwrap();
+        for step in 0..40 {
+            let operation = if step == 20 { Operation::Checkpoint } else { Operation::random(&mut random, &states[0]) };
+            let mut next = states[0].clone();
+            operation.run(&catalog, &store).unwrap();
+            operation.model(&mut next);
+            states.insert(0, next);
+        }
+    }
+    let files = disk.files();
+    assert!(files.keys().any(|path| path.starts_with("/db/") && path.to_string_lossy().contains("image")));
+    let mut refused = 0;
+    for (path, bytes) in &files {
+        for _ in 0..200 {
+            let mut damaged = files.clone();
+            let place = random.below(bytes.len());
+            damaged.get_mut(path).unwrap()[place] ^= 1 << random.below(8);
+            match open(Arc::new(CrashDisk::holding(damaged))) {
+                Ok((catalog, _)) => assert!(states.contains(&content(&catalog)), "{} at {place}", path.display()),
+                Err(error) => {
+                    refused += 1;
+                    assert!(error.message().contains("/db/"), "{error}");
+                }
+            }
+        }
+    }
+    assert!(refused > 50, "{refused}");
+}
+
+#[test]
+fn many_writers_are_synced_together_and_none_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let reopened = |folder: &Path| {
+        let catalog = Arc::<Catalog>::default();
+        let options = StoreOptions { checkpoint_bytes: 20_000, ..StoreOptions::new(folder, Arc::new(LocalDisk)) };
+        let store = Store::open(options, catalog.clone(), &Tester).unwrap();
+        (catalog, Arc::new(store))
+    };
+    let (catalog, store) = reopened(folder.path());
+    Operation::Create { table: "t".into(), values: vec![] }.run(&catalog, &store).unwrap();
+    let checkpoints = {
+        let store = store.clone();
+        std::thread::spawn(move || store.make_checkpoints())
+    };
+    std::thread::scope(|scope| {
+        for writer in 0..8 {
+            let (catalog, store) = (&catalog, &store);
+            scope.spawn(move || {
+                for step in 0..40 {
+                    let inserted = vec![writer * 1000 + step];
+                    let operation = Operation::Change { table: "t".into(), deleted: vec![], inserted };
+                    operation.run(catalog, store).unwrap();
+                }
+            });
+        }
+    });
+    store.checkpoint().unwrap();
+    let before = content(&catalog);
+    assert_eq!(before["t"].0.len(), 320);
+    store.stop();
+    checkpoints.join().unwrap();
+    drop((catalog, store));
+    assert_eq!(content(&reopened(folder.path()).0), before);
+}
+
+#[test]
+fn many_rows_of_one_statement_are_there_or_not() {
+    let disk = CrashDisk::default();
+    let values = (0..400_000).collect::<Vec<i64>>();
+    {
+        let (catalog, store) = open(Arc::new(disk.clone())).unwrap();
+        Operation::Create { table: "t".into(), values: vec![1] }.run(&catalog, &store).unwrap();
+        let batches = values.chunks(8192).map(rows).collect::<Vec<_>>();
+        let table = catalog.snapshot().get(&name("t")).unwrap().reference();
+        catalog.insert(&table, &batches, Tester.memory(), false).unwrap();
+    }
+    let (catalog, _) = open(Arc::new(disk.crash(1))).unwrap();
+    assert_eq!(content(&catalog)["t"].0.len(), 400_001);
+    // Rows whose entry is missing are nobody's: the file ends in front of it.
+    let mut files = disk.files();
+    let log = files.get_mut(Path::new("/db/log-000001")).unwrap();
+    let end = log.iter().rposition(|byte| *byte != 0).unwrap();
+    log.truncate(end - 8);
+    let (catalog, _) = open(Arc::new(CrashDisk::holding(files))).unwrap();
+    assert_eq!(content(&catalog)["t"].0.len(), 1);
+}
+
+#[test]
+fn one_process_has_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let lock = FolderLock::take(folder.path()).unwrap();
+    let error = FolderLock::take(folder.path()).unwrap_err();
+    assert_eq!(error.code(), Some("55006"));
+    assert!(error.message().contains(&format!("process {}", std::process::id())), "{error}");
+    drop(lock);
+    FolderLock::take(folder.path()).unwrap();
+}
+
+#[test]
+fn a_missing_log_is_an_error() {
+    let disk = CrashDisk::default();
+    for _ in 0..3 {
+        let (catalog, store) = open(Arc::new(disk.clone())).unwrap();
+        Operation::Create { table: "t".into(), values: vec![1] }.run(&catalog, &store).unwrap();
+    }
+    disk.remove_file(Path::new("/db/log-000002")).unwrap();
+    let error = open(Arc::new(disk.clone())).unwrap_err();
+    assert!(error.message().contains("log-000002"), "{error}");
+    disk.open(Path::new("/db/log-000002"), OpenMode::CREATE_NEW).unwrap();
+    assert!(open(Arc::new(disk)).is_err(), "an empty file in its place is none");
+}
