@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Savepoints of a transaction at most: each keeps what the tables were. Drivers set one before each statement.
+pub const SAVEPOINTS_MAX: usize = 10_000;
+
 /// Rows in a batch at most. 8192 rows of a few 8-byte columns fit the L2 cache of one core, and
 /// Arrow's kernels have amortized their per-call cost by then.
 pub const BATCH_ROWS_MAX: usize = 8192;

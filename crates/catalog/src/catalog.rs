@@ -37,6 +37,11 @@ pub struct Catalog {
     /// What the next change builds on. Locked before `root`.
     head: Mutex<Head>,
     journal: OnceLock<Arc<dyn Journal>>,
+    shared: Arc<Shared>,
+}
+
+/// What a database's catalog has in common with those of its transactions.
+pub(crate) struct Shared {
     ids: AtomicU64,
     versions: AtomicU64,
     /// Files that statements named by their path, so that the next one need not open them again.
@@ -82,11 +87,13 @@ pub trait CatalogObserver: Send + Sync {
 
 impl Default for Catalog {
     fn default() -> Self {
-        let head = Head::default();
+        Self::with_root(Arc::default(), Arc::default())
+    }
+}
+
+impl Default for Shared {
+    fn default() -> Self {
         Self {
-            root: RwLock::new(head.root.clone()),
-            head: Mutex::new(head),
-            journal: OnceLock::new(),
             ids: AtomicU64::new(OBJECTS_FROM),
             versions: AtomicU64::new(1),
             paths: Mutex::default(),
@@ -104,6 +111,25 @@ impl fmt::Debug for Catalog {
 }
 
 impl Catalog {
+    pub(crate) fn with_root(root: Arc<Root>, shared: Arc<Shared>) -> Self {
+        let head = Head { root: root.clone(), pending: VecDeque::new() };
+        Self { root: RwLock::new(root), head: Mutex::new(head), journal: OnceLock::new(), shared }
+    }
+
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
+    /// Has other names from now on: for a catalog that nothing keeps.
+    pub(crate) fn become_root(&self, root: Arc<Root>) {
+        let mut head = self.head.lock();
+        head.pending.clear();
+        let before = std::mem::replace(&mut head.root, root.clone());
+        let seen = std::mem::replace(&mut *self.root.write(), root);
+        drop(head);
+        drop((before, seen));
+    }
+
     /// The names as they are now.
     pub fn snapshot(&self) -> CatalogSnapshot {
         CatalogSnapshot(self.root.read().clone())
@@ -111,20 +137,20 @@ impl Catalog {
 
     /// A version that no table has had yet.
     pub fn next_table_version(&self) -> TableVersion {
-        TableVersion(self.versions.fetch_add(1, Ordering::Relaxed))
+        TableVersion(self.shared.versions.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn next_version(&self) -> ObjectVersion {
-        ObjectVersion(self.versions.fetch_add(1, Ordering::Relaxed))
+    pub(crate) fn next_version(&self) -> ObjectVersion {
+        ObjectVersion(self.shared.versions.fetch_add(1, Ordering::Relaxed))
     }
 
     fn next_id(&self) -> ObjectId {
-        ObjectId(self.ids.fetch_add(1, Ordering::Relaxed))
+        ObjectId(self.shared.ids.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Has changes told, as long as the observer lives.
     pub fn observe(&self, observer: Weak<dyn CatalogObserver>) {
-        let mut observers = self.observers.write();
+        let mut observers = self.shared.observers.write();
         observers.retain(|known| known.strong_count() > 0);
         observers.push(observer);
     }
@@ -141,25 +167,30 @@ impl Catalog {
         staged: Staged,
         change: impl FnOnce(&mut Arc<Root>) -> Result<(Vec<CatalogChange>, Option<Entry>)>,
     ) -> Result<()> {
-        let (position, before) = self.append(staged, change)?;
+        let (position, before) = self.append(vec![staged], |root| {
+            let (told, entry) = change(root)?;
+            Ok((told, vec![entry]))
+        })?;
         drop(before);
         self.settle(position)
     }
 
     /// The first half of a change: the next one builds on it. Also gives what was there before, to be dropped where
-    /// nobody waits for that: it may have many rows.
-    fn append(
+    /// nobody waits for that: it may have many rows. `staged` has the rows of each entry.
+    pub(crate) fn append(
         &self,
-        staged: Staged,
-        change: impl FnOnce(&mut Arc<Root>) -> Result<(Vec<CatalogChange>, Option<Entry>)>,
+        staged: Vec<Staged>,
+        change: impl FnOnce(&mut Arc<Root>) -> Result<(Vec<CatalogChange>, Vec<Option<Entry>>)>,
     ) -> Result<(LogPosition, Arc<Root>)> {
         let mut head = self.head.lock();
         let mut root = head.root.clone();
-        let (told, entry) = change(&mut root)?;
+        let (told, entries) = change(&mut root)?;
+        let entries = staged.into_iter().zip(entries).filter_map(|(staged, entry)| Some((staged, entry?)));
+        let entries = entries.collect::<Vec<_>>();
         // What is not kept is seen with what it builds on.
         let mut position = head.pending.back().map_or(0, |last| last.position);
-        if let (Some(journal), Some(entry)) = (self.journal.get(), entry) {
-            position = match journal.append(staged, &entry) {
+        if let Some(journal) = self.journal.get().filter(|_| !entries.is_empty()) {
+            position = match journal.append(entries) {
                 Ok(position) => position,
                 Err(error) => {
                     drop(head);
@@ -174,7 +205,7 @@ impl Catalog {
     }
 
     /// The second half: statements see the change, as soon as it is where a crash leaves it.
-    fn settle(&self, position: LogPosition) -> Result<()> {
+    pub(crate) fn settle(&self, position: LogPosition) -> Result<()> {
         if let Some(journal) = self.journal.get().filter(|_| position > 0)
             && let Err(error) = journal.sync(position)
         {
@@ -226,7 +257,7 @@ impl Catalog {
     }
 
     /// The rows of a statement on their way into the log.
-    fn staged(&self, rows: &[RecordBatch]) -> Result<Staged> {
+    pub(crate) fn staged(&self, rows: &[RecordBatch]) -> Result<Staged> {
         let Some(journal) = self.journal.get() else { return Ok(Staged::default()) };
         journal.stage(rows).inspect_err(|_| self.lose(journal))
     }
@@ -252,7 +283,7 @@ impl Catalog {
 
     /// Gives an object the name and the id that it had when it was written down. No id is given again.
     pub fn restore(&self, id: ObjectId, name: &RelationName, relation: Relation) -> Result<()> {
-        self.ids.fetch_max(id.0 + 1, Ordering::Relaxed);
+        self.shared.ids.fetch_max(id.0 + 1, Ordering::Relaxed);
         let version = self.next_version();
         self.commit(Staged::default(), |root| {
             put(root, Object { id, version, name: name.clone(), relation, writer: Arc::default() })?;
@@ -262,7 +293,7 @@ impl Catalog {
 
     /// As [`restore`](Self::restore), for a schema.
     pub fn restore_schema(&self, id: ObjectId, name: &str) -> Result<()> {
-        self.ids.fetch_max(id.0 + 1, Ordering::Relaxed);
+        self.shared.ids.fetch_max(id.0 + 1, Ordering::Relaxed);
         self.commit(Staged::default(), |root| {
             Arc::make_mut(root).schemas.entry(name.to_owned()).or_insert_with(|| Schema::new(id));
             Ok((vec![], None))
@@ -271,16 +302,16 @@ impl Catalog {
 
     /// Gives no id below this one from now on.
     pub fn reserve_ids(&self, next: u64) {
-        self.ids.fetch_max(next, Ordering::Relaxed);
+        self.shared.ids.fetch_max(next, Ordering::Relaxed);
     }
 
     /// The id that the next object gets.
     pub fn next_object(&self) -> u64 {
-        self.ids.load(Ordering::Relaxed)
+        self.shared.ids.load(Ordering::Relaxed)
     }
 
     fn tell(&self, changes: &[CatalogChange]) {
-        let observers = self.observers.read().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
+        let observers = self.shared.observers.read().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
         for change in changes {
             observers.iter().for_each(|observer| observer.changed(change));
         }
@@ -288,7 +319,7 @@ impl Catalog {
 
     /// The files at a path that a statement names.
     pub fn path(&self, path: &str, files: &Arc<dyn Disk>) -> Arc<FileRelation> {
-        let mut paths = self.paths.lock();
+        let mut paths = self.shared.paths.lock();
         if paths.len() >= PATHS_MAX {
             paths.clear();
         }
@@ -309,18 +340,18 @@ impl Catalog {
 
     /// The oid of a relation in which the engine shows itself.
     pub(crate) fn shown_oid(&self, name: RelationName) -> u32 {
-        let mut shown = self.shown.lock();
+        let mut shown = self.shared.shown.lock();
         let next = SHOWN_FROM + u32::try_from(shown.len()).unwrap_or(u32::MAX - SHOWN_FROM);
         *shown.entry(name).or_insert(next)
     }
 
     /// Says what the users that may log in may do, for those who ask ([`privileges`](crate::privileges)).
     pub fn set_users(&self, users: BTreeMap<String, Arc<Rights>>) {
-        *self.users.write() = Arc::new(users);
+        *self.shared.users.write() = Arc::new(users);
     }
 
     pub(crate) fn users(&self) -> Arc<BTreeMap<String, Arc<Rights>>> {
-        self.users.read().clone()
+        self.shared.users.read().clone()
     }
 
     /// Gives a relation a name. A view in the place of another one is a new version of the same object; anything else
@@ -483,12 +514,15 @@ impl Catalog {
             ..Object::clone(&present)
         };
         drop(present);
-        let (position, before) = self.append(staged, |root| {
+        let (position, before) = self.append(vec![staged], |root| {
             if root.get(&table.name).is_none_or(|object| object.id != table.id) {
                 return Err(gone(table));
             }
             put(root, next)?;
-            Ok((vec![CatalogChange { name: table.name.clone(), object: table.id, is_naming: false }], Some(entry)))
+            Ok((
+                vec![CatalogChange { name: table.name.clone(), object: table.id, is_naming: false }],
+                vec![Some(entry)],
+            ))
         })?;
         drop((writing, before));
         self.settle(position)
@@ -502,14 +536,14 @@ impl Catalog {
 }
 
 /// Gives an object its name, in nodes that no snapshot has.
-fn put(root: &mut Arc<Root>, object: Object) -> Result<()> {
+pub(crate) fn put(root: &mut Arc<Root>, object: Object) -> Result<()> {
     let objects = objects_mut(root, &object.name.schema).ok_or_else(|| no_schema(&object.name.schema))?;
     objects.insert(object.name.name.clone(), Arc::new(object));
     Ok(())
 }
 
 /// The objects of a schema, in nodes that no snapshot has.
-fn objects_mut<'a>(root: &'a mut Arc<Root>, schema: &str) -> Option<&'a mut BTreeMap<String, Arc<Object>>> {
+pub(crate) fn objects_mut<'a>(root: &'a mut Arc<Root>, schema: &str) -> Option<&'a mut BTreeMap<String, Arc<Object>>> {
     let schema = Arc::make_mut(root).schemas.get_mut(schema)?;
     Some(&mut Arc::make_mut(schema).objects)
 }

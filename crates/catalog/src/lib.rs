@@ -29,6 +29,7 @@ pub mod privileges;
 pub mod rights;
 mod session;
 mod snapshot;
+pub mod transaction;
 pub mod types;
 mod uses;
 mod view;
@@ -42,7 +43,7 @@ pub use name::{
 pub use object::{Object, ObjectRef, Relation};
 pub use paths::looks_like_path;
 pub use rights::{RelationPattern, Rights};
-pub use session::{ComputedTable, Resolved, SessionCatalogs, SessionSnapshot};
+pub use session::{ComputedTable, Isolation, Resolved, SessionCatalogs, SessionSnapshot};
 pub use snapshot::CatalogSnapshot;
 pub use uses::{PlanningIdentity, Uses};
 pub use view::View;

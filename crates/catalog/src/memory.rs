@@ -206,6 +206,11 @@ impl MemoryRelation {
         self.rows.next_number
     }
 
+    /// A reservation that counts some of its rows; `None` if it has no rows.
+    pub(crate) fn counted(&self) -> Option<&Reservation> {
+        self.rows.memory.first().map(Arc::as_ref)
+    }
+
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows.table.rows()
@@ -347,7 +352,7 @@ fn joined(first: &RowNumbers, first_rows: usize, second: &RowNumbers, second_row
 }
 
 /// The error for a row that another statement has changed first.
-fn conflict() -> Error {
+pub(crate) fn conflict() -> Error {
     let error = Error::input("could not serialize access due to concurrent update").with_code("40001");
     error.with_hint("run the statement again")
 }

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use diligence_base::Result;
+use diligence_base::{Error, Result};
+use parking_lot::RwLock;
 
 use crate::name::shown_schema_oid;
 use crate::object::with_article;
+use crate::transaction::{Transaction, TransactionMark};
 use crate::{
     Catalog, CatalogSnapshot, DEFAULT_SCHEMA, Object, POSTGRES_SCHEMA, Relation, RelationName, Rights, SYSTEM_SCHEMA,
 };
@@ -30,10 +32,31 @@ type ComputedTables = Arc<BTreeMap<String, Arc<dyn ComputedTable>>>;
 #[derive(Clone)]
 pub struct SessionCatalogs {
     /// What all sessions share.
-    pub catalog: Arc<Catalog>,
+    base: Arc<Catalog>,
+    /// The transaction that the session is in; that of clones, too.
+    inside: Arc<RwLock<Option<SessionTransaction>>>,
     /// What the session may do with it.
     pub rights: Arc<Rights>,
     shown: Arc<Shown>,
+}
+
+/// A transaction that a session is in.
+#[derive(Clone)]
+struct SessionTransaction {
+    transaction: Arc<Transaction>,
+    isolation: Isolation,
+}
+
+/// What a transaction sees of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// Each statement sees what was committed when it began.
+    #[default]
+    ReadCommitted,
+    /// All statements see what was committed when the first one began.
+    RepeatableRead,
+    /// The same, and nobody else commits anything meanwhile.
+    Serializable,
 }
 
 /// What the engine shows of itself.
@@ -51,15 +74,75 @@ impl SessionCatalogs {
     pub fn new(catalog: Arc<Catalog>, system: ComputedTables, postgres: ComputedTables, rights: Arc<Rights>) -> Self {
         let oid = |name: &String| (name.clone(), catalog.shown_oid(RelationName::new(SYSTEM_SCHEMA, name)));
         let oids = system.keys().map(oid).collect();
-        Self { catalog, rights, shown: Arc::new(Shown { system, oids, postgres }) }
+        let shown = Arc::new(Shown { system, oids, postgres });
+        Self { base: catalog, inside: Arc::default(), rights, shown }
+    }
+
+    /// The catalog that statements change: that of the transaction, in one.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.inside.read().as_ref().map_or_else(|| self.base.clone(), |inside| inside.transaction.catalog().clone())
+    }
+
+    /// Begins a transaction. Fails with code 25001 if there is one.
+    pub fn begin(&self, isolation: Isolation) -> Result<()> {
+        let mut inside = self.inside.write();
+        if inside.is_some() {
+            return Err(Error::input("there is a transaction already").with_code("25001"));
+        }
+        let transaction = Arc::new(Transaction::begin(self.base.clone()));
+        *inside = Some(SessionTransaction { transaction, isolation });
+        Ok(())
+    }
+
+    /// Ends the transaction, and makes its changes everybody's; without one it does nothing. Fails with code 40001 if
+    /// they do not go together with what others have committed meanwhile, and as a log fails. Then nothing of them is
+    /// kept.
+    pub fn commit(&self) -> Result<()> {
+        let inside = self.inside.write().take();
+        inside.map_or(Ok(()), |inside| inside.transaction.commit(inside.isolation == Isolation::Serializable))
+    }
+
+    /// Ends the transaction without its changes.
+    pub fn roll_back(&self) {
+        let inside = self.inside.write().take();
+        drop(inside);
+    }
+
+    /// Changes what the transaction sees of others, from its next statement on.
+    pub fn set_isolation(&self, isolation: Isolation) {
+        if let Some(inside) = &mut *self.inside.write() {
+            inside.isolation = isolation;
+        }
+    }
+
+    /// The changes of the transaction up to now; `None` outside of one.
+    pub fn mark(&self) -> Option<TransactionMark> {
+        self.inside.read().as_ref().map(|inside| inside.transaction.mark())
+    }
+
+    /// Takes back the changes of the transaction since a mark of it.
+    pub fn back_to(&self, mark: &TransactionMark) {
+        if let Some(inside) = &*self.inside.read() {
+            inside.transaction.back_to(mark);
+        }
+    }
+
+    /// What statements see: of others what they have committed, as far as the isolation says.
+    fn seen(&self) -> CatalogSnapshot {
+        let Some(inside) = self.inside.read().clone() else { return self.base.snapshot() };
+        if inside.isolation == Isolation::ReadCommitted {
+            // What does not go together is an error of COMMIT; until then the transaction sees what it saw.
+            let _ = inside.transaction.refresh();
+        }
+        inside.transaction.catalog().snapshot()
     }
 
     /// What the session sees now.
     pub fn snapshot(&self) -> SessionSnapshot {
         SessionSnapshot {
-            catalog: self.catalog.snapshot(),
+            catalog: self.seen(),
             rights: self.rights.clone(),
-            users: self.catalog.users(),
+            users: self.base.users(),
             shown: self.shown.clone(),
         }
     }
@@ -67,7 +150,7 @@ impl SessionCatalogs {
 
 impl fmt::Debug for SessionCatalogs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SessionCatalogs({:?})", self.catalog)
+        write!(f, "SessionCatalogs({:?})", self.base)
     }
 }
 

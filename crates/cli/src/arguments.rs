@@ -52,7 +52,8 @@ Exit codes: 0 stopped by a signal, 1 failed, 2 invalid command line."
 }
 
 /// The options of a database in this process; they conflict with `--connect`.
-const DATABASE_OPTIONS: [&str; 9] = [
+const DATABASE_OPTIONS: [&str; 10] = [
+    "db",
     "data",
     "workers",
     "memory",
@@ -67,6 +68,10 @@ const DATABASE_OPTIONS: [&str; 9] = [
 /// How the database is opened.
 #[derive(Args, Clone, Debug)]
 pub struct DatabaseArguments {
+    /// The directory of a database, which keeps what statements make: tables, views, schemas. It is made if it is not
+    /// there [default: a database in memory, which ends with the program]
+    #[arg(long, value_name = "DIR")]
+    pub db: Option<PathBuf>,
     /// A directory in which every Parquet, CSV, JSON or Arrow file, and every directory of such files, is a table. The
     /// table has the name of the file without its extension
     #[arg(long, value_name = "DIR")]

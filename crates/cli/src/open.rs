@@ -37,6 +37,7 @@ pub fn open(arguments: &DatabaseArguments, worker_nice: u8) -> Result<Database, 
         ..defaults
     };
     let options = DatabaseOptions {
+        folder: arguments.db.clone(),
         data: arguments.data.clone(),
         workers: arguments.workers.map(|workers| workers.get()),
         worker_nice,

@@ -19,6 +19,7 @@ use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
 use parking_lot::RwLock;
 
+use crate::kept::KeptFolder;
 use crate::plans::PlanCache;
 use crate::postgres;
 use crate::settings::{Defaults, Settings, SettingsView, budget};
@@ -28,6 +29,9 @@ use crate::system::WaitingQuery;
 /// How a database is opened. The default is an empty one on all cores.
 #[derive(Clone, Debug, Default)]
 pub struct DatabaseOptions {
+    /// The folder in which the database keeps its tables and views; made if it is not there. If `None`, they are in
+    /// memory only, and end with the database.
+    pub folder: Option<PathBuf>,
     /// A folder: every file in it that can be a table, and every folder of such files, is one, named by its stem.
     pub data: Option<PathBuf>,
     /// Worker threads; one per core if `None`.
@@ -64,6 +68,7 @@ struct Inner {
     more_system_tables: RwLock<BTreeMap<String, Arc<dyn ComputedTable>>>,
     /// Tells which queries wait at a server's door.
     waiting: RwLock<Option<Waiting>>,
+    kept: Option<KeptFolder>,
 }
 
 type Waiting = Arc<dyn Fn() -> Vec<WaitingQuery> + Send + Sync>;
@@ -81,8 +86,9 @@ pub struct TableInfo {
 
 impl Database {
     /// Opens a database: starts its engine, and lists the folder's files without opening them. Fails with kind `Input`
-    /// if an option or a setting makes no sense, or if there is no such folder; with kind `File` if the folder or temp
-    /// space cannot be used; with kind `Resource` if the system has no threads left.
+    /// if an option or a setting makes no sense, or if there is no such folder of data; with kind `File` if the folder or
+    /// temp space cannot be used, or the database is open in another process; with kind `Resource` if the system has no
+    /// threads left, or the tables that the database keeps do not fit into memory.
     pub fn open(options: DatabaseOptions) -> Result<Self> {
         if let Some(workers) = options.workers.filter(|workers| *workers > WORKERS_MAX) {
             return Err(Error::input(format!(
@@ -111,6 +117,14 @@ impl Database {
         let catalogs = SessionCatalogs::new(catalog.clone(), Arc::default(), postgres.clone(), rights);
         let tables = engine.table_memory().clone();
         let planning = PlannerOptions { paths_are_tables: false, files: files.clone(), tables };
+        let planner = Planner::new(catalogs.clone(), planning.clone());
+        let kept = match &options.folder {
+            None => None,
+            Some(folder) => {
+                let planner = planner.for_session(catalogs, PlannerOptions { paths_are_tables: true, ..planning });
+                Some(KeptFolder::open(folder, files.clone(), &catalog, &planner, engine.table_memory())?)
+            }
+        };
         let inner = Inner {
             defaults: Defaults::new(&engine),
             engine,
@@ -118,7 +132,8 @@ impl Database {
             status,
             catalog,
             files,
-            planner: Planner::new(catalogs, planning),
+            planner,
+            kept,
             postgres,
             more_system_tables: RwLock::default(),
             waiting: RwLock::default(),
@@ -174,6 +189,13 @@ impl Database {
     /// The plans of statements that sessions have planned.
     pub fn plan_cache(&self) -> &PlanCache {
         &self.0.plans
+    }
+
+    /// Writes everything that the database keeps into an image, so that opening it takes no longer than reading that.
+    /// It is done from time to time anyway. Does nothing for a database in memory. Fails with kind `File` if the image
+    /// cannot be written; then nothing is lost.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.0.kept.as_ref().map_or(Ok(()), |kept| kept.store().checkpoint())
     }
 
     /// The engine that runs the queries.
@@ -247,6 +269,11 @@ impl Inner {
         for (name, location) in tables {
             let relation = FileRelation::new(location, OpenOptions::default(), self.files.clone());
             let name = RelationName::new(DEFAULT_SCHEMA, name);
+            if self.catalog.snapshot().get(&name).is_some() {
+                let why = "the database has a relation of this name".to_owned();
+                self.catalog.leave_out([(name.name, why)]);
+                continue;
+            }
             self.catalog.create(&name, Relation::Files(Arc::new(relation)), false)?;
         }
         Ok(())

@@ -27,6 +27,7 @@
 //! Not here: clients over a network, and files that are more than other people's.
 
 mod database;
+mod kept;
 mod plan_json;
 pub mod plans;
 pub mod postgres;

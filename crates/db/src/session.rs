@@ -8,9 +8,11 @@ use diligence_catalog::{PlanningIdentity, Rights, SessionCatalogs, SessionSnapsh
 use diligence_engine::QueryOptions;
 use diligence_sql::{Facts, Planner, PlannerOptions};
 use diligence_types::text::Zone;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::database::Database;
 use crate::settings::{self, Settings, SettingsView, Shown};
+use crate::statement::Savepoint;
 use crate::system::{self, SessionView, WaitingQuery};
 
 /// A session: settings, prepared statements, and a planner over the database's tables. Used from any thread; statements
@@ -41,6 +43,8 @@ struct Parts {
     database: Database,
     planner: Planner,
     settings: Settings,
+    /// Those of the transaction that the session's own statements have begun.
+    savepoints: Mutex<Vec<Savepoint>>,
 }
 
 impl Parts {
@@ -83,7 +87,7 @@ impl Session {
             let planning = PlannerOptions { paths_are_tables: options.files, files, tables };
             let planner = database.planner().for_session(catalogs, planning);
             let settings = Settings::new(options.engine_settings, options.query_memory_bytes);
-            Parts { planner, settings, database }
+            Parts { planner, settings, database, savepoints: Mutex::default() }
         });
         let session = Self(parts);
         for (name, value) in session.0.database.defaults().for_session() {
@@ -175,6 +179,10 @@ impl Session {
 
     pub(crate) fn planner(&self) -> &Planner {
         &self.0.planner
+    }
+
+    pub(crate) fn savepoints(&self) -> MutexGuard<'_, Vec<Savepoint>> {
+        self.0.savepoints.lock()
     }
 
     /// Changes a setting, as SET does. Fails with kind `Input` if there is no such setting, if this is no value of it,

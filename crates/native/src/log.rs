@@ -20,7 +20,7 @@ use diligence_catalog::journal::{Entry, Journal, LogPosition, Staged};
 use parking_lot::{Condvar, Mutex};
 
 use crate::files::{FILE_HEAD_BYTES, Purpose, create, failed, frame};
-use crate::record::{encode_entry, encode_rows};
+use crate::record::{encode_entry, encode_group, encode_rows};
 
 /// Rows that are more than this go into the log before their entry.
 const STAGED_BYTES_MAX: usize = 4 << 20;
@@ -220,19 +220,26 @@ impl Journal for Log {
         Ok(staged)
     }
 
-    fn append(&self, staged: Staged, entry: &Entry) -> Result<LogPosition> {
-        let record = encode_entry(entry, staged.statement)?;
+    fn append(&self, entries: Vec<(Staged, Entry)>) -> Result<LogPosition> {
+        let records = entries.iter().map(|(staged, entry)| encode_entry(entry, staged.statement));
+        let mut records = records.collect::<Result<Vec<_>>>()?;
+        let record = match records.pop() {
+            Some(only) if records.is_empty() => only,
+            last => encode_group(records.into_iter().chain(last)),
+        };
         let mut state = self.state.lock();
         if let Some(error) = &state.failed {
             return Err(error.clone());
         }
         // Rows that came before their entry may have been lost with others.
-        if state.is_lost || staged.guard.is_some() && staged.losses != state.losses {
+        let losses = state.losses;
+        let lost_rows = |(staged, _): &(Staged, Entry)| staged.guard.is_some() && staged.losses != losses;
+        if state.is_lost || entries.iter().any(lost_rows) {
             let error = Error::file("a change before this one could not be kept, and this one builds on it");
             return Err(error.with_code("40001").with_hint("run the statement again"));
         }
         state.queued_bytes += record.len();
-        state.queue.extend(staged.encoded);
+        state.queue.extend(entries.into_iter().flat_map(|(staged, _)| staged.encoded));
         state.queue.push(record);
         state.appended += 1;
         Ok(state.appended)

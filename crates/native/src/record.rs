@@ -47,6 +47,8 @@ pub enum Record {
         replace: bool,
         statement: u64,
     },
+    /// Several at once: a transaction's.
+    Group(Vec<Record>),
     /// The last record of an image.
     End {
         next_object: u64,
@@ -76,6 +78,7 @@ const CREATE_FILES: u8 = 6;
 const DROP: u8 = 7;
 const CHANGE: u8 = 8;
 const END: u8 = 9;
+const GROUP: u8 = 10;
 
 /// Rows as a record.
 pub fn encode_rows(statement: u64, rows: &RecordBatch) -> Result<Vec<u8>> {
@@ -110,6 +113,16 @@ pub fn encode_entry(entry: &Entry, statement: u64) -> Result<Vec<u8>> {
         }
     }
     Ok(encoder.0)
+}
+
+/// Several records as one.
+pub fn encode_group(records: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut encoder = Encoder::default();
+    encoder.byte(GROUP);
+    for record in records {
+        encoder.bytes(&record);
+    }
+    encoder.0
 }
 
 /// A schema as a record.
@@ -214,6 +227,13 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
             replace: decoder.byte()? != 0,
             statement: decoder.number()?,
         },
+        GROUP => {
+            let mut records = Vec::new();
+            while !decoder.0.is_empty() {
+                records.push(decode(decoder.bytes()?)?);
+            }
+            Record::Group(records)
+        }
         END => Record::End { next_object: decoder.number()? },
         other => return Err(Error::file(format!("a record of kind {other} is not known to this version"))),
     };

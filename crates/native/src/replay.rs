@@ -94,6 +94,7 @@ impl<'a> Replay<'a> {
                     false => catalog.change(&table, RowChange { deleted, inserted, memory })?,
                 }
             }
+            Record::Group(records) => records.into_iter().try_for_each(|record| self.apply(record))?,
             Record::End { next_object } => catalog.reserve_ids(next_object),
         }
         Ok(())

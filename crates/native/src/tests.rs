@@ -8,6 +8,7 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use diligence_base::seams::{CrashDisk, Disk, DiskFault, FaultyDisk, LocalDisk, OpenMode, Random};
 use diligence_base::{Error, Result};
+use diligence_catalog::transaction::Transaction;
 use diligence_catalog::{
     Catalog, DEFAULT_SCHEMA, FileRelation, MemoryRelation, Relation, RelationName, RowChange, View,
 };
@@ -75,10 +76,27 @@ fn content(catalog: &Catalog) -> Model {
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Create { table: String, values: Vec<i64> },
-    Drop { table: String },
-    Change { table: String, deleted: Vec<i64>, inserted: Vec<i64> },
-    Replace { table: String, inserted: Vec<i64> },
+    Create {
+        table: String,
+        values: Vec<i64>,
+    },
+    Drop {
+        table: String,
+    },
+    Change {
+        table: String,
+        deleted: Vec<i64>,
+        inserted: Vec<i64>,
+    },
+    Replace {
+        table: String,
+        inserted: Vec<i64>,
+    },
+    /// Changes of several tables, and perhaps a table that goes, at once.
+    Transaction {
+        changes: Vec<(String, Vec<i64>, Vec<i64>)>,
+        dropped: Option<String>,
+    },
     Checkpoint,
 }
 
@@ -94,6 +112,16 @@ impl Operation {
             1 => Self::Drop { table },
             2 => Self::Replace { table, inserted: values(random) },
             3 => Self::Checkpoint,
+            4 | 5 => {
+                let mut changes = Vec::new();
+                for (table, (present, _)) in model {
+                    let deleted = present.keys().copied().filter(|_| random.below(4) == 0).collect::<Vec<_>>();
+                    changes.push((table.clone(), deleted, values(random)));
+                    // Once more: what was there before the transaction is not deleted twice.
+                    changes.push((table.clone(), vec![], values(random)));
+                }
+                Self::Transaction { changes, dropped: (random.below(3) == 0).then_some(table) }
+            }
             _ => {
                 let deleted = present.keys().copied().filter(|_| random.below(4) == 0).collect();
                 Self::Change { table, deleted, inserted: values(random) }
@@ -124,11 +152,20 @@ impl Operation {
                     *next += 1;
                 }
             }
+            Self::Transaction { changes, dropped } => {
+                for (table, deleted, inserted) in changes {
+                    let (table, deleted, inserted) = (table.clone(), deleted.clone(), inserted.clone());
+                    Self::Change { table, deleted, inserted }.model(model);
+                }
+                if let Some(dropped) = dropped {
+                    model.remove(dropped);
+                }
+            }
             Self::Checkpoint => {}
         }
     }
 
-    fn run(&self, catalog: &Catalog, store: &Store) -> Result<()> {
+    fn run(&self, catalog: &Arc<Catalog>, store: &Store) -> Result<()> {
         let memory = Tester.memory();
         let table = |table: &str| catalog.snapshot().get(&name(table)).unwrap().reference();
         match self {
@@ -145,6 +182,17 @@ impl Operation {
             }
             Self::Replace { table: replaced, inserted } => {
                 catalog.insert(&table(replaced), &[rows(inserted)], memory, true)
+            }
+            Self::Transaction { changes, dropped } => {
+                let transaction = Transaction::begin(catalog.clone());
+                for (table, deleted, inserted) in changes {
+                    let (table, deleted, inserted) = (table.clone(), deleted.clone(), inserted.clone());
+                    Self::Change { table, deleted, inserted }.run(transaction.catalog(), store)?;
+                }
+                if let Some(dropped) = dropped {
+                    transaction.catalog().drop(&name(dropped), |_| Ok(()))?;
+                }
+                transaction.commit(false)
             }
             Self::Checkpoint => store.checkpoint(),
         }

@@ -16,6 +16,8 @@ pub const PROTOCOL: &str = "08P01";
 pub const UNSUPPORTED: &str = "0A000";
 /// `read_only_sql_transaction`.
 pub const READ_ONLY: &str = "25006";
+/// A statement that cannot run in a transaction, or there is one already.
+pub const ACTIVE_TRANSACTION: &str = "25001";
 /// `in_failed_sql_transaction`.
 pub const FAILED_TRANSACTION: &str = "25P02";
 /// `insufficient_privilege`.

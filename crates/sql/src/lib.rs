@@ -35,5 +35,5 @@ mod write;
 
 pub use facts::Facts;
 pub use planning::{Description, GenericPlan, Planned, Planner, PlannerOption, PlannerOptions, parameter_value};
-pub use statement::{Command, Query, Statement, Write};
+pub use statement::{Command, Query, Statement, TransactionStep, Write};
 pub use write::memory::MemoryWriter;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
 use diligence_catalog::{
-    Catalog, FileRelation, ObjectRef, Relation, RelationName, SessionCatalogs, View, may_change, no_schema,
+    Catalog, FileRelation, Isolation, ObjectRef, Relation, RelationName, SessionCatalogs, View, may_change, no_schema,
 };
 use diligence_engine::plan::Plan;
 use diligence_storage::Writer;
@@ -30,6 +30,8 @@ pub enum Statement {
     Write(Write),
     /// Changes the catalog.
     Command(Command),
+    /// A transaction begins, ends, or goes back.
+    Transaction(TransactionStep),
     /// Changes a setting of the session.
     Set {
         /// The setting.
@@ -70,6 +72,23 @@ impl Query {
     }
 }
 
+/// A step of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransactionStep {
+    /// BEGIN.
+    Begin(Isolation),
+    /// COMMIT.
+    Commit,
+    /// ROLLBACK.
+    RollBack,
+    /// SAVEPOINT name.
+    Savepoint(String),
+    /// RELEASE name.
+    Release(String),
+    /// ROLLBACK TO name.
+    RollBackTo(String),
+}
+
 /// A query that writes its rows, and gives one row with their number.
 #[derive(Debug)]
 pub struct Write {
@@ -77,12 +96,15 @@ pub struct Write {
     pub tag: &'static str,
     /// What writes.
     pub query: Query,
+    /// Whether a rollback undoes it.
+    pub is_undoable: bool,
 }
 
 impl Write {
     /// Gives the rows of a query to a writer.
     pub(crate) fn new(tag: &'static str, rows: Query, writer: Arc<dyn Writer>) -> Self {
-        Self { tag, query: Query { plan: Plan::write(rows.plan, writer) } }
+        let is_undoable = writer.is_undoable();
+        Self { tag, query: Query { plan: Plan::write(rows.plan, writer) }, is_undoable }
     }
 }
 
@@ -150,7 +172,7 @@ impl Command {
     /// Makes the change, and gives the command's tag. Fails with kind `Input` where the catalog has what is to be made,
     /// or has not what is to be changed.
     pub fn apply(self, catalogs: &SessionCatalogs) -> Result<&'static str> {
-        let catalog = &*catalogs.catalog;
+        let catalog = &*catalogs.catalog();
         match self {
             Command::CreateExternalTable { name, relation, or_replace, if_not_exists } => {
                 if if_not_exists && catalog.snapshot().get(&name).is_some() {
@@ -210,7 +232,7 @@ fn droppable(catalogs: &SessionCatalogs, name: &RelationName, view: bool) -> Res
 }
 
 fn drop_one(catalogs: &SessionCatalogs, name: &RelationName, view: bool, if_exists: bool) -> Result<()> {
-    let catalog: &Catalog = &catalogs.catalog;
+    let catalog: &Catalog = &catalogs.catalog();
     may_change(&name.schema, &format!("'{name}' cannot be dropped"))?;
     let wanted = if view { "view" } else { "table" };
     let dropped = catalog.drop(name, |relation| match relation {

@@ -27,6 +27,10 @@ pub trait Writer: Send + Sync + fmt::Debug {
     fn begin(&self, request: &WriteRequest) -> Result<Arc<dyn WriteOperation>>;
     /// What EXPLAIN shows: the format and where it is.
     fn describe(&self) -> String;
+    /// Whether what it commits goes with a transaction's rollback.
+    fn is_undoable(&self) -> bool {
+        false
+    }
 }
 
 /// What is going to be written.

@@ -97,6 +97,22 @@ impl PlannedStatement {
         }
     }
 
+    /// Whether a transaction begins, ends or goes back with it.
+    pub fn is_transaction_step(&self) -> bool {
+        matches!(&self.planned, Planned::Other(statement) if matches!(statement.as_ref(), Statement::Transaction(_)))
+    }
+
+    /// Whether a rollback undoes what it does.
+    pub fn is_undoable(&self) -> bool {
+        match &self.planned {
+            Planned::Query(..) => true,
+            Planned::Other(statement) => match statement.as_ref() {
+                Statement::Write(write) => write.is_undoable,
+                _ => true,
+            },
+        }
+    }
+
     /// The same statement to start another time; `None` if it can start only once.
     pub fn again(&self) -> Option<Self> {
         match &self.planned {

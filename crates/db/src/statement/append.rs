@@ -121,7 +121,7 @@ impl Session {
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let (rows, plan) = incoming(schema.clone());
         let engine = self.database().engine();
-        let writer = MemoryWriter::insert(object, engine.table_memory().clone(), self.database().catalog().clone());
+        let writer = MemoryWriter::insert(object, engine.table_memory().clone(), self.planner().catalogs().catalog());
         let plan = Plan::write(plan, Arc::new(writer));
         let options = self.query_options(&format!("COPY {table} FROM STDIN"));
         let stream = self.in_runtime(|| engine.run(&plan, options))?;

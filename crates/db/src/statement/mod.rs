@@ -23,6 +23,7 @@ mod result;
 mod start;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -31,6 +32,7 @@ use diligence_base::{Error, Result};
 pub use append::Append;
 pub use pending::PendingStatement;
 pub use result::{CancelToken, QueryResult, ResultKind};
+pub(crate) use transaction::Savepoint;
 
 use crate::plans::{PlanKey, PlannedStatement};
 use crate::session::Session;

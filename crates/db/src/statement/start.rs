@@ -71,6 +71,7 @@ impl Session {
             }
             Statement::Write(write) => QueryResult::write(write.tag, engine.run(&write.query.plan, options)?),
             Statement::Command(command) => QueryResult::done(command.apply(self.planner().catalogs())?),
+            Statement::Transaction(step) => QueryResult::done(self.step(step)?),
             Statement::Set { name, value } => {
                 self.set(&name, &value)?;
                 QueryResult::done("SET")

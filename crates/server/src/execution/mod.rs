@@ -76,6 +76,39 @@ pub struct ReadyStatement {
     history: Option<Arc<PlanHistory>>,
 }
 
+/// What a statement may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allowed {
+    /// Anything.
+    Anything,
+    /// What a rollback undoes: it is in a transaction.
+    Undoable,
+    /// Nothing but reading.
+    Reading,
+}
+
+impl Allowed {
+    fn check(self, planned: &PlannedStatement) -> Result<()> {
+        if planned.is_transaction_step() {
+            // Sessions that have transactions answer these themselves.
+            let error = Error::unsupported("a transaction needs a session, and requests over HTTP have none");
+            return Err(error.with_code("0A000").with_hint("connect over PostgreSQL's protocol"));
+        }
+        if self == Self::Anything || planned.is_read_only() {
+            return Ok(());
+        }
+        if self == Self::Reading {
+            let error = Error::unsupported("this statement cannot run in a read-only transaction");
+            return Err(error.with_code(sqlstate::READ_ONLY).with_hint("begin one that may write: BEGIN READ WRITE"));
+        }
+        if planned.is_undoable() {
+            return Ok(());
+        }
+        let error = Error::unsupported("files cannot be written inside a transaction: it could not be undone");
+        Err(error.with_code(sqlstate::ACTIVE_TRANSACTION).with_hint("run it by itself (autocommit)"))
+    }
+}
+
 impl StatementExecution {
     /// Starts the stages. Fails with kind `Resource` if the system has no threads left.
     pub fn open(database: Database, options: ExecutionOptions, result_rows_max: Option<u64>) -> Result<Arc<Self>> {
@@ -180,16 +213,16 @@ impl StatementExecution {
         Ok(description)
     }
 
-    /// Plans a statement, or finds it planned, and starts it. With `read_only` it must not change anything. Fails with
-    /// the error of planning or starting it, with kind `Retry` if too many queries wait, with kind `Cancelled` if
-    /// somebody wants it to wait no more, and with kind `Unsupported` if it must not change anything and would.
+    /// Plans a statement, or finds it planned, and starts it. Fails with the error of planning or starting it, with kind
+    /// `Retry` if too many queries wait, with kind `Cancelled` if somebody wants it to wait no more, and with kind
+    /// `Unsupported` if it would do what is not allowed.
     pub async fn start(
         &self,
         session: &Session,
         asker: &Asker,
         parsed: &ParsedStatement,
         values: Vec<ArrayRef>,
-        read_only: bool,
+        allowed: Allowed,
     ) -> Result<RunningStatement> {
         let cache = self.plan_cache();
         let key = PlanKey::new(session.planning_identity(), parsed.text(), &values);
@@ -207,14 +240,7 @@ impl StatementExecution {
             return Ok(running);
         }
         let ready = self.plan_anew(session, key, parsed, values).await?;
-        if read_only && !ready.planned.is_read_only() {
-            let error = Error::unsupported(
-                "this statement cannot run inside a transaction: what it changes could not be undone",
-            );
-            return Err(error
-                .with_code(sqlstate::READ_ONLY)
-                .with_hint("transactions are read-only here; run it by itself (autocommit)"));
-        }
+        allowed.check(&ready.planned)?;
         if let (Some(generic), Some(history)) = (generic, &ready.history)
             && cache.generic(&generic).is_none()
         {

@@ -9,7 +9,7 @@ use diligence_base::{ErrorKind, Result};
 use diligence_db::{Database, DatabaseOptions, Session};
 
 use super::running::{RunningStatement, StartedStatement};
-use super::{ExecutionOptions, StatementExecution};
+use super::{Allowed, ExecutionOptions, StatementExecution};
 use crate::admission::{Asker, Class, Query};
 use crate::roles::Role;
 
@@ -23,7 +23,7 @@ fn execution(memory_bytes: usize, rows_max: Option<u64>) -> (Arc<StatementExecut
 
 async fn start(execution: &StatementExecution, session: &Session, asker: &Asker, sql: &str) -> RunningStatement {
     let parsed = execution.parse(session, sql.to_owned()).await.unwrap();
-    execution.start(session, asker, &parsed, vec![], false).await.unwrap()
+    execution.start(session, asker, &parsed, vec![], Allowed::Anything).await.unwrap()
 }
 
 async fn rows(running: &mut RunningStatement) -> Result<Vec<RecordBatch>> {
@@ -107,7 +107,7 @@ async fn other_values_of_a_cheap_statement_need_no_planning() {
     let asks = async |n: i64| {
         let before = done(&execution, "optimize");
         let value: ArrayRef = Arc::new(Int64Array::from(vec![n]));
-        let mut running = execution.start(&session, &asker, &parsed, vec![value], false).await.unwrap();
+        let mut running = execution.start(&session, &asker, &parsed, vec![value], Allowed::Anything).await.unwrap();
         let answer = rows(&mut running).await.unwrap();
         let answer: Vec<i64> =
             answer.iter().flat_map(|rows| rows.column(0).as_primitive::<Int64Type>().values().to_vec()).collect();
@@ -136,7 +136,7 @@ async fn a_text_that_comes_again_is_not_parsed_or_planned_again() {
             let parsed = execution.parse(&session, sql.to_owned()).await.unwrap();
             let described = execution.describe(&session, &parsed, vec![]).await.unwrap();
             assert_eq!(described.schema.unwrap().field(0).name(), name);
-            let mut running = execution.start(&session, &asker, &parsed, vec![], false).await.unwrap();
+            let mut running = execution.start(&session, &asker, &parsed, vec![], Allowed::Anything).await.unwrap();
             assert_eq!(rows(&mut running).await.unwrap().len(), 1);
             let work = (done("parse") - before.0, done("optimize") - before.1);
             assert_eq!(work, if turn == 0 { (1, 1) } else { (0, 0) }, "{sql}");
@@ -175,7 +175,7 @@ async fn queries_that_can_share_a_run_need_one_place() {
     // What shares nothing with them waits, and is listed.
     let other = "SELECT a % 7 AS c, max(b) AS most FROM t GROUP BY a % 7";
     let parsed = execution.parse(&session, other.to_owned()).await.unwrap();
-    let mut waits = Box::pin(execution.start(&session, &asker, &parsed, vec![], false));
+    let mut waits = Box::pin(execution.start(&session, &asker, &parsed, vec![], Allowed::Anything));
     while execution.admission().waiting().is_empty() {
         assert!(futures::poll!(&mut waits).is_pending());
         tokio::task::yield_now().await;

@@ -3,14 +3,13 @@
 //! Kept is each change with what the setting was before it, in their order, and with each savepoint where it is among
 //! them. Of changes of one setting between two savepoints two say all: a SET, and a SET LOCAL after it.
 
+use diligence_base::limits::SAVEPOINTS_MAX;
 use diligence_base::{Error, Result};
+use diligence_catalog::transaction::TransactionMark;
 
 use super::commands::Lasts;
 use super::settings::Value;
 use crate::sqlstate;
-
-/// Savepoints of a block at most. One that is set again where it is does not count.
-const SAVEPOINTS_MAX: usize = 10_000;
 
 /// What a setting was.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +40,8 @@ struct Savepoint {
     name: String,
     /// The changes before it.
     at: usize,
+    /// What the tables were.
+    mark: Option<TransactionMark>,
     /// How often it was set there: drivers set one of the same name before each statement.
     times: u64,
 }
@@ -78,9 +79,11 @@ impl Changes {
     }
 
     /// Sets a savepoint.
-    pub(super) fn savepoint(&mut self, name: &str) -> Result<()> {
+    pub(super) fn savepoint(&mut self, name: &str, mark: Option<TransactionMark>) -> Result<()> {
         let at = self.changes.len();
-        if let Some(last) = self.savepoints.last_mut().filter(|last| last.name == name && last.at == at) {
+        if let Some(last) =
+            self.savepoints.last_mut().filter(|last| last.name == name && last.at == at && last.mark == mark)
+        {
             last.times += 1;
             return Ok(());
         }
@@ -88,7 +91,7 @@ impl Changes {
             let error = Error::resource(format!("a transaction has at most {SAVEPOINTS_MAX} savepoints"));
             return Err(error.with_code(sqlstate::LIMIT).with_hint("RELEASE those that are not needed"));
         }
-        self.savepoints.push(Savepoint { name: name.to_owned(), at, times: 1 });
+        self.savepoints.push(Savepoint { name: name.to_owned(), at, mark, times: 1 });
         Ok(())
     }
 
@@ -111,12 +114,13 @@ impl Changes {
         Ok(())
     }
 
-    /// Goes back to the last savepoint of the name, which stays. What settings are to be again, one after the other.
-    pub(super) fn back_to(&mut self, name: &str) -> Result<Vec<Was>> {
+    /// Goes back to the last savepoint of the name, which stays. What settings are to be again, one after the other, and
+    /// what the tables were.
+    pub(super) fn back_to(&mut self, name: &str) -> Result<(Vec<Was>, Option<TransactionMark>)> {
         let place = self.place_of(name)?;
         self.savepoints.truncate(place + 1);
         let since = self.changes.split_off(self.savepoints[place].at);
-        Ok(since.into_iter().rev().map(|change| change.was).collect())
+        Ok((since.into_iter().rev().map(|change| change.was).collect(), self.savepoints[place].mark.clone()))
     }
 
     /// The end of the block. What settings are to be then, one after the other.
@@ -200,12 +204,12 @@ mod tests {
     fn savepoints_are_gone_back_to_by_their_names() {
         let mut settings = Settings::default();
         settings.set("a", "1", Lasts::Session);
-        settings.changes.savepoint("x").unwrap();
+        settings.changes.savepoint("x", None).unwrap();
         settings.set("a", "2", Lasts::Block);
-        settings.changes.savepoint("y").unwrap();
+        settings.changes.savepoint("y", None).unwrap();
         settings.set("a", "3", Lasts::Session);
         for _ in 0..2 {
-            let undone = settings.changes.back_to("x").unwrap();
+            let (undone, _) = settings.changes.back_to("x").unwrap();
             settings.undo(undone);
             assert_eq!(settings.value("a"), "1");
             assert_eq!(settings.changes.back_to("y").unwrap_err().code(), Some("3B001"));
@@ -218,18 +222,18 @@ mod tests {
     fn what_is_kept_has_an_end() {
         let mut settings = Settings::default();
         for number in 0..1000 {
-            settings.changes.savepoint("driver's").unwrap();
+            settings.changes.savepoint("driver's", None).unwrap();
             settings.set("a", &number.to_string(), if number % 3 == 0 { Lasts::Block } else { Lasts::Session });
             settings.changes.release("driver's").unwrap();
         }
         assert!(settings.changes.changes.len() <= 2);
-        (0..20_000).for_each(|_| settings.changes.savepoint("again").unwrap());
+        (0..20_000).for_each(|_| settings.changes.savepoint("again", None).unwrap());
         (0..20_000).for_each(|_| settings.changes.release("again").unwrap());
         assert!(settings.changes.release("again").is_err());
         for number in 0..SAVEPOINTS_MAX {
-            settings.changes.savepoint(&number.to_string()).unwrap();
+            settings.changes.savepoint(&number.to_string(), None).unwrap();
         }
-        assert_eq!(settings.changes.savepoint("x").unwrap_err().code(), Some(sqlstate::LIMIT));
+        assert_eq!(settings.changes.savepoint("x", None).unwrap_err().code(), Some(sqlstate::LIMIT));
     }
 
     /// A block that copies all its values at each savepoint. Each setting has the value that holds, and the one that
@@ -256,7 +260,7 @@ mod tests {
                         now.entry(name.to_owned()).or_default().0 = value;
                     }
                     3 => {
-                        settings.changes.savepoint(name).unwrap();
+                        settings.changes.savepoint(name, None).unwrap();
                         copies.push((name.to_owned(), now.clone()));
                     }
                     4 => {

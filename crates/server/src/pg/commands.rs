@@ -3,6 +3,8 @@
 //! They are told by their first words. What is none of them, or is written in a way that is not known here, goes to the
 //! planner, which says what is wrong with it.
 
+use diligence_catalog::Isolation;
+
 use crate::encoding::copy::{CopyFormat, CopyOptions};
 
 /// A token of a statement: enough to tell these few statements.
@@ -20,7 +22,7 @@ enum Token<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// BEGIN, START TRANSACTION.
-    Begin,
+    Begin(TransactionMode),
     /// COMMIT, END.
     Commit,
     /// ROLLBACK, ABORT.
@@ -39,8 +41,8 @@ pub enum Command {
     ResetAll,
     /// SHOW name.
     Show(String),
-    /// SET TRANSACTION, SET SESSION CHARACTERISTICS, SET CONSTRAINTS: nothing to do for transactions that only read.
-    SetTransaction,
+    /// SET TRANSACTION; SET CONSTRAINTS, which has nothing to do; SET SESSION CHARACTERISTICS, which has no effect.
+    SetTransaction(TransactionMode),
     /// DISCARD ALL and its parts.
     Discard,
     /// DEALLOCATE; all if `None`.
@@ -59,6 +61,15 @@ pub enum Command {
     CopyOut(CopyOut),
     /// COPY … FROM STDIN.
     CopyIn(CopyIn),
+}
+
+/// What a statement says of a transaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransactionMode {
+    /// What it sees of others.
+    pub isolation: Option<Isolation>,
+    /// READ WRITE or READ ONLY.
+    pub writes: Option<bool>,
 }
 
 /// How long what SET says lasts, if the block that it is in does not roll back.
@@ -102,7 +113,7 @@ pub fn command(sql: &str) -> Result<Option<Command>, String> {
     let (first, second, third) = (word(0), word(1), word(2));
     let count = tokens.iter().filter(|(token, _)| *token != Token::Symbol(";")).count();
     Ok(Some(match (first.as_str(), second.as_str(), third.as_str()) {
-        ("BEGIN", ..) | ("START", "TRANSACTION", _) => Command::Begin,
+        ("BEGIN", ..) | ("START", "TRANSACTION", _) => Command::Begin(mode(&tokens)),
         ("COMMIT", "PREPARED", _) | ("ROLLBACK", "PREPARED", _) => return Ok(None),
         ("COMMIT", ..) | ("END", ..) => Command::Commit,
         ("ROLLBACK", "TO", _) => Command::RollbackTo(savepoint(&tokens, 2)?),
@@ -110,7 +121,10 @@ pub fn command(sql: &str) -> Result<Option<Command>, String> {
         ("ROLLBACK", ..) | ("ABORT", ..) => Command::Rollback,
         ("SAVEPOINT", ..) => Command::Savepoint(name(&tokens, 1)?),
         ("RELEASE", ..) => Command::Release(savepoint(&tokens, 1)?),
-        ("SET", "TRANSACTION" | "CONSTRAINTS", _) | ("SET", "SESSION", "CHARACTERISTICS") => Command::SetTransaction,
+        ("SET", "TRANSACTION", _) => Command::SetTransaction(mode(&tokens)),
+        ("SET", "CONSTRAINTS", _) | ("SET", "SESSION", "CHARACTERISTICS") => {
+            Command::SetTransaction(TransactionMode::default())
+        }
         ("SET", ..) => return Ok(set(&tokens)),
         ("RESET", "ALL", _) => Command::ResetAll,
         ("RESET", ..) if count >= 2 => Command::Reset(setting_name(&tokens[1..]), Lasts::Session),
@@ -237,6 +251,27 @@ fn name(tokens: &[Placed<'_>], at: usize) -> Result<String, String> {
         Some((Token::Quoted(text, '"'), _)) => Ok(text.clone()),
         _ => Err("expected a name".to_owned()),
     }
+}
+
+/// What the words behind BEGIN or SET TRANSACTION say.
+fn mode(tokens: &[Placed<'_>]) -> TransactionMode {
+    let words = tokens.iter().filter_map(|(token, _)| match token {
+        Token::Word(word) => Some(word.to_ascii_uppercase()),
+        _ => None,
+    });
+    let words = words.collect::<Vec<_>>();
+    let mut mode = TransactionMode::default();
+    for pair in words.windows(2) {
+        match (pair[0].as_str(), pair[1].as_str()) {
+            ("READ", "ONLY") => mode.writes = Some(false),
+            ("READ", "WRITE") => mode.writes = Some(true),
+            ("READ", "COMMITTED" | "UNCOMMITTED") => mode.isolation = Some(Isolation::ReadCommitted),
+            ("REPEATABLE", "READ") => mode.isolation = Some(Isolation::RepeatableRead),
+            ("LEVEL", "SERIALIZABLE") => mode.isolation = Some(Isolation::Serializable),
+            _ => {}
+        }
+    }
+    mode
 }
 
 /// A name, with or without SAVEPOINT before it.
@@ -489,8 +524,13 @@ mod tests {
 
     #[test]
     fn statements_of_the_session_are_told_by_their_words() {
-        assert_eq!(found("/* x */ begin;"), Command::Begin);
-        assert_eq!(found("START TRANSACTION ISOLATION LEVEL READ COMMITTED"), Command::Begin);
+        assert_eq!(found("/* x */ begin;"), Command::Begin(TransactionMode::default()));
+        let mode = TransactionMode { isolation: Some(Isolation::ReadCommitted), writes: None };
+        assert_eq!(found("START TRANSACTION ISOLATION LEVEL READ COMMITTED"), Command::Begin(mode));
+        let mode = TransactionMode { isolation: Some(Isolation::Serializable), writes: Some(false) };
+        assert_eq!(found("BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY"), Command::Begin(mode));
+        let mode = TransactionMode { isolation: Some(Isolation::RepeatableRead), writes: Some(true) };
+        assert_eq!(found("set transaction isolation level repeatable read read write"), Command::SetTransaction(mode));
         for sql in ["ROLLBACK TO SAVEPOINT A", "rollback work to a;", "ROLLBACK TRANSACTION TO SAVEPOINT \"a\""] {
             assert_eq!(found(sql), Command::RollbackTo("a".into()), "{sql}");
         }

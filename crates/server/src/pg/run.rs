@@ -24,7 +24,7 @@ use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
 use super::wire::{Broken, Received, notice};
 use crate::encoding::columns::{Columns, Form, Rows};
 use crate::encoding::copy::{CopyEncoder, CopyFormat, Framing};
-use crate::execution::RunningStatement;
+use crate::execution::{Allowed, RunningStatement};
 use crate::sqlstate;
 
 /// Rows that are written on the network's thread itself: less work than handing it over.
@@ -76,7 +76,7 @@ impl PgSession {
             return Err(Error::bug("not a statement").into());
         };
         let deadline = self.deadline();
-        let running = self.started(deadline, parsed, portal.values.clone(), self.block != Block::None).await?;
+        let running = self.started(deadline, parsed, portal.values.clone(), self.allowed()).await?;
         // The client reads rows by what it was told at some time before.
         let is_as_described = |described: &SchemaRef| {
             Arc::ptr_eq(described, running.schema())
@@ -92,6 +92,7 @@ impl PgSession {
             self.complete(match (done.tag.as_str(), done.rows) {
                 ("INSERT", rows) => format!("INSERT 0 {}", rows.unwrap_or(0)),
                 ("CREATE TABLE", Some(rows)) if rows > 0 => format!("SELECT {rows}"),
+                (tag @ ("UPDATE" | "DELETE"), rows) => format!("{tag} {}", rows.unwrap_or(0)),
                 ("COPY", rows) => format!("COPY {}", rows.unwrap_or(0)),
                 (tag, _) => tag.to_owned(),
             });
@@ -108,12 +109,12 @@ impl PgSession {
         deadline: Option<Instant>,
         parsed: &ParsedStatement,
         values: Vec<ArrayRef>,
-        read_only: bool,
+        allowed: Allowed,
     ) -> Outcome<RunningStatement> {
         let execution = self.service.execution().clone();
         let (asker, outbox) = (&self.asker, &mut self.outbox);
         let started = async {
-            let start = execution.start(&self.session, asker, parsed, values, read_only);
+            let start = execution.start(&self.session, asker, parsed, values, allowed);
             tokio::pin!(start);
             let (mut told, mut patience) = (None, TELL_AFTER);
             loop {
@@ -235,10 +236,13 @@ impl PgSession {
             return Err(failed_block());
         }
         match command {
-            Command::Begin => {
+            Command::Begin(mode) => {
                 if self.block == Block::Open {
                     let error = Error::input("there is a transaction already").with_code("25001");
                     self.outbox.put(notice("WARNING", &error));
+                } else {
+                    self.session.begin(mode.isolation.unwrap_or_default())?;
+                    self.writes = mode.writes.unwrap_or(true);
                 }
                 self.block = Block::Open;
                 self.complete("BEGIN");
@@ -249,12 +253,12 @@ impl PgSession {
                     self.outbox.put(notice("WARNING", &error));
                 }
                 let commits = *command == Command::Commit && self.block != Block::Failed;
-                self.end_block(commits);
+                self.end_block(commits).await?;
                 self.complete(if commits { "COMMIT" } else { "ROLLBACK" });
             }
             Command::Savepoint(name) => {
                 self.check_savepoint()?;
-                self.changes.savepoint(name)?;
+                self.changes.savepoint(name, self.session.transaction_mark())?;
                 self.complete("SAVEPOINT");
             }
             Command::Release(name) => {
@@ -264,9 +268,11 @@ impl PgSession {
             }
             Command::RollbackTo(name) => {
                 self.check_savepoint()?;
-                // Nothing but settings can have been changed.
-                let undone = self.changes.back_to(name)?;
+                let (undone, mark) = self.changes.back_to(name)?;
                 self.undo(undone);
+                if let Some(mark) = mark {
+                    self.session.back_to(&mark);
+                }
                 self.block = Block::Open;
                 self.complete("ROLLBACK");
             }
@@ -313,7 +319,15 @@ impl PgSession {
                 self.outbox.put(Out::DataRow(DataRow::new(data, 1)));
                 self.complete("SHOW");
             }
-            Command::SetTransaction => self.complete("SET"),
+            Command::SetTransaction(mode) => {
+                if let Some(isolation) = mode.isolation {
+                    self.session.set_isolation(isolation);
+                }
+                if let Some(writes) = mode.writes.filter(|_| self.block != Block::None) {
+                    self.writes = writes;
+                }
+                self.complete("SET");
+            }
             Command::Discard => {
                 if self.block != Block::None {
                     let error = Error::input("DISCARD ALL cannot run inside a transaction");
@@ -356,7 +370,7 @@ impl PgSession {
         let sql = format!("DEALLOCATE \"{}\"", name.replace('"', "\"\""));
         let work = async {
             let parsed = execution.parse(&session, sql).await?;
-            execution.start(&session, asker, &parsed, vec![], false).await?.finish().await
+            execution.start(&session, asker, &parsed, vec![], Allowed::Anything).await?.finish().await
         };
         Self::until(&self.entry, &mut self.inbox, &self.service, deadline, work).await?;
         Ok(())
@@ -399,6 +413,15 @@ impl PgSession {
     pub(super) fn zone_changed(&mut self) -> Option<(&'static str, String)> {
         let zone = self.session.setting(TIME_ZONE).ok()?;
         self.settings.set(TIME_ZONE, &zone).ok().flatten()
+    }
+
+    /// What statements may do now.
+    fn allowed(&self) -> Allowed {
+        match self.block {
+            Block::None => Allowed::Anything,
+            _ if self.writes => Allowed::Undoable,
+            _ => Allowed::Reading,
+        }
     }
 
     fn check_savepoint(&self) -> Result<()> {
@@ -580,11 +603,9 @@ impl PgSession {
     }
 
     async fn copy_in(&mut self, copy: &CopyIn) -> Outcome {
-        if self.block != Block::None {
-            let error =
-                Error::unsupported("COPY FROM cannot run inside a transaction: what it adds could not be undone");
-            let hint = "transactions are read-only here; run it by itself (autocommit)";
-            return Err(error.with_code(sqlstate::READ_ONLY).with_hint(hint).into());
+        if self.allowed() == Allowed::Reading {
+            let error = Error::unsupported("COPY FROM cannot run in a read-only transaction");
+            return Err(error.with_code(sqlstate::READ_ONLY).into());
         }
         let execution = self.service.execution().clone();
         let table = self.session.appendable(copy.schema.as_deref(), &copy.table)?;

@@ -7,11 +7,9 @@
 //!                    ╰── error ──▶ everything is skipped up to Sync
 //! ```
 //!
-//! Transactions: BEGIN opens a block in which statements may read. Each statement reads the tables as they are when it
-//! starts, as with READ COMMITTED; what would change something is refused inside a block (25006), because it could not
-//! be rolled back. Outside of a block every statement stands by itself and is done when it is answered. Settings can be
-//! rolled back:
-//! [`changes`](super::changes) knows what they were.
+//! Transactions: BEGIN opens a block, whose changes others see when COMMIT is answered, all at once. Files cannot be
+//! written in a block (25001), because that could not be rolled back. Outside of a block every statement stands by
+//! itself and is done when it is answered. Settings can be rolled back: [`changes`](super::changes) knows what they were.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -73,7 +71,7 @@ pub(super) type Outcome<T = ()> = std::result::Result<T, Trouble>;
 pub(super) enum Block {
     /// None: every statement stands by itself.
     None,
-    /// Statements may read.
+    /// Statements are its parts.
     Open,
     /// A statement failed: nothing but ROLLBACK goes on.
     Failed,
@@ -89,6 +87,8 @@ pub(super) struct PgSession {
     pub(super) outbox: Outbox,
     pub(super) settings: ClientSettings,
     pub(super) block: Block,
+    /// Whether statements of the block may write.
+    pub(super) writes: bool,
     /// Settings that were changed in the block.
     pub(super) changes: Changes,
     statements: HashMap<String, Arc<Prepared>>,
@@ -138,6 +138,7 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
         outbox,
         settings,
         block: Block::None,
+        writes: true,
         changes: Changes::default(),
         statements: HashMap::new(),
         portals: HashMap::new(),
@@ -643,13 +644,28 @@ impl PgSession {
         }
     }
 
-    /// The end of a block: its portals and cursors end, too, and settings become what they are to be after it.
-    pub(super) fn end_block(&mut self, commits: bool) {
+    /// The end of a block: its portals and cursors end, too, and settings become what they are to be after it. Fails
+    /// where its changes cannot be committed; then it is rolled back.
+    pub(super) async fn end_block(&mut self, commits: bool) -> Outcome {
+        let committed = match commits {
+            false => {
+                self.session.roll_back();
+                Ok(())
+            }
+            true => {
+                // It waits for the disk.
+                let session = self.session.clone();
+                let io = session.database().engine().io_handle().clone();
+                let committed = io.spawn_blocking(move || session.commit()).await;
+                committed.unwrap_or_else(|error| Err(Error::bug(format!("a commit ended early: {error}"))))
+            }
+        };
         self.block = Block::None;
-        let undone = self.changes.end(commits);
+        let undone = self.changes.end(commits && committed.is_ok());
         self.undo(undone);
         self.portals.clear();
         self.cursors.retain(|_, (_, in_block)| !*in_block);
+        Ok(committed?)
     }
 
     /// Everything as at the start of the session.

@@ -55,7 +55,7 @@ use sqlparser::ast::{self, Ident, Spanned};
 use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
 use crate::errors;
 use scope::{Level, Withs};
-pub(crate) use targets::{Held, Target, bind_insert, bind_value, held};
+pub(crate) use targets::{Held, Target, bind_insert, bind_value, held, is_default};
 
 /// Stack that is left before more is taken.
 const STACK_RED_ZONE: usize = 128 * 1024;

@@ -174,6 +174,6 @@ pub(super) fn too_many() -> Error {
 }
 
 /// Whether a value in VALUES is the word DEFAULT.
-fn is_default(value: &Expr) -> bool {
+pub(crate) fn is_default(value: &Expr) -> bool {
     matches!(value, Expr::Identifier(name) if name.quote_style.is_none() && normalized(name) == "default")
 }

@@ -63,6 +63,17 @@ pub fn parse_one(sql: &str) -> Result<Parsed> {
     })
 }
 
+/// The tree of one expression. Fails with kind `Input` on anything else.
+pub fn expression(text: &str) -> Result<ast::Expr> {
+    let query = query(&format!("SELECT {text}"))?;
+    if let ast::SetExpr::Select(select) = *query.body
+        && let [ast::SelectItem::UnnamedExpr(expression)] = select.projection.as_slice()
+    {
+        return Ok(expression.clone());
+    }
+    Err(Error::input(format!("this is not one expression: {text}")).with_code("42601"))
+}
+
 /// The tree of a query that is part of the program.
 pub(crate) fn query(sql: &str) -> Result<ast::Query> {
     match parse_one(sql)?.statement {

@@ -53,6 +53,8 @@ pub(super) struct Around<'a> {
     tables: RefCell<HashMap<RelationName, Arc<dyn Table>>>,
     /// The views met.
     views: RefCell<HashSet<RelationName>>,
+    /// The table that the statement changes, with the numbers of its rows.
+    changed: RefCell<Option<Arc<dyn Table>>>,
 }
 
 impl<'a> Around<'a> {
@@ -68,7 +70,16 @@ impl<'a> Around<'a> {
             parameters,
             tables: RefCell::default(),
             views: RefCell::default(),
+            changed: RefCell::default(),
         }
+    }
+
+    pub(super) fn set_changed(&self, rows: Arc<dyn Table>) {
+        *self.changed.borrow_mut() = Some(rows);
+    }
+
+    pub(super) fn changed_rows(&self) -> Option<Arc<dyn Table>> {
+        self.changed.borrow().clone()
     }
 
     /// Whether the statement has met a relation.
@@ -98,7 +109,7 @@ impl<'a> Around<'a> {
     /// A table of rows that are computed for this statement.
     fn computed(&self, name: &RelationName, rows: RecordBatch) -> Result<Named> {
         self.names.not_reusable();
-        let version = self.planner.catalogs().catalog.next_table_version();
+        let version = self.planner.catalogs().catalog().next_table_version();
         let table = MemoryTable::new(name.to_string(), rows.schema(), vec![rows], version)?;
         let table: Arc<dyn Table> = Arc::new(table);
         self.tables.borrow_mut().insert(name.clone(), table.clone());
@@ -138,6 +149,9 @@ fn parts_of(name: &ast::ObjectName) -> Option<Vec<String>> {
 
 impl Context for Around<'_> {
     fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>> {
+        if let Some(changed) = self.changed_table(name) {
+            return Ok(Some(changed));
+        }
         let Some(parts) = parts_of(name) else { return Ok(None) };
         let bare = parts.len() == 1;
         let relation = match parts.as_slice() {
@@ -175,7 +189,7 @@ impl Context for Around<'_> {
                 if let Some(table) = self.tables.borrow().get(&relation) {
                     return Ok(Some(Named::Table { table: table.clone(), name: path }));
                 }
-                let files = self.planner.catalogs().catalog.path(&path, &self.at.options.files);
+                let files = self.planner.catalogs().catalog().path(&path, &self.at.options.files);
                 let table: Arc<dyn Table> = files.table()?;
                 self.names.uses_path(&relation, &table);
                 self.tables.borrow_mut().insert(relation, table.clone());

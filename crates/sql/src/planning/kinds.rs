@@ -2,13 +2,14 @@
 
 use datafusion_sql::parser::{ResetStatement, Statement as ParsedStatement};
 use diligence_base::{Error, Result};
+use diligence_catalog::Isolation;
 use sqlparser::ast;
 
 use super::Planner;
 use super::prepared::no_prepared;
 use super::settings::{set_statement, setting_name};
 use crate::parse::Parsed;
-use crate::statement::{Command, Statement};
+use crate::statement::{Command, Statement, TransactionStep};
 
 impl Planner {
     /// What a statement does to the session. Fails with 0A000 for statements that there is nothing for.
@@ -24,11 +25,30 @@ impl Planner {
                 };
                 Ok(Statement::Show { name })
             }
-            ast::Statement::StartTransaction { .. }
-            | ast::Statement::Commit { .. }
-            | ast::Statement::Rollback { .. }
-            | ast::Statement::Savepoint { .. } => {
-                Err(Error::unsupported("there are no transactions: every statement stands by itself"))
+            ast::Statement::StartTransaction { modes, .. } => {
+                let level = modes.iter().rev().find_map(|mode| match mode {
+                    ast::TransactionMode::IsolationLevel(level) => Some(level),
+                    ast::TransactionMode::AccessMode(_) => None,
+                });
+                let isolation = match level {
+                    Some(ast::TransactionIsolationLevel::Serializable) => Isolation::Serializable,
+                    Some(ast::TransactionIsolationLevel::RepeatableRead | ast::TransactionIsolationLevel::Snapshot) => {
+                        Isolation::RepeatableRead
+                    }
+                    _ => Isolation::ReadCommitted,
+                };
+                Ok(Statement::Transaction(TransactionStep::Begin(isolation)))
+            }
+            ast::Statement::Commit { .. } => Ok(Statement::Transaction(TransactionStep::Commit)),
+            ast::Statement::Rollback { savepoint, .. } => Ok(Statement::Transaction(match savepoint {
+                None => TransactionStep::RollBack,
+                Some(name) => TransactionStep::RollBackTo(name.value.clone()),
+            })),
+            ast::Statement::Savepoint { name } => {
+                Ok(Statement::Transaction(TransactionStep::Savepoint(name.value.clone())))
+            }
+            ast::Statement::ReleaseSavepoint { name } => {
+                Ok(Statement::Transaction(TransactionStep::Release(name.value.clone())))
             }
             ast::Statement::Deallocate { name, .. } => {
                 let name = name.value.to_lowercase();

@@ -13,6 +13,7 @@
 //! planned to the same, so the plan can run again. For other values there are generic plans (`generic`).
 
 mod around;
+mod changes;
 mod definitions;
 mod describing;
 mod generic;
@@ -148,7 +149,7 @@ impl Planner {
     /// Whether planning anew what a plan was made from, over the names of a snapshot, would give the same plan. Looks
     /// at the times of files, so it may block for a moment.
     pub fn is_current(&self, uses: &Uses, snapshot: &SessionSnapshot) -> bool {
-        let path = |path: &str| self.catalogs.catalog.path(path, &self.options.files);
+        let path = |path: &str| self.catalogs.catalog().path(path, &self.options.files);
         uses.are_current(snapshot, self.identity(), path)
     }
 

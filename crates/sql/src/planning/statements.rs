@@ -135,6 +135,8 @@ impl Around<'_> {
         match statement {
             ast::Statement::Query(query) => match query.body.as_ref() {
                 SetExpr::Insert(ast::Statement::Insert(insert)) => self.insert(insert, query.with.as_ref()),
+                SetExpr::Update(ast::Statement::Update(update)) => self.update(update, query.with.as_ref()),
+                SetExpr::Delete(ast::Statement::Delete(delete)) => self.delete(delete, query.with.as_ref()),
                 _ => Ok(BoundStatement::Query(binder::bind_query(query, self)?)),
             },
             ast::Statement::Insert(insert) => self.insert(insert, None),
@@ -153,8 +155,8 @@ impl Around<'_> {
             }
             ast::Statement::ShowTables { .. } => self.show_tables(),
             ast::Statement::ShowSchemas { .. } => self.show_schemas(),
-            ast::Statement::Update(update) => Err(self.unchangeable(&update.table.relation)),
-            ast::Statement::Delete(delete) => Err(self.undeletable(delete)),
+            ast::Statement::Update(update) => self.update(update, None),
+            ast::Statement::Delete(delete) => self.delete(delete, None),
             _ => other(self.planner.session_statement(statement)?),
         }
     }

@@ -76,7 +76,7 @@ impl Around<'_> {
 
     pub(super) fn memory_writer(&self, target: MemoryTarget) -> Arc<MemoryWriter> {
         let planner = self.planner;
-        Arc::new(MemoryWriter::new(target, planner.options.tables.clone(), planner.catalogs.catalog.clone()))
+        Arc::new(MemoryWriter::new(target, planner.options.tables.clone(), planner.catalogs.catalog()))
     }
 
     /// Where the rows of an INSERT into a table go, its columns, and what they get that are left out.
@@ -106,35 +106,6 @@ impl Around<'_> {
     pub(super) fn unknown(&self, name: &RelationName) -> Error {
         let error = Error::input(format!("no table is named '{name}'")).with_code("42P01");
         errors::suggest(error, &name.to_string(), &binder::Context::relations(self))
-    }
-
-    /// The error for UPDATE of a table.
-    pub(super) fn unchangeable(&self, table: &TableFactor) -> Error {
-        match table {
-            TableFactor::Table { name, .. } => self.fixed(name, "UPDATE"),
-            _ => Error::unsupported("UPDATE is not supported").with_code("0A000"),
-        }
-    }
-
-    /// The error for DELETE from a table.
-    pub(super) fn undeletable(&self, delete: &ast::Delete) -> Error {
-        let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
-        match from.first().map(|table| &table.relation) {
-            Some(TableFactor::Table { name, .. }) => self.fixed(name, "DELETE"),
-            _ => Error::unsupported("DELETE is not supported").with_code("0A000"),
-        }
-    }
-
-    fn fixed(&self, name: &ObjectName, what: &str) -> Error {
-        let name = match self.changeable(name) {
-            Ok(name) => name,
-            Err(error) => return error,
-        };
-        if self.at.snapshot.get(&name).is_none() {
-            return self.unknown(&name);
-        }
-        let error = Error::unsupported(format!("the rows of '{name}' cannot be changed: {what} is not supported"));
-        error.with_code("0A000").with_hint("CREATE OR REPLACE TABLE … AS SELECT makes the table anew")
     }
 }
 
@@ -171,7 +142,7 @@ fn places(columns: &[ObjectName], targets: &[Target], table: &RelationName) -> R
 }
 
 /// The column that a name means: without quotes, one with capitals too, if it is the only one.
-fn name_in(name: &Ident, targets: &[Target]) -> String {
+pub(super) fn name_in(name: &Ident, targets: &[Target]) -> String {
     if name.quote_style.is_some() {
         return name.value.clone();
     }
@@ -184,7 +155,7 @@ fn name_in(name: &Ident, targets: &[Target]) -> String {
 }
 
 /// A source with the common table expressions that stand before the whole statement.
-fn with_before(source: &ast::Query, with: Option<&With>) -> ast::Query {
+pub(super) fn with_before(source: &ast::Query, with: Option<&With>) -> ast::Query {
     let mut source = source.clone();
     if let Some(with) = with {
         let mut with = with.clone();

@@ -3,13 +3,14 @@
 //! Rows are counted as the tables' from the beginning, since they stay: a statement that does not end gives them back
 //! with its operation. The catalog has them with the commit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{Int64Type, SchemaRef};
 use diligence_base::{Error, Result};
-use diligence_catalog::{Catalog, MemoryRelation, ObjectRef, Relation, RelationName};
+use diligence_catalog::{Catalog, MemoryRelation, ObjectRef, Relation, RelationName, RowChange};
 use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_memory::{QueryMemory, Reservation};
 use diligence_storage::foreign_error::from_arrow;
@@ -40,6 +41,12 @@ pub(crate) enum MemoryTarget {
         table: ObjectRef,
         /// Whether the present rows give way.
         replace: bool,
+    },
+    /// UPDATE and DELETE: the first column has the numbers of rows that go, each perhaps more than once, the others the
+    /// rows that take their places, if there are any.
+    Change {
+        /// The table.
+        table: ObjectRef,
     },
 }
 
@@ -75,10 +82,15 @@ impl Writer for MemoryWriter {
         Ok(Arc::new(MemoryOperation { writer: self.clone(), rows: Mutex::new(Some(rows)) }))
     }
 
+    fn is_undoable(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         match &self.target {
             MemoryTarget::Create(table) => format!("new table {}", table.name),
             MemoryTarget::Insert { table, replace: false } => format!("table {}", table.name),
+            MemoryTarget::Change { table } => format!("rows of table {}", table.name),
             MemoryTarget::Insert { table, replace: true } => format!("table {}, in place of its rows", table.name),
         }
     }
@@ -118,8 +130,41 @@ impl MemoryOperation {
                 catalog.insert(table, &batches, memory, *replace)?;
                 Ok(count)
             }
+            MemoryTarget::Change { table } => {
+                let change = row_change(&batches, memory)?;
+                let count = change.deleted.len() as u64;
+                if count > 0 {
+                    catalog.change(table, change)?;
+                }
+                Ok(count)
+            }
         }
     }
+}
+
+/// The change that rows say: their first column has numbers. Of rows with one number, the first one counts: a row that
+/// joins with several others is changed once.
+fn row_change(batches: &[RecordBatch], mut memory: Reservation) -> Result<RowChange> {
+    let mut deleted = Vec::with_capacity(batches.iter().map(RecordBatch::num_rows).sum());
+    let (mut met, mut inserted) = (HashSet::new(), Vec::new());
+    for batch in batches {
+        let numbers = batch.columns().first().and_then(|column| column.as_primitive_opt::<Int64Type>());
+        let numbers = numbers.ok_or_else(|| Error::bug("rows that change have no numbers"))?.values();
+        let firsts = numbers.iter().map(|number| met.insert(*number)).collect::<Vec<_>>();
+        deleted.extend(numbers.iter().zip(&firsts).filter(|(_, first)| **first).map(|(number, _)| *number));
+        if batch.num_columns() > 1 {
+            let others = (1..batch.num_columns()).collect::<Vec<_>>();
+            let mut rows = batch.project(&others).map_err(from_arrow)?;
+            if firsts.contains(&false) {
+                rows = filter_record_batch(&rows, &BooleanArray::from(firsts)).map_err(from_arrow)?;
+            }
+            inserted.push(rows);
+        }
+    }
+    // The numbers were counted with the rows; they do not stay.
+    let kept = inserted.iter().flat_map(RecordBatch::columns).map(|column| bytes_needed(column)).sum::<usize>();
+    memory.shrink(memory.bytes().saturating_sub(kept));
+    Ok(RowChange { deleted, inserted, memory })
 }
 
 impl WriteOperation for MemoryOperation {

@@ -1,0 +1,175 @@
+//! Transactions of a session: statements between BEGIN and COMMIT are seen by others all at once, or never.
+//!
+//! Servers that answer BEGIN themselves call the methods; a session's own statements do the same.
+
+use diligence_base::limits::SAVEPOINTS_MAX;
+use diligence_base::{Error, Result};
+use diligence_catalog::Isolation;
+use diligence_catalog::transaction::TransactionMark;
+use diligence_sql::TransactionStep;
+
+use crate::session::Session;
+
+/// A savepoint: its name, and what had been changed.
+pub(crate) type Savepoint = (String, TransactionMark);
+
+impl Session {
+    /// Begins a transaction. Fails with code 25001 if the session is in one.
+    pub fn begin(&self, isolation: Isolation) -> Result<()> {
+        self.savepoints().clear();
+        self.planner().catalogs().begin(isolation)
+    }
+
+    /// Ends the transaction: others see its changes when this returns. May wait for a disk. Fails with code 40001 if
+    /// they do not go together with what others have committed meanwhile, and with kind `File` if they cannot be kept;
+    /// then nothing of them is there.
+    pub fn commit(&self) -> Result<()> {
+        self.savepoints().clear();
+        self.planner().catalogs().commit()
+    }
+
+    /// Ends the transaction; nothing of it is left.
+    pub fn roll_back(&self) {
+        self.savepoints().clear();
+        self.planner().catalogs().roll_back();
+    }
+
+    /// Changes what the transaction sees of others, from its next statement on.
+    pub fn set_isolation(&self, isolation: Isolation) {
+        self.planner().catalogs().set_isolation(isolation);
+    }
+
+    /// What the transaction has changed up to now; `None` outside of one.
+    pub fn transaction_mark(&self) -> Option<TransactionMark> {
+        self.planner().catalogs().mark()
+    }
+
+    /// Takes back what the transaction has changed since.
+    pub fn back_to(&self, mark: &TransactionMark) {
+        self.planner().catalogs().back_to(mark);
+    }
+
+    /// Does what a statement says, and gives its tag.
+    pub(super) fn step(&self, step: TransactionStep) -> Result<&'static str> {
+        let mark = self.transaction_mark();
+        let inside = || mark.ok_or_else(|| Error::input("there is no transaction").with_code("25P01"));
+        Ok(match step {
+            TransactionStep::Begin(isolation) => {
+                self.begin(isolation)?;
+                "BEGIN"
+            }
+            TransactionStep::Commit => {
+                inside()?;
+                self.commit()?;
+                "COMMIT"
+            }
+            TransactionStep::RollBack => {
+                inside()?;
+                self.roll_back();
+                "ROLLBACK"
+            }
+            TransactionStep::Savepoint(name) => {
+                let mark = inside()?;
+                let mut savepoints = self.savepoints();
+                if savepoints.len() >= SAVEPOINTS_MAX {
+                    let error = Error::resource(format!("a transaction has at most {SAVEPOINTS_MAX} savepoints"));
+                    return Err(error.with_code("54000").with_hint("RELEASE those that are not needed"));
+                }
+                savepoints.push((name, mark));
+                "SAVEPOINT"
+            }
+            TransactionStep::Release(name) => {
+                inside()?;
+                let place = self.place_of(&name)?;
+                self.savepoints().truncate(place);
+                "RELEASE"
+            }
+            TransactionStep::RollBackTo(name) => {
+                inside()?;
+                let place = self.place_of(&name)?;
+                let mut savepoints = self.savepoints();
+                savepoints.truncate(place + 1);
+                if let Some((_, mark)) = savepoints.last() {
+                    self.back_to(mark);
+                }
+                "ROLLBACK"
+            }
+        })
+    }
+
+    fn place_of(&self, name: &str) -> Result<usize> {
+        let place = self.savepoints().iter().rposition(|(known, _)| known == name);
+        place.ok_or_else(|| Error::input(format!("no savepoint is named '{name}'")).with_code("3B001"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+    use arrow::datatypes::Int64Type;
+
+    use crate::{Database, Session};
+
+    fn one(session: &Session, sql: &str) -> i64 {
+        let rows = session.execute(sql).unwrap().collect().unwrap();
+        rows[0].column(0).as_primitive::<Int64Type>().value(0)
+    }
+
+    fn run(session: &Session, statements: &[&str]) {
+        for statement in statements {
+            session.execute(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+        }
+    }
+
+    fn code(session: &Session, sql: &str) -> &'static str {
+        session.execute(sql).map(|_| ()).unwrap_err().code().unwrap_or("none")
+    }
+
+    const SUM: &str = "SELECT coalesce(sum(a), 0)::bigint FROM t";
+
+    #[test]
+    fn others_see_a_transaction_all_at_once_or_never() {
+        let database = Database::in_memory().unwrap();
+        let (ann, bob) = (database.session(), database.session());
+        run(&ann, &["CREATE TABLE t (a BIGINT)", "INSERT INTO t VALUES (1), (2)"]);
+        run(&ann, &["BEGIN", "INSERT INTO t VALUES (10)", "UPDATE t SET a = a + 100 WHERE a = 1"]);
+        run(&ann, &["CREATE TABLE u AS SELECT * FROM t", "SAVEPOINT s", "DELETE FROM t", "DROP TABLE u"]);
+        assert_eq!((one(&ann, SUM), one(&bob, SUM)), (0, 3));
+        assert_eq!(code(&ann, "SELECT * FROM u"), "42P01");
+        run(&ann, &["ROLLBACK TO s"]);
+        assert_eq!((one(&ann, SUM), one(&bob, SUM)), (113, 3));
+        // What others commit is beneath its own changes.
+        run(&bob, &["INSERT INTO t VALUES (1000)"]);
+        assert_eq!((one(&ann, SUM), one(&bob, SUM)), (1113, 1003));
+        run(&ann, &["COMMIT"]);
+        assert_eq!((one(&ann, SUM), one(&bob, SUM)), (1113, 1113));
+        assert_eq!(one(&bob, "SELECT count(*) FROM u"), 3);
+        run(&ann, &["BEGIN", "DROP TABLE u", "TRUNCATE TABLE t", "ROLLBACK"]);
+        assert_eq!((one(&ann, SUM), one(&bob, "SELECT count(*) FROM u")), (1113, 3));
+        assert_eq!(code(&ann, "COMMIT"), "25P01");
+        run(&ann, &["BEGIN"]);
+        assert_eq!(code(&ann, "BEGIN"), "25001");
+        assert_eq!(code(&ann, "ROLLBACK TO nowhere"), "3B001");
+    }
+
+    #[test]
+    fn the_first_to_commit_a_row_wins() {
+        let database = Database::in_memory().unwrap();
+        let (ann, bob) = (database.session(), database.session());
+        run(&ann, &["CREATE TABLE t (a BIGINT)", "INSERT INTO t VALUES (1), (2)"]);
+        run(&ann, &["BEGIN ISOLATION LEVEL REPEATABLE READ", "UPDATE t SET a = 10 WHERE a = 1"]);
+        run(&bob, &["UPDATE t SET a = 20 WHERE a = 2"]);
+        assert_eq!(one(&ann, SUM), 12, "it sees what was there when it began");
+        run(&ann, &["COMMIT"]);
+        assert_eq!(one(&ann, SUM), 30);
+        run(&ann, &["BEGIN", "UPDATE t SET a = 11 WHERE a = 10"]);
+        run(&bob, &["BEGIN", "UPDATE t SET a = 12 WHERE a = 10", "INSERT INTO t VALUES (5)", "COMMIT"]);
+        assert_eq!(code(&ann, "COMMIT"), "40001");
+        assert_eq!((one(&ann, SUM), one(&bob, SUM)), (37, 37));
+        // One that is serializable shares the time with nobody.
+        run(&ann, &["BEGIN ISOLATION LEVEL SERIALIZABLE", "INSERT INTO t SELECT sum(a) FROM t"]);
+        run(&bob, &["INSERT INTO t VALUES (1)"]);
+        assert_eq!(code(&ann, "COMMIT"), "40001");
+        assert_eq!(one(&ann, SUM), 38);
+    }
+}
