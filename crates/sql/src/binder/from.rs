@@ -434,6 +434,9 @@ impl Binder<'_> {
             let rows = self.summary(query, None, withs)?;
             return self.derived(rows, alias);
         }
+        if let Some(rows) = self.record_set(&function, arguments, alias, &level, withs)? {
+            return self.derived(rows, alias.map(without_types).as_ref());
+        }
         let mut items = Vec::new();
         if function == "rows from" {
             for argument in arguments {
@@ -659,6 +662,13 @@ impl Binder<'_> {
         let is_clusters = matches!(sample.name, Some(TableSampleMethod::System | TableSampleMethod::Block));
         Ok((percent / 100.0, is_clusters))
     }
+}
+
+/// An alias whose columns have names only.
+fn without_types(alias: &TableAlias) -> TableAlias {
+    let mut alias = alias.clone();
+    alias.columns.iter_mut().for_each(|column| column.data_type = None);
+    alias
 }
 
 /// The arguments of USING SAMPLE, which is spelled as a last part of FROM.

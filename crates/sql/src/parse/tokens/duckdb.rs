@@ -139,11 +139,22 @@ impl Text<'_> {
             Keyword::FOR if !open.is_parenthesis && !open.is_comprehension => self.comprehension(at, open),
             Keyword::IF if open.is_comprehension => self.replace(at, [Token::Comma]),
             Keyword::ASOF => self.asof(at),
+            Keyword::STRUCT if at > 0 && (*self.token(at - 1) == Token::DoubleColon || self.follows(at, &["AS"])) => {
+                self.struct_type(at + 1);
+            }
             Keyword::UNPIVOT if begins => self.unpivot_statement(at),
             Keyword::PIVOT if begins => self.pivot_statement(at),
             _ if self.is(at, "LAMBDA") && open.is_parenthesis => self.lambda(at, open),
             _ if self.is(at, "SUMMARIZE") && begins => self.summarize(at),
             _ => {}
+        }
+    }
+
+    /// `::STRUCT(a integer)`: `::STRUCT<a integer>`.
+    fn struct_type(&mut self, opened: usize) {
+        if let Some(closed) = self.closed.get(&opened).copied() {
+            self.replace(opened, [Token::Lt]);
+            self.replace(closed, [Token::Gt]);
         }
     }
 

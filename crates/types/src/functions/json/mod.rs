@@ -2,6 +2,7 @@
 
 mod access;
 mod change;
+mod path;
 mod rows;
 
 use std::sync::Arc;
@@ -49,6 +50,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     access::declare(catalog);
     change::declare(catalog);
     rows::declare(catalog);
+    path::declare(catalog);
 }
 
 /// The values of a column as JSON.
@@ -244,12 +246,12 @@ fn of_pairs(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValu
     })
 }
 
-/// A value as the key of a member. Fails with 22004 or 22023 if it is NULL.
+/// A value as the key of a member. Fails with 22023 if it is NULL.
 fn write_key(writer: &Writer, row: usize, out: &mut String, message: &str) -> Result<()> {
     let mut key = String::new();
     writer.write(row, &mut key);
     match key.as_str() {
-        "null" => return Err(value_error(message, if message.starts_with("field") { "22004" } else { "22023" })),
+        "null" => return Err(value_error(message, "22023")),
         quoted if quoted.starts_with('"') => out.push_str(quoted),
         plain => write_text(out, plain),
     }
