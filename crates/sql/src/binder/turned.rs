@@ -260,10 +260,11 @@ impl Binder<'_> {
             let message = "a column definition list is required for functions returning \"record\"";
             return Err(Error::input(message).with_code("42601").with_hint(format!("{name}(…) AS t(a integer, b text)")));
         }
-        let from = match is_set {
-            true => format!("{kind}_array_elements({argument}) AS \"set\"(\"json\")"),
-            false => format!("(SELECT ({argument})::{kind} AS \"json\") AS \"set\""),
+        let elements = match is_set {
+            true => argument.to_string(),
+            false => format!("{kind}_build_array(({argument})::{kind})"),
         };
+        let from = format!("{kind}_array_elements({elements}) AS \"set\"(\"json\")");
         let query = crate::parse::query(&format!("SELECT {} FROM {from}", columns.join(", ")))?;
         self.query(&query, Some(around), withs).map(Some)
     }

@@ -125,8 +125,13 @@ impl Text<'_> {
             | Keyword::EXCEPT
                 if open.is_parenthesis =>
             {
-                // EXCEPT behind a star leaves out columns.
-                if keyword == Keyword::EXCEPT && at > 0 && *self.token(at - 1) == Token::Mul {
+                // EXCEPT behind a star leaves out columns, WITHIN GROUP belongs to an aggregate.
+                let is_other = match keyword {
+                    Keyword::EXCEPT => at > 0 && *self.token(at - 1) == Token::Mul,
+                    Keyword::GROUP => !self.is(at + 1, "BY"),
+                    _ => false,
+                };
+                if is_other {
                     return;
                 }
                 self.end_alias(at, open);
