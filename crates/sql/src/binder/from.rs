@@ -16,7 +16,8 @@ use super::lists::ELEMENTS;
 use super::operators::{Way, common_of};
 use super::scope::{Clause, Level, Namespace, Source, Withs};
 use super::{
-    Binder, Named, Rows, STACK_GROWTH, STACK_RED_ZONE, VIEW_DEPTH_MAX, name_place, normalized, place, placed, unsupported,
+    Binder, Named, Rows, STACK_GROWTH, STACK_RED_ZONE, VIEW_DEPTH_MAX, name_place, normalized, place, placed,
+    unsupported,
 };
 use crate::algebra::{
     Apply, Column, Comparison, Constant, FunctionItem, Join, JoinKind, Limit, Relation, Scalar, Scan, SortKey,
@@ -615,9 +616,8 @@ impl Binder<'_> {
         let count = count.to_string();
         if unit.to_string() == "'percent'" {
             let percent = count.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
-            let percent = percent.ok_or_else(|| {
-                Error::input("sample percentage must be between 0 and 100").with_code("2202H")
-            })?;
+            let percent = percent
+                .ok_or_else(|| Error::input("sample percentage must be between 0 and 100").with_code("2202H"))?;
             return self.sample_of_share(relation, percent / 100.0);
         }
         let count = count.parse::<i64>().map_err(|_| {

@@ -7,8 +7,8 @@ use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::sql_type::Category;
 use sqlparser::ast::{
-    Expr, ExprWithAlias, FunctionArg, FunctionArgExpr, Ident, PivotValueSource, Query, SelectItem, SetExpr,
-    TableAlias, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, WildcardAdditionalOptions, visit_expressions,
+    Expr, ExprWithAlias, FunctionArg, FunctionArgExpr, Ident, PivotValueSource, Query, SelectItem, SetExpr, TableAlias,
+    TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, WildcardAdditionalOptions, visit_expressions,
 };
 
 use super::expressions::unnested;
@@ -152,7 +152,8 @@ impl Binder<'_> {
         for column in columns {
             match &column.expr {
                 Expr::Identifier(found) => {
-                    shown.push((normalized(found), column.alias.as_ref().map_or_else(|| normalized(found), normalized)));
+                    shown
+                        .push((normalized(found), column.alias.as_ref().map_or_else(|| normalized(found), normalized)));
                 }
                 Expr::Function(function) if is_columns(&bare_name(function)) => {
                     let rows = self.settled(self.query(&over("SELECT * FROM t", table)?, outer, withs)?)?;
@@ -258,7 +259,9 @@ impl Binder<'_> {
         }
         if columns.is_empty() {
             let message = "a column definition list is required for functions returning \"record\"";
-            return Err(Error::input(message).with_code("42601").with_hint(format!("{name}(…) AS t(a integer, b text)")));
+            return Err(Error::input(message)
+                .with_code("42601")
+                .with_hint(format!("{name}(…) AS t(a integer, b text)")));
         }
         let elements = match is_set {
             true => argument.to_string(),

@@ -99,9 +99,8 @@ impl Pulling<'_> {
     fn computed(&self, relation: &Relation) -> BTreeSet<ColumnId> {
         let mut found = relation.inputs().into_iter().flat_map(|input| self.computed(input)).collect::<BTreeSet<_>>();
         if let Relation::Map { columns, .. } = relation {
-            let is_pulled = |scalar: &Scalar| {
-                self.reads_left(scalar) || scalar.columns().iter().any(|id| found.contains(id))
-            };
+            let is_pulled =
+                |scalar: &Scalar| self.reads_left(scalar) || scalar.columns().iter().any(|id| found.contains(id));
             let pulled = columns.iter().filter(|(_, scalar)| is_pulled(scalar)).map(|(column, _)| column.id);
             found.extend(pulled.collect::<Vec<_>>());
         }

@@ -54,11 +54,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
         catalog.add_all(&signatures, Body::Special(special));
     }
     catalog.add_all(
-        &[
-            "/(smallint, smallint) -> smallint",
-            "/(integer, integer) -> integer",
-            "/(bigint, bigint) -> bigint",
-        ],
+        &["/(smallint, smallint) -> smallint", "/(integer, integer) -> integer", "/(bigint, bigint) -> bigint"],
         Body::Special(Special::Divide),
     );
     catalog.add(

@@ -6,9 +6,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, MapArray, StructArray, UInt64Array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, MapArray, StructArray, UInt64Array};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
@@ -24,16 +22,13 @@ use crate::SqlType;
 
 /// Declares the functions.
 pub(super) fn declare(catalog: &mut Catalog) {
-    for signature in [
-        "array_sort(anyarray, text?, text?) -> anyarray",
-        "list_sort(anyarray, text?, text?) -> anyarray",
-    ] {
+    for signature in ["array_sort(anyarray, text?, text?) -> anyarray", "list_sort(anyarray, text?, text?) -> anyarray"]
+    {
         catalog.add(signature, Body::Kernel(|arguments, call| sorted(arguments, call, false)));
     }
-    for signature in [
-        "array_reverse_sort(anyarray, text?) -> anyarray",
-        "list_reverse_sort(anyarray, text?) -> anyarray",
-    ] {
+    for signature in
+        ["array_reverse_sort(anyarray, text?) -> anyarray", "list_reverse_sort(anyarray, text?) -> anyarray"]
+    {
         catalog.add(signature, Body::Kernel(|arguments, call| sorted(arguments, call, true)));
     }
     for signature in ["list_grade_up(anyarray) -> bigint[]", "array_grade_up(anyarray) -> bigint[]"] {
@@ -107,9 +102,7 @@ fn of_values(catalog: &mut Catalog) {
          -> double precision",
         kernel!(|count: i64, sum: f64, squares: f64, cubes: f64, fourths: f64| {
             let n = count as f64;
-            let scaled = |value: f64| {
-                (n - 1.0) * ((n + 1.0) * value - 3.0 * (n - 1.0)) / ((n - 2.0) * (n - 3.0))
-            };
+            let scaled = |value: f64| (n - 1.0) * ((n + 1.0) * value - 3.0 * (n - 1.0)) / ((n - 2.0) * (n - 3.0));
             kurtosis(count, sum, squares, cubes, fourths).filter(|_| count > 3).map(scaled)
         }),
     );
@@ -170,8 +163,7 @@ impl<'a> Lists<'a> {
 
     /// The places of a row's elements that are not NULL, in order.
     fn in_order(&self, row: usize, compare: &impl Fn(usize, usize) -> Ordering) -> Option<Vec<usize>> {
-        let mut places =
-            self.range(row)?.filter(|place| self.list.values().is_valid(*place)).collect::<Vec<_>>();
+        let mut places = self.range(row)?.filter(|place| self.list.values().is_valid(*place)).collect::<Vec<_>>();
         places.sort_by(|a, b| compare(*a, *b));
         Some(places)
     }

@@ -20,11 +20,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
         })
     });
     catalog.add_all(
-        &[
-            "string_split(text, text) -> text[]",
-            "str_split(text, text) -> text[]",
-            "split(text, text) -> text[]",
-        ],
+        &["string_split(text, text) -> text[]", "str_split(text, text) -> text[]", "split(text, text) -> text[]"],
         split,
     );
     catalog.add("prefix(text, text) -> boolean", kernel!(|text: &str, start: &str| text.starts_with(start)));
@@ -37,29 +33,35 @@ pub(super) fn declare(catalog: &mut Catalog) {
         kernel!(|text: &str| text.chars().next().map_or(-1, |letter| letter as i32)),
     );
     catalog.add("format_bytes(bigint) -> text", kernel!(|bytes: i64| bytes_shown(bytes)));
-    catalog.add("url_encode(text) -> text", kernel!(|text: &str| {
-        let mut out = String::with_capacity(text.len());
-        for byte in text.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
-                byte => {
-                    let _ = write!(out, "%{byte:02X}");
+    catalog.add(
+        "url_encode(text) -> text",
+        kernel!(|text: &str| {
+            let mut out = String::with_capacity(text.len());
+            for byte in text.bytes() {
+                match byte {
+                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
+                    byte => {
+                        let _ = write!(out, "%{byte:02X}");
+                    }
                 }
             }
-        }
-        out
-    }));
-    catalog.add("url_decode(text) -> text", kernel!(try |text: &str| {
-        let (mut bytes, mut at) = (Vec::with_capacity(text.len()), 0);
-        while let Some(byte) = text.as_bytes().get(at) {
-            let code = text.get(at + 1..at + 3).filter(|_| *byte == b'%');
-            match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-                Some(byte) => (bytes.push(byte), at += 3).0,
-                None => (bytes.push(*byte), at += 1).0,
+            out
+        }),
+    );
+    catalog.add(
+        "url_decode(text) -> text",
+        kernel!(try |text: &str| {
+            let (mut bytes, mut at) = (Vec::with_capacity(text.len()), 0);
+            while let Some(byte) = text.as_bytes().get(at) {
+                let code = text.get(at + 1..at + 3).filter(|_| *byte == b'%');
+                match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+                    Some(byte) => (bytes.push(byte), at += 3).0,
+                    None => (bytes.push(*byte), at += 1).0,
+                }
             }
-        }
-        String::from_utf8(bytes).map_err(|_| value_error("what the URL encodes is no text", "22021"))
-    }));
+            String::from_utf8(bytes).map_err(|_| value_error("what the URL encodes is no text", "22021"))
+        }),
+    );
     let hex = kernel!(try |text: &str| {
         let padded = if text.len() % 2 == 1 { format!("0{text}") } else { text.to_owned() };
         let digits = padded.as_bytes().chunks(2).map(|pair| {
@@ -134,12 +136,13 @@ fn patterns(catalog: &mut Catalog) {
             Ok(patterns.get(&whole, "")?.regex.is_match(text))
         }),
     );
-    for signature in
-        ["string_split_regex(text, text) -> text[]", "str_split_regex(text, text) -> text[]"]
-    {
-        catalog.add(signature, kernel!(with patterns: Patterns; |text: &str, pattern: &str| {
-            Ok(List(patterns.get(pattern, "")?.regex.split(text).map(str::to_owned).collect()))
-        }));
+    for signature in ["string_split_regex(text, text) -> text[]", "str_split_regex(text, text) -> text[]"] {
+        catalog.add(
+            signature,
+            kernel!(with patterns: Patterns; |text: &str, pattern: &str| {
+                Ok(List(patterns.get(pattern, "")?.regex.split(text).map(str::to_owned).collect()))
+            }),
+        );
     }
     catalog.add("regexp_escape(text) -> text", kernel!(|text: &str| regex::escape(text)));
 }
@@ -152,22 +155,28 @@ fn similarities(catalog: &mut Catalog) {
             false => Err(invalid_argument("texts of different lengths have no number of mismatches")),
         }),
     );
-    catalog.add("jaccard(text, text) -> double precision", kernel!(try |a: &str, b: &str| {
-        use std::collections::HashSet;
-        let (a, b) = (a.chars().collect::<HashSet<_>>(), b.chars().collect::<HashSet<_>>());
-        if a.is_empty() || b.is_empty() {
-            return Err(invalid_argument("an empty text has no Jaccard similarity"));
-        }
-        let both = a.intersection(&b).count() as f64;
-        Ok(both / (a.len() as f64 + b.len() as f64 - both))
-    }));
+    catalog.add(
+        "jaccard(text, text) -> double precision",
+        kernel!(try |a: &str, b: &str| {
+            use std::collections::HashSet;
+            let (a, b) = (a.chars().collect::<HashSet<_>>(), b.chars().collect::<HashSet<_>>());
+            if a.is_empty() || b.is_empty() {
+                return Err(invalid_argument("an empty text has no Jaccard similarity"));
+            }
+            let both = a.intersection(&b).count() as f64;
+            Ok(both / (a.len() as f64 + b.len() as f64 - both))
+        }),
+    );
     catalog.add("jaro_similarity(text, text) -> double precision", kernel!(|a: &str, b: &str| jaro(a, b)));
-    catalog.add("jaro_winkler_similarity(text, text) -> double precision", kernel!(|a: &str, b: &str| {
-        let jaro = jaro(a, b);
-        // A common start counts where the texts are alike already.
-        let start = a.chars().zip(b.chars()).take(4).take_while(|(a, b)| a == b).count() as f64;
-        if jaro > 0.7 { jaro + start * 0.1 * (1.0 - jaro) } else { jaro }
-    }));
+    catalog.add(
+        "jaro_winkler_similarity(text, text) -> double precision",
+        kernel!(|a: &str, b: &str| {
+            let jaro = jaro(a, b);
+            // A common start counts where the texts are alike already.
+            let start = a.chars().zip(b.chars()).take(4).take_while(|(a, b)| a == b).count() as f64;
+            if jaro > 0.7 { jaro + start * 0.1 * (1.0 - jaro) } else { jaro }
+        }),
+    );
 }
 
 fn jaro(a: &str, b: &str) -> f64 {

@@ -213,8 +213,9 @@ fn parts<'t>(text: &'t str, format: &str, read: &mut Read) -> Result<Option<&'t 
         let found = match letter {
             Some('d') => digits(rest, 2).map(|(day, rest)| (read.day = Some(day), rest)),
             Some('m') => digits(rest, 2).map(|(month, rest)| (read.month = Some(month), rest)),
-            Some('y') => digits(rest, 2)
-                .map(|(year, rest)| (read.year = Some(year + if year < 69 { 2000 } else { 1900 }), rest)),
+            Some('y') => {
+                digits(rest, 2).map(|(year, rest)| (read.year = Some(year + if year < 69 { 2000 } else { 1900 }), rest))
+            }
             Some('Y') => digits(rest, 4).map(|(year, rest)| (read.year = Some(year), rest)),
             Some('j') => digits(rest, 3).map(|(day, rest)| (read.day_of_year = Some(day), rest)),
             Some('H' | 'I') => digits(rest, 2).map(|(hour, rest)| (read.hour = hour, rest)),

@@ -188,7 +188,7 @@ fn extract_path_text(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<Col
 }
 
 /// A step of DuckDB's paths.
-enum Step {
+enum ExtractStep {
     Member(String),
     Element(i64),
     Members,
@@ -196,7 +196,7 @@ enum Step {
 }
 
 /// One of DuckDB's paths.
-struct Path(Vec<Step>);
+struct Path(Vec<ExtractStep>);
 
 impl Path {
     /// Reads `$.a[0]."b c"[*]`, `/a/0`, or the name of a member. Fails with 22023.
@@ -204,13 +204,13 @@ impl Path {
         let invalid = || invalid_argument(format!("invalid path of JSON: '{text}'"));
         if let Some(pointer) = text.strip_prefix('/') {
             let step = |step: &str| match step {
-                "*" => Step::Members,
-                step => Step::Member(step.replace("~1", "/").replace("~0", "~")),
+                "*" => ExtractStep::Members,
+                step => ExtractStep::Member(step.replace("~1", "/").replace("~0", "~")),
             };
             return Ok(Self(pointer.split('/').map(step).collect()));
         }
         let Some(mut rest) = text.strip_prefix('$') else {
-            return Ok(Self(vec![Step::Member(text.to_owned())]));
+            return Ok(Self(vec![ExtractStep::Member(text.to_owned())]));
         };
         let mut steps = Vec::new();
         while !rest.is_empty() {
@@ -218,14 +218,14 @@ impl Path {
                 let (name, behind) = match behind.strip_prefix('"') {
                     Some(quoted) => {
                         let (name, behind) = quoted.split_once('"').ok_or_else(invalid)?;
-                        (Step::Member(name.to_owned()), behind)
+                        (ExtractStep::Member(name.to_owned()), behind)
                     }
                     None => {
                         let (name, behind) = behind.split_at(behind.find(['.', '[']).unwrap_or(behind.len()));
                         match name {
                             "" => return Err(invalid()),
-                            "*" => (Step::Members, behind),
-                            name => (Step::Member(name.to_owned()), behind),
+                            "*" => (ExtractStep::Members, behind),
+                            name => (ExtractStep::Member(name.to_owned()), behind),
                         }
                     }
                 };
@@ -234,10 +234,10 @@ impl Path {
             } else if let Some(behind) = rest.strip_prefix('[') {
                 let (place, behind) = behind.split_once(']').ok_or_else(invalid)?;
                 steps.push(match place.trim() {
-                    "*" => Step::Elements,
+                    "*" => ExtractStep::Elements,
                     place => match place.strip_prefix("#-") {
-                        Some(back) => Step::Element(-back.parse::<u32>().map(i64::from).map_err(|_| invalid())?),
-                        None => Step::Element(place.parse().map_err(|_| invalid())?),
+                        Some(back) => ExtractStep::Element(-back.parse::<u32>().map(i64::from).map_err(|_| invalid())?),
+                        None => ExtractStep::Element(place.parse().map_err(|_| invalid())?),
                     },
                 });
                 rest = behind;
@@ -256,10 +256,10 @@ fn found<'a>(json: JsonPart<'a>, path: &Path) -> Vec<JsonPart<'a>> {
         parts = parts
             .into_iter()
             .flat_map(|part| match step {
-                Step::Member(name) => part.step(name).into_iter().collect(),
-                Step::Element(place) => part.element(*place).into_iter().collect(),
-                Step::Members => part.members().map(|(_, value)| value).collect(),
-                Step::Elements => part.elements().collect::<Vec<_>>(),
+                ExtractStep::Member(name) => part.step(name).into_iter().collect(),
+                ExtractStep::Element(place) => part.element(*place).into_iter().collect(),
+                ExtractStep::Members => part.members().map(|(_, value)| value).collect(),
+                ExtractStep::Elements => part.elements().collect::<Vec<_>>(),
             })
             .collect();
     }

@@ -32,7 +32,8 @@ pub(super) fn declare(catalog: &mut Catalog) {
     });
     catalog.add_all(&["?|(jsonb, text[]) -> boolean", "jsonb_exists_any(jsonb, text[]) -> boolean"], any);
     catalog.add_all(&["?&(jsonb, text[]) -> boolean", "jsonb_exists_all(jsonb, text[]) -> boolean"], all);
-    catalog.add("||(jsonb, jsonb) -> jsonb", kernel!(try |a: &str, b: &str| Ok(text_of(&joined(parse(a)?, parse(b)?)))));
+    catalog
+        .add("||(jsonb, jsonb) -> jsonb", kernel!(try |a: &str, b: &str| Ok(text_of(&joined(parse(a)?, parse(b)?)))));
     catalog.add(
         "-(jsonb, text) -> jsonb",
         kernel!(try |json: &str, key: &str| without(parse(json)?, &|name| name == key)),
@@ -71,16 +72,22 @@ pub(super) fn declare(catalog: &mut Catalog) {
         }),
     );
     catalog.add("jsonb_strip_nulls(jsonb) -> jsonb", kernel!(try |json: &str| Ok(text_of(&stripped(parse(json)?)))));
-    catalog.add("json_strip_nulls(json) -> json", kernel!(|json: &str| {
-        let mut out = String::new();
-        write_stripped(&mut out, JsonPart::new(json));
-        out
-    }));
-    catalog.add("jsonb_pretty(jsonb) -> text", kernel!(try |json: &str| {
-        let mut out = String::new();
-        pretty(&mut out, &parse(json)?, 0);
-        Ok(out)
-    }));
+    catalog.add(
+        "json_strip_nulls(json) -> json",
+        kernel!(|json: &str| {
+            let mut out = String::new();
+            write_stripped(&mut out, JsonPart::new(json));
+            out
+        }),
+    );
+    catalog.add(
+        "jsonb_pretty(jsonb) -> text",
+        kernel!(try |json: &str| {
+            let mut out = String::new();
+            pretty(&mut out, &parse(json)?, 0);
+            Ok(out)
+        }),
+    );
     catalog.add_all(
         &["json_merge_patch(json, json) -> json", "json_merge_patch(text, text) -> json"],
         kernel!(try |json: &str, patch: &str| Ok(text_of(&patched(parse(json)?, parse(patch)?)))),
@@ -103,9 +110,9 @@ fn number(text: &str) -> &str {
 
 fn contains(whole: &Json, part: &Json, is_top: bool) -> bool {
     match (whole, part) {
-        (Json::Object(whole), Json::Object(part)) => part.iter().all(|(key, value)| {
-            whole.iter().any(|(name, other)| name == key && contains(other, value, false))
-        }),
+        (Json::Object(whole), Json::Object(part)) => part
+            .iter()
+            .all(|(key, value)| whole.iter().any(|(name, other)| name == key && contains(other, value, false))),
         (Json::Array(whole), Json::Array(part)) => {
             part.iter().all(|value| whole.iter().any(|other| contains(other, value, false)))
         }

@@ -37,10 +37,13 @@ pub(super) fn declare(catalog: &mut Catalog) {
             }
         }),
     );
-    catalog.add("duckdb json_array_length(text) -> bigint", kernel!(try |text: &str| {
-        json::check(text)?;
-        Ok(JsonPart::new(text).elements().count() as i64)
-    }));
+    catalog.add(
+        "duckdb json_array_length(text) -> bigint",
+        kernel!(try |text: &str| {
+            json::check(text)?;
+            Ok(JsonPart::new(text).elements().count() as i64)
+        }),
+    );
     catalog.add_all(
         &["json_object_keys(json) -> text[]", "jsonb_object_keys(jsonb) -> text[]"],
         kernel!(of call; |json: &str| keys(json, call.arguments.first() == Some(&SqlType::Jsonb))),

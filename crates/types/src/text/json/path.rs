@@ -18,7 +18,10 @@ const DEPTH_MAX: usize = 100;
 #[derive(Clone, Debug)]
 pub(crate) enum JsonPath {
     /// A root and the steps from there.
-    Steps { is_current: bool, steps: Vec<Step> },
+    Steps {
+        is_current: bool,
+        steps: Vec<PathStep>,
+    },
     /// A literal.
     Value(Json),
     Not(Box<JsonPath>),
@@ -42,7 +45,7 @@ pub(crate) enum Sign {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(crate) enum PathStep {
     Member(String),
     Members,
     Elements,
@@ -52,7 +55,7 @@ pub(crate) enum Step {
     Method(String),
 }
 
-struct Reader<'a> {
+struct PathReader<'a> {
     text: &'a str,
     rest: &'a str,
     depth: usize,
@@ -60,7 +63,7 @@ struct Reader<'a> {
 
 /// Reads a path. Fails with 42601 if it is none, 0A000 for what is not supported.
 pub(crate) fn read_path(text: &str) -> Result<JsonPath> {
-    let mut reader = Reader { text, rest: text, depth: 0 };
+    let mut reader = PathReader { text, rest: text, depth: 0 };
     if reader.word("strict") {
         return Err(Error::unsupported("strict paths of JSON are not supported").with_code("0A000"));
     }
@@ -69,7 +72,7 @@ pub(crate) fn read_path(text: &str) -> Result<JsonPath> {
     if reader.rest.trim().is_empty() { Ok(path) } else { Err(reader.invalid()) }
 }
 
-impl Reader<'_> {
+impl PathReader<'_> {
     fn invalid(&self) -> Error {
         let near = self.rest.trim_start().chars().next();
         let message = match near {
@@ -160,7 +163,8 @@ impl Reader<'_> {
         }
         if self.word("like_regex") {
             let JsonPath::Value(Json::Text(pattern)) = self.operand()? else { return Err(self.invalid()) };
-            let ignores_case = self.word("flag") && matches!(self.operand()?, JsonPath::Value(Json::Text(f)) if f == "i");
+            let ignores_case =
+                self.word("flag") && matches!(self.operand()?, JsonPath::Value(Json::Text(f)) if f == "i");
             let regex = regex::RegexBuilder::new(&pattern).case_insensitive(ignores_case).build();
             let regex = regex.map_err(|_| Error::input("invalid regular expression of a path").with_code("2201B"))?;
             return Ok(JsonPath::LikeRegex(Box::new(left), regex));
@@ -231,16 +235,16 @@ impl Reader<'_> {
         Ok(text)
     }
 
-    fn steps(&mut self) -> Result<Vec<Step>> {
+    fn steps(&mut self) -> Result<Vec<PathStep>> {
         let mut steps = Vec::new();
         loop {
             if self.sign("?") {
                 self.expect("(")?;
-                steps.push(Step::Filter(Box::new(self.any()?)));
+                steps.push(PathStep::Filter(Box::new(self.any()?)));
                 self.expect(")")?;
             } else if self.sign("[") {
                 if self.sign("*") {
-                    steps.push(Step::Elements);
+                    steps.push(PathStep::Elements);
                 } else {
                     let mut places = Vec::new();
                     loop {
@@ -251,17 +255,17 @@ impl Reader<'_> {
                             break;
                         }
                     }
-                    steps.push(Step::Places(places));
+                    steps.push(PathStep::Places(places));
                 }
                 self.expect("]")?;
             } else if self.sign(".") {
                 if self.sign("*") {
-                    steps.push(Step::Members);
+                    steps.push(PathStep::Members);
                     continue;
                 }
                 let rest = self.rest.trim_start();
                 if rest.starts_with('"') {
-                    steps.push(Step::Member(self.quoted()?));
+                    steps.push(PathStep::Member(self.quoted()?));
                     continue;
                 }
                 let is_part = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '$';
@@ -278,9 +282,9 @@ impl Reader<'_> {
                         let message = format!("the method .{name}() of paths of JSON is not supported");
                         return Err(Error::unsupported(message).with_code("0A000"));
                     }
-                    steps.push(Step::Method(name));
+                    steps.push(PathStep::Method(name));
                 } else {
-                    steps.push(Step::Member(name));
+                    steps.push(PathStep::Member(name));
                 }
             } else {
                 return Ok(steps);
@@ -414,7 +418,7 @@ fn compare(left: &Json, sign: Sign, right: &Json) -> Option<bool> {
     })
 }
 
-impl Step {
+impl PathStep {
     fn follow(&self, root: &Json, value: &Json) -> Vec<Json> {
         match (self, value) {
             (Self::Member(name), Json::Object(members)) => {
