@@ -35,6 +35,7 @@ mod literals;
 mod made;
 mod names;
 mod operators;
+mod samples;
 mod scope;
 mod select;
 mod sets;
