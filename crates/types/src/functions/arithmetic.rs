@@ -187,6 +187,15 @@ pub(super) fn fit(special: Special, types: &mut [SqlType]) {
     }
 }
 
+/// Makes the arguments of an operator with a kernel floats of one width.
+pub(super) fn fit_floats(operator: &str, types: &mut [SqlType]) {
+    if let ("+" | "-" | "*" | "/", [left, right]) = (operator, types)
+        && matches!((&*left, &*right), (SqlType::Real, SqlType::Double) | (SqlType::Double, SqlType::Real))
+    {
+        (*left, *right) = (SqlType::Double, SqlType::Double);
+    }
+}
+
 fn widened(sql_type: &SqlType) -> SqlType {
     let (precision, scale) = precision_scale(sql_type);
     numeric_type(precision.max(NARROW_DIGITS + 1), scale)

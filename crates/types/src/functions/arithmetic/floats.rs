@@ -24,6 +24,17 @@ pub(super) fn declare(catalog: &mut Catalog) {
     ];
     const REAL: [&str; 4] =
         ["+(real, real) -> real", "-(real, real) -> real", "*(real, real) -> real", "/(real, real) -> real"];
+    // Of a real and a double, the real becomes one (`fit_floats`).
+    const MIXED: [&str; 8] = [
+        "+(real, double precision) -> double precision",
+        "-(real, double precision) -> double precision",
+        "*(real, double precision) -> double precision",
+        "/(real, double precision) -> double precision",
+        "+(double precision, real) -> double precision",
+        "-(double precision, real) -> double precision",
+        "*(double precision, real) -> double precision",
+        "/(double precision, real) -> double precision",
+    ];
     let doubles: [Body; 4] = [
         Body::Kernel(|arguments, call| computed::<Float64Type>(arguments, call, |a, b| a + b, false)),
         Body::Kernel(|arguments, call| computed::<Float64Type>(arguments, call, |a, b| a - b, false)),
@@ -36,8 +47,10 @@ pub(super) fn declare(catalog: &mut Catalog) {
         Body::Kernel(|arguments, call| computed::<Float32Type>(arguments, call, |a, b| a * b, true)),
         Body::Kernel(|arguments, call| divided::<Float32Type>(arguments, call, |a, b| a / b)),
     ];
-    // A real beside a double becomes one.
-    for (signature, body) in DOUBLE.iter().zip(doubles).chain(REAL.iter().zip(reals)) {
+    for (index, signature) in DOUBLE.iter().chain(&MIXED).enumerate() {
+        catalog.add(signature, doubles[index % 4].clone());
+    }
+    for (signature, body) in REAL.iter().zip(reals) {
         catalog.add(signature, body);
     }
 }
