@@ -462,6 +462,11 @@ fn flat_type(data_type: &DataType) -> DataType {
 /// Nested values as JSON.
 fn json_texts(array: &ArrayRef) -> Result<StringViewArray> {
     use arrow::json::writer::{EncoderOptions, make_encoder};
+    // `json` and `jsonb` are JSON already.
+    if let DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View = array.data_type() {
+        let texts = arrow::compute::cast(array, &DataType::Utf8View).map_err(not_sent)?;
+        return Ok(texts.as_string_view().clone());
+    }
     let field = std::sync::Arc::new(arrow::datatypes::Field::new("value", array.data_type().clone(), true));
     let factory = std::sync::Arc::new(PlainNumeric);
     let options = EncoderOptions::default().with_explicit_nulls(true).with_encoder_factory(factory);

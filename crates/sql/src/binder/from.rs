@@ -7,14 +7,17 @@ use diligence_types::SqlType;
 use diligence_types::functions::{has_function, scalars};
 use sqlparser::ast::{
     self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
-    TableAlias, TableFactor, TableSampleKind, TableSampleMethod, TableSampleUnit, TableWithJoins, Value,
+    TableAlias, TableFactor, TableSampleKind, TableWithJoins, Value,
 };
 
 use super::functions::{bare_name, is_row_function, written};
+use super::lists::ELEMENTS;
 use super::operators::{Way, common_of};
+use super::samples::{nearest, sample_of};
 use super::scope::{Clause, Level, Namespace, Source, Withs};
 use super::{
-    Binder, Named, STACK_GROWTH, STACK_RED_ZONE, VIEW_DEPTH_MAX, name_place, normalized, place, placed, unsupported,
+    Binder, Named, Rows, STACK_GROWTH, STACK_RED_ZONE, VIEW_DEPTH_MAX, name_place, normalized, place, placed,
+    unsupported,
 };
 use crate::algebra::{
     Apply, Column, Comparison, Constant, FunctionItem, Join, JoinKind, Relation, Scalar, Scan, TableFunction, WithTable,
@@ -38,6 +41,9 @@ enum JoinedKind {
     Left,
     Right,
     Full,
+    /// The nearest row of the right side.
+    AsOf,
+    AsOfLeft,
     Semi,
     Anti,
     RightSemi,
@@ -55,6 +61,10 @@ impl Binder<'_> {
     ) -> Result<JoinedSide> {
         let mut left = JoinedSide { relation: Relation::one_row(), names: Namespace::default() };
         for (index, part) in from.iter().enumerate() {
+            if let Some(arguments) = sample_of(part) {
+                left.relation = self.sample_of_rows(left.relation, arguments)?;
+                continue;
+            }
             let before = Level::new(outer, withs, left.names, Clause::From);
             let right = self.joined(part, outer, &before, withs)?;
             let is_lateral = before.is_read.get();
@@ -117,7 +127,11 @@ impl Binder<'_> {
             JoinOperator::RightAnti(constraint) => (JoinedKind::RightAnti, constraint),
             JoinOperator::CrossApply => (JoinedKind::Inner, &none),
             JoinOperator::OuterApply => (JoinedKind::Left, &none),
-            JoinOperator::AsOf { .. } => return Err(unsupported("ASOF JOIN")),
+            JoinOperator::AsOf { match_condition, constraint } => match match_condition {
+                Expr::Value(value) if value.value == Value::Boolean(false) => (JoinedKind::AsOfLeft, constraint),
+                Expr::Value(value) if value.value == Value::Boolean(true) => (JoinedKind::AsOf, constraint),
+                other => return Err(placed(unsupported("MATCH_CONDITION"), || place(other))),
+            },
             JoinOperator::ArrayJoin | JoinOperator::LeftArrayJoin | JoinOperator::InnerArrayJoin => {
                 return Err(unsupported("ARRAY JOIN"));
             }
@@ -147,7 +161,11 @@ impl Binder<'_> {
         for name in using.iter().flatten() {
             let (left_shown, right_shown) = (left.names.using(name, "left")?, right.names.using(name, "right")?);
             let (left_column, right_column) = (left.names.shown(left_shown), right.names.shown(right_shown));
-            let equal = self.compare(Comparison::Equal, left_column.scalar(), right_column.scalar());
+            // The last column of an ASOF JOIN says how near a row is.
+            let is_nearest = matches!(kind, JoinedKind::AsOf | JoinedKind::AsOfLeft)
+                && using.as_ref().is_some_and(|names| conditions.len() + 1 == names.len());
+            let comparison = if is_nearest { Comparison::GreaterOrEqual } else { Comparison::Equal };
+            let equal = self.compare(comparison, left_column.scalar(), right_column.scalar());
             conditions.push(equal.map_err(|error| placed(error, || name_place(name)))?);
             let pair = (left_column.clone(), right_column.clone());
             merged.push((pair, left_shown, left.names.shifted(right_shown)));
@@ -163,20 +181,22 @@ impl Binder<'_> {
         let mut pad =
             |(sources, merged): &(Range<usize>, Range<usize>)| names.pad(self, sources.clone(), merged.clone());
         match kind {
-            JoinedKind::Left => pad(&right_range),
+            JoinedKind::Left | JoinedKind::AsOfLeft => pad(&right_range),
             JoinedKind::Right => pad(&left_range),
             JoinedKind::Full => {
                 pad(&left_range);
                 pad(&right_range);
             }
-            JoinedKind::Inner | JoinedKind::Semi | JoinedKind::Anti | JoinedKind::RightSemi | JoinedKind::RightAnti => {
-            }
+            JoinedKind::Inner | JoinedKind::AsOf => {}
+            JoinedKind::Semi | JoinedKind::Anti | JoinedKind::RightSemi | JoinedKind::RightAnti => {}
         }
         let (left_relation, right_relation) = (left.relation, right.relation);
         let relation = match kind {
             JoinedKind::Inner => combine(JoinKind::Inner, left_relation, right_relation, on, is_lateral),
             JoinedKind::Left => combine(JoinKind::Left, left_relation, right_relation, on, is_lateral),
             JoinedKind::Full => combine(JoinKind::Full, left_relation, right_relation, on, false),
+            JoinedKind::AsOf => nearest(JoinKind::Inner, left_relation, right_relation, on)?,
+            JoinedKind::AsOfLeft => nearest(JoinKind::Left, left_relation, right_relation, on)?,
             // The engine's left joins keep the left side.
             JoinedKind::Right => combine(JoinKind::Left, right_relation, left_relation, on, false),
             JoinedKind::Semi => combine(JoinKind::Semi, left_relation, right_relation, on, is_lateral),
@@ -188,6 +208,7 @@ impl Binder<'_> {
             JoinedKind::Semi | JoinedKind::Anti => names.keep(left_range.0),
             JoinedKind::RightSemi | JoinedKind::RightAnti => names.keep(right_range.0),
             JoinedKind::Inner | JoinedKind::Left | JoinedKind::Right | JoinedKind::Full => {}
+            JoinedKind::AsOf | JoinedKind::AsOfLeft => {}
         }
         if merged.is_empty()
             || matches!(kind, JoinedKind::Semi | JoinedKind::Anti | JoinedKind::RightSemi | JoinedKind::RightAnti)
@@ -285,9 +306,27 @@ impl Binder<'_> {
             TableFactor::TableFunction { expr: Expr::Function(function), alias } => {
                 self.table_function(&function.name, written(function), false, alias.as_ref(), before, withs)
             }
-            TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => Err(unsupported("PIVOT")),
+            TableFactor::Pivot { table, aggregate_functions, value_column, value_source, default_on_null, alias } => {
+                if let Some(default) = default_on_null {
+                    return Err(placed(unsupported("DEFAULT ON NULL"), || place(default)));
+                }
+                let rows = self.pivot(table, aggregate_functions, value_column, value_source, outer, withs)?;
+                self.derived(rows, alias.as_ref())
+            }
+            TableFactor::Unpivot { table, value, name, columns, null_inclusion, alias } => {
+                let keeps_nulls = matches!(null_inclusion, Some(ast::NullInclusion::IncludeNulls));
+                let rows = self.unpivot(table, (name, value), columns, keeps_nulls, outer, withs)?;
+                self.derived(rows, alias.as_ref())
+            }
             other => Err(unsupported(format!("{other} in FROM"))),
         })
+    }
+
+    /// The rows of a query under an alias.
+    fn derived(&self, rows: Rows, alias: Option<&TableAlias>) -> Result<JoinedSide> {
+        let rows = self.settled(rows)?;
+        let columns = rows.columns();
+        named(rows.relation, columns, alias, None)
     }
 
     /// A table, a view or a common table expression. Fails with 42P01 if there is none of the name.
@@ -389,6 +428,15 @@ impl Binder<'_> {
         let level = Level::new(Some(before), withs, Namespace::default(), Clause::From);
         let last = name.0.last().and_then(|part| part.as_ident());
         let function = last.map(normalized).unwrap_or_default();
+        if let ("summarize", [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(query)))]) =
+            (function.as_str(), arguments)
+        {
+            let rows = self.summary(query, None, withs)?;
+            return self.derived(rows, alias);
+        }
+        if let Some(rows) = self.record_set(&function, arguments, alias, &level, withs)? {
+            return self.derived(rows, alias.map(without_types).as_ref());
+        }
         let mut items = Vec::new();
         if function == "rows from" {
             for argument in arguments {
@@ -475,6 +523,10 @@ impl Binder<'_> {
             }
             return Ok(());
         }
+        if name == ELEMENTS {
+            items.extend(arguments.into_iter().map(|list| (name.to_owned(), list)));
+            return Ok(());
+        }
         if is_row_function(name) || name == "range" {
             items.push((name.to_owned(), self.row_array(name, arguments)?));
             return Ok(());
@@ -504,6 +556,8 @@ impl Binder<'_> {
         for (name, array) in arrays {
             // A function's only column has its alias' name.
             let name = match alias {
+                // Those have a name of their own.
+                _ if name.contains("_array_elements") => "value".to_owned(),
                 Some(alias) if is_single => normalized(&alias.name),
                 _ => name,
             };
@@ -540,47 +594,13 @@ impl Binder<'_> {
         }
         Ok(side)
     }
+}
 
-    /// TABLESAMPLE of rows that are no table's.
-    fn sampled(&self, relation: Relation, sample: Option<&TableSampleKind>) -> Result<Relation> {
-        let Some(sample) = sample else { return Ok(relation) };
-        let (share, _) = self.share(sample)?;
-        let random = self.call("random", vec![])?;
-        let value = datafusion_common::ScalarValue::Float64(Some(share));
-        let share = Scalar::Constant(Constant { value, sql_type: SqlType::Double });
-        Ok(relation.filtered(self.compare(Comparison::Less, random, share)?))
-    }
-
-    /// The share of rows of a TABLESAMPLE, and whether whole clusters are taken. Fails with 2202H for a share that is
-    /// none.
-    fn share(&self, sample: &TableSampleKind) -> Result<(f64, bool)> {
-        let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) = sample;
-        if sample.seed.is_some() {
-            return Err(unsupported("REPEATABLE"));
-        }
-        if sample.bucket.is_some() || sample.offset.is_some() {
-            return Err(unsupported("a sample of buckets"));
-        }
-        let Some(quantity) = &sample.quantity else {
-            return Err(Error::input("TABLESAMPLE needs a percentage").with_code("42601"));
-        };
-        if quantity.unit == Some(TableSampleUnit::Rows) {
-            return Err(unsupported("TABLESAMPLE of a number of rows").with_hint("LIMIT takes a number of rows"));
-        }
-        let percent = match &quantity.value {
-            Expr::Value(value) => match &value.value {
-                Value::Number(number, _) => number.parse::<f64>().ok(),
-                _ => None,
-            },
-            _ => return Err(unsupported("TABLESAMPLE with a percentage that is no number")),
-        };
-        let percent = percent.filter(|percent| (0.0..=100.0).contains(percent)).ok_or_else(|| {
-            let error = Error::input("sample percentage must be between 0 and 100").with_code("2202H");
-            errors::at(error, place(&quantity.value))
-        })?;
-        let is_clusters = matches!(sample.name, Some(TableSampleMethod::System | TableSampleMethod::Block));
-        Ok((percent / 100.0, is_clusters))
-    }
+/// An alias whose columns have names only.
+fn without_types(alias: &TableAlias) -> TableAlias {
+    let mut alias = alias.clone();
+    alias.columns.iter_mut().for_each(|column| column.data_type = None);
+    alias
 }
 
 /// A source under its alias, or else its own name and what may stand in front of it. Fails with 42P10 if the alias

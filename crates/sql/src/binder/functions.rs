@@ -103,6 +103,9 @@ impl Binder<'_> {
             let message = format!("{clause} specified, but {name} is not an aggregate function");
             return Err(Error::input(message).with_code("42809"));
         }
+        if let Some(scalar) = self.list_function(&name, function, level)? {
+            return Ok(scalar);
+        }
         if let Some(scalar) = self.special(&name, function, level)? {
             return Ok(scalar);
         }
@@ -334,7 +337,7 @@ impl Binder<'_> {
             "current_date" | "today" if written(function).is_empty() => self.now().cast(SqlType::Date, true),
             "current_time" | "localtime" => self.now().cast(SqlType::Time, true),
             "localtimestamp" => self.now().cast(SqlType::Timestamp, true),
-            "pg_typeof" => {
+            "pg_typeof" | "typeof" if name == "pg_typeof" || !has_function(name) => {
                 let [argument] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
                 let argument = self.typed_array(argument)?;
                 let name = argument.sql_type().without_modifier().to_string();

@@ -56,7 +56,7 @@ pub(super) struct Groups {
 }
 
 /// DuckDB's names of aggregates that are others of PostgreSQL, written otherwise.
-const OTHER_FORMS: [&str; 10] = [
+const OTHER_FORMS: [&str; 11] = [
     "max_by",
     "arg_max",
     "argmax",
@@ -67,6 +67,7 @@ const OTHER_FORMS: [&str; 10] = [
     "quantile_cont",
     "quantile_disc",
     "list",
+    "mode",
 ];
 
 /// Whether an aggregate is another one, written otherwise.
@@ -75,12 +76,12 @@ pub(super) fn is_other_form(name: &str) -> bool {
 }
 
 /// What is bound of an aggregate's call.
-struct Call {
-    arguments: Vec<Scalar>,
-    is_distinct: bool,
-    filter: Option<Scalar>,
-    order: Vec<SortKey>,
-    is_within_group: bool,
+pub(super) struct Call {
+    pub arguments: Vec<Scalar>,
+    pub is_distinct: bool,
+    pub filter: Option<Scalar>,
+    pub order: Vec<SortKey>,
+    pub is_within_group: bool,
 }
 
 impl Binder<'_> {
@@ -126,6 +127,15 @@ impl Binder<'_> {
         }
         if name == "list" {
             return Ok(("array_agg", parts));
+        }
+        if name == "mode" {
+            if !parts.is_within_group && parts.arguments.len() == 1 && parts.order.is_empty() {
+                let value = self.typed(parts.arguments.remove(0))?;
+                parts.order.push(SortKey { scalar: value.clone(), descending: false, nulls_first: false });
+                parts.arguments.push(value);
+                parts.is_within_group = true;
+            }
+            return Ok((name, parts));
         }
         let [value, by] = <[Scalar; 2]>::try_from(std::mem::take(&mut parts.arguments))
             .map_err(|_| Error::input(format!("{name} takes two arguments")).with_code("42883"))?;
@@ -250,13 +260,26 @@ impl Binder<'_> {
         parts: &Call,
         place: &dyn Fn(AggregateItem, bool) -> Scalar,
     ) -> Result<Scalar> {
+        let (is_distinct, filter) = (parts.is_distinct, parts.filter.clone());
+        let parts = Call { arguments: vec![], is_distinct, filter, order: vec![], is_within_group: false };
+        self.ordered_aggregate(name, arguments, &parts, place)
+    }
+
+    /// The same with the order of the parts.
+    pub(super) fn ordered_aggregate(
+        &self,
+        name: &str,
+        arguments: Vec<Scalar>,
+        parts: &Call,
+        place: &dyn Fn(AggregateItem, bool) -> Scalar,
+    ) -> Result<Scalar> {
         let candidates = arguments.iter().map(Self::candidate).collect::<Vec<_>>();
         let call = resolve_aggregate(name, &candidates)?;
         let parts = Call {
             arguments,
             is_distinct: parts.is_distinct,
             filter: parts.filter.clone(),
-            order: vec![],
+            order: parts.order.clone(),
             is_within_group: false,
         };
         self.computed(name, call, parts, place)
@@ -343,7 +366,7 @@ impl Binder<'_> {
             ("variance" | "var_samp" | "var_pop" | "stddev" | "stddev_samp" | "stddev_pop", [_]) => {
                 self.deviation(name, call, arguments, parts, place)
             }
-            _ => Err(unsupported(format!("the aggregate {name}"))),
+            _ => self.made(name, arguments, &parts, place),
         }
     }
 

@@ -38,6 +38,11 @@ impl Binder<'_> {
 
     /// `$1`: a parameter, or an argument of the function that is being put in.
     fn placeholder(&self, name: &str) -> Result<Scalar> {
+        if name == super::lists::LIST
+            && let Some(list) = self.lists.borrow().last()
+        {
+            return Ok(list.clone());
+        }
         let number =
             name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()).filter(|number| *number > 0);
         let Some(index) = number.map(|number| number - 1) else {

@@ -17,6 +17,7 @@
 //! * `EXCLUDE TIES` and its kin in a window's frame: a first part of PARTITION BY, `"exclude ties"()`;
 //! * `f(a, VARIADIC b)`: `f(a, "variadic array"(b))`;
 //! * `GROUP BY DISTINCT a, b`: a first part of GROUP BY, `"group by distinct"()`;
+//! * what DuckDB has beside PostgreSQL, such as `"lambda"(x, x + 1)`: see `parse/tokens/duckdb.rs`;
 //! * `SEARCH DEPTH FIRST BY a, b SET s`: `SETTINGS "search depth" = (a, b, s)` in the common table expression's query;
 //!   `CYCLE a SET m TO v DEFAULT w USING p`: `SETTINGS "cycle" = ((a), m, v, w, p)`.
 //!
@@ -29,13 +30,17 @@ mod expressions;
 mod from;
 mod functions;
 mod grouping;
+mod lists;
 mod literals;
+mod made;
 mod names;
 mod operators;
+mod samples;
 mod scope;
 mod select;
 mod sets;
 mod targets;
+mod turned;
 mod windows;
 mod with;
 
@@ -176,6 +181,8 @@ struct Binder<'a> {
     trackers: RefCell<Vec<scope::Tracker>>,
     /// The arguments of the functions that are being put in ([`Context::template`]), the innermost last.
     templates: RefCell<Vec<Arc<Vec<Scalar>>>>,
+    /// The lists whose elements are read by queries that are being bound, the innermost last.
+    lists: RefCell<Vec<Scalar>>,
     view_depth: Cell<usize>,
     is_transient: Cell<bool>,
 }
@@ -188,6 +195,7 @@ impl<'a> Binder<'a> {
             parameters: RefCell::default(),
             trackers: RefCell::default(),
             templates: RefCell::default(),
+            lists: RefCell::default(),
             view_depth: Cell::new(0),
             is_transient: Cell::new(false),
         }

@@ -46,6 +46,7 @@ impl Binder<'_> {
                 let name = function.name.0.last()?.as_ident().map(normalized)?;
                 match name.as_str() {
                     "between symmetric" => None,
+                    "list comprehension" => strong("array"),
                     _ => Some((name, Strong)),
                 }
             }

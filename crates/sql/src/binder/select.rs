@@ -328,6 +328,20 @@ impl Binder<'_> {
             self.wildcard(&mut items, None, level)?;
         }
         for projected in &select.projection {
+            if let SelectItem::UnnamedExpr(expression) | SelectItem::ExprWithAlias { expr: expression, .. } = projected
+                && let Some(expanded) = self.of_columns(expression, level)?
+            {
+                for (column, each) in expanded {
+                    let scalar = self.scalar(&each, level).map_err(|error| placed(error, || place(expression)))?;
+                    let name = match (projected, &each) {
+                        (SelectItem::ExprWithAlias { alias, .. }, _) => normalized(alias),
+                        (_, Expr::Identifier(_)) => column,
+                        (_, each) => self.item_name(each, &scalar),
+                    };
+                    items.push(Item { name, scalar, expression: Some(expression) });
+                }
+                continue;
+            }
             match projected {
                 SelectItem::UnnamedExpr(expression) => {
                     let scalar = match unnested_argument(expression) {
@@ -740,7 +754,7 @@ fn has_groups(by: &GroupByExpr) -> bool {
 }
 
 /// Whether a name is like a pattern, for `* ILIKE '…'`.
-fn is_like(name: &str, pattern: &str) -> bool {
+pub(super) fn is_like(name: &str, pattern: &str) -> bool {
     let (name, pattern) = (name.chars().collect::<Vec<_>>(), pattern.chars().collect::<Vec<_>>());
     // Which prefixes of the name the pattern so far is like.
     let mut like = vec![false; name.len() + 1];

@@ -63,7 +63,6 @@ const TABLE_ALIASES: &[Keyword] = &[
     Keyword::DISTRIBUTE,
     Keyword::GLOBAL,
     Keyword::OUTPUT,
-    Keyword::MATCH_CONDITION,
     Keyword::PREWHERE,
     Keyword::SETTINGS,
     Keyword::FORMAT,

@@ -78,7 +78,11 @@ impl Pulling<'_> {
             Relation::Join(join) => match join.kind {
                 JoinKind::Inner => self.can(&join.left) && self.can(&join.right),
                 JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::Mark(_) | JoinKind::Single => {
-                    self.can(&join.left) && !self.depends(&join.right) && !self.reads_left(&join.on)
+                    let on = join.on.columns();
+                    self.can(&join.left)
+                        && !self.depends(&join.right)
+                        && !self.reads_left(&join.on)
+                        && !self.computed(&join.left).iter().any(|id| on.contains(id))
                 }
                 JoinKind::Full => false,
             },
@@ -89,6 +93,18 @@ impl Pulling<'_> {
             }
             _ => false,
         }
+    }
+
+    /// The columns that a side computes of the left's columns: they will be pulled up.
+    fn computed(&self, relation: &Relation) -> BTreeSet<ColumnId> {
+        let mut found = relation.inputs().into_iter().flat_map(|input| self.computed(input)).collect::<BTreeSet<_>>();
+        if let Relation::Map { columns, .. } = relation {
+            let is_pulled =
+                |scalar: &Scalar| self.reads_left(scalar) || scalar.columns().iter().any(|id| found.contains(id));
+            let pulled = columns.iter().filter(|(_, scalar)| is_pulled(scalar)).map(|(column, _)| column.id);
+            found.extend(pulled.collect::<Vec<_>>());
+        }
+        found
     }
 
     fn take(&self, relation: Relation, conditions: &mut Vec<Scalar>, columns: &mut Vec<(Column, Scalar)>) -> Relation {
@@ -107,8 +123,13 @@ impl Pulling<'_> {
             }
             Relation::Map { input, columns: computed } => {
                 let input = self.take(*input, conditions, columns);
-                let (left, own): (Vec<_>, Vec<_>) =
-                    computed.into_iter().partition(|(_, scalar)| self.reads_left(scalar));
+                // What reads a column that was pulled up is computed of what that is.
+                let replacement = |id: ColumnId| {
+                    let found = columns.iter().find(|(column, _)| column.id == id);
+                    found.map(|(_, scalar)| scalar.clone())
+                };
+                let computed = computed.into_iter().map(|(column, scalar)| (column, scalar.substituted(&replacement)));
+                let (left, own): (Vec<_>, Vec<_>) = computed.partition(|(_, scalar)| self.reads_left(scalar));
                 columns.extend(left);
                 input.mapped(own)
             }
@@ -118,8 +139,10 @@ impl Pulling<'_> {
                 let right = if is_inner { Box::new(self.take(*join.right, conditions, columns)) } else { join.right };
                 let mut on = join.on;
                 if is_inner {
-                    let (pulled, own): (Vec<_>, Vec<_>) =
-                        on.conjuncts().into_iter().partition(|term| self.reads_left(term));
+                    let (pulled, own): (Vec<_>, Vec<_>) = on.conjuncts().into_iter().partition(|term| {
+                        let read = term.columns();
+                        self.reads_left(term) || columns.iter().any(|(column, _)| read.contains(&column.id))
+                    });
                     conditions.extend(pulled);
                     on = Scalar::all(own);
                 }

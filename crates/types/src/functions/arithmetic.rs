@@ -4,6 +4,8 @@
 //! these have room: decimals of 128 bits, and of 256 bits where more than 19 digits stand behind the point. Where they
 //! have none (more than 38 digits behind the point), a kernel of ours rounds.
 
+mod floats;
+
 use super::catalog::Catalog;
 use super::columns::{Columns, kernel};
 use super::decimal::{Decimal, numeric_type, precision_scale};
@@ -28,10 +30,6 @@ pub(super) fn declare(catalog: &mut Catalog) {
                 "+(integer, integer) -> integer",
                 "+(bigint, bigint) -> bigint",
                 "+(numeric, numeric) -> numeric",
-                "+(real, real) -> real",
-                "+(double precision, double precision) -> double precision",
-                "+(real, double precision) -> double precision",
-                "+(double precision, real) -> double precision",
             ],
         ),
         (
@@ -41,10 +39,6 @@ pub(super) fn declare(catalog: &mut Catalog) {
                 "-(integer, integer) -> integer",
                 "-(bigint, bigint) -> bigint",
                 "-(numeric, numeric) -> numeric",
-                "-(real, real) -> real",
-                "-(double precision, double precision) -> double precision",
-                "-(real, double precision) -> double precision",
-                "-(double precision, real) -> double precision",
             ],
         ),
         (
@@ -54,25 +48,13 @@ pub(super) fn declare(catalog: &mut Catalog) {
                 "*(integer, integer) -> integer",
                 "*(bigint, bigint) -> bigint",
                 "*(numeric, numeric) -> numeric",
-                "*(real, real) -> real",
-                "*(double precision, double precision) -> double precision",
-                "*(real, double precision) -> double precision",
-                "*(double precision, real) -> double precision",
             ],
         ),
     ] {
         catalog.add_all(&signatures, Body::Special(special));
     }
     catalog.add_all(
-        &[
-            "/(smallint, smallint) -> smallint",
-            "/(integer, integer) -> integer",
-            "/(bigint, bigint) -> bigint",
-            "/(real, real) -> real",
-            "/(double precision, double precision) -> double precision",
-            "/(real, double precision) -> double precision",
-            "/(double precision, real) -> double precision",
-        ],
+        &["/(smallint, smallint) -> smallint", "/(integer, integer) -> integer", "/(bigint, bigint) -> bigint"],
         Body::Special(Special::Divide),
     );
     catalog.add(
@@ -105,6 +87,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add("-(numeric) -> numeric", Body::Special(Special::Negate)).gives(|types, _| Ok(types[0].clone()));
     plus(catalog);
     bits(catalog);
+    floats::declare(catalog);
 }
 
 /// `+x`.
@@ -191,14 +174,25 @@ pub(super) fn fit(special: Special, types: &mut [SqlType]) {
         }
         (SqlType::Numeric(_), SqlType::Numeric(_)) => {
             let (precision, scale) = result_digits(special, left, right);
-            // Two factors of many digits each are likely to fill them; of others only the types say that they might.
-            let fills = precision_scale(left).0.min(precision_scale(right).0) > FACTOR_DIGITS_MAX;
+            // Two factors of many digits each are likely to fill them, and so is one that may have filled them
+            // already; of others only the types say that they might.
+            let (p1, p2) = (precision_scale(left).0, precision_scale(right).0);
+            let fills = p1.min(p2) > FACTOR_DIGITS_MAX || p1.max(p2) >= NARROW_DIGITS;
             let needs_wide = precision > NARROW_DIGITS && (scale > NARROW_SCALE_MAX || fills);
             if needs_wide || is_wide(left) || is_wide(right) {
                 (*left, *right) = (widened(left), widened(right));
             }
         }
         _ => {}
+    }
+}
+
+/// Makes the arguments of an operator with a kernel floats of one width.
+pub(super) fn fit_floats(operator: &str, types: &mut [SqlType]) {
+    if let ("+" | "-" | "*" | "/", [left, right]) = (operator, types)
+        && matches!((&*left, &*right), (SqlType::Real, SqlType::Double) | (SqlType::Double, SqlType::Real))
+    {
+        (*left, *right) = (SqlType::Double, SqlType::Double);
     }
 }
 

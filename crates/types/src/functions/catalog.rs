@@ -13,8 +13,8 @@ use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
-    arithmetic, arrays, bytes, comparisons, date_units, datetime, foreign, formatting, intervals, json, maps, math,
-    numeric, others, patterns, strings,
+    arithmetic, arrays, bytes, comparisons, date_units, datetime, foreign, formatting, intervals, json, lists, maps,
+    math, more_texts, numeric, others, patterns, strftime, strings,
 };
 use crate::SqlType;
 
@@ -34,8 +34,11 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     arrays::declare(&mut catalog);
     json::declare(&mut catalog);
     maps::declare(&mut catalog);
+    lists::declare(&mut catalog);
     others::declare(&mut catalog);
     super::aggregates::declare(&mut catalog);
+    more_texts::declare(&mut catalog);
+    strftime::declare(&mut catalog);
     // What PostgreSQL has no function of the name for.
     foreign::declare(&mut catalog);
     catalog
@@ -112,6 +115,14 @@ impl Catalog {
         for signature in signatures {
             self.add(signature, body.clone());
         }
+    }
+
+    /// Another name of a function, whose first overload it is.
+    pub(super) fn alias(&mut self, signature: &'static str, like: &str) {
+        let first = self.scalars.get(like).and_then(|overloads| overloads.first());
+        let first = first.unwrap_or_else(|| panic!("no function {like} for {signature}"));
+        let (body, is_strict) = (first.body.clone(), first.is_strict);
+        self.add(signature, body).is_strict = is_strict;
     }
 
     /// Whether a scalar function of the name is there already.

@@ -19,7 +19,7 @@ use super::{Body, Call, ScalarCall, Special, catalog};
 use crate::SqlType;
 
 /// Types that the engine's kernels compare as PostgreSQL does.
-const NATIVE: [&str; 17] = [
+const NATIVE: [&str; 16] = [
     "boolean",
     "smallint",
     "integer",
@@ -36,7 +36,6 @@ const NATIVE: [&str; 17] = [
     "timestamptz",
     "uuid",
     "oid",
-    "jsonb",
 ];
 
 /// Declares the operators.
@@ -55,7 +54,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
         catalog.add(signature(sign, "real", "double precision"), Body::Special(special));
         catalog.add(signature(sign, "double precision", "real"), Body::Special(special));
         let compares = kernel_of(special);
-        for name in ["interval", "bpchar", "anyarray", "anyrecord"] {
+        for name in ["interval", "bpchar", "jsonb", "anyarray", "anyrecord"] {
             catalog.add(signature(sign, name, name), compares.clone());
         }
     }
@@ -63,6 +62,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
         .add("interval_order_key(interval) -> numeric", kernel!(|a: IntervalMonthDayNano| Decimal::integer(length(a))))
         .gives(|_, _| Ok(SqlType::decimal(38, 0)));
     catalog.add("bpchar_order_key(bpchar) -> text", kernel!(|a: &str| a.trim_end_matches(' ')));
+    catalog.add("jsonb_order_key(jsonb) -> bytea", kernel!(try |a: &str| crate::text::json::order_key(a)));
     catalog.add("greatest(variadic anycompatible) -> anycompatible", Body::Kernel(greatest)).lenient();
     catalog.add("least(variadic anycompatible) -> anycompatible", Body::Kernel(least)).lenient();
 }
@@ -79,11 +79,12 @@ pub(super) fn length(interval: IntervalMonthDayNano) -> i128 {
 }
 
 /// The function whose result sorts, groups and joins as values of the type do: intervals as their length, `char(n)`
-/// without blanks at the end. `None` where the type's own values do.
+/// without blanks at the end, `jsonb` by kinds and parts. `None` where the type's own values do.
 pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
     let (name, returns) = match sql_type {
         SqlType::Interval => ("interval_order_key", SqlType::decimal(38, 0)),
         SqlType::Char(_) => ("bpchar_order_key", SqlType::Text),
+        SqlType::Jsonb => ("jsonb_order_key", SqlType::Bytea),
         _ => return None,
     };
     let overload = catalog::scalars(name).first()?;
@@ -104,6 +105,15 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
         SqlType::Char(_) => {
             let (a, b) = (texts(left)?, texts(right)?);
             Box::new(move |i, j| a.value(i).trim_end_matches(' ').cmp(b.value(j).trim_end_matches(' ')))
+        }
+        SqlType::Jsonb => {
+            let keys = |array| {
+                let texts = texts(array)?;
+                let keys = texts.iter().map(|text| text.map(crate::text::json::order_key).transpose());
+                keys.collect::<Result<Vec<_>>>()
+            };
+            let (a, b) = (keys(left)?, keys(right)?);
+            Box::new(move |i, j| a[i].cmp(&b[j]))
         }
         SqlType::Array(element) => {
             let (a, b) = (super::columns::lists(left)?.clone(), super::columns::lists(right)?.clone());

@@ -2,10 +2,13 @@
 
 use diligence_base::Result;
 
-use super::calendar::{DAY, Day, HOUR, MINUTE, SECOND, checked_date, is_infinite, split};
+use super::calendar::{
+    DAY, Day, HOUR, MINUTE, SECOND, checked_date, checked_timestamp, is_infinite, iso_weekday, midnight, split,
+    timestamp_of, weekday,
+};
 use super::catalog::Catalog;
-use super::columns::{Date, Timestamp, kernel};
-use super::errors::invalid_argument;
+use super::columns::{Date, Interval, Timestamp, kernel};
+use super::errors::{datetime_overflow, invalid_argument};
 
 /// The start of a unit that a moment is in, as a number of such units. Fails with 22023 for an unknown unit.
 fn unit_number(unit: &str, microseconds: i64) -> Result<i64> {
@@ -55,4 +58,136 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add("epoch(timestamp) -> double precision", kernel!(|a: Timestamp| a.0 as f64 / 1_000_000.0));
     catalog.add("epoch_ms(timestamp) -> bigint", kernel!(|a: Timestamp| a.0.div_euclid(1000)));
     catalog.add("epoch_us(timestamp) -> bigint", kernel!(|a: Timestamp| a.0));
+    catalog.add("epoch_ns(timestamp) -> bigint", kernel!(|a: Timestamp| a.0.checked_mul(1000)));
+    parts(catalog);
+    intervals(catalog);
+    buckets(catalog);
+}
+
+/// Parts of a moment as functions of their names.
+fn parts(catalog: &mut Catalog) {
+    fn add(catalog: &mut Catalog, signatures: &[&'static str], body: super::Body) {
+        signatures.iter().for_each(|signature| {
+            catalog.add(signature, body.clone());
+        });
+    }
+    macro_rules! part {
+        ($($signature:literal),+ => |$day:ident, $micros:ident| $value:expr) => {
+            add(catalog, &[$($signature),+], kernel!(|a: Timestamp| {
+                let ($day, $micros) = split(a.0);
+                let _ = ($day, $micros);
+                Some($value).filter(|_| !is_infinite(a.0))
+            }));
+        };
+    }
+    part!("year(timestamp) -> bigint" => |day, micros| Day::of(day).shown_year());
+    part!("month(timestamp) -> bigint" => |day, micros| Day::of(day).month);
+    part!("day(timestamp) -> bigint", "dayofmonth(timestamp) -> bigint" => |day, micros| Day::of(day).day);
+    part!("quarter(timestamp) -> bigint" => |day, micros| (Day::of(day).month + 2) / 3);
+    part!("week(timestamp) -> bigint", "weekofyear(timestamp) -> bigint" => |day, micros| Day::of(day).iso_week().1);
+    part!("isoyear(timestamp) -> bigint" => |day, micros| Day::of(day).iso_week().0);
+    part!("yearweek(timestamp) -> bigint" => |day, micros| {
+        let (year, week) = Day::of(day).iso_week();
+        year * 100 + week
+    });
+    part!("dayofweek(timestamp) -> bigint", "weekday(timestamp) -> bigint" => |day, micros| weekday(day));
+    part!("isodow(timestamp) -> bigint" => |day, micros| iso_weekday(day));
+    part!("dayofyear(timestamp) -> bigint" => |day, micros| Day::of(day).day_of_year());
+    part!("decade(timestamp) -> bigint" => |day, micros| Day::of(day).year.div_euclid(10));
+    part!("century(timestamp) -> bigint" => |day, micros| (Day::of(day).year + 99).div_euclid(100));
+    part!("millennium(timestamp) -> bigint" => |day, micros| (Day::of(day).year + 999).div_euclid(1000));
+    part!("hour(timestamp) -> bigint" => |day, micros| micros / HOUR);
+    part!("minute(timestamp) -> bigint" => |day, micros| micros % HOUR / MINUTE);
+    part!("second(timestamp) -> bigint" => |day, micros| micros % MINUTE / SECOND);
+    part!("millisecond(timestamp) -> bigint" => |day, micros| micros % MINUTE / 1000);
+    part!("microsecond(timestamp) -> bigint" => |day, micros| micros % MINUTE);
+}
+
+/// Intervals of so many units.
+fn intervals(catalog: &mut Catalog) {
+    macro_rules! unit {
+        ($($signature:literal => |$count:ident| ($months:expr, $days:expr, $micros:expr));+ $(;)?) => {$(
+            catalog.add($signature, kernel!(try |$count: i64| interval($months, $days, $micros)));
+        )+};
+    }
+    unit! {
+        "to_millennia(bigint) -> interval" => |n| (n.checked_mul(12_000), Some(0), Some(0));
+        "to_centuries(bigint) -> interval" => |n| (n.checked_mul(1200), Some(0), Some(0));
+        "to_decades(bigint) -> interval" => |n| (n.checked_mul(120), Some(0), Some(0));
+        "to_years(bigint) -> interval" => |n| (n.checked_mul(12), Some(0), Some(0));
+        "to_quarters(bigint) -> interval" => |n| (n.checked_mul(3), Some(0), Some(0));
+        "to_months(bigint) -> interval" => |n| (Some(n), Some(0), Some(0));
+        "to_weeks(bigint) -> interval" => |n| (Some(0), n.checked_mul(7), Some(0));
+        "to_days(bigint) -> interval" => |n| (Some(0), Some(n), Some(0));
+        "to_hours(bigint) -> interval" => |n| (Some(0), Some(0), n.checked_mul(HOUR));
+        "to_minutes(bigint) -> interval" => |n| (Some(0), Some(0), n.checked_mul(MINUTE));
+        "to_milliseconds(bigint) -> interval" => |n| (Some(0), Some(0), n.checked_mul(1000));
+        "to_microseconds(bigint) -> interval" => |n| (Some(0), Some(0), Some(n));
+    }
+    catalog.add(
+        "to_seconds(double precision) -> interval",
+        kernel!(try |n: f64| {
+            let micros = (n * SECOND as f64).round();
+            interval(Some(0), Some(0), Some(micros as i64).filter(|_| micros.abs() < i64::MAX as f64))
+        }),
+    );
+}
+
+/// Fails with 22008 if a part has no room.
+fn interval(months: Option<i64>, days: Option<i64>, micros: Option<i64>) -> Result<Interval> {
+    let made = || {
+        let (months, days) = (i32::try_from(months?).ok()?, i32::try_from(days?).ok()?);
+        Some(Interval::new(months, days, micros?.checked_mul(1000)?))
+    };
+    made().ok_or_else(|| datetime_overflow("interval"))
+}
+
+/// `time_bucket(width, moment, origin)`: the start of the stretch of a width that a moment is in.
+fn buckets(catalog: &mut Catalog) {
+    catalog.add(
+        "time_bucket(interval, timestamp) -> timestamp",
+        kernel!(try |width: Interval, at: Timestamp| bucket(width, at.0, None).map(Timestamp)),
+    );
+    catalog.add(
+        "time_bucket(interval, timestamp, timestamp) -> timestamp",
+        kernel!(try |width: Interval, at: Timestamp, origin: Timestamp| {
+            bucket(width, at.0, Some(origin.0)).map(Timestamp)
+        }),
+    );
+    catalog.add(
+        "time_bucket(interval, date) -> date",
+        kernel!(try |width: Interval, at: Date| {
+            let start = bucket(width, midnight(at.0)?, None)?;
+            if is_infinite(start) { Ok(at) } else { checked_date(split(start).0).map(Date) }
+        }),
+    );
+}
+
+/// Without an origin, buckets of months begin with January 2000, others with its first Monday. Fails with 22023 for a
+/// width that is not positive, or of months and days.
+fn bucket(width: Interval, at: i64, origin: Option<i64>) -> Result<i64> {
+    const YEAR_2000: i64 = 10_957;
+    if is_infinite(at) {
+        return Ok(at);
+    }
+    let micros = i64::from(width.days).checked_mul(DAY).and_then(|days| days.checked_add(width.nanoseconds / 1000));
+    let micros = micros.ok_or_else(|| datetime_overflow("interval"))?;
+    match (width.months, micros) {
+        (0, 1..) => {
+            let origin = origin.unwrap_or((YEAR_2000 + 2) * DAY);
+            let start = at.checked_sub(origin).map(|since| since.div_euclid(micros).saturating_mul(micros));
+            let start = start.and_then(|start| start.checked_add(origin));
+            start.ok_or_else(|| datetime_overflow("timestamp")).and_then(checked_timestamp)
+        }
+        (1.., 0) => {
+            let origin = Day::of(split(origin.unwrap_or(YEAR_2000 * DAY)).0);
+            let months = |day: &Day| day.year * 12 + day.month - 1;
+            let (day, width) = (Day::of(split(at).0), i64::from(width.months));
+            let start = (months(&day) - months(&origin)).div_euclid(width) * width + months(&origin);
+            let first = Day { year: start.div_euclid(12), month: start.rem_euclid(12) + 1, day: 1 };
+            timestamp_of(first.days(), 0)
+        }
+        (0, _) | (..0, 0) => Err(invalid_argument("the width of a bucket must be greater than 0")),
+        _ => Err(invalid_argument("the width of a bucket has months, or days and hours, and not both")),
+    }
 }

@@ -76,6 +76,20 @@ fn lists(catalog: &mut Catalog) {
         [SqlType::Array(inner)] if inner.element().is_some() => Ok(inner.as_ref().clone()),
         _ => Err(Error::input("flatten takes a list of lists").with_code("42883")),
     });
+    for (name, like) in [
+        ("list_append(anycompatiblearray, anycompatible) -> anycompatiblearray", "array_append"),
+        ("array_push_back(anycompatiblearray, anycompatible) -> anycompatiblearray", "array_append"),
+        ("list_prepend(anycompatible, anycompatiblearray) -> anycompatiblearray", "array_prepend"),
+        ("list_cat(anycompatiblearray, anycompatiblearray) -> anycompatiblearray", "array_cat"),
+        ("list_extract(anyarray, integer) -> anyelement", "array_get"),
+        ("list_element(anyarray, integer) -> anyelement", "array_get"),
+        ("array_extract(anyarray, integer) -> anyelement", "array_get"),
+        ("list_position(anycompatiblearray, anycompatible) -> integer", "array_position"),
+        ("list_indexof(anycompatiblearray, anycompatible) -> integer", "array_position"),
+        ("array_indexof(anycompatiblearray, anycompatible) -> integer", "array_position"),
+    ] {
+        catalog.alias(name, like);
+    }
     for (name, body) in [
         ("array_pop_back(anyarray) -> anyarray", Body::DataFusion(nested::extract::array_pop_back_udf)),
         ("array_pop_front(anyarray) -> anyarray", Body::DataFusion(nested::extract::array_pop_front_udf)),
@@ -107,8 +121,6 @@ fn lists(catalog: &mut Catalog) {
         ),
         ("array_reverse(anyarray) -> anyarray", Body::DataFusion(nested::reverse::array_reverse_udf)),
         ("list_reverse(anyarray) -> anyarray", Body::DataFusion(nested::reverse::array_reverse_udf)),
-        ("array_sort(anyarray) -> anyarray", Body::DataFusion(nested::sort::array_sort_udf)),
-        ("list_sort(anyarray) -> anyarray", Body::DataFusion(nested::sort::array_sort_udf)),
         ("array_max(anyarray) -> anyelement", Body::DataFusion(nested::min_max::array_max_udf)),
         ("list_max(anyarray) -> anyelement", Body::DataFusion(nested::min_max::array_max_udf)),
         ("array_min(anyarray) -> anyelement", Body::DataFusion(nested::min_max::array_min_udf)),

@@ -60,6 +60,11 @@ impl Patterns {
     }
 }
 
+/// Whether a text has a match of a pattern. Fails with 2201B if it is none.
+pub fn is_match(text: &str, pattern: &str) -> Result<bool> {
+    Ok(compile(pattern, "")?.regex.is_match(text))
+}
+
 #[derive(Clone, Copy, Default)]
 struct Options {
     is_global: bool,

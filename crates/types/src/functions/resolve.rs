@@ -44,7 +44,8 @@ pub fn resolve_scalar(name: &str, arguments: &[Candidate]) -> Result<ScalarCall>
     let mut types = completed(name, &shape, arguments)?;
     match overload.body {
         Body::Special(special) => arithmetic::fit(special, &mut types),
-        Body::Kernel(_) | Body::DataFusion(_) => {}
+        Body::Kernel(_) => arithmetic::fit_floats(overload.name, &mut types),
+        Body::DataFusion(_) => {}
     }
     let literals: Vec<Option<String>> = arguments.iter().map(|argument| argument.literal.clone()).collect();
     let returns = match (&overload.body, &overload.returns) {

@@ -71,6 +71,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     statistics(catalog);
     ordered_sets(catalog);
     duckdb(catalog);
+    of_values(catalog);
     subqueries(catalog);
 }
 
@@ -219,6 +220,46 @@ fn ordered_sets(catalog: &mut Catalog) {
     );
 }
 
+/// Aggregates that are a function of the array of a group's values, or of their count and sums.
+fn of_values(catalog: &mut Catalog) {
+    for signature in [
+        "json_agg(any) -> json",
+        "jsonb_agg(any) -> jsonb",
+        "json_object_agg(any, any) -> json",
+        "jsonb_object_agg(any, any) -> jsonb",
+        "json_group_array(any) -> json",
+        "json_group_object(any, any) -> json",
+        "product(double precision) -> double precision",
+        "geomean(double precision) -> double precision",
+        "geometric_mean(double precision) -> double precision",
+        "skewness(double precision) -> double precision",
+        "kurtosis(double precision) -> double precision",
+        "kurtosis_pop(double precision) -> double precision",
+        "mad(double precision) -> double precision",
+        "entropy(anyelement) -> double precision",
+        "count_if(boolean) -> bigint",
+        "countif(boolean) -> bigint",
+        "fsum(double precision) -> double precision",
+        "kahan_sum(double precision) -> double precision",
+        "sumkahan(double precision) -> double precision",
+        "favg(double precision) -> double precision",
+        "mean(double precision) -> double precision",
+        "min(anyelement, bigint) -> anyarray",
+        "max(anyelement, bigint) -> anyarray",
+        "approx_top_k(anyelement, bigint) -> anyarray",
+        "string_agg(text) -> text",
+        "group_concat(text) -> text",
+        "group_concat(text, text) -> text",
+        "listagg(text) -> text",
+        "listagg(text, text) -> text",
+    ] {
+        catalog.aggregate(signature, AggregateBody::Rewritten);
+    }
+    catalog.aggregate("histogram(anyelement) -> text", AggregateBody::Rewritten).gives(|types, _| {
+        Ok(SqlType::Map(Arc::new((types.first().cloned().unwrap_or(SqlType::Text), SqlType::BigInt))))
+    });
+}
+
 /// The aggregate's accumulators of values and their keys, for [`AggregateBody::Extreme`].
 pub fn extreme_udaf(is_greatest: bool) -> Arc<AggregateUDF> {
     extremes::extreme(is_greatest)
@@ -231,7 +272,7 @@ fn subqueries(catalog: &mut Catalog) {
 
 /// What DuckDB and DataFusion have beside PostgreSQL's.
 fn duckdb(catalog: &mut Catalog) {
-    for name in ["any_value", "first", "first_value"] {
+    for name in ["any_value", "arbitrary", "first", "first_value"] {
         catalog.aggregate(
             leaked(format!("{name}(anyelement) -> anyelement")),
             as_is(foreign::first_last::first_value_udaf),

@@ -18,6 +18,10 @@ fn types(overload: &Overload) -> Vec<SqlType> {
     match overload.name {
         "map" => return vec![numbers(), numbers()],
         "flatten" => return vec![SqlType::array_of(numbers())],
+        "map_from_entries" | "json_of_pairs" | "jsonb_of_pairs" => {
+            let field = |name: &str| crate::sql_type::RecordField { name: name.to_owned(), sql_type: SqlType::Text };
+            return vec![SqlType::array_of(SqlType::Record([field("key"), field("value")].into()))];
+        }
         _ => {}
     }
     let of = |argument: &Argument| match argument {

@@ -1,9 +1,16 @@
 //! The text of JSON: whether it is valid, and the form that `jsonb` gives it.
 
+mod key;
+mod parts;
+mod path;
+
 use std::fmt::Write;
 
 use diligence_base::{Error, Result};
 
+pub(crate) use self::key::order_key;
+pub(crate) use self::parts::{JsonKind, JsonPart};
+pub(crate) use self::path::{JsonPath, read_path};
 use super::datetime::is_space;
 use super::decimals::{self, Zeros};
 use crate::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE};
@@ -334,7 +341,7 @@ impl Reader<'_> {
 }
 
 /// Sorts members as `jsonb` does; of equal keys the last one stays.
-fn unique(mut members: Vec<(String, Json)>) -> Vec<(String, Json)> {
+pub(crate) fn unique(mut members: Vec<(String, Json)>) -> Vec<(String, Json)> {
     let by_key = |left: &(String, Json), right: &(String, Json)| {
         left.0.len().cmp(&right.0.len()).then_with(|| left.0.cmp(&right.0))
     };

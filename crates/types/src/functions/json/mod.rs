@@ -1,4 +1,9 @@
-//! Values as JSON (manual, section 9.16: creation functions).
+//! Functions of JSON (manual, section 9.16). Here are those that make JSON of other values.
+
+mod access;
+mod change;
+mod path;
+mod rows;
 
 use std::sync::Arc;
 
@@ -25,6 +30,27 @@ pub(super) fn declare(catalog: &mut Catalog) {
     for signature in ["to_json(any) -> json", "to_jsonb(any) -> jsonb", "row_to_json(anyrecord) -> json"] {
         catalog.add(signature, Body::Kernel(value)).zoned();
     }
+    catalog.add("array_to_json(anyarray, boolean?) -> json", Body::Kernel(value)).zoned();
+    catalog.add("duckdb json_object(variadic any) -> json", Body::Kernel(object)).zoned().lenient();
+    catalog.add("json_array(variadic any) -> json", Body::Kernel(array)).zoned().lenient();
+    catalog.add("json_quote(any) -> json", Body::Kernel(value)).zoned();
+    for signature in ["json_object(text[]) -> json", "json_object(text[], text[]) -> json"] {
+        catalog.add(signature, Body::Kernel(object_of_texts));
+    }
+    for signature in ["jsonb_object(text[]) -> jsonb", "jsonb_object(text[], text[]) -> jsonb"] {
+        catalog.add(signature, Body::Kernel(object_of_texts));
+    }
+    // What `json_agg` and `json_object_agg` make of the arrays that hold a group's values.
+    for signature in ["json_of_values(anyarray) -> json", "jsonb_of_values(anyarray) -> jsonb"] {
+        catalog.add(signature, Body::Kernel(of_values)).zoned();
+    }
+    for signature in ["json_of_pairs(anyarray) -> json", "jsonb_of_pairs(anyarray) -> jsonb"] {
+        catalog.add(signature, Body::Kernel(of_pairs)).zoned();
+    }
+    access::declare(catalog);
+    change::declare(catalog);
+    rows::declare(catalog);
+    path::declare(catalog);
 }
 
 /// The values of a column as JSON.
@@ -175,6 +201,105 @@ fn written(
     columns.result(Arc::new(texts))
 }
 
+/// The values of an array, those that have parts in lines of their own.
+fn of_values(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    written(arguments, call, |writers, row| {
+        let [Writer { kind: Kind::List(list, values), nulls, step }] = writers else {
+            return Err(Error::bug("json_of_values takes an array"));
+        };
+        let row = row * step;
+        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            return Ok(None);
+        }
+        let (ends, mut out) = (list.value_offsets(), String::from("["));
+        let between = if matches!(values.kind, Kind::List(..) | Kind::Record(_)) { ", \n " } else { ", " };
+        for place in ends[row] as usize..ends[row + 1] as usize {
+            out.push_str(if place > ends[row] as usize { between } else { "" });
+            values.write(place, &mut out);
+        }
+        out.push(']');
+        Ok(Some(out))
+    })
+}
+
+/// An object of an array's pairs of a key and a value.
+fn of_pairs(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    written(arguments, call, |writers, row| {
+        let [Writer { kind: Kind::List(list, pairs), nulls, step }] = writers else {
+            return Err(Error::bug("json_of_pairs takes an array"));
+        };
+        let Kind::Record(fields) = &pairs.kind else { return Err(Error::bug("json_of_pairs takes pairs")) };
+        let [(_, keys), (_, values)] = fields.as_slice() else { return Err(Error::bug("a pair has two parts")) };
+        let row = row * step;
+        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            return Ok(None);
+        }
+        let (ends, mut out) = (list.value_offsets(), String::from("{ "));
+        for place in ends[row] as usize..ends[row + 1] as usize {
+            out.push_str(if place > ends[row] as usize { ", " } else { "" });
+            write_key(keys, place, &mut out, "field name must not be null")?;
+            out.push_str(" : ");
+            values.write(place, &mut out);
+        }
+        out.push_str(" }");
+        Ok(Some(out))
+    })
+}
+
+/// A value as the key of a member. Fails with 22023 if it is NULL.
+fn write_key(writer: &Writer, row: usize, out: &mut String, message: &str) -> Result<()> {
+    let mut key = String::new();
+    writer.write(row, &mut key);
+    match key.as_str() {
+        "null" => return Err(value_error(message, "22023")),
+        quoted if quoted.starts_with('"') => out.push_str(quoted),
+        plain => write_text(out, plain),
+    }
+    Ok(())
+}
+
+/// An object of texts: keys and values in turn in one array, or in two.
+fn object_of_texts(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let made = |keys: &[Option<String>], values: &mut dyn Iterator<Item = &Option<String>>| {
+        let mut out = String::from("{");
+        for (index, (key, value)) in keys.iter().zip(values).enumerate() {
+            let key = key.as_ref().ok_or_else(|| value_error("null value not allowed for object key", "22004"))?;
+            out.push_str(if index > 0 { ", " } else { "" });
+            write_text(&mut out, key);
+            out.push_str(" : ");
+            match value {
+                Some(value) => write_text(&mut out, value),
+                None => out.push_str("null"),
+            }
+        }
+        out.push('}');
+        match call.returns {
+            SqlType::Jsonb => {
+                let mut normal = String::new();
+                json::write(&mut normal, &json::parse(&out)?);
+                Ok(normal)
+            }
+            _ => Ok(out),
+        }
+    };
+    let columns = Columns::new(arguments, call);
+    match arguments.len() {
+        1 => columns.map(|(pairs,): (access::Steps,)| {
+            if pairs.0.len() % 2 != 0 {
+                return Err(value_error("array must have even number of elements", "2202E"));
+            }
+            let keys = pairs.0.iter().step_by(2).cloned().collect::<Vec<_>>();
+            made(&keys, &mut pairs.0.iter().skip(1).step_by(2))
+        }),
+        _ => columns.map(|(keys, values): (access::Steps, access::Steps)| {
+            if keys.0.len() != values.0.len() {
+                return Err(value_error("mismatched array dimensions", "2202E"));
+            }
+            made(&keys.0, &mut values.0.iter())
+        }),
+    }
+}
+
 fn value(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
     written(arguments, call, |writers, row| {
         let [writer, ..] = writers else { return Err(Error::bug("a value is missing")) };
@@ -209,13 +334,7 @@ fn object(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue>
             if index > 0 {
                 out.push_str(", ");
             }
-            let mut key = String::new();
-            pair[0].write(row, &mut key);
-            match key.as_str() {
-                "null" => return Err(value_error("null value not allowed for object key", "22023")),
-                quoted if quoted.starts_with('"') => out.push_str(quoted),
-                plain => write_text(&mut out, plain),
-            }
+            write_key(&pair[0], row, &mut out, "null value not allowed for object key")?;
             out.push_str(" : ");
             pair[1].write(row, &mut out);
         }

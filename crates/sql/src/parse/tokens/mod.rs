@@ -5,6 +5,8 @@
 //!
 //! Everything here takes time linear in the number of tokens.
 
+mod duckdb;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 
@@ -13,6 +15,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 
+use self::duckdb::Open;
 use super::dialect::PostgresSyntax;
 
 /// The tokens that the parser reads, and what is to be put into the tree besides.
@@ -118,7 +121,11 @@ fn string_of(token: &mut Token) -> Option<&mut String> {
 
 /// Changes by the index of the token where they are made.
 #[derive(Default)]
-struct Edits(BTreeMap<usize, Edit>);
+struct Edits {
+    by_index: BTreeMap<usize, Edit>,
+    /// What is put behind the last token.
+    at_end: Vec<Token>,
+}
 
 #[derive(Default)]
 struct Edit {
@@ -128,18 +135,19 @@ struct Edit {
 
 impl Edits {
     fn insert(&mut self, index: usize, tokens: impl IntoIterator<Item = Token>) {
-        self.0.entry(index).or_default().before.extend(tokens);
+        self.by_index.entry(index).or_default().before.extend(tokens);
     }
 
     fn replace(&mut self, index: usize, tokens: impl IntoIterator<Item = Token>) {
-        self.0.entry(index).or_default().instead = Some(tokens.into_iter().collect());
+        self.by_index.entry(index).or_default().instead = Some(tokens.into_iter().collect());
     }
 
     fn applied(self, tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-        if self.0.is_empty() {
+        if self.by_index.is_empty() && self.at_end.is_empty() {
             return tokens;
         }
-        let mut edits = self.0.into_iter().peekable();
+        let end = tokens.last().map(|token| token.span);
+        let mut edits = self.by_index.into_iter().peekable();
         let mut edited = Vec::with_capacity(tokens.len() + 16);
         for (index, token) in tokens.into_iter().enumerate() {
             let Some((_, edit)) = edits.next_if(|(at, _)| *at == index) else {
@@ -153,6 +161,9 @@ impl Edits {
                 Some(tokens) => edited.extend(tokens.into_iter().map(place)),
                 None => edited.push(token),
             }
+        }
+        if let Some(span) = end {
+            edited.extend(self.at_end.into_iter().map(|token| TokenWithSpan { token, span }));
         }
         edited
     }
@@ -226,6 +237,14 @@ impl<'a> Text<'a> {
         self.edits.insert(self.words[at], tokens);
     }
 
+    /// In front of a place, or behind the last token.
+    fn insert_or_end(&mut self, at: usize, tokens: impl IntoIterator<Item = Token>) {
+        match self.words.get(at) {
+            Some(index) => self.edits.insert(*index, tokens),
+            None => self.edits.at_end.extend(tokens),
+        }
+    }
+
     fn replace(&mut self, at: usize, tokens: impl IntoIterator<Item = Token>) {
         self.edits.replace(self.words[at], tokens);
     }
@@ -258,7 +277,9 @@ impl<'a> Text<'a> {
 
     fn walk(&mut self) {
         let mut levels = vec![TokenLevel::default()];
+        let mut opens = Vec::<Open>::new();
         for at in 0..self.words.len() {
+            self.duckdb(at, &mut opens);
             let last = levels.len() - 1;
             match self.token(at) {
                 Token::LParen => levels.push(self.level(at)),
@@ -274,6 +295,7 @@ impl<'a> Text<'a> {
                 _ => {}
             }
         }
+        self.duckdb_end(&mut opens);
     }
 
     fn level(&self, opened: usize) -> TokenLevel {

@@ -1,0 +1,182 @@
+//! Functions of a list's elements: lambdas, comprehensions and aggregates of lists. They are subqueries over the rows
+//! that the list unnests to, so everything that a subquery may have may stand in them.
+
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use diligence_types::functions::{aggregates, has_function};
+use sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, Ident, Query, SelectItem, SetExpr};
+
+use super::expressions::{subquery_scalar, unnested};
+use super::functions::{bare_name, written};
+use super::grouping::is_other_form;
+use super::scope::Level;
+use super::{Binder, normalized, place, placed};
+use crate::algebra::{Constant, Scalar, SubqueryKind};
+
+/// How the queries made here call the list.
+pub(super) const LIST: &str = "$list";
+/// The function in FROM that gives the elements of a list, lists among them as they are.
+pub(super) const ELEMENTS: &str = "list elements";
+/// Aggregates whose value depends on the order of the elements.
+const IN_ORDER: [&str; 6] = ["first", "last", "array_agg", "list", "string_agg", "group_concat"];
+
+impl Binder<'_> {
+    /// A function of a list's elements; `None` if the name is of none.
+    pub(super) fn list_function(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Option<Scalar>> {
+        let wrong = |wanted: &str| Error::input(format!("{name} takes {wanted}")).with_code("42883");
+        match name {
+            "list_transform" | "list_apply" | "array_transform" | "array_apply" | "apply" | "list_filter"
+            | "array_filter" => {
+                let arguments = expressions(function).ok_or_else(|| wrong("a list and a lambda"))?;
+                let [list, lambda] = arguments[..] else { return Err(wrong("a list and a lambda")) };
+                let Some((names, body)) = lambda_of(lambda) else {
+                    return Err(wrong("a lambda as its second argument, such as x -> x + 1"));
+                };
+                let list = self.scalar(list, level)?;
+                let element = names.first().map(|name| Expr::Identifier(name.clone()));
+                match (name.ends_with("filter"), element) {
+                    (true, Some(element)) => self.over_list(name, list, &names, &element, Some(body), level),
+                    _ => self.over_list(name, list, &names, body, None, level),
+                }
+                .map(Some)
+            }
+            "list comprehension" => {
+                let arguments = expressions(function).ok_or_else(|| wrong("expressions"))?;
+                let (body, names, list, condition) = match arguments[..] {
+                    [body, names, list] => (body, names, list, None),
+                    [body, names, list, condition] => (body, names, list, Some(condition)),
+                    _ => return Err(wrong("[x + 1 FOR x IN list IF x > 1]")),
+                };
+                let names = names_of(names).ok_or_else(|| wrong("names of the element and its place"))?;
+                let list = self.scalar(list, level)?;
+                self.over_list("a list comprehension", list, &names, body, condition, level).map(Some)
+            }
+            "lambda" => {
+                let error = Error::input("a lambda stands in list_transform or list_filter").with_code("42601");
+                Err(error)
+            }
+            "list_aggregate" | "list_aggr" | "array_aggregate" | "array_aggr" => {
+                let arguments = expressions(function).ok_or_else(|| wrong("a list and an aggregate's name"))?;
+                let [list, aggregate, more @ ..] = &arguments[..] else {
+                    return Err(wrong("a list and an aggregate's name"));
+                };
+                let literal = self.scalar(aggregate, level)?;
+                let aggregate = Self::candidate(&literal).literal.ok_or_else(|| wrong("an aggregate's name"))?;
+                self.aggregate_of_list(&aggregate.to_lowercase(), list, more, level).map(Some)
+            }
+            _ => {
+                let aggregate = name.strip_prefix("list_").or_else(|| name.strip_prefix("array_"));
+                let aggregate = aggregate.filter(|other| !aggregates(other).is_empty() || is_other_form(other));
+                match (aggregate, expressions(function).as_deref()) {
+                    (Some(aggregate), Some([list, more @ ..])) if !has_function(name) && function.over.is_none() => {
+                        self.aggregate_of_list(aggregate, list, more, level).map(Some)
+                    }
+                    _ => Ok(None),
+                }
+            }
+        }
+    }
+
+    /// The array of an expression's values for the elements of a list, where a condition is true. NULL of NULL.
+    fn over_list(
+        &self,
+        what: &str,
+        list: Scalar,
+        names: &[Ident],
+        body: &Expr,
+        condition: Option<&Expr>,
+        level: &Level<'_>,
+    ) -> Result<Scalar> {
+        let element = names.first().map(normalized).unwrap_or_default();
+        let index = names.get(1).map_or_else(|| "lambda index".to_owned(), normalized);
+        let (list, from) = self.elements(what, list, &element, &index)?;
+        let index = quoted(&index);
+        let mut query = crate::parse::query(&format!("SELECT 1 FROM {from} ORDER BY \"elements\".{index}"))?;
+        if let SetExpr::Select(select) = query.body.as_mut() {
+            select.projection = vec![SelectItem::UnnamedExpr(body.clone())];
+            select.selection = condition.cloned();
+        }
+        self.with_list(list, &query, SubqueryKind::Array, level).map_err(|error| placed(error, || place(body)))
+    }
+
+    /// An aggregate of a list's elements.
+    fn aggregate_of_list(&self, name: &str, list: &Expr, more: &[&Expr], level: &Level<'_>) -> Result<Scalar> {
+        let list = self.scalar(list, level)?;
+        let (list, from) = self.elements(&format!("list_{name}"), list, "element", "place")?;
+        let more = more.iter().map(|argument| format!(", {argument}")).collect::<String>();
+        let name = if name == "any_value" { "first" } else { name };
+        let order = if IN_ORDER.contains(&name) { " ORDER BY \"place\"" } else { "" };
+        let filter = if name == "first" { " FILTER (WHERE \"element\" IS NOT NULL)" } else { "" };
+        let aggregate = format!("{}(\"element\"{more}{order}){filter}", quoted(name));
+        let query = crate::parse::query(&format!("SELECT {aggregate} FROM {from}"))?;
+        self.with_list(list, &query, SubqueryKind::Value, level)
+    }
+
+    /// A list with a type, and the part of FROM that gives its elements. Fails with 42804 if it is no list.
+    fn elements(&self, what: &str, list: Scalar, element: &str, index: &str) -> Result<(Scalar, String)> {
+        let list = self.typed(list)?;
+        let (element, index) = (quoted(element), quoted(index));
+        let from = match list.sql_type().element() {
+            None => {
+                let message = format!("{what} takes a list, not {}", list.sql_type());
+                return Err(Error::input(message).with_code("42804"));
+            }
+            // Rows of records have a column for each field; here the record is wanted.
+            Some(SqlType::Record(_)) => format!(
+                "(SELECT array_get({LIST}, \"at\"::integer) AS {element}, \"at\" AS {index} \
+                 FROM generate_series(1, len({LIST})) AS \"series\"(\"at\")) AS \"elements\""
+            ),
+            Some(_) => format!("\"{ELEMENTS}\"({LIST}) WITH ORDINALITY AS \"elements\"({element}, {index})"),
+        };
+        Ok((list, from))
+    }
+
+    /// A query that reads a list, for a list that may be NULL.
+    fn with_list(&self, list: Scalar, query: &Query, kind: SubqueryKind, level: &Level<'_>) -> Result<Scalar> {
+        let list = self.evaluated_once(list, level)?;
+        let is_null = list.nullable().then(|| Scalar::IsNull(Box::new(list.clone())));
+        self.lists.borrow_mut().push(list);
+        let rows = self.one_column(query, level);
+        self.lists.borrow_mut().pop();
+        let value = subquery_scalar(kind, rows?);
+        let sql_type = value.sql_type();
+        Ok(match is_null {
+            None => value,
+            Some(is_null) => Scalar::Case {
+                arms: vec![(is_null, Scalar::Constant(Constant::null(sql_type.clone())))],
+                otherwise: Some(Box::new(value)),
+                sql_type,
+            },
+        })
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The arguments, if they are expressions without names.
+fn expressions(function: &Function) -> Option<Vec<&Expr>> {
+    let expression = |argument| match argument {
+        &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref expression)) => Some(expression),
+        _ => None,
+    };
+    written(function).iter().map(expression).collect()
+}
+
+/// The names and the body of a lambda.
+fn lambda_of(expression: &Expr) -> Option<(Vec<Ident>, &Expr)> {
+    let Expr::Function(function) = expression else { return None };
+    match expressions(function)?[..] {
+        [names, body] if bare_name(function) == "lambda" => Some((names_of(names)?, body)),
+        _ => None,
+    }
+}
+
+fn names_of(expression: &Expr) -> Option<Vec<Ident>> {
+    match unnested(expression) {
+        Expr::Identifier(name) => Some(vec![name.clone()]),
+        Expr::Tuple(names) if names.len() == 2 => names.iter().map(|name| names_of(name)?.pop()).collect(),
+        _ => None,
+    }
+}

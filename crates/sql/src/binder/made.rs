@@ -1,0 +1,96 @@
+//! Aggregates that are functions of the array of a group's values, or of their count and sums: JSON's, histograms,
+//! products, moments.
+
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+
+use super::grouping::Call;
+use super::operators::{Way, record};
+use super::{Binder, unsupported};
+use crate::algebra::{AggregateItem, Constant, Scalar, SortKey};
+
+/// Puts an item where it belongs and gives its column.
+type Place<'p> = &'p dyn Fn(AggregateItem, bool) -> Scalar;
+
+impl Binder<'_> {
+    /// An aggregate of this family. Fails with 0A000 for another name.
+    pub(super) fn made(&self, name: &str, arguments: Vec<Scalar>, parts: &Call, place: Place<'_>) -> Result<Scalar> {
+        let mut arguments = arguments.into_iter();
+        let first = arguments.next().ok_or_else(|| Error::bug("an aggregate without an argument"))?;
+        let second = arguments.next();
+        match (name, second) {
+            ("json_agg" | "jsonb_agg" | "json_group_array", None) => {
+                let is_binary = name == "jsonb_agg";
+                // Arrays of arrays would have to be of one length.
+                let value = match first.sql_type() {
+                    SqlType::Array(_) => self.call(if is_binary { "to_jsonb" } else { "to_json" }, vec![first])?,
+                    _ => first,
+                };
+                let values = self.collected(value, parts, place)?;
+                self.call(if is_binary { "jsonb_of_values" } else { "json_of_values" }, vec![values])
+            }
+            ("json_object_agg" | "jsonb_object_agg" | "json_group_object", Some(value)) => {
+                let pair = record(vec![first, value], ["key".to_owned(), "value".to_owned()].into_iter());
+                let pairs = self.collected(pair, parts, place)?;
+                let function = if name == "jsonb_object_agg" { "jsonb_of_pairs" } else { "json_of_pairs" };
+                self.call(function, vec![pairs])
+            }
+            ("histogram" | "product" | "entropy" | "mad", None) => {
+                let values = self.collected(first, parts, place)?;
+                self.call(&format!("{name}_of_values"), vec![values])
+            }
+            ("approx_top_k", Some(count)) => {
+                let values = self.collected(first, parts, place)?;
+                self.call("top_of_values", vec![values, count])
+            }
+            ("min" | "max", Some(count)) => {
+                let key = SortKey { scalar: first.clone(), descending: name == "max", nulls_first: false };
+                let is_there = Scalar::IsNull(Box::new(first.clone())).negate();
+                let filter = Some(Scalar::all([is_there].into_iter().chain(parts.filter.clone())));
+                let is_distinct = parts.is_distinct;
+                let ordered = Call { arguments: vec![], is_distinct, filter, order: vec![key], is_within_group: false };
+                let values = self.collected(first, &ordered, place)?;
+                let one = Scalar::Constant(Constant::integer(1));
+                let count = self.cast(count, &SqlType::Integer, Way::Explicit)?;
+                self.call("array_slice", vec![values, one, count])
+            }
+            ("string_agg" | "group_concat" | "listagg", by) => {
+                let by = by.unwrap_or_else(|| Scalar::Constant(Constant::text(",")));
+                self.ordered_aggregate("string_agg", vec![first, by], parts, place)
+            }
+            ("fsum" | "kahan_sum" | "sumkahan", None) => self.ordered_aggregate("sum", vec![first], parts, place),
+            ("favg" | "mean", None) => self.ordered_aggregate("avg", vec![first], parts, place),
+            ("geomean" | "geometric_mean", None) => {
+                let logarithm = self.call("ln", vec![first])?;
+                let mean = self.ordered_aggregate("avg", vec![logarithm], parts, place)?;
+                self.call("exp", vec![mean])
+            }
+            ("count_if" | "countif", None) => {
+                let filter = Some(Scalar::all([first.clone()].into_iter().chain(parts.filter.clone())));
+                let is_distinct = parts.is_distinct;
+                let counted = Call { arguments: vec![], is_distinct, filter, order: vec![], is_within_group: false };
+                self.ordered_aggregate("count", vec![first], &counted, place)
+            }
+            ("skewness" | "kurtosis" | "kurtosis_pop", None) => self.moments(name, first, parts, place),
+            _ => Err(unsupported(format!("the aggregate {name}"))),
+        }
+    }
+
+    /// The array of a group's values.
+    fn collected(&self, value: Scalar, parts: &Call, place: Place<'_>) -> Result<Scalar> {
+        self.ordered_aggregate("array_agg", vec![value], parts, place)
+    }
+
+    /// A function of the count and the sums of the first powers.
+    fn moments(&self, name: &str, value: Scalar, parts: &Call, place: Place<'_>) -> Result<Scalar> {
+        let mut sums = vec![self.ordered_aggregate("count", vec![value.clone()], parts, place)?];
+        let mut power = value.clone();
+        for degree in 1..=(if name == "skewness" { 3 } else { 4 }) {
+            if degree > 1 {
+                power = self.operator("*", vec![power, value.clone()])?;
+            }
+            sums.push(self.ordered_aggregate("sum", vec![power.clone()], parts, place)?);
+        }
+        self.call(&format!("{name}_of_sums"), sums)
+    }
+}

@@ -1,0 +1,131 @@
+//! Samples of rows, and the nearest rows of an ASOF JOIN.
+
+use std::collections::HashSet;
+
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use sqlparser::ast::{
+    Expr, FunctionArg, TableFactor, TableSampleKind, TableSampleMethod, TableSampleUnit, TableWithJoins, Value,
+};
+
+use super::{Binder, place, unsupported};
+use crate::algebra::{Apply, Comparison, Constant, JoinKind, Limit, Relation, Scalar, SortKey};
+use crate::errors;
+
+impl Binder<'_> {
+    /// TABLESAMPLE of rows that are no table's.
+    pub(super) fn sampled(&self, relation: Relation, sample: Option<&TableSampleKind>) -> Result<Relation> {
+        let Some(sample) = sample else { return Ok(relation) };
+        let (share, _) = self.share(sample)?;
+        self.sample_of_share(relation, share)
+    }
+
+    fn sample_of_share(&self, relation: Relation, share: f64) -> Result<Relation> {
+        let random = self.call("random", vec![])?;
+        let value = datafusion_common::ScalarValue::Float64(Some(share));
+        let share = Scalar::Constant(Constant { value, sql_type: SqlType::Double });
+        Ok(relation.filtered(self.compare(Comparison::Less, random, share)?))
+    }
+
+    /// USING SAMPLE: a share of the rows, or so many of them.
+    pub(super) fn sample_of_rows(&self, relation: Relation, arguments: &[FunctionArg]) -> Result<Relation> {
+        let [count, unit] = arguments else { return Err(Error::bug("a sample has a number and a unit")) };
+        let count = count.to_string();
+        if unit.to_string() == "'percent'" {
+            let percent = count.parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
+            let percent = percent
+                .ok_or_else(|| Error::input("sample percentage must be between 0 and 100").with_code("2202H"))?;
+            return self.sample_of_share(relation, percent / 100.0);
+        }
+        let count = count.parse::<i64>().map_err(|_| {
+            Error::input(format!("a sample has a whole number of rows, not {count}")).with_code("2201W")
+        })?;
+        let scalar = self.call("random", vec![])?;
+        let key = self.column_for("sample", &scalar);
+        let keys = vec![SortKey { scalar: key.scalar(), descending: false, nulls_first: false }];
+        let input = Box::new(relation.mapped(vec![(key, scalar)]));
+        let sorted = Relation::Sort { input, keys };
+        let fetch = Some(Scalar::Constant(Constant::bigint(count)));
+        Ok(Relation::Limit(Limit { input: Box::new(sorted), skip: None, fetch, ties: None }))
+    }
+
+    /// The share of rows of a TABLESAMPLE, and whether whole clusters are taken. Fails with 2202H for a share that is
+    /// none.
+    pub(super) fn share(&self, sample: &TableSampleKind) -> Result<(f64, bool)> {
+        let (TableSampleKind::BeforeTableAlias(sample) | TableSampleKind::AfterTableAlias(sample)) = sample;
+        if sample.seed.is_some() {
+            return Err(unsupported("REPEATABLE"));
+        }
+        if sample.bucket.is_some() || sample.offset.is_some() {
+            return Err(unsupported("a sample of buckets"));
+        }
+        let Some(quantity) = &sample.quantity else {
+            return Err(Error::input("TABLESAMPLE needs a percentage").with_code("42601"));
+        };
+        if quantity.unit == Some(TableSampleUnit::Rows) {
+            return Err(unsupported("TABLESAMPLE of a number of rows").with_hint("LIMIT takes a number of rows"));
+        }
+        let percent = match &quantity.value {
+            Expr::Value(value) => match &value.value {
+                Value::Number(number, _) => number.parse::<f64>().ok(),
+                _ => None,
+            },
+            _ => return Err(unsupported("TABLESAMPLE with a percentage that is no number")),
+        };
+        let percent = percent.filter(|percent| (0.0..=100.0).contains(percent)).ok_or_else(|| {
+            let error = Error::input("sample percentage must be between 0 and 100").with_code("2202H");
+            errors::at(error, place(&quantity.value))
+        })?;
+        let is_clusters = matches!(sample.name, Some(TableSampleMethod::System | TableSampleMethod::Block));
+        Ok((percent / 100.0, is_clusters))
+    }
+}
+
+/// The arguments of USING SAMPLE, which is spelled as a last part of FROM.
+pub(super) fn sample_of(part: &TableWithJoins) -> Option<&[FunctionArg]> {
+    match &part.relation {
+        TableFactor::Table { name, args: Some(args), .. } => {
+            let name = name.0.last()?.as_ident()?;
+            (name.quote_style.is_some() && name.value == "using sample").then_some(args.args.as_slice())
+        }
+        _ => None,
+    }
+}
+
+/// An ASOF JOIN: with each row of the left side the nearest one of the right. Fails with 42601 unless one of the
+/// conditions, and no more, is an inequality between the sides.
+pub(super) fn nearest(kind: JoinKind, left: Relation, right: Relation, on: Scalar) -> Result<Relation> {
+    let theirs = right.columns().iter().map(|column| column.id).collect::<HashSet<_>>();
+    let terms = match &on {
+        Scalar::And(terms) => terms.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let is_right = |scalar: &Scalar| {
+        let columns = scalar.columns();
+        !columns.is_empty() && columns.iter().all(|id| theirs.contains(id))
+    };
+    let mut keys = Vec::new();
+    for term in terms {
+        let Scalar::Compare { comparison, left, right } = term else { continue };
+        let is_later = match comparison {
+            Comparison::Greater | Comparison::GreaterOrEqual => true,
+            Comparison::Less | Comparison::LessOrEqual => false,
+            _ => continue,
+        };
+        // Of what is not later the latest is the nearest.
+        let (scalar, descending) = match (is_right(left), is_right(right)) {
+            (false, true) => (right.as_ref().clone(), is_later),
+            (true, false) => (left.as_ref().clone(), !is_later),
+            _ => continue,
+        };
+        keys.push(SortKey { scalar, descending, nulls_first: false });
+    }
+    if keys.len() != 1 {
+        let error = Error::input("an ASOF JOIN has one inequality between its sides").with_code("42601");
+        return Err(error.with_hint("for example ASOF JOIN b ON a.id = b.id AND a.time >= b.time"));
+    }
+    let sorted = Relation::Sort { input: Box::new(right.filtered(on)), keys };
+    let fetch = Some(Scalar::Constant(Constant::bigint(1)));
+    let right = Box::new(Relation::Limit(Limit { input: Box::new(sorted), skip: None, fetch, ties: None }));
+    Ok(Relation::Apply(Apply { kind, left: Box::new(left), right, on: Scalar::boolean(true) }))
+}

@@ -1,0 +1,363 @@
+//! Rows turned into columns and back, and what describes a query's columns: PIVOT, UNPIVOT, SUMMARIZE, `COLUMNS(…)`.
+//! They become other queries.
+
+use std::ops::ControlFlow;
+
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use diligence_types::sql_type::Category;
+use sqlparser::ast::{
+    Expr, ExprWithAlias, FunctionArg, FunctionArgExpr, Ident, PivotValueSource, Query, SelectItem, SetExpr, TableAlias,
+    TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, WildcardAdditionalOptions, visit_expressions,
+};
+
+use super::expressions::unnested;
+use super::functions::{bare_name, written};
+use super::scope::{Level, Withs};
+use super::select::is_like;
+use super::{Binder, Rows, normalized, place, placed, unsupported};
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A query whose innermost FROM is a table factor.
+fn over(sql: &str, table: &TableFactor) -> Result<Query> {
+    let mut query = crate::parse::query(sql)?;
+    read_from(&mut query.body, table);
+    Ok(query)
+}
+
+fn read_from(body: &mut SetExpr, table: &TableFactor) {
+    let SetExpr::Select(select) = body else { return };
+    match select.from.first_mut() {
+        Some(TableWithJoins { relation: TableFactor::Derived { subquery, .. }, .. }) => {
+            read_from(&mut subquery.body, table);
+        }
+        Some(part) => part.relation = table.clone(),
+        None => {}
+    }
+}
+
+/// The text of a value that names a column.
+fn value_name(value: &Expr) -> String {
+    match value {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => text.clone(),
+            Value::Number(number, _) => number.clone(),
+            other => other.to_string(),
+        },
+        other => other.to_string(),
+    }
+}
+
+impl Binder<'_> {
+    /// `t PIVOT (sum(v) FOR k IN ('a', 'b'))`: the aggregates of the rows of each value, by all other columns. Fails
+    /// with 0A000 if the values are not known.
+    pub(super) fn pivot(
+        &self,
+        table: &TableFactor,
+        aggregates: &[ExprWithAlias],
+        by: &[Expr],
+        values: &PivotValueSource,
+        outer: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+    ) -> Result<Rows> {
+        let PivotValueSource::List(values) = values else {
+            let error = unsupported("PIVOT without a list of values");
+            return Err(error.with_hint("say which values become columns: PIVOT t ON k IN ('a', 'b') USING sum(v)"));
+        };
+        let mut used = Vec::new();
+        let mut note = |expression: &Expr| {
+            let found = visit_expressions(expression, |part| {
+                match part {
+                    Expr::Identifier(name) => used.push(normalized(name)),
+                    Expr::CompoundIdentifier(names) => used.extend(names.last().map(normalized)),
+                    _ => {}
+                }
+                ControlFlow::<()>::Continue(())
+            });
+            debug_assert!(found.is_continue());
+        };
+        by.iter().for_each(&mut note);
+        aggregates.iter().for_each(|aggregate| note(&aggregate.expr));
+        used.sort();
+        used.dedup();
+        let excluded = used.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
+        let mut query = over(&format!("SELECT * EXCLUDE ({excluded}) FROM t GROUP BY ALL"), table)?;
+        let SetExpr::Select(select) = query.body.as_mut() else { return Err(Error::bug("a SELECT is one")) };
+        for value in values {
+            let parts = match (by.len(), unnested(&value.expr)) {
+                (1, one) => vec![one],
+                (_, Expr::Tuple(parts)) => parts.iter().collect(),
+                (_, one) => vec![one],
+            };
+            if parts.len() != by.len() {
+                let error = Error::input("a value of PIVOT has as many parts as there are columns").with_code("42601");
+                return Err(placed(error, || place(&value.expr)));
+            }
+            let named = parts.iter().map(|part| value_name(part)).collect::<Vec<_>>().join("_");
+            let named = value.alias.as_ref().map_or(named, normalized);
+            let conditions = by.iter().zip(&parts).map(|(by, part)| format!("({by}) = ({part})")).collect::<Vec<_>>();
+            let condition = self.parsed(&conditions.join(" AND "))?;
+            for aggregate in aggregates {
+                let Expr::Function(function) = &aggregate.expr else {
+                    let error = Error::input("PIVOT takes aggregates").with_code("42803");
+                    return Err(placed(error, || place(&aggregate.expr)));
+                };
+                let mut function = function.clone();
+                function.filter = Some(Box::new(condition.clone()));
+                let name = match (&aggregate.alias, aggregates.len()) {
+                    (Some(alias), _) => format!("{named}_{}", normalized(alias)),
+                    (None, 1) => named.clone(),
+                    (None, _) => format!("{named}_{}", self.column_name(&aggregate.expr)),
+                };
+                let alias = Ident::with_quote('"', name);
+                select.projection.push(SelectItem::ExprWithAlias { expr: Expr::Function(function), alias });
+            }
+        }
+        self.query(&query, outer, withs)
+    }
+
+    fn parsed(&self, expression: &str) -> Result<Expr> {
+        let query = crate::parse::query(&format!("SELECT {expression}"))?;
+        match *query.body {
+            SetExpr::Select(select) => match select.projection.into_iter().next() {
+                Some(SelectItem::UnnamedExpr(expression)) => Ok(expression),
+                _ => Err(Error::bug("an expression is one")),
+            },
+            _ => Err(Error::bug("a SELECT is one")),
+        }
+    }
+
+    /// `t UNPIVOT (v FOR n IN (a, b))`: a row for each of the columns that is not NULL.
+    pub(super) fn unpivot(
+        &self,
+        table: &TableFactor,
+        (name, value): (&Ident, &Expr),
+        columns: &[ExprWithAlias],
+        keeps_nulls: bool,
+        outer: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+    ) -> Result<Rows> {
+        let Expr::Identifier(value) = value else {
+            return Err(placed(unsupported("UNPIVOT into several columns"), || place(value)));
+        };
+        let (name, value) = (quoted(&normalized(name)), quoted(&normalized(value)));
+        let mut shown = Vec::new();
+        for column in columns {
+            match &column.expr {
+                Expr::Identifier(found) => {
+                    shown
+                        .push((normalized(found), column.alias.as_ref().map_or_else(|| normalized(found), normalized)));
+                }
+                Expr::Function(function) if is_columns(&bare_name(function)) => {
+                    let rows = self.settled(self.query(&over("SELECT * FROM t", table)?, outer, withs)?)?;
+                    let names = rows.outputs.iter().map(|output| output.name.clone()).collect::<Vec<_>>();
+                    let names = self.chosen_columns(&column.expr, &names)?;
+                    shown.extend(names.into_iter().map(|name| (name.clone(), name)));
+                }
+                other => return Err(placed(unsupported("UNPIVOT of an expression"), || place(other))),
+            }
+        }
+        let join = |parts: Vec<String>| parts.join(", ");
+        let columns = join(shown.iter().map(|(column, _)| quoted(column)).collect());
+        let names = join(shown.iter().map(|(_, shown)| literal(shown)).collect());
+        let kept = if keeps_nulls { String::new() } else { format!(" WHERE {value} IS NOT NULL") };
+        let inner = format!(
+            "SELECT * EXCLUDE ({columns}), unnest(ARRAY[{names}]) AS {name}, unnest(ARRAY[{columns}]) AS {value} FROM t"
+        );
+        self.query(&over(&format!("SELECT * FROM ({inner}) AS \"unpivoted\"{kept}"), table)?, outer, withs)
+    }
+
+    /// SUMMARIZE: a row for each column of a query, with its type, extremes, number of values, mean and quartiles.
+    pub(super) fn summary(&self, query: &Query, outer: Option<&Level<'_>>, withs: &Withs<'_>) -> Result<Rows> {
+        let rows = self.settled(self.query(query, outer, withs)?)?;
+        let mut parts = Vec::new();
+        for (index, column) in rows.columns().iter().enumerate() {
+            let name = format!("c{index}");
+            let is_comparable = match &column.sql_type {
+                SqlType::Json | SqlType::Jsonb | SqlType::Record(_) | SqlType::Map(_) | SqlType::Uuid => false,
+                SqlType::Array(_) | SqlType::Bytea | SqlType::Void => false,
+                _ => true,
+            };
+            let is_number = column.sql_type.category() == Category::Numeric;
+            let has_quartiles = is_number || column.sql_type.category() == Category::DateTime;
+            let when = |is_there: bool, value: String| if is_there { value } else { "NULL::text".to_owned() };
+            let quartile = |share: &str| {
+                let quantile = if is_number { "quantile_cont" } else { "quantile_disc" };
+                when(has_quartiles, format!("{quantile}({name}, {share})::text"))
+            };
+            parts.push(format!(
+                "SELECT {index} AS \"index\", {} AS column_name, {} AS column_type, {} AS min, {} AS max, \
+                 {} AS approx_unique, {} AS avg, {} AS std, {} AS q25, {} AS q50, {} AS q75, count(*) AS count, \
+                 CASE WHEN count(*) > 0 THEN round(100.0 * (count(*) - count({name})) / count(*), 2) END \
+                 AS null_percentage FROM \"summarized\"",
+                literal(&column.name),
+                literal(&column.sql_type.to_string()),
+                when(is_comparable, format!("min({name})::text")),
+                when(is_comparable, format!("max({name})::text")),
+                if is_comparable { format!("approx_count_distinct({name})") } else { "NULL::bigint".to_owned() },
+                when(is_number, format!("avg({name}::double precision)::text")),
+                when(is_number, format!("stddev({name}::double precision)::text")),
+                quartile("0.25"),
+                quartile("0.5"),
+                quartile("0.75"),
+            ));
+        }
+        if parts.is_empty() {
+            return Err(Error::input("a query without columns has no summary").with_code("42601"));
+        }
+        let names = (0..parts.len()).map(|index| format!("c{index}")).collect::<Vec<_>>().join(", ");
+        let mut summary = crate::parse::query(&format!(
+            "WITH \"summarized\"({names}) AS (SELECT 1) SELECT * EXCLUDE (\"index\") FROM ({}) AS \"summary\" \
+             ORDER BY \"summary\".\"index\"",
+            parts.join(" UNION ALL ")
+        ))?;
+        if let Some(table) = summary.with.as_mut().and_then(|with| with.cte_tables.first_mut()) {
+            *table.query = query.clone();
+        }
+        self.query(&summary, outer, withs)
+    }
+
+    /// `json_to_recordset(…) AS t(a integer, b text)` and its kin: a column for each name of the alias. `None` if it is
+    /// another function. Fails with 42601 without types.
+    pub(super) fn record_set(
+        &self,
+        name: &str,
+        arguments: &[FunctionArg],
+        alias: Option<&TableAlias>,
+        around: &Level<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<Option<Rows>> {
+        let (is_set, kind) = match name {
+            "json_to_record" => (false, "json"),
+            "jsonb_to_record" => (false, "jsonb"),
+            "json_to_recordset" => (true, "json"),
+            "jsonb_to_recordset" => (true, "jsonb"),
+            _ => return Ok(None),
+        };
+        let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = arguments else {
+            return Err(Error::input(format!("{name} takes one argument")).with_code("42883"));
+        };
+        let mut columns = Vec::new();
+        for column in alias.map(|alias| alias.columns.as_slice()).unwrap_or_default() {
+            let Some(data_type) = &column.data_type else { continue };
+            let column = normalized(&column.name);
+            let sign = match self.sql_type(data_type)? {
+                SqlType::Json | SqlType::Jsonb => "->",
+                SqlType::Array(_) | SqlType::Record(_) => {
+                    return Err(unsupported(format!("the type {data_type} of a column of {name}")));
+                }
+                _ => "->>",
+            };
+            columns.push(format!("(\"json\" {sign} {})::{data_type} AS {}", literal(&column), quoted(&column)));
+        }
+        if columns.is_empty() {
+            let message = "a column definition list is required for functions returning \"record\"";
+            return Err(Error::input(message)
+                .with_code("42601")
+                .with_hint(format!("{name}(…) AS t(a integer, b text)")));
+        }
+        let elements = match is_set {
+            true => argument.to_string(),
+            false => format!("{kind}_build_array(({argument})::{kind})"),
+        };
+        let from = format!("{kind}_array_elements({elements}) AS \"set\"(\"json\")");
+        let query = crate::parse::query(&format!("SELECT {} FROM {from}", columns.join(", ")))?;
+        self.query(&query, Some(around), withs).map(Some)
+    }
+
+    /// The items that an item of the SELECT list with `COLUMNS(…)` stands for, each with the column; `None` without
+    /// one.
+    pub(super) fn of_columns(&self, item: &Expr, level: &Level<'_>) -> Result<Option<Vec<(String, Expr)>>> {
+        let mut call = None;
+        let found = visit_expressions(item, |part| match part {
+            Expr::Function(function) if is_columns(&bare_name(function)) => {
+                call = Some(part.clone());
+                ControlFlow::Break(())
+            }
+            Expr::Subquery(_) | Expr::Exists { .. } => ControlFlow::Continue(()),
+            _ => ControlFlow::Continue(()),
+        });
+        let Some(call) = call.filter(|_| found.is_break()) else { return Ok(None) };
+        let names = level.names.columns().map(|column| column.name.clone()).collect::<Vec<_>>();
+        let chosen = self.chosen_columns(&call, &names).map_err(|error| placed(error, || place(&call)))?;
+        let expanded = chosen.into_iter().map(|name| {
+            let mut expression = item.clone();
+            let mut put = Put { call: &call, name: &name };
+            let done = expression.visit(&mut put);
+            debug_assert!(done.is_continue());
+            (name, expression)
+        });
+        Ok(Some(expanded.collect()))
+    }
+
+    /// The columns that `COLUMNS(…)` means: of a star, of a pattern, of a list of names. Fails with 42703 if there is
+    /// none.
+    fn chosen_columns(&self, call: &Expr, names: &[String]) -> Result<Vec<String>> {
+        let Expr::Function(function) = call else { return Err(Error::bug("COLUMNS is a call")) };
+        let [FunctionArg::Unnamed(argument)] = written(function) else {
+            return Err(Error::input("COLUMNS takes *, a pattern or a list of names").with_code("42883"));
+        };
+        let chosen = match argument {
+            FunctionArgExpr::Wildcard => names.to_vec(),
+            FunctionArgExpr::WildcardWithOptions(WildcardAdditionalOptions { opt_exclude, opt_except, .. }) => {
+                let text = format!(
+                    "{} {}",
+                    opt_exclude.as_ref().map(ToString::to_string).unwrap_or_default(),
+                    opt_except.as_ref().map(ToString::to_string).unwrap_or_default()
+                );
+                let gone = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').collect::<Vec<_>>();
+                names.iter().filter(|name| !gone.iter().any(|gone| gone.eq_ignore_ascii_case(name))).cloned().collect()
+            }
+            FunctionArgExpr::Expr(Expr::Value(value)) => {
+                let Value::SingleQuotedString(pattern) = &value.value else {
+                    return Err(Error::input("COLUMNS takes *, a pattern or a list of names").with_code("42883"));
+                };
+                let mut chosen = Vec::new();
+                for name in names {
+                    let fits = match bare_name(function) == "columns like" {
+                        true => is_like(name, pattern),
+                        false => diligence_types::functions::is_match(name, pattern)?,
+                    };
+                    if fits {
+                        chosen.push(name.clone());
+                    }
+                }
+                chosen
+            }
+            FunctionArgExpr::Expr(Expr::Array(list)) => list.elem.iter().map(value_name).collect(),
+            _ => return Err(Error::input("COLUMNS takes *, a pattern or a list of names").with_code("42883")),
+        };
+        match chosen.is_empty() {
+            true => Err(Error::input(format!("no column fits {call}")).with_code("42703")),
+            false => Ok(chosen),
+        }
+    }
+}
+
+fn is_columns(name: &str) -> bool {
+    matches!(name, "columns" | "columns like")
+}
+
+/// Puts a column where `COLUMNS(…)` stands.
+struct Put<'p> {
+    call: &'p Expr,
+    name: &'p str,
+}
+
+impl VisitorMut for Put<'_> {
+    type Break = std::convert::Infallible;
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Self::Break> {
+        if expression == self.call {
+            *expression = Expr::Identifier(Ident::with_quote('"', self.name));
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,352 @@
+//! Clauses of DuckDB that the parser does not know, made of others. What they become:
+//!
+//! * `list_filter(l, x -> x > 1)`, `list_filter(l, lambda x: x > 1)`: `list_filter(l, "lambda"(x, x > 1))`; two names
+//!   are a row, `"lambda"((x, i), …)`;
+//! * `[x + 1 for x in l if x > 1]`: `"list comprehension"(x + 1, x, l, x > 1)`;
+//! * `SELECT a: 1`: `SELECT 1 AS a`; `* LIKE 'p'`: `"columns like"('p')`;
+//! * `FROM t … USING SAMPLE 10%`: a last part of FROM, `"using sample"(10, '%')`;
+//! * `ASOF JOIN t USING (a)`: `ASOF JOIN t MATCH_CONDITION (TRUE) USING (a)`; FALSE if it is an ASOF LEFT JOIN;
+//! * `SUMMARIZE q`: `SELECT * FROM "summarize"((q))`;
+//! * `UNPIVOT t ON a, b INTO NAME n VALUE v`: `SELECT * FROM t UNPIVOT (v FOR n IN (a, b))`, and PIVOT likewise.
+
+use super::{Text, quoted, word};
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::Token;
+
+/// Functions that take a lambda.
+const LAMBDA_FUNCTIONS: [&str; 7] =
+    ["list_transform", "list_apply", "array_transform", "array_apply", "list_filter", "array_filter", "apply"];
+
+/// What is open.
+#[derive(Default)]
+pub(super) struct Open {
+    /// Where; of the statement itself, its begin.
+    at: usize,
+    /// A bracket or a brace.
+    is_parenthesis: bool,
+    /// Whether it is a list comprehension, whose FOR has been met.
+    is_comprehension: bool,
+    /// Whether a SELECT list is being read.
+    in_list: bool,
+    /// The name that stands in front of the expression that is being read.
+    alias: Option<Token>,
+    /// Where FROM begins and ends.
+    from: Option<usize>,
+    from_end: Option<usize>,
+}
+
+impl Text<'_> {
+    /// What a token means to the clauses above.
+    pub(super) fn duckdb(&mut self, at: usize, opens: &mut Vec<Open>) {
+        let token = self.token(at);
+        let Some(last) = opens.last_mut() else {
+            opens.push(Open { at, is_parenthesis: true, ..Open::default() });
+            return self.duckdb(at, opens);
+        };
+        match token {
+            Token::LParen | Token::LBracket | Token::LBrace => {
+                let is_parenthesis = *token == Token::LParen;
+                opens.push(Open { at, is_parenthesis, ..Open::default() });
+            }
+            Token::RParen | Token::RBracket | Token::RBrace => {
+                self.end_alias(at, last);
+                if last.is_comprehension {
+                    self.replace(at, [Token::RParen]);
+                }
+                if opens.len() > 1 {
+                    opens.pop();
+                }
+            }
+            Token::Comma => self.end_alias(at, last),
+            Token::SemiColon => {
+                self.end_alias(at, last);
+                opens.clear();
+            }
+            Token::Arrow => self.arrow(at, last),
+            Token::Mul if self.begins_item(at, last) && self.is(at + 1, "LIKE") => {
+                if let pattern @ Token::SingleQuotedString(_) = self.token(at + 2) {
+                    self.replace(at, [quoted("columns like"), Token::LParen]);
+                    self.drop(at + 1..at + 2);
+                    self.replace(at + 2, [pattern.clone(), Token::RParen]);
+                }
+            }
+            Token::Word(found) => {
+                let is_named = *self.token(at + 1) == Token::Colon && self.begins_item(at, last);
+                if is_named {
+                    last.alias = Some(token.clone());
+                    self.drop(at..at + 2);
+                } else if found.quote_style.is_none() {
+                    self.duckdb_word(at, found.keyword, last);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends what the text's end ends.
+    pub(super) fn duckdb_end(&mut self, opens: &mut [Open]) {
+        let end = self.words.len();
+        if let [open] = opens {
+            self.end_alias(end, open);
+        }
+    }
+
+    /// Whether an item of a SELECT list begins at a place.
+    fn begins_item(&self, at: usize, open: &Open) -> bool {
+        open.in_list
+            && at > 0
+            && (*self.token(at - 1) == Token::Comma || self.is_any(at - 1, &["SELECT", "DISTINCT", "ALL"]))
+    }
+
+    fn end_alias(&mut self, at: usize, open: &mut Open) {
+        if let Some(alias) = open.alias.take() {
+            self.insert_or_end(at, [word("AS"), alias]);
+        }
+    }
+
+    fn duckdb_word(&mut self, at: usize, keyword: Keyword, open: &mut Open) {
+        let begins = at == open.at || at > 0 && *self.token(at - 1) == Token::SemiColon;
+        match keyword {
+            Keyword::SELECT => (open.in_list, open.from, open.from_end) = (true, None, None),
+            Keyword::FROM if !self.follows(at, &["DISTINCT"]) => {
+                self.end_alias(at, open);
+                (open.in_list, open.from, open.from_end) = (false, Some(at), None);
+            }
+            Keyword::WHERE
+            | Keyword::GROUP
+            | Keyword::HAVING
+            | Keyword::QUALIFY
+            | Keyword::WINDOW
+            | Keyword::ORDER
+            | Keyword::LIMIT
+            | Keyword::OFFSET
+            | Keyword::UNION
+            | Keyword::INTERSECT
+            | Keyword::EXCEPT
+                if open.is_parenthesis =>
+            {
+                // EXCEPT behind a star leaves out columns, WITHIN GROUP belongs to an aggregate.
+                let is_other = match keyword {
+                    Keyword::EXCEPT => at > 0 && *self.token(at - 1) == Token::Mul,
+                    Keyword::GROUP => !self.is(at + 1, "BY"),
+                    _ => false,
+                };
+                if is_other {
+                    return;
+                }
+                self.end_alias(at, open);
+                open.in_list = false;
+                if open.from.is_some() {
+                    open.from_end.get_or_insert(at);
+                }
+            }
+            Keyword::USING if self.is(at + 1, "SAMPLE") => self.sample(at, open),
+            Keyword::FOR if !open.is_parenthesis && !open.is_comprehension => self.comprehension(at, open),
+            Keyword::IF if open.is_comprehension => self.replace(at, [Token::Comma]),
+            Keyword::ASOF => self.asof(at),
+            Keyword::STRUCT if at > 0 && (*self.token(at - 1) == Token::DoubleColon || self.follows(at, &["AS"])) => {
+                self.struct_type(at + 1);
+            }
+            Keyword::UNPIVOT if begins => self.unpivot_statement(at),
+            Keyword::PIVOT if begins => self.pivot_statement(at),
+            _ if self.is(at, "LAMBDA") && open.is_parenthesis => self.lambda(at, open),
+            _ if self.is(at, "SUMMARIZE") && begins => self.summarize(at),
+            _ => {}
+        }
+    }
+
+    /// `::STRUCT(a integer)`: `::STRUCT<a integer>`.
+    fn struct_type(&mut self, opened: usize) {
+        if let Some(closed) = self.closed.get(&opened).copied() {
+            self.replace(opened, [Token::Lt]);
+            self.replace(closed, [Token::Gt]);
+        }
+    }
+
+    /// Where the argument of a call ends that begins at a place: the comma or the parenthesis behind it.
+    fn argument_end(&self, mut at: usize) -> Option<usize> {
+        let mut depth = 0_usize;
+        loop {
+            match self.token(at) {
+                Token::LParen => at = *self.closed.get(&at)?,
+                Token::LBracket | Token::LBrace => depth += 1,
+                Token::RBracket | Token::RBrace => depth = depth.checked_sub(1)?,
+                Token::Comma | Token::RParen if depth == 0 => return Some(at),
+                Token::EOF | Token::SemiColon => return None,
+                _ => {}
+            }
+            at += 1;
+        }
+    }
+
+    /// `x -> …` and `(x, i) -> …` as an argument of a function that takes a lambda.
+    fn arrow(&mut self, at: usize, open: &Open) {
+        let is_call = open.is_parenthesis && open.at > 0 && self.is_any(open.at - 1, &LAMBDA_FUNCTIONS);
+        if !is_call || at < 2 {
+            return;
+        }
+        let start = match self.token(at - 1) {
+            Token::Word(_) => at - 1,
+            Token::RParen => match (open.at..at).rev().find(|opened| self.closed.get(opened) == Some(&(at - 1))) {
+                Some(opened) => opened,
+                None => return,
+            },
+            _ => return,
+        };
+        let begins = *self.token(start - 1) == Token::Comma || start - 1 == open.at;
+        if let Some(end) = self.argument_end(at + 1).filter(|_| begins) {
+            self.insert(start, [quoted("lambda"), Token::LParen]);
+            self.replace(at, [Token::Comma]);
+            self.insert(end, [Token::RParen]);
+        }
+    }
+
+    /// `lambda x: …` and `lambda x, i: …`.
+    fn lambda(&mut self, at: usize, open: &Open) {
+        let is_call = open.at > 0 && self.is_any(open.at - 1, &LAMBDA_FUNCTIONS);
+        let colon = match (self.token(at + 2), self.token(at + 4)) {
+            (Token::Colon, _) => at + 2,
+            (Token::Comma, Token::Colon) => at + 4,
+            _ => return,
+        };
+        if let Some(end) = self.argument_end(colon + 1).filter(|_| is_call) {
+            self.replace(at, [quoted("lambda"), Token::LParen, Token::LParen]);
+            self.replace(colon, [Token::RParen, Token::Comma]);
+            self.insert(end, [Token::RParen]);
+        }
+    }
+
+    /// `[… for x in l if …]` and `[… for x, i in l]`.
+    fn comprehension(&mut self, at: usize, open: &mut Open) {
+        let has_place = *self.token(at + 2) == Token::Comma;
+        let inside = at + if has_place { 4 } else { 2 };
+        if *self.token(open.at) != Token::LBracket || !self.is(inside, "IN") {
+            return;
+        }
+        open.is_comprehension = true;
+        self.replace(open.at, [quoted("list comprehension"), Token::LParen]);
+        self.replace(at, [Token::Comma, Token::LParen]);
+        self.replace(inside, [Token::RParen, Token::Comma]);
+    }
+
+    /// `USING SAMPLE 10%`, `10 PERCENT`, `10 ROWS` and `10`, with a method in parentheses behind it or in front.
+    fn sample(&mut self, at: usize, open: &Open) {
+        let Some(from) = open.from else { return };
+        let mut next = at + 2;
+        if *self.token(next + 1) == Token::LParen {
+            // `reservoir(10 ROWS)`, `bernoulli(10 PERCENT)`
+            next += 2;
+        }
+        let count = self.token(next).clone();
+        if !matches!(count, Token::Number(..)) {
+            return;
+        }
+        let is_share = *self.token(next + 1) == Token::Mod || self.is(next + 1, "PERCENT");
+        let mut end = next + 1 + usize::from(is_share || self.is(next + 1, "ROWS"));
+        while matches!(self.token(end), Token::RParen) && next > at + 2 && self.closed.get(&(next - 1)) == Some(&end) {
+            end += 1;
+        }
+        if *self.token(end) == Token::LParen {
+            end = self.closed.get(&end).map_or(end, |closed| closed + 1);
+        }
+        let unit = Token::SingleQuotedString(if is_share { "percent" } else { "rows" }.to_owned());
+        let call = [quoted("using sample"), Token::LParen, count, Token::Comma, unit, Token::RParen];
+        let place = open.from_end.filter(|place| *place > from).unwrap_or(at);
+        self.drop(at..end);
+        self.insert_or_end(place, [Token::Comma].into_iter().chain(call));
+    }
+
+    /// `ASOF [LEFT] JOIN t ON …`.
+    fn asof(&mut self, at: usize) {
+        let is_left = self.is(at + 1, "LEFT");
+        let join = at + 1 + usize::from(is_left) + usize::from(is_left && self.is(at + 2, "OUTER"));
+        let join = join + usize::from(self.is(join, "INNER"));
+        if !self.is(join, "JOIN") {
+            return;
+        }
+        let mut place = join + 1;
+        while !self.is_any(place, &["ON", "USING", "MATCH_CONDITION"]) {
+            match self.token(place) {
+                Token::EOF | Token::SemiColon | Token::RParen => return,
+                Token::LParen => match self.closed.get(&place) {
+                    Some(closed) => place = *closed,
+                    None => return,
+                },
+                _ => {}
+            }
+            place += 1;
+        }
+        self.drop(at + 1..join);
+        if !self.is(place, "MATCH_CONDITION") {
+            let kind = word(if is_left { "FALSE" } else { "TRUE" });
+            self.insert(place, [word("MATCH_CONDITION"), Token::LParen, kind, Token::RParen]);
+        }
+    }
+
+    /// Where the statement ends that a place is in.
+    fn statement_end(&self, mut at: usize) -> usize {
+        while !matches!(self.token(at), Token::EOF | Token::SemiColon) {
+            at += 1;
+        }
+        at
+    }
+
+    fn summarize(&mut self, at: usize) {
+        let is_query = *self.token(at + 1) == Token::LParen
+            || self.is_any(at + 1, &["SELECT", "WITH", "FROM", "VALUES", "TABLE", "SUMMARIZE", "PIVOT", "UNPIVOT"]);
+        let call = [word("SELECT"), Token::Mul, word("FROM"), quoted("summarize"), Token::LParen, Token::LParen];
+        let table = if is_query { vec![] } else { vec![word("SELECT"), Token::Mul, word("FROM")] };
+        let end = self.statement_end(at);
+        self.replace(at, call.into_iter().chain(table));
+        self.insert_or_end(end, [Token::RParen, Token::RParen]);
+    }
+
+    /// The first of these words behind a place, outside of parentheses.
+    fn next_of(&self, mut at: usize, names: &[&str]) -> Option<usize> {
+        loop {
+            match self.token(at) {
+                Token::EOF | Token::SemiColon | Token::RParen => return None,
+                Token::LParen => at = *self.closed.get(&at)?,
+                _ if self.is_any(at, names) => return Some(at),
+                _ => {}
+            }
+            at += 1;
+        }
+    }
+
+    fn select_all(&mut self, at: usize) {
+        self.replace(at, [word("SELECT"), Token::Mul, word("FROM")]);
+    }
+
+    /// `UNPIVOT t ON a, b INTO NAME n VALUE v`.
+    fn unpivot_statement(&mut self, at: usize) {
+        let Some(on) = self.next_of(at, &["ON"]) else { return };
+        let end = self.next_of(on, &["INTO", "ORDER", "LIMIT"]).unwrap_or_else(|| self.statement_end(on));
+        let (mut name, mut value, mut behind) = (quoted("name"), quoted("value"), end);
+        if self.is(end, "INTO") && self.is(end + 1, "NAME") && self.is(end + 3, "VALUE") {
+            (name, value) = (self.token(end + 2).clone(), self.token(end + 4).clone());
+            behind = end + 5;
+        }
+        self.select_all(at);
+        let head = [word("UNPIVOT"), Token::LParen, value, word("FOR"), name, word("IN"), Token::LParen];
+        self.replace(on, head);
+        self.drop(end..behind);
+        self.insert_or_end(end, [Token::RParen, Token::RParen]);
+    }
+
+    /// `PIVOT t ON k IN ('a', 'b') USING sum(v)`.
+    fn pivot_statement(&mut self, at: usize) {
+        let Some(on) = self.next_of(at, &["ON"]) else { return };
+        let Some(using) = self.next_of(on, &["USING"]) else { return };
+        let end = self.next_of(using, &["GROUP", "ORDER", "LIMIT"]).unwrap_or_else(|| self.statement_end(using));
+        let aggregates = self.between(using, end);
+        self.select_all(at);
+        let head = [word("PIVOT"), Token::LParen].into_iter().chain(aggregates).chain([word("FOR")]);
+        self.replace(on, head);
+        self.drop(using..end);
+        // Without a list, the values are those that there are.
+        let any = [word("IN"), Token::LParen, word("ANY"), Token::RParen];
+        let any = if self.next_of(on, &["IN"]).is_some_and(|place| place < using) { vec![] } else { any.to_vec() };
+        self.insert_or_end(end, any.into_iter().chain([Token::RParen]));
+    }
+}

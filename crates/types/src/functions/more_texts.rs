@@ -1,0 +1,205 @@
+//! Functions of texts that DuckDB has and PostgreSQL has not (DuckDB's manual, "Text Functions").
+
+use std::fmt::Write;
+
+use diligence_base::Result;
+
+use super::catalog::Catalog;
+use super::columns::{List, kernel};
+use super::errors::{invalid_argument, value_error};
+use super::regexes::Patterns;
+
+/// Declares the functions whose names nothing else has taken.
+pub(super) fn declare(catalog: &mut Catalog) {
+    patterns(catalog);
+    similarities(catalog);
+    let split = kernel!(|text: &str, by: &str| {
+        List(match by {
+            "" => text.chars().map(String::from).collect::<Vec<_>>(),
+            by => text.split(by).map(str::to_owned).collect(),
+        })
+    });
+    catalog.add_all(
+        &["string_split(text, text) -> text[]", "str_split(text, text) -> text[]", "split(text, text) -> text[]"],
+        split,
+    );
+    catalog.add("prefix(text, text) -> boolean", kernel!(|text: &str, start: &str| text.starts_with(start)));
+    catalog.add("suffix(text, text) -> boolean", kernel!(|text: &str, end: &str| text.ends_with(end)));
+    catalog.add("lcase(text) -> text", kernel!(|text: &str| super::strings::lower(text)));
+    catalog.add("ucase(text) -> text", kernel!(|text: &str| text.to_uppercase()));
+    catalog.add("strlen(text) -> bigint", kernel!(|text: &str| text.len() as i64));
+    catalog.add_all(
+        &["unicode(text) -> integer", "ord(text) -> integer"],
+        kernel!(|text: &str| text.chars().next().map_or(-1, |letter| letter as i32)),
+    );
+    catalog.add("format_bytes(bigint) -> text", kernel!(|bytes: i64| bytes_shown(bytes)));
+    catalog.add(
+        "url_encode(text) -> text",
+        kernel!(|text: &str| {
+            let mut out = String::with_capacity(text.len());
+            for byte in text.bytes() {
+                match byte {
+                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
+                    byte => {
+                        let _ = write!(out, "%{byte:02X}");
+                    }
+                }
+            }
+            out
+        }),
+    );
+    catalog.add(
+        "url_decode(text) -> text",
+        kernel!(try |text: &str| {
+            let (mut bytes, mut at) = (Vec::with_capacity(text.len()), 0);
+            while let Some(byte) = text.as_bytes().get(at) {
+                let code = text.get(at + 1..at + 3).filter(|_| *byte == b'%');
+                match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+                    Some(byte) => (bytes.push(byte), at += 3).0,
+                    None => (bytes.push(*byte), at += 1).0,
+                }
+            }
+            String::from_utf8(bytes).map_err(|_| value_error("what the URL encodes is no text", "22021"))
+        }),
+    );
+    let hex = kernel!(try |text: &str| {
+        let padded = if text.len() % 2 == 1 { format!("0{text}") } else { text.to_owned() };
+        let digits = padded.as_bytes().chunks(2).map(|pair| {
+            std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok())
+        });
+        digits.collect::<Option<Vec<u8>>>().ok_or_else(|| invalid_argument(format!("\"{text}\" is not hexadecimal")))
+    });
+    catalog.add_all(&["from_hex(text) -> bytea", "unhex(text) -> bytea"], hex);
+}
+
+fn bytes_shown(bytes: i64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let size = bytes.unsigned_abs();
+    let sign = if bytes < 0 { "-" } else { "" };
+    if size < 1024 {
+        return format!("{sign}{size} {}", if size == 1 { "byte" } else { "bytes" });
+    }
+    let power = (size.ilog2() / 10).min(6);
+    // Tenths are cut, not rounded.
+    let tenths = u128::from(size) * 10 / (1_u128 << (10 * power));
+    format!("{sign}{}.{} {}", tenths / 10, tenths % 10, UNITS[power as usize - 1])
+}
+
+fn patterns(catalog: &mut Catalog) {
+    // DuckDB's have no option but those of PostgreSQL that mean the same: i, c, n, s.
+    fn group_of(patterns: &mut Patterns, text: &str, pattern: &str, group: i32, options: &str) -> Result<String> {
+        let compiled = patterns.get(pattern, options)?;
+        let group = usize::try_from(group).map_err(|_| invalid_argument("a group's number is negative"))?;
+        let found = compiled.regex.captures(text).and_then(|captures| captures.get(group));
+        Ok(found.map_or_else(String::new, |found| found.as_str().to_owned()))
+    }
+    catalog.add(
+        "regexp_extract(text, text) -> text",
+        kernel!(with patterns: Patterns; |text: &str, pattern: &str| group_of(&mut patterns, text, pattern, 0, "")),
+    );
+    catalog.add(
+        "regexp_extract(text, text, integer) -> text",
+        kernel!(with patterns: Patterns; |text: &str, pattern: &str, group: i32| {
+            group_of(&mut patterns, text, pattern, group, "")
+        }),
+    );
+    catalog.add(
+        "regexp_extract(text, text, integer, text) -> text",
+        kernel!(with patterns: Patterns; |text: &str, pattern: &str, group: i32, options: &str| {
+            group_of(&mut patterns, text, pattern, group, options)
+        }),
+    );
+    fn all(patterns: &mut Patterns, text: &str, pattern: &str, group: i32) -> Result<List<String>> {
+        let compiled = patterns.get(pattern, "")?;
+        let group = usize::try_from(group).map_err(|_| invalid_argument("a group's number is negative"))?;
+        if group >= compiled.regex.captures_len() {
+            return Err(invalid_argument(format!("the pattern has no group {group}")));
+        }
+        let found = compiled.regex.captures_iter(text);
+        let found = found.map(|captures| captures.get(group).map_or_else(String::new, |found| found.as_str().into()));
+        Ok(List(found.collect()))
+    }
+    catalog.add(
+        "regexp_extract_all(text, text) -> text[]",
+        kernel!(with patterns: Patterns; |text: &str, pattern: &str| all(&mut patterns, text, pattern, 0)),
+    );
+    catalog.add(
+        "regexp_extract_all(text, text, integer) -> text[]",
+        kernel!(with patterns: Patterns; |text: &str, pattern: &str, group: i32| {
+            all(&mut patterns, text, pattern, group)
+        }),
+    );
+    catalog.add(
+        "regexp_full_match(text, text) -> boolean",
+        kernel!(with patterns: Patterns; |text: &str, pattern: &str| {
+            let whole = format!("^(?:{pattern})$");
+            Ok(patterns.get(&whole, "")?.regex.is_match(text))
+        }),
+    );
+    for signature in ["string_split_regex(text, text) -> text[]", "str_split_regex(text, text) -> text[]"] {
+        catalog.add(
+            signature,
+            kernel!(with patterns: Patterns; |text: &str, pattern: &str| {
+                Ok(List(patterns.get(pattern, "")?.regex.split(text).map(str::to_owned).collect()))
+            }),
+        );
+    }
+    catalog.add("regexp_escape(text) -> text", kernel!(|text: &str| regex::escape(text)));
+}
+
+fn similarities(catalog: &mut Catalog) {
+    catalog.add_all(
+        &["hamming(text, text) -> bigint", "mismatches(text, text) -> bigint"],
+        kernel!(try |a: &str, b: &str| match a.chars().count() == b.chars().count() {
+            true => Ok(a.chars().zip(b.chars()).filter(|(a, b)| a != b).count() as i64),
+            false => Err(invalid_argument("texts of different lengths have no number of mismatches")),
+        }),
+    );
+    catalog.add(
+        "jaccard(text, text) -> double precision",
+        kernel!(try |a: &str, b: &str| {
+            use std::collections::HashSet;
+            let (a, b) = (a.chars().collect::<HashSet<_>>(), b.chars().collect::<HashSet<_>>());
+            if a.is_empty() || b.is_empty() {
+                return Err(invalid_argument("an empty text has no Jaccard similarity"));
+            }
+            let both = a.intersection(&b).count() as f64;
+            Ok(both / (a.len() as f64 + b.len() as f64 - both))
+        }),
+    );
+    catalog.add("jaro_similarity(text, text) -> double precision", kernel!(|a: &str, b: &str| jaro(a, b)));
+    catalog.add(
+        "jaro_winkler_similarity(text, text) -> double precision",
+        kernel!(|a: &str, b: &str| {
+            let jaro = jaro(a, b);
+            // A common start counts where the texts are alike already.
+            let start = a.chars().zip(b.chars()).take(4).take_while(|(a, b)| a == b).count() as f64;
+            if jaro > 0.7 { jaro + start * 0.1 * (1.0 - jaro) } else { jaro }
+        }),
+    );
+}
+
+fn jaro(a: &str, b: &str) -> f64 {
+    let (a, b) = (a.chars().collect::<Vec<_>>(), b.chars().collect::<Vec<_>>());
+    if a.is_empty() && b.is_empty() {
+        return 1.0;
+    }
+    let reach = (a.len().max(b.len()) / 2).saturating_sub(1);
+    let mut taken = vec![false; b.len()];
+    let mut matched = Vec::new();
+    for (at, letter) in a.iter().enumerate() {
+        let from = at.saturating_sub(reach);
+        let found = (from..b.len().min(at + reach + 1)).find(|place| !taken[*place] && b[*place] == *letter);
+        if let Some(place) = found {
+            taken[place] = true;
+            matched.push(*letter);
+        }
+    }
+    if matched.is_empty() {
+        return 0.0;
+    }
+    let theirs = b.iter().zip(&taken).filter(|(_, taken)| **taken).map(|(letter, _)| letter);
+    let swapped = matched.iter().zip(theirs).filter(|(a, b)| a != b).count() as f64 / 2.0;
+    let count = matched.len() as f64;
+    (count / a.len() as f64 + count / b.len() as f64 + (count - swapped) / count) / 3.0
+}
