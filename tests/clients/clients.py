@@ -52,10 +52,25 @@ def psycopg_sessions():
         connection.execute("DROP TABLE p")
     with psycopg.connect(dsn) as connection:  # a transaction around all
         assert connection.execute("SELECT 1").fetchone() == (1,)
+        connection.execute("CREATE TABLE q (a BIGINT)")
+        connection.executemany("INSERT INTO q VALUES (%s)", [(1,), (2,)])
+        assert connection.execute("UPDATE q SET a = a + 10 WHERE a = 1").rowcount == 1
+        with psycopg.connect(dsn, autocommit=True) as other:
+            assert other.execute("SELECT to_regclass('q')").fetchone() == (None,)
+        connection.commit()
+        assert connection.execute("SELECT sum(a)::int FROM q").fetchone() == (13,)
+        connection.execute("DELETE FROM q")
+        connection.rollback()
+        with connection.transaction(force_rollback=True):
+            assert connection.execute("DELETE FROM q WHERE a < 10").rowcount == 1
+            with connection.transaction():
+                connection.execute("INSERT INTO q VALUES (100)")
+        assert connection.execute("SELECT sum(a)::int FROM q").fetchone() == (13,)
+        connection.execute("DROP TABLE q")
+        connection.commit()
         try:
-            connection.execute("CREATE TABLE q (a BIGINT)")
-            raise AssertionError("wrote in a transaction")
-        except psycopg.errors.ReadOnlySqlTransaction:
+            connection.execute("SELECT nothing")
+        except psycopg.errors.UndefinedColumn:
             pass
         try:
             connection.execute("SELECT 1")

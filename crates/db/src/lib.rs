@@ -42,6 +42,8 @@ mod words;
 
 pub use database::{Database, DatabaseOptions, TableInfo};
 pub use diligence_base::{Error, ErrorKind, Result};
+pub use diligence_catalog::Isolation;
+pub use diligence_catalog::transaction::TransactionMark;
 pub use diligence_catalog::{ComputedTable, PlanningIdentity, SessionSnapshot, rights};
 pub use diligence_disk::{Compression, TempIo, TempOptions};
 pub use diligence_engine::plan::Needs;

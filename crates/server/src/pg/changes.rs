@@ -5,7 +5,7 @@
 
 use diligence_base::limits::SAVEPOINTS_MAX;
 use diligence_base::{Error, Result};
-use diligence_catalog::transaction::TransactionMark;
+use diligence_db::TransactionMark;
 
 use super::commands::Lasts;
 use super::settings::Value;
@@ -273,7 +273,7 @@ mod tests {
                         let undone = settings.changes.back_to(name);
                         assert_eq!(undone.is_ok(), known.is_some(), "seed {seed}");
                         if let Some(known) = known {
-                            settings.undo(undone.unwrap());
+                            settings.undo(undone.unwrap().0);
                             copies.truncate(known + 1);
                             now = copies[known].1.clone();
                         }

@@ -3,7 +3,7 @@
 //! They are told by their first words. What is none of them, or is written in a way that is not known here, goes to the
 //! planner, which says what is wrong with it.
 
-use diligence_catalog::Isolation;
+use diligence_db::Isolation;
 
 use crate::encoding::copy::{CopyFormat, CopyOptions};
 

@@ -555,7 +555,7 @@ impl PgSession {
         let (execution, deadline) = (self.service.execution().clone(), self.deadline());
         let parse = execution.parse(&self.session, copy.query.clone());
         let parsed = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, parse).await?;
-        let mut running = self.started(deadline, &parsed, vec![], true).await?;
+        let mut running = self.started(deadline, &parsed, vec![], Allowed::Reading).await?;
         if running.is_command() {
             return Err(Error::input("COPY needs a query or a table").with_code("42601").into());
         }

@@ -120,6 +120,34 @@ async fn a_statement_whose_columns_have_changed_fails_until_it_is_parsed_again()
 }
 
 #[tokio::test]
+async fn a_block_is_committed_or_taken_back_as_a_whole() {
+    let (_server, address) = serve().await;
+    let (mut ann, mut bob) = (connect(&address).await, connect(&address).await);
+    let sum = "SELECT sum(a)::int FROM w";
+    assert_eq!(said(&mut ann, "CREATE TABLE w (a INT); INSERT INTO w VALUES (1), (2)").await[1], "C INSERT 0 2");
+    let script = "BEGIN; UPDATE w SET a = a * 10 WHERE a > 1; SAVEPOINT s; DELETE FROM w; ROLLBACK TO s";
+    let tags = ["C BEGIN", "C UPDATE 1", "C SAVEPOINT", "C DELETE 2", "C ROLLBACK", "Z T"];
+    assert_eq!(said(&mut ann, script).await, tags);
+    assert_eq!(said(&mut bob, sum).await[1], "D 3");
+    assert_eq!(said(&mut ann, sum).await[1], "D 21");
+    assert_eq!(said(&mut ann, "COMMIT").await, ["C COMMIT", "Z I"]);
+    assert_eq!(said(&mut bob, sum).await[1], "D 21");
+    // A statement that fails takes the block with it.
+    assert_eq!(said(&mut ann, "BEGIN; DELETE FROM w; SELECT 1 / 0").await[2..], ["E ERROR 22012", "Z E"]);
+    assert_eq!(said(&mut ann, "COMMIT").await, ["C ROLLBACK", "Z I"]);
+    assert_eq!(said(&mut ann, sum).await[1], "D 21");
+    // Of two that change one row, the second to commit fails, and is over.
+    said(&mut ann, "BEGIN; UPDATE w SET a = 5 WHERE a = 1").await;
+    said(&mut bob, "UPDATE w SET a = 6 WHERE a = 1").await;
+    assert_eq!(said(&mut ann, "COMMIT").await, ["E ERROR 40001", "Z I"]);
+    assert_eq!(said(&mut ann, sum).await[1], "D 26");
+    // What cannot be taken back is refused, and so is writing where nothing is to be written.
+    assert_eq!(said(&mut ann, "BEGIN; COPY w TO '/tmp/no.csv'").await[1], "E ERROR 25001");
+    assert_eq!(said(&mut ann, "ROLLBACK; BEGIN READ ONLY; DELETE FROM w").await[2], "E ERROR 25006");
+    said(&mut ann, "ROLLBACK").await;
+}
+
+#[tokio::test]
 async fn statements_with_parameters_fail_only_if_their_columns_have_changed() {
     let (_server, address) = serve().await;
     let (mut ann, mut bob) = (connect(&address).await, connect(&address).await);
