@@ -175,7 +175,7 @@ impl Operation {
                 let made = MemoryRelation::new(table.clone(), &batch.schema(), &[batch], memory, version)?;
                 catalog.create(&name(table), Relation::Memory(Arc::new(made)), true)
             }
-            Self::Drop { table } => catalog.drop(&name(table), |_| Ok(())).map(|_| ()),
+            Self::Drop { table } => catalog.as_ref().drop(&name(table), |_| Ok(())).map(|_| ()),
             Self::Change { table: changed, deleted, inserted } => {
                 let change = RowChange { deleted: deleted.clone(), inserted: vec![rows(inserted)], memory };
                 catalog.change(&table(changed), change)
@@ -190,7 +190,7 @@ impl Operation {
                     Self::Change { table, deleted, inserted }.run(transaction.catalog(), store)?;
                 }
                 if let Some(dropped) = dropped {
-                    transaction.catalog().drop(&name(dropped), |_| Ok(()))?;
+                    transaction.catalog().as_ref().drop(&name(dropped), |_| Ok(()))?;
                 }
                 transaction.commit(false)
             }
