@@ -282,6 +282,7 @@ impl Catalog {
     }
 
     /// Gives an object the name and the id that it had when it was written down. No id is given again.
+    /// Fails with code 3F000 if there is no such schema.
     pub fn restore(&self, id: ObjectId, name: &RelationName, relation: Relation) -> Result<()> {
         self.shared.ids.fetch_max(id.0 + 1, Ordering::Relaxed);
         let version = self.next_version();
@@ -291,7 +292,7 @@ impl Catalog {
         })
     }
 
-    /// As [`restore`](Self::restore), for a schema.
+    /// As [`restore`](Self::restore), for a schema. Fails never, as nothing is kept yet.
     pub fn restore_schema(&self, id: ObjectId, name: &str) -> Result<()> {
         self.shared.ids.fetch_max(id.0 + 1, Ordering::Relaxed);
         self.commit(Staged::default(), |root| {
@@ -476,8 +477,8 @@ impl Catalog {
         self.change_rows(table, rows, entry, |present| present.with_rows(rows, memory, replace, version))
     }
 
-    /// Takes rows of a table in memory away and adds others. All or nothing. Fails as [`insert`](Self::insert) does, and
-    /// with code 40001 if another statement has taken one of the rows away first.
+    /// Takes rows of a table in memory away and adds others. All or nothing. Fails as [`insert`](Self::insert) does,
+    /// and with code 40001 if another statement has taken one of the rows away first.
     pub fn change(&self, table: &ObjectRef, change: RowChange) -> Result<()> {
         let RowChange { mut deleted, inserted, memory } = change;
         deleted.sort_unstable();

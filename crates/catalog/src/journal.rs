@@ -73,8 +73,8 @@ pub trait Journal: Send + Sync + Debug {
     /// Encodes rows for the entry that follows; many rows go into the log at once, where nothing reads them without
     /// their entry. Fails with kind `File` if they cannot be written.
     fn stage(&self, rows: &[RecordBatch]) -> Result<Staged>;
-    /// Puts entries with their rows behind the others: all of them are kept, or none. Waits for no disk. Fails with kind
-    /// `File` if nothing more can be kept.
+    /// Puts entries with their rows behind the others: all of them are kept, or none. Waits for no disk. Fails with
+    /// kind `File` if nothing more can be kept.
     fn append(&self, entries: Vec<(Staged, Entry)>) -> Result<LogPosition>;
     /// Returns when the entry and all before it are where a crash leaves them. Fails if the entry is lost.
     fn sync(&self, position: LogPosition) -> Result<()>;

@@ -89,8 +89,8 @@ impl Transaction {
         self.own.become_root(mark.own.clone());
     }
 
-    /// Sees what others have committed meanwhile, beneath its own changes. Fails with code 40001, and changes nothing, if
-    /// they do not go together.
+    /// Sees what others have committed meanwhile, beneath its own changes. Fails with code 40001, and changes nothing,
+    /// if they do not go together.
     pub fn refresh(&self) -> Result<()> {
         let mut start = self.start.lock();
         let now = self.base.snapshot().0;

@@ -22,7 +22,7 @@
 //! PostgreSQL's clients look at it in [`postgres`].
 //!
 //! The rooms, of which each imports only those before it: `settings`, `status`, `system`, `plan_json`, `postgres`,
-//! `plans`, `database`, `session`, `words`, `statement`.
+//! `plans`, `kept`, `database`, `session`, `words`, `statement`.
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Weak};
 
 use diligence_base::Result;
+use diligence_catalog::transaction::TransactionMark;
 use diligence_catalog::{PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::QueryOptions;
 use diligence_sql::{Facts, Planner, PlannerOptions};
@@ -12,7 +13,6 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::database::Database;
 use crate::settings::{self, Settings, SettingsView, Shown};
-use crate::statement::Savepoint;
 use crate::system::{self, SessionView, WaitingQuery};
 
 /// A session: settings, prepared statements, and a planner over the database's tables. Used from any thread; statements
@@ -38,6 +38,9 @@ impl Default for SessionOptions {
         Self { files: true, rights: Arc::new(Rights::all()), engine_settings: true, query_memory_bytes: None }
     }
 }
+
+/// A savepoint: its name, and what had been changed.
+pub(crate) type Savepoint = (String, TransactionMark);
 
 struct Parts {
     database: Database,

@@ -4,8 +4,8 @@
 //!   file:    magic (8) | version (4) | number (8) | first record (8) | checksum (4) | records …
 //!   record:  length (4) | checksum (4) | place in the order (8) | bytes
 //! ```
-//! A checksum is CRC-32 of what follows it (of what precedes it, in the file's head). A length of 0 is the end of a file
-//! whose space was taken in advance.
+//! A checksum is CRC-32 of what follows it (of what precedes it, in the file's head). A length of 0 is the end of a
+//! file whose space was taken in advance.
 
 use std::io::{self, ErrorKind as IoErrorKind};
 use std::path::{Path, PathBuf};

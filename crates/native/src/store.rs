@@ -68,8 +68,8 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Reads a folder into an empty catalog and keeps all changes of the catalog from then on. Fails with kind `File` if
-    /// the folder cannot be read or written or is damaged, `Resource` if the rows do not fit into memory; then the
+    /// Reads a folder into an empty catalog and keeps all changes of the catalog from then on. Fails with kind `File`
+    /// if the folder cannot be read or written or is damaged, `Resource` if the rows do not fit into memory; then the
     /// folder is as it was.
     pub fn open(options: StoreOptions, catalog: Arc<Catalog>, surroundings: &dyn Surroundings) -> Result<Self> {
         let StoreOptions { folder, disk, .. } = &options;
@@ -149,8 +149,8 @@ fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads the newest image and the logs behind it. Gives what there is, the place of the next record and the number of the
-/// last log.
+/// Reads the newest image and the logs behind it. Gives what there is, the place of the next record and the number of
+/// the last log.
 fn recover(
     disk: &dyn Disk,
     folder: &Path,

@@ -46,7 +46,9 @@ pub(crate) fn at_end(error: Error, end: Span) -> Error {
 /// The error with the nearest known name as its hint, or the known names if there are few.
 pub fn suggest(error: Error, name: &str, known: &[String]) -> Error {
     let mut met = HashSet::new();
-    let known = known.iter().filter(|name| met.insert(name.as_str())).cloned().collect::<Vec<_>>();
+    // Names that no statement can write are not for people.
+    let known = known.iter().filter(|name| !name.starts_with('\u{1}') && met.insert(name.as_str()));
+    let known = known.cloned().collect::<Vec<_>>();
     let known = known.as_slice();
     if let Some(nearest) = nearest(name, known) {
         return error.with_hint(format!("did you mean '{nearest}'?"));

@@ -3,8 +3,8 @@
 //! Each batch is a cluster, so that a scan of a large one runs in parallel. Not here: who changes the rows. A change
 //! makes a new [`MemoryTable`] with another version; readers keep theirs.
 //!
-//! Statements that change rows find them by number: a [numbered](MemoryTable::numbered) table has the numbers as one more
-//! column, which is made where a cluster is decoded.
+//! Statements that change rows find them by number: a [numbered](MemoryTable::numbered) table has the numbers as one
+//! more column, which is made where a cluster is decoded.
 //!
 //! Invariant: every batch has the table's schema and at least one row.
 
@@ -23,7 +23,7 @@ use crate::foreign_error::from_arrow;
 use crate::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, Table, TableScan};
 
 /// The column of a [numbered](MemoryTable::numbered) table that has the numbers of the rows.
-pub const ROW_NUMBERS: &str = "__row_number";
+pub const ROW_NUMBERS: &str = "\u{1}row";
 
 /// The numbers of some rows, which ascend. A row keeps its number as long as it lives, and no other row ever has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,8 +208,8 @@ impl Decode for MemoryDecode {
     }
 }
 
-/// Of `rows` rows with these columns the wanted columns of those that all filters keep; `None` if no row is kept. A filter sees only rows that the
-/// ones before it kept, as in the statement's own order of conditions.
+/// Of `rows` rows with these columns the wanted columns of those that all filters keep; `None` if no row is kept. A
+/// filter sees only rows that the ones before it kept, as in the statement's own order of conditions.
 pub(crate) fn filtered(
     mut arrays: Vec<ArrayRef>,
     mut rows: usize,

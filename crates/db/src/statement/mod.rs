@@ -32,7 +32,6 @@ use diligence_base::{Error, Result};
 pub use append::Append;
 pub use pending::PendingStatement;
 pub use result::{CancelToken, QueryResult, ResultKind};
-pub(crate) use transaction::Savepoint;
 
 use crate::plans::{PlanKey, PlannedStatement};
 use crate::session::Session;

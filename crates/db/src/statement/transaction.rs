@@ -10,9 +10,6 @@ use diligence_sql::TransactionStep;
 
 use crate::session::Session;
 
-/// A savepoint: its name, and what had been changed.
-pub(crate) type Savepoint = (String, TransactionMark);
-
 impl Session {
     /// Begins a transaction. Fails with code 25001 if the session is in one.
     pub fn begin(&self, isolation: Isolation) -> Result<()> {

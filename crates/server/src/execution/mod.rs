@@ -213,8 +213,8 @@ impl StatementExecution {
         Ok(description)
     }
 
-    /// Plans a statement, or finds it planned, and starts it. Fails with the error of planning or starting it, with kind
-    /// `Retry` if too many queries wait, with kind `Cancelled` if somebody wants it to wait no more, and with kind
+    /// Plans a statement, or finds it planned, and starts it. Fails with the error of planning or starting it, with
+    /// kind `Retry` if too many queries wait, with kind `Cancelled` if somebody wants it to wait no more, and with kind
     /// `Unsupported` if it would do what is not allowed.
     pub async fn start(
         &self,

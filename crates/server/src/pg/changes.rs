@@ -114,8 +114,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Goes back to the last savepoint of the name, which stays. What settings are to be again, one after the other, and
-    /// what the tables were.
+    /// Goes back to the last savepoint of the name, which stays. What settings are to be again, one after the other,
+    /// and what the tables were.
     pub(super) fn back_to(&mut self, name: &str) -> Result<(Vec<Was>, Option<TransactionMark>)> {
         let place = self.place_of(name)?;
         self.savepoints.truncate(place + 1);

@@ -9,7 +9,8 @@
 //!
 //! Transactions: BEGIN opens a block, whose changes others see when COMMIT is answered, all at once. Files cannot be
 //! written in a block (25001), because that could not be rolled back. Outside of a block every statement stands by
-//! itself and is done when it is answered. Settings can be rolled back: [`changes`](super::changes) knows what they were.
+//! itself and is done when it is answered. Settings can be rolled back: [`changes`](super::changes) knows what they
+//! were.
 
 use std::collections::HashMap;
 use std::sync::Arc;
