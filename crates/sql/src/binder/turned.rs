@@ -180,11 +180,17 @@ impl Binder<'_> {
         let mut parts = Vec::new();
         for (index, column) in rows.columns().iter().enumerate() {
             let name = format!("c{index}");
-            let is_comparable = match &column.sql_type {
-                SqlType::Json | SqlType::Jsonb | SqlType::Record(_) | SqlType::Map(_) | SqlType::Uuid => false,
-                SqlType::Array(_) | SqlType::Bytea | SqlType::Void => false,
-                _ => true,
-            };
+            let is_comparable = !matches!(
+                &column.sql_type,
+                SqlType::Json
+                    | SqlType::Jsonb
+                    | SqlType::Record(_)
+                    | SqlType::Map(_)
+                    | SqlType::Uuid
+                    | SqlType::Array(_)
+                    | SqlType::Bytea
+                    | SqlType::Void
+            );
             let is_number = column.sql_type.category() == Category::Numeric;
             let has_quartiles = is_number || column.sql_type.category() == Category::DateTime;
             let when = |is_there: bool, value: String| if is_there { value } else { "NULL::text".to_owned() };
