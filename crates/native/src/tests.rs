@@ -261,9 +261,9 @@ fn lives(seed: u64) {
     }
 }
 
-/// Seeds of a test: as many as `NATIVE_SEEDS` says.
+/// Seeds of a test: as many as `DILIGENCE_CRASH_SEEDS` says.
 fn seeds(by_default: u64) -> u64 {
-    std::env::var("NATIVE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(by_default)
+    std::env::var("DILIGENCE_CRASH_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(by_default)
 }
 
 #[test]
