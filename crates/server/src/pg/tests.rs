@@ -133,7 +133,7 @@ async fn a_block_is_committed_or_taken_back_as_a_whole() {
     assert_eq!(said(&mut ann, "COMMIT").await, ["C COMMIT", "Z I"]);
     assert_eq!(said(&mut bob, sum).await[1], "D 21");
     // A statement that fails takes the block with it.
-    assert_eq!(said(&mut ann, "BEGIN; DELETE FROM w; SELECT 1 / 0").await[2..], ["E ERROR 22012", "Z E"]);
+    assert_eq!(said(&mut ann, "BEGIN; DELETE FROM w; SELECT 1 / 0").await[3..], ["E ERROR 22012", "Z E"]);
     assert_eq!(said(&mut ann, "COMMIT").await, ["C ROLLBACK", "Z I"]);
     assert_eq!(said(&mut ann, sum).await[1], "D 21");
     // Of two that change one row, the second to commit fails, and is over.
