@@ -2,7 +2,7 @@
 //!
 //! The road of a statement, from the one door [`Planner::plan`]:
 //! 1. `statements` tells what kind of statement it is and binds it: a query, with or without a writer of its rows
-//!    (`writes`, `changes`), or what it does to the catalog (`definitions`), shows of it (`describing`) or does to the session
+//!    (`writes`), or what it does to the catalog (`definitions`), shows of it (`describing`) or does to the session
 //!    (`kinds`, `prepared`). `around` answers the binder's questions about names and the session.
 //! 2. What is bound is planned ([`front`](crate::front)), or described before its parameters have values
 //!    ([`Planner::describe`]).
@@ -13,7 +13,6 @@
 //! planned to the same, so the plan can run again. For other values there are generic plans (`generic`).
 
 mod around;
-mod changes;
 mod changes;
 mod definitions;
 mod describing;
@@ -79,7 +78,6 @@ impl Planned {
             Planned::Query(query, _) => Some(query.schema().clone()),
             Planned::Other(statement) => match statement.as_ref() {
                 Statement::Explain { .. } => Some(Statement::plan_schema()),
-                Statement::Write(write) => write.returned.as_ref().map(|returned| returned.schema().clone()),
                 _ => None,
             },
         }
