@@ -53,7 +53,7 @@ def psycopg_sessions():
     with psycopg.connect(dsn) as connection:  # a transaction around all
         assert connection.execute("SELECT 1").fetchone() == (1,)
         connection.execute("CREATE TABLE q (a BIGINT)")
-        connection.executemany("INSERT INTO q VALUES (%s)", [(1,), (2,)])
+        connection.cursor().executemany("INSERT INTO q VALUES (%s)", [(1,), (2,)])
         assert connection.execute("UPDATE q SET a = a + 10 WHERE a = 1").rowcount == 1
         with psycopg.connect(dsn, autocommit=True) as other:
             assert other.execute("SELECT to_regclass('q')").fetchone() == (None,)

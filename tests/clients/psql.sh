@@ -25,7 +25,8 @@ is "COPY TO" $'a,b\n1,one\n2,' "$(ask -c "COPY (SELECT * FROM t ORDER BY a) TO S
 is "INSERT" "INSERT 0 2" "$(psql -X -A -t -c "INSERT INTO t VALUES (3, 'x'), (4, 'y')")"
 is "a cursor" $'1\n2\n3' "$(ask -v FETCH_COUNT=2 -c "SELECT a FROM t ORDER BY a LIMIT 3")"
 is "a transaction" $'1' "$(ask -c "BEGIN; SELECT 1; COMMIT")"
-error=$(ask -c "BEGIN; INSERT INTO t VALUES (9, 'z'); COMMIT" 2>&1 || true); has "a write in a transaction" "transaction" "$error"
+ask -c "BEGIN; INSERT INTO t VALUES (9, 'z'); ROLLBACK" >/dev/null
+is "a transaction that writes" $'0\n1' "$(ask -c "SELECT count(*) FROM t WHERE a = 9" -c "BEGIN; INSERT INTO t VALUES (9, 'z'); COMMIT" -c "SELECT count(*) FROM t WHERE a = 9" | grep -E '^[0-9]+$')"
 error=$(psql -X -v VERBOSITY=verbose -c "SELECT nothing FROM items" 2>&1 || true)
 has "an unknown column" "42703" "$error"; has "its place" "LINE 1: SELECT nothing FROM items" "$error"
 has "an unknown table" "42P01" "$(psql -X -v VERBOSITY=verbose -c "SELECT * FROM nowhere" 2>&1 || true)"
