@@ -20,6 +20,7 @@ use diligence_storage::external::OpenOptions;
 use parking_lot::{Mutex, RwLock};
 
 use crate::journal::{Entry, Journal, LogPosition, Staged};
+use crate::memory::conflict;
 use crate::name::{OBJECTS_FROM, SHOWN_SCHEMAS};
 use crate::snapshot::{Root, Schema};
 use crate::{
@@ -514,10 +515,13 @@ impl Catalog {
             version: self.next_version(),
             ..Object::clone(&present)
         };
+        let built_on = present.version;
         drop(present);
         let (position, before) = self.append(vec![staged], |root| {
-            if root.get(&table.name).is_none_or(|object| object.id != table.id) {
-                return Err(gone(table));
+            let now = root.get(&table.name).filter(|object| object.id == table.id).ok_or_else(|| gone(table))?;
+            // What it builds on may have been lost meanwhile: nobody else makes a version while this writes.
+            if now.version != built_on {
+                return Err(conflict());
             }
             put(root, next)?;
             Ok((

@@ -135,12 +135,13 @@ impl Log {
         let mut state = self.state.lock();
         loop {
             if let Some(position) = position {
+                // First, since entries behind lost ones may have been synced meanwhile.
+                let is_lost = |lost: &&(u64, u64, Error)| (lost.0..=lost.1).contains(&position);
+                if let Some((_, _, error)) = state.lost.iter().rev().find(is_lost) {
+                    return Err(error.clone());
+                }
                 if state.synced >= position {
                     return Ok(());
-                }
-                let is_lost = |lost: &&(u64, u64, Error)| (lost.0..=lost.1).contains(&position);
-                if let Some((_, _, error)) = state.lost.iter().find(is_lost) {
-                    return Err(error.clone());
                 }
             }
             if let Some(error) = &state.failed {
@@ -169,7 +170,9 @@ impl Log {
             }
             Err(Failure { error, is_final }) => {
                 let lost = (state.synced + 1, state.appended, error.clone());
-                state.lost.push(lost);
+                if lost.0 <= lost.1 {
+                    state.lost.push(lost);
+                }
                 state.is_lost = true;
                 state.losses += 1;
                 state.queue.clear();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{Int64Type, SchemaRef};
@@ -13,6 +14,7 @@ use diligence_catalog::{
     Catalog, DEFAULT_SCHEMA, FileRelation, MemoryRelation, Relation, RelationName, RowChange, View,
 };
 use diligence_memory::{QueryMemory, Reservation};
+use parking_lot::Mutex;
 use sqlparser::ast::Expr;
 
 use super::*;
@@ -341,6 +343,56 @@ fn many_writers_are_synced_together_and_none_is_lost() {
     checkpoints.join().unwrap();
     drop((catalog, store));
     assert_eq!(content(&reopened(folder.path()).0), before);
+}
+
+/// What a disk refuses is nowhere, also where others have built on it meanwhile.
+#[test]
+fn writers_that_a_disk_refuses_leave_nothing() {
+    let (mut refused, mut open_again) = (0, 0);
+    for seed in 0..60 {
+        let disk = CrashDisk::default();
+        let at = 20 + Random::new(seed).below(60) as u64;
+        let broken = FaultyDisk::failing(Arc::new(disk.clone()), DiskFault::Broken, at);
+        let (catalog, store) = open(Arc::new(broken)).unwrap();
+        Operation::Create { table: "t".into(), values: vec![] }.run(&catalog, &store).unwrap();
+        let (kept, is_closed) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let (catalog, store, kept, is_closed) = (&catalog, &store, &kept, &is_closed);
+                scope.spawn(move || {
+                    for step in 0..40 {
+                        let value = writer * 1000 + step;
+                        let operation = Operation::Change { table: "t".into(), deleted: vec![], inserted: vec![value] };
+                        match operation.run(catalog, store) {
+                            Ok(()) => kept.lock().push(value),
+                            Err(error) => {
+                                is_closed.fetch_or(error.code() == Some("25006"), Ordering::Relaxed);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        let mut kept = kept.into_inner();
+        kept.sort_unstable();
+        refused += 160 - kept.len();
+        let values = |catalog: &Catalog| {
+            let mut values = content(catalog)["t"].0.values().copied().collect::<Vec<_>>();
+            values.sort_unstable();
+            values
+        };
+        assert_eq!(values(&catalog), kept, "seed {seed}");
+        let (reopened, _) = open(Arc::new(disk.crash(seed))).unwrap();
+        // Where a sync has failed nobody knows what it left, and nothing came after it.
+        if is_closed.into_inner() {
+            let found = content(&reopened).remove("t").unwrap().0;
+            assert!(content(&catalog)["t"].0.iter().all(|(number, value)| found.get(number) == Some(value)), "{seed}");
+        } else {
+            open_again += 1;
+            assert_eq!(content(&reopened), content(&catalog), "seed {seed}");
+        }
+    }
+    assert!(refused > 0 && open_again > 0, "{refused} {open_again}");
 }
 
 #[test]
