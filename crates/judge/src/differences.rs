@@ -70,7 +70,7 @@ mod tests {
     use crate::verdict::DifferenceKind;
 
     /// The section of `docs/sql.md` that tells the differences.
-    const SECTION: &str = "## Differences from other systems";
+    const SECTION: &str = "## Differences from PostgreSQL";
 
     #[test]
     fn every_difference_that_is_meant_is_documented_and_no_other() {
