@@ -49,12 +49,28 @@ struct Inner {
     hint: Option<String>,
     span: Option<Span>,
     code: Option<&'static str>,
+    detail: Option<String>,
+    about: About,
+}
+
+/// What an error is about, for programs that react to it: the fields that PostgreSQL's protocol has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// A schema.
+    pub schema: Option<String>,
+    /// A table in it.
+    pub table: Option<String>,
+    /// A column of the table.
+    pub column: Option<String>,
+    /// A constraint of the table.
+    pub constraint: Option<String>,
 }
 
 impl Error {
     /// An error of the given kind. The message is one sentence without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), hint: None, span: None, code: None }))
+        let (message, about) = (message.into(), About::default());
+        Self(Arc::new(Inner { kind, message, hint: None, span: None, code: None, detail: None, about }))
     }
 
     /// The statement or an argument is wrong.
@@ -110,6 +126,18 @@ impl Error {
         self
     }
 
+    /// The same error with a second sentence, which has values of the row that it is about.
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        Arc::make_mut(&mut self.0).detail = Some(detail.into());
+        self
+    }
+
+    /// The same error with what it is about.
+    pub fn with_about(mut self, about: About) -> Self {
+        Arc::make_mut(&mut self.0).about = about;
+        self
+    }
+
     /// The same error with words in front of its message: `context: message`.
     pub fn context(mut self, context: impl fmt::Display) -> Self {
         let inner = Arc::make_mut(&mut self.0);
@@ -142,6 +170,16 @@ impl Error {
         self.0.code
     }
 
+    /// Values of the row that it is about, where that helps.
+    pub fn detail(&self) -> Option<&str> {
+        self.0.detail.as_deref()
+    }
+
+    /// What it is about, where known.
+    pub fn about(&self) -> &About {
+        &self.0.about
+    }
+
     /// True if the same call may succeed later without a change.
     pub fn is_retryable(&self) -> bool {
         matches!(self.0.kind, ErrorKind::Retry)
@@ -153,6 +191,9 @@ impl fmt::Display for Error {
         f.write_str(&self.0.message)?;
         if let Some(span) = self.0.span {
             write!(f, " (line {}, column {})", span.line, span.column)?;
+        }
+        if let Some(detail) = &self.0.detail {
+            write!(f, "\ndetail: {detail}")?;
         }
         if let Some(hint) = &self.0.hint {
             write!(f, "\nhint: {hint}")?;

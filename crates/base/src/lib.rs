@@ -20,4 +20,4 @@ pub mod seams;
 pub mod sync;
 pub mod units;
 
-pub use error::{Error, ErrorKind, Result, Span};
+pub use error::{About, Error, ErrorKind, Result, Span};

@@ -11,21 +11,27 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use arrow::array::RecordBatch;
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
 use diligence_base::ids::{ObjectId, ObjectVersion, TableVersion};
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 use diligence_storage::external::OpenOptions;
+use diligence_storage::foreign_error::from_arrow;
 use parking_lot::{Mutex, RwLock};
 
+use crate::alter::owned;
 use crate::journal::{Entry, Journal, LogPosition, Staged};
 use crate::memory::conflict;
 use crate::name::{OBJECTS_FROM, SHOWN_SCHEMAS};
+use crate::references;
+use crate::sequence::{Sequence, SequenceState};
 use crate::snapshot::{Root, Schema};
+use crate::transaction::Carried;
 use crate::{
     CatalogSnapshot, DEFAULT_SCHEMA, FileRelation, MemoryRelation, Object, ObjectRef, Relation, RelationName, Rights,
-    RowChange, SHOWN_FROM,
+    RowChange, SHOWN_FROM, TableAlteration,
 };
 
 /// Paths remembered at most; then all are forgotten, which costs opening them again.
@@ -163,31 +169,35 @@ impl Catalog {
 
     /// Makes a change to the names, which is published when this returns. `change` says what is told of it, and what is
     /// to be kept; where it fails, it has changed nothing.
-    fn commit(
+    pub(crate) fn commit(
         &self,
         staged: Staged,
         change: impl FnOnce(&mut Arc<Root>) -> Result<(Vec<CatalogChange>, Option<Entry>)>,
     ) -> Result<()> {
         let (position, before) = self.append(vec![staged], |root| {
             let (told, entry) = change(root)?;
-            Ok((told, vec![entry]))
+            Ok((told, vec![(None, entry)]))
         })?;
         drop(before);
         self.settle(position)
     }
 
     /// The first half of a change: the next one builds on it. Also gives what was there before, to be dropped where
-    /// nobody waits for that: it may have many rows. `staged` has the rows of each entry.
+    /// nobody waits for that: it may have many rows. `staged` has the rows of the first entries; others bring theirs.
     pub(crate) fn append(
         &self,
         staged: Vec<Staged>,
-        change: impl FnOnce(&mut Arc<Root>) -> Result<(Vec<CatalogChange>, Vec<Option<Entry>>)>,
+        change: impl FnOnce(&mut Arc<Root>) -> Result<(Vec<CatalogChange>, Vec<(Option<Staged>, Option<Entry>)>)>,
     ) -> Result<(LogPosition, Arc<Root>)> {
         let mut head = self.head.lock();
         let mut root = head.root.clone();
         let (told, entries) = change(&mut root)?;
-        let entries = staged.into_iter().zip(entries).filter_map(|(staged, entry)| Some((staged, entry?)));
-        let entries = entries.collect::<Vec<_>>();
+        let mut staged = staged.into_iter();
+        let with_rows = |(own, entry): (Option<Staged>, Option<Entry>)| {
+            let rows = own.or_else(|| staged.next()).unwrap_or_default();
+            Some((rows, entry?))
+        };
+        let entries = entries.into_iter().filter_map(with_rows).collect::<Vec<_>>();
         // What is not kept is seen with what it builds on.
         let mut position = head.pending.back().map_or(0, |last| last.position);
         if let Some(journal) = self.journal.get().filter(|_| !entries.is_empty()) {
@@ -288,6 +298,10 @@ impl Catalog {
         self.shared.ids.fetch_max(id.0 + 1, Ordering::Relaxed);
         let version = self.next_version();
         self.commit(Staged::default(), |root| {
+            // It may have had another name before.
+            if let Some(objects) = objects_mut(root, &name.schema) {
+                objects.retain(|_, object| object.id != id);
+            }
             put(root, Object { id, version, name: name.clone(), relation, writer: Arc::default() })?;
             Ok((vec![CatalogChange { name: name.clone(), object: id, is_naming: true }], None))
         })
@@ -300,6 +314,37 @@ impl Catalog {
             Arc::make_mut(root).schemas.entry(name.to_owned()).or_insert_with(|| Schema::new(id));
             Ok((vec![], None))
         })
+    }
+
+    /// As [`change`](Self::change) or, with `replace`, [`insert`](Self::insert), for what was written down: what follows
+    /// from it in other tables was written down, too.
+    pub fn restore_rows(&self, table: &ObjectRef, change: RowChange, replace: bool) -> Result<()> {
+        let RowChange { deleted, inserted, memory, .. } = change;
+        let (version, name) = (self.next_table_version(), table.name.clone());
+        let entry = Entry::Change { table: table.id, name, deleted: deleted.clone(), replace };
+        self.change_rows(table, &inserted, entry, |present| match replace {
+            true => present.with_rows(&inserted, memory, true, version),
+            false => present.changed(&deleted, &inserted, memory, version),
+        })
+    }
+
+    /// As [`alter`](Self::alter), for what was written down.
+    pub fn restore_alteration(
+        &self,
+        table: &ObjectRef,
+        alteration: TableAlteration,
+        memory: &Reservation,
+    ) -> Result<()> {
+        let version = self.object(table)?.version;
+        self.alter(table, version, alteration, memory)
+    }
+
+    /// Where a sequence was when it was written down; nothing, if there is no such sequence.
+    pub fn restore_count(&self, sequence: &ObjectRef, state: SequenceState) -> Result<()> {
+        let Ok(object) = self.object(sequence) else { return Ok(()) };
+        let Relation::Sequence(before) = &object.relation else { return Ok(()) };
+        let next = Sequence::at(before.options.clone(), state);
+        self.restore(object.id, &object.name, Relation::Sequence(Arc::new(next)))
     }
 
     /// Gives no id below this one from now on.
@@ -372,7 +417,7 @@ impl Catalog {
         })
     }
 
-    fn created(
+    pub(crate) fn created(
         &self,
         root: &mut Arc<Root>,
         name: &RelationName,
@@ -423,6 +468,15 @@ impl Catalog {
         Ok(is_there)
     }
 
+    pub(crate) fn journal(&self) -> Option<&Arc<dyn Journal>> {
+        self.journal.get()
+    }
+
+    /// The names with all changes, those that may still be lost included.
+    pub(crate) fn newest(&self) -> Arc<Root> {
+        self.head.lock().root.clone()
+    }
+
     /// Makes a schema; false if there is one already. Fails with kind `File` if it cannot be kept.
     pub fn create_schema(&self, name: &str) -> Result<bool> {
         if SHOWN_SCHEMAS.contains(&name) {
@@ -471,17 +525,71 @@ impl Catalog {
 
     /// Adds rows to a table in memory, or puts them in the place of all present ones. All or nothing. The new rows are
     /// counted in `memory`. Fails with kind `Input` if the table has been dropped or replaced, `Value` if a value does
-    /// not fit its column or is a NULL that the column does not allow, `Resource` if memory is short.
+    /// not fit its column or a constraint refuses a row (23502, 23503, 23505), `Resource` if memory is short.
     pub fn insert(&self, table: &ObjectRef, rows: &[RecordBatch], memory: Reservation, replace: bool) -> Result<()> {
+        if self.is_referring(table) {
+            let deleted = if replace { self.numbers_of(table)? } else { Vec::new() };
+            return self.change(table, RowChange { deleted, inserted: rows.to_vec(), memory, pairs: 0 });
+        }
         let entry = Entry::Change { table: table.id, name: table.name.clone(), deleted: Vec::new(), replace };
         let version = self.next_table_version();
         self.change_rows(table, rows, entry, |present| present.with_rows(rows, memory, replace, version))
     }
 
-    /// Takes rows of a table in memory away and adds others. All or nothing. Fails as [`insert`](Self::insert) does,
-    /// and with code 40001 if another statement has taken one of the rows away first.
+    /// As [`insert`](Self::insert), for the rows only whose keys no other row has, neither of the table nor before them.
+    /// `keys` are the names of the keys that count; all, if empty. Gives those rows, by batch. Fails as that does.
+    pub fn insert_new(
+        &self,
+        table: &ObjectRef,
+        rows: &[RecordBatch],
+        memory: Reservation,
+        keys: &[String],
+    ) -> Result<Vec<BooleanArray>> {
+        let mut memory = Some(memory);
+        loop {
+            let present = self.object(table)?;
+            let Relation::Memory(relation) = &present.relation else { return Err(not_in_memory(&present)) };
+            let masks = relation.new_keys(rows, keys)?;
+            let new = rows.iter().zip(&masks).map(|(rows, mask)| filter_record_batch(rows, mask).map_err(from_arrow));
+            let new = new.collect::<Result<Vec<_>>>()?;
+            drop(present);
+            let counted = memory.as_ref().map(Reservation::sibling).map_or_else(
+                || Err(Error::bug("rows are counted nowhere")),
+                |mut counted| {
+                    counted.grow(new.iter().map(RecordBatch::get_array_memory_size).sum())?;
+                    Ok(counted)
+                },
+            )?;
+            if new.iter().all(|rows| rows.num_rows() == 0) {
+                return Ok(masks);
+            }
+            match self.insert(table, &new, counted, false) {
+                Ok(()) => {
+                    drop(memory.take());
+                    return Ok(masks);
+                }
+                // Somebody else was faster; then the row is there now, unless another key refuses it.
+                Err(error) if error.code() == Some("23505") => {
+                    let again = self.object(table)?;
+                    let Relation::Memory(relation) = &again.relation else { return Err(error) };
+                    if relation.new_keys(rows, keys)? == masks {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes rows of a table in memory away and adds others; rows of other tables that refer to them go or change as
+    /// well. All or nothing. Fails as [`insert`](Self::insert) does, and with code 40001 if another statement has taken
+    /// one of the rows away first.
     pub fn change(&self, table: &ObjectRef, change: RowChange) -> Result<()> {
-        let RowChange { mut deleted, inserted, memory } = change;
+        if self.is_referring(table) {
+            let object = self.object(table)?;
+            return self.commit_all(vec![Carried::Rows(object, change)], None, false);
+        }
+        let RowChange { mut deleted, inserted, memory, .. } = change;
         deleted.sort_unstable();
         let entry =
             Entry::Change { table: table.id, name: table.name.clone(), deleted: deleted.clone(), replace: false };
@@ -489,10 +597,57 @@ impl Catalog {
         self.change_rows(table, &inserted, entry, |present| present.changed(&deleted, &inserted, memory, version))
     }
 
-    /// Takes all rows of a table in memory away. Fails with kind `Input` if the table has been dropped or replaced.
-    pub fn truncate(&self, table: &ObjectRef) -> Result<()> {
-        let entry = Entry::Change { table: table.id, name: table.name.clone(), deleted: Vec::new(), replace: true };
-        self.change_rows(table, &[], entry, |present| present.without_rows(self.next_table_version()))
+    /// Takes all rows of tables in memory away; with `cascade`, also of those that refer to them. With `restarts`, their
+    /// columns count from the beginning. Fails with kind `Input` if one has been dropped or replaced, with code 0A000 if
+    /// one is referred to by another table that is not among them and not `cascade`.
+    pub fn truncate(&self, tables: &[ObjectRef], restarts: bool, cascade: bool) -> Result<()> {
+        let newest = self.newest();
+        let mut all = tables.to_vec();
+        let mut next = 0;
+        while next < all.len() {
+            let table = all[next].clone();
+            next += 1;
+            for (other, _) in references::referring(&newest, table.id) {
+                if all.iter().any(|known| known.id == other.id) {
+                    continue;
+                }
+                if cascade {
+                    all.push(other.reference());
+                    continue;
+                }
+                let error = Error::unsupported("cannot truncate a table referenced in a foreign key constraint");
+                let other = &other.name.name;
+                let detail = format!("Table \"{other}\" references \"{}\".", table.name.name);
+                let hint = format!("Truncate table \"{other}\" at the same time, or use TRUNCATE ... CASCADE.");
+                return Err(error.with_code("0A000").with_detail(detail).with_hint(hint));
+            }
+        }
+        for table in &all {
+            let entry = Entry::Change { table: table.id, name: table.name.clone(), deleted: Vec::new(), replace: true };
+            self.change_rows(table, &[], entry, |present| present.without_rows(self.next_table_version()))?;
+            for sequence in owned(&newest, table.id).iter().filter(|_| restarts) {
+                self.restart(&sequence.reference())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn numbers_of(&self, table: &ObjectRef) -> Result<Vec<i64>> {
+        let object = self.object(table)?;
+        let Relation::Memory(rows) = &object.relation else { return Err(not_in_memory(&object)) };
+        let batches = rows.batches().iter().zip(rows.numbers());
+        Ok(batches.flat_map(|(rows, numbers)| (0..rows.num_rows()).map(|row| numbers.at(row))).collect())
+    }
+
+    /// Whether rows of a table and of others depend on each other.
+    fn is_referring(&self, table: &ObjectRef) -> bool {
+        let newest = self.newest();
+        let object = newest.get(&table.name);
+        let refers = object.is_some_and(|object| match &object.relation {
+            Relation::Memory(rows) => !rows.rules().references.is_empty(),
+            _ => false,
+        });
+        refers || references::referring(&newest, table.id).next().is_some()
     }
 
     /// Publishes other rows of a table in memory, computed from the present ones. One writer of a table follows
@@ -526,7 +681,7 @@ impl Catalog {
             put(root, next)?;
             Ok((
                 vec![CatalogChange { name: table.name.clone(), object: table.id, is_naming: false }],
-                vec![Some(entry)],
+                vec![(None, Some(entry))],
             ))
         })?;
         drop((writing, before));
@@ -534,7 +689,7 @@ impl Catalog {
     }
 
     /// The newest version of an object.
-    fn object(&self, wanted: &ObjectRef) -> Result<Arc<Object>> {
+    pub(crate) fn object(&self, wanted: &ObjectRef) -> Result<Arc<Object>> {
         let object = self.head.lock().root.get(&wanted.name).cloned();
         object.filter(|object| object.id == wanted.id).ok_or_else(|| gone(wanted))
     }
@@ -553,12 +708,12 @@ pub(crate) fn objects_mut<'a>(root: &'a mut Arc<Root>, schema: &str) -> Option<&
     Some(&mut Arc::make_mut(schema).objects)
 }
 
-fn gone(table: &ObjectRef) -> Error {
+pub(crate) fn gone(table: &ObjectRef) -> Error {
     let error = Error::input(format!("the table '{}' was dropped or replaced before its rows came", table.name));
     error.with_code("42P01")
 }
 
-fn not_in_memory(object: &Object) -> Error {
+pub(crate) fn not_in_memory(object: &Object) -> Error {
     let (name, kind) = (&object.name, object.relation.a_kind());
     Error::unsupported(format!("'{name}' is {kind}; rows are added to tables in memory")).with_code("42809")
 }
@@ -601,7 +756,8 @@ mod tests {
     fn table(catalog: &Catalog, table: &str) -> ObjectRef {
         let rows = batch(&[1, 2]);
         let relation =
-            MemoryRelation::new(table, &rows.schema(), &[rows], reservation(), catalog.next_table_version()).unwrap();
+            MemoryRelation::new(&name(table), &rows.schema(), &[rows], reservation(), catalog.next_table_version())
+                .unwrap();
         catalog.create(&name(table), Relation::Memory(Arc::new(relation)), true).unwrap();
         catalog.snapshot().get(&name(table)).unwrap().reference()
     }
@@ -634,7 +790,7 @@ mod tests {
         let after = catalog.snapshot();
         assert_eq!((rows(&after, "t"), after.has_schema("lab")), (3, true));
         assert!(after.get(&name("u")).is_none());
-        catalog.truncate(&t).unwrap();
+        catalog.truncate(std::slice::from_ref(&t), false, false).unwrap();
         assert_eq!((rows(&catalog.snapshot(), "t"), rows(&after, "t")), (0, 3));
     }
 
@@ -678,7 +834,7 @@ mod tests {
         };
         let change = |deleted: &[i64], inserted: &[i64]| {
             let inserted = vec![batch(inserted)];
-            catalog.change(&t, RowChange { deleted: deleted.to_vec(), inserted, memory: reservation() })
+            catalog.change(&t, RowChange { deleted: deleted.to_vec(), inserted, memory: reservation(), pairs: 0 })
         };
         assert_eq!(numbered(), [(1, 0), (2, 1)]);
         change(&[0], &[10, 20]).unwrap();
@@ -733,7 +889,8 @@ mod tests {
     fn what_shows_the_engine_is_not_changed() {
         let catalog = Catalog::default();
         let rows = batch(&[1]);
-        let relation = MemoryRelation::new("t", &rows.schema(), &[rows], reservation(), TableVersion(1)).unwrap();
+        let relation =
+            MemoryRelation::new(&name("t"), &rows.schema(), &[rows], reservation(), TableVersion(1)).unwrap();
         let relation = Relation::Memory(Arc::new(relation));
         for schema in SHOWN_SCHEMAS {
             assert!(catalog.create(&RelationName::new(schema, "t"), relation.clone(), true).is_err(), "{schema}");

@@ -15,7 +15,8 @@ use arrow::array::RecordBatch;
 use diligence_base::Result;
 use diligence_base::ids::ObjectId;
 
-use crate::{Object, RelationName};
+use crate::sequence::SequenceState;
+use crate::{Object, RelationName, TableAlteration};
 
 /// A place in the order of entries. The first is 1.
 pub type LogPosition = u64;
@@ -54,6 +55,24 @@ pub enum Entry {
     Drop {
         /// Its name.
         name: RelationName,
+    },
+    /// A table gets other columns or rules, and keeps its rows.
+    Alter {
+        /// The table.
+        table: ObjectId,
+        /// Its name before.
+        name: RelationName,
+        /// What it becomes.
+        alteration: Arc<TableAlteration>,
+    },
+    /// A sequence is somewhere else.
+    Count {
+        /// The sequence.
+        sequence: ObjectId,
+        /// Its name.
+        name: RelationName,
+        /// Where it is.
+        state: SequenceState,
     },
     /// Rows of a table go, and those that are staged come.
     Change {

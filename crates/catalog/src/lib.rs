@@ -18,15 +18,21 @@
 //! * Two versions of an object are never equal, and no two objects have had the same id.
 //! * A view keeps its statement, a table what was declared: nothing here is planned, so all of it can be written down.
 
+mod access;
+mod alter;
 mod catalog;
 mod files;
 pub mod journal;
+mod keys;
 mod memory;
 mod name;
 mod object;
 mod paths;
 pub mod privileges;
+mod references;
 pub mod rights;
+pub mod rules;
+pub mod sequence;
 mod session;
 mod snapshot;
 pub mod transaction;
@@ -34,13 +40,14 @@ pub mod types;
 mod uses;
 mod view;
 
+pub use alter::{OwnedSequence, free_name};
 pub use catalog::{Catalog, CatalogChange, CatalogObserver, may_change, no_schema};
 pub use files::FileRelation;
-pub use memory::{MemoryRelation, RowChange, table_schema};
+pub use memory::{MemoryRelation, RowChange, TableAlteration, failing_row, table_schema};
 pub use name::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA,
 };
-pub use object::{Object, ObjectRef, Relation};
+pub use object::{Object, ObjectRef, Relation, sequence_schema};
 pub use paths::looks_like_path;
 pub use rights::{RelationPattern, Rights};
 pub use session::{ComputedTable, Isolation, Resolved, SessionCatalogs, SessionSnapshot};

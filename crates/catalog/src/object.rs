@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
 use diligence_base::ids::{ObjectId, ObjectVersion};
 use diligence_storage::Table;
 use parking_lot::Mutex;
 
 use crate::name::oid_of;
+use crate::sequence::Sequence;
 use crate::{FileRelation, MemoryRelation, RelationName, View};
 
 /// One version of a relation in a catalog.
@@ -58,6 +59,8 @@ pub enum Relation {
     Memory(Arc<MemoryRelation>),
     /// A query with a name.
     View(Arc<View>),
+    /// Numbers that no two statements get.
+    Sequence(Arc<Sequence>),
 }
 
 impl Relation {
@@ -67,6 +70,7 @@ impl Relation {
             Relation::Files(_) => "external table",
             Relation::Table(_) | Relation::Memory(_) => "table",
             Relation::View(_) => "view",
+            Relation::Sequence(_) => "sequence",
         }
     }
 
@@ -80,7 +84,7 @@ impl Relation {
     pub fn is_kept(&self) -> bool {
         match self {
             Relation::Files(files) => files.definition.is_some(),
-            Relation::Memory(_) | Relation::View(_) => true,
+            Relation::Memory(_) | Relation::View(_) | Relation::Sequence(_) => true,
             Relation::Table(_) => false,
         }
     }
@@ -92,8 +96,18 @@ impl Relation {
             Relation::Table(table) => table.schema(),
             Relation::Memory(memory) => memory.schema().clone(),
             Relation::View(view) => view.schema.clone(),
+            Relation::Sequence(_) => sequence_schema(),
         })
     }
+}
+
+/// The columns of a sequence, as PostgreSQL shows them.
+pub fn sequence_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("last_value", DataType::Int64, false),
+        Field::new("log_cnt", DataType::Int64, false),
+        Field::new("is_called", DataType::Boolean, false),
+    ]))
 }
 
 pub(crate) fn with_article(kind: &str) -> String {

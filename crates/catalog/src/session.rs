@@ -1,19 +1,22 @@
 //! What one session sees of the catalog: its system tables beside the relations, under its rights.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::name::shown_schema_oid;
 use crate::object::with_article;
+use crate::sequence::SequenceState;
 use crate::transaction::{Transaction, TransactionMark};
 use crate::{
-    Catalog, CatalogSnapshot, DEFAULT_SCHEMA, Object, POSTGRES_SCHEMA, Relation, RelationName, Rights, SYSTEM_SCHEMA,
+    Catalog, CatalogSnapshot, DEFAULT_SCHEMA, Object, ObjectRef, POSTGRES_SCHEMA, Relation, RelationName, Rights,
+    SYSTEM_SCHEMA,
 };
 
 /// A table whose rows are computed when a statement asks for them.
@@ -35,9 +38,18 @@ pub struct SessionCatalogs {
     base: Arc<Catalog>,
     /// The transaction that the session is in; that of clones, too.
     inside: Arc<RwLock<Option<SessionTransaction>>>,
+    /// The numbers that sequences have given to the session.
+    given: Arc<Mutex<GivenNumbers>>,
     /// What the session may do with it.
     pub rights: Arc<Rights>,
     shown: Arc<Shown>,
+}
+
+/// The numbers that sequences have given to a session.
+#[derive(Default)]
+struct GivenNumbers {
+    by_sequence: HashMap<ObjectId, i64>,
+    last: Option<i64>,
 }
 
 /// A transaction that a session is in.
@@ -75,7 +87,7 @@ impl SessionCatalogs {
         let oid = |name: &String| (name.clone(), catalog.shown_oid(RelationName::new(SYSTEM_SCHEMA, name)));
         let oids = system.keys().map(oid).collect();
         let shown = Arc::new(Shown { system, oids, postgres });
-        Self { base: catalog, inside: Arc::default(), rights, shown }
+        Self { base: catalog, inside: Arc::default(), given: Arc::default(), rights, shown }
     }
 
     /// The catalog that statements change: that of the transaction, in one.
@@ -125,6 +137,54 @@ impl SessionCatalogs {
         if let Some(inside) = &*self.inside.read() {
             inside.transaction.back_to(mark);
         }
+    }
+
+    /// The next number of a sequence. May wait for a disk. Fails with code 42P01 if there is none of the name, 42809 if
+    /// that is something else, 42501 if the session may not, 2200H behind the last number, and as a log fails.
+    pub fn next_value(&self, name: &RelationName) -> Result<i64> {
+        let (catalog, sequence) = self.sequence(name)?;
+        let number = catalog.next_value(&sequence)?;
+        let mut given = self.given.lock();
+        given.by_sequence.insert(sequence.id, number);
+        given.last = Some(number);
+        Ok(number)
+    }
+
+    /// The number that a sequence gave to the session last. Fails with code 55000 if it gave none.
+    pub fn current_value(&self, name: &RelationName) -> Result<i64> {
+        let (_, sequence) = self.sequence(name)?;
+        self.given.lock().by_sequence.get(&sequence.id).copied().ok_or_else(|| {
+            let message = format!("currval of sequence \"{}\" is not yet defined in this session", name.name);
+            Error::input(message).with_code("55000").with_hint("nextval gives a number")
+        })
+    }
+
+    /// The number that any sequence gave to the session last. Fails with code 55000 if none did.
+    pub fn last_value(&self) -> Result<i64> {
+        let none = || Error::input("lastval is not yet defined in this session").with_code("55000");
+        self.given.lock().last.ok_or_else(none)
+    }
+
+    /// Has a sequence go on from a state. Fails as [`next_value`](Self::next_value) does, with code 22003 for a number
+    /// outside of its own.
+    pub fn set_value(&self, name: &RelationName, state: SequenceState) -> Result<()> {
+        let (catalog, sequence) = self.sequence(name)?;
+        catalog.set_value(&sequence, state)?;
+        if state.is_called {
+            self.given.lock().by_sequence.insert(sequence.id, state.last);
+        }
+        Ok(())
+    }
+
+    /// A sequence, and the catalog that keeps its numbers: that of all, if it is there, since numbers are not taken back.
+    fn sequence(&self, name: &RelationName) -> Result<(Arc<Catalog>, ObjectRef)> {
+        let inside = self.catalog();
+        let found = inside.snapshot().get(name).map(|object| object.reference());
+        let found =
+            found.ok_or_else(|| Error::input(format!("relation \"{name}\" does not exist")).with_code("42P01"))?;
+        self.rights.check_write(name)?;
+        let is_shared = self.base.snapshot().get(name).is_some_and(|object| object.id == found.id);
+        Ok((if is_shared { self.base.clone() } else { inside }, found))
     }
 
     /// What statements see: of others what they have committed, as far as the isolation says.

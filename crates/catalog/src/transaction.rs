@@ -11,7 +11,7 @@
 //! Of two transactions that take away one row, the second to commit fails (40001): first committer wins. A row that is
 //! only added meets nothing. PostgreSQL would have the second one wait for the first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use arrow::array::{BooleanArray, RecordBatch};
@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use crate::catalog::{objects_mut, put};
 use crate::journal::{Entry, Staged};
 use crate::memory::conflict;
+use crate::references::{self, ChangedTable};
 use crate::snapshot::{Root, Schema};
 use crate::{Catalog, CatalogChange, MemoryRelation, Object, Relation, RelationName, RowChange};
 
@@ -59,7 +60,7 @@ struct TableDifference {
 pub(crate) enum Carried {
     CreateSchema(String, Arc<Schema>),
     DropSchema(String),
-    /// A relation that is new, or takes the place of the one with this id.
+    /// A relation that is new, with another one's rules, or takes the place of the one with this id.
     Put(Arc<Object>, Option<Arc<Object>>),
     Drop(Arc<Object>),
     Rows(Arc<Object>, RowChange),
@@ -98,8 +99,9 @@ impl Transaction {
             return Ok(());
         }
         let mut root = now.clone();
+        let mut changed = VecDeque::new();
         for change in differences(&start, &self.own.snapshot().0)? {
-            self.base.carry(&mut root, change)?;
+            self.base.carry(&mut root, change, true, &mut changed)?;
         }
         self.own.become_root(root);
         *start = now;
@@ -116,7 +118,7 @@ impl Transaction {
             return Ok(());
         }
         let changes = differences(&start, &own)?;
-        self.base.commit_all(changes, is_alone.then_some(&*start))
+        self.base.commit_all(changes, is_alone.then_some(&*start), true)
     }
 }
 
@@ -141,7 +143,9 @@ fn differences(start: &Root, own: &Root) -> Result<Vec<Carried>> {
             let change = match (before_objects.get(name), after_objects.get(name)) {
                 (Some(before), Some(after)) if before.version == after.version => None,
                 (Some(before), Some(after)) => match (&before.relation, &after.relation) {
-                    (Relation::Memory(was), Relation::Memory(is)) if before.id == after.id => {
+                    (Relation::Memory(was), Relation::Memory(is))
+                        if before.id == after.id && is.is_declared_as(was) =>
+                    {
                         row_change(was, is)?.map(|rows| Carried::Rows(after.clone(), rows))
                     }
                     _ => Some(Carried::Put(after.clone(), Some(before.clone()))),
@@ -164,7 +168,7 @@ fn row_change(was: &MemoryRelation, is: &MemoryRelation) -> Result<Option<RowCha
     let TableDifference { deleted, inserted, memory } = difference(was, is)?;
     let Some(mut memory) = memory.filter(|_| !deleted.is_empty() || !inserted.is_empty()) else { return Ok(None) };
     memory.grow(inserted.iter().map(RecordBatch::get_array_memory_size).sum())?;
-    Ok(Some(RowChange { deleted, inserted, memory }))
+    Ok(Some(RowChange { deleted, inserted, memory, pairs: 0 }))
 }
 
 fn difference(was: &MemoryRelation, is: &MemoryRelation) -> Result<TableDifference> {
@@ -207,8 +211,10 @@ impl Catalog {
         Self::with_root(root, self.shared())
     }
 
-    /// Applies all changes of a transaction, as one. With `start`, nobody may have changed anything since.
-    fn commit_all(&self, changes: Vec<Carried>, start: Option<&Arc<Root>>) -> Result<()> {
+    /// Applies all changes of a transaction or of a statement, as one, with what follows from them in tables that refer
+    /// to each other. With `start`, nobody may have changed anything since. `is_carried` says that the changes were
+    /// made before, in a transaction.
+    pub(crate) fn commit_all(&self, changes: Vec<Carried>, start: Option<&Arc<Root>>, is_carried: bool) -> Result<()> {
         // Nobody makes the next version of a table meanwhile.
         let changed = changes.iter().filter_map(|change| match change {
             Carried::Rows(object, _) => Some(object.clone()),
@@ -231,10 +237,23 @@ impl Catalog {
                 return Err(conflict());
             }
             let (mut told, mut entries) = (Vec::new(), Vec::new());
+            let mut changed = VecDeque::new();
             for change in changes {
-                let (more, entry) = self.carry(root, change)?;
+                let (more, entry) = self.carry(root, change, is_carried, &mut changed)?;
                 told.extend(more);
-                entries.push(entry);
+                entries.push((None, entry));
+            }
+            // A change of one table may ask for one of another, and so on; each row goes once.
+            while let Some(table) = changed.pop_front() {
+                for change in references::consequences(root, &table)? {
+                    let staged = match (&change, self.journal()) {
+                        (Carried::Rows(_, rows), Some(journal)) => journal.stage(&rows.inserted)?,
+                        _ => Staged::default(),
+                    };
+                    let (more, entry) = self.carry(root, change, false, &mut changed)?;
+                    told.extend(more);
+                    entries.push((Some(staged), entry));
+                }
             }
             Ok((told, entries))
         })?;
@@ -243,7 +262,13 @@ impl Catalog {
     }
 
     /// Makes one change of a transaction to the names. Fails with code 40001 if it does not go together with them.
-    fn carry(&self, root: &mut Arc<Root>, change: Carried) -> Result<(Vec<CatalogChange>, Option<Entry>)> {
+    fn carry(
+        &self,
+        root: &mut Arc<Root>,
+        change: Carried,
+        is_carried: bool,
+        changed: &mut VecDeque<ChangedTable>,
+    ) -> Result<(Vec<CatalogChange>, Option<Entry>)> {
         let told =
             |object: &Object, is_naming| CatalogChange { name: object.name.clone(), object: object.id, is_naming };
         let is_as_it_was = |root: &Root, name: &RelationName, was: Option<&Arc<Object>>| {
@@ -287,10 +312,14 @@ impl Catalog {
             Carried::Rows(object, change) => {
                 let now = root.get(&object.name).filter(|now| now.id == object.id).cloned().ok_or_else(conflict)?;
                 let Relation::Memory(table) = &now.relation else { return Err(conflict()) };
-                let RowChange { deleted, inserted, memory } = change;
+                let RowChange { mut deleted, inserted, memory, pairs } = change;
+                let in_order = deleted.clone();
+                deleted.sort_unstable();
                 let table = table.changed(&deleted, &inserted, memory, self.next_table_version())?;
                 let relation = Relation::Memory(Arc::new(table));
-                put(root, Object { relation, version: self.next_version(), ..Object::clone(&now) })?;
+                let after = Arc::new(Object { relation, version: self.next_version(), ..Object::clone(&now) });
+                put(root, Object::clone(&after))?;
+                changed.push_back(ChangedTable { before: now, after, deleted: in_order, inserted, pairs, is_carried });
                 let entry = Entry::Change { table: object.id, name: object.name.clone(), deleted, replace: false };
                 (vec![told(&object, false)], Some(entry))
             }

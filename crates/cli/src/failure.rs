@@ -77,6 +77,9 @@ impl fmt::Display for Failure {
                     (None, Some(location)) if location.source.is_some() => write!(f, "\n --> {location}")?,
                     _ => {}
                 }
+                if let Some(detail) = error.detail() {
+                    write!(f, "\ndetail: {detail}")?;
+                }
                 if let Some(hint) = error.hint() {
                     write!(f, "\nhint: {hint}")?;
                 }

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use diligence_catalog::journal::Entry;
+use diligence_catalog::rules::{Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
+use diligence_catalog::sequence::{SequenceOptions, SequenceState};
 use diligence_catalog::{MemoryRelation, Object, Relation, RelationName};
 use diligence_storage::memory::RowNumbers;
 
@@ -37,8 +40,28 @@ pub enum Record {
         name: RelationName,
         definition: String,
     },
+    CreateSequence {
+        id: u64,
+        name: RelationName,
+        options: SequenceOptions,
+        state: SequenceState,
+    },
     Drop {
         name: RelationName,
+    },
+    Alter {
+        table: u64,
+        name: RelationName,
+        renamed: RelationName,
+        columns: SchemaRef,
+        /// For each column the one that it was.
+        places: Vec<Option<usize>>,
+        rules: RulesRecord,
+    },
+    Count {
+        sequence: u64,
+        name: RelationName,
+        state: SequenceState,
     },
     Change {
         table: u64,
@@ -61,8 +84,7 @@ pub struct TableRecord {
     pub id: u64,
     pub name: RelationName,
     pub columns: SchemaRef,
-    /// Expressions for columns that an INSERT leaves out, by the columns' names.
-    pub defaults: Vec<(String, String)>,
+    pub rules: RulesRecord,
     /// Of each batch.
     pub numbers: Vec<RowNumbers>,
     pub next_number: i64,
@@ -79,6 +101,21 @@ const DROP: u8 = 7;
 const CHANGE: u8 = 8;
 const END: u8 = 9;
 const GROUP: u8 = 10;
+const CREATE_SEQUENCE: u8 = 11;
+const ALTER: u8 = 12;
+const COUNT: u8 = 13;
+
+/// A table's rules, whose expressions are texts.
+#[derive(Debug, Default)]
+pub struct RulesRecord {
+    pub defaults: Vec<(String, String)>,
+    pub generated: Vec<(String, String)>,
+    pub identities: Vec<(String, Identity)>,
+    pub checks: Vec<(String, String)>,
+    pub keys: Vec<Key>,
+    pub references: Vec<Reference>,
+    pub comments: Vec<(String, String)>,
+}
 
 /// Rows as a record.
 pub fn encode_rows(statement: u64, rows: &RecordBatch) -> Result<Vec<u8>> {
@@ -102,6 +139,24 @@ pub fn encode_entry(entry: &Entry, statement: u64) -> Result<Vec<u8>> {
         Entry::Drop { name } => {
             encoder.byte(DROP);
             encode_name(&mut encoder, name);
+        }
+        Entry::Alter { table, name, alteration } => {
+            encoder.byte(ALTER);
+            encoder.number(table.0);
+            encode_name(&mut encoder, name);
+            encode_name(&mut encoder, &alteration.name);
+            encoder.schema(&alteration.columns)?;
+            encoder.number(alteration.places.len() as u64);
+            for place in &alteration.places {
+                encoder.number(place.map_or(0, |place| place as u64 + 1));
+            }
+            encode_rules(&mut encoder, &alteration.rules);
+        }
+        Entry::Count { sequence, name, state } => {
+            encoder.byte(COUNT);
+            encoder.number(sequence.0);
+            encode_name(&mut encoder, name);
+            encode_state(&mut encoder, *state);
         }
         Entry::Change { table, name, deleted, replace } => {
             encoder.byte(CHANGE);
@@ -165,6 +220,19 @@ pub fn encode_object(object: &Object, statement: u64) -> Result<Vec<u8>> {
             head(&mut encoder, CREATE_FILES);
             encoder.text(files.definition.as_deref().unwrap_or_default());
         }
+        Relation::Sequence(sequence) => {
+            head(&mut encoder, CREATE_SEQUENCE);
+            let SequenceOptions { start, increment, min, max, cycles, bits, owner } = &sequence.options;
+            [start, increment, min, max].into_iter().for_each(|number| encoder.signed(*number));
+            encoder.byte(u8::from(*cycles));
+            encoder.byte(*bits);
+            encoder.byte(u8::from(owner.is_some()));
+            if let Some((table, column)) = owner {
+                encoder.number(table.0);
+                encoder.text(column);
+            }
+            encode_state(&mut encoder, sequence.kept());
+        }
         Relation::Table(_) => return Err(Error::bug("a program's table cannot be written down")),
     }
     Ok(encoder.0)
@@ -172,13 +240,7 @@ pub fn encode_object(object: &Object, statement: u64) -> Result<Vec<u8>> {
 
 fn encode_table(encoder: &mut Encoder, table: &Arc<MemoryRelation>) -> Result<()> {
     encoder.schema(table.schema())?;
-    let mut defaults = table.column_defaults().iter().collect::<Vec<_>>();
-    defaults.sort_by_key(|(column, _)| *column);
-    encoder.number(defaults.len() as u64);
-    for (column, default) in defaults {
-        encoder.text(column);
-        encoder.text(&default.to_string());
-    }
+    encode_rules(encoder, table.rules());
     encoder.number(table.numbers().len() as u64);
     for numbers in table.numbers() {
         match numbers {
@@ -194,6 +256,64 @@ fn encode_table(encoder: &mut Encoder, table: &Arc<MemoryRelation>) -> Result<()
     }
     encoder.signed(table.next_number());
     Ok(())
+}
+
+fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
+    let TableRules { defaults, generated, identities, checks, keys, references, comments } = rules;
+    let mut pairs = |pairs: Vec<(&String, String)>| {
+        encoder.number(pairs.len() as u64);
+        for (name, text) in pairs {
+            encoder.text(name);
+            encoder.text(&text);
+        }
+    };
+    let mut sorted = defaults.iter().map(|(column, default)| (column, default.to_string())).collect::<Vec<_>>();
+    sorted.sort();
+    pairs(sorted);
+    pairs(generated.iter().map(|(column, expression)| (column, expression.to_string())).collect());
+    pairs(checks.iter().map(|check| (&check.name, check.condition.to_string())).collect());
+    pairs(comments.iter().map(|(column, comment)| (column, comment.clone())).collect());
+    encoder.number(identities.len() as u64);
+    for (column, identity) in identities {
+        encoder.text(column);
+        encoder.byte(u8::from(*identity == Identity::Always));
+    }
+    encoder.number(keys.len() as u64);
+    for key in keys {
+        encoder.text(&key.name);
+        encode_texts(encoder, &key.columns);
+        encoder.byte(match key.kind {
+            KeyKind::Primary => 0,
+            KeyKind::Unique => 1,
+            KeyKind::UniqueIndex => 2,
+            KeyKind::Index => 3,
+        });
+        encoder.byte(u8::from(key.nulls_are_equal));
+    }
+    encoder.number(references.len() as u64);
+    for reference in references {
+        encoder.text(&reference.name);
+        encode_texts(encoder, &reference.columns);
+        encoder.number(reference.table.0);
+        encode_texts(encoder, &reference.referred);
+        for action in [reference.on_delete, reference.on_update] {
+            encoder.byte(match action {
+                ReferenceAction::Refuse => 0,
+                ReferenceAction::Cascade => 1,
+                ReferenceAction::SetNull => 2,
+            });
+        }
+    }
+}
+
+fn encode_texts(encoder: &mut Encoder, texts: &[String]) {
+    encoder.number(texts.len() as u64);
+    texts.iter().for_each(|text| encoder.text(text));
+}
+
+fn encode_state(encoder: &mut Encoder, state: SequenceState) {
+    encoder.signed(state.last);
+    encoder.byte(u8::from(state.is_called));
 }
 
 fn encode_name(encoder: &mut Encoder, name: &RelationName) {
@@ -219,6 +339,32 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
             let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
             Record::CreateFiles { id, name, definition: decoder.text()? }
         }
+        CREATE_SEQUENCE => {
+            let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
+            let [start, increment, min, max] = [(); 4].map(|()| decoder.signed());
+            let (cycles, bits) = (decoder.byte()? != 0, decoder.byte()?);
+            let owner = match decoder.byte()? {
+                0 => None,
+                _ => Some((ObjectId(decoder.number()?), decoder.text()?)),
+            };
+            let options =
+                SequenceOptions { start: start?, increment: increment?, min: min?, max: max?, cycles, bits, owner };
+            Record::CreateSequence { id, name, options, state: decode_state(&mut decoder)? }
+        }
+        ALTER => {
+            let (table, name, renamed) = (decoder.number()?, decode_name(&mut decoder)?, decode_name(&mut decoder)?);
+            let columns = decoder.schema()?;
+            let mut places = Vec::new();
+            for _ in 0..decoder.count()? {
+                places.push((decoder.number()? as usize).checked_sub(1));
+            }
+            Record::Alter { table, name, renamed, columns, places, rules: decode_rules(&mut decoder)? }
+        }
+        COUNT => Record::Count {
+            sequence: decoder.number()?,
+            name: decode_name(&mut decoder)?,
+            state: decode_state(&mut decoder)?,
+        },
         DROP => Record::Drop { name: decode_name(&mut decoder)? },
         CHANGE => Record::Change {
             table: decoder.number()?,
@@ -243,10 +389,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
 
 fn decode_table(decoder: &mut Decoder<'_>) -> Result<TableRecord> {
     let (id, name, columns) = (decoder.number()?, decode_name(decoder)?, decoder.schema()?);
-    let mut defaults = Vec::new();
-    for _ in 0..decoder.count()? {
-        defaults.push((decoder.text()?, decoder.text()?));
-    }
+    let rules = decode_rules(decoder)?;
     let mut numbers = Vec::new();
     for _ in 0..decoder.count()? {
         numbers.push(match decoder.byte()? {
@@ -255,7 +398,56 @@ fn decode_table(decoder: &mut Decoder<'_>) -> Result<TableRecord> {
         });
     }
     let (next_number, statement) = (decoder.signed()?, decoder.number()?);
-    Ok(TableRecord { id, name, columns, defaults, numbers, next_number, statement })
+    Ok(TableRecord { id, name, columns, rules, numbers, next_number, statement })
+}
+
+fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
+    let mut pairs = || {
+        let count = decoder.count()?;
+        (0..count).map(|_| Ok((decoder.text()?, decoder.text()?))).collect::<Result<Vec<_>>>()
+    };
+    let (defaults, generated, checks, comments) = (pairs()?, pairs()?, pairs()?, pairs()?);
+    let mut rules = RulesRecord { defaults, generated, checks, comments, ..RulesRecord::default() };
+    for _ in 0..decoder.count()? {
+        let column = decoder.text()?;
+        rules.identities.push((column, if decoder.byte()? == 0 { Identity::ByDefault } else { Identity::Always }));
+    }
+    for _ in 0..decoder.count()? {
+        let (name, columns) = (decoder.text()?, decode_texts(decoder)?);
+        let kind = match decoder.byte()? {
+            0 => KeyKind::Primary,
+            1 => KeyKind::Unique,
+            2 => KeyKind::UniqueIndex,
+            3 => KeyKind::Index,
+            other => return Err(Error::file(format!("a key of kind {other} is not known to this version"))),
+        };
+        rules.keys.push(Key { name, columns, kind, nulls_are_equal: decoder.byte()? != 0 });
+    }
+    for _ in 0..decoder.count()? {
+        let (name, columns, table) = (decoder.text()?, decode_texts(decoder)?, ObjectId(decoder.number()?));
+        let referred = decode_texts(decoder)?;
+        let (on_delete, on_update) = (decode_action(decoder)?, decode_action(decoder)?);
+        rules.references.push(Reference { name, columns, table, referred, on_delete, on_update });
+    }
+    Ok(rules)
+}
+
+fn decode_action(decoder: &mut Decoder<'_>) -> Result<ReferenceAction> {
+    Ok(match decoder.byte()? {
+        0 => ReferenceAction::Refuse,
+        1 => ReferenceAction::Cascade,
+        2 => ReferenceAction::SetNull,
+        other => return Err(Error::file(format!("an action of kind {other} is not known to this version"))),
+    })
+}
+
+fn decode_texts(decoder: &mut Decoder<'_>) -> Result<Vec<String>> {
+    let count = decoder.count()?;
+    (0..count).map(|_| decoder.text()).collect()
+}
+
+fn decode_state(decoder: &mut Decoder<'_>) -> Result<SequenceState> {
+    Ok(SequenceState { last: decoder.signed()?, is_called: decoder.byte()? != 0 })
 }
 
 fn decode_name(decoder: &mut Decoder<'_>) -> Result<RelationName> {

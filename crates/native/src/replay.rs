@@ -7,12 +7,14 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
-use diligence_catalog::{Catalog, FileRelation, MemoryRelation, ObjectRef, Relation, RowChange, View};
+use diligence_catalog::rules::{Check, TableRules};
+use diligence_catalog::sequence::Sequence;
+use diligence_catalog::{Catalog, FileRelation, MemoryRelation, ObjectRef, Relation, RowChange, TableAlteration, View};
 use diligence_memory::Reservation;
 use sqlparser::ast::Expr;
 
 use crate::files::RecordFile;
-use crate::record::{Record, TableRecord, decode};
+use crate::record::{Record, RulesRecord, TableRecord, decode};
 
 /// What recovery asks of the database that is opened.
 pub trait Surroundings {
@@ -86,13 +88,23 @@ impl<'a> Replay<'a> {
                 catalog.restore(ObjectId(id), &name, Relation::Files(Arc::new(files)))?;
             }
             Record::Drop { name } => drop(catalog.drop(&name, |_| Ok(()))?),
+            Record::CreateSequence { id, name, options, state } => {
+                let sequence = Sequence::at(options, state);
+                catalog.restore(ObjectId(id), &name, Relation::Sequence(Arc::new(sequence)))?;
+            }
+            Record::Alter { table, name, renamed, columns, places, rules } => {
+                let table = ObjectRef { id: ObjectId(table), name };
+                let rules = self.rules(rules)?;
+                let alteration = TableAlteration { name: renamed, columns, places, rules };
+                catalog.restore_alteration(&table, alteration, &surroundings.memory())?;
+            }
+            Record::Count { sequence, name, state } => {
+                catalog.restore_count(&ObjectRef { id: ObjectId(sequence), name }, state)?;
+            }
             Record::Change { table, name, deleted, replace, statement } => {
                 let (inserted, memory) = self.counted(statement)?;
                 let table = ObjectRef { id: ObjectId(table), name };
-                match replace {
-                    true => catalog.insert(&table, &inserted, memory, true)?,
-                    false => catalog.change(&table, RowChange { deleted, inserted, memory })?,
-                }
+                catalog.restore_rows(&table, RowChange { deleted, inserted, memory, pairs: 0 }, replace)?;
             }
             Record::Group(records) => records.into_iter().try_for_each(|record| self.apply(record))?,
             Record::End { next_object } => catalog.reserve_ids(next_object),
@@ -101,15 +113,27 @@ impl<'a> Replay<'a> {
     }
 
     fn create_table(&mut self, table: TableRecord) -> Result<()> {
-        let TableRecord { id, name, columns, defaults, numbers, next_number, statement } = table;
+        let TableRecord { id, name, columns, rules, numbers, next_number, statement } = table;
         let (rows, memory) = self.counted(statement)?;
         let version = self.catalog.next_table_version();
-        let made = MemoryRelation::new(name.to_string(), &columns, &rows, memory, version)?;
-        let expression =
-            |(column, text): (String, String)| Ok((column, Arc::new(self.surroundings.expression(&text)?)));
-        let defaults = defaults.into_iter().map(expression).collect::<Result<HashMap<_, _>>>()?;
-        let made = made.with_defaults(defaults).with_numbers(numbers, next_number)?;
+        let made = MemoryRelation::new(&name, &columns, &rows, memory, version)?;
+        let made = made.with_numbers(numbers, next_number)?;
+        let made = made.with_rules(self.rules(rules)?, &self.surroundings.memory(), version)?;
         self.catalog.restore(ObjectId(id), &name, Relation::Memory(Arc::new(made)))
+    }
+
+    fn rules(&self, record: RulesRecord) -> Result<TableRules> {
+        let expression = |(name, text): (String, String)| Ok((name, Arc::new(self.surroundings.expression(&text)?)));
+        let check = |pair| expression(pair).map(|(name, condition)| Check { name, condition });
+        Ok(TableRules {
+            defaults: record.defaults.into_iter().map(expression).collect::<Result<_>>()?,
+            generated: record.generated.into_iter().map(expression).collect::<Result<_>>()?,
+            identities: record.identities.into_iter().collect(),
+            checks: record.checks.into_iter().map(check).collect::<Result<_>>()?,
+            keys: record.keys,
+            references: record.references,
+            comments: record.comments.into_iter().collect(),
+        })
     }
 
     /// The rows of a statement, and what they are counted in.

@@ -174,12 +174,12 @@ impl Operation {
             Self::Create { table, values } => {
                 let batch = rows(values);
                 let version = catalog.next_table_version();
-                let made = MemoryRelation::new(table.clone(), &batch.schema(), &[batch], memory, version)?;
+                let made = MemoryRelation::new(&name(table), &batch.schema(), &[batch], memory, version)?;
                 catalog.create(&name(table), Relation::Memory(Arc::new(made)), true)
             }
             Self::Drop { table } => catalog.as_ref().drop(&name(table), |_| Ok(())).map(|_| ()),
             Self::Change { table: changed, deleted, inserted } => {
-                let change = RowChange { deleted: deleted.clone(), inserted: vec![rows(inserted)], memory };
+                let change = RowChange { deleted: deleted.clone(), inserted: vec![rows(inserted)], memory, pairs: 0 };
                 catalog.change(&table(changed), change)
             }
             Self::Replace { table: replaced, inserted } => {

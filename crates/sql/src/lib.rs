@@ -29,11 +29,14 @@ pub mod parse;
 mod planning;
 mod privileges;
 mod rewrites;
+mod sequences;
 mod statement;
 mod unnesting;
 mod write;
 
 pub use facts::Facts;
-pub use planning::{Description, GenericPlan, Planned, Planner, PlannerOption, PlannerOptions, parameter_value};
-pub use statement::{Command, Query, Statement, TransactionStep, Write};
-pub use write::memory::MemoryWriter;
+pub use planning::{
+    Description, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions, parameter_value,
+};
+pub use statement::{Command, DroppedKind, Query, Statement, TransactionStep, Write};
+pub use write::memory::{MemoryWriter, Returned};

@@ -3,12 +3,18 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use diligence_base::ids::ObjectVersion;
 use diligence_base::{Error, Result};
+use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
-    Catalog, FileRelation, Isolation, ObjectRef, Relation, RelationName, SessionCatalogs, View, may_change, no_schema,
+    FileRelation, Isolation, ObjectRef, Relation, RelationName, SessionCatalogs, TableAlteration, View, may_change,
+    no_schema,
 };
 use diligence_engine::plan::Plan;
+use diligence_memory::QueryMemory;
 use diligence_storage::Writer;
+
+use crate::write::memory::Returned;
 
 /// A planned statement.
 #[derive(Debug)]
@@ -98,13 +104,15 @@ pub struct Write {
     pub query: Query,
     /// Whether a rollback undoes it.
     pub is_undoable: bool,
+    /// What RETURNING gives, when it is done.
+    pub returning: Option<(SchemaRef, Arc<Returned>)>,
 }
 
 impl Write {
     /// Gives the rows of a query to a writer.
     pub(crate) fn new(tag: &'static str, rows: Query, writer: Arc<dyn Writer>) -> Self {
         let is_undoable = writer.is_undoable();
-        Self { tag, query: Query { plan: Plan::write(rows.plan, writer) }, is_undoable }
+        Self { tag, query: Query { plan: Plan::write(rows.plan, writer) }, is_undoable, returning: None }
     }
 }
 
@@ -112,6 +120,35 @@ impl Write {
 pub(crate) fn nullable(schema: &Schema) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| Field::clone(field).with_nullable(true));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// What a DROP is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DroppedKind {
+    /// A table.
+    Table,
+    /// A view.
+    View,
+    /// A sequence.
+    Sequence,
+}
+
+impl DroppedKind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Table => "table",
+            Self::View => "view",
+            Self::Sequence => "sequence",
+        }
+    }
+
+    fn tag(self) -> &'static str {
+        match self {
+            Self::Table => "DROP TABLE",
+            Self::View => "DROP VIEW",
+            Self::Sequence => "DROP SEQUENCE",
+        }
+    }
 }
 
 /// A change of the catalog.
@@ -137,14 +174,45 @@ pub enum Command {
         /// Whether an existing view gives way.
         or_replace: bool,
     },
-    /// DROP TABLE, DROP VIEW.
+    /// CREATE SEQUENCE.
+    CreateSequence {
+        /// Its name.
+        name: RelationName,
+        /// The sequence.
+        sequence: Arc<Sequence>,
+    },
+    /// ALTER TABLE and its kin, where the rows stay as they are.
+    Alter {
+        /// The table.
+        table: ObjectRef,
+        /// The version that the change is of.
+        built_on: ObjectVersion,
+        /// What it becomes.
+        alteration: Box<TableAlteration>,
+        /// What new indexes are counted in.
+        memory: QueryMemory,
+        /// The statement's tag.
+        tag: &'static str,
+    },
+    /// ALTER … RENAME TO of what has no rows of its own.
+    Rename {
+        /// The object.
+        object: ObjectRef,
+        /// Its name from now on.
+        to: RelationName,
+        /// The statement's tag.
+        tag: &'static str,
+    },
+    /// DROP TABLE, DROP VIEW, DROP SEQUENCE.
     Drop {
         /// The relations' names.
         names: Vec<RelationName>,
-        /// Whether views are meant.
-        view: bool,
+        /// What is meant.
+        kind: DroppedKind,
         /// Whether it is fine if one is not there.
         if_exists: bool,
+        /// Whether what depends on them goes, too.
+        cascade: bool,
     },
     /// CREATE SCHEMA.
     CreateSchema {
@@ -163,7 +231,14 @@ pub enum Command {
         cascade: bool,
     },
     /// TRUNCATE.
-    Truncate(ObjectRef),
+    Truncate {
+        /// The tables.
+        tables: Vec<ObjectRef>,
+        /// Whether their sequences begin again.
+        restarts: bool,
+        /// Whether tables that refer to them lose their rows, too.
+        cascade: bool,
+    },
     /// Done already, or nothing to do; the tag.
     Nothing(&'static str),
 }
@@ -187,12 +262,34 @@ impl Command {
                 catalog.create(&name, Relation::View(view), or_replace)?;
                 Ok("CREATE VIEW")
             }
-            Command::Drop { names, view, if_exists } => {
+            Command::CreateSequence { name, sequence } => {
+                catalog.create(&name, Relation::Sequence(sequence), false)?;
+                Ok("CREATE SEQUENCE")
+            }
+            Command::Alter { table, built_on, alteration, memory, tag } => {
+                catalog.alter(&table, built_on, *alteration, &memory.reservation("a table in memory"))?;
+                Ok(tag)
+            }
+            Command::Rename { object, to, tag } => {
+                catalog.rename(&object, &to)?;
+                Ok(tag)
+            }
+            Command::Drop { names, kind, if_exists, cascade } => {
                 if !if_exists {
-                    names.iter().try_for_each(|name| droppable(catalogs, name, view))?;
+                    names.iter().try_for_each(|name| droppable(catalogs, name, kind))?;
                 }
-                names.iter().try_for_each(|name| drop_one(catalogs, name, view, if_exists))?;
-                Ok(if view { "DROP VIEW" } else { "DROP TABLE" })
+                for name in &names {
+                    may_change(&name.schema, &format!("'{name}' cannot be dropped"))?;
+                }
+                catalog.drop_all(&names, cascade, |name, relation| match (kind, relation) {
+                    (DroppedKind::View, Relation::View(_)) | (DroppedKind::Sequence, Relation::Sequence(_)) => Ok(()),
+                    (DroppedKind::Table, Relation::Files(_) | Relation::Table(_) | Relation::Memory(_)) => Ok(()),
+                    (_, other) => {
+                        let message = format!("'{name}' is {}, not a {}", other.a_kind(), kind.word());
+                        Err(Error::input(message).with_code("42809"))
+                    }
+                })?;
+                Ok(kind.tag())
             }
             Command::CreateSchema { name, if_not_exists } => {
                 if !catalog.create_schema(&name)? && !if_not_exists {
@@ -206,8 +303,8 @@ impl Command {
                 }
                 Ok("DROP SCHEMA")
             }
-            Command::Truncate(table) => {
-                catalog.truncate(&table)?;
+            Command::Truncate { tables, restarts, cascade } => {
+                catalog.truncate(&tables, restarts, cascade)?;
                 Ok("TRUNCATE TABLE")
             }
             Command::Nothing(tag) => Ok(tag),
@@ -216,7 +313,7 @@ impl Command {
 }
 
 /// Fails if there is nothing of this name, so that nothing is dropped by a statement that names it among others.
-fn droppable(catalogs: &SessionCatalogs, name: &RelationName, view: bool) -> Result<()> {
+fn droppable(catalogs: &SessionCatalogs, name: &RelationName, kind: DroppedKind) -> Result<()> {
     let snapshot = catalogs.snapshot();
     if snapshot.get(name).is_some() {
         return Ok(());
@@ -226,22 +323,7 @@ fn droppable(catalogs: &SessionCatalogs, name: &RelationName, view: bool) -> Res
     }
     let readable = snapshot.catalog.objects().map(|object| &object.name);
     let names = readable.filter(|name| catalogs.rights.may_read(name)).map(ToString::to_string).collect::<Vec<_>>();
-    let wanted = if view { "view" } else { "table" };
+    let wanted = kind.word();
     let error = Error::input(format!("no {wanted} is named '{name}'")).with_code("42P01");
     Err(crate::errors::suggest(error, &name.to_string(), &names))
-}
-
-fn drop_one(catalogs: &SessionCatalogs, name: &RelationName, view: bool, if_exists: bool) -> Result<()> {
-    let catalog: &Catalog = &catalogs.catalog();
-    may_change(&name.schema, &format!("'{name}' cannot be dropped"))?;
-    let wanted = if view { "view" } else { "table" };
-    let dropped = catalog.drop(name, |relation| match relation {
-        Relation::View(_) if view => Ok(()),
-        Relation::Files(_) | Relation::Table(_) | Relation::Memory(_) if !view => Ok(()),
-        other => {
-            let error = Error::input(format!("'{name}' is {}, not a {wanted}", other.a_kind()));
-            Err(error.with_code("42809"))
-        }
-    })?;
-    if dropped || if_exists { Ok(()) } else { droppable(catalogs, name, view) }
 }

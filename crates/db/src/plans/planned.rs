@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
+use datafusion_common::ScalarValue;
 use diligence_base::Result;
 use diligence_catalog::{Catalog, CatalogChange, PlanningIdentity, Uses};
 use diligence_engine::plan::Needs;
@@ -41,6 +42,8 @@ pub struct PlannedStatement {
     needs: Needs,
     pub(crate) waits_for_memory: bool,
     pub(crate) work_expected_ns: u64,
+    /// What it was planned from, if it writes and others may be faster.
+    pub(crate) source: Option<(ParsedStatement, Vec<ScalarValue>)>,
 }
 
 impl PlannedStatement {
@@ -53,7 +56,16 @@ impl PlannedStatement {
                 _ => Needs::default(),
             },
         };
-        Self { text: text.to_owned(), planned, needs, waits_for_memory: true, work_expected_ns: 0 }
+        Self { text: text.to_owned(), planned, needs, waits_for_memory: true, work_expected_ns: 0, source: None }
+    }
+
+    /// The same statement, which may be planned once more.
+    pub(crate) fn of(mut self, parsed: &ParsedStatement, values: Vec<ScalarValue>) -> Self {
+        let is_repeatable = |statement: &Statement| matches!(statement, Statement::Write(write) if write.is_undoable);
+        if matches!(&self.planned, Planned::Other(statement) if is_repeatable(statement)) {
+            self.source = Some((parsed.clone(), values));
+        }
+        self
     }
 
     /// What running it is expected to need, by its plan alone.
@@ -126,7 +138,14 @@ impl PlannedStatement {
     pub fn once_more(&self) -> Option<Self> {
         let Planned::Query(query, uses) = &self.planned else { return None };
         let planned = Planned::Query(query.clone(), uses.clone());
-        Some(Self { text: self.text.clone(), planned, needs: self.needs, waits_for_memory: true, work_expected_ns: 0 })
+        Some(Self {
+            text: self.text.clone(),
+            planned,
+            needs: self.needs,
+            waits_for_memory: true,
+            work_expected_ns: 0,
+            source: None,
+        })
     }
 
     /// Whether it gives the same rows every time: it reads no table, and no function of it depends on when or by whom
@@ -220,6 +239,7 @@ impl GenericPlan {
             needs: self.needs,
             waits_for_memory: true,
             work_expected_ns: 0,
+            source: None,
         })
     }
 }

@@ -52,6 +52,7 @@ impl Listed {
         let (view, kind) = match &object.relation {
             Relation::Files(_) | Relation::Table(_) | Relation::Memory(_) => (None, "r"),
             Relation::View(view) => (Some(view.clone()), "v"),
+            Relation::Sequence(_) => (None, "S"),
         };
         Self {
             schema: object.name.schema.clone(),

@@ -23,7 +23,7 @@ impl Session {
     pub fn plan(&self, parsed: &ParsedStatement, values: &[ArrayRef]) -> Result<PlannedStatement> {
         let values = values.iter().map(parameter_value).collect::<Result<Vec<_>>>()?;
         let planned = self.in_runtime(|| self.planner().plan(&self.snapshot(), parsed.tree(), &values))?;
-        Ok(PlannedStatement::new(parsed.text(), planned))
+        Ok(PlannedStatement::new(parsed.text(), planned).of(parsed, values))
     }
 
     /// One plan for all values of these types of `$1`, `$2`, …; `None` if the statement has no such plan, whoever asks.

@@ -1,6 +1,7 @@
 //! Result: what a statement gives, which is rows as they appear, or the word that it is done.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,7 +14,7 @@ use diligence_base::{Error, Result};
 use diligence_engine::flow::profile::Profile;
 use diligence_engine::plan::Plan;
 use diligence_engine::query::{CancelToken as QueryToken, QueryStream};
-use diligence_sql::Statement;
+use diligence_sql::{Returned, Statement};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
 
@@ -57,21 +58,31 @@ pub struct QueryResult {
     token: CancelToken,
     /// Of a query that has ended.
     last: Option<(Profile, Progress)>,
+    /// For a statement that writes by itself, with how often it may.
+    again: Option<(Again, usize)>,
 }
 
 /// A command's tag and count.
 struct Done {
     tag: &'static str,
     rows: Option<u64>,
+    /// Whether rows come when it is done.
+    is_returning: bool,
 }
+
+/// Plans and starts a statement once more, since others have changed what it was to change.
+pub(crate) type Again = Box<dyn FnMut() -> Result<(QueryStream, Option<Arc<Returned>>)> + Send>;
+
+/// How often a statement is started anew.
+const RETRIES_MAX: usize = 100;
 
 enum Body {
     /// Rows that are there already.
     Ready(VecDeque<RecordBatch>),
     /// Rows of a running query.
     Query(QueryStream),
-    /// A query that writes, and gives the number of rows.
-    Write(QueryStream),
+    /// A query that writes, and gives the number of rows; with what RETURNING gives then.
+    Write(QueryStream, Option<Arc<Returned>>),
     /// A query whose rows nobody wants, only how it ran; and its plan.
     Analyze(QueryStream, Explained),
 }
@@ -93,12 +104,24 @@ impl QueryResult {
         Self::of(Statement::plan_schema(), None, stream, |stream| Body::Analyze(stream, plan))
     }
 
-    pub(crate) fn write(tag: &'static str, stream: QueryStream) -> Self {
-        Self::of(Arc::new(Schema::empty()), Some(Done { tag, rows: None }), stream, Body::Write)
+    pub(crate) fn write(tag: &'static str, stream: QueryStream, returning: Option<(SchemaRef, Arc<Returned>)>) -> Self {
+        let done = Done { tag, rows: None, is_returning: returning.is_some() };
+        let (schema, returned) = returning.unzip();
+        let schema = schema.unwrap_or_else(|| Arc::new(Schema::empty()));
+        Self::of(schema, Some(done), stream, |stream| Body::Write(stream, returned))
+    }
+
+    /// The same, started anew where others have changed what it was to change.
+    pub(crate) fn with_retries(mut self, again: Option<Again>) -> Self {
+        self.again = again.map(|again| (again, RETRIES_MAX));
+        self
     }
 
     pub(crate) fn done(tag: &'static str) -> Self {
-        Self { command: Some(Done { tag, rows: None }), ..Self::rows(Arc::new(Schema::empty()), vec![]) }
+        Self {
+            command: Some(Done { tag, rows: None, is_returning: false }),
+            ..Self::rows(Arc::new(Schema::empty()), vec![])
+        }
     }
 
     /// A column of lines.
@@ -109,7 +132,7 @@ impl QueryResult {
     /// Rows that are there already.
     pub fn rows(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
         let body = Body::Ready(batches.into());
-        Self { schema, command: None, body, id: None, token: CancelToken::default(), last: None }
+        Self { schema, command: None, body, id: None, token: CancelToken::default(), last: None, again: None }
     }
 
     fn of(
@@ -119,7 +142,7 @@ impl QueryResult {
         body: impl FnOnce(QueryStream) -> Body,
     ) -> Self {
         let (id, token) = (Some(stream.id()), CancelToken(Some(stream.cancel_token())));
-        Self { schema, command, body: body(stream), id, token, last: None }
+        Self { schema, command, body: body(stream), id, token, last: None, again: None }
     }
 
     /// The columns; none for a command.
@@ -131,8 +154,14 @@ impl QueryResult {
     pub fn kind(&self) -> ResultKind<'_> {
         match &self.command {
             None => ResultKind::Rows,
+            Some(done) if done.is_returning => ResultKind::Rows,
             Some(done) => ResultKind::Command { tag: done.tag, rows: done.rows },
         }
+    }
+
+    /// What a statement with RETURNING has done, and with how many rows; known once it gives rows.
+    pub fn written(&self) -> Option<(&'static str, u64)> {
+        self.command.as_ref().filter(|done| done.is_returning).map(|done| (done.tag, done.rows.unwrap_or(0)))
     }
 
     /// The query's number in `system.queries`, if the statement runs one.
@@ -212,10 +241,9 @@ impl QueryResult {
 
     /// Does a command's work to its end; the count is known then. Leaves rows alone.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        while self.command.is_some() {
-            match self.next_blocking() {
-                Some(batch) => drop(batch?),
-                None => break,
+        while matches!(self.body, Body::Write(..)) {
+            if let Poll::Ready(Err(error)) = self.work(&mut |stream| Poll::Ready(stream.next_blocking())) {
+                return Err(error);
             }
         }
         Ok(())
@@ -223,19 +251,61 @@ impl QueryResult {
 
     /// As [`settle`](Self::settle), without blocking.
     pub(crate) async fn settle_async(&mut self) -> Result<()> {
-        while self.command.is_some() {
-            match self.next().await {
-                Some(batch) => drop(batch?),
-                None => break,
-            }
+        while matches!(self.body, Body::Write(..)) {
+            poll_fn(|context| self.work(&mut |stream| stream.poll_next_unpin(context))).await?;
         }
         Ok(())
+    }
+
+    /// A step of a statement that writes; it has ended when its body is another one. Fails with its error.
+    fn work(
+        &mut self,
+        pull: &mut impl FnMut(&mut QueryStream) -> Poll<Option<Result<RecordBatch>>>,
+    ) -> Poll<Result<()>> {
+        let Body::Write(stream, _) = &mut self.body else { return Poll::Ready(Ok(())) };
+        Poll::Ready(match ready!(pull(stream)) {
+            Some(Ok(batch)) => {
+                let count = count_of(&batch);
+                if let Some(done) = &mut self.command {
+                    done.rows = Some(done.rows.unwrap_or(0) + count);
+                }
+                Ok(())
+            }
+            Some(Err(error)) if error.code() == Some("40001") => self.retry(error),
+            Some(Err(error)) => {
+                self.body = Body::Ready(VecDeque::new());
+                Err(error)
+            }
+            None => self.end(),
+        })
+    }
+
+    /// Starts the statement anew. Fails with the error that ended it if it may not, and as starting fails.
+    fn retry(&mut self, error: Error) -> Result<()> {
+        let started = match &mut self.again {
+            Some((again, left)) if *left > 0 => {
+                *left -= 1;
+                again()
+            }
+            _ => Err(error),
+        };
+        match started {
+            Ok((stream, returned)) => {
+                (self.id, self.token) = (Some(stream.id()), CancelToken(Some(stream.cancel_token())));
+                self.body = Body::Write(stream, returned);
+                Ok(())
+            }
+            Err(error) => {
+                self.body = Body::Ready(VecDeque::new());
+                Err(error)
+            }
+        }
     }
 
     fn stream(&self) -> Option<&QueryStream> {
         match &self.body {
             Body::Ready(_) => None,
-            Body::Query(stream) | Body::Write(stream) | Body::Analyze(stream, _) => Some(stream),
+            Body::Query(stream) | Body::Write(stream, _) | Body::Analyze(stream, _) => Some(stream),
         }
     }
 
@@ -248,16 +318,9 @@ impl QueryResult {
             let ended = match &mut self.body {
                 Body::Ready(batches) => return Poll::Ready(batches.pop_front().map(Ok)),
                 Body::Query(stream) => return pull(stream),
-                Body::Write(stream) => match ready!(pull(stream)) {
-                    Some(Ok(batch)) => {
-                        let count = count_of(&batch);
-                        if let Some(done) = &mut self.command {
-                            done.rows = Some(done.rows.unwrap_or(0) + count);
-                        }
-                        Ok(false)
-                    }
-                    Some(Err(error)) => Err(error),
-                    None => Ok(true),
+                Body::Write(..) => match ready!(self.work(&mut pull)) {
+                    Ok(()) => continue,
+                    Err(error) => return Poll::Ready(Some(Err(error))),
                 },
                 Body::Analyze(stream, _) => match ready!(pull(stream)) {
                     Some(Ok(_)) => Ok(false),
@@ -291,7 +354,8 @@ impl QueryResult {
                 };
                 self.body = Body::Ready(VecDeque::from([line_batch(&text)?]));
             }
-            Body::Ready(_) | Body::Query(_) | Body::Write(_) => {}
+            Body::Write(_, Some(returned)) => self.body = Body::Ready(returned.take().into()),
+            Body::Ready(_) | Body::Query(_) | Body::Write(_, None) => {}
         }
         Ok(())
     }

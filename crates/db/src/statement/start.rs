@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
-use diligence_base::Result;
+use datafusion_common::ScalarValue;
+use diligence_base::{Error, Result};
 use diligence_engine::{QueryOptions, SharingMode, SharingOffer};
 use diligence_sql::{Planned, Query, Statement};
 use diligence_storage::foreign_error::from_arrow;
 
-use super::result::{Explained, QueryResult};
+use super::result::{Again, Explained, QueryResult};
 use crate::plan_json;
-use crate::plans::PlannedStatement;
+use crate::plans::{ParsedStatement, PlannedStatement};
 use crate::session::Session;
 use crate::settings::Shown;
 
@@ -40,9 +41,28 @@ impl Session {
             work_expected_ns: planned.work_expected_ns,
             ..self.query_options(&planned.text)
         };
+        let again = planned.source.filter(|_| self.transaction_mark().is_none()).map(|source| self.again(source));
         self.in_runtime(|| match planned.planned {
             Planned::Query(query, _) => self.start_query(&query, options),
-            Planned::Other(statement) => self.start_statement(*statement, options),
+            Planned::Other(statement) => Ok(self.start_statement(*statement, options)?.with_retries(again)),
+        })
+    }
+
+    /// Plans and starts a statement that writes once more.
+    fn again(&self, source: (ParsedStatement, Vec<ScalarValue>)) -> Again {
+        let session = self.clone();
+        Box::new(move || {
+            let (parsed, values) = &source;
+            session.in_runtime(|| {
+                let planned = session.planner().plan(&session.snapshot(), parsed.tree(), values)?;
+                let Planned::Other(statement) = planned else { return Err(Error::bug("a query is started anew")) };
+                let Statement::Write(write) = *statement else {
+                    return Err(Error::bug("a command is started anew"));
+                };
+                let stream =
+                    session.database().engine().run(&write.query.plan, session.query_options(parsed.text()))?;
+                Ok((stream, write.returning.map(|(_, returned)| returned)))
+            })
         })
     }
 
@@ -69,7 +89,9 @@ impl Session {
                 }
                 QueryResult::lines(&text)?
             }
-            Statement::Write(write) => QueryResult::write(write.tag, engine.run(&write.query.plan, options)?),
+            Statement::Write(write) => {
+                QueryResult::write(write.tag, engine.run(&write.query.plan, options)?, write.returning)
+            }
             Statement::Command(command) => QueryResult::done(command.apply(self.planner().catalogs())?),
             Statement::Transaction(step) => QueryResult::done(self.step(step)?),
             Statement::Set { name, value } => {

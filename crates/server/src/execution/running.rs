@@ -232,6 +232,12 @@ impl RunningStatement {
         self.id
     }
 
+    /// What a statement with RETURNING has done, once its rows are there.
+    pub fn written(&self) -> Option<CommandDone> {
+        let (tag, rows) = self.result.as_ref()?.written()?;
+        Some(CommandDone { tag: tag.to_owned(), rows: Some(rows) })
+    }
+
     /// A text that changes with the tables behind the query.
     pub fn fingerprint(&self) -> Option<&str> {
         self.fingerprint.as_deref()

@@ -178,6 +178,7 @@ fn error_json(error: &Error) -> serde_json::Value {
     json!({ "error": {
         "code": sqlstate::of(error),
         "message": error.message(),
+        "detail": error.detail(),
         "hint": error.hint(),
         "place": place,
     }})

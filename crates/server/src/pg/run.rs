@@ -24,7 +24,7 @@ use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
 use super::wire::{Broken, Received, notice};
 use crate::encoding::columns::{Columns, Form, Rows};
 use crate::encoding::copy::{CopyEncoder, CopyFormat, Framing};
-use crate::execution::{Allowed, RunningStatement};
+use crate::execution::{Allowed, CommandDone, RunningStatement};
 use crate::sqlstate;
 
 /// Rows that are written on the network's thread itself: less work than handing it over.
@@ -62,8 +62,11 @@ impl PgSession {
         }
         let ended = self.rows(portal, most).await?;
         if ended {
-            let sent = portal.sent;
-            self.complete(format!("SELECT {sent}"));
+            let written = match &portal.state {
+                PortalState::Running(reading) => reading.running.written(),
+                _ => None,
+            };
+            self.complete(written.map_or_else(|| format!("SELECT {}", portal.sent), |done| tag_of(&done)));
         } else {
             self.outbox.put(Out::PortalSuspended(PortalSuspended::new()));
         }
@@ -89,13 +92,7 @@ impl PgSession {
             portal.state = PortalState::Done;
             let finish = running.finish();
             let done = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, finish).await?;
-            self.complete(match (done.tag.as_str(), done.rows) {
-                ("INSERT", rows) => format!("INSERT 0 {}", rows.unwrap_or(0)),
-                ("CREATE TABLE", Some(rows)) if rows > 0 => format!("SELECT {rows}"),
-                (tag @ ("UPDATE" | "DELETE"), rows) => format!("{tag} {}", rows.unwrap_or(0)),
-                ("COPY", rows) => format!("COPY {}", rows.unwrap_or(0)),
-                (tag, _) => tag.to_owned(),
-            });
+            self.complete(tag_of(&done));
             return Ok(false);
         }
         let columns = Columns::new(running.schema(), &portal.forms)?.in_zone(self.session.time_zone());
@@ -700,4 +697,15 @@ fn no_cursor(name: &str) -> Error {
 fn messages(rows: &Rows, from: usize, to: usize, mut out: BytesMut) -> (usize, BytesMut) {
     out.reserve(ROWS_BYTES + ROWS_BYTES / 8);
     (rows.write_messages(from, to, ROWS_BYTES, &mut out), out)
+}
+
+/// What a statement is called when it is done, as PostgreSQL says it.
+fn tag_of(done: &CommandDone) -> String {
+    let rows = done.rows.unwrap_or(0);
+    match done.tag.as_str() {
+        "INSERT" => format!("INSERT 0 {rows}"),
+        "CREATE TABLE" if rows > 0 => format!("SELECT {rows}"),
+        tag @ ("UPDATE" | "DELETE" | "MERGE" | "COPY") => format!("{tag} {rows}"),
+        tag => tag.to_owned(),
+    }
 }

@@ -302,6 +302,12 @@ fn fields(severity: &str, error: &Error, statement: Option<&str>) -> Vec<(u8, St
     if let Some(hint) = error.hint() {
         fields.push((b'H', clean(hint)));
     }
+    if let Some(detail) = error.detail() {
+        fields.push((b'D', clean(detail)));
+    }
+    let about = error.about();
+    let named = [(b's', &about.schema), (b't', &about.table), (b'c', &about.column), (b'n', &about.constraint)];
+    fields.extend(named.into_iter().filter_map(|(field, name)| Some((field, clean(name.as_deref()?)))));
     if error.kind() == ErrorKind::Bug {
         fields.push((b'D', "This is a mistake of the engine; other statements are not affected.".to_owned()));
     }

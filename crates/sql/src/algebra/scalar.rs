@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion_common::ScalarValue;
-use datafusion_expr::ScalarUDF;
+use datafusion_expr::{ScalarUDF, Volatility};
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{Body, ScalarCall, Special, Stability};
@@ -257,12 +257,14 @@ pub(crate) enum Scalar {
         /// The array's type.
         sql_type: SqlType,
     },
-    /// What a function about the session answers (`has_table_privilege`): a truth value.
+    /// What a function about the session answers (`has_table_privilege`), or does (`nextval`).
     Asked {
         /// The function, which has what it looks at.
         function: Arc<ScalarUDF>,
         /// Its arguments.
         arguments: Vec<Scalar>,
+        /// The answer's type.
+        sql_type: SqlType,
     },
     /// A subquery. None is left after `unnesting`.
     Subquery(Box<Subquery>),
@@ -400,12 +402,12 @@ impl Scalar {
             | Self::Case { sql_type, .. }
             | Self::Record { sql_type, .. }
             | Self::Field { sql_type, .. }
-            | Self::Array { sql_type, .. } => sql_type.clone(),
+            | Self::Array { sql_type, .. }
+            | Self::Asked { sql_type, .. } => sql_type.clone(),
             Self::Constant(constant) => constant.sql_type.clone(),
             Self::Call { call, .. } => call.returns.clone(),
             Self::Cast { to, .. } => to.clone(),
-            Self::Asked { .. }
-            | Self::Compare { .. }
+            Self::Compare { .. }
             | Self::And(_)
             | Self::Or(_)
             | Self::Not(_)
@@ -544,7 +546,11 @@ impl Scalar {
     pub(crate) fn is_volatile(&self) -> bool {
         let mut volatile = false;
         self.visit(&mut |scalar| {
-            volatile |= matches!(scalar, Self::Call { call, .. } if call.overload.stability == Stability::Volatile);
+            volatile |= match scalar {
+                Self::Call { call, .. } => call.overload.stability == Stability::Volatile,
+                Self::Asked { function, .. } => function.signature().volatility == Volatility::Volatile,
+                _ => false,
+            };
         });
         volatile
     }

@@ -266,7 +266,7 @@ impl fmt::Display for Scalar {
                     _ => write!(f, "{name}({})", List(arguments)),
                 }
             }
-            Self::Asked { function, arguments } => write!(f, "{}({})", function.name(), List(arguments)),
+            Self::Asked { function, arguments, .. } => write!(f, "{}({})", function.name(), List(arguments)),
             Self::Cast { input, to, is_try, is_explicit } => {
                 let name = match (is_try, is_explicit) {
                     (true, _) => "try_cast",

@@ -129,8 +129,9 @@ impl Binder<'_> {
             self.is_transient.set(true);
             let arguments = arguments.into_iter().map(|argument| self.typed(argument)).collect::<Result<Vec<_>>>()?;
             let types = arguments.iter().map(|argument| argument.sql_type().arrow()).collect::<Vec<_>>();
-            function.inner().return_type(&types).map_err(|_| self.unknown_function(name, &arguments))?;
-            return Ok(Scalar::Asked { function, arguments });
+            let answer = function.inner().return_type(&types).map_err(|_| self.unknown_function(name, &arguments))?;
+            let sql_type = SqlType::of_arrow(&answer).unwrap_or(SqlType::Boolean);
+            return Ok(Scalar::Asked { function, arguments, sql_type });
         }
         if arguments.is_empty()
             && let Some(fact) = self.context.fact(name)

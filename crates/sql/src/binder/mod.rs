@@ -26,6 +26,7 @@
 //!   column and nothing in a bound relation has that type.
 //! * Binding takes time linear in the statement's size: names are found by hash, subtrees are moved and not cloned.
 
+mod changes;
 mod expressions;
 mod from;
 mod functions;
@@ -59,8 +60,11 @@ use sqlparser::ast::{self, Ident, Spanned};
 
 use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
 use crate::errors;
+pub(crate) use changes::{
+    BoundChange, CHANGED, Changed, Conflict, Given, MergeStep, bind_delete, bind_merge, bind_new_rows, bind_update,
+};
 use scope::{Level, Withs};
-pub(crate) use targets::{Held, Target, bind_insert, bind_value, held, is_default};
+pub(crate) use targets::{Held, Target, bind_insert, bind_rule, bind_value, held, is_default};
 
 /// Stack that is left before more is taken.
 const STACK_RED_ZONE: usize = 128 * 1024;
@@ -112,7 +116,7 @@ pub(crate) trait Context {
     fn template(&self, _name: &str, _arguments: usize) -> Option<Arc<ast::Expr>> {
         None
     }
-    /// A function about the session, which answers with a truth value: `has_table_privilege` and its kin.
+    /// A function about the session: `has_table_privilege`, `nextval` and their kin.
     fn question(&self, _name: &str) -> Option<Arc<ScalarUDF>> {
         None
     }

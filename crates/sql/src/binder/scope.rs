@@ -151,6 +151,15 @@ impl Namespace {
         Ok(self)
     }
 
+    /// Gives a source other columns, under which no name was looked up yet; those that are too many are shown no more.
+    pub(super) fn replace_columns(&mut self, source: usize, columns: Vec<Column>) {
+        let count = columns.len();
+        self.shown.retain(|shown| !matches!(shown, Shown::Of(of, position) if *of == source && *position >= count));
+        let source = &mut self.sources[source];
+        source.columns = columns;
+        source.by_name = OnceCell::new();
+    }
+
     /// The columns that `*` shows.
     pub(super) fn columns(&self) -> impl Iterator<Item = &Column> {
         self.shown.iter().map(|shown| self.column(*shown))

@@ -322,7 +322,7 @@ impl Binder<'_> {
     }
 
     /// The SELECT list.
-    fn items<'e>(&self, select: &'e Select, level: &Level<'_>) -> Result<Vec<Item<'e>>> {
+    pub(super) fn items<'e>(&self, select: &'e Select, level: &Level<'_>) -> Result<Vec<Item<'e>>> {
         let mut items = Vec::with_capacity(select.projection.len());
         if select.flavor == SelectFlavor::FromFirstNoSelect && select.projection.is_empty() {
             self.wildcard(&mut items, None, level)?;

@@ -7,9 +7,10 @@ use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::{self, Expr};
 
-use super::scope::{Clause, Level, Namespace, Withs};
+use super::changes::Given;
+use super::scope::{Clause, Level, Namespace, Source, Withs};
 use super::{Binder, Bound, Context, Rows, normalized, place, placed};
-use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
+use crate::algebra::{Column, Constant, Numbers, Scalar};
 
 /// A column that takes values.
 #[derive(Clone, Debug)]
@@ -20,6 +21,33 @@ pub(crate) struct Target {
     pub sql_type: SqlType,
     /// What it gets where a statement gives nothing; NULL if absent.
     pub default: Option<Arc<Expr>>,
+    /// What it is computed from, if it is: then it takes no values.
+    pub generated: Option<Arc<Expr>>,
+    /// Whether it counts, and takes no values.
+    pub is_always: bool,
+}
+
+impl Target {
+    /// A column that takes values, without a default.
+    pub(crate) fn new(name: impl Into<String>, sql_type: SqlType) -> Self {
+        Self { name: name.into(), sql_type, default: None, generated: None, is_always: false }
+    }
+
+    /// Whether statements may give it values.
+    pub(super) fn takes_values(&self) -> bool {
+        self.generated.is_none() && !self.is_always
+    }
+}
+
+/// The error for a value of a column that takes none.
+pub(super) fn bad_generated(target: &Target) -> Error {
+    let message = format!("cannot insert a non-DEFAULT value into column \"{}\"", target.name);
+    let error = Error::input(message).with_code("428C9");
+    if target.is_always {
+        let detail = format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", target.name);
+        return error.with_detail(detail).with_hint("Use OVERRIDING SYSTEM VALUE to override.");
+    }
+    error.with_detail(format!("Column \"{}\" is a generated column.", target.name))
 }
 
 /// Binds what INSERT gives to a table: rows with all of its columns, in their types and their order. `given` are the
@@ -33,33 +61,8 @@ pub(crate) fn bind_insert(
     context: &dyn Context,
 ) -> Result<Bound> {
     let binder = Binder::new(context);
-    let withs = Withs::default();
-    let places = given.map_or_else(|| (0..table.len()).collect(), <[usize]>::to_vec);
-    let targets = places.iter().filter_map(|place| table.get(*place)).collect::<Vec<_>>();
-    let rows = match source {
-        None => Rows { relation: Relation::one_row(), outputs: vec![] },
-        Some(source) => match Binder::plain_values(source) {
-            Some(values) => binder.values(values, None, &withs, Some(&targets))?,
-            None => binder.stored(binder.query_part(source, None, &withs)?, &targets)?,
-        },
-    };
-    if source.is_some() && given.is_some_and(|given| given.len() > rows.outputs.len()) {
-        return Err(Error::input("INSERT has more target columns than expressions").with_code("42601"));
-    }
-    let mut values: Vec<Option<Scalar>> = vec![None; table.len()];
-    for (place, output) in places.iter().zip(rows.outputs) {
-        values[*place] = Some(output.scalar);
-    }
-    let mut columns = Vec::with_capacity(table.len());
-    let mut computed = Vec::new();
-    for (target, value) in table.iter().zip(values) {
-        let scalar = match value {
-            Some(scalar) => scalar,
-            None => binder.default(target, &withs)?,
-        };
-        columns.push(named(&target.name, scalar, context.numbers(), &mut computed));
-    }
-    let mut relation = rows.relation.mapped(computed);
+    let given = given.map_or(Given::All, |places| Given::Places(places.to_vec()));
+    let (mut relation, columns) = binder.given_values(source, table, &given, &Withs::default())?;
     let parameters = binder.settled_parameters(&mut relation);
     Ok(Bound { relation, columns, parameters, is_transient: binder.is_transient.get() })
 }
@@ -69,8 +72,39 @@ pub(crate) fn bind_value(expression: &Expr, sql_type: &SqlType, context: &dyn Co
     let (binder, withs) = (Binder::new(context), Withs::default());
     let level = Level::new(None, &withs, Namespace::default(), Clause::Default);
     let scalar = binder.scalar(expression, &level)?;
-    let target = Target { name: "value".to_owned(), sql_type: sql_type.clone(), default: None };
+    let target = Target::new("value", sql_type.clone());
     binder.assign(scalar, &target).map_err(|error| placed(error, || place(expression)))
+}
+
+/// Binds an expression over a table's columns, in the type of a column or as a condition. Fails with kind `Input` if it
+/// means nothing, with code 0A000 if it has a query in it, 42P17 if a generated column would be another one each time.
+pub(crate) fn bind_rule(
+    expression: &Expr,
+    table: &str,
+    columns: &[Target],
+    to: Option<&Target>,
+    context: &dyn Context,
+) -> Result<()> {
+    let (binder, withs) = (Binder::new(context), Withs::default());
+    let columns = columns.iter().map(|target| context.numbers().named(&target.name, target.sql_type.clone(), true));
+    let names = Namespace::of(Source::new(Some(table.to_owned()), columns.collect()));
+    let level = Level::new(None, &withs, names, Clause::Default);
+    let scalar = match to {
+        None => binder.condition(expression, &level, "CHECK")?,
+        Some(target) => {
+            let scalar = binder.assign(binder.scalar(expression, &level)?, target);
+            let scalar = scalar.map_err(|error| placed(error, || place(expression)))?;
+            if scalar.is_volatile() || binder.is_transient.get() {
+                return Err(Error::input("generation expression is not immutable").with_code("42P17"));
+            }
+            scalar
+        }
+    };
+    if scalar.has_subquery() {
+        let what = if to.is_some() { "column generation expression" } else { "check constraint" };
+        return Err(Error::unsupported(format!("cannot use subquery in {what}")).with_code("0A000"));
+    }
+    Ok(())
 }
 
 /// Which columns of some rows are held in other types where they go.
@@ -120,7 +154,7 @@ pub(crate) fn held(bound: Bound, held: &Held<'_>, numbers: &Numbers) -> Bound {
 }
 
 /// The column that a value is, under a name: one that is there, or one that is computed.
-fn named(name: &str, scalar: Scalar, numbers: &Numbers, computed: &mut Vec<(Column, Scalar)>) -> Column {
+pub(super) fn named(name: &str, scalar: Scalar, numbers: &Numbers, computed: &mut Vec<(Column, Scalar)>) -> Column {
     match scalar {
         Scalar::Column { id, sql_type, nullable } => Column { id, name: name.to_owned(), sql_type, nullable },
         scalar => {
@@ -148,12 +182,15 @@ impl Binder<'_> {
         if is_default(value) {
             return self.default(target, level.withs);
         }
+        if !target.takes_values() {
+            return Err(placed(bad_generated(target), || place(value)));
+        }
         let scalar = self.scalar(value, level)?;
         self.assign(scalar, target).map_err(|error| placed(error, || place(value)))
     }
 
     /// The rows of a query as they are stored into these columns.
-    fn stored(&self, mut rows: Rows, targets: &[&Target]) -> Result<Rows> {
+    pub(super) fn stored(&self, mut rows: Rows, targets: &[&Target]) -> Result<Rows> {
         if rows.outputs.len() > targets.len() {
             return Err(too_many());
         }

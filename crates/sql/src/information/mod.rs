@@ -155,9 +155,9 @@ fn columns(name: &RelationName, relation: &Resolved) -> Vec<Row> {
     let Ok(schema) = relation.schema() else { return vec![] };
     let defaults = match relation {
         Resolved::Object(object) => match &object.relation {
-            Relation::Memory(memory) => memory.column_defaults().clone(),
+            Relation::Memory(memory) => memory.rules().defaults.clone(),
             Relation::Files(files) => files.column_defaults.clone(),
-            Relation::Table(_) | Relation::View(_) => HashMap::new(),
+            Relation::Table(_) | Relation::View(_) | Relation::Sequence(_) => HashMap::new(),
         },
         Resolved::Computed(_) => HashMap::new(),
     };

@@ -101,9 +101,9 @@ impl Expressions<'_> {
                 let arguments = arguments.iter().map(&mut lower).collect::<Result<Vec<_>>>()?;
                 self.call(call, arguments, schema)?
             }
-            Scalar::Asked { function, arguments } => {
+            Scalar::Asked { function, arguments, sql_type } => {
                 let arguments = arguments.iter().map(&mut lower).collect::<Result<Vec<_>>>()?;
-                self.function(function.as_ref().clone(), arguments, &SqlType::Boolean)
+                self.function(function.as_ref().clone(), arguments, sql_type)
             }
             Scalar::Cast { input, to, is_try, is_explicit } => {
                 let from = input.sql_type();

@@ -5,16 +5,17 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use chrono::Utc;
 use datafusion_common::ScalarValue;
 use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result};
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, Relation, RelationName, Resolved,
-    looks_like_path,
+    looks_like_path, sequence_schema,
 };
 use diligence_storage::Table;
+use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::memory::MemoryTable;
 use diligence_types::SqlType;
 use diligence_types::functions::has_function;
@@ -26,7 +27,7 @@ use super::{Planner, Planning};
 use crate::algebra::{Constant, Numbers};
 use crate::binder::{Context, Named};
 use crate::information;
-use crate::{catalog_functions, facts, privileges};
+use crate::{catalog_functions, facts, privileges, sequences};
 
 /// Numbers that PostgreSQL's tables have in every database, and clients ask for (`src/include/catalog`).
 const POSTGRES_OIDS: [(&str, i64); 8] = [
@@ -95,6 +96,15 @@ impl<'a> Around<'a> {
             }
             Relation::Table(table) => table.clone(),
             Relation::Memory(memory) => memory.table(),
+            Relation::Sequence(sequence) => {
+                let state = sequence.state();
+                let columns: Vec<ArrayRef> = vec![
+                    Arc::new(Int64Array::from(vec![state.last])),
+                    Arc::new(Int64Array::from(vec![0])),
+                    Arc::new(BooleanArray::from(vec![state.is_called])),
+                ];
+                return self.computed(name, RecordBatch::try_new(sequence_schema(), columns).map_err(from_arrow)?);
+            }
             Relation::View(view) => {
                 self.names.uses_object(name, object);
                 self.views.borrow_mut().insert(name.clone());
@@ -230,7 +240,8 @@ impl Context for Around<'_> {
     }
 
     fn question(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        privileges::function(name, self.at.snapshot, &self.at.facts.user)
+        let counting = || sequences::function(name, self.planner.catalogs());
+        privileges::function(name, self.at.snapshot, &self.at.facts.user).or_else(counting)
     }
 
     fn setting(&self, name: &str) -> Option<String> {

@@ -1,51 +1,157 @@
-//! Statements that change rows: UPDATE and DELETE.
+//! Statements that change rows: UPDATE, DELETE and MERGE, and what INSERT has in common with them.
 //!
-//! Each becomes a query that gives the numbers of the rows, and for UPDATE all new values; its writer keeps what comes
-//! and applies it at the end. So a statement never meets what it has written itself (Gamma's deferred update file:
-//! DeWitt et al., "The Gamma Database Machine Project", 1990, section 5.3).
-//!
-//! ```text
-//!   UPDATE t AS a SET x = e FROM f WHERE c   ──▶  SELECT a.<number>, e, a.y, … FROM <t> AS a, f WHERE c
-//!   DELETE FROM t AS a USING f WHERE c       ──▶  SELECT a.<number> FROM <t> AS a, f WHERE c
-//! ```
-//! `<t>` is the table with the numbers of its rows. Only this place in the statement sees them.
+//! Each becomes a query whose rows say what is to be done (`binder/changes`); its writer keeps what comes and applies it
+//! at the end.
 
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
-use diligence_catalog::{ObjectRef, Relation, Resolved};
+use diligence_catalog::rules::Key;
+use diligence_catalog::{MemoryRelation, Object, ObjectRef, Relation, Resolved};
 use diligence_storage::Table;
-use diligence_storage::memory::ROW_NUMBERS;
-use diligence_types::SqlType;
 use sqlparser::ast::{
-    self, AssignmentTarget, Expr, Ident, ObjectName, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins,
-    UpdateTableFromKind, With,
+    self, AssignmentTarget, ConflictTarget, Expr, Ident, MergeAction, MergeClauseKind, MergeInsertKind, ObjectName,
+    SelectItem, TableFactor, TableWithJoins, UpdateTableFromKind, With,
 };
 
 use super::around::Around;
-use super::definitions::unwritable;
+use super::definitions::{lower, unwritable};
 use super::statements::BoundStatement;
-use super::writes::{name_in, with_before};
-use crate::binder::{self, Named, Target};
+use super::tables::{name_in, targets};
+use crate::binder::{self, BoundChange, CHANGED, Changed, MergeStep, Named, Target};
 use crate::errors;
-use crate::write::memory::MemoryTarget;
-
-/// The name of the table that changes, in the query that finds its rows. No statement can write it.
-pub(super) const CHANGED: &str = "\u{1}changed";
+use crate::write::memory::{ChangeWay, Layout, MemoryTarget, Step};
 
 /// The table that a statement changes.
-struct Changed {
-    object: ObjectRef,
-    targets: Vec<Target>,
+pub(super) struct ChangedTable {
+    pub object: ObjectRef,
+    pub targets: Vec<Target>,
+    keys: Vec<Key>,
+    checks: Vec<(String, Arc<Expr>)>,
+    conditions: Vec<Arc<Expr>>,
     /// What the statement calls it.
-    alias: TableAlias,
+    alias: Ident,
+    has_alias: bool,
+}
+
+impl ChangedTable {
+    pub(super) fn new(object: &Object, table: &MemoryRelation, alias: &Ident, has_alias: bool) -> Result<Self> {
+        let rules = table.rules();
+        let checks = rules.checks.iter().map(|check| (check.name.clone(), check.condition.clone()));
+        Ok(Self {
+            object: object.reference(),
+            targets: targets(table.schema(), rules)?,
+            keys: rules.keys.clone(),
+            checks: checks.collect(),
+            conditions: rules.checks.iter().map(|check| check.condition.clone()).collect(),
+            alias: alias.clone(),
+            has_alias,
+        })
+    }
+
+    /// What the binder is told of it.
+    pub(super) fn described<'a>(&'a self, returning: Option<&'a [SelectItem]>, with: Option<&'a With>) -> Changed<'a> {
+        let qualifiers = if self.has_alias { vec![] } else { vec![self.object.name.schema.clone()] };
+        let Self { alias, targets, conditions, .. } = self;
+        Changed { alias, qualifiers, targets, checks: conditions, returning, with }
+    }
+
+    /// The columns of rows that come.
+    pub(super) fn layout(&self) -> Layout {
+        Layout {
+            has_numbers: false,
+            has_steps: false,
+            values: self.targets.len(),
+            checks: self.checks.iter().map(|(name, _)| name.clone()).collect(),
+        }
+    }
+
+    /// The key that ON CONFLICT names. Fails with 42P10 and 42704 if there is none.
+    pub(super) fn conflict_key(&self, target: Option<&ConflictTarget>) -> Result<Option<&Key>> {
+        match target {
+            None => Ok(None),
+            Some(ConflictTarget::Columns(columns)) => {
+                let columns = columns.iter().map(|name| name_in(name, &self.targets)).collect::<Vec<_>>();
+                if let Some(column) =
+                    columns.iter().find(|column| !self.targets.iter().any(|target| target.name == **column))
+                {
+                    return Err(self.no_column(column));
+                }
+                let same = |key: &&Key| {
+                    key.kind.is_unique()
+                        && key.columns.iter().all(|column| columns.contains(column))
+                        && columns.iter().all(|column| key.columns.contains(column))
+                };
+                let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
+                let error = || Error::input(message).with_code("42P10");
+                self.keys.iter().find(same).ok_or_else(error).map(Some)
+            }
+            Some(ConflictTarget::OnConstraint(name)) => {
+                let wanted = name.0.last().and_then(|part| part.as_ident()).map(lower).unwrap_or_default();
+                let same = |key: &&Key| key.kind.is_unique() && key.name == wanted;
+                let table = &self.object.name.name;
+                let message = format!("constraint \"{wanted}\" for table \"{table}\" does not exist");
+                let error = || Error::input(message).with_code("42704");
+                self.keys.iter().find(same).ok_or_else(error).map(Some)
+            }
+        }
+    }
+
+    fn no_column(&self, name: &str) -> Error {
+        let message = format!("column \"{name}\" of relation \"{}\" does not exist", self.object.name.name);
+        let known = self.targets.iter().map(|target| target.name.clone()).collect::<Vec<_>>();
+        errors::suggest(Error::input(message).with_code("42703"), name, &known)
+    }
+
+    /// The place of a column that an assignment names.
+    fn place(&self, column: &ObjectName) -> Result<usize> {
+        let name = match column.0.as_slice() {
+            [part] => part.as_ident(),
+            // `SET t.x = …` is not PostgreSQL's, but what it means is clear.
+            [table, part] if table.as_ident().is_some_and(|table| lower(table) == lower(&self.alias)) => {
+                part.as_ident()
+            }
+            _ => None,
+        };
+        let Some(name) = name else {
+            let error = Error::unsupported(format!("{column}: fields of columns cannot be set"));
+            return Err(error.with_code("0A000"));
+        };
+        let name = name_in(name, &self.targets);
+        self.targets.iter().position(|target| target.name == name).ok_or_else(|| self.no_column(&name))
+    }
+
+    /// The values that assignments give to columns, by place.
+    pub(super) fn values<'e>(&self, assignments: &'e [ast::Assignment]) -> Result<Vec<(usize, &'e Expr)>> {
+        let mut values = Vec::<(usize, &Expr)>::with_capacity(assignments.len());
+        for (column, value) in pairs(assignments)? {
+            let place = self.place(column)?;
+            if values.iter().any(|(known, _)| *known == place) {
+                let name = &self.targets[place].name;
+                let error = Error::input(format!("multiple assignments to same column \"{name}\""));
+                return Err(error.with_code("42601"));
+            }
+            values.push((place, value));
+        }
+        for (place, value) in &values {
+            let target = &self.targets[*place];
+            if (target.generated.is_some() || target.is_always) && !binder::is_default(value) {
+                let message = format!("column \"{}\" can only be updated to DEFAULT", target.name);
+                let detail = match target.is_always {
+                    true => format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", target.name),
+                    false => format!("Column \"{}\" is a generated column.", target.name),
+                };
+                return Err(Error::input(message).with_code("428C9").with_detail(detail));
+            }
+        }
+        Ok(values)
+    }
 }
 
 impl Around<'_> {
     /// DELETE; `with` is before the whole statement.
     pub(super) fn delete(&self, delete: &ast::Delete, with: Option<&With>) -> Result<BoundStatement> {
         refuse(&[
-            (delete.returning.is_some(), "DELETE … RETURNING"),
             (!delete.tables.is_empty(), "DELETE of several tables"),
             (delete.output.is_some(), "OUTPUT"),
             (!delete.order_by.is_empty() || delete.limit.is_some(), "DELETE with ORDER BY or LIMIT"),
@@ -54,61 +160,104 @@ impl Around<'_> {
         let [target] = from.as_slice() else {
             return Err(Error::unsupported("DELETE from several tables is not supported").with_code("0A000"));
         };
-        let changed = self.changed(target, "DELETE")?;
-        let others = delete.using.clone().unwrap_or_default();
-        let numbers = vec![changed.column(ROW_NUMBERS)];
-        let query = changed.query(numbers, others, delete.selection.clone(), with)?;
-        let rows = binder::bind_query(&query, self)?;
-        let target = MemoryTarget::Change { table: changed.object };
-        Ok(BoundStatement::Write { tag: "DELETE", rows, writer: self.memory_writer(target) })
+        let changed = self.changed(&target.relation, &target.joins, "DELETE")?;
+        let others = delete.using.as_deref().unwrap_or_default();
+        let described = changed.described(delete.returning.as_deref(), with);
+        let bound = binder::bind_delete(others, delete.selection.as_ref(), &described, self)?;
+        let layout = Layout { has_numbers: true, ..Layout::default() };
+        Ok(self.changing("DELETE", changed.object, ChangeWay::Replace, layout, bound))
     }
 
     /// UPDATE; `with` is before the whole statement.
     pub(super) fn update(&self, update: &ast::Update, with: Option<&With>) -> Result<BoundStatement> {
         refuse(&[
-            (update.returning.is_some(), "UPDATE … RETURNING"),
             (update.or.is_some(), "UPDATE OR"),
             (update.output.is_some(), "OUTPUT"),
             (!update.order_by.is_empty() || update.limit.is_some(), "UPDATE with ORDER BY or LIMIT"),
         ])?;
-        let changed = self.changed(&update.table, "UPDATE")?;
-        let others = match &update.from {
-            None => vec![],
-            Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) => from.clone(),
+        let changed = self.changed(&update.table.relation, &update.table.joins, "UPDATE")?;
+        let others: &[TableWithJoins] = match &update.from {
+            None => &[],
+            Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) => from,
         };
-        let mut values = vec![None; changed.targets.len()];
-        for (column, value) in assignments(&update.assignments)? {
-            let place = changed.place(column)?;
-            let target = &changed.targets[place];
-            if values[place].is_some() {
-                let error = Error::input(format!("multiple assignments to same column \"{}\"", target.name));
-                return Err(error.with_code("42601"));
-            }
-            values[place] = Some(if binder::is_default(value) {
-                let null = || Expr::Value(ast::Value::Null.into());
-                target.default.as_deref().cloned().unwrap_or_else(null)
-            } else {
-                value.clone()
-            });
+        let values = changed.values(&update.assignments)?;
+        let described = changed.described(update.returning.as_deref(), with);
+        let bound = binder::bind_update(&values, others, update.selection.as_ref(), &described, self)?;
+        let layout = Layout { has_numbers: true, ..changed.layout() };
+        Ok(self.changing("UPDATE", changed.object, ChangeWay::Replace, layout, bound))
+    }
+
+    /// MERGE; `with` is before the whole statement.
+    pub(super) fn merge(&self, merge: &ast::Merge, with: Option<&With>) -> Result<BoundStatement> {
+        refuse(&[(merge.output.is_some(), "OUTPUT")])?;
+        let changed = self.changed(&merge.table, &[], "MERGE")?;
+        let (mut clauses, mut steps) = (Vec::new(), Vec::new());
+        for clause in &merge.clauses {
+            let is_matched = match clause.clause_kind {
+                MergeClauseKind::Matched => true,
+                MergeClauseKind::NotMatched | MergeClauseKind::NotMatchedByTarget => false,
+                MergeClauseKind::NotMatchedBySource => {
+                    return Err(Error::unsupported("WHEN NOT MATCHED BY SOURCE is not supported").with_code("0A000"));
+                }
+            };
+            let (step, values) = match &clause.action {
+                MergeAction::Update(update) if is_matched => (Step::Update, Some(changed.values(&update.assignments)?)),
+                MergeAction::Delete { .. } if is_matched => (Step::Delete, None),
+                MergeAction::Insert(insert) if !is_matched => {
+                    let MergeInsertKind::Values(values) = &insert.kind else {
+                        return Err(Error::unsupported("INSERT ROW is not supported").with_code("0A000"));
+                    };
+                    let row = values.rows.first().map(|row| row.content.as_slice()).unwrap_or_default();
+                    let places = match insert.columns.as_slice() {
+                        [] => (0..changed.targets.len()).collect(),
+                        columns => columns.iter().map(|column| changed.place(column)).collect::<Result<Vec<_>>>()?,
+                    };
+                    if row.len() > places.len() {
+                        let error = Error::input("INSERT has more expressions than target columns");
+                        return Err(error.with_code("42601"));
+                    }
+                    (Step::Insert, Some(places.into_iter().zip(row).collect()))
+                }
+                _ => {
+                    let error = Error::input("a row that is matched is updated or deleted, another one is inserted");
+                    return Err(error.with_code("42601"));
+                }
+            };
+            clauses.push(MergeStep { is_matched, condition: clause.predicate.as_ref(), values });
+            steps.push(step);
         }
-        let mut outputs = vec![changed.column(ROW_NUMBERS)];
-        for (target, value) in changed.targets.iter().zip(values) {
-            outputs.push(value.unwrap_or_else(|| changed.column(&target.name)));
-        }
-        let query = changed.query(outputs, others, update.selection.clone(), with)?;
-        let number = Target { name: ROW_NUMBERS.to_owned(), sql_type: SqlType::BigInt, default: None };
-        let targets = std::iter::once(number).chain(changed.targets.iter().cloned()).collect::<Vec<_>>();
-        let rows = binder::bind_insert(Some(&query), &targets, None, self)?;
-        let target = MemoryTarget::Change { table: changed.object };
-        Ok(BoundStatement::Write { tag: "UPDATE", rows, writer: self.memory_writer(target) })
+        let described = changed.described(None, with);
+        let bound = binder::bind_merge(&merge.source, &merge.on, &clauses, &described, self)?;
+        let layout = Layout { has_numbers: true, has_steps: true, ..changed.layout() };
+        let twice = "MERGE command cannot affect row a second time";
+        Ok(self.changing("MERGE", changed.object, ChangeWay::Steps { steps, twice }, layout, bound))
+    }
+
+    /// A statement that changes rows, with what it gives back.
+    pub(super) fn changing(
+        &self,
+        tag: &'static str,
+        table: ObjectRef,
+        way: ChangeWay,
+        layout: Layout,
+        bound: BoundChange,
+    ) -> BoundStatement {
+        let BoundChange { rows, returning } = bound;
+        let writer = self.memory_writer(MemoryTarget::Change { table, layout, way });
+        let returning = returning.map(|count| {
+            let first = rows.columns.len() - count;
+            let fields = rows.columns[first..].iter().map(|column| column.sql_type.field(&column.name, true));
+            (Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>())), writer.returned())
+        });
+        BoundStatement::Write { tag, rows, writer, returning }
     }
 
     /// The table that a statement changes. From now on [`CHANGED`] means it.
-    fn changed(&self, target: &TableWithJoins, what: &str) -> Result<Changed> {
-        let TableFactor::Table { name, alias, .. } = &target.relation else {
+    fn changed(&self, target: &TableFactor, joins: &[ast::Join], what: &str) -> Result<ChangedTable> {
+        let TableFactor::Table { name, alias, .. } = target else {
             return Err(Error::unsupported(format!("{what} is of a table only")).with_code("0A000"));
         };
-        if !target.joins.is_empty() {
+        if !joins.is_empty() {
             let error = Error::unsupported(format!("{what} of joined tables is not supported")).with_code("0A000");
             return Err(error.with_hint("name the other tables in FROM (UPDATE) or USING (DELETE)"));
         }
@@ -116,20 +265,9 @@ impl Around<'_> {
         let found = self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
         let Relation::Memory(memory) = &object.relation else { return Err(unwritable(&name, &found)) };
-        let targets = memory.schema().fields().iter().map(|field| {
-            let sql_type = SqlType::of_field(field)
-                .ok_or_else(|| Error::unsupported(format!("the column '{}' cannot be written to", field.name())))?;
-            Ok(Target {
-                name: field.name().clone(),
-                sql_type,
-                default: memory.column_defaults().get(field.name()).cloned(),
-            })
-        });
-        let targets = targets.collect::<Result<Vec<_>>>()?;
         self.set_changed(memory.numbered());
-        let own = || TableAlias { explicit: true, name: Ident::with_quote('"', &name.name), columns: vec![], at: None };
-        let alias = alias.clone().unwrap_or_else(own);
-        Ok(Changed { object: object.reference(), targets, alias })
+        let own = Ident::with_quote('"', &name.name);
+        ChangedTable::new(object, memory, alias.as_ref().map_or(&own, |alias| &alias.name), alias.is_some())
     }
 
     /// What [`CHANGED`] means.
@@ -141,60 +279,8 @@ impl Around<'_> {
     }
 }
 
-impl Changed {
-    /// A column of the table, as the query names it.
-    fn column(&self, name: &str) -> Expr {
-        Expr::CompoundIdentifier(vec![self.alias.name.clone(), Ident::with_quote('"', name)])
-    }
-
-    /// The place of a column that an assignment names.
-    fn place(&self, column: &ObjectName) -> Result<usize> {
-        let name = match column.0.as_slice() {
-            [part] => part.as_ident(),
-            // `SET t.x = …` is not PostgreSQL's, but what it means is clear.
-            [table, part] if table.as_ident().is_some_and(|table| table.value == self.alias.name.value) => {
-                part.as_ident()
-            }
-            _ => None,
-        };
-        let Some(name) = name else {
-            let error = Error::unsupported(format!("{column}: fields of columns cannot be set"));
-            return Err(error.with_code("0A000"));
-        };
-        let name = name_in(name, &self.targets);
-        self.targets.iter().position(|target| target.name == name).ok_or_else(|| {
-            let message = format!("column \"{name}\" of relation \"{}\" does not exist", self.object.name.name);
-            let known = self.targets.iter().map(|target| target.name.clone()).collect::<Vec<_>>();
-            errors::suggest(Error::input(message).with_code("42703"), &name, &known)
-        })
-    }
-
-    /// The query that finds the rows.
-    fn query(
-        &self,
-        outputs: Vec<Expr>,
-        others: Vec<TableWithJoins>,
-        selection: Option<Expr>,
-        with: Option<&With>,
-    ) -> Result<ast::Query> {
-        let mut query = crate::parse::query("SELECT 1 FROM t")?;
-        if let SetExpr::Select(select) = query.body.as_mut() {
-            select.projection = outputs.into_iter().map(SelectItem::UnnamedExpr).collect();
-            select.selection = selection;
-            for from in &mut select.from {
-                if let TableFactor::Table { name, alias, .. } = &mut from.relation {
-                    *name = ObjectName::from(vec![Ident::with_quote('"', CHANGED)]);
-                    *alias = Some(self.alias.clone());
-                }
-            }
-            select.from.extend(others);
-        }
-        Ok(with_before(&query, with))
-    }
-}
-
 /// Each column that is set, with its value.
-fn assignments(assignments: &[ast::Assignment]) -> Result<Vec<(&ObjectName, &Expr)>> {
+fn pairs(assignments: &[ast::Assignment]) -> Result<Vec<(&ObjectName, &Expr)>> {
     let mut pairs = Vec::with_capacity(assignments.len());
     for assignment in assignments {
         match (&assignment.target, &assignment.value) {

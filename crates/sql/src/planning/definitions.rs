@@ -7,15 +7,15 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_sql::parser::CreateExternalTable;
 use diligence_base::{Error, Result};
 use diligence_catalog::{FileRelation, Relation, RelationName, Resolved, View};
-use diligence_types::SqlType;
 use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
 
 use super::around::{Around, relation_name};
 use super::statements::{BoundStatement, schema_of};
-use crate::binder::{self, Bound, Target};
+use super::tables::Declaration;
+use crate::binder::{self, Bound};
 use crate::external;
 use crate::parse::Parsed;
-use crate::statement::{Command, Statement, nullable};
+use crate::statement::{Command, DroppedKind, Statement, nullable};
 use crate::write::memory::{MemoryTarget, NewTable};
 
 /// Columns as a statement declares them.
@@ -31,7 +31,6 @@ impl Around<'_> {
         for (given, what) in [
             (create.temporary || create.global.is_some(), "CREATE TEMPORARY TABLE"),
             (create.external, "CREATE EXTERNAL TABLE without STORED AS"),
-            (create.like.is_some(), "CREATE TABLE … LIKE"),
             (create.clone.is_some(), "CREATE TABLE … CLONE"),
             (create.inherits.is_some(), "INHERITS"),
             (create.partition_by.is_some() || create.partition_of.is_some(), "PARTITION BY"),
@@ -51,49 +50,35 @@ impl Around<'_> {
             let hint = "drop it first, or write CREATE OR REPLACE TABLE or IF NOT EXISTS";
             return Err(error.with_code("42P07").with_hint(hint));
         }
-        if let Some(constraint) = create.constraints.first() {
-            return Err(unenforced(constraint));
-        }
         let has_types = create.columns.iter().any(|column| column.data_type != ast::DataType::Unspecified);
-        let (rows, declared) = match &create.query {
+        let (rows, declaration) = match &create.query {
             Some(query) if has_types => {
-                let declared = self.declared(&create.columns)?;
-                (self.stored(query, &declared)?, declared)
+                let declaration = self.declaration(&name, create)?;
+                (binder::bind_insert(Some(query), &declaration.targets()?, None, self)?, declaration)
             }
-            Some(query) => self.selected(query, &create.columns)?,
-            None => {
-                let declared = self.declared(&create.columns)?;
-                let source = binder::bind_query(&no_rows()?, self)?;
-                (source, declared)
-            }
+            Some(query) => self.selected(query, &create.columns, &name)?,
+            None => (binder::bind_query(&no_rows()?, self)?, self.declaration(&name, create)?),
         };
         let target = MemoryTarget::Create(NewTable {
             name,
             or_replace: create.or_replace,
             if_not_exists: create.if_not_exists,
-            schema: declared.schema,
-            column_defaults: declared.defaults,
+            schema: declaration.schema(),
+            rules: declaration.rules,
+            sequences: declaration.sequences,
         });
-        Ok(BoundStatement::Write { tag: "CREATE TABLE", rows, writer: self.memory_writer(target) })
+        let (writer, returning) = (self.memory_writer(target), None);
+        Ok(BoundStatement::Write { tag: "CREATE TABLE", rows, writer, returning })
     }
 
     /// The rows of CREATE TABLE AS, and its columns, which may be listed.
-    fn selected(&self, query: &ast::Query, listed: &[ColumnDef]) -> Result<(Bound, Declared)> {
+    fn selected(&self, query: &ast::Query, listed: &[ColumnDef], name: &RelationName) -> Result<(Bound, Declaration)> {
         let mut rows = binder::bind_query(query, self)?;
         let names = listed.iter().map(|column| &column.name).collect::<Vec<_>>();
         rename(&mut rows, &names, "CREATE TABLE AS")?;
-        let schema = nullable(&schema_of(&rows));
-        Ok((rows, Declared { schema, defaults: HashMap::new() }))
-    }
-
-    /// The rows of CREATE TABLE AS as they are stored into columns that are declared.
-    fn stored(&self, query: &ast::Query, declared: &Declared) -> Result<Bound> {
-        let targets = declared.schema.fields().iter().map(|field| Target {
-            name: field.name().clone(),
-            sql_type: SqlType::of_field(field).unwrap_or(SqlType::Text),
-            default: declared.defaults.get(field.name()).cloned(),
-        });
-        binder::bind_insert(Some(query), &targets.collect::<Vec<_>>(), None, self)
+        let mut declaration = Declaration::new(name.clone());
+        declaration.fields = nullable(&schema_of(&rows)).fields().to_vec();
+        Ok((rows, declaration))
     }
 
     /// Columns with types, NOT NULL and defaults. Fails on what nothing would enforce.
@@ -200,11 +185,17 @@ impl Around<'_> {
             return Err(Error::bug("not a DROP"));
         };
         let command = match object_type {
-            ObjectType::Table | ObjectType::View => Command::Drop {
+            ObjectType::Table | ObjectType::View | ObjectType::Sequence => Command::Drop {
                 names: names.iter().map(|name| self.changeable(name)).collect::<Result<_>>()?,
-                view: *object_type == ObjectType::View,
+                kind: match object_type {
+                    ObjectType::Table => DroppedKind::Table,
+                    ObjectType::View => DroppedKind::View,
+                    _ => DroppedKind::Sequence,
+                },
                 if_exists: *if_exists,
+                cascade: *cascade,
             },
+            ObjectType::Index => return self.drop_indexes(names, *if_exists),
             ObjectType::Schema => {
                 let [name] = names.as_slice() else {
                     return Err(Error::unsupported("DROP SCHEMA takes one schema at a time").with_code("0A000"));
@@ -233,18 +224,21 @@ impl Around<'_> {
 
     /// TRUNCATE.
     pub(super) fn truncate(&self, truncate: &ast::Truncate) -> Result<Statement> {
-        let [target] = truncate.table_names.as_slice() else {
-            return Err(Error::unsupported("TRUNCATE takes one table at a time").with_code("0A000"));
-        };
-        let name = self.changeable(&target.name)?;
-        match self.at.snapshot.get(&name) {
-            Some(Resolved::Object(object)) if matches!(object.relation, Relation::Memory(_)) => {
-                Ok(Statement::Command(Command::Truncate(object.reference())))
+        let mut tables = Vec::with_capacity(truncate.table_names.len());
+        for target in &truncate.table_names {
+            let name = self.changeable(&target.name)?;
+            match self.at.snapshot.get(&name) {
+                Some(Resolved::Object(object)) if matches!(object.relation, Relation::Memory(_)) => {
+                    tables.push(object.reference());
+                }
+                Some(other) => return Err(unwritable(&name, &other)),
+                None if truncate.if_exists => {}
+                None => return Err(self.unknown(&name)),
             }
-            Some(other) => Err(unwritable(&name, &other)),
-            None if truncate.if_exists => Ok(Statement::Command(Command::Nothing("TRUNCATE TABLE"))),
-            None => Err(self.unknown(&name)),
         }
+        let restarts = matches!(truncate.identity, Some(ast::TruncateIdentityOption::Restart));
+        let cascade = matches!(truncate.cascade, Some(ast::CascadeOption::Cascade));
+        Ok(Statement::Command(Command::Truncate { tables, restarts, cascade }))
     }
 
     /// The name of a relation that a statement makes or changes. Fails with 42501 if the session may not.
@@ -290,7 +284,7 @@ pub(super) fn refuse_twice<'n>(names: impl Iterator<Item = &'n str>) -> Result<(
     Ok(())
 }
 
-fn lower(name: &Ident) -> String {
+pub(super) fn lower(name: &Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 

@@ -32,9 +32,11 @@ impl Around<'_> {
         let found = relation_name(name).ok().and_then(|name| self.at.snapshot.get(&name));
         let defaults = match &found {
             Some(Resolved::Object(object)) => match &object.relation {
-                CatalogRelation::Memory(memory) => memory.column_defaults().clone(),
+                CatalogRelation::Memory(memory) => memory.rules().defaults.clone(),
                 CatalogRelation::Files(files) => files.column_defaults.clone(),
-                CatalogRelation::Table(_) | CatalogRelation::View(_) => Default::default(),
+                CatalogRelation::Table(_) | CatalogRelation::View(_) | CatalogRelation::Sequence(_) => {
+                    Default::default()
+                }
             },
             Some(Resolved::Computed(_)) | None => Default::default(),
         };

@@ -12,6 +12,8 @@
 //! A planned query says what it [`Uses`]: as long as that is current, the same text with the same values would be
 //! planned to the same, so the plan can run again. For other values there are generic plans (`generic`).
 
+mod alter;
+mod appends;
 mod around;
 mod changes;
 mod definitions;
@@ -23,6 +25,7 @@ mod parameters;
 mod prepared;
 mod settings;
 mod statements;
+mod tables;
 mod writes;
 
 use std::collections::HashMap;
@@ -41,6 +44,7 @@ use diligence_types::SqlType;
 use diligence_types::functions;
 use parking_lot::{Mutex, RwLock};
 
+pub use self::appends::PlannedAppend;
 pub use self::generic::GenericPlan;
 pub use self::parameters::parameter_value;
 use self::prepared::Prepared;
@@ -78,6 +82,7 @@ impl Planned {
             Planned::Query(query, _) => Some(query.schema().clone()),
             Planned::Other(statement) => match statement.as_ref() {
                 Statement::Explain { .. } => Some(Statement::plan_schema()),
+                Statement::Write(write) => write.returning.as_ref().map(|(schema, _)| schema.clone()),
                 _ => None,
             },
         }

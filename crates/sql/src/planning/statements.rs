@@ -19,6 +19,7 @@ use crate::binder::{self, Bound};
 use crate::front;
 use crate::parse::Parsed;
 use crate::statement::{Query, Statement, Write};
+use crate::write::memory::Returned;
 
 /// A statement with everything that it names found.
 pub(super) enum BoundStatement {
@@ -32,6 +33,8 @@ pub(super) enum BoundStatement {
         rows: Bound,
         /// Where they go.
         writer: Arc<dyn Writer>,
+        /// What RETURNING gives when it is done.
+        returning: Option<(SchemaRef, Arc<Returned>)>,
     },
     /// Shows a plan.
     Explain {
@@ -87,7 +90,9 @@ impl BoundStatement {
         let types = |bound: &Bound| bound.parameters.iter().map(SqlType::arrow).collect();
         match self {
             Self::Query(bound) => Description { parameters: types(&bound), schema: Some(schema_of(&bound)) },
-            Self::Write { rows, .. } => Description { parameters: types(&rows), schema: None },
+            Self::Write { rows, returning, .. } => {
+                Description { parameters: types(&rows), schema: returning.map(|(schema, _)| schema) }
+            }
             Self::Explain { statement, .. } => {
                 Description { schema: Some(Statement::plan_schema()), ..statement.described() }
             }
@@ -137,6 +142,7 @@ impl Around<'_> {
                 SetExpr::Insert(ast::Statement::Insert(insert)) => self.insert(insert, query.with.as_ref()),
                 SetExpr::Update(ast::Statement::Update(update)) => self.update(update, query.with.as_ref()),
                 SetExpr::Delete(ast::Statement::Delete(delete)) => self.delete(delete, query.with.as_ref()),
+                SetExpr::Merge(ast::Statement::Merge(merge)) => self.merge(merge, query.with.as_ref()),
                 _ => Ok(BoundStatement::Query(binder::bind_query(query, self)?)),
             },
             ast::Statement::Insert(insert) => self.insert(insert, None),
@@ -157,6 +163,13 @@ impl Around<'_> {
             ast::Statement::ShowSchemas { .. } => self.show_schemas(),
             ast::Statement::Update(update) => self.update(update, None),
             ast::Statement::Delete(delete) => self.delete(delete, None),
+            ast::Statement::Merge(merge) => self.merge(merge, None),
+            ast::Statement::AlterTable(alter) => self.alter_table(alter),
+            ast::Statement::CreateIndex(create) => self.create_index(create),
+            ast::Statement::Comment { object_type, object_name, comment, .. } => {
+                self.comment(object_type, object_name, comment.as_deref())
+            }
+            ast::Statement::CreateSequence { .. } => other(self.create_sequence(statement)?),
             _ => other(self.planner.session_statement(statement)?),
         }
     }
@@ -191,9 +204,9 @@ impl Around<'_> {
                 let uses = if planned.is_transient { None } else { self.names.uses() };
                 Ok(Planned::Query(Arc::new(Query { plan: planned.plan }), uses))
             }
-            BoundStatement::Write { tag, rows, writer } => {
+            BoundStatement::Write { tag, rows, writer, returning } => {
                 let rows = Query { plan: self.front(rows, values, false)?.plan };
-                done(Statement::Write(Write::new(tag, rows, writer)))
+                done(Statement::Write(Write { returning, ..Write::new(tag, rows, writer) }))
             }
             BoundStatement::Explain { statement, analyze, json, verbose } => {
                 let (query, details) = self.explained(*statement, values, verbose)?;
@@ -214,7 +227,7 @@ impl Around<'_> {
     ) -> Result<(Query, Option<String>)> {
         let (rows, write) = match bound {
             BoundStatement::Query(bound) => (bound, None),
-            BoundStatement::Write { tag, rows, writer } => (rows, Some((tag, writer))),
+            BoundStatement::Write { tag, rows, writer, .. } => (rows, Some((tag, writer))),
             BoundStatement::Other(Statement::Query(query)) => return Ok((query, None)),
             _ => return Err(Error::bug("a statement without a plan is explained")),
         };
@@ -229,7 +242,7 @@ impl Around<'_> {
         Ok((query, verbose.then_some(text)))
     }
 
-    fn front(&self, bound: Bound, values: &[ScalarValue], is_shown: bool) -> Result<front::Planned> {
+    pub(super) fn front(&self, bound: Bound, values: &[ScalarValue], is_shown: bool) -> Result<front::Planned> {
         front::of_bound(bound, values, is_shown, self, &self.at.session.options)
     }
 }

@@ -1,28 +1,46 @@
 //! Statements that write rows: INSERT and COPY … TO.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion_sql::parser::CopyToStatement;
 use diligence_base::{Error, Result};
-use diligence_catalog::{ObjectRef, Relation, RelationName, Resolved};
+use diligence_catalog::rules::TableRules;
+use diligence_catalog::{FileRelation, MemoryRelation, Object, Relation, RelationName, Resolved};
 use diligence_storage::Table;
-use diligence_types::SqlType;
-use sqlparser::ast::{self, Ident, ObjectName, SetExpr, TableFactor, TableObject, With};
+use sqlparser::ast::{self, Ident, ObjectName, OnConflictAction, SetExpr, TableFactor, TableObject, With};
 
 use super::around::Around;
+use super::changes::ChangedTable;
 use super::definitions::{refuse_twice, unwritable};
 use super::statements::BoundStatement;
-use crate::binder::{self, Target};
+use super::tables::{name_in, targets};
+use crate::binder::{self, Conflict, Given, Target};
 use crate::errors;
-use crate::write::memory::{MemoryTarget, MemoryWriter};
+use crate::parse::{BY_NAME, OVERRIDING};
+use crate::write::memory::{ChangeWay, Layout, MemoryTarget, MemoryWriter, Step};
 use crate::write::plan::{copy_plan, insert_plan};
 use crate::write::{CopyTarget, option_pairs};
 
-/// Where INSERT puts rows.
-enum Place {
-    Memory(ObjectRef),
-    Files(Arc<diligence_catalog::FileRelation>),
+/// What an INSERT says that the parser's tree has no place for: see `parse/tokens`.
+struct InsertClauses {
+    /// OVERRIDING SYSTEM VALUE.
+    overrides: bool,
+    /// BY NAME.
+    is_by_name: bool,
+}
+
+impl InsertClauses {
+    fn of(insert: &ast::Insert) -> Result<Self> {
+        let mut clauses = Self { overrides: false, is_by_name: false };
+        for marker in insert.partitioned.iter().flatten() {
+            match marker {
+                ast::Expr::Identifier(name) if name.value == OVERRIDING => clauses.overrides = true,
+                ast::Expr::Identifier(name) if name.value == BY_NAME => clauses.is_by_name = true,
+                _ => return Err(Error::unsupported("PARTITION is not supported").with_code("0A000")),
+            }
+        }
+        Ok(clauses)
+    }
 }
 
 impl Around<'_> {
@@ -33,32 +51,104 @@ impl Around<'_> {
         };
         refuse_clauses(insert)?;
         let name = self.changeable(name)?;
-        let (place, schema, defaults) = self.place(&name)?;
-        let targets = schema.fields().iter().map(|field| {
-            let sql_type = SqlType::of_field(field)
-                .ok_or_else(|| Error::unsupported(format!("the column '{}' cannot be written to", field.name())))?;
-            Ok(Target { name: field.name().clone(), sql_type, default: defaults.get(field.name()).cloned() })
-        });
-        let targets = targets.collect::<Result<Vec<_>>>()?;
+        let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
+        let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
+        match &object.relation {
+            Relation::Memory(table) => self.insert_rows(insert, with, object, table),
+            Relation::Files(files) => self.insert_into_files(insert, with, &name, files),
+            Relation::Table(_) | Relation::View(_) | Relation::Sequence(_) => Err(unwritable(&name, &found)),
+        }
+    }
+
+    fn insert_into_files(
+        &self,
+        insert: &ast::Insert,
+        with: Option<&With>,
+        name: &RelationName,
+        files: &Arc<FileRelation>,
+    ) -> Result<BoundStatement> {
+        if insert.on.is_some() || insert.returning.is_some() {
+            let error = Error::unsupported("INSERT into files takes no ON CONFLICT and no RETURNING");
+            return Err(error.with_code("0A000"));
+        }
+        self.planner.may_use_files("INSERT into files")?;
+        let rules = TableRules { defaults: files.column_defaults.clone(), ..TableRules::default() };
+        let targets = targets(&files.table()?.schema(), &rules)?;
         let given = match insert.columns.as_slice() {
             [] => None,
-            columns => Some(places(columns, &targets, &name)?),
+            columns => Some(places(columns, &targets, name)?),
         };
         let source = insert.source.as_deref().map(|source| with_before(source, with));
         let rows = binder::bind_insert(source.as_ref(), &targets, given.as_deref(), self)?;
-        Ok(match place {
-            Place::Memory(table) => {
-                let target = MemoryTarget::Insert { table, replace: insert.overwrite };
-                BoundStatement::Write { tag: "INSERT", rows, writer: self.memory_writer(target) }
+        let disk = self.planner.options.files.clone();
+        let settings = &self.at.session.options;
+        let (rows, writer) = insert_plan(settings, rows, files, insert.overwrite, disk, &self.numbers)?;
+        Ok(BoundStatement::Write { tag: "INSERT", rows, writer: Arc::new(writer), returning: None })
+    }
+
+    fn insert_rows(
+        &self,
+        insert: &ast::Insert,
+        with: Option<&With>,
+        object: &Object,
+        table: &MemoryRelation,
+    ) -> Result<BoundStatement> {
+        let own = Ident::with_quote('"', &object.name.name);
+        let alias = insert.table_alias.as_ref().map_or(&own, |alias| &alias.alias);
+        let changed = ChangedTable::new(object, table, alias, insert.table_alias.is_some())?;
+        let clauses = InsertClauses::of(insert)?;
+        let given = match insert.columns.as_slice() {
+            _ if clauses.is_by_name => Given::ByName,
+            [] => Given::All,
+            columns => Given::Places(places(columns, &changed.targets, &object.name)?),
+        };
+        let returning = insert.returning.as_deref();
+        let source = insert.source.as_deref();
+        let described = changed.described(returning, with);
+        let overrides = clauses.overrides;
+        let on = match &insert.on {
+            None => None,
+            Some(ast::OnInsert::OnConflict(on)) => Some(on),
+            Some(_) => return Err(Error::unsupported("ON DUPLICATE KEY is not supported").with_code("0A000")),
+        };
+        let (way, bound) = match on {
+            None => {
+                let bound = binder::bind_new_rows(source, &given, overrides, None, &described, self)?;
+                (ChangeWay::Insert { replace: insert.overwrite }, bound)
             }
-            Place::Files(relation) => {
-                self.planner.may_use_files("INSERT into files")?;
-                let disk = self.planner.options.files.clone();
-                let settings = &self.at.session.options;
-                let (rows, writer) = insert_plan(settings, rows, &relation, insert.overwrite, disk, &self.numbers)?;
-                BoundStatement::Write { tag: "INSERT", rows, writer: Arc::new(writer) }
+            Some(on) => {
+                let key = changed.conflict_key(on.conflict_target.as_ref())?;
+                match &on.action {
+                    OnConflictAction::DoNothing => {
+                        let bound = binder::bind_new_rows(source, &given, overrides, None, &described, self)?;
+                        (ChangeWay::InsertNew(key.iter().map(|key| key.name.clone()).collect()), bound)
+                    }
+                    OnConflictAction::DoUpdate(update) => {
+                        let key = key.ok_or_else(|| {
+                            let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
+                            Error::input(message)
+                                .with_code("42601")
+                                .with_hint("For example, ON CONFLICT (column_name).")
+                        })?;
+                        let columns = changed.targets.iter().map(|target| &target.name).collect::<Vec<_>>();
+                        let place = |name: &String| columns.iter().position(|column| *column == name).unwrap_or(0);
+                        let conflict = Conflict {
+                            key: key.columns.iter().map(place).collect(),
+                            values: changed.values(&update.assignments)?,
+                            selection: update.selection.as_ref(),
+                        };
+                        self.set_changed(table.numbered());
+                        let bound =
+                            binder::bind_new_rows(source, &given, overrides, Some(&conflict), &described, self)?;
+                        let twice = "ON CONFLICT DO UPDATE command cannot affect row a second time";
+                        (ChangeWay::Steps { steps: vec![Step::Update, Step::Insert], twice }, bound)
+                    }
+                }
             }
-        })
+        };
+        let has_steps = matches!(way, ChangeWay::Steps { .. });
+        let layout = Layout { has_numbers: has_steps, has_steps, ..changed.layout() };
+        Ok(self.changing("INSERT", changed.object, way, layout, bound))
     }
 
     /// COPY of a query's rows into files.
@@ -71,35 +161,12 @@ impl Around<'_> {
         let settings = &self.at.session.options;
         let partitions = copy.partitioned_by.clone();
         let (rows, writer) = copy_plan(settings, rows, target, partitions, &options, disk, &self.numbers)?;
-        Ok(BoundStatement::Write { tag: "COPY", rows, writer: Arc::new(writer) })
+        Ok(BoundStatement::Write { tag: "COPY", rows, writer: Arc::new(writer), returning: None })
     }
 
     pub(super) fn memory_writer(&self, target: MemoryTarget) -> Arc<MemoryWriter> {
         let planner = self.planner;
         Arc::new(MemoryWriter::new(target, planner.options.tables.clone(), planner.catalogs.catalog()))
-    }
-
-    /// Where the rows of an INSERT into a table go, its columns, and what they get that are left out.
-    #[allow(clippy::type_complexity)]
-    fn place(
-        &self,
-        name: &RelationName,
-    ) -> Result<(Place, arrow::datatypes::SchemaRef, HashMap<String, Arc<ast::Expr>>)> {
-        let found = self.at.snapshot.get(name).ok_or_else(|| self.unknown(name))?;
-        if let Resolved::Object(object) = &found {
-            match &object.relation {
-                Relation::Memory(memory) => {
-                    let defaults = memory.column_defaults().clone();
-                    return Ok((Place::Memory(object.reference()), memory.schema().clone(), defaults));
-                }
-                Relation::Files(files) => {
-                    let schema = files.table()?.schema();
-                    return Ok((Place::Files(files.clone()), schema, files.column_defaults.clone()));
-                }
-                Relation::Table(_) | Relation::View(_) => {}
-            }
-        }
-        Err(unwritable(name, &found))
     }
 
     /// The error for a table that is not there.
@@ -141,19 +208,6 @@ fn places(columns: &[ObjectName], targets: &[Target], table: &RelationName) -> R
     names.iter().map(place).collect()
 }
 
-/// The column that a name means: without quotes, one with capitals too, if it is the only one.
-pub(super) fn name_in(name: &Ident, targets: &[Target]) -> String {
-    if name.quote_style.is_some() {
-        return name.value.clone();
-    }
-    let lower = name.value.to_lowercase();
-    let mut alike = targets.iter().filter(|target| target.name.to_lowercase() == lower);
-    match (targets.iter().any(|target| target.name == lower), alike.next(), alike.next()) {
-        (false, Some(only), None) => only.name.clone(),
-        _ => lower,
-    }
-}
-
 /// A source with the common table expressions that stand before the whole statement.
 pub(super) fn with_before(source: &ast::Query, with: Option<&With>) -> ast::Query {
     let mut source = source.clone();
@@ -171,11 +225,8 @@ pub(super) fn with_before(source: &ast::Query, with: Option<&With>) -> ast::Quer
 /// Fails on clauses of INSERT that there is nothing for yet.
 fn refuse_clauses(insert: &ast::Insert) -> Result<()> {
     for (given, what, hint) in [
-        (insert.or.is_some() || insert.replace_into, "INSERT OR REPLACE", "tables have no keys"),
-        (insert.on.is_some(), "ON CONFLICT", "tables have no keys: leave the clause out"),
-        (insert.returning.is_some(), "RETURNING", "select the rows in another statement"),
+        (insert.or.is_some() || insert.replace_into, "INSERT OR REPLACE", "write ON CONFLICT (key) DO UPDATE"),
         (!insert.assignments.is_empty(), "INSERT … SET", "write INSERT INTO t (a, b) VALUES (…)"),
-        (insert.partitioned.is_some(), "PARTITION", "name the partition's columns like the others"),
     ] {
         if given {
             return Err(Error::unsupported(format!("{what} is not supported")).with_code("0A000").with_hint(hint));

@@ -1,22 +1,24 @@
-//! The writer of tables in memory: CREATE TABLE, with or without AS, and INSERT.
+//! The writer of tables in memory: CREATE TABLE, with or without AS, INSERT, UPDATE, DELETE, MERGE, and ALTER TABLE where
+//! it makes other rows.
 //!
 //! Rows are counted as the tables' from the beginning, since they stay: a statement that does not end gives them back
 //! with its operation. The catalog has them with the commit.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{Int64Type, SchemaRef};
-use diligence_base::{Error, Result};
-use diligence_catalog::{Catalog, MemoryRelation, ObjectRef, Relation, RelationName, RowChange};
+use arrow::datatypes::{Int32Type, Int64Type, SchemaRef};
+use diligence_base::ids::ObjectVersion;
+use diligence_base::{About, Error, Result};
+use diligence_catalog::rules::TableRules;
+use diligence_catalog::{Catalog, MemoryRelation, ObjectRef, OwnedSequence, RelationName, RowChange, failing_row};
 use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_memory::{QueryMemory, Reservation};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
 use parking_lot::Mutex;
-use sqlparser::ast::Expr;
 
 /// Who holds the memory of rows in tables.
 const HOLDER: &str = "a table in memory";
@@ -28,6 +30,7 @@ pub struct MemoryWriter {
     /// What the rows are counted in.
     memory: QueryMemory,
     catalog: Arc<Catalog>,
+    returned: Arc<Returned>,
 }
 
 /// Which table takes the rows.
@@ -35,19 +38,129 @@ pub struct MemoryWriter {
 pub(crate) enum MemoryTarget {
     /// CREATE TABLE, with or without AS.
     Create(NewTable),
-    /// INSERT INTO, or INSERT OVERWRITE.
-    Insert {
+    /// ALTER TABLE: the rows take the places of all rows of a table.
+    Rewrite {
         /// The table.
         table: ObjectRef,
-        /// Whether the present rows give way.
-        replace: bool,
+        /// The version that the rows were made of.
+        built_on: ObjectVersion,
+        /// What it becomes. Its sequences go on behind as many numbers as there are rows.
+        new: NewTable,
+        /// The rows' columns.
+        layout: Layout,
     },
-    /// UPDATE and DELETE: the first column has the numbers of rows that go, each perhaps more than once, the others the
-    /// rows that take their places, if there are any.
+    /// INSERT, UPDATE, DELETE and MERGE.
     Change {
         /// The table.
         table: ObjectRef,
+        /// The rows' columns.
+        layout: Layout,
+        /// What is done with them.
+        way: ChangeWay,
     },
+}
+
+/// What is done with the rows of a statement that changes a table.
+#[derive(Clone, Debug)]
+pub(crate) enum ChangeWay {
+    /// They come.
+    Insert {
+        /// In the place of all that are there.
+        replace: bool,
+    },
+    /// Those come whose keys are new; by the keys of these names, or all.
+    InsertNew(Vec<String>),
+    /// Those of their numbers go, and they come, if they have values. The first one of a number counts.
+    Replace,
+    /// One of these is done with each row, by its number. `twice` is the error for a row that goes twice.
+    Steps {
+        /// By number.
+        steps: Vec<Step>,
+        /// The message.
+        twice: &'static str,
+    },
+}
+
+/// What is done with a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It comes.
+    Insert,
+    /// That of its number goes, and it comes.
+    Update,
+    /// That of its number goes.
+    Delete,
+}
+
+/// The columns of rows that are written, in this order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layout {
+    /// Whether the numbers of rows that go are the first.
+    pub(crate) has_numbers: bool,
+    /// Whether steps come then.
+    pub(crate) has_steps: bool,
+    /// How many values a new row has.
+    pub(crate) values: usize,
+    /// The names of conditions, which are truth values; NULL is well, too.
+    pub(crate) checks: Vec<String>,
+}
+
+impl Layout {
+    fn first_value(&self) -> usize {
+        usize::from(self.has_numbers) + usize::from(self.has_steps)
+    }
+
+    /// The rows without the columns of their conditions. Fails with code 23514 if one does not hold.
+    fn checked(&self, rows: &RecordBatch, table: &RelationName) -> Result<RecordBatch> {
+        if self.checks.is_empty() {
+            return Ok(rows.clone());
+        }
+        let first = self.first_value() + self.values;
+        for (index, name) in self.checks.iter().enumerate() {
+            let holds = rows.columns().get(first + index).and_then(|column| column.as_boolean_opt());
+            let holds = holds.ok_or_else(|| Error::bug("a condition is no truth value"))?;
+            if let Some(row) = (0..rows.num_rows()).find(|row| holds.is_valid(*row) && !holds.value(*row)) {
+                let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
+                let values = rows.project(&self.value_places()).map_err(from_arrow)?;
+                let about = About {
+                    schema: Some(table.schema.clone()),
+                    table: Some(table.name.clone()),
+                    constraint: Some(name.clone()),
+                    ..About::default()
+                };
+                let error = Error::value(message).with_code("23514").with_about(about);
+                return Err(error.with_detail(failing_row(&values, row)));
+            }
+        }
+        let others = (0..rows.num_columns()).filter(|place| !(first..first + self.checks.len()).contains(place));
+        rows.project(&others.collect::<Vec<_>>()).map_err(from_arrow)
+    }
+
+    fn value_places(&self) -> Vec<usize> {
+        (self.first_value()..self.first_value() + self.values).collect()
+    }
+
+    /// The new rows.
+    fn values(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+        rows.project(&self.value_places()).map_err(from_arrow)
+    }
+
+    /// What the statement gives back of them.
+    fn returned(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+        let places = (self.first_value() + self.values..rows.num_columns()).collect::<Vec<_>>();
+        rows.project(&places).map_err(from_arrow)
+    }
+}
+
+/// What a statement gives back, once it is done.
+#[derive(Debug, Default)]
+pub struct Returned(Mutex<Vec<RecordBatch>>);
+
+impl Returned {
+    /// The rows. They are given once.
+    pub fn take(&self) -> Vec<RecordBatch> {
+        std::mem::take(&mut self.0.lock())
+    }
 }
 
 /// A table as declared.
@@ -61,18 +174,20 @@ pub(crate) struct NewTable {
     pub(crate) if_not_exists: bool,
     /// The columns.
     pub(crate) schema: SchemaRef,
-    /// Expressions for columns that an INSERT leaves out, by the columns' names.
-    pub(crate) column_defaults: HashMap<String, Arc<Expr>>,
+    /// What it is declared with beside them.
+    pub(crate) rules: TableRules,
+    /// The sequences of its columns.
+    pub(crate) sequences: Vec<OwnedSequence>,
 }
 
 impl MemoryWriter {
     pub(crate) fn new(target: MemoryTarget, memory: QueryMemory, catalog: Arc<Catalog>) -> Self {
-        Self { target, memory, catalog }
+        Self { target, memory, catalog, returned: Arc::default() }
     }
 
-    /// Adds rows to a table.
-    pub fn insert(table: ObjectRef, memory: QueryMemory, catalog: Arc<Catalog>) -> Self {
-        Self::new(MemoryTarget::Insert { table, replace: false }, memory, catalog)
+    /// What RETURNING gives, when the statement is done.
+    pub(crate) fn returned(&self) -> Arc<Returned> {
+        self.returned.clone()
     }
 }
 
@@ -89,9 +204,17 @@ impl Writer for MemoryWriter {
     fn describe(&self) -> String {
         match &self.target {
             MemoryTarget::Create(table) => format!("new table {}", table.name),
-            MemoryTarget::Insert { table, replace: false } => format!("table {}", table.name),
-            MemoryTarget::Change { table } => format!("rows of table {}", table.name),
-            MemoryTarget::Insert { table, replace: true } => format!("table {}, in place of its rows", table.name),
+            MemoryTarget::Rewrite { table, .. } => format!("all rows of table {}", table.name),
+            MemoryTarget::Change { table, way: ChangeWay::Insert { replace: false }, .. } => {
+                format!("table {}", table.name)
+            }
+            MemoryTarget::Change { table, way: ChangeWay::Insert { replace: true }, .. } => {
+                format!("table {}, in place of its rows", table.name)
+            }
+            MemoryTarget::Change { table, way: ChangeWay::InsertNew(_), .. } => {
+                format!("table {}, where the keys are new", table.name)
+            }
+            MemoryTarget::Change { table, .. } => format!("rows of table {}", table.name),
         }
     }
 }
@@ -117,54 +240,152 @@ impl MemoryOperation {
         let catalog = &self.writer.catalog;
         match &self.writer.target {
             MemoryTarget::Create(new) => {
-                let version = catalog.next_table_version();
-                let table = MemoryRelation::new(new.name.to_string(), &new.schema, &batches, memory, version)?;
-                let table = table.with_defaults(new.column_defaults.clone());
-                match catalog.create(&new.name, Relation::Memory(Arc::new(table)), new.or_replace) {
+                let table = self.made(new, &batches, memory)?;
+                match catalog.create_table(&new.name, table, new.or_replace, new.sequences.clone()) {
                     // Somebody else made it while our query ran.
                     Err(_) if new.if_not_exists && catalog.snapshot().get(&new.name).is_some() => Ok(0),
                     made => made.map(|()| count),
                 }
             }
-            MemoryTarget::Insert { table, replace } => {
-                catalog.insert(table, &batches, memory, *replace)?;
+            MemoryTarget::Rewrite { table, built_on, new, layout } => {
+                let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
+                let next = self.made(new, &values, memory)?;
+                catalog.rewrite(table, *built_on, next, new.sequences.clone(), count)?;
                 Ok(count)
             }
-            MemoryTarget::Change { table } => {
-                let change = row_change(&batches, memory)?;
-                let count = change.deleted.len() as u64;
-                if count > 0 {
-                    catalog.change(table, change)?;
-                }
-                Ok(count)
-            }
+            MemoryTarget::Change { table, layout, way } => self.change(table, layout, way, &batches, memory),
         }
+    }
+
+    /// A table of these rows.
+    fn made(&self, new: &NewTable, batches: &[RecordBatch], memory: Reservation) -> Result<MemoryRelation> {
+        let (version, counted) = (self.writer.catalog.next_table_version(), memory.sibling());
+        let table = MemoryRelation::new(&new.name, &new.schema, batches, memory, version)?;
+        table.with_rules(new.rules.clone(), &counted, version)
+    }
+
+    fn change(
+        &self,
+        table: &ObjectRef,
+        layout: &Layout,
+        way: &ChangeWay,
+        batches: &[RecordBatch],
+        mut memory: Reservation,
+    ) -> Result<u64> {
+        let catalog = &self.writer.catalog;
+        let returned = batches.iter().map(|rows| layout.returned(rows)).collect::<Result<Vec<_>>>()?;
+        let returned = returned.into_iter();
+        let (count, returned) = match way {
+            ChangeWay::Insert { replace } => {
+                let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
+                let count = values.iter().map(|rows| rows.num_rows() as u64).sum();
+                keep(&mut memory, &values);
+                catalog.insert(table, &values, memory, *replace)?;
+                (count, returned.collect())
+            }
+            ChangeWay::InsertNew(keys) => {
+                let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
+                keep(&mut memory, &values);
+                let new = catalog.insert_new(table, &values, memory, keys)?;
+                let count = new.iter().map(|new| new.true_count() as u64).sum();
+                let returned = returned.zip(&new).map(|(rows, new)| filter_record_batch(&rows, new));
+                (count, returned.collect::<Result<Vec<_>, _>>().map_err(from_arrow)?)
+            }
+            ChangeWay::Replace => {
+                let change = RowSteps::of(batches, layout, |_| Step::Update, None)?;
+                self.apply(table, change, layout.values > 0, memory, returned)?
+            }
+            ChangeWay::Steps { steps, twice } => {
+                let step = |number: i32| steps.get(number as usize).copied().unwrap_or(Step::Delete);
+                let change = RowSteps::of(batches, layout, step, Some(twice))?;
+                self.apply(table, change, true, memory, returned)?
+            }
+        };
+        *self.writer.returned.0.lock() = returned.into_iter().filter(|rows| rows.num_columns() > 0).collect();
+        Ok(count)
+    }
+
+    /// Has rows go and come; gives their number, and what is given back of them.
+    fn apply(
+        &self,
+        table: &ObjectRef,
+        steps: RowSteps,
+        has_values: bool,
+        mut memory: Reservation,
+        returned: impl Iterator<Item = RecordBatch>,
+    ) -> Result<(u64, Vec<RecordBatch>)> {
+        let RowSteps { updated, removed, updates, inserts, done } = steps;
+        let pairs = if has_values { updated.len() } else { 0 };
+        let count = (updated.len() + removed.len() + inserts.iter().map(RecordBatch::num_rows).sum::<usize>()) as u64;
+        let mut deleted = updated;
+        deleted.extend(removed);
+        let mut inserted = if has_values { updates } else { vec![] };
+        inserted.extend(inserts);
+        inserted.retain(|rows| rows.num_rows() > 0);
+        keep(&mut memory, &inserted);
+        if count > 0 {
+            self.writer.catalog.change(table, RowChange { deleted, inserted, memory, pairs })?;
+        }
+        let returned = returned.zip(&done).map(|(rows, done)| filter_record_batch(&rows, done).map_err(from_arrow));
+        Ok((count, returned.collect::<Result<_>>()?))
     }
 }
 
-/// The change that rows say: their first column has numbers. Of rows with one number, the first one counts: a row that
-/// joins with several others is changed once.
-fn row_change(batches: &[RecordBatch], mut memory: Reservation) -> Result<RowChange> {
-    let mut deleted = Vec::with_capacity(batches.iter().map(RecordBatch::num_rows).sum());
-    let (mut met, mut inserted) = (HashSet::new(), Vec::new());
-    for batch in batches {
-        let numbers = batch.columns().first().and_then(|column| column.as_primitive_opt::<Int64Type>());
-        let numbers = numbers.ok_or_else(|| Error::bug("rows that change have no numbers"))?.values();
-        let firsts = numbers.iter().map(|number| met.insert(*number)).collect::<Vec<_>>();
-        deleted.extend(numbers.iter().zip(&firsts).filter(|(_, first)| **first).map(|(number, _)| *number));
-        if batch.num_columns() > 1 {
-            let others = (1..batch.num_columns()).collect::<Vec<_>>();
-            let mut rows = batch.project(&others).map_err(from_arrow)?;
-            if firsts.contains(&false) {
-                rows = filter_record_batch(&rows, &BooleanArray::from(firsts)).map_err(from_arrow)?;
-            }
-            inserted.push(rows);
-        }
-    }
-    // The numbers were counted with the rows; they do not stay.
-    let kept = inserted.iter().flat_map(RecordBatch::columns).map(|column| bytes_needed(column)).sum::<usize>();
+/// Only these rows stay of what is counted.
+fn keep(memory: &mut Reservation, rows: &[RecordBatch]) {
+    let kept = rows.iter().flat_map(RecordBatch::columns).map(|column| bytes_needed(column)).sum::<usize>();
     memory.shrink(memory.bytes().saturating_sub(kept));
-    Ok(RowChange { deleted, inserted, memory })
+}
+
+/// What is done with rows.
+struct RowSteps {
+    /// The numbers of rows that others take the places of, and the others.
+    updated: Vec<i64>,
+    updates: Vec<RecordBatch>,
+    /// The numbers of rows that only go.
+    removed: Vec<i64>,
+    /// Rows that only come.
+    inserts: Vec<RecordBatch>,
+    /// Which rows something is done with, by batch.
+    done: Vec<BooleanArray>,
+}
+
+impl RowSteps {
+    /// Of several rows with one number the first counts: a row that joins with several others is changed once. With
+    /// `twice`, that is an error with code 21000.
+    fn of(batches: &[RecordBatch], layout: &Layout, step: impl Fn(i32) -> Step, twice: Option<&str>) -> Result<Self> {
+        let mut all = Self { updated: vec![], updates: vec![], removed: vec![], inserts: vec![], done: vec![] };
+        let mut met = HashSet::new();
+        for rows in batches {
+            let numbers = rows.columns().first().and_then(|column| column.as_primitive_opt::<Int64Type>());
+            let numbers = numbers.ok_or_else(|| Error::bug("rows that change have no numbers"))?;
+            let own = rows.columns().get(1).filter(|_| layout.has_steps);
+            let own = own.map(|column| column.as_primitive::<Int32Type>());
+            let (mut done, mut updates, mut inserts) = (vec![], vec![], vec![]);
+            for row in 0..rows.num_rows() {
+                let step = step(own.map_or(0, |own| own.value(row)));
+                let is_first = step == Step::Insert || met.insert(numbers.value(row));
+                if let (false, Some(message)) = (is_first, twice) {
+                    let hint = "Ensure that no more than one source row matches any one target row.";
+                    return Err(Error::value(message).with_code("21000").with_hint(hint));
+                }
+                done.push(is_first);
+                updates.push(is_first && step == Step::Update);
+                inserts.push(step == Step::Insert);
+                match step {
+                    Step::Update if is_first => all.updated.push(numbers.value(row)),
+                    Step::Delete if is_first => all.removed.push(numbers.value(row)),
+                    _ => {}
+                }
+            }
+            let values = layout.values(rows)?;
+            let chosen = |mask: Vec<bool>| filter_record_batch(&values, &BooleanArray::from(mask)).map_err(from_arrow);
+            all.updates.push(chosen(updates)?);
+            all.inserts.push(chosen(inserts)?);
+            all.done.push(BooleanArray::from(done));
+        }
+        Ok(all)
+    }
 }
 
 impl WriteOperation for MemoryOperation {
@@ -198,6 +419,12 @@ impl WritePart for MemoryPart {
     /// then.
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let rows = self.rows.as_mut().ok_or_else(|| Error::bug("rows come after their end"))?;
+        let batch = &match &self.operation.writer.target {
+            MemoryTarget::Create(_) => batch.clone(),
+            MemoryTarget::Rewrite { table, layout, .. } | MemoryTarget::Change { table, layout, .. } => {
+                layout.checked(batch, &table.name)?
+            }
+        };
         rows.memory.grow(batch.columns().iter().map(|column| bytes_needed(column)).sum())?;
         let columns = batch.columns().iter().map(compacted).collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));

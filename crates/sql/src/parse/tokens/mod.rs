@@ -18,6 +18,11 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 use self::duckdb::Open;
 use super::dialect::PostgresSyntax;
 
+/// INSERT … OVERRIDING SYSTEM VALUE, as the parser's tree has it: a partition of this name.
+pub(crate) const OVERRIDING: &str = "overriding system value";
+/// INSERT … BY NAME, likewise.
+pub(crate) const BY_NAME: &str = "by name";
+
 /// The tokens that the parser reads, and what is to be put into the tree besides.
 pub(super) struct Rewritten {
     /// The tokens.
@@ -343,8 +348,26 @@ impl<'a> Text<'a> {
                 _ => {}
             },
             Keyword::MATERIALIZED => self.materialized(at),
+            Keyword::BY if self.is(at + 1, "NAME") && self.ends_insert_target(at) => {
+                self.insert_clause(at, 2, BY_NAME);
+            }
+            _ if self.is(at, "OVERRIDING") && self.is(at + 2, "VALUE") => match self.is(at + 1, "SYSTEM") {
+                true => self.insert_clause(at, 3, OVERRIDING),
+                false => self.drop(at..at + 3),
+            },
             _ => {}
         }
+    }
+
+    /// Whether the name of a table behind INTO ends here.
+    fn ends_insert_target(&self, at: usize) -> bool {
+        (at >= 2 && self.is(at - 2, "INTO")) || (at >= 4 && self.is(at - 4, "INTO"))
+    }
+
+    /// A clause of INSERT that the parser does not know: `PARTITION ("…")`.
+    fn insert_clause(&mut self, at: usize, words: usize, name: &str) {
+        self.replace(at, [word("PARTITION"), Token::LParen, quoted(name), Token::RParen]);
+        self.drop(at + 1..at + words);
     }
 
     /// SELECT of nothing from nowhere: a row without columns.

@@ -1,0 +1,128 @@
+//! What a table was declared with beside its columns' names and types.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use diligence_base::ids::ObjectId;
+use sqlparser::ast::Expr;
+
+/// The rules of a table.
+#[derive(Clone, Debug, Default)]
+pub struct TableRules {
+    /// Expressions for columns that an INSERT leaves out, by the columns' names.
+    pub defaults: HashMap<String, Arc<Expr>>,
+    /// Expressions of columns that are computed from others when a row is written (GENERATED … STORED).
+    pub generated: BTreeMap<String, Arc<Expr>>,
+    /// Columns that count (GENERATED … AS IDENTITY). Their defaults say where.
+    pub identities: BTreeMap<String, Identity>,
+    /// Conditions that every row fulfills, or leaves unknown.
+    pub checks: Vec<Check>,
+    /// Keys and indexes, in the order in which they were made.
+    pub keys: Vec<Key>,
+    /// References to other tables.
+    pub references: Vec<Reference>,
+    /// What COMMENT ON says: of the table under the empty name, of columns under theirs.
+    pub comments: BTreeMap<String, String>,
+}
+
+/// When a column that counts takes a value of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Only with OVERRIDING SYSTEM VALUE.
+    Always,
+    /// Whenever there is one.
+    ByDefault,
+}
+
+/// A condition of a table's rows.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// The constraint's name.
+    pub name: String,
+    /// The condition, over the table's columns.
+    pub condition: Arc<Expr>,
+}
+
+/// Columns by which rows are found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The name of the constraint or of the index.
+    pub name: String,
+    /// The columns' names.
+    pub columns: Vec<String>,
+    /// What it promises.
+    pub kind: KeyKind,
+    /// Whether rows with NULL in a column are equal to each other.
+    pub nulls_are_equal: bool,
+}
+
+/// What a key promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// PRIMARY KEY: no two rows have equal values, and none is NULL.
+    Primary,
+    /// UNIQUE: no two rows have equal values.
+    Unique,
+    /// CREATE UNIQUE INDEX.
+    UniqueIndex,
+    /// CREATE INDEX: nothing.
+    Index,
+}
+
+impl KeyKind {
+    /// Whether no two rows may have equal values.
+    pub fn is_unique(self) -> bool {
+        self != Self::Index
+    }
+
+    /// Whether it was declared as a constraint.
+    pub fn is_constraint(self) -> bool {
+        matches!(self, Self::Primary | Self::Unique)
+    }
+}
+
+/// A FOREIGN KEY.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    /// The constraint's name.
+    pub name: String,
+    /// The columns that refer.
+    pub columns: Vec<String>,
+    /// The table that they refer to.
+    pub table: ObjectId,
+    /// Its columns.
+    pub referred: Vec<String>,
+    /// What becomes of rows whose referred row goes.
+    pub on_delete: ReferenceAction,
+    /// What becomes of rows whose referred row gets another key.
+    pub on_update: ReferenceAction,
+}
+
+impl Reference {
+    /// The table that has the reference, before it has an id.
+    pub const ITSELF: ObjectId = ObjectId(0);
+}
+
+/// What becomes of rows that refer to a row that goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReferenceAction {
+    /// The statement fails.
+    Refuse,
+    /// They go, or change, as well.
+    Cascade,
+    /// Their columns become NULL.
+    SetNull,
+}
+
+impl TableRules {
+    /// The PRIMARY KEY.
+    pub fn primary_key(&self) -> Option<&Key> {
+        self.keys.iter().find(|key| key.kind == KeyKind::Primary)
+    }
+
+    /// Whether a constraint or an index has this name.
+    pub fn has_name(&self, name: &str) -> bool {
+        let mut names = self.checks.iter().map(|check| &check.name).chain(self.keys.iter().map(|key| &key.name));
+        names.any(|known| known == name) || self.references.iter().any(|known| known.name == name)
+    }
+}

@@ -1,0 +1,516 @@
+//! Statements that change the rows of a table: INSERT, UPDATE, DELETE and MERGE, as queries whose rows say what is to be
+//! done.
+//!
+//! The columns of such a query, in this order, each part only where the statement has it:
+//! 1. the number of the row that goes;
+//! 2. which of the statement's actions the row is for (ON CONFLICT DO UPDATE and MERGE);
+//! 3. the new values of all of the table's columns;
+//! 4. for each CHECK whether it holds;
+//! 5. what RETURNING gives.
+//!
+//! So a constraint and RETURNING see what is written, a default is computed once, and the writer applies at the end what
+//! it was given: a statement never meets what it has written itself (Gamma's deferred update file: DeWitt et al., "The
+//! Gamma Database Machine Project", 1990, section 5.3).
+
+use std::sync::Arc;
+
+use datafusion_common::ScalarValue;
+use diligence_base::{Error, Result};
+use diligence_storage::memory::ROW_NUMBERS;
+use diligence_types::SqlType;
+use sqlparser::ast::{
+    self, Expr, Ident, Join, JoinConstraint, JoinOperator, ObjectName, SelectItem, SetExpr, TableAlias, TableFactor,
+    TableWithJoins, With,
+};
+
+use super::from::JoinedSide;
+use super::scope::{Clause, Level, Namespace, Source, Withs};
+use super::targets::{Target, bad_generated, named};
+use super::{Binder, Bound, Context, Output, Rows, place, placed, unsupported};
+use crate::algebra::{Column, Comparison, Constant, Join as JoinOf, JoinKind, Relation, Scalar};
+
+/// The name of the table that changes, in the query that finds its rows. No statement can write it.
+pub(crate) const CHANGED: &str = "\u{1}changed";
+
+/// A table that a statement changes, and what the statement says beside the change itself.
+pub(crate) struct Changed<'a> {
+    /// What the statement calls the table.
+    pub alias: &'a Ident,
+    /// What may stand in front of that: the schema, if the table has no alias.
+    pub qualifiers: Vec<String>,
+    /// The table's columns.
+    pub targets: &'a [Target],
+    /// The conditions of its rows.
+    pub checks: &'a [Arc<Expr>],
+    /// RETURNING.
+    pub returning: Option<&'a [SelectItem]>,
+    /// The common table expressions before the statement.
+    pub with: Option<&'a With>,
+}
+
+/// A query that says what is to be done.
+pub(crate) struct BoundChange {
+    /// Its rows; the columns are those of this room's description.
+    pub rows: Bound,
+    /// How many of the last columns RETURNING gives; `None` without it.
+    pub returning: Option<usize>,
+}
+
+/// Which columns an INSERT names.
+pub(crate) enum Given {
+    /// All, in the table's order.
+    All,
+    /// Those in these places.
+    Places(Vec<usize>),
+    /// Those that the source's columns are named like.
+    ByName,
+}
+
+/// What an INSERT does with a row whose key is there already.
+pub(crate) struct Conflict<'a> {
+    /// The places of the key's columns.
+    pub key: Vec<usize>,
+    /// The columns that change, by place, with their values.
+    pub values: Vec<(usize, &'a Expr)>,
+    /// Which rows change.
+    pub selection: Option<&'a Expr>,
+}
+
+/// A clause of MERGE.
+pub(crate) struct MergeStep<'a> {
+    /// Whether it is for rows of the source that meet one of the table.
+    pub is_matched: bool,
+    /// For which of them.
+    pub condition: Option<&'a Expr>,
+    /// The values that are given, by place; `None` where rows go.
+    pub values: Option<Vec<(usize, &'a Expr)>>,
+}
+
+/// Binds INSERT. `overrides` says that values of columns that count are taken. Fails like
+/// [`bind_insert`](super::bind_insert).
+pub(crate) fn bind_new_rows(
+    source: Option<&ast::Query>,
+    given: &Given,
+    overrides: bool,
+    conflict: Option<&Conflict<'_>>,
+    changed: &Changed<'_>,
+    context: &dyn Context,
+) -> Result<BoundChange> {
+    let binder = Binder::new(context);
+    let targets = changed.targets.iter().map(|target| match overrides {
+        true => Target { is_always: false, ..target.clone() },
+        false => target.clone(),
+    });
+    let targets = targets.collect::<Vec<_>>();
+    binder.change(changed, |withs| {
+        let (relation, columns) = binder.given_values(source, &targets, given, withs)?;
+        let Some(conflict) = conflict else {
+            let names = Namespace::default();
+            return binder.written(relation, names, vec![], columns, changed, withs);
+        };
+        // Defaults and what is generated are known when a conflict is looked for.
+        let (relation, columns) = binder.with_generated(relation, columns, changed, withs)?;
+        let old = binder.from(&[old_rows(changed)], None, withs)?;
+        let (mut names, number) = old_names(old.names, changed)?;
+        let mut conditions = Vec::new();
+        for place in &conflict.key {
+            let there = names.sources[0].columns[*place].scalar();
+            conditions.push(binder.compare(Comparison::Equal, columns[*place].scalar(), there)?);
+        }
+        let (left, right) = (Box::new(relation), Box::new(old.relation));
+        let join = JoinOf { kind: JoinKind::Left, left, right, on: Scalar::all(conditions) };
+        names.pad(&binder, 0..1, 0..0);
+        let number = Column { nullable: true, ..number };
+        let excluded = Source::new(Some("excluded".to_owned()), columns.clone());
+        let both = names.joined(Namespace::of(excluded))?;
+        let steps = [
+            MergeStep { is_matched: true, condition: conflict.selection, values: Some(conflict.values.clone()) },
+            MergeStep { is_matched: false, condition: None, values: None },
+        ];
+        binder.steps(Relation::Join(join), both, number, &steps, Some(&columns), changed, withs)
+    })
+}
+
+/// Binds UPDATE: `values` are those of columns, by place. Fails with kind `Input` and PostgreSQL's SQLSTATE.
+pub(crate) fn bind_update(
+    values: &[(usize, &Expr)],
+    from: &[TableWithJoins],
+    selection: Option<&Expr>,
+    changed: &Changed<'_>,
+    context: &dyn Context,
+) -> Result<BoundChange> {
+    let binder = Binder::new(context);
+    binder.change(changed, |withs| {
+        let (relation, names, number) = binder.found_rows(from, changed, withs)?;
+        let level = Level::new(None, withs, names, Clause::Where);
+        let relation = binder.selected(relation, selection, &level)?;
+        level.clause.set(Clause::Values);
+        let mut columns = level.names.sources[0].columns.clone();
+        let mut computed = Vec::new();
+        for (place, value) in values {
+            let target = &changed.targets[*place];
+            let scalar = binder.stored_value(value, target, &level)?;
+            columns[*place] = binder.column_for(&target.name, &scalar);
+            computed.push((columns[*place].clone(), scalar));
+        }
+        let relation = relation.mapped(level.hoisted.take()).mapped(computed);
+        let Level { names, .. } = level;
+        binder.written(relation, names, vec![number], columns, changed, withs)
+    })
+}
+
+/// Binds DELETE. Fails like [`bind_update`].
+pub(crate) fn bind_delete(
+    using: &[TableWithJoins],
+    selection: Option<&Expr>,
+    changed: &Changed<'_>,
+    context: &dyn Context,
+) -> Result<BoundChange> {
+    let binder = Binder::new(context);
+    binder.change(changed, |withs| {
+        let (relation, names, number) = binder.found_rows(using, changed, withs)?;
+        let level = Level::new(None, withs, names, Clause::Where);
+        let relation = binder.selected(relation, selection, &level)?;
+        let Level { names, .. } = level;
+        binder.returned(relation, names, vec![number], changed, withs)
+    })
+}
+
+/// Binds MERGE. Fails like [`bind_update`].
+pub(crate) fn bind_merge(
+    source: &TableFactor,
+    on: &Expr,
+    steps: &[MergeStep<'_>],
+    changed: &Changed<'_>,
+    context: &dyn Context,
+) -> Result<BoundChange> {
+    let binder = Binder::new(context);
+    binder.change(changed, |withs| {
+        let constraint = JoinConstraint::On(on.clone());
+        let join_operator = match steps.iter().any(|step| !step.is_matched) {
+            true => JoinOperator::LeftOuter(constraint),
+            false => JoinOperator::Inner(constraint),
+        };
+        let join = Join { relation: old_rows(changed).relation, global: false, join_operator };
+        let from = TableWithJoins { relation: source.clone(), joins: vec![join] };
+        let JoinedSide { relation, names } = binder.from(&[from], None, withs)?;
+        let (names, number) = old_names(names, changed)?;
+        binder.steps(relation, names, number, steps, None, changed, withs)
+    })
+}
+
+/// The table with the numbers of its rows, as FROM has it.
+fn old_rows(changed: &Changed<'_>) -> TableWithJoins {
+    let alias = TableAlias { explicit: true, name: changed.alias.clone(), columns: vec![], at: None };
+    let relation = TableFactor::Table {
+        name: ObjectName::from(vec![Ident::with_quote('"', CHANGED)]),
+        alias: Some(alias),
+        args: None,
+        with_hints: vec![],
+        version: None,
+        with_ordinality: false,
+        partitions: vec![],
+        json_path: None,
+        sample: None,
+        index_hints: vec![],
+    };
+    TableWithJoins { relation, joins: vec![] }
+}
+
+/// The names without the one of the rows' numbers, and the column that has these.
+fn old_names(mut names: Namespace, changed: &Changed<'_>) -> Result<(Namespace, Column)> {
+    let is_number = |source: &Source| source.columns.last().is_some_and(|column| column.name == ROW_NUMBERS);
+    let place = names.sources.iter().position(is_number).ok_or_else(|| Error::bug("rows have no numbers"))?;
+    let mut columns = names.sources[place].columns.clone();
+    let number = columns.pop().ok_or_else(|| Error::bug("rows have no numbers"))?;
+    names.replace_columns(place, columns);
+    names.sources[place].qualifiers.clone_from(&changed.qualifiers);
+    Ok((names, number))
+}
+
+fn alias_of(changed: &Changed<'_>) -> String {
+    super::normalized(changed.alias)
+}
+
+impl Binder<'_> {
+    /// A statement with the common table expressions before it. `body` gives its rows, with as many columns as there
+    /// are outputs.
+    fn change(
+        &self,
+        changed: &Changed<'_>,
+        body: impl FnOnce(&Withs<'_>) -> Result<(Relation, Vec<Column>, usize)>,
+    ) -> Result<BoundChange> {
+        let withs = Withs::default();
+        let (mut relation, columns, returned) = match changed.with {
+            None => body(&withs)?,
+            Some(with) => {
+                let definitions = self.definitions(with, None, &withs)?;
+                let (relation, columns, returned) = body(&withs)?;
+                let outputs =
+                    columns.iter().map(|column| Output { name: column.name.clone(), scalar: column.scalar() });
+                let rows = self.defined(definitions, Rows { relation, outputs: outputs.collect() });
+                (rows.relation, columns, returned)
+            }
+        };
+        let parameters = self.settled_parameters(&mut relation);
+        let rows = Bound { relation, columns, parameters, is_transient: self.is_transient.get() };
+        Ok(BoundChange { rows, returning: changed.returning.map(|_| returned) })
+    }
+
+    /// The table's rows, joined with others: the table is the first source of the names.
+    fn found_rows(
+        &self,
+        others: &[TableWithJoins],
+        changed: &Changed<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<(Relation, Namespace, Column)> {
+        let mut from = vec![old_rows(changed)];
+        from.extend_from_slice(others);
+        let JoinedSide { relation, names } = self.from(&from, None, withs)?;
+        let (names, number) = old_names(names, changed)?;
+        Ok((relation, names, number))
+    }
+
+    fn selected(&self, relation: Relation, selection: Option<&Expr>, level: &Level<'_>) -> Result<Relation> {
+        let condition = selection.map(|condition| self.condition(condition, level, "WHERE")).transpose()?;
+        let relation = self.with_markers(relation, &level.names);
+        let relation = relation.mapped(level.hoisted.take());
+        Ok(condition.into_iter().fold(relation, Relation::filtered))
+    }
+
+    /// The rows that steps make of others: the first step that fits a row counts. `inserted` are the values of new rows,
+    /// if the last step inserts them as they are.
+    #[allow(clippy::too_many_arguments)]
+    fn steps(
+        &self,
+        relation: Relation,
+        names: Namespace,
+        number: Column,
+        steps: &[MergeStep<'_>],
+        inserted: Option<&[Column]>,
+        changed: &Changed<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<(Relation, Vec<Column>, usize)> {
+        let level = Level::new(None, withs, names, Clause::Where);
+        let is_new = || Scalar::IsNull(Box::new(number.scalar()));
+        let index = |index: usize| {
+            let value = ScalarValue::Int32(Some(i32::try_from(index).unwrap_or(i32::MAX)));
+            Scalar::Constant(Constant { value, sql_type: SqlType::Integer })
+        };
+        let mut arms = Vec::with_capacity(steps.len());
+        for (place, step) in steps.iter().enumerate() {
+            let fits = if step.is_matched { is_new().negate() } else { is_new() };
+            let condition = step.condition.map(|condition| self.condition(condition, &level, "WHEN")).transpose()?;
+            arms.push((Scalar::all(std::iter::once(fits).chain(condition)), index(place)));
+        }
+        let action = Scalar::Case { arms, otherwise: None, sql_type: SqlType::Integer };
+        let action_column = self.column_for("action", &action);
+        level.clause.set(Clause::Values);
+        let own = level.names.sources.iter().position(|source| source.name.as_deref() == Some(&alias_of(changed)));
+        let own = own.ok_or_else(|| Error::bug("the table that changes has no name"))?;
+        let old = level.names.sources[own].columns.clone();
+        let mut values = vec![Vec::new(); changed.targets.len()];
+        for (place, step) in steps.iter().enumerate() {
+            let is_inserted = !step.is_matched && inserted.is_some();
+            if step.values.is_none() && !is_inserted {
+                continue;
+            }
+            for (at, target) in changed.targets.iter().enumerate() {
+                let given = step.values.iter().flatten().find(|(given, _)| *given == at);
+                let value = match (given, inserted) {
+                    (Some((_, value)), _) => self.stored_value(value, target, &level)?,
+                    (None, Some(inserted)) if is_inserted => inserted[at].scalar(),
+                    (None, _) if step.is_matched => old[at].scalar(),
+                    (None, _) => self.default(target, withs)?,
+                };
+                let is_step = self.compare(Comparison::Equal, action_column.scalar(), index(place))?;
+                values[at].push((is_step, value));
+            }
+        }
+        let relation = self.with_markers(relation, &level.names);
+        let relation = relation.mapped(level.hoisted.take()).mapped(vec![(action_column.clone(), action)]);
+        let relation = relation.filtered(Scalar::IsNull(Box::new(action_column.scalar())).negate());
+        let mut computed = Vec::new();
+        let mut columns = Vec::with_capacity(values.len());
+        for (target, arms) in changed.targets.iter().zip(values) {
+            let value = match arms.is_empty() {
+                true => Scalar::Constant(Constant::null(target.sql_type.clone())),
+                false => Scalar::Case { arms, otherwise: None, sql_type: target.sql_type.clone() },
+            };
+            let column = self.numbers.named(&target.name, target.sql_type.clone(), true);
+            computed.push((column.clone(), value));
+            columns.push(column);
+        }
+        let relation = relation.mapped(computed);
+        // RETURNING sees the table's new rows only.
+        self.written(relation, Namespace::default(), vec![number, action_column], columns, changed, withs)
+    }
+
+    /// The columns with those that are generated from others.
+    fn with_generated(
+        &self,
+        relation: Relation,
+        mut columns: Vec<Column>,
+        changed: &Changed<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<(Relation, Vec<Column>)> {
+        if changed.targets.iter().all(|target| target.generated.is_none()) {
+            return Ok((relation, columns));
+        }
+        let names = Namespace::of(Source::new(Some(alias_of(changed)), columns.clone()));
+        let level = Level::new(None, withs, names, Clause::Default);
+        let mut computed = Vec::new();
+        for (target, column) in changed.targets.iter().zip(&mut columns) {
+            if let Some(generated) = &target.generated {
+                let scalar = self.assign(self.scalar(generated, &level)?, target)?;
+                *column = self.column_for(&target.name, &scalar);
+                computed.push((column.clone(), scalar));
+            }
+        }
+        Ok((relation.mapped(computed), columns))
+    }
+
+    /// New rows with what is computed from them: generated columns, conditions, and what RETURNING gives. `front` is
+    /// before the columns. The first source of `names` becomes the new rows; without sources they are the only one.
+    fn written(
+        &self,
+        relation: Relation,
+        mut names: Namespace,
+        front: Vec<Column>,
+        columns: Vec<Column>,
+        changed: &Changed<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<(Relation, Vec<Column>, usize)> {
+        let (relation, columns) = self.with_generated(relation, columns, changed, withs)?;
+        let own = Namespace::of(Source::new(Some(alias_of(changed)), columns.clone()));
+        let level = Level::new(None, withs, own, Clause::Default);
+        let mut checks = Vec::with_capacity(changed.checks.len());
+        for check in changed.checks {
+            checks.push(self.condition(check, &level, "CHECK")?);
+        }
+        let Level { names: own, .. } = level;
+        let mut computed = Vec::new();
+        let mut outputs = front;
+        outputs.extend(columns.iter().cloned());
+        for check in checks {
+            let scalar = match check {
+                // A column that is a condition by itself.
+                Scalar::Column { .. } => check.cast(SqlType::Boolean, true),
+                other => other,
+            };
+            outputs.push(named("check", scalar, self.numbers, &mut computed));
+        }
+        match names.sources.is_empty() {
+            true => {
+                names = own;
+                names.sources[0].qualifiers.clone_from(&changed.qualifiers);
+            }
+            false => names.replace_columns(0, columns),
+        }
+        self.returned(relation.mapped(computed), names, outputs, changed, withs)
+    }
+
+    /// The rows with what RETURNING gives behind their columns; how many columns that are.
+    fn returned(
+        &self,
+        relation: Relation,
+        names: Namespace,
+        mut outputs: Vec<Column>,
+        changed: &Changed<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<(Relation, Vec<Column>, usize)> {
+        let Some(returning) = changed.returning else { return Ok((relation, outputs, 0)) };
+        let mut select = crate::parse::query("SELECT 1")?;
+        let SetExpr::Select(select) = select.body.as_mut() else { return Err(Error::bug("SELECT is none")) };
+        select.projection = returning.to_vec();
+        let level = Level::new(None, withs, names, Clause::Select);
+        let mut items = self.items(select, &level)?;
+        let refuse = |what: &str, code: &'static str| {
+            let error = Error::input(format!("{what} are not allowed in RETURNING")).with_code(code);
+            placed(error, || returning.first().and_then(place))
+        };
+        if !level.aggregates.borrow().is_empty() {
+            return Err(refuse("aggregate functions", "42803"));
+        }
+        if !level.window_uses.borrow().is_empty() {
+            return Err(refuse("window functions", "42P20"));
+        }
+        if !level.row_functions.borrow().is_empty() {
+            return Err(unsupported("a function that gives rows in RETURNING"));
+        }
+        let mut computed = Vec::new();
+        let count = items.len();
+        for item in &mut items {
+            let taken = std::mem::replace(&mut item.scalar, Scalar::boolean(false));
+            let scalar = self.typed(taken)?;
+            outputs.push(named(&item.name, scalar, self.numbers, &mut computed));
+        }
+        let relation = self.with_markers(relation, &level.names);
+        Ok((relation.mapped(level.hoisted.take()).mapped(computed), outputs, count))
+    }
+
+    /// What an INSERT gives to a table: rows with all of its columns, in their types and their order.
+    pub(super) fn given_values(
+        &self,
+        source: Option<&ast::Query>,
+        table: &[Target],
+        given: &Given,
+        withs: &Withs<'_>,
+    ) -> Result<(Relation, Vec<Column>)> {
+        let mut places = match given {
+            Given::All | Given::ByName => (0..table.len()).collect(),
+            Given::Places(places) => places.clone(),
+        };
+        let rows = match source {
+            None => Rows { relation: Relation::one_row(), outputs: vec![] },
+            Some(source) => match Binder::plain_values(source) {
+                Some(values) if !matches!(given, Given::ByName) => {
+                    let targets = places.iter().filter_map(|place| table.get(*place)).collect::<Vec<_>>();
+                    self.values(values, None, withs, Some(&targets))?
+                }
+                _ => {
+                    let rows = self.query_part(source, None, withs)?;
+                    if matches!(given, Given::ByName) {
+                        places = self.places_of(&rows, table)?;
+                    }
+                    let targets = places.iter().filter_map(|place| table.get(*place)).collect::<Vec<_>>();
+                    if let Some(target) = targets.iter().take(rows.outputs.len()).find(|target| !target.takes_values())
+                    {
+                        return Err(bad_generated(target));
+                    }
+                    self.stored(rows, &targets)?
+                }
+            },
+        };
+        if source.is_some() && matches!(given, Given::Places(places) if places.len() > rows.outputs.len()) {
+            return Err(Error::input("INSERT has more target columns than expressions").with_code("42601"));
+        }
+        let mut values: Vec<Option<Scalar>> = vec![None; table.len()];
+        for (place, output) in places.iter().zip(rows.outputs) {
+            values[*place] = Some(output.scalar);
+        }
+        let mut columns = Vec::with_capacity(table.len());
+        let mut computed = Vec::new();
+        for (target, value) in table.iter().zip(values) {
+            let scalar = match value {
+                Some(scalar) => scalar,
+                None => self.default(target, withs)?,
+            };
+            columns.push(named(&target.name, scalar, self.numbers, &mut computed));
+        }
+        Ok((rows.relation.mapped(computed), columns))
+    }
+
+    /// The places of columns that are named like those of some rows.
+    fn places_of(&self, rows: &Rows, table: &[Target]) -> Result<Vec<usize>> {
+        let place = |output: &Output| {
+            let exact = table.iter().position(|target| target.name == output.name);
+            let alike = || table.iter().position(|target| target.name.eq_ignore_ascii_case(&output.name));
+            exact.or_else(alike).ok_or_else(|| {
+                let error = Error::input(format!("the table has no column '{}'", output.name)).with_code("42703");
+                error.with_hint("BY NAME takes columns that are named like the table's")
+            })
+        };
+        rows.outputs.iter().map(place).collect()
+    }
+}

@@ -1,0 +1,585 @@
+//! ALTER TABLE, CREATE INDEX, DROP INDEX, COMMENT ON and sequences.
+//!
+//! A change that leaves the rows as they are (names, rules, columns that go or are NULL) is one of the catalog. Any
+//! other is a query over the table, whose rows take the places of the table's.
+
+use std::sync::Arc;
+
+use arrow::datatypes::FieldRef;
+use diligence_base::{Error, Result};
+use diligence_catalog::rules::KeyKind;
+use diligence_catalog::sequence::Sequence;
+use diligence_catalog::{MemoryRelation, Object, Relation, RelationName, Resolved, TableAlteration};
+use diligence_types::SqlType;
+use sqlparser::ast::{
+    self, AlterColumnOperation, AlterTableOperation, ColumnOption, Expr, Ident, ObjectName, RenameTableNameKind,
+    SelectItem, SetExpr, TableConstraint,
+};
+
+use super::around::Around;
+use super::definitions::{lower, unwritable};
+use super::statements::BoundStatement;
+use super::tables::{Declaration, key_columns, sequence_options_of};
+use crate::binder::{self, CHANGED, Changed, Given, Target};
+use crate::errors;
+use crate::statement::{Command, Statement};
+use crate::write::memory::{Layout, MemoryTarget, NewTable};
+
+/// Where the values of a column come from.
+#[derive(Clone)]
+enum From {
+    /// A column of the table as it is.
+    Column(usize),
+    /// It is new, and NULL.
+    Null,
+    /// An expression over the table's columns.
+    Value(Expr),
+}
+
+/// A table on its way to what it becomes.
+struct Altered {
+    declaration: Declaration,
+    /// By column.
+    from: Vec<From>,
+    /// Names of conditions that are looked at.
+    new_checks: Vec<String>,
+}
+
+impl Altered {
+    fn place(&self, name: &Ident) -> Result<usize> {
+        let wanted = lower(name);
+        self.declaration.fields.iter().position(|field| *field.name() == wanted).ok_or_else(|| {
+            let message = format!("column \"{wanted}\" of relation \"{}\" does not exist", self.declaration.name.name);
+            let known = self.declaration.fields.iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+            errors::suggest(Error::input(message).with_code("42703"), &wanted, &known)
+        })
+    }
+
+    fn is_rewritten(&self) -> bool {
+        !self.new_checks.is_empty() || self.from.iter().any(|from| matches!(from, From::Value(_)))
+    }
+}
+
+impl Around<'_> {
+    /// ALTER TABLE.
+    pub(super) fn alter_table(&self, alter: &ast::AlterTable) -> Result<BoundStatement> {
+        const TAG: &str = "ALTER TABLE";
+        let done = |command| Ok(BoundStatement::Other(Statement::Command(command)));
+        let name = self.changeable(&alter.name)?;
+        let Some(found) = self.at.snapshot.get(&name) else {
+            return if alter.if_exists { done(Command::Nothing(TAG)) } else { Err(self.unknown(&name)) };
+        };
+        let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
+        if let [AlterTableOperation::OwnerTo { .. }] = alter.operations.as_slice() {
+            return done(Command::Nothing(TAG));
+        }
+        let Relation::Memory(table) = &object.relation else {
+            if let [AlterTableOperation::RenameTable { table_name }] = alter.operations.as_slice() {
+                let to = renamed(&name, table_name)?;
+                return done(Command::Rename { object: object.reference(), to, tag: TAG });
+            }
+            return Err(unwritable(&name, &found));
+        };
+        let from = (0..table.schema().fields().len()).map(From::Column).collect();
+        let declaration = Declaration::of(name.clone(), table);
+        let mut altered = Altered { declaration, from, new_checks: vec![] };
+        for operation in &alter.operations {
+            self.alter(&mut altered, operation, object)?;
+        }
+        self.validate(&altered.declaration)?;
+        self.check_referred(object, table, &altered)?;
+        if altered.is_rewritten() {
+            return self.rewritten(object, table, altered);
+        }
+        self.altered(object, altered, TAG)
+    }
+
+    /// A change that leaves the rows as they are.
+    fn altered(&self, object: &Object, altered: Altered, tag: &'static str) -> Result<BoundStatement> {
+        let place = |from: &From| match from {
+            From::Column(place) => Some(*place),
+            From::Null | From::Value(_) => None,
+        };
+        let alteration = TableAlteration {
+            name: altered.declaration.name.clone(),
+            columns: altered.declaration.schema(),
+            places: altered.from.iter().map(place).collect(),
+            rules: altered.declaration.rules,
+        };
+        let memory = self.planner.options.tables.clone();
+        let (table, built_on) = (object.reference(), object.version);
+        let command = Command::Alter { table, built_on, alteration: Box::new(alteration), memory, tag };
+        Ok(BoundStatement::Other(Statement::Command(command)))
+    }
+
+    /// Other rows in the place of the table's.
+    fn rewritten(&self, object: &Object, table: &Arc<MemoryRelation>, altered: Altered) -> Result<BoundStatement> {
+        if altered.declaration.name != object.name {
+            let error = Error::unsupported("RENAME TO and a change of rows are two statements").with_code("0A000");
+            return Err(error);
+        }
+        self.set_changed(table.table());
+        let mut query = crate::parse::query("SELECT 1 FROM t")?;
+        if let SetExpr::Select(select) = query.body.as_mut() {
+            let column = |from: &From| match from {
+                From::Column(place) => Expr::Identifier(Ident::with_quote('"', table.schema().field(*place).name())),
+                From::Null => Expr::Value(ast::Value::Null.into()),
+                From::Value(value) => value.clone(),
+            };
+            select.projection = altered.from.iter().map(|from| SelectItem::UnnamedExpr(column(from))).collect();
+            for from in &mut select.from {
+                if let ast::TableFactor::Table { name, alias, .. } = &mut from.relation {
+                    *name = ObjectName::from(vec![Ident::with_quote('"', CHANGED)]);
+                    let own = Ident::with_quote('"', &object.name.name);
+                    *alias = Some(ast::TableAlias { explicit: true, name: own, columns: vec![], at: None });
+                }
+            }
+        }
+        let declaration = altered.declaration;
+        // Values of columns that are generated or count come from the query; a generated column is computed anew.
+        let plain = |target: Target| Target { is_always: false, ..target };
+        let all = declaration.targets()?.into_iter().map(plain).collect::<Vec<_>>();
+        let targets = all.clone();
+        let checks = declaration.rules.checks.iter().filter(|check| altered.new_checks.contains(&check.name));
+        let (names, conditions): (Vec<_>, Vec<_>) =
+            checks.map(|check| (check.name.clone(), check.condition.clone())).unzip();
+        let alias = Ident::with_quote('"', &object.name.name);
+        let given = (0..targets.len()).filter(|place| targets[*place].generated.is_none()).collect::<Vec<_>>();
+        if let SetExpr::Select(select) = query.body.as_mut() {
+            let all = std::mem::take(&mut select.projection);
+            select.projection = given.iter().map(|place| all[*place].clone()).collect();
+        }
+        let changed = Changed {
+            alias: &alias,
+            qualifiers: vec![],
+            targets: &targets,
+            checks: &conditions,
+            returning: None,
+            with: None,
+        };
+        let given = Given::Places(given);
+        let bound = binder::bind_new_rows(Some(&query), &given, true, None, &changed, self)?;
+        let layout = Layout { values: targets.len(), checks: names, ..Layout::default() };
+        let new = NewTable {
+            name: object.name.clone(),
+            or_replace: false,
+            if_not_exists: false,
+            schema: declaration.schema(),
+            rules: declaration.rules,
+            sequences: declaration.sequences,
+        };
+        let (table, built_on) = (object.reference(), object.version);
+        let writer = self.memory_writer(MemoryTarget::Rewrite { table, built_on, new, layout });
+        Ok(BoundStatement::Write { tag: "ALTER TABLE", rows: bound.rows, writer, returning: None })
+    }
+
+    fn alter(&self, altered: &mut Altered, operation: &AlterTableOperation, object: &Object) -> Result<()> {
+        match operation {
+            AlterTableOperation::AddColumn { column_def, if_not_exists, .. } => {
+                let name = lower(&column_def.name);
+                if altered.declaration.has_column(&name) {
+                    if *if_not_exists {
+                        return Ok(());
+                    }
+                    let table = &altered.declaration.name.name;
+                    let message = format!("column \"{name}\" of relation \"{table}\" already exists");
+                    return Err(Error::input(message).with_code("42701"));
+                }
+                self.add_column(&mut altered.declaration, column_def)?;
+                self.add_column_constraints(&mut altered.declaration, column_def)?;
+                let rules = &altered.declaration.rules;
+                let counts = altered.declaration.sequences.iter().any(|sequence| sequence.column == name);
+                let value = match (counts, rules.defaults.get(&name), rules.generated.get(&name)) {
+                    (true, ..) => From::Value(crate::parse::expression("row_number() OVER ()")?),
+                    (false, _, Some(generated)) => From::Value(generated.as_ref().clone()),
+                    (false, Some(default), None) => From::Value(default.as_ref().clone()),
+                    (false, None, None) => From::Null,
+                };
+                altered.from.push(value);
+                let is_check = |option: &ast::ColumnOptionDef| matches!(option.option, ColumnOption::Check(_));
+                let count = column_def.options.iter().filter(|option| is_check(option)).count();
+                let checks = altered.declaration.rules.checks.iter().rev().take(count);
+                altered.new_checks.extend(checks.map(|check| check.name.clone()));
+            }
+            AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
+                for name in column_names {
+                    if *if_exists && !altered.declaration.has_column(&lower(name)) {
+                        continue;
+                    }
+                    self.drop_column(altered, name, *drop_behavior == Some(ast::DropBehavior::Cascade))?;
+                }
+            }
+            AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
+                rename_column(altered, old_column_name, &lower(new_column_name))?;
+            }
+            AlterTableOperation::RenameTable { table_name } => {
+                altered.declaration.name = renamed(&object.name, table_name)?;
+                self.at.snapshot.rights.check_write(&altered.declaration.name)?;
+            }
+            AlterTableOperation::RenameConstraint { old_name, new_name } => {
+                let (old, new) = (lower(old_name), lower(new_name));
+                if altered.declaration.rules.has_name(&new) {
+                    return Err(Error::input(format!("constraint \"{new}\" already exists")).with_code("42710"));
+                }
+                let rules = &mut altered.declaration.rules;
+                let keys = rules.keys.iter_mut().map(|key| &mut key.name);
+                let checks = rules.checks.iter_mut().map(|check| &mut check.name);
+                let references = rules.references.iter_mut().map(|reference| &mut reference.name);
+                let found = keys.chain(checks).chain(references).find(|name| **name == old);
+                *found.ok_or_else(|| no_constraint(&old, &object.name))? = new;
+            }
+            AlterTableOperation::AddConstraint { constraint, not_valid } => {
+                if *not_valid {
+                    return Err(Error::unsupported("NOT VALID is not supported").with_code("0A000"));
+                }
+                self.add_constraint(&mut altered.declaration, constraint)?;
+                for reference in &mut altered.declaration.rules.references {
+                    if reference.table == diligence_catalog::rules::Reference::ITSELF {
+                        reference.table = object.id;
+                    }
+                }
+                if matches!(constraint, TableConstraint::Check(_)) {
+                    let last = altered.declaration.rules.checks.last().map(|check| check.name.clone());
+                    altered.new_checks.extend(last);
+                }
+            }
+            AlterTableOperation::DropConstraint { if_exists, name, .. } => {
+                let name = lower(name);
+                let rules = &mut altered.declaration.rules;
+                if !rules.has_name(&name) {
+                    return if *if_exists { Ok(()) } else { Err(no_constraint(&name, &object.name)) };
+                }
+                rules.checks.retain(|check| check.name != name);
+                rules.references.retain(|reference| reference.name != name);
+                rules.keys.retain(|key| key.name != name || !key.kind.is_constraint());
+                altered.new_checks.retain(|check| *check != name);
+            }
+            AlterTableOperation::AlterColumn { column_name, op } => self.alter_column(altered, column_name, op)?,
+            AlterTableOperation::OwnerTo { .. } => {}
+            AlterTableOperation::ValidateConstraint { name } => {
+                let name = lower(name);
+                if !altered.declaration.rules.has_name(&name) {
+                    return Err(no_constraint(&name, &object.name));
+                }
+            }
+            other => {
+                let error = Error::unsupported(format!("ALTER TABLE … {other} is not supported")).with_code("0A000");
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_column(&self, altered: &mut Altered, name: &Ident, cascade: bool) -> Result<()> {
+        let place = altered.place(name)?;
+        let name = lower(name);
+        let uses = |condition: &Expr| names_column(condition, &name);
+        let rules = &mut altered.declaration.rules;
+        if let Some((generated, _)) = rules.generated.iter().find(|(own, expression)| **own != name && uses(expression))
+            && !cascade
+        {
+            let table = &altered.declaration.name.name;
+            let message = format!("cannot drop column {name} of table {table} because other objects depend on it");
+            let detail = format!("column {generated} of table {table} depends on column {name} of table {table}");
+            return Err(Error::input(message).with_code("2BP01").with_detail(detail));
+        }
+        rules.checks.retain(|check| !uses(&check.condition));
+        rules.keys.retain(|key| !key.columns.contains(&name));
+        rules.references.retain(|reference| !reference.columns.contains(&name));
+        let gone = rules.generated.iter().filter(|(own, expression)| **own != name && uses(expression));
+        let gone = gone.map(|(own, _)| own.clone()).collect::<Vec<_>>();
+        rules.defaults.remove(&name);
+        rules.generated.remove(&name);
+        rules.identities.remove(&name);
+        rules.comments.remove(&name);
+        altered.declaration.sequences.retain(|sequence| sequence.column != name);
+        altered.declaration.fields.remove(place);
+        altered.from.remove(place);
+        for name in gone {
+            self.drop_column(altered, &Ident::with_quote('"', name), true)?;
+        }
+        Ok(())
+    }
+
+    fn alter_column(&self, altered: &mut Altered, name: &Ident, operation: &AlterColumnOperation) -> Result<()> {
+        let place = altered.place(name)?;
+        let column = altered.declaration.fields[place].name().clone();
+        match operation {
+            AlterColumnOperation::SetNotNull => altered.declaration.set_nullable(&column, false),
+            AlterColumnOperation::DropNotNull => {
+                let primary = altered.declaration.rules.primary_key();
+                if primary.is_some_and(|key| key.columns.contains(&column)) {
+                    return Err(Error::input(format!("column \"{column}\" is in a primary key")).with_code("42P16"));
+                }
+                altered.declaration.set_nullable(&column, true);
+            }
+            AlterColumnOperation::SetDefault { value } => {
+                altered.declaration.rules.defaults.insert(column, Arc::new(value.clone()));
+            }
+            AlterColumnOperation::DropDefault => {
+                altered.declaration.rules.defaults.remove(&column);
+            }
+            AlterColumnOperation::SetDataType { data_type, using, .. } => {
+                let sql_type = binder::named_type(data_type, self)?;
+                let field = &mut altered.declaration.fields[place];
+                if SqlType::of_field(field).as_ref() == Some(&sql_type) && using.is_none() {
+                    return Ok(());
+                }
+                let nullable = field.is_nullable();
+                *field = Arc::new(sql_type.field(&column, nullable));
+                let old = match &altered.from[place] {
+                    From::Column(_) => Expr::Identifier(name.clone()),
+                    From::Null => Expr::Value(ast::Value::Null.into()),
+                    From::Value(value) => value.clone(),
+                };
+                altered.from[place] = From::Value(using.clone().unwrap_or(old));
+                // Conditions are looked at with the new values.
+                let checks = &altered.declaration.rules.checks;
+                let touched = checks.iter().filter(|check| names_column(&check.condition, &column));
+                altered.new_checks.extend(touched.map(|check| check.name.clone()));
+            }
+            AlterColumnOperation::AddGenerated { .. } => {
+                return Err(Error::unsupported("ADD GENERATED is not supported").with_code("0A000"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails with code 2BP01 if a key goes that another table refers to.
+    fn check_referred(&self, object: &Object, table: &MemoryRelation, altered: &Altered) -> Result<()> {
+        let keys = &altered.declaration.rules.keys;
+        for other in self.at.snapshot.catalog.objects() {
+            let Relation::Memory(rows) = &other.relation else { continue };
+            let own = &altered.declaration.rules.references;
+            let references = if other.id == object.id { own } else { &rows.rules().references };
+            for reference in references.iter().filter(|reference| reference.table == object.id) {
+                let there = |keys: &[diligence_catalog::rules::Key]| {
+                    keys.iter().any(|key| key.kind.is_unique() && key.columns == reference.referred)
+                };
+                if there(&table.rules().keys) && !there(keys) {
+                    let message = format!(
+                        "cannot change table {} because constraint {} on table {} depends on it",
+                        object.name.name, reference.name, other.name.name
+                    );
+                    return Err(Error::input(message).with_code("2BP01").with_hint("drop that constraint first"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// CREATE INDEX.
+    pub(super) fn create_index(&self, create: &ast::CreateIndex) -> Result<BoundStatement> {
+        const TAG: &str = "CREATE INDEX";
+        if create.predicate.is_some() {
+            let error = Error::unsupported("an index of some rows only is not supported").with_code("0A000");
+            return Err(error.with_hint("leave WHERE out"));
+        }
+        let name = self.changeable(&create.table_name)?;
+        let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
+        let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
+        let Relation::Memory(table) = &object.relation else { return Err(unwritable(&name, &found)) };
+        let given = match &create.name {
+            None => None,
+            Some(name) => name.0.last().and_then(|part| part.as_ident()).cloned(),
+        };
+        let is_there = given.as_ref().is_some_and(|given| {
+            let wanted = lower(given);
+            let mut tables = self.at.snapshot.catalog.objects().filter(|other| other.name.schema == name.schema);
+            tables.any(|other| match &other.relation {
+                Relation::Memory(rows) => rows.rules().keys.iter().any(|key| key.name == wanted),
+                _ => other.name.name == wanted,
+            })
+        });
+        if let (true, Some(given)) = (is_there, &given) {
+            if create.if_not_exists {
+                return Ok(BoundStatement::Other(Statement::Command(Command::Nothing(TAG))));
+            }
+            let message = format!("relation \"{}\" already exists", lower(given));
+            return Err(Error::input(message).with_code("42P07"));
+        }
+        let from = (0..table.schema().fields().len()).map(From::Column).collect();
+        let mut altered = Altered { declaration: Declaration::of(name, table), from, new_checks: vec![] };
+        let kind = if create.unique { KeyKind::UniqueIndex } else { KeyKind::Index };
+        let equal = create.nulls_distinct == Some(false);
+        altered.declaration.add_key(given.as_ref(), key_columns(&create.columns)?, kind, equal)?;
+        self.altered(object, altered, TAG)
+    }
+
+    /// DROP INDEX.
+    pub(super) fn drop_indexes(&self, names: &[ObjectName], if_exists: bool) -> Result<Statement> {
+        let [name] = names else {
+            return Err(Error::unsupported("DROP INDEX takes one index at a time").with_code("0A000"));
+        };
+        let name = self.changeable(name)?;
+        for object in self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema) {
+            let Relation::Memory(table) = &object.relation else { continue };
+            let Some(key) = table.rules().keys.iter().find(|key| key.name == name.name) else { continue };
+            if key.kind.is_constraint() {
+                let message = format!("cannot drop index {name} because constraint {name} requires it");
+                let hint = format!("ALTER TABLE {} DROP CONSTRAINT {name}", object.name);
+                return Err(Error::input(message).with_code("2BP01").with_hint(hint));
+            }
+            let from = (0..table.schema().fields().len()).map(From::Column).collect();
+            let declaration = Declaration::of(object.name.clone(), table);
+            let mut altered = Altered { declaration, from, new_checks: vec![] };
+            altered.declaration.rules.keys.retain(|key| key.name != name.name);
+            self.check_referred(object, table, &altered)?;
+            return match self.altered(object, altered, "DROP INDEX")? {
+                BoundStatement::Other(statement) => Ok(statement),
+                _ => Err(Error::bug("an index is dropped by a query")),
+            };
+        }
+        if if_exists {
+            return Ok(Statement::Command(Command::Nothing("DROP INDEX")));
+        }
+        Err(Error::input(format!("index \"{name}\" does not exist")).with_code("42704"))
+    }
+
+    /// COMMENT ON TABLE and COMMENT ON COLUMN.
+    pub(super) fn comment(
+        &self,
+        on: &ast::CommentObject,
+        name: &ObjectName,
+        comment: Option<&str>,
+    ) -> Result<BoundStatement> {
+        let (table, column) = match on {
+            ast::CommentObject::Table => (name.clone(), None),
+            ast::CommentObject::Column => {
+                let (column, table) = name.0.split_last().ok_or_else(|| Error::bug("a name without parts"))?;
+                (ObjectName(table.to_vec()), column.as_ident())
+            }
+            other => return Err(Error::unsupported(format!("COMMENT ON {other} is not supported")).with_code("0A000")),
+        };
+        let name = self.changeable(&table)?;
+        let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
+        let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
+        let Relation::Memory(table) = &object.relation else { return Err(unwritable(&name, &found)) };
+        let from = (0..table.schema().fields().len()).map(From::Column).collect();
+        let mut altered = Altered { declaration: Declaration::of(name, table), from, new_checks: vec![] };
+        let key = match column {
+            None => String::new(),
+            Some(column) => altered.declaration.fields[altered.place(column)?].name().clone(),
+        };
+        let comments = &mut altered.declaration.rules.comments;
+        match comment {
+            Some(comment) => comments.insert(key, comment.to_owned()),
+            None => comments.remove(&key),
+        };
+        self.altered(object, altered, "COMMENT")
+    }
+
+    /// CREATE SEQUENCE.
+    pub(super) fn create_sequence(&self, statement: &ast::Statement) -> Result<Statement> {
+        let ast::Statement::CreateSequence { temporary, if_not_exists, name, data_type, sequence_options, owned_by } =
+            statement
+        else {
+            return Err(Error::bug("not a CREATE SEQUENCE"));
+        };
+        if *temporary {
+            return Err(Error::unsupported("CREATE TEMPORARY SEQUENCE is not supported").with_code("0A000"));
+        }
+        let name = self.changeable(name)?;
+        if let Some(there) = self.at.snapshot.catalog.get(&name) {
+            if *if_not_exists {
+                return Ok(Statement::Command(Command::Nothing("CREATE SEQUENCE")));
+            }
+            let error = Error::input(format!("{} named '{name}' exists already", there.relation.a_kind()));
+            return Err(error.with_code("42P07"));
+        }
+        let bits = match data_type.as_ref().map(|data_type| binder::named_type(data_type, self)).transpose()? {
+            None | Some(SqlType::BigInt) => 64,
+            Some(SqlType::Integer) => 32,
+            Some(SqlType::SmallInt) => 16,
+            Some(_) => {
+                let error = Error::input("sequence type must be smallint, integer, or bigint").with_code("22023");
+                return Err(error);
+            }
+        };
+        let mut options = sequence_options_of(sequence_options, bits)?;
+        if let Some(owner) = owned_by.as_ref().filter(|owner| owner.to_string().to_lowercase() != "none") {
+            let (column, table) = owner.0.split_last().ok_or_else(|| Error::bug("a name without parts"))?;
+            let table = self.changeable(&ObjectName(table.to_vec()))?;
+            let object = self.at.snapshot.catalog.get(&table).ok_or_else(|| self.unknown(&table))?;
+            options.owner = column.as_ident().map(|column| (object.id, lower(column)));
+        }
+        Ok(Statement::Command(Command::CreateSequence { name, sequence: Arc::new(Sequence::new(options)) }))
+    }
+}
+
+fn renamed(name: &RelationName, to: &RenameTableNameKind) -> Result<RelationName> {
+    let (RenameTableNameKind::As(to) | RenameTableNameKind::To(to)) = to;
+    match to.0.as_slice() {
+        [part] => part.as_ident().map(|ident| RelationName::new(&name.schema, lower(ident))),
+        _ => None,
+    }
+    .ok_or_else(|| Error::input("a table is renamed within its schema").with_code("42601"))
+}
+
+fn no_constraint(name: &str, table: &RelationName) -> Error {
+    let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
+    Error::input(message).with_code("42704")
+}
+
+/// Whether an expression names a column of its table.
+fn names_column(expression: &Expr, column: &str) -> bool {
+    let is_it = |expression: &Expr| match expression {
+        Expr::Identifier(name) => lower(name) == column,
+        Expr::CompoundIdentifier(names) => names.last().is_some_and(|name| lower(name) == column),
+        _ => false,
+    };
+    let visit = |expression: &Expr| match is_it(expression) {
+        true => std::ops::ControlFlow::Break(()),
+        false => std::ops::ControlFlow::Continue(()),
+    };
+    ast::visit_expressions(expression, visit).is_break()
+}
+
+/// Gives a column another name, in the table's rules, too.
+fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Result<()> {
+    let place = altered.place(old)?;
+    let old = lower(old);
+    if altered.declaration.has_column(new) {
+        let table = &altered.declaration.name.name;
+        let message = format!("column \"{new}\" of relation \"{table}\" already exists");
+        return Err(Error::input(message).with_code("42701"));
+    }
+    let field: &mut FieldRef = &mut altered.declaration.fields[place];
+    *field = Arc::new(field.as_ref().clone().with_name(new));
+    let rules = &mut altered.declaration.rules;
+    let named = |names: &mut Vec<String>| {
+        names.iter_mut().filter(|name| **name == old).for_each(|name| new.clone_into(name));
+    };
+    rules.keys.iter_mut().for_each(|key| named(&mut key.columns));
+    rules.references.iter_mut().for_each(|reference| named(&mut reference.columns));
+    if let Some(default) = rules.defaults.remove(&old) {
+        rules.defaults.insert(new.to_owned(), default);
+    }
+    if let Some(generated) = rules.generated.remove(&old) {
+        rules.generated.insert(new.to_owned(), generated);
+    }
+    if let Some(identity) = rules.identities.remove(&old) {
+        rules.identities.insert(new.to_owned(), identity);
+    }
+    if let Some(comment) = rules.comments.remove(&old) {
+        rules.comments.insert(new.to_owned(), comment);
+    }
+    let in_expression = |expression: &mut Arc<Expr>| {
+        let mut copy = expression.as_ref().clone();
+        let _ = ast::visit_expressions_mut(&mut copy, |expression| {
+            let name = match expression {
+                Expr::Identifier(name) => Some(name),
+                Expr::CompoundIdentifier(names) => names.last_mut(),
+                _ => None,
+            };
+            if let Some(name) = name.filter(|name| lower(name) == old) {
+                *name = Ident::with_quote('"', new);
+            }
+            std::ops::ControlFlow::<()>::Continue(())
+        });
+        *expression = Arc::new(copy);
+    };
+    rules.checks.iter_mut().for_each(|check| in_expression(&mut check.condition));
+    rules.generated.values_mut().for_each(in_expression);
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Rows that a client sends into a table: COPY … FROM STDIN. They go the way of an INSERT's, so columns that are left
+//! out get their defaults, and constraints hold.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion_common::Statistics;
+use diligence_base::ids::TableVersion;
+use diligence_base::{Error, Result};
+use diligence_catalog::{MemoryRelation, Object, Relation, RelationName, Resolved, SessionSnapshot};
+use diligence_engine::expressions::Expr;
+use diligence_engine::plan::{Node, Plan, RowsSender, incoming};
+use diligence_storage::{ScanRequest, Table, TableScan};
+use sqlparser::ast::Ident;
+
+use super::around::Around;
+use super::changes::ChangedTable;
+use super::names::Names;
+use super::statements::BoundStatement;
+use super::{Planner, guarded};
+use crate::binder::{self, CHANGED, Given};
+use crate::errors::suggest;
+use crate::write::memory::ChangeWay;
+
+/// A plan that writes rows as they are sent.
+pub struct PlannedAppend {
+    /// What the engine runs.
+    pub plan: Plan,
+    /// Takes the rows, which have these columns.
+    pub rows: RowsSender,
+    /// The columns of what is sent, in the table's types.
+    pub schema: SchemaRef,
+}
+
+/// What stands for the rows until there is a plan.
+#[derive(Debug)]
+struct SentTable(SchemaRef);
+
+impl Table for SentTable {
+    fn schema(&self) -> SchemaRef {
+        self.0.clone()
+    }
+
+    fn version(&self) -> TableVersion {
+        TableVersion(0)
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics::new_unknown(&self.0)
+    }
+
+    fn scan(&self, _request: &ScanRequest) -> Result<TableScan> {
+        Err(Error::bug("rows that are sent are scanned"))
+    }
+
+    fn describe(&self) -> String {
+        "sent".into()
+    }
+}
+
+impl Planner {
+    /// The columns of a table that rows can be sent to: those that are not computed from others. Fails with kind
+    /// `Input` if there is no such table or it may not be changed, `Unsupported` if it is not in memory.
+    pub fn appendable(&self, snapshot: &SessionSnapshot, name: &RelationName) -> Result<SchemaRef> {
+        let (_, table) = memory_table(snapshot, name)?;
+        let is_given = |field: &&Arc<Field>| !table.rules().generated.contains_key(field.name());
+        Ok(Arc::new(Schema::new(table.schema().fields().iter().filter(is_given).cloned().collect::<Vec<_>>())))
+    }
+
+    /// Plans an INSERT of rows that are sent, with these of a table's columns. Fails as
+    /// [`appendable`](Self::appendable) does, with code 42703 if there is no such column, and as an INSERT does.
+    pub fn plan_append(
+        &self,
+        snapshot: &SessionSnapshot,
+        name: &RelationName,
+        columns: &[String],
+    ) -> Result<PlannedAppend> {
+        let (object, table) = memory_table(snapshot, name)?;
+        let places = columns.iter().map(|column| {
+            table.schema().index_of(column).map_err(|_| {
+                let names = table.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+                let message = format!("the table '{}' has no column '{column}'", name.name);
+                suggest(Error::input(message).with_code("42703"), column, &names)
+            })
+        });
+        let places = places.collect::<Result<Vec<_>>>()?;
+        // What may not be NULL is looked at when the table gets the rows.
+        let fields = places.iter().map(|place| table.schema().field(*place).clone().with_nullable(true));
+        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let at = self.planning(snapshot);
+        let names = Names::new(&at);
+        guarded(|| {
+            let around = Around::new(self, &at, &names, vec![]);
+            let sent: Arc<dyn Table> = Arc::new(SentTable(schema.clone()));
+            around.set_changed(sent.clone());
+            let source = crate::parse::query(&format!("SELECT * FROM \"{CHANGED}\""))?;
+            let alias = Ident::with_quote('"', &name.name);
+            let changed = ChangedTable::new(&object, &table, &alias, false)?;
+            let described = changed.described(None, None);
+            let given = Given::Places(places);
+            let bound = binder::bind_new_rows(Some(&source), &given, true, None, &described, &around)?;
+            let layout = changed.layout();
+            let way = ChangeWay::Insert { replace: false };
+            let BoundStatement::Write { rows, writer, .. } =
+                around.changing("COPY", changed.object, way, layout, bound)
+            else {
+                return Err(Error::bug("rows are sent to no writer"));
+            };
+            let mut plan = around.front(rows, &[], false)?.plan;
+            let (sender, incoming) = incoming(schema.clone());
+            let mut incoming = Some(incoming);
+            replace(&mut plan, &sent, &mut incoming)?;
+            if incoming.is_some() {
+                return Err(Error::bug("rows that are sent are not read"));
+            }
+            Ok(PlannedAppend { plan: Plan::write(plan, writer), rows: sender, schema: schema.clone() })
+        })
+    }
+}
+
+/// Puts the sent rows where the plan reads what stands for them.
+fn replace(plan: &mut Plan, sent: &Arc<dyn Table>, incoming: &mut Option<Plan>) -> Result<()> {
+    if let Node::Scan(scan) = &plan.node
+        && Arc::ptr_eq(&scan.table, sent)
+    {
+        let rows = incoming.take().ok_or_else(|| Error::bug("rows that are sent are read twice"))?;
+        if !scan.filters.is_empty() {
+            return Err(Error::bug("rows that are sent are filtered"));
+        }
+        let columns = scan.columns.iter().map(|place| Expr::column(*place, &rows.schema));
+        let expressions = columns.collect::<Result<Vec<_>>>()?;
+        plan.node = Node::Project { input: Box::new(rows), expressions };
+        return Ok(());
+    }
+    plan.inputs_mut().into_iter().try_for_each(|input| replace(input, sent, incoming))
+}
+
+fn memory_table(snapshot: &SessionSnapshot, name: &RelationName) -> Result<(Arc<Object>, Arc<MemoryRelation>)> {
+    snapshot.rights.check_write(name)?;
+    match snapshot.get(name) {
+        Some(found) => {
+            if let Resolved::Object(object) = &found
+                && let Relation::Memory(memory) = &object.relation
+            {
+                return Ok((object.clone(), memory.clone()));
+            }
+            let message = format!("'{name}' is {}; rows are added to tables in memory", found.a_kind());
+            let error = Error::unsupported(message).with_code("42809");
+            Err(error.with_hint("CREATE TABLE makes a table in memory"))
+        }
+        None => {
+            let names = snapshot.names().iter().map(ToString::to_string).collect::<Vec<_>>();
+            let error = Error::input(format!("no table is named '{name}'")).with_code("42P01");
+            Err(suggest(error, &name.to_string(), &names))
+        }
+    }
+}

@@ -1,0 +1,503 @@
+//! What CREATE TABLE declares: columns with defaults, generated and counting ones, keys, conditions and references.
+//!
+//! Constraints without names get those that PostgreSQL gives them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use diligence_base::{Error, Result};
+use diligence_catalog::rules::{Check, Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
+use diligence_catalog::sequence::SequenceOptions;
+use diligence_catalog::{MemoryRelation, OwnedSequence, Relation, RelationName, Resolved, free_name};
+use diligence_types::SqlType;
+use sqlparser::ast::{
+    self, ColumnDef, ColumnOption, Expr, GeneratedAs, Ident, NullsDistinctOption, ReferentialAction, TableConstraint,
+};
+
+use super::around::Around;
+use super::definitions::{lower, refuse_twice};
+use crate::binder::{self, Target};
+use crate::errors;
+
+/// A table that is being declared.
+pub(super) struct Declaration {
+    pub name: RelationName,
+    pub fields: Vec<FieldRef>,
+    pub rules: TableRules,
+    pub sequences: Vec<OwnedSequence>,
+}
+
+/// The words for columns that count, with their numbers' bits.
+const SERIALS: [(&str, u8); 6] =
+    [("serial", 32), ("serial4", 32), ("bigserial", 64), ("serial8", 64), ("smallserial", 16), ("serial2", 16)];
+
+impl Declaration {
+    pub(super) fn new(name: RelationName) -> Self {
+        Self { name, fields: vec![], rules: TableRules::default(), sequences: vec![] }
+    }
+
+    /// A table that is there.
+    pub(super) fn of(name: RelationName, table: &MemoryRelation) -> Self {
+        let fields = table.schema().fields().to_vec();
+        Self { name, fields, rules: table.rules().clone(), sequences: vec![] }
+    }
+
+    pub(super) fn schema(&self) -> SchemaRef {
+        Arc::new(Schema::new(self.fields.clone()))
+    }
+
+    /// The columns as what takes values.
+    pub(super) fn targets(&self) -> Result<Vec<Target>> {
+        targets(&self.schema(), &self.rules)
+    }
+
+    pub(super) fn has_column(&self, name: &str) -> bool {
+        self.fields.iter().any(|field| field.name() == name)
+    }
+
+    pub(super) fn set_nullable(&mut self, column: &str, nullable: bool) {
+        for field in self.fields.iter_mut().filter(|field| field.name() == column) {
+            *field = Arc::new(field.as_ref().clone().with_nullable(nullable));
+        }
+    }
+
+    fn free_name(&self, given: Option<&Ident>, wanted: String) -> Result<String> {
+        match given.map(lower) {
+            None => Ok(free_name(&wanted, |name| self.rules.has_name(name))),
+            Some(name) if self.rules.has_name(&name) => {
+                let message = format!("constraint \"{name}\" for relation \"{}\" already exists", self.name.name);
+                Err(Error::input(message).with_code("42710"))
+            }
+            Some(name) => Ok(name),
+        }
+    }
+
+    /// Adds a key. Fails with 42703 if it names a column that is not there, 42P16 if it is a second primary key.
+    pub(super) fn add_key(
+        &mut self,
+        given: Option<&Ident>,
+        columns: Vec<String>,
+        kind: KeyKind,
+        nulls_are_equal: bool,
+    ) -> Result<()> {
+        let (table, joined) = (&self.name.name, columns.join("_"));
+        if let Some(column) = columns.iter().find(|column| !self.has_column(column)) {
+            let error = Error::input(format!("column \"{column}\" named in key does not exist")).with_code("42703");
+            let known = self.fields.iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+            return Err(errors::suggest(error, column, &known));
+        }
+        let mut met = HashSet::new();
+        if let Some(column) = columns.iter().find(|column| !met.insert(*column)) {
+            let error = Error::input(format!("column \"{column}\" appears twice in a key"));
+            return Err(error.with_code("42701"));
+        }
+        let wanted = match kind {
+            KeyKind::Primary => {
+                if self.rules.primary_key().is_some() {
+                    let message = format!("multiple primary keys for table \"{table}\" are not allowed");
+                    return Err(Error::input(message).with_code("42P16"));
+                }
+                format!("{table}_pkey")
+            }
+            KeyKind::Unique => format!("{table}_{joined}_key"),
+            KeyKind::UniqueIndex | KeyKind::Index => format!("{table}_{joined}_idx"),
+        };
+        let name = self.free_name(given, wanted)?;
+        if kind == KeyKind::Primary {
+            columns.iter().for_each(|column| self.set_nullable(column, false));
+        }
+        self.rules.keys.push(Key { name, columns, kind, nulls_are_equal });
+        Ok(())
+    }
+}
+
+/// A table's columns as what takes values.
+pub(super) fn targets(schema: &Schema, rules: &TableRules) -> Result<Vec<Target>> {
+    let target = |field: &FieldRef| {
+        let sql_type = SqlType::of_field(field)
+            .ok_or_else(|| Error::unsupported(format!("the column '{}' cannot be written to", field.name())))?;
+        Ok(Target {
+            default: rules.defaults.get(field.name()).cloned(),
+            generated: rules.generated.get(field.name()).cloned(),
+            is_always: rules.identities.get(field.name()) == Some(&Identity::Always),
+            ..Target::new(field.name(), sql_type)
+        })
+    };
+    schema.fields().iter().map(target).collect()
+}
+
+/// The column that a name means: without quotes, one with capitals too, if it is the only one.
+pub(super) fn name_in(name: &Ident, targets: &[Target]) -> String {
+    if name.quote_style.is_some() {
+        return name.value.clone();
+    }
+    let lower = name.value.to_lowercase();
+    let mut alike = targets.iter().filter(|target| target.name.to_lowercase() == lower);
+    match (targets.iter().any(|target| target.name == lower), alike.next(), alike.next()) {
+        (false, Some(only), None) => only.name.clone(),
+        _ => lower,
+    }
+}
+
+impl Around<'_> {
+    /// What a CREATE TABLE declares.
+    pub(super) fn declaration(&self, name: &RelationName, create: &ast::CreateTable) -> Result<Declaration> {
+        let mut declaration = Declaration::new(name.clone());
+        if let Some(like) = &create.like {
+            let (ast::CreateTableLikeKind::Parenthesized(like) | ast::CreateTableLikeKind::Plain(like)) = like;
+            self.add_like(&mut declaration, like)?;
+        }
+        for column in &create.columns {
+            self.add_column(&mut declaration, column)?;
+        }
+        refuse_twice(declaration.fields.iter().map(|field| field.name().as_str()))?;
+        for column in &create.columns {
+            self.add_column_constraints(&mut declaration, column)?;
+        }
+        for constraint in &create.constraints {
+            self.add_constraint(&mut declaration, constraint)?;
+        }
+        self.validate(&declaration)?;
+        Ok(declaration)
+    }
+
+    /// Columns like those of another relation: names, types and NOT NULL; defaults if they are asked for.
+    fn add_like(&self, declaration: &mut Declaration, like: &ast::CreateTableLike) -> Result<()> {
+        let name = super::around::relation_name(&like.name)?;
+        let found = self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
+        for field in found.schema()?.fields() {
+            let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
+            declaration.fields.push(Arc::new(sql_type.field(field.name(), field.is_nullable())));
+        }
+        if let Resolved::Object(object) = &found
+            && let Relation::Memory(table) = &object.relation
+            && matches!(like.defaults, Some(ast::CreateTableLikeDefaults::Including))
+        {
+            declaration.rules.defaults.clone_from(&table.rules().defaults);
+        }
+        Ok(())
+    }
+
+    /// A column's type, default and how it counts.
+    pub(super) fn add_column(&self, declaration: &mut Declaration, column: &ColumnDef) -> Result<()> {
+        let name = lower(&column.name);
+        if let Some(bits) = serial_bits(&column.data_type) {
+            let sql_type = integer_of(bits);
+            declaration.fields.push(Arc::new(sql_type.field(&name, false)));
+            self.add_sequence(declaration, &name, SequenceOptions::of_bits(bits, 1));
+        } else {
+            let sql_type = binder::named_type(&column.data_type, self)?;
+            declaration.fields.push(Arc::new(sql_type.field(&name, true)));
+        }
+        for option in &column.options {
+            match &option.option {
+                ColumnOption::Default(default) => {
+                    declaration.rules.defaults.insert(name.clone(), Arc::new(default.clone()));
+                }
+                ColumnOption::Generated { generation_expr: Some(expression), .. } => {
+                    declaration.rules.generated.insert(name.clone(), Arc::new(expression.clone()));
+                }
+                ColumnOption::Generated { generated_as, sequence_options, .. } => {
+                    let sql_type = declaration.fields.last().and_then(|field| SqlType::of_field(field));
+                    let bits = match sql_type {
+                        Some(SqlType::SmallInt) => 16,
+                        Some(SqlType::Integer) => 32,
+                        Some(SqlType::BigInt) => 64,
+                        _ => {
+                            let error = Error::input("identity column type must be smallint, integer, or bigint");
+                            return Err(error.with_code("22023"));
+                        }
+                    };
+                    let always = *generated_as == GeneratedAs::Always;
+                    let identity = if always { Identity::Always } else { Identity::ByDefault };
+                    declaration.rules.identities.insert(name.clone(), identity);
+                    declaration.set_nullable(&name, false);
+                    let options = sequence_options.as_deref().unwrap_or_default();
+                    self.add_sequence(declaration, &name, sequence_options_of(options, bits)?);
+                }
+                ColumnOption::Comment(comment) => {
+                    declaration.rules.comments.insert(name.clone(), comment.clone());
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn add_sequence(&self, declaration: &mut Declaration, column: &str, options: SequenceOptions) {
+        let RelationName { schema, name } = &declaration.name;
+        let is_taken = |name: &str| {
+            let name = RelationName::new(schema, name);
+            self.at.snapshot.catalog.get(&name).is_some() || declaration.sequences.iter().any(|one| one.name == name)
+        };
+        let sequence = RelationName::new(schema, free_name(&format!("{name}_{column}_seq"), is_taken));
+        let quoted = format!("{}.{}", quoted(&sequence.schema), quoted(&sequence.name));
+        let text = ast::Value::SingleQuotedString(quoted);
+        let default = crate::parse::expression(&format!("nextval({text})"));
+        if let Ok(default) = default {
+            declaration.rules.defaults.insert(column.to_owned(), Arc::new(default));
+        }
+        declaration.sequences.push(OwnedSequence { name: sequence, column: column.to_owned(), options });
+    }
+
+    /// What a column's definition says about its values.
+    pub(super) fn add_column_constraints(&self, declaration: &mut Declaration, column: &ColumnDef) -> Result<()> {
+        let name = lower(&column.name);
+        for option in &column.options {
+            let given = option.name.as_ref();
+            match &option.option {
+                ColumnOption::Null
+                | ColumnOption::Default(_)
+                | ColumnOption::Comment(_)
+                | ColumnOption::Generated { .. } => {}
+                ColumnOption::NotNull => declaration.set_nullable(&name, false),
+                ColumnOption::PrimaryKey(key) => {
+                    not_deferred(key.characteristics.as_ref())?;
+                    declaration.add_key(given, vec![name.clone()], KeyKind::Primary, false)?;
+                }
+                ColumnOption::Unique(key) => {
+                    not_deferred(key.characteristics.as_ref())?;
+                    let equal = key.nulls_distinct == NullsDistinctOption::NotDistinct;
+                    declaration.add_key(given, vec![name.clone()], KeyKind::Unique, equal)?;
+                }
+                ColumnOption::Check(check) => {
+                    let wanted = format!("{}_{name}_check", declaration.name.name);
+                    let name = declaration.free_name(given.or(check.name.as_ref()), wanted)?;
+                    declaration.rules.checks.push(Check { name, condition: Arc::new((*check.expr).clone()) });
+                }
+                ColumnOption::ForeignKey(key) => self.add_reference(declaration, given, vec![name.clone()], key)?,
+                ColumnOption::Collation(collation) => {
+                    let text = collation.to_string().replace('"', "").to_lowercase();
+                    if !["c", "posix", "pg_catalog.c", "default", "pg_catalog.default"].contains(&text.as_str()) {
+                        return Err(Error::unsupported(format!("the collation {collation} is not supported"))
+                            .with_code("0A000")
+                            .with_hint("texts are compared by their bytes: COLLATE \"C\""));
+                    }
+                }
+                other => {
+                    let error = Error::unsupported(format!("{other} is not supported")).with_code("0A000");
+                    return Err(error.with_hint("leave it out"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A constraint of a table.
+    pub(super) fn add_constraint(&self, declaration: &mut Declaration, constraint: &TableConstraint) -> Result<()> {
+        match constraint {
+            TableConstraint::PrimaryKey(key) => {
+                not_deferred(key.characteristics.as_ref())?;
+                declaration.add_key(key.name.as_ref(), key_columns(&key.columns)?, KeyKind::Primary, false)
+            }
+            TableConstraint::Unique(key) => {
+                not_deferred(key.characteristics.as_ref())?;
+                let equal = key.nulls_distinct == NullsDistinctOption::NotDistinct;
+                declaration.add_key(key.name.as_ref(), key_columns(&key.columns)?, KeyKind::Unique, equal)
+            }
+            TableConstraint::Check(check) => {
+                let columns = named_columns(&check.expr, declaration);
+                let wanted = match columns.as_slice() {
+                    [column] => format!("{}_{column}_check", declaration.name.name),
+                    _ => format!("{}_check", declaration.name.name),
+                };
+                let name = declaration.free_name(check.name.as_ref(), wanted)?;
+                declaration.rules.checks.push(Check { name, condition: Arc::new((*check.expr).clone()) });
+                Ok(())
+            }
+            TableConstraint::ForeignKey(key) => {
+                let columns = key.columns.iter().map(lower).collect();
+                self.add_reference(declaration, key.name.as_ref(), columns, key)
+            }
+            other => Err(Error::unsupported(format!("{other} is not supported")).with_code("0A000")),
+        }
+    }
+
+    fn add_reference(
+        &self,
+        declaration: &mut Declaration,
+        given: Option<&Ident>,
+        columns: Vec<String>,
+        key: &ast::ForeignKeyConstraint,
+    ) -> Result<()> {
+        not_deferred(key.characteristics.as_ref())?;
+        if matches!(
+            key.match_kind,
+            Some(ast::ConstraintReferenceMatchKind::Full | ast::ConstraintReferenceMatchKind::Partial)
+        ) {
+            return Err(Error::unsupported("MATCH FULL is not supported").with_code("0A000"));
+        }
+        if let Some(column) = columns.iter().find(|column| !declaration.has_column(column)) {
+            let message = format!("column \"{column}\" referenced in foreign key constraint does not exist");
+            return Err(Error::input(message).with_code("42703"));
+        }
+        let referred_name = self.changeable(&key.foreign_table)?;
+        let found = self.at.snapshot.catalog.get(&referred_name);
+        let (table, keys) = match found.map(|object| (object.id, &object.relation)) {
+            _ if referred_name == declaration.name => (Reference::ITSELF, declaration.rules.keys.clone()),
+            None => return Err(self.unknown(&referred_name)),
+            Some((id, Relation::Memory(table))) => (id, table.rules().keys.clone()),
+            Some((_, other)) => {
+                let message = format!("referenced relation \"{}\" is {}", referred_name.name, other.a_kind());
+                return Err(Error::input(message).with_code("42809"));
+            }
+        };
+        let referred = match key.referred_columns.as_slice() {
+            [] => {
+                let primary = keys.iter().find(|key| key.kind == KeyKind::Primary).ok_or_else(|| {
+                    let name = &referred_name.name;
+                    let message = format!("there is no primary key for referenced table \"{name}\"");
+                    Error::input(message).with_code("42704")
+                })?;
+                primary.columns.clone()
+            }
+            names => names.iter().map(lower).collect(),
+        };
+        if referred.len() != columns.len() {
+            let message = "number of referencing and referenced columns for foreign key disagree";
+            return Err(Error::input(message).with_code("42830"));
+        }
+        // A key of the same columns in another order is the same key.
+        let same = |key: &&Key| {
+            key.kind.is_unique()
+                && key.columns.len() == referred.len()
+                && key.columns.iter().all(|column| referred.contains(column))
+        };
+        let Some(there) = keys.iter().find(same) else {
+            let name = &referred_name.name;
+            let message = format!("there is no unique constraint matching given keys for referenced table \"{name}\"");
+            return Err(Error::input(message).with_code("42830"));
+        };
+        let place = |column: &String| referred.iter().position(|one| one == column).unwrap_or(0);
+        let columns = there.columns.iter().map(|column| columns[place(column)].clone()).collect::<Vec<_>>();
+        let wanted = format!("{}_{}_fkey", declaration.name.name, columns.join("_"));
+        let name = declaration.free_name(given.or(key.name.as_ref()), wanted)?;
+        let (on_delete, on_update) = (action(key.on_delete)?, action(key.on_update)?);
+        let referred = there.columns.clone();
+        declaration.rules.references.push(Reference { name, columns, table, referred, on_delete, on_update });
+        Ok(())
+    }
+
+    /// Fails where an expression of a declaration makes no sense: what is wrong is found now, not by the first INSERT.
+    pub(super) fn validate(&self, declaration: &Declaration) -> Result<()> {
+        let targets = declaration.targets()?;
+        for target in &targets {
+            if let Some(default) = &target.default {
+                binder::bind_value(default, &target.sql_type, self)
+                    .map_err(|error| error.context(format!("the default of the column '{}'", target.name)))?;
+            }
+            if let Some(generated) = &target.generated {
+                if target.default.is_some() {
+                    let message = format!(
+                        "both default and generation expression specified for column \"{}\" of table \"{}\"",
+                        target.name, declaration.name.name
+                    );
+                    return Err(Error::input(message).with_code("42601"));
+                }
+                let plain = targets.iter().filter(|other| other.generated.is_none()).cloned().collect::<Vec<_>>();
+                binder::bind_rule(generated, &declaration.name.name, &plain, Some(target), self)?;
+            }
+        }
+        for check in &declaration.rules.checks {
+            binder::bind_rule(&check.condition, &declaration.name.name, &targets, None, self)?;
+        }
+        Ok(())
+    }
+}
+
+/// A name in quotes, as texts name relations.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn serial_bits(data_type: &ast::DataType) -> Option<u8> {
+    let name = data_type.to_string().to_lowercase();
+    SERIALS.iter().find(|(known, _)| *known == name).map(|(_, bits)| *bits)
+}
+
+fn integer_of(bits: u8) -> SqlType {
+    match bits {
+        16 => SqlType::SmallInt,
+        32 => SqlType::Integer,
+        _ => SqlType::BigInt,
+    }
+}
+
+fn not_deferred(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<()> {
+    match characteristics {
+        Some(ast::ConstraintCharacteristics { deferrable: Some(true), .. }) => {
+            let error = Error::unsupported("DEFERRABLE constraints are not supported").with_code("0A000");
+            Err(error.with_hint("constraints hold after each statement"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn action(given: Option<ReferentialAction>) -> Result<ReferenceAction> {
+    match given {
+        None | Some(ReferentialAction::Restrict | ReferentialAction::NoAction) => Ok(ReferenceAction::Refuse),
+        Some(ReferentialAction::Cascade) => Ok(ReferenceAction::Cascade),
+        Some(ReferentialAction::SetNull) => Ok(ReferenceAction::SetNull),
+        Some(ReferentialAction::SetDefault) => {
+            Err(Error::unsupported("SET DEFAULT of a foreign key is not supported").with_code("0A000"))
+        }
+    }
+}
+
+/// The columns that a key names.
+pub(super) fn key_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>> {
+    let name = |column: &ast::IndexColumn| match &column.column.expr {
+        Expr::Identifier(name) => Ok(lower(name)),
+        other => {
+            let error = Error::unsupported(format!("a key of the expression {other} is not supported"));
+            Err(error.with_code("0A000").with_hint("add a generated column, and a key of it"))
+        }
+    };
+    columns.iter().map(name).collect()
+}
+
+/// The columns that a condition names, each once.
+fn named_columns(condition: &Expr, declaration: &Declaration) -> Vec<String> {
+    let mut names = Vec::new();
+    let _ = ast::visit_expressions(condition, |expression| {
+        let name = match expression {
+            Expr::Identifier(name) => Some(name),
+            Expr::CompoundIdentifier(names) => names.last(),
+            _ => None,
+        };
+        let name = name.map(lower).filter(|name| declaration.has_column(name) && !names.contains(name));
+        names.extend(name);
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    names
+}
+
+/// The numbers of a sequence, as statements say them. Fails with code 22023 if they make no sense together.
+pub(super) fn sequence_options_of(options: &[ast::SequenceOptions], bits: u8) -> Result<SequenceOptions> {
+    let number = |expression: &Expr| {
+        let text = expression.to_string().replace(' ', "");
+        text.parse::<i64>().map_err(|_| Error::input(format!("{text} is no number of a sequence")).with_code("22023"))
+    };
+    let increment = options.iter().rev().find_map(|option| match option {
+        ast::SequenceOptions::IncrementBy(increment, _) => Some(number(increment)),
+        _ => None,
+    });
+    let mut sequence = SequenceOptions::of_bits(bits, increment.transpose()?.unwrap_or(1));
+    let mut start = None;
+    for option in options {
+        match option {
+            ast::SequenceOptions::MinValue(Some(min)) => sequence.min = number(min)?,
+            ast::SequenceOptions::MaxValue(Some(max)) => sequence.max = number(max)?,
+            ast::SequenceOptions::StartWith(first, _) => start = Some(number(first)?),
+            ast::SequenceOptions::Cycle(no) => sequence.cycles = !no,
+            ast::SequenceOptions::IncrementBy(..)
+            | ast::SequenceOptions::MinValue(None)
+            | ast::SequenceOptions::MaxValue(None)
+            | ast::SequenceOptions::Cache(_) => {}
+        }
+    }
+    sequence.start = start.unwrap_or(if sequence.increment < 0 { sequence.max } else { sequence.min });
+    sequence.validate()?;
+    Ok(sequence)
+}
