@@ -24,6 +24,7 @@ const HOLDER: &str = "a table in memory";
 /// The folder of a database that is open.
 pub(crate) struct KeptFolder {
     store: Arc<Store>,
+    catalog: Arc<Catalog>,
     checkpoints: Mutex<Option<Box<dyn Thread>>>,
     _lock: FolderLock,
 }
@@ -53,7 +54,7 @@ impl KeptFolder {
             ThreadSpawn.spawn("checkpoints".into(), Box::new(move || store.make_checkpoints()))
         };
         let checkpoints = checkpoints.map_err(|error| Error::resource(format!("a thread cannot start: {error}")))?;
-        Ok(Self { store, checkpoints: Mutex::new(Some(checkpoints)), _lock: lock })
+        Ok(Self { store, catalog: catalog.clone(), checkpoints: Mutex::new(Some(checkpoints)), _lock: lock })
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -63,6 +64,8 @@ impl KeptFolder {
 
 impl Drop for KeptFolder {
     fn drop(&mut self) {
+        // Without it, numbers are left out when the folder is opened again, and nothing else is lost.
+        let _ = self.catalog.rest_sequences();
         self.store.stop();
         if let Some(thread) = self.checkpoints.get_mut().take() {
             thread.join();

@@ -36,6 +36,8 @@ pub enum Statement {
     Write(Write),
     /// Changes the catalog.
     Command(Command),
+    /// A database on disk writes down what it holds, so that it is opened faster.
+    Checkpoint,
     /// A transaction begins, ends, or goes back.
     Transaction(TransactionStep),
     /// Changes a setting of the session.

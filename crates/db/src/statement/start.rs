@@ -93,6 +93,10 @@ impl Session {
                 QueryResult::write(write.tag, engine.run(&write.query.plan, options)?, write.returning)
             }
             Statement::Command(command) => QueryResult::done(command.apply(self.planner().catalogs())?),
+            Statement::Checkpoint => {
+                self.database().checkpoint()?;
+                QueryResult::done("CHECKPOINT")
+            }
             Statement::Transaction(step) => QueryResult::done(self.step(step)?),
             Statement::Set { name, value } => {
                 self.set(&name, &value)?;

@@ -9,7 +9,7 @@ use diligence_db::{Description, ParsedStatement};
 
 use super::commands::Command;
 use crate::encoding::columns::{Columns, Rows};
-use crate::execution::RunningStatement;
+use crate::execution::{CommandDone, RunningStatement};
 
 /// A prepared statement.
 pub(super) struct Prepared {
@@ -60,6 +60,8 @@ pub(super) struct Portal {
     pub(super) state: PortalState,
     /// Rows sent so far.
     pub(super) sent: u64,
+    /// What a statement with RETURNING has done, when it has given all rows.
+    pub(super) written: Option<CommandDone>,
 }
 
 /// How far a portal is.

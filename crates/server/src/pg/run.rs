@@ -62,10 +62,7 @@ impl PgSession {
         }
         let ended = self.rows(portal, most).await?;
         if ended {
-            let written = match &portal.state {
-                PortalState::Running(reading) => reading.running.written(),
-                _ => None,
-            };
+            let written = portal.written.take();
             self.complete(written.map_or_else(|| format!("SELECT {}", portal.sent), |done| tag_of(&done)));
         } else {
             self.outbox.put(Out::PortalSuspended(PortalSuspended::new()));
@@ -201,6 +198,7 @@ impl PgSession {
                 Ok(Some((Arc::new(ready.await?), 0)))
             }
             ended => {
+                portal.written = reading.running.written();
                 portal.state = PortalState::Done;
                 ended.map(|_| None)
             }
@@ -507,8 +505,14 @@ impl PgSession {
         if !matches!(&prepared.kind, PreparedKind::Statement(_, description) if description.schema.is_some()) {
             return Err(Error::input("a cursor needs a query").with_code("42P11").into());
         }
-        let portal =
-            Portal { statement: Arc::new(prepared), values: vec![], forms: vec![], state: PortalState::Bound, sent: 0 };
+        let portal = Portal {
+            statement: Arc::new(prepared),
+            values: vec![],
+            forms: vec![],
+            state: PortalState::Bound,
+            sent: 0,
+            written: None,
+        };
         self.cursors.insert(name.to_owned(), (portal, self.block != Block::None));
         self.complete("DECLARE CURSOR");
         Ok(())

@@ -406,6 +406,7 @@ impl PgSession {
                 forms: vec![],
                 state: PortalState::Bound,
                 sent: 0,
+                written: None,
             };
             self.run_portal(&mut portal, None, true).await?;
         }
@@ -529,8 +530,14 @@ impl PgSession {
         for code in &bind.result_column_format_codes {
             form_of(*code)?;
         }
-        let portal =
-            Portal { statement, values, forms: bind.result_column_format_codes, state: PortalState::Bound, sent: 0 };
+        let portal = Portal {
+            statement,
+            values,
+            forms: bind.result_column_format_codes,
+            state: PortalState::Bound,
+            sent: 0,
+            written: None,
+        };
         self.portals.insert(name, portal);
         self.outbox.put(Out::BindComplete(BindComplete::new()));
         Ok(())

@@ -1,8 +1,7 @@
 //! `information_schema`: the catalog as the SQL standard describes it, with PostgreSQL's views and columns.
 //!
 //! A view's rows are made from the snapshot that a statement sees. Views about what a catalog does not have (domains,
-//! triggers, grants and the like) are there without rows, since clients join them. `borrowed` is what DataFusion's
-//! front has of it.
+//! triggers, grants and the like) are there without rows, since clients join them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -61,6 +60,8 @@ macro_rules! row {
     };
 }
 
+mod constraints;
+
 /// The rows of a view; `None` if there is no such view. `user` is who asks. Fails with kind `Bug` if rows do not fit.
 pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result<Option<RecordBatch>> {
     let Some(schema) = VIEWS.get(view) else { return Ok(None) };
@@ -68,7 +69,17 @@ pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result
         "information_schema_catalog_name" => vec![row! { "catalog_name": CATALOG_NAME }],
         "enabled_roles" => vec![row! { "role_name": user }],
         "schemata" => schemata(snapshot, user),
-        "tables" => relations(snapshot).iter().map(|(name, relation)| table(name, relation)).collect(),
+        "tables" => {
+            let is_table = |relation: &Resolved| !matches!(relation, Resolved::Object(object) if matches!(object.relation, Relation::Sequence(_)));
+            let tables = relations(snapshot).into_iter().filter(|(_, relation)| is_table(relation));
+            tables.map(|(name, relation)| table(&name, &relation)).collect()
+        }
+        "table_constraints" => constraints::table_constraints(snapshot),
+        "key_column_usage" => constraints::key_columns(snapshot),
+        "referential_constraints" => constraints::references(snapshot),
+        "check_constraints" => constraints::checks(snapshot),
+        "constraint_column_usage" => constraints::constrained_columns(snapshot),
+        "sequences" => constraints::sequences(snapshot),
         "views" => relations(snapshot).iter().filter_map(|(name, relation)| view_row(name, relation)).collect(),
         "columns" => relations(snapshot).iter().flat_map(|(name, relation)| columns(name, relation)).collect(),
         _ => vec![],
@@ -183,6 +194,11 @@ fn columns(name: &RelationName, relation: &Resolved) -> Vec<Row> {
         };
         if let Some(default) = defaults.get(field.name()) {
             row.insert("column_default", default.to_string().into());
+        }
+        if let Resolved::Object(object) = relation
+            && let Relation::Memory(table) = &object.relation
+        {
+            constraints::describe_column(table.rules(), field.name(), &mut row);
         }
         describe(&sql_type, &mut row);
         row

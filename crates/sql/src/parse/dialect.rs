@@ -111,6 +111,7 @@ impl Dialect for PostgresSyntax {
         allow_extract_custom
         allow_extract_single_quotes
         support_map_literal_syntax
+        supports_alter_column_type_using
         supports_array_typedef_with_brackets
         supports_asc_desc_in_column_definition
         supports_bitwise_shift_operators
@@ -119,6 +120,7 @@ impl Dialect for PostgresSyntax {
         supports_comment_on
         supports_constraint_keyword_without_name
         supports_create_index_with_clause
+        supports_create_table_like_parenthesized
         supports_create_view_comment_syntax
         supports_data_type_signed_suffix
         supports_dictionary_syntax

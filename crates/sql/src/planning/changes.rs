@@ -230,7 +230,7 @@ impl Around<'_> {
         let bound = binder::bind_merge(&merge.source, &merge.on, &clauses, &described, self)?;
         let layout = Layout { has_numbers: true, has_steps: true, ..changed.layout() };
         let twice = "MERGE command cannot affect row a second time";
-        Ok(self.changing("MERGE", changed.object, ChangeWay::Steps { steps, twice }, layout, bound))
+        Ok(self.changing("MERGE", changed.object, ChangeWay::Steps { steps, twice, key: vec![] }, layout, bound))
     }
 
     /// A statement that changes rows, with what it gives back.

@@ -8,7 +8,7 @@ use sqlparser::ast;
 use super::Planner;
 use super::prepared::no_prepared;
 use super::settings::{set_statement, setting_name};
-use crate::parse::Parsed;
+use crate::parse::{CHECKPOINT, Parsed};
 use crate::statement::{Command, Statement, TransactionStep};
 
 impl Planner {
@@ -50,6 +50,11 @@ impl Planner {
             ast::Statement::ReleaseSavepoint { name } => {
                 Ok(Statement::Transaction(TransactionStep::Release(name.value.clone())))
             }
+            ast::Statement::Call(call) if is_checkpoint(call) => Ok(Statement::Checkpoint),
+            // What they are for is done all the time: rows that are gone hold no room, and statistics are those of the
+            // rows that a statement sees.
+            ast::Statement::Vacuum(_) => Ok(Statement::Command(Command::Nothing("VACUUM"))),
+            ast::Statement::Analyze(_) => Ok(Statement::Command(Command::Nothing("ANALYZE"))),
             ast::Statement::Deallocate { name, .. } => {
                 let name = name.value.to_lowercase();
                 let mut prepared = self.prepared.lock();
@@ -69,6 +74,10 @@ impl Planner {
             }
         }
     }
+}
+
+fn is_checkpoint(call: &ast::Function) -> bool {
+    matches!(call.name.0.as_slice(), [part] if part.as_ident().is_some_and(|name| name.value == CHECKPOINT))
 }
 
 /// RESET.

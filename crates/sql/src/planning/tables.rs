@@ -87,6 +87,14 @@ impl Declaration {
             let known = self.fields.iter().map(|field| field.name().clone()).collect::<Vec<_>>();
             return Err(errors::suggest(error, column, &known));
         }
+        let kind_of = |column: &String| {
+            let field = self.fields.iter().find(|field| field.name() == column);
+            field.and_then(|field| SqlType::of_field(field))
+        };
+        if let Some(column) = columns.iter().find(|column| kind_of(column) == Some(SqlType::Json)) {
+            let error = Error::input(format!("column \"{column}\" is of type json, whose values are not compared"));
+            return Err(error.with_code("42704").with_hint("jsonb values are compared"));
+        }
         let mut met = HashSet::new();
         if let Some(column) = columns.iter().find(|column| !met.insert(*column)) {
             let error = Error::input(format!("column \"{column}\" appears twice in a key"));

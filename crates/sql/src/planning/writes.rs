@@ -31,7 +31,8 @@ struct InsertClauses {
 
 impl InsertClauses {
     fn of(insert: &ast::Insert) -> Result<Self> {
-        let mut clauses = Self { overrides: false, is_by_name: false };
+        let alias = insert.table_alias.as_ref().map(|alias| alias.alias.value.as_str());
+        let mut clauses = Self { overrides: alias == Some(OVERRIDING), is_by_name: alias == Some(BY_NAME) };
         for marker in insert.partitioned.iter().flatten() {
             match marker {
                 ast::Expr::Identifier(name) if name.value == OVERRIDING => clauses.overrides = true,
@@ -94,9 +95,10 @@ impl Around<'_> {
         table: &MemoryRelation,
     ) -> Result<BoundStatement> {
         let own = Ident::with_quote('"', &object.name.name);
-        let alias = insert.table_alias.as_ref().map_or(&own, |alias| &alias.alias);
-        let changed = ChangedTable::new(object, table, alias, insert.table_alias.is_some())?;
         let clauses = InsertClauses::of(insert)?;
+        let alias = insert.table_alias.as_ref().map(|alias| &alias.alias);
+        let alias = alias.filter(|alias| ![BY_NAME, OVERRIDING].contains(&alias.value.as_str()));
+        let changed = ChangedTable::new(object, table, alias.unwrap_or(&own), alias.is_some())?;
         let given = match insert.columns.as_slice() {
             _ if clauses.is_by_name => Given::ByName,
             [] => Given::All,
@@ -137,11 +139,12 @@ impl Around<'_> {
                             values: changed.values(&update.assignments)?,
                             selection: update.selection.as_ref(),
                         };
+                        let key = conflict.key.clone();
                         self.set_changed(table.numbered());
                         let bound =
                             binder::bind_new_rows(source, &given, overrides, Some(&conflict), &described, self)?;
                         let twice = "ON CONFLICT DO UPDATE command cannot affect row a second time";
-                        (ChangeWay::Steps { steps: vec![Step::Update, Step::Insert], twice }, bound)
+                        (ChangeWay::Steps { steps: vec![Step::Update, Step::Insert], twice, key }, bound)
                     }
                 }
             }

@@ -91,6 +91,7 @@ fn folded(scalar: Scalar, evaluate: Evaluate<'_>) -> Scalar {
     let is_known = match &scalar {
         Scalar::Constant(_) | Scalar::Column { .. } | Scalar::Parameter { .. } | Scalar::Subquery(_) => false,
         Scalar::Call { call, .. } if call.overload.stability != Stability::Immutable => false,
+        Scalar::Asked { .. } if scalar.is_volatile() => false,
         Scalar::Call { call, .. } if series::gives_series(call.overload.name) => false,
         _ => children.iter().all(|child| child.as_constant().is_some()),
     };

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int32Type, Int64Type, SchemaRef};
+use datafusion_common::ScalarValue;
 use diligence_base::ids::ObjectVersion;
 use diligence_base::{About, Error, Result};
 use diligence_catalog::rules::TableRules;
 use diligence_catalog::{Catalog, MemoryRelation, ObjectRef, OwnedSequence, RelationName, RowChange, failing_row};
 use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_memory::{QueryMemory, Reservation};
-use diligence_storage::foreign_error::from_arrow;
+use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_storage::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
 use parking_lot::Mutex;
 
@@ -78,6 +79,8 @@ pub(crate) enum ChangeWay {
         steps: Vec<Step>,
         /// The message.
         twice: &'static str,
+        /// Values by which rows that come are different; those that are not would go twice.
+        key: Vec<usize>,
     },
 }
 
@@ -292,12 +295,12 @@ impl MemoryOperation {
                 (count, returned.collect::<Result<Vec<_>, _>>().map_err(from_arrow)?)
             }
             ChangeWay::Replace => {
-                let change = RowSteps::of(batches, layout, |_| Step::Update, None)?;
+                let change = RowSteps::of(batches, layout, |_| Step::Update, None, &[])?;
                 self.apply(table, change, layout.values > 0, memory, returned)?
             }
-            ChangeWay::Steps { steps, twice } => {
+            ChangeWay::Steps { steps, twice, key } => {
                 let step = |number: i32| steps.get(number as usize).copied().unwrap_or(Step::Delete);
-                let change = RowSteps::of(batches, layout, step, Some(twice))?;
+                let change = RowSteps::of(batches, layout, step, Some(twice), key)?;
                 self.apply(table, change, true, memory, returned)?
             }
         };
@@ -353,9 +356,15 @@ struct RowSteps {
 impl RowSteps {
     /// Of several rows with one number the first counts: a row that joins with several others is changed once. With
     /// `twice`, that is an error with code 21000.
-    fn of(batches: &[RecordBatch], layout: &Layout, step: impl Fn(i32) -> Step, twice: Option<&str>) -> Result<Self> {
+    fn of(
+        batches: &[RecordBatch],
+        layout: &Layout,
+        step: impl Fn(i32) -> Step,
+        twice: Option<&str>,
+        key: &[usize],
+    ) -> Result<Self> {
         let mut all = Self { updated: vec![], updates: vec![], removed: vec![], inserts: vec![], done: vec![] };
-        let mut met = HashSet::new();
+        let (mut met, mut met_keys) = (HashSet::new(), HashSet::new());
         for rows in batches {
             let numbers = rows.columns().first().and_then(|column| column.as_primitive_opt::<Int64Type>());
             let numbers = numbers.ok_or_else(|| Error::bug("rows that change have no numbers"))?;
@@ -364,7 +373,16 @@ impl RowSteps {
             let (mut done, mut updates, mut inserts) = (vec![], vec![], vec![]);
             for row in 0..rows.num_rows() {
                 let step = step(own.map_or(0, |own| own.value(row)));
-                let is_first = step == Step::Insert || met.insert(numbers.value(row));
+                let is_first = match step {
+                    Step::Insert if key.is_empty() => true,
+                    Step::Insert => {
+                        let first = layout.first_value();
+                        let value = |place: &usize| ScalarValue::try_from_array(rows.column(first + place), row);
+                        let values = key.iter().map(value).collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?;
+                        values.iter().any(ScalarValue::is_null) || met_keys.insert(values)
+                    }
+                    Step::Update | Step::Delete => met.insert(numbers.value(row)),
+                };
                 if let (false, Some(message)) = (is_first, twice) {
                     let hint = "Ensure that no more than one source row matches any one target row.";
                     return Err(Error::value(message).with_code("21000").with_hint(hint));

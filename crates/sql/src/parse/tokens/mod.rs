@@ -18,8 +18,10 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 use self::duckdb::Open;
 use super::dialect::PostgresSyntax;
 
-/// INSERT … OVERRIDING SYSTEM VALUE, as the parser's tree has it: a partition of this name.
+/// INSERT … OVERRIDING SYSTEM VALUE, as the parser's tree has it: a partition or an alias of this name.
 pub(crate) const OVERRIDING: &str = "overriding system value";
+/// CHECKPOINT, as the parser's tree has it: a call of this name.
+pub(crate) const CHECKPOINT: &str = "checkpoint statement";
 /// INSERT … BY NAME, likewise.
 pub(crate) const BY_NAME: &str = "by name";
 
@@ -351,6 +353,23 @@ impl<'a> Text<'a> {
             Keyword::BY if self.is(at + 1, "NAME") && self.ends_insert_target(at) => {
                 self.insert_clause(at, 2, BY_NAME);
             }
+            Keyword::VACUUM if self.begins_statement(at) => {
+                let mut end = at + 1;
+                while self.is_any(end, &["FULL", "FREEZE", "VERBOSE", "ANALYZE"]) || *self.token(end) == Token::LParen {
+                    end = self.closed.get(&end).copied().unwrap_or(end) + 1;
+                }
+                self.drop(at + 1..end);
+            }
+            Keyword::ANALYZE if self.begins_statement(at) && self.is(at + 1, "VERBOSE") => self.drop(at + 1..at + 2),
+            _ if self.is(at, "CHECKPOINT") && self.begins_statement(at) => {
+                self.replace(at, [word("CALL"), quoted(CHECKPOINT), Token::LParen, Token::RParen]);
+            }
+            Keyword::SEQUENCE if self.follows(at, &["CREATE", "TEMPORARY", "TEMP"]) => {
+                let named = if self.is(at + 1, "IF") { at + 4 } else { at + 1 };
+                let behind = if *self.token(named + 1) == Token::Period { named + 3 } else { named + 1 };
+                self.sequence_options(behind);
+            }
+            Keyword::IDENTITY if *self.token(at + 1) == Token::LParen => self.sequence_options(at + 2),
             _ if self.is(at, "OVERRIDING") && self.is(at + 2, "VALUE") => match self.is(at + 1, "SYSTEM") {
                 true => self.insert_clause(at, 3, OVERRIDING),
                 false => self.drop(at..at + 3),
@@ -359,14 +378,46 @@ impl<'a> Text<'a> {
         }
     }
 
+    fn begins_statement(&self, at: usize) -> bool {
+        at == 0 || *self.token(at - 1) == Token::SemiColon
+    }
+
+    /// What a sequence is made with, in the order in which the parser reads it.
+    fn sequence_options(&mut self, begin: usize) {
+        const ORDER: [&str; 7] = ["AS", "INCREMENT", "MINVALUE", "MAXVALUE", "START", "CACHE", "CYCLE"];
+        let (mut at, mut parts) = (begin, Vec::new());
+        loop {
+            let is_negated = self.is(at, "NO");
+            let first = at + usize::from(is_negated);
+            let Some(kind) = ORDER.iter().position(|word| self.is(first, word)) else { break };
+            let mut end = first + 1;
+            if !is_negated && kind != 6 {
+                end += usize::from(self.is_any(end, &["BY", "WITH"]));
+                end += usize::from(matches!(self.token(end), Token::Minus | Token::Plus));
+                end += 1;
+            }
+            parts.push((kind, (at..end).map(|at| self.token(at).clone()).collect::<Vec<_>>()));
+            at = end;
+        }
+        if at > begin && !parts.is_sorted_by_key(|(kind, _)| *kind) {
+            parts.sort_by_key(|(kind, _)| *kind);
+            self.replace(begin, parts.into_iter().flat_map(|(_, tokens)| tokens));
+            self.drop(begin + 1..at);
+        }
+    }
+
     /// Whether the name of a table behind INTO ends here.
     fn ends_insert_target(&self, at: usize) -> bool {
         (at >= 2 && self.is(at - 2, "INTO")) || (at >= 4 && self.is(at - 4, "INTO"))
     }
 
-    /// A clause of INSERT that the parser does not know: `PARTITION ("…")`.
+    /// A clause of INSERT that the parser does not know: a partition behind columns, `PARTITION ("…")`, an alias
+    /// without.
     fn insert_clause(&mut self, at: usize, words: usize, name: &str) {
-        self.replace(at, [word("PARTITION"), Token::LParen, quoted(name), Token::RParen]);
+        match at > 0 && *self.token(at - 1) == Token::RParen {
+            true => self.replace(at, [word("PARTITION"), Token::LParen, quoted(name), Token::RParen]),
+            false => self.replace(at, [word("AS"), quoted(name)]),
+        }
         self.drop(at + 1..at + words);
     }
 
