@@ -87,6 +87,20 @@ impl Catalog {
             for name in names {
                 let Some(object) = root.get(name).cloned() else { continue };
                 wanted(name, &object.relation)?;
+                if let Relation::Sequence(sequence) = &object.relation
+                    && let Some((owner, column)) = &sequence.options.owner
+                    && let Some(table) = root
+                        .schemas
+                        .values()
+                        .flat_map(|schema| schema.objects.values())
+                        .find(|table| table.id == *owner)
+                {
+                    let message = format!("cannot drop sequence {name} because other objects depend on it");
+                    let table = &table.name.name;
+                    let detail = format!("default value for column {column} of table {table} depends on it");
+                    let hint = format!("DROP TABLE {table} drops it, too");
+                    return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint));
+                }
                 count += 1;
                 let referring = references::referring(root, object.id)
                     .filter(|(other, _)| !names.contains(&other.name))

@@ -50,18 +50,26 @@ fn rows_of(object: &Object) -> Option<&Arc<MemoryRelation>> {
     }
 }
 
-/// What else must change because of a change, so that every reference finds its row. Fails with code 23503 if one does
-/// not and nothing is to be done about it.
-pub(crate) fn consequences(root: &Root, changed: &ChangedTable) -> Result<Vec<Carried>> {
-    let Some(after) = rows_of(&changed.after) else { return Ok(vec![]) };
+/// Has every reference find its row after a change: `carry` makes the changes of other tables that follow from it. One
+/// row may refer by several columns, so each change is made before the next reference is looked at. Fails with code
+/// 23503 if a reference finds no row and nothing is to be done about it.
+pub(crate) fn follow(
+    root: &mut Arc<Root>,
+    changed: &ChangedTable,
+    mut carry: impl FnMut(&mut Arc<Root>, Carried) -> Result<()>,
+) -> Result<()> {
+    let Some(after) = rows_of(&changed.after) else { return Ok(()) };
     for reference in &after.rules().references {
         refers_well(root, &changed.after, after, reference, &changed.inserted)?;
     }
-    let mut more = Vec::new();
-    for (object, reference) in referring(root, changed.after.id) {
-        more.extend(left_behind(changed, object, reference)?);
+    let all = referring(root, changed.after.id).map(|(object, reference)| (object.name.clone(), reference.clone()));
+    for (name, reference) in all.collect::<Vec<_>>() {
+        let Some(object) = root.get(&name).cloned() else { continue };
+        if let Some(change) = left_behind(changed, &object, &reference)? {
+            carry(root, change)?;
+        }
     }
-    Ok(more)
+    Ok(())
 }
 
 /// The columns of a reference as a key of the table that refers.

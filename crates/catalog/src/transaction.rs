@@ -245,7 +245,7 @@ impl Catalog {
             }
             // A change of one table may ask for one of another, and so on; each row goes once.
             while let Some(table) = changed.pop_front() {
-                for change in references::consequences(root, &table)? {
+                references::follow(root, &table, |root, change| {
                     let staged = match (&change, self.journal()) {
                         (Carried::Rows(_, rows), Some(journal)) => journal.stage(&rows.inserted)?,
                         _ => Staged::default(),
@@ -253,7 +253,8 @@ impl Catalog {
                     let (more, entry) = self.carry(root, change, false, &mut changed)?;
                     told.extend(more);
                     entries.push((Some(staged), entry));
-                }
+                    Ok(())
+                })?;
             }
             Ok((told, entries))
         })?;

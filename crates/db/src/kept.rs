@@ -129,8 +129,66 @@ mod tests {
     }
 
     fn lines(database: &Database, sql: &str) -> String {
-        let rows = database.session().execute(sql).unwrap().collect().unwrap();
+        let rows = database.session().execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap();
         arrow::util::pretty::pretty_format_batches(&rows).unwrap().to_string()
+    }
+
+    #[test]
+    fn rules_and_sequences_are_there_when_the_database_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let code = |database: &Database, sql: &str| {
+            database.session().execute(sql).map(|_| ()).unwrap_err().code().unwrap_or("none").to_owned()
+        };
+        {
+            let database = open(&path);
+            for statement in [
+                "CREATE TABLE p (id SERIAL PRIMARY KEY, k TEXT UNIQUE, n INT CHECK (n > 0), g INT GENERATED ALWAYS AS (n + 1) STORED)",
+                "CREATE TABLE c (x INT REFERENCES p ON DELETE CASCADE, i INT GENERATED ALWAYS AS IDENTITY)",
+                "INSERT INTO p (k, n) SELECT 'k' || g, g FROM generate_series(1, 100) g",
+                "INSERT INTO c (x) VALUES (1), (2), (NULL)",
+                "UPDATE p SET id = id + 1000 WHERE id > 50",
+                "DELETE FROM p WHERE id = 1",
+                "ALTER TABLE p ADD COLUMN later TEXT",
+                "ALTER TABLE p ALTER COLUMN n TYPE BIGINT",
+                "ALTER TABLE c RENAME COLUMN x TO y",
+                "ALTER TABLE c RENAME TO d",
+                "CREATE SEQUENCE s START 10",
+                "BEGIN",
+                "CREATE TABLE t (a SERIAL PRIMARY KEY)",
+                "INSERT INTO t DEFAULT VALUES",
+                "COMMIT",
+            ] {
+                database
+                    .session()
+                    .execute(statement)
+                    .map(|_| ())
+                    .unwrap_or_else(|error| panic!("{statement}: {error}"));
+            }
+            assert!(lines(&database, "SELECT nextval('s')").contains("10"));
+        }
+        for checkpoint in [false, true, false] {
+            let database = open(&path);
+            assert_eq!(code(&database, "INSERT INTO p (id) VALUES (7)"), "23505");
+            assert_eq!(code(&database, "INSERT INTO p (k) VALUES ('k7')"), "23505");
+            assert_eq!(code(&database, "INSERT INTO p (n) VALUES (0)"), "23514");
+            assert_eq!(code(&database, "INSERT INTO p (g) VALUES (0)"), "428C9");
+            assert_eq!(code(&database, "INSERT INTO d (y) VALUES (51)"), "23503");
+            assert_eq!(code(&database, "DROP TABLE p"), "2BP01");
+            let found = lines(&database, "SELECT count(*), count(DISTINCT id), max(id), sum(g), count(later) FROM p");
+            assert!(found.contains("| 99    | 99    | 1100 | 5148 | 0     |"), "{found}");
+            let found = lines(&database, "SELECT count(*) AS c, max(i) AS i FROM d");
+            assert!(found.contains("| 2 | 3 |"), "{found}");
+            if checkpoint {
+                database.checkpoint().unwrap();
+            }
+        }
+        // Numbers go on where they were, and what refers goes with what it refers to.
+        let database = open(&path);
+        assert!(lines(&database, "SELECT nextval('s')").contains("11"));
+        assert!(lines(&database, "INSERT INTO t DEFAULT VALUES RETURNING a").contains("2"));
+        database.session().execute("DELETE FROM p WHERE id = 2").unwrap();
+        assert!(lines(&database, "SELECT count(*) AS c FROM d").contains("| 1 |"));
     }
 
     #[test]
@@ -188,7 +246,7 @@ mod tests {
         let found = lines(&database, "SELECT t FROM lab.\"A b\" WHERE i = 3");
         assert!(found.contains("it's 1"), "{found}");
         let error = database.session().execute("INSERT INTO lab.\"A b\" (n) VALUES (3)").map(|_| ()).unwrap_err();
-        assert!(error.message().contains("NULL"), "{error}");
+        assert_eq!(error.code(), Some("23502"), "{error}");
         database.session().execute("CREATE TABLE later AS SELECT 1 AS a").unwrap();
         let oids = lines(&database, "SELECT count(DISTINCT oid) = count(*) AS distinct FROM pg_class");
         assert!(oids.contains("true"), "{oids}");

@@ -27,7 +27,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use crate::errors;
 use dialect::PostgresSyntax;
 use tokens::Rewritten;
-pub(crate) use tokens::{BY_NAME, CHECKPOINT, OVERRIDING};
+pub(crate) use tokens::{BY_NAME, CHECKPOINT, CONSTRAINT, OVERRIDING};
 
 /// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers
 /// evaluate and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.

@@ -22,6 +22,7 @@ use super::statements::BoundStatement;
 use super::tables::{Declaration, key_columns, sequence_options_of};
 use crate::binder::{self, CHANGED, Changed, Given, Target};
 use crate::errors;
+use crate::parse::CONSTRAINT;
 use crate::statement::{Command, Statement};
 use crate::write::memory::{Layout, MemoryTarget, NewTable};
 
@@ -210,23 +211,14 @@ impl Around<'_> {
                 }
             }
             AlterTableOperation::RenameColumn { old_column_name, new_column_name } => {
-                rename_column(altered, old_column_name, &lower(new_column_name))?;
+                match old_column_name.value.strip_prefix(CONSTRAINT) {
+                    Some(old) => rename_constraint(altered, old, lower(new_column_name))?,
+                    None => rename_column(altered, old_column_name, &lower(new_column_name))?,
+                }
             }
             AlterTableOperation::RenameTable { table_name } => {
                 altered.declaration.name = renamed(&object.name, table_name)?;
                 self.at.snapshot.rights.check_write(&altered.declaration.name)?;
-            }
-            AlterTableOperation::RenameConstraint { old_name, new_name } => {
-                let (old, new) = (lower(old_name), lower(new_name));
-                if altered.declaration.rules.has_name(&new) {
-                    return Err(Error::input(format!("constraint \"{new}\" already exists")).with_code("42710"));
-                }
-                let rules = &mut altered.declaration.rules;
-                let keys = rules.keys.iter_mut().map(|key| &mut key.name);
-                let checks = rules.checks.iter_mut().map(|check| &mut check.name);
-                let references = rules.references.iter_mut().map(|reference| &mut reference.name);
-                let found = keys.chain(checks).chain(references).find(|name| **name == old);
-                *found.ok_or_else(|| no_constraint(&old, &object.name))? = new;
             }
             AlterTableOperation::AddConstraint { constraint, not_valid } => {
                 if *not_valid {
@@ -533,6 +525,21 @@ fn names_column(expression: &Expr, column: &str) -> bool {
         false => std::ops::ControlFlow::Continue(()),
     };
     ast::visit_expressions(expression, visit).is_break()
+}
+
+/// Gives a constraint another name.
+fn rename_constraint(altered: &mut Altered, old: &str, new: String) -> Result<()> {
+    if altered.declaration.rules.has_name(&new) {
+        let message = format!("constraint \"{new}\" for relation \"{}\" already exists", altered.declaration.name.name);
+        return Err(Error::input(message).with_code("42710"));
+    }
+    let rules = &mut altered.declaration.rules;
+    let keys = rules.keys.iter_mut().map(|key| &mut key.name);
+    let checks = rules.checks.iter_mut().map(|check| &mut check.name);
+    let references = rules.references.iter_mut().map(|reference| &mut reference.name);
+    let found = keys.chain(checks).chain(references).find(|name| *name == old);
+    *found.ok_or_else(|| no_constraint(old, &altered.declaration.name))? = new;
+    Ok(())
 }
 
 /// Gives a column another name, in the table's rules, too.

@@ -342,7 +342,7 @@ impl Around<'_> {
         }
         let referred_name = self.changeable(&key.foreign_table)?;
         let found = self.at.snapshot.catalog.get(&referred_name);
-        let (table, keys) = match found.map(|object| (object.id, &object.relation)) {
+        let (table_id, keys) = match found.map(|object| (object.id, &object.relation)) {
             _ if referred_name == declaration.name => (Reference::ITSELF, declaration.rules.keys.clone()),
             None => return Err(self.unknown(&referred_name)),
             Some((id, Relation::Memory(table))) => (id, table.rules().keys.clone()),
@@ -362,6 +362,14 @@ impl Around<'_> {
             }
             names => names.iter().map(lower).collect(),
         };
+        let there = match found.map(|object| &object.relation) {
+            Some(Relation::Memory(table)) if table_id != Reference::ITSELF => table.schema().clone(),
+            _ => declaration.schema(),
+        };
+        if let Some(column) = referred.iter().find(|column| there.column_with_name(column).is_none()) {
+            let message = format!("column \"{column}\" referenced in foreign key constraint does not exist");
+            return Err(Error::input(message).with_code("42703"));
+        }
         if referred.len() != columns.len() {
             let message = "number of referencing and referenced columns for foreign key disagree";
             return Err(Error::input(message).with_code("42830"));
@@ -377,13 +385,13 @@ impl Around<'_> {
             let message = format!("there is no unique constraint matching given keys for referenced table \"{name}\"");
             return Err(Error::input(message).with_code("42830"));
         };
+        let wanted = format!("{}_{}_fkey", declaration.name.name, columns.join("_"));
         let place = |column: &String| referred.iter().position(|one| one == column).unwrap_or(0);
         let columns = there.columns.iter().map(|column| columns[place(column)].clone()).collect::<Vec<_>>();
-        let wanted = format!("{}_{}_fkey", declaration.name.name, columns.join("_"));
         let name = declaration.free_name(given.or(key.name.as_ref()), wanted)?;
         let (on_delete, on_update) = (action(key.on_delete)?, action(key.on_update)?);
         let referred = there.columns.clone();
-        declaration.rules.references.push(Reference { name, columns, table, referred, on_delete, on_update });
+        declaration.rules.references.push(Reference { name, columns, table: table_id, referred, on_delete, on_update });
         Ok(())
     }
 

@@ -20,6 +20,8 @@ use super::dialect::PostgresSyntax;
 
 /// INSERT … OVERRIDING SYSTEM VALUE, as the parser's tree has it: a partition or an alias of this name.
 pub(crate) const OVERRIDING: &str = "overriding system value";
+/// What stands in front of the name in RENAME CONSTRAINT, which is a column's in the parser's tree.
+pub(crate) const CONSTRAINT: &str = "constraint \u{1}";
 /// CHECKPOINT, as the parser's tree has it: a call of this name.
 pub(crate) const CHECKPOINT: &str = "checkpoint statement";
 /// INSERT … BY NAME, likewise.
@@ -370,6 +372,13 @@ impl<'a> Text<'a> {
                 self.sequence_options(behind);
             }
             Keyword::IDENTITY if *self.token(at + 1) == Token::LParen => self.sequence_options(at + 2),
+            Keyword::CONSTRAINT if self.follows(at, &["RENAME"]) => {
+                if let Token::Word(name) = self.token(at + 1) {
+                    let lower = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+                    self.replace(at, [quoted(&format!("{CONSTRAINT}{lower}"))]);
+                    self.drop(at + 1..at + 2);
+                }
+            }
             _ if self.is(at, "OVERRIDING") && self.is(at + 2, "VALUE") => match self.is(at + 1, "SYSTEM") {
                 true => self.insert_clause(at, 3, OVERRIDING),
                 false => self.drop(at..at + 3),
