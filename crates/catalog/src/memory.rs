@@ -542,14 +542,14 @@ impl MemoryRelation {
                             values[batch].is_equal(row, &values[other], other_row)
                         };
                         if same[..index].iter().any(is_same) {
-                            return Err(reader.duplicate(&name, &rows[batch], row));
+                            return Err(reader.duplicate(name, &rows[batch], row));
                         }
                     }
                 }
                 index.meet(&entries, |number, own| {
                     let (batch, row) = place(own);
                     match has_key(kept, &reader, number, &values[batch], row)? {
-                        true => Err(reader.duplicate(&name, &rows[batch], row)),
+                        true => Err(reader.duplicate(name, &rows[batch], row)),
                         false => Ok(()),
                     }
                 })?;
@@ -817,11 +817,11 @@ mod tests {
             reservation.grow(bytes).unwrap();
             reservation
         };
+        let name = RelationName::new(DEFAULT_SCHEMA, "t");
         let relation =
             MemoryRelation::new(&name, &first.schema(), std::slice::from_ref(&first), counted(500), TableVersion(1))
                 .unwrap();
         assert_eq!(relation.schema().field(1).data_type(), &DataType::Utf8View);
-        let name = RelationName::new(DEFAULT_SCHEMA, "t");
         catalog.create(&name, Relation::Memory(Arc::new(relation)), false).unwrap();
         let table = catalog.snapshot().get(&name).unwrap().reference();
         let now = || match &catalog.snapshot().get(&name).unwrap().relation {

@@ -286,8 +286,14 @@ mod tests {
         for (schema, name) in [("public", "orders"), ("public", "notes"), ("public", "Hidden"), ("lab", "t")] {
             let memory = QueryMemory::unbounded().reservation("a table in memory");
             let rows = std::slice::from_ref(&rows);
-            let relation =
-                MemoryRelation::new(name, &rows[0].schema(), rows, memory, catalog.next_table_version()).unwrap();
+            let relation = MemoryRelation::new(
+                &RelationName::new(schema, name),
+                &rows[0].schema(),
+                rows,
+                memory,
+                catalog.next_table_version(),
+            )
+            .unwrap();
             catalog.create(&RelationName::new(schema, name), Relation::Memory(Arc::new(relation)), false).unwrap();
         }
         SessionCatalogs::new(catalog, Arc::default(), Arc::default(), rights)

@@ -126,6 +126,8 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use arrow::array::{AsArray, Int64Array, StringViewArray};
     use arrow::datatypes::Int64Type;
 
