@@ -1,9 +1,9 @@
-//! Changes of what relations are declared as: tables with the sequences that they own, other columns, other rules, other
-//! names; and the numbers of sequences.
+//! Changes of what relations are declared as: tables with the sequences that they own, other columns, other rules,
+//! other names; and the numbers of sequences.
 
 use std::sync::Arc;
 
-use diligence_base::ids::{ObjectId, ObjectVersion};
+use diligence_base::ids::ObjectVersion;
 use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 
@@ -121,7 +121,7 @@ impl Catalog {
                     entries.push((Some(Staged::default()), Some(entry)));
                 }
                 let mut gone = vec![object.clone()];
-                gone.extend(owned(root, object.id));
+                gone.extend(root.owned_by(object.id));
                 for object in gone {
                     if let Some(objects) = objects_mut(root, &object.name.schema) {
                         objects.remove(&object.name.name);
@@ -138,9 +138,9 @@ impl Catalog {
         Ok(count)
     }
 
-    /// Gives a table other columns or rules. `new_keys` are counted in `memory`. Fails with kind `Input` if the table has
-    /// been dropped or replaced or its new name is taken, with code 40001 if it is not of version `built_on` any more,
-    /// and as [`MemoryRelation::altered`] does.
+    /// Gives a table other columns or rules. New indexes are counted in `memory`. Fails with kind `Input` if the table
+    /// has been dropped or replaced or its new name is taken, with code 40001 if it is not of version `built_on` any
+    /// more, and as [`MemoryRelation::altered`] does.
     pub fn alter(
         &self,
         table: &ObjectRef,
@@ -200,8 +200,8 @@ impl Catalog {
         Ok((CatalogChange { name, object: now.id, is_naming: true }, entry))
     }
 
-    /// Puts other rows, with other columns and rules, in the place of a table's. Sequences that its columns own from now
-    /// on go on behind `count` numbers. Fails as [`alter`](Self::alter) does.
+    /// Puts other rows, with other columns and rules, in the place of a table's. Sequences that its columns own from
+    /// now on go on behind `count` numbers. Fails as [`alter`](Self::alter) does.
     pub fn rewrite(
         &self,
         table: &ObjectRef,
@@ -304,16 +304,6 @@ impl Catalog {
             }
         }
     }
-}
-
-/// The sequences that a table's columns own.
-pub(crate) fn owned(root: &Root, table: ObjectId) -> Vec<Arc<Object>> {
-    let objects = root.schemas.values().flat_map(|schema| schema.objects.values());
-    let is_owned = |object: &&Arc<Object>| match &object.relation {
-        Relation::Sequence(sequence) => sequence.options.owner.as_ref().is_some_and(|(owner, _)| *owner == table),
-        _ => false,
-    };
-    objects.filter(is_owned).cloned().collect()
 }
 
 /// The same table under other rules.

@@ -21,14 +21,13 @@ use diligence_storage::external::OpenOptions;
 use diligence_storage::foreign_error::from_arrow;
 use parking_lot::{Mutex, RwLock};
 
-use crate::alter::owned;
+use crate::carried::Carried;
 use crate::journal::{Entry, Journal, LogPosition, Staged};
 use crate::memory::conflict;
 use crate::name::{OBJECTS_FROM, SHOWN_SCHEMAS};
 use crate::references;
 use crate::sequence::{Sequence, SequenceState};
 use crate::snapshot::{Root, Schema};
-use crate::transaction::Carried;
 use crate::{
     CatalogSnapshot, DEFAULT_SCHEMA, FileRelation, MemoryRelation, Object, ObjectRef, Relation, RelationName, Rights,
     RowChange, SHOWN_FROM, TableAlteration,
@@ -316,8 +315,8 @@ impl Catalog {
         })
     }
 
-    /// As [`change`](Self::change) or, with `replace`, [`insert`](Self::insert), for what was written down: what follows
-    /// from it in other tables was written down, too.
+    /// As [`change`](Self::change) or, with `replace`, [`insert`](Self::insert), for what was written down: what
+    /// follows from it in other tables was written down, too. Fails as they do.
     pub fn restore_rows(&self, table: &ObjectRef, change: RowChange, replace: bool) -> Result<()> {
         let RowChange { deleted, inserted, memory, .. } = change;
         let (version, name) = (self.next_table_version(), table.name.clone());
@@ -328,7 +327,7 @@ impl Catalog {
         })
     }
 
-    /// As [`alter`](Self::alter), for what was written down.
+    /// As [`alter`](Self::alter), for what was written down. Fails as that does.
     pub fn restore_alteration(
         &self,
         table: &ObjectRef,
@@ -339,7 +338,8 @@ impl Catalog {
         self.alter(table, version, alteration, memory)
     }
 
-    /// Where a sequence was when it was written down; nothing, if there is no such sequence.
+    /// Where a sequence was when it was written down; nothing, if there is no such sequence. Fails never, as nothing is
+    /// kept yet.
     pub fn restore_count(&self, sequence: &ObjectRef, state: SequenceState) -> Result<()> {
         let Ok(object) = self.object(sequence) else { return Ok(()) };
         let Relation::Sequence(before) = &object.relation else { return Ok(()) };
@@ -536,7 +536,7 @@ impl Catalog {
         self.change_rows(table, rows, entry, |present| present.with_rows(rows, memory, replace, version))
     }
 
-    /// As [`insert`](Self::insert), for the rows only whose keys no other row has, neither of the table nor before them.
+    /// As [`insert`](Self::insert), for the rows only whose keys no other row has, of the table or before them.
     /// `keys` are the names of the keys that count; all, if empty. Gives those rows, by batch. Fails as that does.
     pub fn insert_new(
         &self,
@@ -597,9 +597,9 @@ impl Catalog {
         self.change_rows(table, &inserted, entry, |present| present.changed(&deleted, &inserted, memory, version))
     }
 
-    /// Takes all rows of tables in memory away; with `cascade`, also of those that refer to them. With `restarts`, their
-    /// columns count from the beginning. Fails with kind `Input` if one has been dropped or replaced, with code 0A000 if
-    /// one is referred to by another table that is not among them and not `cascade`.
+    /// Takes all rows of tables in memory away; with `cascade`, also of those that refer to them. With `restarts`,
+    /// their columns count from the beginning. Fails with kind `Input` if one has been dropped or replaced, with code
+    /// 0A000 if one is referred to by another table that is not among them and not `cascade`.
     pub fn truncate(&self, tables: &[ObjectRef], restarts: bool, cascade: bool) -> Result<()> {
         let newest = self.newest();
         let mut all = tables.to_vec();
@@ -625,7 +625,7 @@ impl Catalog {
         for table in &all {
             let entry = Entry::Change { table: table.id, name: table.name.clone(), deleted: Vec::new(), replace: true };
             self.change_rows(table, &[], entry, |present| present.without_rows(self.next_table_version()))?;
-            for sequence in owned(&newest, table.id).iter().filter(|_| restarts) {
+            for sequence in newest.owned_by(table.id).iter().filter(|_| restarts) {
                 self.restart(&sequence.reference())?;
             }
         }

@@ -1,9 +1,9 @@
 //! Where the rows of a table are by a key: what finds them, and what keeps keys unique.
 //!
 //! An index is a list of runs, each with the hashes of some rows' keys in order, and the rows' numbers. A change adds a
-//! run and merges it with those that are not much longer, so a version has few, and shares most with the version before.
-//! An entry counts only if its row is in the version and has the key; so nothing is taken out when a row goes, and a
-//! run is good for every version that comes after it.
+//! run and merges it with those that are not much longer, so a version has few, and shares most with the version
+//! before. An entry counts only if its row is in the version and has the key; so nothing is taken out when a row goes,
+//! and a run is good for every version that comes after it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;

@@ -20,6 +20,7 @@
 
 mod access;
 mod alter;
+mod carried;
 mod catalog;
 mod files;
 pub mod journal;

@@ -13,11 +13,11 @@ use diligence_base::ids::ObjectId;
 use diligence_base::{About, Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
+use crate::carried::Carried;
 use crate::keys::KeyReader;
 use crate::memory::conflict;
 use crate::rules::{Key, KeyKind, Reference, ReferenceAction};
 use crate::snapshot::Root;
-use crate::transaction::Carried;
 use crate::{MemoryRelation, Object, Relation, RowChange};
 
 /// A table before a change and after it.

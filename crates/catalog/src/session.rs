@@ -176,7 +176,7 @@ impl SessionCatalogs {
         Ok(())
     }
 
-    /// A sequence, and the catalog that keeps its numbers: that of all, if it is there, since numbers are not taken back.
+    /// A sequence, and the catalog that keeps its numbers: that of all, if it is there, as numbers are not taken back.
     fn sequence(&self, name: &RelationName) -> Result<(Arc<Catalog>, ObjectRef)> {
         let inside = self.catalog();
         let found = inside.snapshot().get(name).map(|object| object.reference());

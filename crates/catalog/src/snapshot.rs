@@ -9,7 +9,7 @@ use std::sync::Arc;
 use diligence_base::ids::ObjectId;
 
 use crate::name::{DEFAULT_SCHEMA_ID, oid_of};
-use crate::{DEFAULT_SCHEMA, Object, RelationName};
+use crate::{DEFAULT_SCHEMA, Object, Relation, RelationName};
 
 /// The names of a database at one moment. Cheap to clone. Keeps the rows of tables in memory as they were, so it is for
 /// planning a statement, or for as long as a transaction is to see nothing else.
@@ -45,6 +45,16 @@ impl Default for Root {
 impl Root {
     pub fn get(&self, name: &RelationName) -> Option<&Arc<Object>> {
         self.schemas.get(&name.schema)?.objects.get(&name.name)
+    }
+
+    /// The sequences that a table's columns own.
+    pub fn owned_by(&self, table: ObjectId) -> Vec<Arc<Object>> {
+        let objects = self.schemas.values().flat_map(|schema| schema.objects.values());
+        let is_owned = |object: &&Arc<Object>| match &object.relation {
+            Relation::Sequence(sequence) => sequence.options.owner.as_ref().is_some_and(|(owner, _)| *owner == table),
+            _ => false,
+        };
+        objects.filter(is_owned).cloned().collect()
     }
 }
 

@@ -21,6 +21,7 @@ use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 use parking_lot::Mutex;
 
+use crate::carried::Carried;
 use crate::catalog::{objects_mut, put};
 use crate::journal::{Entry, Staged};
 use crate::memory::conflict;
@@ -54,16 +55,6 @@ struct TableDifference {
     deleted: Vec<i64>,
     inserted: Vec<RecordBatch>,
     memory: Option<Reservation>,
-}
-
-/// One change on its way from a transaction to another catalog.
-pub(crate) enum Carried {
-    CreateSchema(String, Arc<Schema>),
-    DropSchema(String),
-    /// A relation that is new, with another one's rules, or takes the place of the one with this id.
-    Put(Arc<Object>, Option<Arc<Object>>),
-    Drop(Arc<Object>),
-    Rows(Arc<Object>, RowChange),
 }
 
 impl Transaction {

@@ -92,8 +92,8 @@ impl Session {
     }
 
     /// Begins to add rows to a table in memory. `columns` names the columns of what is sent, which are converted to the
-    /// table's types; columns that are not named get their defaults. Fails as [`appendable`](Self::appendable), and with
-    /// kind `Input` if the table has no such column.
+    /// table's types; columns that are not named get their defaults. Fails as [`appendable`](Self::appendable), and
+    /// with kind `Input` if the table has no such column.
     pub fn begin_append(&self, schema: Option<&str>, table: &str, columns: &[String]) -> Result<Append> {
         let name = RelationName::new(schema.unwrap_or(DEFAULT_SCHEMA), table);
         let options = self.query_options(&format!("COPY {table} FROM STDIN"));

@@ -1,5 +1,5 @@
-//! Statements that change the rows of a table: INSERT, UPDATE, DELETE and MERGE, as queries whose rows say what is to be
-//! done.
+//! Statements that change the rows of a table: INSERT, UPDATE, DELETE and MERGE, as queries whose rows say what is to
+//! be done.
 //!
 //! The columns of such a query, in this order, each part only where the statement has it:
 //! 1. the number of the row that goes;
@@ -8,9 +8,9 @@
 //! 4. for each CHECK whether it holds;
 //! 5. what RETURNING gives.
 //!
-//! So a constraint and RETURNING see what is written, a default is computed once, and the writer applies at the end what
-//! it was given: a statement never meets what it has written itself (Gamma's deferred update file: DeWitt et al., "The
-//! Gamma Database Machine Project", 1990, section 5.3).
+//! So a constraint and RETURNING see what is written, a default is computed once, and the writer applies at the end
+//! what it was given: a statement never meets what it has written itself (Gamma's deferred update file: DeWitt et al.,
+//! "The Gamma Database Machine Project", 1990, section 5.3).
 
 use std::sync::Arc;
 
@@ -278,8 +278,8 @@ impl Binder<'_> {
         Ok(condition.into_iter().fold(relation, Relation::filtered))
     }
 
-    /// The rows that steps make of others: the first step that fits a row counts. `inserted` are the values of new rows,
-    /// if the last step inserts them as they are.
+    /// The rows that steps make of others: the first step that fits a row counts. `inserted` are the values of new
+    /// rows, if the last step inserts them as they are.
     #[allow(clippy::too_many_arguments)]
     fn steps(
         &self,

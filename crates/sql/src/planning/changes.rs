@@ -1,7 +1,7 @@
 //! Statements that change rows: UPDATE, DELETE and MERGE, and what INSERT has in common with them.
 //!
-//! Each becomes a query whose rows say what is to be done (`binder/changes`); its writer keeps what comes and applies it
-//! at the end.
+//! Each becomes a query whose rows say what is to be done (`binder/changes`); its writer keeps what comes and applies
+//! it at the end.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The writer of tables in memory: CREATE TABLE, with or without AS, INSERT, UPDATE, DELETE, MERGE, and ALTER TABLE where
-//! it makes other rows.
+//! The writer of tables in memory: CREATE TABLE, with or without AS, INSERT, UPDATE, DELETE, MERGE, and ALTER TABLE
+//! where it makes other rows.
 //!
 //! Rows are counted as the tables' from the beginning, since they stay: a statement that does not end gives them back
 //! with its operation. The catalog has them with the commit.
