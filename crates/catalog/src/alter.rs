@@ -156,14 +156,15 @@ impl Catalog {
             if now.version != built_on {
                 return Err(conflict());
             }
-            if let Relation::Memory(rows) = &now.relation {
-                for reference in &alteration.rules.references {
-                    if !rows.rules().references.contains(reference) {
-                        references::refers_well(root, &now, rows, reference, rows.batches())?;
-                    }
+            let name = alteration.name.clone();
+            let (change, entry) = self.altered(root, &now, alteration, Some(memory))?;
+            let after = root.get(&name).cloned().ok_or_else(|| gone(table))?;
+            if let (Relation::Memory(before), Relation::Memory(rows)) = (&now.relation, &after.relation) {
+                let before = before.rules().references.iter().map(|reference| &reference.name).collect::<Vec<_>>();
+                for reference in rows.rules().references.iter().filter(|one| !before.contains(&&one.name)) {
+                    references::refers_well(root, &after, rows, reference, rows.batches())?;
                 }
             }
-            let (change, entry) = self.altered(root, &now, alteration, Some(memory))?;
             Ok((vec![change], vec![(Some(Staged::default()), Some(entry))]))
         })?;
         drop((writing, before));

@@ -793,10 +793,11 @@ fn conform(batch: &RecordBatch, schema: &SchemaRef, name: &RelationName) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, StringArray};
+    use arrow::array::{AsArray, Int64Array, StringArray};
     use diligence_memory::QueryMemory;
 
     use super::*;
+    use crate::rules::{Key, KeyKind};
     use crate::{Catalog, DEFAULT_SCHEMA, Relation, RelationName};
 
     fn batch(values: &[i64]) -> RecordBatch {
@@ -853,5 +854,70 @@ mod tests {
         assert!(memory.reserved_bytes().abs_diff(bytes) < bytes / 10, "{} of {bytes}", memory.reserved_bytes());
         catalog.drop(&name, |_| Ok(())).unwrap();
         assert_eq!(memory.reserved_bytes(), 0);
+    }
+
+    #[test]
+    fn keys_are_unique_as_in_a_set_whatever_changes() {
+        let mut random = diligence_base::seams::Random::new(7);
+        for round in 0..40 {
+            let catalog = Arc::new(Catalog::default());
+            let memory = QueryMemory::unbounded();
+            let reservation = || memory.reservation("a table in memory");
+            let name = RelationName::new(DEFAULT_SCHEMA, "t");
+            let empty = batch(&[]);
+            let table = MemoryRelation::new(&name, &empty.schema(), &[], reservation(), TableVersion(1)).unwrap();
+            let key = |kind, columns: &[&str]| Key {
+                name: columns.join("_"),
+                columns: columns.iter().map(|column| (*column).to_owned()).collect(),
+                kind,
+                nulls_are_equal: false,
+            };
+            let keys = vec![key(KeyKind::Primary, &["a"]), key(KeyKind::Index, &["s", "a"])];
+            let rules = TableRules { keys, ..TableRules::default() };
+            let table = table.with_rules(rules, &reservation(), TableVersion(2)).unwrap();
+            catalog.create(&name, Relation::Memory(Arc::new(table)), false).unwrap();
+            let reference = catalog.snapshot().get(&name).unwrap().reference();
+            let mut model = std::collections::BTreeSet::new();
+            for step in 0..60 {
+                let at = || format!("round {round}, step {step}");
+                // Rows that go, and values that come, of which some are there already.
+                let numbered = rows_of(&catalog, &name);
+                let gone = numbered.iter().filter(|_| random.below(4) == 0).copied().collect::<Vec<_>>();
+                let new = (0..random.below(60)).map(|_| random.below(200) as i64).collect::<Vec<_>>();
+                let mut after = model.clone();
+                after.retain(|value| !gone.iter().any(|(_, gone)| gone == value));
+                let is_well = new.iter().all(|value| after.insert(*value));
+                let deleted = gone.iter().map(|(number, _)| *number).collect();
+                let change = RowChange { deleted, inserted: vec![batch(&new)], memory: reservation(), pairs: 0 };
+                let done = match random.below(2) {
+                    0 => catalog.change(&reference, change),
+                    _ => {
+                        let transaction = crate::transaction::Transaction::begin(catalog.clone());
+                        transaction.catalog().change(&reference, change).and_then(|()| transaction.commit(false))
+                    }
+                };
+                match done {
+                    Ok(()) => assert!(is_well, "{}", at()),
+                    Err(error) => assert!(!is_well && error.code() == Some("23505"), "{error}: {}", at()),
+                }
+                if is_well {
+                    model = after;
+                }
+                let found = rows_of(&catalog, &name).into_iter().map(|(_, value)| value);
+                assert_eq!(found.collect::<std::collections::BTreeSet<_>>(), model, "{}", at());
+            }
+        }
+    }
+
+    /// The numbers of a table's rows with their first values.
+    fn rows_of(catalog: &Catalog, name: &RelationName) -> Vec<(i64, i64)> {
+        let snapshot = catalog.snapshot();
+        let Relation::Memory(rows) = &snapshot.get(name).unwrap().relation else { panic!("no table") };
+        let mut all = Vec::new();
+        for (batch, numbers) in rows.batches().iter().zip(rows.numbers()) {
+            let values = batch.column(0).as_primitive::<arrow::datatypes::Int64Type>();
+            all.extend((0..batch.num_rows()).map(|row| (numbers.at(row), values.value(row))));
+        }
+        all
     }
 }

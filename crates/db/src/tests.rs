@@ -211,7 +211,7 @@ fn errors_say_where_and_what_else() {
     assert_eq!(error(&session, "SELECT price / (price - 1) FROM items").kind(), ErrorKind::Value);
     assert_eq!(error(&session, "SELECT * FROM 'no/such/file.parquet'").kind(), ErrorKind::File);
     assert_eq!(
-        error(&session, "MERGE INTO items USING items i ON true WHEN MATCHED THEN DELETE").kind(),
+        error(&session, "MERGE INTO items USING items i ON true WHEN NOT MATCHED BY SOURCE THEN DELETE").kind(),
         ErrorKind::Unsupported
     );
     assert!(error(&session, "SELECT * FROM items.parquet").hint().is_some_and(|hint| hint.contains("quotes")));
