@@ -142,6 +142,7 @@ mod tests {
         };
         {
             let database = open(&path);
+            let session = database.session();
             for statement in [
                 "CREATE TABLE p (id SERIAL PRIMARY KEY, k TEXT UNIQUE, n INT CHECK (n > 0), g INT GENERATED ALWAYS AS (n + 1) STORED)",
                 "CREATE TABLE c (x INT REFERENCES p ON DELETE CASCADE, i INT GENERATED ALWAYS AS IDENTITY)",
@@ -159,11 +160,7 @@ mod tests {
                 "INSERT INTO t DEFAULT VALUES",
                 "COMMIT",
             ] {
-                database
-                    .session()
-                    .execute(statement)
-                    .map(|_| ())
-                    .unwrap_or_else(|error| panic!("{statement}: {error}"));
+                session.execute(statement).map(|_| ()).unwrap_or_else(|error| panic!("{statement}: {error}"));
             }
             assert!(lines(&database, "SELECT nextval('s')").contains("10"));
         }

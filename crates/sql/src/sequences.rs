@@ -123,8 +123,9 @@ impl SequenceFunction {
             return found
                 .ok_or_else(|| Error::input(format!("could not open relation with OID {oid}")).with_code("42P01"));
         }
-        let texts = cast(column, &DataType::Utf8).map_err(diligence_storage::foreign_error::from_arrow)?;
-        let text = texts.as_string::<i32>().value(row);
+        let texts =
+            cast(&column.slice(row, 1), &DataType::Utf8).map_err(diligence_storage::foreign_error::from_arrow)?;
+        let text = texts.as_string::<i32>().value(0);
         let name = RelationName::parse(text);
         name.ok_or_else(|| Error::input(format!("invalid name syntax: \"{text}\"")).with_code("42602"))
     }
