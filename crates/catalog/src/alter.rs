@@ -140,7 +140,7 @@ impl Catalog {
 
     /// Gives a table other columns or rules. New indexes are counted in `memory`. Fails with kind `Input` if the table
     /// has been dropped or replaced or its new name is taken, with code 40001 if it is not of version `built_on` any
-    /// more, and as [`MemoryRelation::altered`] does.
+    /// more, 23502 or 23505 if the rows do not fit, and as a log fails.
     pub fn alter(
         &self,
         table: &ObjectRef,
