@@ -47,8 +47,6 @@ static ALLOCATOR: Counting = Counting;
 /// What may be allocated beside what is reserved: the plan, a few batches on their way between operators, and what one
 /// operator makes of one batch. It does not grow with the rows.
 const BESIDE_BYTES: isize = 12 << 20;
-/// The same where all rows of a group become one list: two workers make a batch of lists each, and its copy.
-const LISTS_BYTES: isize = 32 << 20;
 /// The same where Parquet is written: what its encoders hold of a row group is estimated while they are at work.
 const ENCODED_BYTES: isize = 32 << 20;
 
@@ -304,7 +302,6 @@ fn what_is_held_is_reserved() {
             );
             println!("{text}");
             let beside = match name {
-                _ if name.starts_with("lists of 12 kB") => LISTS_BYTES,
                 _ if name.ends_with("documents") => WIDE_BYTES,
                 _ if sql.starts_with("COPY") => ENCODED_BYTES,
                 _ => BESIDE_BYTES,
