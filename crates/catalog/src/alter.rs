@@ -9,13 +9,13 @@ use diligence_memory::Reservation;
 
 use crate::catalog::{gone, not_in_memory, objects_mut, put};
 use crate::journal::{Entry, Staged};
-use crate::memory::conflict;
+use crate::pieces::conflict;
 use crate::references;
 use crate::rules::{Reference, TableRules};
 use crate::sequence::{Sequence, SequenceOptions, SequenceState};
 use crate::snapshot::Root;
 use crate::{
-    Catalog, CatalogChange, MemoryRelation, Object, ObjectRef, Relation, RelationName, TableAlteration, may_change,
+    Catalog, CatalogChange, NativeTable, Object, ObjectRef, Relation, RelationName, TableAlteration, may_change,
     no_schema,
 };
 
@@ -36,15 +36,15 @@ impl Catalog {
     pub fn create_table(
         &self,
         name: &RelationName,
-        table: MemoryRelation,
+        table: NativeTable,
         or_replace: bool,
         sequences: Vec<OwnedSequence>,
     ) -> Result<()> {
         may_change(&name.schema, &format!("'{name}' cannot be made"))?;
-        let staged = self.staged(table.batches())?;
+        let staged = self.staged(&table.new_rows())?;
         let (position, before) = self.append(vec![staged], |root| {
             let mut table = Arc::new(table);
-            let mut told = self.created(root, name, Relation::Memory(table.clone()), or_replace)?;
+            let mut told = self.created(root, name, Relation::Native(table.clone()), or_replace)?;
             let mut object = root.get(name).cloned().ok_or_else(|| Error::bug("a table is not there"))?;
             if table.rules().references.iter().any(|reference| reference.table == Reference::ITSELF) {
                 let mut rules = table.rules().clone();
@@ -53,11 +53,11 @@ impl Catalog {
                 }
                 let memory = table.counted().map(Reservation::sibling);
                 table = Arc::new(table.with_own_rules(rules, memory.as_ref(), self.next_table_version())?);
-                put(root, Object { relation: Relation::Memory(table.clone()), ..Object::clone(&object) })?;
+                put(root, Object { relation: Relation::Native(table.clone()), ..Object::clone(&object) })?;
                 object = root.get(name).cloned().ok_or_else(|| Error::bug("a table is not there"))?;
             }
             for reference in &table.rules().references {
-                references::refers_well(root, &object, &table, reference, table.batches())?;
+                references::all_refer_well(root, &object, &table, reference)?;
             }
             let mut entries = vec![(None, Some(Entry::Create(object.clone())))];
             for OwnedSequence { name, column, options } in sequences {
@@ -113,7 +113,7 @@ impl Catalog {
                     return Err(error.with_code("2BP01").with_detail(detail).with_hint(hint));
                 }
                 for (other, _) in referring {
-                    let Relation::Memory(rows) = &other.relation else { continue };
+                    let Relation::Native(rows) = &other.relation else { continue };
                     let mut rules = rows.rules().clone();
                     rules.references.retain(|reference| reference.table != object.id);
                     let (change, entry) = self.altered(root, &other, rules_only(rows, rules), None)?;
@@ -159,10 +159,10 @@ impl Catalog {
             let name = alteration.name.clone();
             let (change, entry) = self.altered(root, &now, alteration, Some(memory))?;
             let after = root.get(&name).cloned().ok_or_else(|| gone(table))?;
-            if let (Relation::Memory(before), Relation::Memory(rows)) = (&now.relation, &after.relation) {
+            if let (Relation::Native(before), Relation::Native(rows)) = (&now.relation, &after.relation) {
                 let before = before.rules().references.iter().map(|reference| &reference.name).collect::<Vec<_>>();
                 for reference in rows.rules().references.iter().filter(|one| !before.contains(&&one.name)) {
-                    references::refers_well(root, &after, rows, reference, rows.batches())?;
+                    references::all_refer_well(root, &after, rows, reference)?;
                 }
             }
             Ok((vec![change], vec![(Some(Staged::default()), Some(entry))]))
@@ -179,10 +179,10 @@ impl Catalog {
         alteration: TableAlteration,
         memory: Option<&Reservation>,
     ) -> Result<(CatalogChange, Entry)> {
-        let Relation::Memory(rows) = &now.relation else { return Err(not_in_memory(now)) };
+        let Relation::Native(rows) = &now.relation else { return Err(not_in_memory(now)) };
         let version = self.next_table_version();
         let next = rows.altered(&alteration, memory.or(rows.counted()), version)?;
-        let relation = Relation::Memory(Arc::new(next));
+        let relation = Relation::Native(Arc::new(next));
         let name = alteration.name.clone();
         if name != now.name {
             if !root.schemas.contains_key(&name.schema) {
@@ -207,12 +207,12 @@ impl Catalog {
         &self,
         table: &ObjectRef,
         built_on: ObjectVersion,
-        next: MemoryRelation,
+        next: NativeTable,
         sequences: Vec<OwnedSequence>,
         count: u64,
     ) -> Result<()> {
         let writer = self.object(table)?.writer.clone();
-        let staged = self.staged(next.batches())?;
+        let staged = self.staged(&next.new_rows())?;
         let writing = writer.lock();
         let (position, before) = self.append(vec![staged], |root| {
             let now = root.get(&table.name).filter(|object| object.id == table.id).cloned();
@@ -220,7 +220,7 @@ impl Catalog {
             if now.version != built_on {
                 return Err(conflict());
             }
-            let relation = Relation::Memory(Arc::new(next));
+            let relation = Relation::Native(Arc::new(next));
             put(root, Object { relation, version: self.next_version(), ..Object::clone(&now) })?;
             let object = root.get(&table.name).cloned().ok_or_else(|| Error::bug("a table is not there"))?;
             let mut told = vec![CatalogChange { name: table.name.clone(), object: table.id, is_naming: true }];
@@ -308,7 +308,7 @@ impl Catalog {
 }
 
 /// The same table under other rules.
-fn rules_only(rows: &MemoryRelation, rules: TableRules) -> TableAlteration {
+fn rules_only(rows: &NativeTable, rules: TableRules) -> TableAlteration {
     let columns = rows.schema().clone();
     let places = (0..columns.fields().len()).map(Some).collect();
     TableAlteration { name: rows.name().clone(), columns, places, rules }

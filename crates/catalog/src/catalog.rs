@@ -22,15 +22,16 @@ use diligence_storage::foreign_error::from_arrow;
 use parking_lot::{Mutex, RwLock};
 
 use crate::carried::Carried;
-use crate::journal::{Entry, Journal, LogPosition, Staged};
-use crate::memory::conflict;
+use crate::journal::{Entry, Journal, LogPosition, RowStore, Staged};
+use crate::locks::{LockOwner, Locks};
 use crate::name::{OBJECTS_FROM, SHOWN_SCHEMAS};
+use crate::pieces::conflict;
 use crate::references;
 use crate::sequence::{Sequence, SequenceState};
 use crate::snapshot::{Root, Schema};
 use crate::{
-    CatalogSnapshot, DEFAULT_SCHEMA, FileRelation, MemoryRelation, Object, ObjectRef, Relation, RelationName, Rights,
-    RowChange, SHOWN_FROM, TableAlteration,
+    CatalogSnapshot, DEFAULT_SCHEMA, FileRelation, NativeTable, NewRows, Object, ObjectRef, Relation, RelationName,
+    Rights, RowChange, SHOWN_FROM, TableAlteration,
 };
 
 /// Paths remembered at most; then all are forgotten, which costs opening them again.
@@ -43,7 +44,28 @@ pub struct Catalog {
     /// What the next change builds on. Locked before `root`.
     head: Mutex<Head>,
     journal: OnceLock<Arc<dyn Journal>>,
+    row_store: OnceLock<Arc<dyn RowStore>>,
     shared: Arc<Shared>,
+    /// Of a transaction's catalog.
+    inside: Option<Inside>,
+}
+
+/// What a transaction's catalog knows of the one that all see.
+pub(crate) struct Inside {
+    pub(crate) base: Arc<Catalog>,
+    /// What the transaction's changes build on.
+    pub(crate) start: Arc<Mutex<Arc<Root>>>,
+    /// Who has its locks.
+    pub(crate) owner: LockOwner,
+    /// Up to where in the log it has to see what others have done.
+    pub(crate) must_see: Arc<AtomicU64>,
+}
+
+impl Inside {
+    /// The transaction has passed locks of changes that are in the log up to a place.
+    pub(crate) fn has_passed(&self, position: LogPosition) {
+        self.must_see.fetch_max(position, Ordering::AcqRel);
+    }
 }
 
 /// What a database's catalog has in common with those of its transactions.
@@ -56,12 +78,15 @@ pub(crate) struct Shared {
     /// Oids of what the engine shows of itself; never taken back.
     shown: Mutex<BTreeMap<RelationName, u32>>,
     users: RwLock<Arc<BTreeMap<String, Arc<Rights>>>>,
+    locks: Arc<Locks>,
 }
 
 /// The names with all changes, those that may still be lost included.
 #[derive(Default)]
 struct Head {
     root: Arc<Root>,
+    /// Statements see all changes up to here.
+    published: LogPosition,
     /// Changes that statements do not see yet, in order.
     pending: VecDeque<PendingChange>,
 }
@@ -106,6 +131,7 @@ impl Default for Shared {
             observers: RwLock::default(),
             shown: Mutex::default(),
             users: RwLock::default(),
+            locks: Arc::default(),
         }
     }
 }
@@ -118,12 +144,23 @@ impl fmt::Debug for Catalog {
 
 impl Catalog {
     pub(crate) fn with_root(root: Arc<Root>, shared: Arc<Shared>) -> Self {
-        let head = Head { root: root.clone(), pending: VecDeque::new() };
-        Self { root: RwLock::new(root), head: Mutex::new(head), journal: OnceLock::new(), shared }
+        let head = Head { root: root.clone(), published: 0, pending: VecDeque::new() };
+        let (journal, row_store) = (OnceLock::new(), OnceLock::new());
+        Self { root: RwLock::new(root), head: Mutex::new(head), journal, row_store, shared, inside: None }
     }
 
-    pub(crate) fn shared(&self) -> Arc<Shared> {
-        self.shared.clone()
+    /// A transaction's catalog with these names, in which ids and versions are those of no other.
+    pub(crate) fn fork(&self, root: Arc<Root>, inside: Inside) -> Self {
+        Self { inside: Some(inside), ..Self::with_root(root, self.shared.clone()) }
+    }
+
+    pub(crate) fn inside(&self) -> Option<&Inside> {
+        self.inside.as_ref()
+    }
+
+    /// The locks of the database.
+    pub fn locks(&self) -> &Arc<Locks> {
+        &self.shared.locks
     }
 
     /// Has other names from now on: for a catalog that nothing keeps.
@@ -166,6 +203,19 @@ impl Catalog {
         let _ = self.journal.set(journal);
     }
 
+    /// Has rows that come in great number go into segments from now on. Called once, before any statement runs.
+    pub fn store_rows_in(&self, row_store: Arc<dyn RowStore>) {
+        let _ = self.row_store.set(row_store);
+    }
+
+    /// Where rows go that come in great number; `None` if they stay in memory.
+    pub fn row_store(&self) -> Option<&Arc<dyn RowStore>> {
+        match &self.inside {
+            Some(inside) => inside.base.row_store(),
+            None => self.row_store.get(),
+        }
+    }
+
     /// Makes a change to the names, which is published when this returns. `change` says what is told of it, and what is
     /// to be kept; where it fails, it has changed nothing.
     pub(crate) fn commit(
@@ -194,7 +244,7 @@ impl Catalog {
         let mut staged = staged.into_iter();
         let with_rows = |(own, entry): (Option<Staged>, Option<Entry>)| {
             let rows = own.or_else(|| staged.next()).unwrap_or_default();
-            Some((rows, entry?))
+            Some((rows, entry.filter(|entry| !entry.is_temporary())?))
         };
         let entries = entries.into_iter().filter_map(with_rows).collect::<Vec<_>>();
         // What is not kept is seen with what it builds on.
@@ -238,6 +288,7 @@ impl Catalog {
         let count = head.pending.partition_point(|pending| pending.position <= position);
         let mut published = head.pending.drain(..count).collect::<Vec<_>>();
         if let Some(last) = published.last_mut() {
+            head.published = head.published.max(last.position);
             std::mem::swap(&mut *self.root.write(), &mut last.root);
         }
         published
@@ -259,7 +310,11 @@ impl Catalog {
         }
         let published = self.publish_locked(&mut head, journal.synced());
         let lost = std::mem::take(&mut head.pending);
-        head.root = self.root.read().clone();
+        // Whoever has seen lost changes finds out.
+        let mut root = Root::clone(&self.root.read());
+        root.losses += 1;
+        head.root = Arc::new(root);
+        *self.root.write() = head.root.clone();
         journal.forget_lost();
         drop(head);
         drop(lost);
@@ -267,7 +322,7 @@ impl Catalog {
     }
 
     /// The rows of a statement on their way into the log.
-    pub(crate) fn staged(&self, rows: &[RecordBatch]) -> Result<Staged> {
+    pub(crate) fn staged(&self, rows: &[NewRows]) -> Result<Staged> {
         let Some(journal) = self.journal.get() else { return Ok(Staged::default()) };
         journal.stage(rows).inspect_err(|_| self.lose(journal))
     }
@@ -408,7 +463,7 @@ impl Catalog {
         may_change(&name.schema, &format!("'{name}' cannot be made"))?;
         let is_kept = relation.is_kept();
         let staged = match &relation {
-            Relation::Memory(memory) if is_kept => self.staged(memory.batches())?,
+            Relation::Native(memory) if is_kept => self.staged(&memory.new_rows())?,
             _ => Staged::default(),
         };
         self.commit(staged, |root| {
@@ -432,8 +487,13 @@ impl Catalog {
         if let Some(existing) = &existing {
             let before = &existing.relation;
             if !or_replace {
-                return Err(Error::input(format!("{} named '{name}' exists already", before.a_kind()))
-                    .with_hint("drop it first, or write CREATE OR REPLACE"));
+                let name = name.routine().map_or_else(|| name.to_string(), str::to_owned);
+                let error = Error::input(format!("{} named '{name}' exists already", before.a_kind()));
+                let error = match before {
+                    Relation::Routine(_) => error.with_code("42723"),
+                    _ => error,
+                };
+                return Err(error.with_hint("drop it first, or write CREATE OR REPLACE"));
             }
             let views = [before, &relation].map(|relation| matches!(relation, Relation::View(_)));
             // Replacing a view by a table is more often a slip than a wish.
@@ -442,7 +502,8 @@ impl Catalog {
                     .with_code("42809")
                     .with_hint(format!("drop the {} first", before.kind())));
             }
-            id = views[0].then_some(existing.id);
+            let is_routine = matches!(before, Relation::Routine(_));
+            id = (views[0] || is_routine).then_some(existing.id);
         }
         let id = id.unwrap_or_else(|| self.next_id());
         put(root, Object { id, version: self.next_version(), name: name.clone(), relation, writer: Arc::default() })?;
@@ -470,6 +531,21 @@ impl Catalog {
 
     pub(crate) fn journal(&self) -> Option<&Arc<dyn Journal>> {
         self.journal.get()
+    }
+
+    /// The names as statements see them, if they have all changes up to a place in the log; otherwise with all changes.
+    /// Also the place of the last change among them that may still be lost; 0 if there is none.
+    pub(crate) fn with_changes_to(&self, position: LogPosition) -> (Arc<Root>, LogPosition) {
+        let head = self.head.lock();
+        match head.pending.back().filter(|_| position > head.published) {
+            Some(last) => (head.root.clone(), last.position),
+            None => (self.root.read().clone(), 0),
+        }
+    }
+
+    /// Whether statements see all changes up to a place in the log.
+    pub(crate) fn has_published(&self, position: LogPosition) -> bool {
+        position == 0 || position <= self.head.lock().published
     }
 
     /// The names with all changes, those that may still be lost included.
@@ -509,7 +585,7 @@ impl Catalog {
             if !schema.objects.is_empty() && !cascade {
                 return Err(Error::input(format!(
                     "the schema '{name}' is not empty: it has {}",
-                    schema.objects.keys().cloned().collect::<Vec<_>>().join(", ")
+                    schema.objects.values().map(|object| shown_name(&object.name)).collect::<Vec<_>>().join(", ")
                 ))
                 .with_code("2BP01")
                 .with_hint("write DROP SCHEMA … CASCADE to drop them too"));
@@ -526,7 +602,7 @@ impl Catalog {
     /// Adds rows to a table in memory, or puts them in the place of all present ones. All or nothing. The new rows are
     /// counted in `memory`. Fails with kind `Input` if the table has been dropped or replaced, `Value` if a value does
     /// not fit its column or a constraint refuses a row (23502, 23503, 23505), `Resource` if memory is short.
-    pub fn insert(&self, table: &ObjectRef, rows: &[RecordBatch], memory: Reservation, replace: bool) -> Result<()> {
+    pub fn insert(&self, table: &ObjectRef, rows: &[NewRows], memory: Reservation, replace: bool) -> Result<()> {
         if self.is_referring(table) {
             let deleted = if replace { self.numbers_of(table)? } else { Vec::new() };
             return self.change(table, RowChange { deleted, inserted: rows.to_vec(), memory, pairs: 0 });
@@ -548,7 +624,7 @@ impl Catalog {
         let mut memory = Some(memory);
         loop {
             let present = self.object(table)?;
-            let Relation::Memory(relation) = &present.relation else { return Err(not_in_memory(&present)) };
+            let Relation::Native(relation) = &present.relation else { return Err(not_in_memory(&present)) };
             let masks = relation.new_keys(rows, keys)?;
             let new = rows.iter().zip(&masks).map(|(rows, mask)| filter_record_batch(rows, mask).map_err(from_arrow));
             let new = new.collect::<Result<Vec<_>>>()?;
@@ -563,7 +639,7 @@ impl Catalog {
             if new.iter().all(|rows| rows.num_rows() == 0) {
                 return Ok(masks);
             }
-            match self.insert(table, &new, counted, false) {
+            match self.insert(table, &new.into_iter().map(NewRows::Memory).collect::<Vec<_>>(), counted, false) {
                 Ok(()) => {
                     drop(memory.take());
                     return Ok(masks);
@@ -571,7 +647,7 @@ impl Catalog {
                 // Somebody else was faster; then the row is there now, unless another key refuses it.
                 Err(error) if error.code() == Some("23505") => {
                     let again = self.object(table)?;
-                    let Relation::Memory(relation) = &again.relation else { return Err(error) };
+                    let Relation::Native(relation) = &again.relation else { return Err(error) };
                     if relation.new_keys(rows, keys)? == masks {
                         return Err(error);
                     }
@@ -587,7 +663,7 @@ impl Catalog {
     pub fn change(&self, table: &ObjectRef, change: RowChange) -> Result<()> {
         if self.is_referring(table) {
             let object = self.object(table)?;
-            return self.commit_all(vec![Carried::Rows(object, change)], None, false);
+            return self.commit_all(vec![Carried::Rows(object, change)]);
         }
         let RowChange { mut deleted, inserted, memory, .. } = change;
         deleted.sort_unstable();
@@ -634,9 +710,8 @@ impl Catalog {
 
     fn numbers_of(&self, table: &ObjectRef) -> Result<Vec<i64>> {
         let object = self.object(table)?;
-        let Relation::Memory(rows) = &object.relation else { return Err(not_in_memory(&object)) };
-        let batches = rows.batches().iter().zip(rows.numbers());
-        Ok(batches.flat_map(|(rows, numbers)| (0..rows.num_rows()).map(|row| numbers.at(row))).collect())
+        let Relation::Native(rows) = &object.relation else { return Err(not_in_memory(&object)) };
+        Ok(rows.pieces().iter().flat_map(|piece| piece.live_numbers()).collect())
     }
 
     /// Whether rows of a table and of others depend on each other.
@@ -644,7 +719,7 @@ impl Catalog {
         let newest = self.newest();
         let object = newest.get(&table.name);
         let refers = object.is_some_and(|object| match &object.relation {
-            Relation::Memory(rows) => !rows.rules().references.is_empty(),
+            Relation::Native(rows) => !rows.rules().references.is_empty(),
             _ => false,
         });
         refers || references::referring(&newest, table.id).next().is_some()
@@ -656,17 +731,17 @@ impl Catalog {
     fn change_rows(
         &self,
         table: &ObjectRef,
-        rows: &[RecordBatch],
+        rows: &[NewRows],
         entry: Entry,
-        change: impl FnOnce(&MemoryRelation) -> Result<MemoryRelation>,
+        change: impl FnOnce(&NativeTable) -> Result<NativeTable>,
     ) -> Result<()> {
         let writer = self.object(table)?.writer.clone();
         let staged = self.staged(rows)?;
         let writing = writer.lock();
         let present = self.object(table)?;
-        let Relation::Memory(rows) = &present.relation else { return Err(not_in_memory(&present)) };
+        let Relation::Native(rows) = &present.relation else { return Err(not_in_memory(&present)) };
         let next = Object {
-            relation: Relation::Memory(Arc::new(change(rows)?)),
+            relation: Relation::Native(Arc::new(change(rows)?)),
             version: self.next_version(),
             ..Object::clone(&present)
         };
@@ -688,11 +763,39 @@ impl Catalog {
         self.settle(position)
     }
 
+    /// Has rows of a table lie on disk from now on: statements that begin later read them there. The rows are the same,
+    /// so nothing is written down, and no plan is obsolete. Does nothing if the table is not of this
+    /// [origin](NativeTable::origin) any more. The pieces ascend. Fails with kind `Resource` if memory is short.
+    pub fn store_rows(&self, table: &ObjectRef, origin: TableVersion, stored: &[crate::StoredPiece]) -> Result<()> {
+        let Ok(object) = self.object(table) else { return Ok(()) };
+        let writer = object.writer.clone();
+        drop(object);
+        let writing = writer.lock();
+        let (position, before) = self.append(vec![], |root| {
+            let now = root.get(&table.name).filter(|object| object.id == table.id).cloned();
+            if let Some(now) = now
+                && let Relation::Native(rows) = &now.relation
+                && rows.origin() == origin
+            {
+                let relation = Relation::Native(Arc::new(rows.with_stored(stored)?));
+                put(root, Object { relation, ..Object::clone(&now) })?;
+            }
+            Ok((vec![], vec![]))
+        })?;
+        drop((writing, before));
+        self.settle(position)
+    }
+
     /// The newest version of an object.
     pub(crate) fn object(&self, wanted: &ObjectRef) -> Result<Arc<Object>> {
         let object = self.head.lock().root.get(&wanted.name).cloned();
         object.filter(|object| object.id == wanted.id).ok_or_else(|| gone(wanted))
     }
+}
+
+/// An object's name in messages.
+fn shown_name(name: &RelationName) -> &str {
+    name.routine().unwrap_or(&name.name)
 }
 
 /// Gives an object its name, in nodes that no snapshot has.
@@ -756,15 +859,15 @@ mod tests {
     fn table(catalog: &Catalog, table: &str) -> ObjectRef {
         let rows = batch(&[1, 2]);
         let relation =
-            MemoryRelation::new(&name(table), &rows.schema(), &[rows], reservation(), catalog.next_table_version())
+            NativeTable::new(&name(table), &rows.schema(), &[rows], reservation(), catalog.next_table_version())
                 .unwrap();
-        catalog.create(&name(table), Relation::Memory(Arc::new(relation)), true).unwrap();
+        catalog.create(&name(table), Relation::Native(Arc::new(relation)), true).unwrap();
         catalog.snapshot().get(&name(table)).unwrap().reference()
     }
 
     fn rows(snapshot: &CatalogSnapshot, table: &str) -> usize {
         match &snapshot.get(&name(table)).unwrap().relation {
-            Relation::Memory(memory) => memory.rows(),
+            Relation::Native(memory) => memory.rows(),
             other => panic!("{other:?}"),
         }
     }
@@ -783,7 +886,7 @@ mod tests {
         let catalog = Catalog::default();
         let (t, _) = (table(&catalog, "t"), table(&catalog, "u"));
         let before = catalog.snapshot();
-        catalog.insert(&t, &[batch(&[3])], reservation(), false).unwrap();
+        catalog.insert(&t, &[batch(&[3]).into()], reservation(), false).unwrap();
         catalog.drop(&name("u"), |_| Ok(())).unwrap();
         assert!(catalog.create_schema("lab").unwrap());
         assert_eq!((rows(&before, "t"), rows(&before, "u"), before.has_schema("lab")), (2, 2, false));
@@ -803,7 +906,7 @@ mod tests {
             ["t", "u"].map(|table| snapshot.get(&name(table)).map(|object| (object.id, object.version)).unwrap())
         };
         let before = versions();
-        catalog.insert(&t, &[batch(&[3])], reservation(), false).unwrap();
+        catalog.insert(&t, &[batch(&[3]).into()], reservation(), false).unwrap();
         let after = versions();
         assert_eq!((after[0].0, after[1]), (before[0].0, before[1]));
         assert_ne!(after[0].1, before[0].1);
@@ -817,10 +920,10 @@ mod tests {
         let first = table(&catalog, "t");
         let second = table(&catalog, "t");
         for gone in [first, ObjectRef { name: name("nowhere"), ..second.clone() }] {
-            let error = catalog.insert(&gone, &[batch(&[3])], reservation(), false).unwrap_err();
+            let error = catalog.insert(&gone, &[batch(&[3]).into()], reservation(), false).unwrap_err();
             assert_eq!(error.code(), Some("42P01"), "{error}");
         }
-        catalog.insert(&second, &[batch(&[3])], reservation(), false).unwrap();
+        catalog.insert(&second, &[batch(&[3]).into()], reservation(), false).unwrap();
         assert_eq!(rows(&catalog.snapshot(), "t"), 3);
     }
 
@@ -829,11 +932,11 @@ mod tests {
         let catalog = Catalog::default();
         let t = table(&catalog, "t");
         let numbered = || match &catalog.snapshot().get(&name("t")).unwrap().relation {
-            Relation::Memory(memory) => numbered_rows(memory.numbered().as_ref()),
+            Relation::Native(memory) => numbered_rows(memory.numbered().as_ref()),
             other => panic!("{other:?}"),
         };
         let change = |deleted: &[i64], inserted: &[i64]| {
-            let inserted = vec![batch(inserted)];
+            let inserted = vec![batch(inserted).into()];
             catalog.change(&t, RowChange { deleted: deleted.to_vec(), inserted, memory: reservation(), pairs: 0 })
         };
         assert_eq!(numbered(), [(1, 0), (2, 1)]);
@@ -876,7 +979,7 @@ mod tests {
         let told = || std::mem::take(&mut *heard.0.lock()).into_iter().map(|change| change.object).collect::<Vec<_>>();
         let t = table(&catalog, "t");
         assert_eq!(told(), [t.id]);
-        catalog.insert(&t, &[batch(&[3])], reservation(), true).unwrap();
+        catalog.insert(&t, &[batch(&[3]).into()], reservation(), true).unwrap();
         assert_eq!(told(), [t.id]);
         let again = table(&catalog, "t");
         assert_eq!(told(), [t.id, again.id]);
@@ -889,9 +992,8 @@ mod tests {
     fn what_shows_the_engine_is_not_changed() {
         let catalog = Catalog::default();
         let rows = batch(&[1]);
-        let relation =
-            MemoryRelation::new(&name("t"), &rows.schema(), &[rows], reservation(), TableVersion(1)).unwrap();
-        let relation = Relation::Memory(Arc::new(relation));
+        let relation = NativeTable::new(&name("t"), &rows.schema(), &[rows], reservation(), TableVersion(1)).unwrap();
+        let relation = Relation::Native(Arc::new(relation));
         for schema in SHOWN_SCHEMAS {
             assert!(catalog.create(&RelationName::new(schema, "t"), relation.clone(), true).is_err(), "{schema}");
             assert!(!catalog.create_schema(schema).unwrap() && catalog.drop_schema(schema, true).is_err(), "{schema}");

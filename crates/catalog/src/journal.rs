@@ -11,15 +11,15 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
 use diligence_base::Result;
 use diligence_base::ids::ObjectId;
+use diligence_storage::segment::{Segment, SegmentWriter};
 
+use crate::name::is_temporary;
+pub use crate::position::LogPosition;
 use crate::sequence::SequenceState;
-use crate::{Object, RelationName, TableAlteration};
-
-/// A place in the order of entries. The first is 1.
-pub type LogPosition = u64;
+use crate::{NewRows, Object, RelationName, TableAlteration};
 
 /// Rows that are on their way into a log, for the entry that follows.
 #[derive(Default)]
@@ -30,6 +30,8 @@ pub struct Staged {
     pub losses: u64,
     /// Records that are not in the log yet.
     pub encoded: Vec<Vec<u8>>,
+    /// The numbers of segments that have some of the rows.
+    pub segments: Vec<u64>,
     /// Dropped when the entry is in the log, or will never be.
     pub guard: Option<Box<dyn Any + Send>>,
 }
@@ -87,11 +89,36 @@ pub enum Entry {
     },
 }
 
+impl Entry {
+    /// Whether it is of a temporary object, which is gone when its session is.
+    pub(crate) fn is_temporary(&self) -> bool {
+        match self {
+            Self::CreateSchema { name, .. } | Self::DropSchema { name } => is_temporary(name),
+            Self::Create(object) => object.name.is_temporary(),
+            Self::Drop { name } | Self::Alter { name, .. } | Self::Count { name, .. } | Self::Change { name, .. } => {
+                name.is_temporary()
+            }
+        }
+    }
+}
+
+/// Where rows go that come in such number that they need not come through memory and the log: segments. Used from any
+/// thread.
+pub trait RowStore: Send + Sync + Debug {
+    /// Begins a segment of a table with these columns, which have these ids. Fails with kind `File` if it cannot be
+    /// made.
+    fn begin(&self, columns: &Schema, ids: &[u32]) -> Result<SegmentWriter>;
+    /// How many rows a cluster has at most.
+    fn cluster_rows(&self) -> usize;
+    /// Ends one, where a crash leaves it. Its file goes when nothing has the segment any more. Fails with kind `File`.
+    fn finish(&self, writer: SegmentWriter) -> Result<Arc<Segment>>;
+}
+
 /// A log of changes. Used from any thread.
 pub trait Journal: Send + Sync + Debug {
     /// Encodes rows for the entry that follows; many rows go into the log at once, where nothing reads them without
     /// their entry. Fails with kind `File` if they cannot be written.
-    fn stage(&self, rows: &[RecordBatch]) -> Result<Staged>;
+    fn stage(&self, rows: &[NewRows]) -> Result<Staged>;
     /// Puts entries with their rows behind the others: all of them are kept, or none. Waits for no disk. Fails with
     /// kind `File` if nothing more can be kept.
     fn append(&self, entries: Vec<(Staged, Entry)>) -> Result<LogPosition>;

@@ -77,10 +77,14 @@ impl<'a> KeyReader<'a> {
         Ok(Self { key, places, converter })
     }
 
+    /// Where its columns are in the table.
+    pub(crate) fn places(&self) -> &[usize] {
+        &self.places
+    }
+
     /// The keys of some rows of the table.
     pub(crate) fn values(&self, batch: &RecordBatch) -> Result<KeyValues> {
-        let columns = self.places.iter().map(|place| batch.column(*place).clone()).collect::<Vec<_>>();
-        self.values_of(&columns, batch.num_rows())
+        self.values_of(&self.columns(batch), batch.num_rows())
     }
 
     /// The keys that have these columns, in the key's order.
@@ -99,8 +103,17 @@ impl<'a> KeyReader<'a> {
 
     /// The error for a row whose key another row has.
     pub(crate) fn duplicate(&self, table: &crate::RelationName, batch: &RecordBatch, row: usize) -> Error {
+        self.duplicate_of(table, &self.columns(batch), row)
+    }
+
+    fn columns(&self, batch: &RecordBatch) -> Vec<ArrayRef> {
+        self.places.iter().map(|place| batch.column(*place).clone()).collect()
+    }
+
+    /// The same for the key's own columns.
+    pub(crate) fn duplicate_of(&self, table: &crate::RelationName, columns: &[ArrayRef], row: usize) -> Error {
         let message = format!("duplicate key value violates unique constraint \"{}\"", self.key.name);
-        let detail = format!("Key {} already exists.", self.shown(batch, row));
+        let detail = format!("Key {} already exists.", self.shown_of(columns, row));
         let about = About {
             schema: Some(table.schema.clone()),
             table: Some(table.name.clone()),
@@ -112,7 +125,12 @@ impl<'a> KeyReader<'a> {
 
     /// A row's key as messages have it: `(a, b)=(1, x)`.
     pub(crate) fn shown(&self, batch: &RecordBatch, row: usize) -> String {
-        let values = self.places.iter().map(|place| shown_value(batch.column(*place), row)).collect::<Vec<_>>();
+        self.shown_of(&self.columns(batch), row)
+    }
+
+    /// The same for the key's own columns.
+    pub(crate) fn shown_of(&self, columns: &[ArrayRef], row: usize) -> String {
+        let values = columns.iter().map(|column| shown_value(column, row)).collect::<Vec<_>>();
         format!("({})=({})", self.key.columns.join(", "), values.join(", "))
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use diligence_base::ids::ObjectId;
 
+use crate::locks::LockOwner;
+
 /// The name of the only database in a catalog.
 pub const CATALOG_NAME: &str = "diligence";
 /// Where names without a schema are looked up.
@@ -53,7 +55,25 @@ pub struct RelationName {
     pub name: String,
 }
 
+/// What the schemas of temporary objects begin with, before the number of their session.
+const TEMPORARY: &str = "pg_temp_";
+
+/// The schema of a session's temporary objects.
+pub(crate) fn temporary_schema(owner: LockOwner) -> String {
+    format!("{TEMPORARY}{}", owner.number())
+}
+
+/// Whether a schema is that of a session's temporary objects, which no log keeps.
+pub(crate) fn is_temporary(schema: &str) -> bool {
+    schema.starts_with(TEMPORARY)
+}
+
 impl RelationName {
+    /// Whether it is a temporary object's.
+    pub fn is_temporary(&self) -> bool {
+        is_temporary(&self.schema)
+    }
+
     /// A name in a schema.
     pub fn new(schema: impl Into<String>, name: impl Into<String>) -> Self {
         Self { schema: schema.into(), name: name.into() }
@@ -80,9 +100,9 @@ impl RelationName {
 }
 
 impl fmt::Display for RelationName {
-    /// Without the default schema, as a user would write it.
+    /// Without the default schema and that of temporary objects, as a user would write it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.schema != DEFAULT_SCHEMA {
+        if self.schema != DEFAULT_SCHEMA && !self.is_temporary() {
             write!(f, "{}.", self.schema)?;
         }
         f.write_str(&self.name)

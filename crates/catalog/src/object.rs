@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::name::oid_of;
 use crate::sequence::Sequence;
-use crate::{FileRelation, MemoryRelation, RelationName, View};
+use crate::{FileRelation, NativeTable, RelationName, Routine, View};
 
 /// One version of a relation in a catalog.
 #[derive(Clone, Debug)]
@@ -55,12 +55,14 @@ pub enum Relation {
     Files(Arc<FileRelation>),
     /// A table in one state.
     Table(Arc<dyn Table>),
-    /// The rows of a table in memory that statements change.
-    Memory(Arc<MemoryRelation>),
+    /// A table whose rows statements change.
+    Native(Arc<NativeTable>),
     /// A query with a name.
     View(Arc<View>),
     /// Numbers that no two statements get.
     Sequence(Arc<Sequence>),
+    /// A function.
+    Routine(Arc<Routine>),
 }
 
 impl Relation {
@@ -68,9 +70,10 @@ impl Relation {
     pub fn kind(&self) -> &'static str {
         match self {
             Relation::Files(_) => "external table",
-            Relation::Table(_) | Relation::Memory(_) => "table",
+            Relation::Table(_) | Relation::Native(_) => "table",
             Relation::View(_) => "view",
             Relation::Sequence(_) => "sequence",
+            Relation::Routine(_) => "function",
         }
     }
 
@@ -84,7 +87,7 @@ impl Relation {
     pub fn is_kept(&self) -> bool {
         match self {
             Relation::Files(files) => files.definition.is_some(),
-            Relation::Memory(_) | Relation::View(_) | Relation::Sequence(_) => true,
+            Relation::Native(_) | Relation::View(_) | Relation::Sequence(_) | Relation::Routine(_) => true,
             Relation::Table(_) => false,
         }
     }
@@ -94,9 +97,10 @@ impl Relation {
         Ok(match self {
             Relation::Files(files) => files.table()?.schema(),
             Relation::Table(table) => table.schema(),
-            Relation::Memory(memory) => memory.schema().clone(),
+            Relation::Native(memory) => memory.schema().clone(),
             Relation::View(view) => view.schema.clone(),
             Relation::Sequence(_) => sequence_schema(),
+            Relation::Routine(_) => Arc::new(Schema::empty()),
         })
     }
 }

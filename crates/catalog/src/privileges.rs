@@ -266,7 +266,7 @@ mod tests {
     use diligence_memory::QueryMemory;
 
     use super::*;
-    use crate::{Catalog, MemoryRelation, Relation, RelationPattern, SessionCatalogs};
+    use crate::{Catalog, NativeTable, Relation, RelationPattern, SessionCatalogs};
 
     fn only(read: &str, write: &str) -> Rights {
         let patterns = |text: &str| text.split(' ').map(|text| text.parse::<RelationPattern>().unwrap()).collect();
@@ -286,7 +286,7 @@ mod tests {
         for (schema, name) in [("public", "orders"), ("public", "notes"), ("public", "Hidden"), ("lab", "t")] {
             let memory = QueryMemory::unbounded().reservation("a table in memory");
             let rows = std::slice::from_ref(&rows);
-            let relation = MemoryRelation::new(
+            let relation = NativeTable::new(
                 &RelationName::new(schema, name),
                 &rows[0].schema(),
                 rows,
@@ -294,7 +294,7 @@ mod tests {
                 catalog.next_table_version(),
             )
             .unwrap();
-            catalog.create(&RelationName::new(schema, name), Relation::Memory(Arc::new(relation)), false).unwrap();
+            catalog.create(&RelationName::new(schema, name), Relation::Native(Arc::new(relation)), false).unwrap();
         }
         SessionCatalogs::new(catalog, Arc::default(), Arc::default(), rights)
     }

@@ -3,22 +3,24 @@
 //! They are looked at after all rows of a change are where they will be, under the catalog's lock, so that neither side
 //! moves meanwhile. What refers to a row that went is found by scanning the columns that refer, once for a change.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, new_null_array};
-use arrow::compute::{cast, concat_batches};
-use arrow::datatypes::{Field, Schema};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, new_null_array};
+use arrow::compute::{CastOptions, cast, cast_with_options, concat_batches, filter_record_batch};
+use arrow::datatypes::{DataType, Field, Schema};
 use diligence_base::ids::ObjectId;
 use diligence_base::{About, Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::carried::Carried;
-use crate::keys::KeyReader;
-use crate::memory::conflict;
+use crate::keys::{KeyReader, KeyValues};
+use crate::pieces::conflict;
+use crate::pieces::{RowFinder, piece_of};
 use crate::rules::{Key, KeyKind, Reference, ReferenceAction};
 use crate::snapshot::Root;
-use crate::{MemoryRelation, Object, Relation, RowChange};
+use crate::{NativeTable, NewRows, Object, Relation, RowChange};
 
 /// A table before a change and after it.
 pub(crate) struct ChangedTable {
@@ -27,7 +29,7 @@ pub(crate) struct ChangedTable {
     /// The numbers of the rows that went.
     pub(crate) deleted: Vec<i64>,
     /// The rows that came.
-    pub(crate) inserted: Vec<RecordBatch>,
+    pub(crate) inserted: Vec<NewRows>,
     /// So many of the first of both are the same row.
     pub(crate) pairs: usize,
     /// Whether a transaction has made the change before, and dealt with what follows from it.
@@ -43,30 +45,52 @@ pub(crate) fn referring(root: &Root, table: ObjectId) -> impl Iterator<Item = (&
     })
 }
 
-fn rows_of(object: &Object) -> Option<&Arc<MemoryRelation>> {
+fn rows_of(object: &Object) -> Option<&Arc<NativeTable>> {
     match &object.relation {
-        Relation::Memory(rows) => Some(rows),
+        Relation::Native(rows) => Some(rows),
         _ => None,
     }
 }
 
-/// Has every reference find its row after a change: `carry` makes the changes of other tables that follow from it. One
-/// row may refer by several columns, so each change is made before the next reference is looked at. Fails with code
-/// 23503 if a reference finds no row and nothing is to be done about it.
+/// Has rows of other tables follow a change of those that they refer to: `carry` makes the changes. One row may refer
+/// by several columns, so each change is made before the next reference is looked at. Fails with code 23503 if a row
+/// that is referred to has gone and nothing is to be done about it.
 pub(crate) fn follow(
     root: &mut Arc<Root>,
     changed: &ChangedTable,
     mut carry: impl FnMut(&mut Arc<Root>, Carried) -> Result<()>,
 ) -> Result<()> {
-    let Some(after) = rows_of(&changed.after) else { return Ok(()) };
-    for reference in &after.rules().references {
-        refers_well(root, &changed.after, after, reference, &changed.inserted)?;
-    }
     let all = referring(root, changed.after.id).map(|(object, reference)| (object.name.clone(), reference.clone()));
     for (name, reference) in all.collect::<Vec<_>>() {
         let Some(object) = root.get(&name).cloned() else { continue };
         if let Some(change) = left_behind(changed, &object, &reference)? {
             carry(root, change)?;
+        }
+    }
+    Ok(())
+}
+
+/// Fails with code 23503 if a row that came with a change refers to nothing, when all that follows has been done. Rows
+/// that have gone again with what follows refer to nothing that matters.
+pub(crate) fn came_well(root: &Root, changed: &ChangedTable) -> Result<()> {
+    let (Some(before), Some(after)) = (rows_of(&changed.before), rows_of(&changed.after)) else { return Ok(()) };
+    if after.rules().references.is_empty() {
+        return Ok(());
+    }
+    let now = root.get(&changed.after.name).filter(|now| now.id == changed.after.id);
+    let Some(now) = now.and_then(|now| rows_of(now)) else { return Ok(()) };
+    let mut first = before.next_number();
+    for rows in &changed.inserted {
+        let batch = after.read_new(rows)?;
+        let numbers = first..first + batch.num_rows() as i64;
+        first = numbers.end;
+        let is_there = numbers.map(|number| now.has_row(number)).collect::<BooleanArray>();
+        let batch = match is_there.true_count() == batch.num_rows() {
+            true => batch,
+            false => filter_record_batch(&batch, &is_there).map_err(from_arrow)?,
+        };
+        for reference in &after.rules().references {
+            refers_well(root, &changed.after, after, reference, std::slice::from_ref(&batch))?;
         }
     }
     Ok(())
@@ -84,11 +108,16 @@ fn columns_of(batch: &RecordBatch, names: &[String]) -> Result<Vec<ArrayRef>> {
     names.iter().map(column).collect()
 }
 
+/// Fails if one of a table's rows refers to nothing.
+pub(crate) fn all_refer_well(root: &Root, object: &Object, rows: &NativeTable, reference: &Reference) -> Result<()> {
+    rows.pieces().iter().try_for_each(|piece| refers_well(root, object, rows, reference, &[piece.read()?]))
+}
+
 /// Fails if one of the rows refers to nothing.
 pub(crate) fn refers_well(
     root: &Root,
     object: &Object,
-    rows: &MemoryRelation,
+    rows: &NativeTable,
     reference: &Reference,
     inserted: &[RecordBatch],
 ) -> Result<()> {
@@ -138,10 +167,15 @@ fn violation(message: String, detail: String, object: &Object, reference: &Refer
     Error::value(message).with_code("23503").with_detail(detail).with_about(about)
 }
 
-/// A key that went: the row that had it, and the row that came in its place, if one did.
+/// A key that went: the values of which it was one, and the row that came in its place, if one did.
 struct GoneKey {
-    old: RecordBatch,
+    values: Rc<KeyValues>,
+    row: usize,
+    /// The number of the row that had it.
+    number: i64,
     new: Option<RecordBatch>,
+    /// Whether another row has it now.
+    is_back: bool,
 }
 
 /// What becomes of the rows that refer to rows that went.
@@ -158,46 +192,55 @@ fn left_behind(changed: &ChangedTable, object: &Arc<Object>, reference: &Referen
     let types = reference.referred.iter().map(|name| before.schema().field_with_name(name).map_err(from_arrow));
     let types = types.collect::<Result<Vec<_>>>()?;
     let (mut deleted, mut inserted, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
-    for (batch, numbers) in referring.batches().iter().zip(referring.numbers()) {
-        let columns = columns_of(batch, &reference.columns)?;
+    let own = reference.columns.iter().map(|name| referring.schema().index_of(name).map_err(from_arrow));
+    let own = own.collect::<Result<Vec<_>>>()?;
+    let rows = RowFinder::new(referring.pieces(), (0..referring.schema().fields().len()).collect());
+    let row_of = |number| {
+        let columns = rows.find(number)?.ok_or_else(|| Error::bug("a row that refers is not there"))?;
+        // Of a cluster, columns without NULLs do not say that they have none.
+        RecordBatch::try_new(referring.schema().clone(), columns.columns().to_vec()).map_err(from_arrow)
+    };
+    for piece in referring.pieces() {
+        let batch = piece.read_columns(&own)?;
+        let numbers = piece.live_numbers().collect::<Vec<_>>();
+        let columns = batch.columns().to_vec();
         let columns = columns.iter().zip(&types).map(|(column, field)| cast(column, field.data_type()));
         let columns = columns.collect::<Result<Vec<_>, _>>().map_err(from_arrow)?;
         let values = reader.values_of(&columns, batch.num_rows())?;
         for row in 0..batch.num_rows() {
-            let Some(rows) = values.hash(row).and_then(|hash| gone.get(&hash)) else { continue };
-            let mut hit = None;
-            for key in rows {
-                if values.is_equal(row, &reader.values(&key.old)?, 0) {
-                    hit = Some(key);
-                }
+            let Some(keys) = values.hash(row).and_then(|hash| gone.get(&hash)) else { continue };
+            let hit = keys.iter().find(|key| values.is_equal(row, &key.values, key.row));
+            let Some(GoneKey { number, new, is_back, .. }) = hit else { continue };
+            let action = if new.is_some() { reference.on_update } else { reference.on_delete };
+            if *is_back && action == ReferenceAction::Refuse {
+                continue;
             }
-            let Some(GoneKey { old, new }) = hit else { continue };
             if changed.is_carried {
                 // A transaction has dealt with all rows that it saw: somebody else has added this one.
                 return Err(conflict());
             }
-            match (if new.is_some() { reference.on_update } else { reference.on_delete }, new) {
+            match (action, new) {
                 (ReferenceAction::Refuse, _) => {
                     let message = format!(
                         "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
                         changed.after.name.name, reference.name, object.name.name
                     );
-                    let shown = reader.shown(old, 0);
+                    let old = before.row(*number)?.ok_or_else(|| Error::bug("a row that went was not there"))?;
+                    let shown = reader.shown(&old, 0);
                     let detail = format!("Key {shown} is still referenced from table \"{}\".", object.name.name);
                     return Err(violation(message, detail, object, reference));
                 }
-                (ReferenceAction::Cascade, None) => deleted.push(numbers.at(row)),
+                (ReferenceAction::Cascade, None) => deleted.push(numbers[row]),
                 (ReferenceAction::Cascade, Some(new)) => {
                     let new = columns_of(new, &reference.referred)?;
-                    replaced.push(numbers.at(row));
-                    inserted.push(with_columns(&batch.slice(row, 1), &reference.columns, |place, column| {
-                        cast(&new[place], column.data_type()).map_err(from_arrow)
-                    })?);
+                    replaced.push(numbers[row]);
+                    let value = |place: usize, column: &ArrayRef| as_type(&new[place], column.data_type());
+                    inserted.push(with_columns(&row_of(numbers[row])?, &reference.columns, value)?);
                 }
                 (ReferenceAction::SetNull, _) => {
                     let null = |_, column: &ArrayRef| Ok(new_null_array(column.data_type(), column.len()));
-                    replaced.push(numbers.at(row));
-                    inserted.push(with_columns(&batch.slice(row, 1), &reference.columns, null)?);
+                    replaced.push(numbers[row]);
+                    inserted.push(with_columns(&row_of(numbers[row])?, &reference.columns, null)?);
                 }
             }
         }
@@ -209,7 +252,7 @@ fn left_behind(changed: &ChangedTable, object: &Arc<Object>, reference: &Referen
     let mut memory = memory.sibling();
     memory.grow(inserted.iter().map(RecordBatch::get_array_memory_size).sum())?;
     let inserted = match inserted.first().map(RecordBatch::schema) {
-        Some(schema) => vec![concat_batches(&schema, &inserted).map_err(from_arrow)?],
+        Some(schema) => vec![concat_batches(&schema, &inserted).map_err(from_arrow)?.into()],
         None => vec![],
     };
     let pairs = replaced.len();
@@ -217,26 +260,61 @@ fn left_behind(changed: &ChangedTable, object: &Arc<Object>, reference: &Referen
     Ok(Some(Carried::Rows(object.clone(), RowChange { deleted: replaced, inserted, memory, pairs })))
 }
 
-/// The keys that went and did not come back, by their hash.
+/// A value that follows another one. Fails with code 22003 if it does not fit.
+fn as_type(value: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(value, data_type, &options).map_err(|error| {
+        let message = format!("a key that others refer to does not fit their column: {error}");
+        Error::value(message).with_code("22003").with_hint("give the columns that refer the type of the key")
+    })
+}
+
+/// The keys that rows had which went or have other keys now, by their hash. Each piece is read once.
 fn gone_keys(
     changed: &ChangedTable,
-    before: &MemoryRelation,
-    after: &MemoryRelation,
+    before: &NativeTable,
+    after: &NativeTable,
     key: &Key,
     reader: &KeyReader<'_>,
 ) -> Result<HashMap<u64, Vec<GoneKey>>> {
-    let came = changed.inserted.iter().flat_map(|batch| (0..batch.num_rows()).map(|row| batch.slice(row, 1)));
-    let mut came = came.take(changed.pairs).map(|row| row.clone().with_schema(before.schema().clone()).unwrap_or(row));
+    // Rows that take the places of others come in memory.
+    let mut came = Vec::new();
+    for batch in changed.inserted.iter().filter_map(NewRows::batch) {
+        if came.len() == changed.pairs {
+            break;
+        }
+        let batch = batch.clone().with_schema(before.schema().clone()).unwrap_or_else(|_| batch.clone());
+        let values = Rc::new(reader.values(&batch)?);
+        let rows = batch.num_rows().min(changed.pairs - came.len());
+        came.extend((0..rows).map(|row| (batch.clone(), values.clone(), row)));
+    }
+    let mut went = BTreeMap::<usize, Vec<(usize, usize)>>::new();
+    for (place, number) in changed.deleted.iter().enumerate() {
+        let piece = piece_of(before.pieces(), *number);
+        let found = piece.and_then(|piece| Some((piece, before.pieces()[piece].position(*number)?)));
+        if let Some((piece, row)) = found {
+            went.entry(piece).or_default().push((row, place));
+        }
+    }
     let lookup = after.lookup(key)?.ok_or_else(|| Error::bug("a key is gone"))?;
     let mut gone = HashMap::<u64, Vec<GoneKey>>::new();
-    for number in &changed.deleted {
-        let new = came.next();
-        let Some(old) = before.row(*number) else { continue };
-        let values = reader.values(&old)?;
-        if !lookup.finds(&values, 0)?
-            && let Some(hash) = values.hash(0)
-        {
-            gone.entry(hash).or_default().push(GoneKey { old, new });
+    for (piece, rows) in went {
+        let columns = before.pieces()[piece].read_all(reader.places())?;
+        let values = Rc::new(reader.values_of(columns.columns(), columns.num_rows())?);
+        for (row, place) in rows {
+            let Some(hash) = values.hash(row) else { continue };
+            let new = came.get(place);
+            if new.is_some_and(|(_, new, at)| values.is_equal(row, new, *at)) {
+                continue;
+            }
+            let is_back = lookup.finds(&values, row)?;
+            // A transaction has dealt with the rows that it saw, pair by pair.
+            if is_back && changed.is_carried {
+                continue;
+            }
+            let (number, values) = (changed.deleted[place], values.clone());
+            let new = new.map(|(batch, _, at)| batch.slice(*at, 1));
+            gone.entry(hash).or_default().push(GoneKey { values, row, number, new, is_back });
         }
     }
     Ok(gone)

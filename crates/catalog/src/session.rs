@@ -10,7 +10,8 @@ use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use parking_lot::{Mutex, RwLock};
 
-use crate::name::shown_schema_oid;
+use crate::locks::{LockOwner, Locks};
+use crate::name::{shown_schema_oid, temporary_schema};
 use crate::object::with_article;
 use crate::sequence::SequenceState;
 use crate::transaction::{Transaction, TransactionMark};
@@ -40,9 +41,24 @@ pub struct SessionCatalogs {
     inside: Arc<RwLock<Option<SessionTransaction>>>,
     /// The numbers that sequences have given to the session.
     given: Arc<Mutex<GivenNumbers>>,
+    /// Who has the session's locks.
+    owner: Arc<SessionOwner>,
+    /// Temporary tables that lose their rows at each COMMIT or, if that is true, go with it.
+    on_commit: Arc<Mutex<Vec<(RelationName, bool)>>>,
     /// What the session may do with it.
     pub rights: Arc<Rights>,
     shown: Arc<Shown>,
+}
+
+/// Who has a session's locks; they are free when it ends.
+struct SessionOwner(Arc<Catalog>, LockOwner);
+
+impl Drop for SessionOwner {
+    fn drop(&mut self) {
+        self.0.locks().release(self.1);
+        // Nothing keeps it, so nothing can fail.
+        let _ = self.0.drop_schema(&temporary_schema(self.1), true);
+    }
 }
 
 /// The numbers that sequences have given to a session.
@@ -57,6 +73,13 @@ struct GivenNumbers {
 struct SessionTransaction {
     transaction: Arc<Transaction>,
     isolation: Isolation,
+    /// When, in microseconds since 1970.
+    begun: i64,
+}
+
+fn micros_now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// What a transaction sees of others.
@@ -87,7 +110,63 @@ impl SessionCatalogs {
         let oid = |name: &String| (name.clone(), catalog.shown_oid(RelationName::new(SYSTEM_SCHEMA, name)));
         let oids = system.keys().map(oid).collect();
         let shown = Arc::new(Shown { system, oids, postgres });
-        Self { base: catalog, inside: Arc::default(), given: Arc::default(), rights, shown }
+        let owner = Arc::new(SessionOwner(catalog.clone(), catalog.locks().new_owner()));
+        Self {
+            base: catalog,
+            inside: Arc::default(),
+            given: Arc::default(),
+            owner,
+            on_commit: Arc::default(),
+            rights,
+            shown,
+        }
+    }
+
+    /// Who has the locks of the session and of its transactions.
+    pub fn owner(&self) -> LockOwner {
+        self.owner.1
+    }
+
+    /// The schema of the session's temporary objects, which ends with it. Made when it is asked for, in the transaction
+    /// if there is one. Fails as [`Catalog::create_schema`] does.
+    pub fn make_temporary_schema(&self) -> Result<String> {
+        let name = temporary_schema(self.owner());
+        self.catalog().create_schema(&name)?;
+        Ok(name)
+    }
+
+    /// The name of that schema, whether it is there or not.
+    pub fn temporary_schema(&self) -> String {
+        temporary_schema(self.owner())
+    }
+
+    /// Drops the session's temporary objects. Fails as [`Catalog::drop_schema`] does.
+    pub fn drop_temporary(&self) -> Result<()> {
+        self.catalog().drop_schema(&self.temporary_schema(), true).map(|_| ())
+    }
+
+    /// The locks of the database.
+    pub fn locks(&self) -> &Arc<Locks> {
+        self.base.locks()
+    }
+
+    /// Sees what others have committed, in a transaction whose statements do. Fails with code 40001 if its own changes
+    /// do not go together with that.
+    pub fn refresh(&self) -> Result<()> {
+        match &*self.inside.read() {
+            Some(inside) if inside.isolation == Isolation::ReadCommitted => inside.transaction.refresh(),
+            _ => Ok(()),
+        }
+    }
+
+    /// The time of the transaction's begin or, outside of one, of now; in microseconds since 1970.
+    pub fn now(&self) -> i64 {
+        self.inside.read().as_ref().map_or_else(micros_now, |inside| inside.begun)
+    }
+
+    /// What a transaction sees of others; `None` outside of one.
+    pub fn isolation(&self) -> Option<Isolation> {
+        self.inside.read().as_ref().map(|inside| inside.isolation)
     }
 
     /// The catalog that statements change: that of the transaction, in one.
@@ -101,8 +180,8 @@ impl SessionCatalogs {
         if inside.is_some() {
             return Err(Error::input("there is a transaction already").with_code("25001"));
         }
-        let transaction = Arc::new(Transaction::begin(self.base.clone()));
-        *inside = Some(SessionTransaction { transaction, isolation });
+        let transaction = Arc::new(Transaction::begin_as(self.base.clone(), self.owner()));
+        *inside = Some(SessionTransaction { transaction, isolation, begun: micros_now() });
         Ok(())
     }
 
@@ -110,14 +189,44 @@ impl SessionCatalogs {
     /// they do not go together with what others have committed meanwhile, and as a log fails. Then nothing of them is
     /// kept.
     pub fn commit(&self) -> Result<()> {
-        let inside = self.inside.write().take();
-        inside.map_or(Ok(()), |inside| inside.transaction.commit(inside.isolation == Isolation::Serializable))
+        let Some(inside) = self.inside.write().take() else { return Ok(()) };
+        let own = inside.transaction.catalog();
+        self.on_commit.lock().retain(|(name, drops)| {
+            // Temporary tables are in memory, and nothing refers to them: nothing can fail.
+            let found = own.snapshot().get(name).map(|object| object.reference());
+            match found {
+                Some(_) if *drops => drop(own.as_ref().drop(name, |_| Ok(()))),
+                Some(table) => drop(own.truncate(&[table], false, false)),
+                None => return false,
+            }
+            !drops
+        });
+        inside.transaction.commit(inside.isolation == Isolation::Serializable)
+    }
+
+    /// What becomes of a temporary table at each COMMIT: it goes if that is true, and loses its rows otherwise.
+    pub fn at_commit(&self, table: RelationName, drops: bool) {
+        self.on_commit.lock().push((table, drops));
+    }
+
+    /// Whether a change waits for no disk: in a transaction, or where nothing is kept. With `ends`, whether the end of
+    /// the transaction does not.
+    pub fn commits_at_once(&self, ends: bool) -> bool {
+        if self.base.journal().is_none() {
+            return true;
+        }
+        match &*self.inside.read() {
+            Some(inside) => !ends || !inside.transaction.waits_at_end(),
+            None => ends,
+        }
     }
 
     /// Ends the transaction without its changes.
     pub fn roll_back(&self) {
         let inside = self.inside.write().take();
-        drop(inside);
+        if let Some(inside) = inside {
+            inside.transaction.unlock();
+        }
     }
 
     /// Changes what the transaction sees of others, from its next statement on.
@@ -204,6 +313,7 @@ impl SessionCatalogs {
             rights: self.rights.clone(),
             users: self.base.users(),
             shown: self.shown.clone(),
+            temporary: self.temporary_schema(),
         }
     }
 }
@@ -223,6 +333,8 @@ pub struct SessionSnapshot {
     pub rights: Arc<Rights>,
     pub(crate) users: Arc<BTreeMap<String, Arc<Rights>>>,
     shown: Arc<Shown>,
+    /// The schema of its temporary objects.
+    temporary: String,
 }
 
 /// What a session finds under a name.
@@ -279,6 +391,9 @@ impl SessionSnapshot {
     /// As [`get`](Self::get), for whoever reads the relation. Fails with kind `Input` and code `42501` if the session
     /// may not.
     pub fn readable(&self, name: &RelationName) -> Result<Option<Resolved>> {
+        if name.is_temporary() && name.schema != self.temporary {
+            return Ok(None);
+        }
         let found = self.get(name);
         // What describes the catalog is found under the default schema, too.
         let describes = matches!(found, Some(Resolved::Computed(_))) && name.schema != SYSTEM_SCHEMA;
@@ -292,8 +407,13 @@ impl SessionSnapshot {
     pub fn names(&self) -> Vec<RelationName> {
         let mut names = self.catalog.objects().map(|object| object.name.clone()).collect::<Vec<_>>();
         names.extend(self.shown.system.keys().map(|name| RelationName::new(SYSTEM_SCHEMA, name)));
-        names.retain(|name| self.rights.may_read(name));
+        names.retain(|name| self.rights.may_read(name) && self.sees(name));
         names
+    }
+
+    /// Whether it is not another session's temporary object.
+    pub fn sees(&self, name: &RelationName) -> bool {
+        !name.is_temporary() || name.schema == self.temporary
     }
 
     /// The names of one schema that the session may read, in order.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use diligence_base::ids::ObjectId;
 
-use crate::name::{DEFAULT_SCHEMA_ID, oid_of};
+use crate::name::{DEFAULT_SCHEMA_ID, is_temporary, oid_of};
 use crate::{DEFAULT_SCHEMA, Object, Relation, RelationName};
 
 /// The names of a database at one moment. Cheap to clone. Keeps the rows of tables in memory as they were, so it is for
@@ -21,6 +21,8 @@ pub(crate) struct Root {
     pub schemas: BTreeMap<String, Arc<Schema>>,
     /// Folders that look like tables and are none, with the reason.
     pub left_out: BTreeMap<String, String>,
+    /// How often changes had been lost when it was made.
+    pub losses: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -38,7 +40,7 @@ impl Schema {
 impl Default for Root {
     fn default() -> Self {
         let schemas = BTreeMap::from([(DEFAULT_SCHEMA.to_owned(), Schema::new(DEFAULT_SCHEMA_ID))]);
-        Self { schemas, left_out: BTreeMap::new() }
+        Self { schemas, left_out: BTreeMap::new(), losses: 0 }
     }
 }
 
@@ -80,12 +82,34 @@ impl CatalogSnapshot {
 
     /// The relations, in the order of their names.
     pub fn objects(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.all_objects().filter(|object| !matches!(object.relation, Relation::Routine(_)))
+    }
+
+    /// The schemas that a log keeps, with their ids.
+    pub fn kept_schemas(&self) -> impl Iterator<Item = (&str, ObjectId)> {
+        self.schemas().filter(|(name, _)| !is_temporary(name))
+    }
+
+    /// The relations and the routines.
+    pub fn all_objects(&self) -> impl Iterator<Item = &Arc<Object>> {
         self.0.schemas.values().flat_map(|schema| schema.objects.values())
     }
 
-    /// The names in one schema, in order; none if there is no such schema.
+    /// The routines of a name in one schema, whatever their arguments.
+    pub fn routines(&self, schema: &str, name: &str) -> Vec<&Arc<Object>> {
+        let first = RelationName::of_routine(schema, name, None).name;
+        let objects = self.0.schemas.get(schema).into_iter().flat_map(|schema| schema.objects.range(first.clone()..));
+        let is_of_name =
+            |known: &str| known.strip_prefix(&first).is_some_and(|rest| rest.is_empty() || rest.starts_with('('));
+        let of_name = objects.take_while(|(known, _)| known.starts_with(&first)).filter(|(known, _)| is_of_name(known));
+        of_name.map(|(_, object)| object).collect()
+    }
+
+    /// The names of relations in one schema, in order; none if there is no such schema.
     pub fn names_in(&self, schema: &str) -> Vec<String> {
-        self.0.schemas.get(schema).map(|schema| schema.objects.keys().cloned().collect()).unwrap_or_default()
+        let objects = self.0.schemas.get(schema).into_iter().flat_map(|schema| schema.objects.iter());
+        let relations = objects.filter(|(_, object)| !matches!(object.relation, Relation::Routine(_)));
+        relations.map(|(name, _)| name.clone()).collect()
     }
 
     /// The schemas, in order.

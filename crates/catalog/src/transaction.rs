@@ -8,13 +8,15 @@
 //! ```
 //! Since no node of a catalog ever changes, a savepoint is the two roots, and a rollback drops them.
 //!
-//! Of two transactions that take away one row, the second to commit fails (40001): first committer wins. A row that is
-//! only added meets nothing. PostgreSQL would have the second one wait for the first.
+//! A transaction locks the rows that it takes away and the unique keys that it brings ([`guard`](crate::guard)), so
+//! that others which want them wait for its end. What meets others all the same, as by DDL, fails when it is committed
+//! (40001).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrow::array::{BooleanArray, RecordBatch};
+use arrow::array::BooleanArray;
 use arrow::compute::filter_record_batch;
 use diligence_base::Result;
 use diligence_memory::Reservation;
@@ -22,19 +24,29 @@ use diligence_storage::foreign_error::from_arrow;
 use parking_lot::Mutex;
 
 use crate::carried::Carried;
-use crate::catalog::{objects_mut, put};
-use crate::journal::{Entry, Staged};
-use crate::memory::conflict;
+use crate::catalog::{Inside, objects_mut, put};
+use crate::journal::{Entry, LogPosition, Staged};
+use crate::locks::LockOwner;
+use crate::pieces::Piece;
+use crate::pieces::conflict;
 use crate::references::{self, ChangedTable};
 use crate::snapshot::{Root, Schema};
-use crate::{Catalog, CatalogChange, MemoryRelation, Object, Relation, RelationName, RowChange};
+use crate::{Catalog, CatalogChange, NativeTable, NewRows, Object, Relation, RelationName, RowChange};
 
 /// A transaction of one session. Used from any thread.
 #[derive(Debug)]
 pub struct Transaction {
     base: Arc<Catalog>,
     own: Arc<Catalog>,
-    start: Mutex<Arc<Root>>,
+    start: Arc<Mutex<Arc<Root>>>,
+    owner: LockOwner,
+    must_see: Arc<AtomicU64>,
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.unlock();
+    }
 }
 
 /// The changes of a transaction up to a moment.
@@ -53,15 +65,29 @@ impl PartialEq for TransactionMark {
 /// What a transaction has done to one table.
 struct TableDifference {
     deleted: Vec<i64>,
-    inserted: Vec<RecordBatch>,
+    inserted: Vec<NewRows>,
     memory: Option<Reservation>,
 }
 
 impl Transaction {
-    /// Begins with what all see now.
+    /// Begins with what all see now; who has its locks is nobody else.
     pub fn begin(base: Arc<Catalog>) -> Self {
-        let start = base.snapshot().0;
-        Self { own: Arc::new(base.fork(start.clone())), base, start: Mutex::new(start) }
+        let owner = base.locks().new_owner();
+        Self::begin_as(base, owner)
+    }
+
+    /// Begins with what all see now.
+    pub fn begin_as(base: Arc<Catalog>, owner: LockOwner) -> Self {
+        let now = base.snapshot().0;
+        let start = Arc::new(Mutex::new(now.clone()));
+        let must_see = Arc::<AtomicU64>::default();
+        let inside = Inside { base: base.clone(), start: start.clone(), owner, must_see: must_see.clone() };
+        Self { own: Arc::new(base.fork(now, inside)), base, start, owner, must_see }
+    }
+
+    /// Gives its locks back: it has ended.
+    pub fn unlock(&self) {
+        self.base.locks().end_transaction(self.owner);
     }
 
     /// Where its statements run.
@@ -75,20 +101,33 @@ impl Transaction {
         TransactionMark { start, own: self.own.snapshot().0 }
     }
 
+    /// Whether it has changed anything.
+    fn has_changes(&self) -> bool {
+        !Arc::ptr_eq(&*self.start.lock(), &self.own.snapshot().0)
+    }
+
     /// Takes back what has been changed since.
     pub fn back_to(&self, mark: &TransactionMark) {
         *self.start.lock() = mark.start.clone();
         self.own.become_root(mark.own.clone());
     }
 
-    /// Sees what others have committed meanwhile, beneath its own changes. Fails with code 40001, and changes nothing,
-    /// if they do not go together.
+    /// Whether its end waits for a disk.
+    pub fn waits_at_end(&self) -> bool {
+        self.has_changes() || !self.base.has_published(self.must_see.load(Ordering::Acquire))
+    }
+
+    /// Sees what others have committed meanwhile, beneath its own changes; also what may still be lost, where it has
+    /// passed locks of that. Fails with code 40001, and changes nothing, if they do not go together.
     pub fn refresh(&self) -> Result<()> {
         let mut start = self.start.lock();
-        let now = self.base.snapshot().0;
+        let (now, position) = self.base.with_changes_to(self.must_see.load(Ordering::Acquire));
         if Arc::ptr_eq(&*start, &now) {
             return Ok(());
         }
+        self.check_kept(&start, &now)?;
+        // What it has seen once it goes on seeing.
+        self.must_see.fetch_max(position, Ordering::AcqRel);
         let mut root = now.clone();
         let mut changed = VecDeque::new();
         for change in differences(&start, &self.own.snapshot().0)? {
@@ -103,13 +142,39 @@ impl Transaction {
     /// committed meanwhile; if `is_alone`, also if others have committed anything; and as a log fails. Then nothing of
     /// them is kept.
     pub fn commit(&self, is_alone: bool) -> Result<()> {
+        let committed = self.commit_changes(is_alone);
+        self.unlock();
+        committed
+    }
+
+    fn commit_changes(&self, is_alone: bool) -> Result<()> {
         let start = self.start.lock();
         let own = self.own.snapshot().0;
         if Arc::ptr_eq(&*start, &own) {
-            return Ok(());
+            // What it has told of others' changes must be true.
+            return match self.must_see.load(Ordering::Acquire) {
+                0 => Ok(()),
+                position => self.base.settle(position),
+            };
         }
         let changes = differences(&start, &own)?;
-        self.base.commit_all(changes, is_alone.then_some(&*start), true)
+        let position = self.base.append_all(changes, true, |now| match is_alone && !Arc::ptr_eq(&*start, now) {
+            true => Err(conflict()),
+            false => self.check_kept(&start, now),
+        })?;
+        if position > 0 {
+            self.base.locks().settle(self.owner, position);
+        }
+        self.base.settle(position)
+    }
+
+    /// Whether the changes of others that it builds on are still there, as far as is known. Numbers of rows that were
+    /// lost are given again. Fails with code 40001.
+    fn check_kept(&self, start: &Root, now: &Root) -> Result<()> {
+        match self.must_see.load(Ordering::Acquire) > 0 && start.losses != now.losses {
+            true => Err(conflict()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -134,7 +199,7 @@ fn differences(start: &Root, own: &Root) -> Result<Vec<Carried>> {
             let change = match (before_objects.get(name), after_objects.get(name)) {
                 (Some(before), Some(after)) if before.version == after.version => None,
                 (Some(before), Some(after)) => match (&before.relation, &after.relation) {
-                    (Relation::Memory(was), Relation::Memory(is))
+                    (Relation::Native(was), Relation::Native(is))
                         if before.id == after.id && is.is_declared_as(was) =>
                     {
                         row_change(was, is)?.map(|rows| Carried::Rows(after.clone(), rows))
@@ -155,57 +220,77 @@ fn differences(start: &Root, own: &Root) -> Result<Vec<Carried>> {
 }
 
 /// What has become of a table's rows; `None` if nothing.
-fn row_change(was: &MemoryRelation, is: &MemoryRelation) -> Result<Option<RowChange>> {
+fn row_change(was: &NativeTable, is: &NativeTable) -> Result<Option<RowChange>> {
     let TableDifference { deleted, inserted, memory } = difference(was, is)?;
     let Some(mut memory) = memory.filter(|_| !deleted.is_empty() || !inserted.is_empty()) else { return Ok(None) };
-    memory.grow(inserted.iter().map(RecordBatch::get_array_memory_size).sum())?;
+    memory.grow(inserted.iter().map(NewRows::bytes_in_memory).sum())?;
     Ok(Some(RowChange { deleted, inserted, memory, pairs: 0 }))
 }
 
-fn difference(was: &MemoryRelation, is: &MemoryRelation) -> Result<TableDifference> {
+fn difference(was: &NativeTable, is: &NativeTable) -> Result<TableDifference> {
     // Rows of before have smaller numbers than those that came.
     let first_new = was.next_number();
-    let kept = is.batches().iter().zip(is.numbers());
-    let pieces = kept.clone().map(|(rows, numbers)| (numbers.at(0), (numbers, rows.num_rows())));
-    let pieces = pieces.collect::<BTreeMap<_, _>>();
+    let pieces = is.pieces();
     let mut deleted = Vec::new();
-    for (rows, numbers) in was.batches().iter().zip(was.numbers()) {
-        let rows = rows.num_rows();
-        if pieces.get(&numbers.at(0)).is_some_and(|(same, count)| *same == numbers && *count == rows) {
+    for piece in was.pieces() {
+        // Numbers ascend, within a piece and from piece to piece: both sides are walked along once.
+        let mut place = pieces.partition_point(|kept| kept.last() < piece.first());
+        if pieces.get(place).is_some_and(|kept| kept.is_same(piece)) {
             continue;
         }
-        let is_there = |number: i64| {
-            let piece = pieces.range(..=number).next_back();
-            piece.is_some_and(|(_, (numbers, count))| numbers.position(number, *count).is_some())
-        };
-        deleted.extend((0..rows).map(|row| numbers.at(row)).filter(|number| !is_there(*number)));
+        if let Some(gone) = pieces.get(place).and_then(|now| piece.gone_in(now)) {
+            deleted.extend(gone);
+            continue;
+        }
+        let mut kept = pieces.get(place).map(Piece::live_numbers);
+        let mut found = None;
+        for number in piece.live_numbers() {
+            while found.is_none_or(|found| found < number) {
+                let Some(numbers) = &mut kept else { break };
+                found = numbers.next();
+                if found.is_none() {
+                    place += 1;
+                    kept = pieces.get(place).map(Piece::live_numbers);
+                }
+            }
+            if found != Some(number) {
+                deleted.push(number);
+            }
+        }
     }
     let mut inserted = Vec::new();
-    for (rows, numbers) in kept {
-        let count = rows.num_rows();
-        if numbers.at(count - 1) < first_new {
+    for piece in pieces.iter().filter(|piece| piece.last() >= first_new) {
+        // Whole clusters come at once.
+        if piece.first() >= first_new && piece.batch().is_none() {
+            inserted.push(is.as_own(piece.as_new()));
             continue;
         }
-        let is_new = BooleanArray::from_iter((0..count).map(|row| Some(numbers.at(row) >= first_new)));
-        inserted.push(match is_new.true_count() == count {
-            true => rows.clone(),
-            false => filter_record_batch(rows, &is_new).map_err(from_arrow)?,
-        });
+        let rows = piece.read()?;
+        let is_new = BooleanArray::from_iter(piece.live_numbers().map(|number| Some(number >= first_new)));
+        inserted.push(NewRows::Memory(match is_new.true_count() == rows.num_rows() {
+            true => rows,
+            false => filter_record_batch(&rows, &is_new).map_err(from_arrow)?,
+        }));
     }
     let memory = is.counted().or_else(|| was.counted()).map(Reservation::sibling);
     Ok(TableDifference { deleted, inserted, memory })
 }
 
 impl Catalog {
-    /// A catalog with these names, in which ids and versions are those of no other.
-    fn fork(&self, root: Arc<Root>) -> Self {
-        Self::with_root(root, self.shared())
+    /// Applies all changes of a statement, as one, with what follows from them in tables that refer to each other.
+    pub(crate) fn commit_all(&self, changes: Vec<Carried>) -> Result<()> {
+        let position = self.append_all(changes, false, |_| Ok(()))?;
+        self.settle(position)
     }
 
-    /// Applies all changes of a transaction or of a statement, as one, with what follows from them in tables that refer
-    /// to each other. With `start`, nobody may have changed anything since. `is_carried` says that the changes were
-    /// made before, in a transaction.
-    pub(crate) fn commit_all(&self, changes: Vec<Carried>, start: Option<&Arc<Root>>, is_carried: bool) -> Result<()> {
+    /// The first half of that: the changes are in the log, and may still be lost. `check` looks at the names before.
+    /// `is_carried` says that the changes were made before, in a transaction.
+    fn append_all(
+        &self,
+        changes: Vec<Carried>,
+        is_carried: bool,
+        check: impl FnOnce(&Arc<Root>) -> Result<()>,
+    ) -> Result<LogPosition> {
         // Nobody makes the next version of a table meanwhile.
         let changed = changes.iter().filter_map(|change| match change {
             Carried::Rows(object, _) => Some(object.clone()),
@@ -216,7 +301,7 @@ impl Catalog {
         let staged = changes.iter().map(|change| match change {
             Carried::Rows(_, rows) => self.staged(&rows.inserted),
             Carried::Put(object, _) => match &object.relation {
-                Relation::Memory(table) => self.staged(table.batches()),
+                Relation::Native(table) => self.staged(&table.new_rows()),
                 _ => Ok(Staged::default()),
             },
             _ => Ok(Staged::default()),
@@ -224,9 +309,7 @@ impl Catalog {
         let staged = staged.collect::<Result<Vec<_>>>()?;
         let writing = changed.iter().map(|object| object.writer.lock()).collect::<Vec<_>>();
         let (position, before) = self.append(staged, |root| {
-            if start.is_some_and(|start| !Arc::ptr_eq(start, root)) {
-                return Err(conflict());
-            }
+            check(root)?;
             let (mut told, mut entries) = (Vec::new(), Vec::new());
             let mut changed = VecDeque::new();
             for change in changes {
@@ -235,6 +318,7 @@ impl Catalog {
                 entries.push((None, entry));
             }
             // A change of one table may ask for one of another, and so on; each row goes once.
+            let mut followed = Vec::new();
             while let Some(table) = changed.pop_front() {
                 references::follow(root, &table, |root, change| {
                     let staged = match (&change, self.journal()) {
@@ -246,11 +330,13 @@ impl Catalog {
                     entries.push((Some(staged), entry));
                     Ok(())
                 })?;
+                followed.push(table);
             }
+            followed.iter().try_for_each(|table| references::came_well(root, table))?;
             Ok((told, entries))
         })?;
         drop((writing, before));
-        self.settle(position)
+        Ok(position)
     }
 
     /// Makes one change of a transaction to the names. Fails with code 40001 if it does not go together with them.
@@ -303,12 +389,12 @@ impl Catalog {
             }
             Carried::Rows(object, change) => {
                 let now = root.get(&object.name).filter(|now| now.id == object.id).cloned().ok_or_else(conflict)?;
-                let Relation::Memory(table) = &now.relation else { return Err(conflict()) };
+                let Relation::Native(table) = &now.relation else { return Err(conflict()) };
                 let RowChange { mut deleted, inserted, memory, pairs } = change;
                 let in_order = deleted.clone();
                 deleted.sort_unstable();
                 let table = table.changed(&deleted, &inserted, memory, self.next_table_version())?;
-                let relation = Relation::Memory(Arc::new(table));
+                let relation = Relation::Native(Arc::new(table));
                 let after = Arc::new(Object { relation, version: self.next_version(), ..Object::clone(&now) });
                 put(root, Object::clone(&after))?;
                 changed.push_back(ChangedTable { before: now, after, deleted: in_order, inserted, pairs, is_carried });
@@ -316,5 +402,223 @@ impl Catalog {
                 (vec![told(&object, false)], Some(entry))
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
+    use arrow::datatypes::Int64Type;
+    use diligence_base::Error;
+    use diligence_base::ids::TableVersion;
+    use diligence_memory::QueryMemory;
+    use parking_lot::Condvar;
+
+    use super::*;
+    use crate::guard::LockWay;
+    use crate::journal::Journal;
+    use crate::locks::{MUST_WAIT, RowLock};
+    use crate::{CatalogSnapshot, DEFAULT_SCHEMA, ObjectRef};
+
+    /// A log whose disk answers when it is told to.
+    #[derive(Debug, Default)]
+    struct HeldLog {
+        state: Mutex<HeldState>,
+        told: Condvar,
+    }
+
+    #[derive(Debug, Default)]
+    struct HeldState {
+        appended: LogPosition,
+        synced: LogPosition,
+        /// What syncs end with; they wait, if `None`.
+        answer: Option<bool>,
+        is_lost: bool,
+    }
+
+    impl HeldLog {
+        fn answers(&self, answer: Option<bool>) {
+            self.state.lock().answer = answer;
+            self.told.notify_all();
+        }
+    }
+
+    impl Journal for HeldLog {
+        fn stage(&self, _rows: &[NewRows]) -> Result<Staged> {
+            Ok(Staged::default())
+        }
+
+        fn append(&self, _entries: Vec<(Staged, Entry)>) -> Result<LogPosition> {
+            let mut state = self.state.lock();
+            if state.is_lost {
+                return Err(conflict());
+            }
+            state.appended += 1;
+            self.told.notify_all();
+            Ok(state.appended)
+        }
+
+        fn sync(&self, position: LogPosition) -> Result<()> {
+            let mut state = self.state.lock();
+            loop {
+                if state.synced >= position {
+                    return Ok(());
+                }
+                match state.answer {
+                    None => self.told.wait(&mut state),
+                    Some(true) => state.synced = state.appended,
+                    Some(false) => {
+                        state.is_lost = true;
+                        return Err(Error::file("the disk failed"));
+                    }
+                }
+            }
+        }
+
+        fn synced(&self) -> LogPosition {
+            self.state.lock().synced
+        }
+
+        fn has_lost(&self) -> bool {
+            self.state.lock().is_lost
+        }
+
+        fn forget_lost(&self) {
+            self.state.lock().is_lost = false;
+        }
+    }
+
+    fn batch(values: &[i64]) -> RecordBatch {
+        RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(values.to_vec())) as ArrayRef)]).unwrap()
+    }
+
+    fn values(snapshot: &CatalogSnapshot, name: &RelationName) -> Vec<i64> {
+        let Relation::Native(table) = &snapshot.get(name).unwrap().relation else { panic!("no table") };
+        let pieces = table.pieces().iter().map(|piece| piece.read().unwrap());
+        pieces.flat_map(|rows| rows.column(0).as_primitive::<Int64Type>().values().to_vec()).collect()
+    }
+
+    fn code<T>(result: Result<T>) -> Option<&'static str> {
+        result.err().and_then(|error| error.code())
+    }
+
+    /// A table of 1 and 2, which is kept in a log that answers yes.
+    fn two_rows() -> (Arc<Catalog>, Arc<HeldLog>, ObjectRef) {
+        let (catalog, log) = (Arc::new(Catalog::default()), Arc::new(HeldLog::default()));
+        catalog.keep_in(log.clone());
+        log.answers(Some(true));
+        let name = RelationName::new(DEFAULT_SCHEMA, "t");
+        let memory = QueryMemory::unbounded().reservation("a table in memory");
+        let rows = batch(&[1, 2]);
+        let table = NativeTable::new(&name, &rows.schema(), &[rows], memory, TableVersion(1)).unwrap();
+        catalog.create(&name, Relation::Native(Arc::new(table)), false).unwrap();
+        let table = catalog.snapshot().get(&name).unwrap().reference();
+        (catalog, log, table)
+    }
+
+    /// Replaces the row of a number.
+    fn replace(on: &Catalog, by: LockOwner, table: &ObjectRef, row: i64, value: i64) -> Result<()> {
+        let (deleted, inserted) = (vec![row], vec![NewRows::Memory(batch(&[value]))]);
+        let _locked = on.lock_change(by, table, &deleted, &inserted)?;
+        let memory = QueryMemory::unbounded().reservation("a table in memory");
+        on.change(table, RowChange { deleted, inserted, memory, pairs: 0 })
+    }
+
+    #[test]
+    fn transactions_pass_the_locks_of_those_that_wait_for_the_disk() {
+        for is_kept in [true, false] {
+            let (catalog, log, table) = two_rows();
+            let name = table.name.clone();
+            log.answers(None);
+            let alone = catalog.locks().new_owner();
+            let [ann, bob, carl, dora] = [(); 4].map(|()| Transaction::begin(catalog.clone()));
+            replace(ann.catalog(), alone, &table, 0, 10).unwrap();
+            assert_eq!(code(replace(bob.catalog(), alone, &table, 0, 20)), Some(MUST_WAIT));
+            let appended = |count: LogPosition| {
+                let mut state = log.state.lock();
+                while state.appended < count {
+                    log.told.wait(&mut state);
+                }
+            };
+            let before = log.state.lock().appended;
+            std::thread::scope(|scope| {
+                let first = scope.spawn(|| ann.commit(false));
+                appended(before + 1);
+                while catalog.locks().wait(bob.owner).is_some_and(|wait| wait.is_waiting()) {
+                    std::thread::yield_now();
+                }
+                // Only those see her change that build on it, and they go on seeing it.
+                assert_eq!(code(replace(bob.catalog(), alone, &table, 0, 20)), Some("40001"));
+                bob.refresh().unwrap();
+                assert_eq!(values(&bob.catalog().snapshot(), &name), [2, 10]);
+                bob.refresh().unwrap();
+                replace(bob.catalog(), alone, &table, 2, 20).unwrap();
+                assert_eq!(values(&bob.catalog().snapshot(), &name), [2, 20]);
+                assert_eq!(values(&catalog.snapshot(), &name), [1, 2]);
+                dora.refresh().unwrap();
+                assert_eq!(values(&dora.catalog().snapshot(), &name), [1, 2]);
+                // A statement by itself would answer at once: it waits.
+                assert_eq!(code(replace(&catalog, alone, &table, 0, 30)), Some(MUST_WAIT));
+                // So does the end of a transaction that has only looked.
+                let locked = carl.catalog().lock_row(alone, &table, 0, RowLock::Update, LockWay::Fail);
+                assert_eq!(code(locked), Some("55P03"), "bob has it");
+                let second = scope.spawn(|| bob.commit(false));
+                appended(before + 2);
+                let locked = || carl.catalog().lock_row(alone, &table, 0, RowLock::Update, LockWay::Wait);
+                while code(locked()) == Some(MUST_WAIT) {
+                    std::thread::yield_now();
+                }
+                carl.refresh().unwrap();
+                assert_eq!(values(&carl.catalog().snapshot(), &name), [2, 20]);
+                assert!(carl.waits_at_end() && !dora.waits_at_end());
+                let third = scope.spawn(|| carl.commit(false));
+                assert!(!third.is_finished());
+                log.answers(Some(is_kept));
+                for thread in [first, second, third] {
+                    assert_eq!(thread.join().unwrap().is_ok(), is_kept);
+                }
+            });
+            let now = if is_kept { [2, 20] } else { [1, 2] };
+            assert_eq!(values(&catalog.snapshot(), &name), now);
+            log.answers(Some(true));
+            // New rows have the numbers of those that were lost.
+            let erin = Transaction::begin(catalog.clone());
+            replace(erin.catalog(), alone, &table, 1, 40).unwrap();
+            erin.commit(false).unwrap();
+            assert_eq!(values(&catalog.snapshot(), &name), [now.into_iter().find(|value| *value != 2).unwrap(), 40]);
+        }
+    }
+
+    #[test]
+    fn who_has_seen_what_was_lost_keeps_nothing() {
+        let (catalog, log, table) = two_rows();
+        let name = table.name.clone();
+        let alone = catalog.locks().new_owner();
+        log.answers(None);
+        let [ann, bob, carl] = [(); 3].map(|()| Transaction::begin(catalog.clone()));
+        replace(ann.catalog(), alone, &table, 0, 10).unwrap();
+        std::thread::scope(|scope| {
+            let before = log.state.lock().appended;
+            let first = scope.spawn(|| ann.commit(false));
+            let mut state = log.state.lock();
+            while state.appended == before {
+                log.told.wait(&mut state);
+            }
+            drop(state);
+            while code(replace(bob.catalog(), alone, &table, 0, 20)) != Some("40001") {
+                std::thread::yield_now();
+            }
+            bob.refresh().unwrap();
+            replace(bob.catalog(), alone, &table, 2, 20).unwrap();
+            log.answers(Some(false));
+            first.join().unwrap().unwrap_err();
+        });
+        log.answers(Some(true));
+        // The number of ann's row is another row's now.
+        replace(carl.catalog(), alone, &table, 1, 30).unwrap();
+        carl.commit(false).unwrap();
+        assert_eq!(code(bob.refresh()), Some("40001"));
+        assert_eq!(code(bob.commit(false)), Some("40001"));
+        assert_eq!(values(&catalog.snapshot(), &name), [1, 30]);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use diligence_base::ids::{ObjectId, ObjectVersion, TableVersion};
 use diligence_storage::Table;
 
+use crate::unbound::{Rebinding, UsedRows};
 use crate::{CatalogChange, CatalogSnapshot, FileRelation, Object, Relation, RelationName, Resolved, SessionSnapshot};
 
 /// What a session plans under, besides names: equal for sessions that plan the same text to the same. The number of its
@@ -22,8 +23,8 @@ pub struct Uses {
 /// What a name stood for.
 #[derive(Clone, Debug)]
 enum Found {
-    /// An object; files in the state in which they were opened.
-    Object { id: ObjectId, version: ObjectVersion, files: Option<OpenedFiles> },
+    /// An object; files in the state in which they were opened, a table in memory with its rows.
+    Object { id: ObjectId, version: ObjectVersion, files: Option<OpenedFiles>, rows: Option<UsedRows> },
     /// Nothing.
     Nothing,
     /// No object, so it was the path of these files.
@@ -68,7 +69,11 @@ impl Uses {
     /// The name stood for this object. `files` is the table of files in the state that the plan reads.
     pub fn object(&mut self, name: &RelationName, object: &Object, files: Option<&Arc<dyn Table>>) {
         let files = files.map(OpenedFiles::new);
-        self.names.push((name.clone(), Found::Object { id: object.id, version: object.version, files }));
+        let rows = match &object.relation {
+            Relation::Native(table) => Some(UsedRows::of(table)),
+            _ => None,
+        };
+        self.names.push((name.clone(), Found::Object { id: object.id, version: object.version, files, rows }));
     }
 
     /// The name stood for nothing.
@@ -93,7 +98,7 @@ impl Uses {
         let is_current = |(name, found): &(RelationName, Found)| {
             let Ok(now) = snapshot.readable(name) else { return false };
             match (found, now) {
-                (Found::Object { id, version, files }, Some(Resolved::Object(object))) => {
+                (Found::Object { id, version, files, .. }, Some(Resolved::Object(object))) => {
                     (object.id, object.version) == (*id, *version)
                         && match (files, &object.relation) {
                             (Some(opened), Relation::Files(files)) => opened.are(files),
@@ -108,10 +113,48 @@ impl Uses {
         self.planning == planning && self.names.iter().all(is_current)
     }
 
+    /// What a plan was made from, as it is in a snapshot, and which rows it reads then; `None` if it is not good there:
+    /// as [`are_current`](Self::are_current), but tables in memory may have other rows.
+    pub fn renewed(
+        &self,
+        snapshot: &SessionSnapshot,
+        planning: PlanningIdentity,
+        path: impl Fn(&str) -> Arc<FileRelation>,
+    ) -> Option<(Self, Rebinding)> {
+        let (mut renewed, mut rebinding) = (self.clone(), Rebinding::default());
+        for (name, found) in &mut renewed.names {
+            let Found::Object { id, version, rows: Some(rows), .. } = found else { continue };
+            let Ok(Some(Resolved::Object(object))) = snapshot.readable(name) else { return None };
+            let Relation::Native(now) = &object.relation else { return None };
+            if object.id != *id || !rows.fit(now) {
+                return None;
+            }
+            rebinding.push(rows.version(), Some(now.clone()));
+            *version = object.version;
+            *rows = UsedRows::of(now);
+        }
+        renewed.are_current(snapshot, planning, path).then_some((renewed, rebinding))
+    }
+
+    /// What makes placeholders of the tables in memory that a plan reads.
+    pub fn unbinding(&self) -> Rebinding {
+        let mut unbinding = Rebinding::default();
+        for (_, found) in &self.names {
+            if let Found::Object { rows: Some(rows), .. } = found {
+                unbinding.push(rows.version(), None);
+            }
+        }
+        unbinding
+    }
+
     /// Whether a name stands for another version in a snapshot, so that the plan is good for nothing but to keep the
     /// old one in memory. What files hold is not looked at, so this never blocks.
     pub fn are_gone(&self, snapshot: &CatalogSnapshot) -> bool {
         self.names.iter().any(|(name, found)| match (found, snapshot.resolve(name)) {
+            (Found::Object { id, rows: Some(rows), .. }, Some(object)) => match &object.relation {
+                Relation::Native(now) => object.id != *id || !rows.is_declared_as(now),
+                _ => true,
+            },
             (Found::Object { id, version, .. }, Some(object)) => (object.id, object.version) != (*id, *version),
             (Found::Nothing | Found::Path(_), None) => false,
             _ => true,
@@ -121,9 +164,16 @@ impl Uses {
     /// Whether a change may concern one of the names.
     pub fn depend_on(&self, change: &CatalogChange) -> bool {
         self.names.iter().any(|(name, found)| match found {
+            // Other rows are the plan's as well.
+            Found::Object { id, rows: Some(_), .. } if *id == change.object => change.is_naming,
             Found::Object { id, .. } if *id == change.object => true,
             _ => change.is_naming && name.is_like(&change.name),
         })
+    }
+
+    /// Whether no files are among it, so that looking at it never blocks.
+    pub fn is_in_memory(&self) -> bool {
+        self.names.iter().all(|(_, found)| matches!(found, Found::Nothing | Found::Object { rows: Some(_), .. }))
     }
 
     /// Whether there is no table and no view: then the plan gives the same rows every time.

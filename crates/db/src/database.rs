@@ -14,6 +14,7 @@ use diligence_catalog::{
 };
 use diligence_disk::TempOptions;
 use diligence_engine::{Engine, EngineOptions};
+use diligence_native::{SegmentSizes, StoreOptions};
 use diligence_sql::{Planner, PlannerOptions};
 use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
@@ -32,6 +33,8 @@ pub struct DatabaseOptions {
     /// The folder in which the database keeps its tables and views; made if it is not there. If `None`, they are in
     /// memory only, and end with the database.
     pub folder: Option<PathBuf>,
+    /// How many rows the segments of that folder have.
+    pub segments: SegmentSizes,
     /// A folder: every file in it that can be a table, and every folder of such files, is one, named by its stem.
     pub data: Option<PathBuf>,
     /// Worker threads; one per core if `None`.
@@ -122,7 +125,10 @@ impl Database {
             None => None,
             Some(folder) => {
                 let planner = planner.for_session(catalogs, PlannerOptions { paths_are_tables: true, ..planning });
-                Some(KeptFolder::open(folder, files.clone(), &catalog, &planner, engine.table_memory())?)
+                Some({
+                    let store = StoreOptions { sizes: options.segments, ..StoreOptions::new(folder, files.clone()) };
+                    KeptFolder::open(store, &catalog, &planner, engine.table_memory())?
+                })
             }
         };
         let inner = Inner {

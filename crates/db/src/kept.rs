@@ -1,15 +1,14 @@
 //! What a database on disk needs of the rest: definitions become relations again when it is opened, and somebody makes
 //! checkpoints while it is open.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion_sql::parser::Statement as ParsedStatement;
-use diligence_base::seams::{Disk, Spawn, Thread, ThreadSpawn};
+use diligence_base::seams::{Spawn, Thread, ThreadSpawn};
 use diligence_base::{Error, Result};
-use diligence_catalog::{Catalog, FileRelation, View};
+use diligence_catalog::{Catalog, FileRelation, Routine, View};
 use diligence_engine::batch::compacted;
 use diligence_memory::{QueryMemory, Reservation};
 use diligence_native::{FolderLock, Store, StoreOptions, Surroundings};
@@ -30,22 +29,25 @@ pub(crate) struct KeptFolder {
 }
 
 impl KeptFolder {
-    /// Opens a folder into a catalog. `planner` is one that may name files. Fails with kind `File` if the folder cannot
-    /// be used, is damaged or is open in another process, `Resource` if its rows do not fit into `memory`.
+    /// Opens the options' folder into a catalog. `planner` is one that may name files. Fails with kind `File` if the
+    /// folder cannot be used, is damaged or is open in another process, `Resource` if its rows do not fit into
+    /// `memory`.
     pub(crate) fn open(
-        folder: &Path,
-        disk: Arc<dyn Disk>,
+        options: StoreOptions,
         catalog: &Arc<Catalog>,
         planner: &Planner,
         memory: &QueryMemory,
     ) -> Result<Self> {
-        let made = disk.create_folders(folder);
+        let folder = &options.folder;
+        let made = options.disk.create_folders(folder);
         made.map_err(|error| Error::file(format!("{}: {error}", folder.display())).with_code("58030"))?;
         let lock = FolderLock::take(folder)?;
         let definitions = Definitions { planner, memory };
-        let opened = Store::open(StoreOptions::new(folder, disk), catalog.clone(), &definitions);
+        let opened = Store::open(options, catalog.clone(), &definitions);
         let opened = opened.map_err(|error| match error.kind() {
-            diligence_base::ErrorKind::Resource => error.with_hint("raise --memory: all rows of the tables must fit"),
+            diligence_base::ErrorKind::Resource => {
+                error.with_hint("raise --memory: the keys of the tables and the newest rows must fit")
+            }
             _ => error,
         });
         let store = Arc::new(opened?);
@@ -94,6 +96,14 @@ impl Surroundings for Definitions<'_> {
         }
     }
 
+    fn routine(&self, definition: &str) -> Result<Routine> {
+        let parsed = self.planner.parse(definition)?;
+        match parsed.statement {
+            ParsedStatement::Statement(source) => Ok(Routine { source: source.into(), depth: parsed.depth }),
+            _ => Err(Error::file(format!("no function is made by: {definition}"))),
+        }
+    }
+
     fn files(&self, definition: &str) -> Result<FileRelation> {
         let parsed = self.planner.parse(definition)?;
         let planned = self.planner.plan(&self.planner.catalogs().snapshot(), &parsed, &[])?;
@@ -120,6 +130,8 @@ impl Surroundings for Definitions<'_> {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use diligence_native::SegmentSizes;
 
     use crate::{Database, DatabaseOptions};
 
@@ -247,5 +259,174 @@ mod tests {
         database.session().execute("CREATE TABLE later AS SELECT 1 AS a").unwrap();
         let oids = lines(&database, "SELECT count(DISTINCT oid) = count(*) AS distinct FROM pg_class");
         assert!(oids.contains("true"), "{oids}");
+    }
+
+    /// The files of a folder's segments.
+    fn segments(folder: &Path) -> Vec<std::fs::DirEntry> {
+        std::fs::read_dir(folder.join("segments")).unwrap().map(|entry| entry.unwrap()).collect()
+    }
+
+    #[test]
+    fn what_a_transaction_has_altered_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let sizes = SegmentSizes { rows_min: 1, cluster_rows: 100 };
+        let (workers, kept) = (Some(2), Some(folder.path().to_owned()));
+        let kept = DatabaseOptions { folder: kept, segments: sizes, workers, ..DatabaseOptions::default() };
+        for options in [DatabaseOptions { workers, ..DatabaseOptions::default() }, kept] {
+            let is_kept = options.folder.is_some();
+            let database = Database::open(options).unwrap();
+            let session = database.session();
+            for statement in [
+                "CREATE TABLE t (id INT PRIMARY KEY, k INT, u INT)",
+                "INSERT INTO t SELECT g, g, g FROM generate_series(1, 1000) AS s(g)",
+                "DELETE FROM t WHERE id > 500",
+                "BEGIN",
+                "ALTER TABLE t ADD COLUMN x INT",
+                "UPDATE t SET k = k + 1, x = 5 WHERE id <= 250",
+                "INSERT INTO t VALUES (501, 1, 1, 1), (1, 1, 1, 1) ON CONFLICT (id) DO UPDATE SET x = 6",
+                "ALTER TABLE t DROP COLUMN u",
+                "INSERT INTO t VALUES (502, 2, 2)",
+                "UPDATE t SET k = 0 WHERE id = 2",
+                "ALTER TABLE t ALTER COLUMN k TYPE NUMERIC(12, 2)",
+                "INSERT INTO t SELECT g, g FROM generate_series(1001, 141000) AS s(g)",
+                "UPDATE t SET x = 7 WHERE id > 140000",
+                "DELETE FROM t WHERE id BETWEEN 600 AND 100000",
+                "ALTER TABLE t ADD CHECK (k >= 0)",
+                "UPDATE t SET k = k WHERE id > 140500",
+                "COMMIT",
+            ] {
+                session.execute(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+                if is_kept {
+                    database.checkpoint().unwrap();
+                }
+            }
+            let question = "SELECT count(*), sum(k), sum(x) FROM t";
+            let rows = session.execute(question).unwrap().collect().unwrap();
+            let shown = arrow::util::pretty::pretty_format_batches(&rows).unwrap().to_string();
+            // 1 to 500 with 249 that grew by one (2 is 0), 501, 502, and 100001 to 141000.
+            let sum = (1..=500).sum::<i64>() + 250 - 3 + 1 + 2 + (100_001..=141_000).sum::<i64>();
+            let x = 249 * 5 + 6 + 1 + 2 + 1000 * 7;
+            assert!(shown.contains(&format!("| {} ", 502 + 41_000)), "{shown}");
+            assert!(shown.contains(&format!("| {sum}.00 ")) && shown.contains(&format!("| {x} ")), "{shown}");
+        }
+    }
+
+    /// The same statements with rows in memory, and with rows in segments, in clusters of a hundred rows.
+    #[test]
+    fn rows_in_segments_answer_as_rows_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let sizes = SegmentSizes { rows_min: 1, cluster_rows: 100 };
+        let open = || {
+            let (workers, folder) = (Some(2), Some(folder.path().to_owned()));
+            Database::open(DatabaseOptions { folder, segments: sizes, workers, ..DatabaseOptions::default() }).unwrap()
+        };
+        let mut kept = open();
+        let memory = Database::open(DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() }).unwrap();
+        let statements = [
+            "CREATE TABLE t (id BIGINT PRIMARY KEY, g INT NOT NULL, s TEXT, d NUMERIC(9, 2), l INT[], x FLOAT DEFAULT 5)",
+            "INSERT INTO t SELECT g, g % 10, 'text ' || g, g / 3.0, ARRAY[g, NULL] FROM generate_series(1, 20000) u(g)",
+            "INSERT INTO t VALUES (7, 1)",
+            "INSERT INTO t SELECT g, 1 FROM generate_series(19999, 50000) u(g)",
+            "UPDATE t SET s = NULL, g = g + 1 WHERE id % 7 = 0",
+            "DELETE FROM t WHERE id BETWEEN 500 AND 1500 OR id % 11 = 3",
+            "CREATE TABLE r (id BIGINT REFERENCES t ON DELETE CASCADE, n INT)",
+            "INSERT INTO r SELECT id, g FROM t WHERE id < 12000",
+            "INSERT INTO r SELECT g, 1 FROM generate_series(1, 15000) u(g)",
+            "DELETE FROM t WHERE id < 100",
+            "BEGIN",
+            "INSERT INTO t SELECT g, 2, 'new' FROM generate_series(30001, 36000) u(g)",
+            "UPDATE t SET g = 77 WHERE id > 35990",
+            "DELETE FROM t WHERE id = 35995",
+            "ALTER TABLE t ADD COLUMN later INT DEFAULT 3",
+            "COMMIT",
+            "BEGIN",
+            "DELETE FROM t",
+            "INSERT INTO t SELECT g, 3 FROM generate_series(1, 9000) u(g)",
+            "ROLLBACK",
+            "BEGIN",
+            "INSERT INTO t SELECT g, 4 FROM generate_series(50001, 53000) u(g)",
+            "DELETE FROM t WHERE id BETWEEN 51000 AND 51010",
+            "COMMIT",
+            "ALTER TABLE t DROP COLUMN l",
+            "ALTER TABLE t ALTER COLUMN g TYPE BIGINT",
+            "CREATE TABLE copy AS SELECT * FROM t",
+            "INSERT INTO copy SELECT * FROM copy",
+            "CREATE UNIQUE INDEX twice ON copy (id)",
+            "TRUNCATE r",
+            "INSERT INTO t VALUES (1000, 9) ON CONFLICT (id) DO UPDATE SET g = 1000",
+        ];
+        let questions = [
+            "SELECT count(*), sum(id), sum(g), min(s), max(d), count(s), sum(x) FROM t",
+            "SELECT * FROM t WHERE id IN (5, 7, 770, 35991, 35995, 51005, 52999) ORDER BY id",
+            "SELECT g, count(*), max(s) FROM t GROUP BY g ORDER BY g",
+            "SELECT count(*), sum(n) FROM r JOIN t USING (id)",
+        ];
+        let outcome =
+            |session: &crate::Session, sql: &str| match session.execute(sql).and_then(|result| result.collect()) {
+                Ok(rows) => arrow::util::pretty::pretty_format_batches(&rows).unwrap().to_string(),
+                Err(error) => error.to_string(),
+            };
+        let in_memory = memory.session();
+        let mut session = kept.session();
+        let mut is_inside = false;
+        for (number, statement) in statements.iter().enumerate() {
+            assert_eq!(outcome(&session, statement), outcome(&in_memory, statement), "{statement}");
+            is_inside = (is_inside || *statement == "BEGIN") && !["COMMIT", "ROLLBACK"].contains(statement);
+            kept.checkpoint().unwrap();
+            if number % 3 == 0 && !is_inside {
+                drop(session);
+                drop(kept);
+                kept = open();
+                session = kept.session();
+            }
+            for question in questions {
+                let found = outcome(&session, question);
+                assert_eq!(found, outcome(&in_memory, question), "{question} after {statement}");
+            }
+        }
+        assert!(!segments(folder.path()).is_empty());
+        // What no table has any more goes with the next checkpoint.
+        for table in ["r", "t", "copy"] {
+            session.execute(&format!("DROP TABLE {table}")).unwrap();
+        }
+        drop(session);
+        kept.checkpoint().unwrap();
+        kept.checkpoint().unwrap();
+        assert_eq!(segments(folder.path()).len(), 0);
+    }
+
+    #[test]
+    fn a_statement_may_bring_more_rows_than_there_is_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || {
+            let (memory_bytes, folder) = (Some(64 << 20), Some(folder.path().to_owned()));
+            Database::open(DatabaseOptions { folder, memory_bytes, workers: Some(2), ..DatabaseOptions::default() })
+                .unwrap()
+        };
+        let question = "SELECT count(*) AS c, sum(length(s)) AS l, min(g) AS i, max(g) AS a FROM t";
+        let expected = "| 2500000 | 100000000 | 1 | 2500000 |";
+        {
+            let database = open();
+            let made = "CREATE TABLE t AS SELECT g, lpad(g::text, 40, 'x') AS s FROM generate_series(1, 2000000) u(g)";
+            database.session().execute(made).unwrap();
+            let more = "INSERT INTO t SELECT g, lpad(g::text, 40, 'x') FROM generate_series(2000001, 2500000) u(g)";
+            database.session().execute(more).unwrap();
+            let found = lines(&database, question);
+            assert!(found.contains(expected), "{found}");
+            let tables = "SELECT name, rows, rows_in_memory < 131072 AS few, clusters >= 18 AS many, rows_gone FROM system.tables";
+            let found = lines(&database, tables);
+            assert!(found.contains("| t    | 2500000 | true | true | 0         |"), "{found}");
+            let found =
+                lines(&database, "SELECT sum(rows) > 2300000 AS most FROM system.segments WHERE segment_bytes > 0");
+            assert!(found.contains("true"), "{found}");
+            // What is not there after all leaves nothing.
+            let before = segments(folder.path()).len();
+            let failing = "INSERT INTO t SELECT 1 / (2000000 - g), 'y' FROM generate_series(1, 2000000) u(g)";
+            assert!(database.session().execute(failing).and_then(|result| result.collect()).is_err());
+            assert_eq!(segments(folder.path()).len(), before);
+        }
+        let database = open();
+        let found = lines(&database, question);
+        assert!(found.contains(expected), "{found}");
     }
 }

@@ -21,12 +21,13 @@
 //! use the same plan cache ([`Database::plan_cache`]), show what happens ([`status`]), and find the catalog as
 //! PostgreSQL's clients look at it in [`postgres`].
 //!
-//! The rooms, of which each imports only those before it: `settings`, `status`, `system`, `plan_json`, `postgres`,
-//! `plans`, `kept`, `database`, `session`, `words`, `statement`.
+//! The rooms, of which each imports only those before it: `duration`, `settings`, `status`, `system`, `plan_json`,
+//! `postgres`, `plans`, `kept`, `database`, `session`, `words`, `statement`.
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 
 mod database;
+pub mod duration;
 mod kept;
 mod plan_json;
 pub mod plans;
@@ -48,11 +49,12 @@ pub use diligence_catalog::{ComputedTable, PlanningIdentity, SessionSnapshot, ri
 pub use diligence_disk::{Compression, TempIo, TempOptions};
 pub use diligence_engine::plan::Needs;
 pub use diligence_engine::{SharingKey, SharingOffer};
+pub use diligence_native::SegmentSizes;
 pub use diligence_sql::{Description, Facts};
 pub use diligence_types::text::Zone;
 pub use plans::{GenericPlan, ParsedStatement, PlanCache, PlannedStatement, Used};
 pub use session::{Session, SessionOptions};
 pub use settings::memory_budget;
-pub use statement::{Append, CancelToken, PendingStatement, QueryResult, ResultKind};
+pub use statement::{Append, CancelToken, PendingStatement, QueryResult, ResultKind, Short};
 pub use status::Progress;
 pub use system::WaitingQuery;

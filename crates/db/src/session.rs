@@ -2,12 +2,13 @@
 //! statements is told in [`statement`](crate::statement).
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use diligence_base::Result;
 use diligence_catalog::transaction::TransactionMark;
 use diligence_catalog::{PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::QueryOptions;
-use diligence_sql::{Facts, Planner, PlannerOptions};
+use diligence_sql::{Facts, Planner, PlannerOptions, SettingsSink};
 use diligence_types::text::Zone;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -48,11 +49,50 @@ struct Parts {
     settings: Settings,
     /// Those of the transaction that the session's own statements have begun.
     savepoints: Mutex<Vec<Savepoint>>,
+    /// What settings were that `set_config` has changed for the transaction, the first first.
+    local: Mutex<Vec<(String, String)>>,
 }
 
 impl Parts {
     fn settings(&self) -> SettingsView<'_> {
         self.database.settings(&self.settings, &self.planner)
+    }
+}
+
+impl Parts {
+    /// `current_setting` answers what the settings are now.
+    fn tell(&self, mut facts: Facts) {
+        facts.settings.retain(|name, _| !settings::is_custom(name));
+        facts.settings.extend(self.settings().all().into_iter().map(|shown| (shown.name, shown.value)));
+        self.planner.set_facts(facts);
+    }
+}
+
+impl std::fmt::Debug for Parts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Parts")
+    }
+}
+
+impl SettingsSink for Parts {
+    fn set_config(&self, name: &str, value: &str, is_local: bool) -> Result<String> {
+        let name = name.to_lowercase();
+        let before = match self.settings().show(&name) {
+            Ok(before) => before.value,
+            Err(_) if settings::is_custom(&name) => String::new(),
+            // One of the client's, which only it changes.
+            Err(_) => return Ok(value.to_owned()),
+        };
+        if is_local && self.planner.catalogs().isolation().is_none() {
+            // For this statement's transaction, which ends with it.
+            return Ok(value.to_owned());
+        }
+        self.settings().set(&name, value)?;
+        if is_local {
+            self.local.lock().push((name.clone(), before));
+        }
+        self.tell(Facts::clone(&self.planner.facts()));
+        Ok(self.settings().show(&name)?.value)
     }
 }
 
@@ -90,13 +130,16 @@ impl Session {
             let planning = PlannerOptions { paths_are_tables: options.files, files, tables };
             let planner = database.planner().for_session(catalogs, planning);
             let settings = Settings::new(options.engine_settings, options.query_memory_bytes);
-            Parts { planner, settings, database, savepoints: Mutex::default() }
+            let sink: Weak<dyn SettingsSink> = parts.clone();
+            planner.set_settings_sink(sink);
+            Parts { planner, settings, database, savepoints: Mutex::default(), local: Mutex::default() }
         });
         let session = Self(parts);
         for (name, value) in session.0.database.defaults().for_session() {
             // Accepted when the database was opened.
             let _ = session.set(&name, &value);
         }
+        session.tell_settings();
         session
     }
 
@@ -123,6 +166,11 @@ impl Session {
         self.0.settings.query_options(text)
     }
 
+    /// How long a statement of this session waits for a lock; for as long as it takes, if zero.
+    pub(crate) fn lock_timeout(&self) -> Duration {
+        self.0.settings.lock_timeout()
+    }
+
     /// A setting's value, as SHOW has it. Fails with kind `Input` if there is no such setting.
     pub fn setting(&self, name: &str) -> Result<String> {
         Ok(self.0.settings().show(name)?.value)
@@ -136,7 +184,10 @@ impl Session {
     /// A setting's value, for [`restore_setting`](Self::restore_setting); `None` of a setting that is everybody's.
     /// Fails with kind `Input` if there is no such setting.
     pub fn own_setting(&self, name: &str) -> Result<Option<String>> {
-        let shown = self.0.settings().show(name)?;
+        let shown = match self.0.settings().show(name) {
+            Err(_) if settings::is_custom(name) => return Ok(Some(String::new())),
+            shown => shown?,
+        };
         Ok((!settings::is_everybodys(name)).then_some(shown.value))
     }
 
@@ -156,18 +207,35 @@ impl Session {
     /// Gives a setting its default back. Fails with kind `Input` if there is no such setting, or it is everybody's and
     /// the session may not change it.
     pub fn reset(&self, name: &str) -> Result<()> {
-        self.0.settings().reset(name)
+        self.0.settings().reset(name)?;
+        self.tell_settings();
+        Ok(())
     }
 
     /// Gives all settings that the session can change their defaults back. Fails with kind `Input` if a default is no
     /// longer a value of its setting.
     pub fn reset_all(&self) -> Result<()> {
-        self.0.settings().reset_all()
+        self.0.settings().reset_all()?;
+        self.tell_settings();
+        Ok(())
     }
 
     /// What functions about the session and its client answer.
     pub fn set_facts(&self, facts: Facts) {
-        self.0.planner.set_facts(facts);
+        self.0.tell(facts);
+    }
+
+    fn tell_settings(&self) {
+        self.set_facts(Facts::clone(&self.0.planner.facts()));
+    }
+
+    /// Settings that were changed for the transaction are what they were before.
+    pub(crate) fn end_local(&self) {
+        let changed = std::mem::take(&mut *self.0.local.lock());
+        for (name, before) in changed.into_iter().rev() {
+            // They had that value, so it is one.
+            let _ = self.restore_setting(&name, &before);
+        }
     }
 
     /// What its statements are planned under.
@@ -188,10 +256,20 @@ impl Session {
         self.0.savepoints.lock()
     }
 
+    /// Gives back what only the session has: temporary objects, and numbers that applications lock.
+    pub fn discard(&self) {
+        let catalogs = self.planner().catalogs();
+        // Nothing keeps them, so nothing can fail.
+        let _ = catalogs.drop_temporary();
+        catalogs.locks().release_all_advisory(catalogs.owner());
+    }
+
     /// Changes a setting, as SET does. Fails with kind `Input` if there is no such setting, if this is no value of it,
     /// or if it is everybody's and the session may not change it.
     pub fn set(&self, name: &str, value: &str) -> Result<()> {
-        self.0.settings().set(name, value)
+        self.0.settings().set(name, value)?;
+        self.tell_settings();
+        Ok(())
     }
 
     /// Tables and views, as a statement names them; in order.

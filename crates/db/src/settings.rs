@@ -3,7 +3,9 @@
 //! Some belong to the session (how its queries run), some to the engine (and so to everybody), and some to the
 //! session's planner (how statements are read, and files written).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use diligence_base::limits::{
     BATCH_ROWS_MAX, COLUMNS_PERCENT_MAX, MEMORY_BYTES_MIN, RETAINED_PERCENT_MAX, SHARING_ROWS_MIN,
@@ -20,6 +22,8 @@ use diligence_sql::Planner;
 use diligence_sql::errors::suggest;
 use parking_lot::RwLock;
 
+use crate::duration::{display, duration};
+
 /// Packets on one pipeline at most: far more than cores, little enough that their states fit.
 const PACKETS_MAX: usize = 1024;
 
@@ -28,6 +32,7 @@ const PACKETS_MAX: usize = 1024;
 pub(crate) enum Setting {
     StagePolicy,
     BatchRows,
+    LockTimeout,
     Packets,
     QueryMemory,
     Memory,
@@ -45,8 +50,9 @@ impl Setting {
         matches!(self, Setting::StagePolicy | Setting::Memory | Setting::SharingColumns | Setting::SharingRetained)
     }
 
-    pub(crate) const ALL: [Setting; 11] = [
+    pub(crate) const ALL: [Setting; 12] = [
         Setting::BatchRows,
+        Setting::LockTimeout,
         Setting::Memory,
         Setting::Packets,
         Setting::QueryMemory,
@@ -63,6 +69,7 @@ impl Setting {
         match self {
             Setting::StagePolicy => "stage_policy",
             Setting::BatchRows => "batch_rows",
+            Setting::LockTimeout => "lock_timeout",
             Setting::Packets => "packets",
             Setting::QueryMemory => "query_memory",
             Setting::Memory => "memory",
@@ -82,6 +89,9 @@ impl Setting {
                  c_gated(MILLISECONDS)"
             }
             Setting::BatchRows => "Rows in a batch at most, from 1 to 8192",
+            Setting::LockTimeout => {
+                "How long a statement waits for another transaction's lock, in milliseconds or like 5s; 0 is as long as it takes"
+            }
             Setting::Packets => "Packets that may work on one pipeline at once; auto is one per worker",
             Setting::QueryMemory => {
                 "Memory that one query of this session may reserve, like 512MB, 16MB at least; none is no limit"
@@ -110,6 +120,11 @@ impl Setting {
     fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|setting| setting.name() == name)
     }
+}
+
+/// Whether a setting is one of applications: its name has a dot.
+pub(crate) fn is_custom(name: &str) -> bool {
+    name.contains('.') && name.split('.').all(|part| !part.is_empty())
 }
 
 /// Whether a setting is not the session's alone.
@@ -168,22 +183,27 @@ impl Defaults {
 #[derive(Clone, Debug)]
 struct Own {
     batch_rows: usize,
+    lock_timeout: Duration,
     packets: Option<usize>,
     query_memory_bytes: Option<usize>,
     sharing: SharingMode,
     sharing_rows: usize,
     sort_plan: SortPlan,
+    /// Settings with a dot in their names, which mean something to applications.
+    custom: BTreeMap<String, String>,
 }
 
 impl Default for Own {
     fn default() -> Self {
         Self {
             batch_rows: BATCH_ROWS_MAX,
+            lock_timeout: Duration::ZERO,
             packets: None,
             query_memory_bytes: None,
             sharing: SharingMode::default(),
             sharing_rows: SHARING_ROWS_MIN,
             sort_plan: SortPlan::default(),
+            custom: BTreeMap::new(),
         }
     }
 }
@@ -211,6 +231,11 @@ impl Settings {
     /// The first settings of a session.
     pub(crate) fn new(may_change_engine: bool, query_memory_bytes_max: Option<usize>) -> Self {
         Self { own: RwLock::default(), may_change_engine, query_memory_bytes_max }
+    }
+
+    /// How long a statement waits for a lock; for as long as it takes, if zero.
+    pub(crate) fn lock_timeout(&self) -> Duration {
+        self.own.read().lock_timeout
     }
 
     /// How a query of this session is run.
@@ -244,6 +269,10 @@ impl SettingsView<'_> {
             return self.set_own(setting, value).map_err(|error| wrong_value(error).context(format!("SET {name}")));
         }
         if !self.is_planners(name) {
+            if is_custom(name) {
+                self.settings.own.write().custom.insert(name.to_owned(), value.to_owned());
+                return Ok(());
+            }
             return Err(self.unknown(name));
         }
         self.planner.set_setting(name, value).map_err(wrong_value)
@@ -260,6 +289,7 @@ impl SettingsView<'_> {
         match setting {
             Setting::StagePolicy => self.engine.set_policy(value.parse()?),
             Setting::BatchRows => own.batch_rows = number(value, 1, BATCH_ROWS_MAX)?,
+            Setting::LockTimeout => own.lock_timeout = duration(value)?,
             Setting::Packets => {
                 own.packets = if is(value, "auto") { None } else { Some(number(value, 1, PACKETS_MAX)?) };
             }
@@ -292,6 +322,10 @@ impl SettingsView<'_> {
             (_, Some(value)) => self.set(name, &value),
             (Some(setting), None) => self.set_own(setting, &self.built_in(setting)),
             (None, None) if self.is_planners(name) => self.planner.reset_setting(name),
+            (None, None) if is_custom(name) => {
+                self.settings.own.write().custom.remove(name);
+                Ok(())
+            }
             (None, None) => Err(self.unknown(name)),
         }
     }
@@ -302,6 +336,7 @@ impl SettingsView<'_> {
         for setting in Setting::ALL.into_iter().filter(own) {
             self.reset(setting.name())?;
         }
+        self.settings.own.write().custom.clear();
         self.planners()
             .into_iter()
             .filter(|shown| shown.value != shown.default)
@@ -313,13 +348,25 @@ impl SettingsView<'_> {
         if let Some(setting) = Setting::of_name(name) {
             return Ok(self.shown(setting));
         }
-        self.planners().into_iter().find(|shown| shown.name == name).ok_or_else(|| self.unknown(name))
+        let mut others = self.planners().into_iter().chain(self.custom());
+        others.find(|shown| shown.name == name).ok_or_else(|| self.unknown(name))
+    }
+
+    fn custom(&self) -> Vec<Shown> {
+        let own = self.settings.own.read();
+        let shown = own.custom.iter().map(|(name, value)| Shown {
+            name: name.clone(),
+            value: value.clone(),
+            default: String::new(),
+            description: "An application's own".to_owned(),
+        });
+        shown.collect()
     }
 
     /// All settings, ours first.
     pub(crate) fn all(&self) -> Vec<Shown> {
         let own = Setting::ALL.into_iter().map(|setting| self.shown(setting));
-        own.chain(self.planners()).collect()
+        own.chain(self.planners()).chain(self.custom()).collect()
     }
 
     fn shown(&self, setting: Setting) -> Shown {
@@ -327,6 +374,8 @@ impl SettingsView<'_> {
         let value = match setting {
             Setting::StagePolicy => self.engine.policy().to_string(),
             Setting::BatchRows => own.batch_rows.to_string(),
+            Setting::LockTimeout if own.lock_timeout.is_zero() => "0".into(),
+            Setting::LockTimeout => display(own.lock_timeout),
             Setting::Packets => own.packets.map_or("auto".into(), |packets| packets.to_string()),
             Setting::QueryMemory => self.settings.query_memory_bytes(&own).map_or("none".into(), display_exact),
             Setting::Memory => display_exact(self.engine.broker().budget_bytes()),
@@ -345,6 +394,7 @@ impl SettingsView<'_> {
         match setting {
             Setting::StagePolicy => self.defaults.policy.to_string(),
             Setting::BatchRows => BATCH_ROWS_MAX.to_string(),
+            Setting::LockTimeout => "0".into(),
             Setting::Packets => "auto".into(),
             Setting::QueryMemory => "none".into(),
             Setting::Memory => display_exact(self.defaults.memory_bytes),

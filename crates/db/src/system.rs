@@ -3,14 +3,16 @@
 //! Their rows are computed when a statement names them: of the engine's from its [`Status`], of the session's from a
 //! [`SessionView`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
-use diligence_catalog::{ComputedTable, SessionSnapshot};
+use diligence_catalog::{
+    ComputedTable, NativeTable, Piece, PieceRows, Relation, RelationName, SessionSnapshot, StoredRows,
+};
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::settings::Shown;
@@ -55,13 +57,15 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         (name.to_owned(), Arc::new(table) as Arc<dyn ComputedTable>)
     };
     BTreeMap::from([
-        table("memory", &MEMORY, memory),
-        table("queries", &QUERIES, queries),
-        table("settings", &SETTINGS, settings),
-        table("sharing", &SHARING, sharing),
-        table("stages", &STAGES, stages),
-        table("temp", &TEMP, temp),
-        table("workers", &WORKERS, workers),
+        table("memory", &MEMORY, RowsOf::Running(memory)),
+        table("queries", &QUERIES, RowsOf::Running(queries)),
+        table("segments", &SEGMENTS, RowsOf::Kept(segments)),
+        table("settings", &SETTINGS, RowsOf::Running(settings)),
+        table("sharing", &SHARING, RowsOf::Running(sharing)),
+        table("stages", &STAGES, RowsOf::Running(stages)),
+        table("tables", &TABLES, RowsOf::Kept(kept_tables)),
+        table("temp", &TEMP, RowsOf::Running(temp)),
+        table("workers", &WORKERS, RowsOf::Running(workers)),
     ])
 }
 
@@ -104,7 +108,13 @@ impl From<usize> for Value {
 }
 
 /// Computes the rows of a table.
-type RowsOf = fn(&Status, Option<&dyn SessionView>) -> Vec<Vec<Value>>;
+#[derive(Clone, Copy)]
+enum RowsOf {
+    /// Of the engine and the session.
+    Running(fn(&Status, Option<&dyn SessionView>) -> Vec<Vec<Value>>),
+    /// Of what the session may read in the catalog.
+    Kept(fn(&SessionSnapshot) -> Vec<Vec<Value>>),
+}
 
 struct SystemTable {
     status: Status,
@@ -124,9 +134,11 @@ impl ComputedTable for SystemTable {
         self.schema.clone()
     }
 
-    fn rows(&self, _: &SessionSnapshot) -> Result<RecordBatch> {
-        let session = self.session.upgrade();
-        let rows = (self.source)(&self.status, session.as_deref());
+    fn rows(&self, snapshot: &SessionSnapshot) -> Result<RecordBatch> {
+        let rows = match self.source {
+            RowsOf::Running(rows) => rows(&self.status, self.session.upgrade().as_deref()),
+            RowsOf::Kept(rows) => rows(snapshot),
+        };
         let columns = self.schema.fields().iter().enumerate().map(|(index, field)| {
             let values = rows.iter().map(|row| &row[index]);
             match field.data_type() {
@@ -142,6 +154,82 @@ impl ComputedTable for SystemTable {
         });
         RecordBatch::try_new(self.schema.clone(), columns.collect()).map_err(from_arrow)
     }
+}
+
+const TABLES: [Column; 8] = [
+    ("schema", Kind::Text),
+    ("name", Kind::Text),
+    ("rows", Kind::Number),
+    ("rows_in_memory", Kind::Number),
+    ("bytes_in_memory", Kind::Number),
+    ("segments", Kind::Number),
+    ("clusters", Kind::Number),
+    ("rows_gone", Kind::Number),
+];
+
+/// The tables whose rows statements change.
+fn readable_tables(snapshot: &SessionSnapshot) -> impl Iterator<Item = (&RelationName, &Arc<NativeTable>)> {
+    let readable = snapshot.catalog.objects().filter(|object| snapshot.rights.may_read(&object.name));
+    readable.filter_map(|object| match &object.relation {
+        Relation::Native(table) if snapshot.sees(&object.name) => Some((&object.name, table)),
+        _ => None,
+    })
+}
+
+/// The clusters of a table.
+fn clusters(table: &NativeTable) -> impl Iterator<Item = (&StoredRows, &Piece)> {
+    table.pieces().iter().filter_map(|piece| match piece.rows() {
+        PieceRows::Stored(stored) => Some((stored, piece)),
+        PieceRows::Memory(_) => None,
+    })
+}
+
+fn kept_tables(snapshot: &SessionSnapshot) -> Vec<Vec<Value>> {
+    let row = |(name, table): (&RelationName, &Arc<NativeTable>)| {
+        let stored = clusters(table).map(|(_, piece)| piece.len()).sum::<usize>();
+        let gone = clusters(table).map(|(_, piece)| piece.total() - piece.len()).sum::<usize>();
+        let segments = clusters(table).map(|(stored, _)| stored.view.segment().number()).collect::<BTreeSet<_>>();
+        vec![
+            name.schema.as_str().into(),
+            name.name.as_str().into(),
+            table.rows().into(),
+            (table.rows() - stored).into(),
+            table.pieces().iter().map(Piece::bytes_in_memory).sum::<usize>().into(),
+            segments.len().into(),
+            clusters(table).count().into(),
+            gone.into(),
+        ]
+    };
+    readable_tables(snapshot).map(row).collect()
+}
+
+const SEGMENTS: [Column; 7] = [
+    ("schema", Kind::Text),
+    ("table", Kind::Text),
+    ("segment", Kind::Number),
+    ("segment_bytes", Kind::Number),
+    ("cluster", Kind::Number),
+    ("rows", Kind::Number),
+    ("rows_gone", Kind::Number),
+];
+
+/// One row for each cluster.
+fn segments(snapshot: &SessionSnapshot) -> Vec<Vec<Value>> {
+    let rows = readable_tables(snapshot).flat_map(|(name, table)| {
+        clusters(table).map(move |(stored, piece)| {
+            let segment = stored.view.segment();
+            vec![
+                name.schema.as_str().into(),
+                name.name.as_str().into(),
+                segment.number().into(),
+                segment.bytes().into(),
+                stored.cluster.into(),
+                piece.len().into(),
+                (piece.total() - piece.len()).into(),
+            ]
+        })
+    });
+    rows.collect()
 }
 
 const QUERIES: [Column; 15] = [

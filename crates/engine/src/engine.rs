@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::IO_THREADS;
 use diligence_base::{Error, Result};
@@ -22,6 +23,7 @@ use crate::reuse::columns::Scans;
 use crate::reuse::retained::Retained;
 use crate::reuse::tables::Tables;
 use crate::sharing::{RunningPlan, SharingOffer};
+use crate::short::run_short;
 use crate::stages::{PolicyKind, Scheduler, StageInfo, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
 
@@ -182,6 +184,13 @@ impl Engine {
     pub fn set_retained_percent(&self, percent: usize) {
         self.running.retained().set_percent(percent);
         self.launcher.scans.keep_answers(percent > 0);
+    }
+
+    /// The rows of a plan, at once and on this thread, if it is a short one ([`short`](crate::short)); `None`, and
+    /// nothing was done, if it is not. Reads and commits may wait for a disk. Fails as the plan's expressions, tables
+    /// and writers do.
+    pub fn run_short(&self, plan: &Plan) -> Result<Option<Vec<RecordBatch>>> {
+        run_short(plan, &self.launcher.scans)
     }
 
     /// The part of the budget, in percent, that columns which scans have decoded may have for other scans while no

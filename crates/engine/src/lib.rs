@@ -47,6 +47,7 @@ pub mod query;
 pub mod reference;
 pub mod reuse;
 mod sharing;
+pub mod short;
 pub mod stages;
 mod sync;
 pub mod temp;

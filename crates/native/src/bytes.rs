@@ -1,9 +1,10 @@
 //! Numbers, texts and rows as bytes: little-endian, with lengths in front.
 
 use std::io::Cursor;
+use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use diligence_base::{Error, Result};
@@ -53,11 +54,24 @@ impl Encoder {
     pub fn rows(&mut self, rows: &RecordBatch) -> Result<()> {
         let mut bytes = Vec::new();
         let mut writer = StreamWriter::try_new(&mut bytes, &rows.schema()).map_err(from_arrow)?;
-        writer.write(rows).and_then(|()| writer.finish()).map_err(from_arrow)?;
+        writer.write(&own_texts(rows)?).and_then(|()| writer.finish()).map_err(from_arrow)?;
         drop(writer);
         self.bytes(&bytes);
         Ok(())
     }
+}
+
+/// The same rows, whose texts keep nothing beside themselves alive: what is written of a text view is all that it may
+/// refer to.
+fn own_texts(rows: &RecordBatch) -> Result<RecordBatch> {
+    let column = |column: &ArrayRef| match column.data_type() {
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+        _ => column.clone(),
+    };
+    let columns = rows.columns().iter().map(column).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(rows.schema(), columns, &options).map_err(from_arrow)
 }
 
 /// Reads them. Fails with kind `File` where there are fewer bytes than a value needs.

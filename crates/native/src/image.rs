@@ -1,29 +1,39 @@
 //! An image: all names and rows at one moment, as the records that make them.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use diligence_base::Result;
+use diligence_base::ids::ObjectId;
 use diligence_base::seams::{Disk, DiskFile};
-use diligence_catalog::{CatalogSnapshot, DEFAULT_SCHEMA, Object, Relation};
+use diligence_catalog::{CatalogSnapshot, DEFAULT_SCHEMA, NativeTable, Object, PieceRows, Relation, StoredRows};
 
 use crate::files::{FILE_HEAD_BYTES, Purpose, create, failed, frame};
-use crate::record::{encode_end, encode_object, encode_rows, encode_schema};
+use crate::record::{encode_end, encode_relation, encode_rows, encode_schema, encode_stored};
 
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 4 << 20;
 
 /// Writes the image of this number, in the place of none, and gives its length in bytes. Under its name it is complete.
+/// `moved` has tables whose rows lie elsewhere since the snapshot.
 /// Fails with kind `File`; then there is nothing of it.
-pub fn write(disk: &dyn Disk, folder: &Path, number: u64, snapshot: &CatalogSnapshot, next_object: u64) -> Result<u64> {
+pub fn write(
+    disk: &dyn Disk,
+    folder: &Path,
+    number: u64,
+    snapshot: &CatalogSnapshot,
+    next_object: u64,
+    moved: &HashMap<ObjectId, Arc<NativeTable>>,
+) -> Result<u64> {
     let path = Purpose::Image.path(folder, number);
-    let unfinished = path.with_extension("new");
+    let unfinished = folder.join("image.new");
     // One that a crash has left.
     let _ = disk.remove_file(&unfinished);
     let written = || {
         let file = create(disk, &unfinished, Purpose::Image, number, 0).map_err(|error| failed(&unfinished, &error))?;
         let mut image = ImageFile { file, path: &unfinished, frames: Vec::new(), end: FILE_HEAD_BYTES, next: 0 };
-        image.put_all(snapshot, next_object)?;
+        image.put_all(snapshot, next_object, moved)?;
         let renamed = image.file.sync().and_then(|()| disk.rename(&unfinished, &path));
         renamed.and_then(|()| disk.sync_folder(folder)).map_err(|error| failed(&path, &error))?;
         Ok(image.end)
@@ -31,6 +41,10 @@ pub fn write(disk: &dyn Disk, folder: &Path, number: u64, snapshot: &CatalogSnap
     written().inspect_err(|_| {
         let _ = disk.remove_file(&unfinished);
     })
+}
+
+fn is_kept(object: &Object) -> bool {
+    object.relation.is_kept() && !object.name.is_temporary()
 }
 
 struct ImageFile<'a> {
@@ -42,24 +56,37 @@ struct ImageFile<'a> {
 }
 
 impl ImageFile<'_> {
-    fn put_all(&mut self, snapshot: &CatalogSnapshot, next_object: u64) -> Result<()> {
-        for (name, id) in snapshot.schemas().filter(|(name, _)| *name != DEFAULT_SCHEMA) {
+    fn put_all(
+        &mut self,
+        snapshot: &CatalogSnapshot,
+        next_object: u64,
+        moved: &HashMap<ObjectId, Arc<NativeTable>>,
+    ) -> Result<()> {
+        for (name, id) in snapshot.kept_schemas().filter(|(name, _)| *name != DEFAULT_SCHEMA) {
             self.put(&encode_schema(id.0, name))?;
         }
-        for (statement, object) in (1..).zip(snapshot.objects().filter(|object| object.relation.is_kept())) {
-            self.put_object(object, statement)?;
+        for (statement, object) in (1..).zip(snapshot.all_objects().filter(|object| is_kept(object))) {
+            match moved.get(&object.id) {
+                Some(table) => self.put_relation(object, &Relation::Native(table.clone()), statement)?,
+                None => self.put_relation(object, &object.relation, statement)?,
+            }
         }
         self.put(&encode_end(next_object))?;
         self.flush()
     }
 
-    fn put_object(&mut self, object: &Object, statement: u64) -> Result<()> {
-        if let Relation::Memory(table) = &object.relation {
-            for rows in table.batches() {
-                self.put(&encode_rows(statement, rows)?)?;
+    fn put_relation(&mut self, object: &Object, relation: &Relation, statement: u64) -> Result<()> {
+        if let Relation::Native(table) = relation {
+            for piece in table.pieces() {
+                match piece.rows() {
+                    PieceRows::Memory(rows) => self.put(&encode_rows(statement, rows)?)?,
+                    PieceRows::Stored(StoredRows { view, cluster, deleted }) => {
+                        self.put(&encode_stored(statement, view.segment(), *cluster, deleted.as_deref()))?;
+                    }
+                }
             }
         }
-        self.put(&encode_object(object, statement)?)
+        self.put(&encode_relation(object.id, &object.name, relation, statement)?)
     }
 
     fn put(&mut self, record: &[u8]) -> Result<()> {

@@ -5,6 +5,7 @@
 //!            image-000007  all names and rows as they were when log 7 began
 //!            log-000007    what has happened since then, and goes on in
 //!            log-000008    …
+//!            segments/     rows to which the image refers: files that never change
 //! ```
 //!
 //! A change is an entry of the log, behind the rows that it brings. It is acknowledged, and seen by other statements,
@@ -13,7 +14,8 @@
 //! statements go on. Opening a database reads the newest image and the logs behind it. (Gamma had no such recovery:
 //! DeWitt et al., "The Gamma Database Machine Project", 1990, section 8.)
 //!
-//! The rows of tables are in memory as well, so all of them must fit into the budget.
+//! Rows that are few are in the image, and in memory. When there are many, a checkpoint moves them to segments, where
+//! statements read them from then on.
 //!
 //! Invariants:
 //! * What is acknowledged is there when the database is opened again, and of what is not acknowledged all or nothing.
@@ -28,10 +30,12 @@ mod lock;
 mod log;
 mod record;
 mod replay;
+mod segments;
 mod store;
 #[cfg(test)]
 mod tests;
 
 pub use lock::FolderLock;
 pub use replay::Surroundings;
+pub use segments::SegmentSizes;
 pub use store::{Store, StoreOptions};

@@ -9,23 +9,25 @@
 //! may come again. When a sync fails, nobody knows what the disk has: nothing more is written until the database is
 //! opened again.
 
+use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::RecordBatch;
 use diligence_base::seams::{Disk, DiskFile};
 use diligence_base::{Error, Result};
 use diligence_catalog::journal::{Entry, Journal, LogPosition, Staged};
+use diligence_catalog::{NewRows, StoredCluster};
 use parking_lot::{Condvar, Mutex};
 
 use crate::files::{FILE_HEAD_BYTES, Purpose, create, failed, frame};
-use crate::record::{encode_entry, encode_group, encode_rows};
+use crate::record::{encode_entry, encode_group, encode_rows, encode_stored};
 
 /// Rows that are more than this go into the log before their entry.
 const STAGED_BYTES_MAX: usize = 4 << 20;
-/// By so much the file grows at once.
-const GROWTH_BYTES: u64 = 4 << 20;
+/// By so much the file grows at once: as much as it has, within these.
+const GROWTH_BYTES: Range<u64> = 64 << 10..4 << 20;
 /// Statements of one log's time have numbers from its own range.
 const STATEMENTS_BITS: u32 = 40;
 
@@ -60,6 +62,8 @@ struct State {
     failed: Option<Error>,
     is_writing: bool,
     next_statement: u64,
+    /// Segments that entries refer to, with the number of the last such log.
+    segments: HashMap<u64, u64>,
 }
 
 /// The file, and how far it is.
@@ -99,6 +103,7 @@ impl Log {
             failed: None,
             is_writing: false,
             next_statement: number << STATEMENTS_BITS,
+            segments: HashMap::new(),
         };
         let (state, written, staged) = (Mutex::new(state), Condvar::new(), Arc::default());
         Ok(Self { disk, folder: folder.to_owned(), state, written, staged })
@@ -114,12 +119,26 @@ impl Log {
         self.state.lock().target.end - FILE_HEAD_BYTES
     }
 
+    /// Whether an entry of the present log, or of an earlier one that was not forgotten, refers to a segment.
+    pub fn refers_to(&self, segment: u64) -> bool {
+        self.state.lock().segments.contains_key(&segment)
+    }
+
+    /// No log before this one is read any more.
+    pub fn forget_before(&self, number: u64) {
+        self.state.lock().segments.retain(|_, log| *log >= number);
+    }
+
     /// Begins the next file. Called where nobody appends and all is synced. False if a statement's rows are in the
     /// present one before their entry. Fails with kind `File`.
     pub fn rotate(&self) -> Result<bool> {
         let mut state = self.state.lock();
         while state.is_writing {
             self.written.wait(&mut state);
+        }
+        // What the present one has is not known: none may follow it.
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
         }
         if self.staged.load(Ordering::Acquire) > 0 || !state.queue.is_empty() {
             return Ok(false);
@@ -192,9 +211,10 @@ impl Log {
 }
 
 impl Journal for Log {
-    fn stage(&self, rows: &[RecordBatch]) -> Result<Staged> {
+    fn stage(&self, rows: &[NewRows]) -> Result<Staged> {
+        let is_some = |rows: &&NewRows| rows.batch().is_none_or(|batch| batch.num_rows() > 0);
         let mut staged = Staged::default();
-        if rows.iter().all(|batch| batch.num_rows() == 0) {
+        if !rows.iter().any(|rows| is_some(&rows)) {
             return Ok(staged);
         }
         let mut state = self.state.lock();
@@ -202,8 +222,14 @@ impl Journal for Log {
         (staged.statement, staged.losses) = (state.next_statement, state.losses);
         drop(state);
         let mut bytes = 0;
-        for batch in rows.iter().filter(|batch| batch.num_rows() > 0) {
-            let record = encode_rows(staged.statement, batch)?;
+        for rows in rows.iter().filter(is_some) {
+            let record = match rows {
+                NewRows::Memory(batch) => encode_rows(staged.statement, batch)?,
+                NewRows::Stored(StoredCluster { segment, cluster, deleted, .. }) => {
+                    staged.segments.push(segment.number());
+                    encode_stored(staged.statement, segment, *cluster, deleted.as_deref())
+                }
+            };
             bytes += record.len();
             staged.encoded.push(record);
             if bytes < STAGED_BYTES_MAX {
@@ -242,6 +268,9 @@ impl Journal for Log {
             return Err(error.with_code("40001").with_hint("run the statement again"));
         }
         state.queued_bytes += record.len();
+        let number = state.target.number;
+        let segments = entries.iter().flat_map(|(staged, _)| &staged.segments);
+        state.segments.extend(segments.map(|segment| (*segment, number)));
         state.queue.extend(entries.into_iter().flat_map(|(staged, _)| staged.encoded));
         state.queue.push(record);
         state.appended += 1;
@@ -302,8 +331,11 @@ impl Target {
         }
         let end = self.end + frames.len() as u64;
         if end > self.allocated {
-            let to = end.next_multiple_of(GROWTH_BYTES);
+            let growth = self.allocated.clamp(GROWTH_BYTES.start, GROWTH_BYTES.end);
+            let to = end.next_multiple_of(growth);
+            // With zeros, so that a later sync writes records alone: not that the file has grown, nor where it lies.
             let grown = self.file.preallocate(self.allocated, to);
+            let grown = grown.and_then(|()| self.file.write_all_at(&vec![0; (to - end) as usize], end));
             grown.map_err(|error| Failure { error: failed(&self.path, &error), is_final: false })?;
             self.allocated = to;
         }

@@ -9,8 +9,10 @@ use diligence_base::{Error, Result};
 use diligence_catalog::journal::Entry;
 use diligence_catalog::rules::{Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
 use diligence_catalog::sequence::{SequenceOptions, SequenceState};
-use diligence_catalog::{MemoryRelation, Object, Relation, RelationName};
+use diligence_catalog::{ColumnIds, NativeTable, Object, Relation, RelationName};
+use diligence_storage::DeletedRows;
 use diligence_storage::memory::RowNumbers;
+use diligence_storage::segment::{Seal, Segment};
 
 use crate::bytes::{Decoder, Encoder};
 
@@ -20,6 +22,15 @@ pub enum Record {
     Rows {
         statement: u64,
         rows: RecordBatch,
+    },
+    /// Rows in a segment, as `Rows`.
+    Stored {
+        statement: u64,
+        segment: u64,
+        seal: Seal,
+        cluster: u64,
+        /// The places of rows that are gone.
+        deleted: Vec<i64>,
     },
     CreateSchema {
         id: u64,
@@ -34,6 +45,11 @@ pub enum Record {
         name: RelationName,
         definition: String,
         columns: SchemaRef,
+    },
+    CreateRoutine {
+        id: u64,
+        name: RelationName,
+        definition: String,
     },
     CreateFiles {
         id: u64,
@@ -85,7 +101,9 @@ pub struct TableRecord {
     pub name: RelationName,
     pub columns: SchemaRef,
     pub rules: RulesRecord,
-    /// Of each batch.
+    /// The ids of its columns; if they are not said, those of a new table.
+    pub ids: Option<ColumnIds>,
+    /// Of each piece.
     pub numbers: Vec<RowNumbers>,
     pub next_number: i64,
     pub statement: u64,
@@ -104,6 +122,9 @@ const GROUP: u8 = 10;
 const CREATE_SEQUENCE: u8 = 11;
 const ALTER: u8 = 12;
 const COUNT: u8 = 13;
+const CREATE_ROUTINE: u8 = 14;
+const STORED: u8 = 15;
+const CREATE_TABLE_WITH_IDS: u8 = 16;
 
 /// A table's rules, whose expressions are texts.
 #[derive(Debug, Default)]
@@ -124,6 +145,22 @@ pub fn encode_rows(statement: u64, rows: &RecordBatch) -> Result<Vec<u8>> {
     encoder.number(statement);
     encoder.rows(rows)?;
     Ok(encoder.0)
+}
+
+/// Rows in a segment as a record; `deleted` says which of the cluster's are gone.
+pub fn encode_stored(statement: u64, segment: &Segment, cluster: usize, deleted: Option<&DeletedRows>) -> Vec<u8> {
+    let rows = 0..segment.rows(cluster).unwrap_or(0);
+    let gone = rows.filter(|at| deleted.is_some_and(|deleted| deleted.has(*at))).map(|at| at as i64);
+    let mut encoder = Encoder::default();
+    encoder.byte(STORED);
+    encoder.number(statement);
+    let Seal { start, checksum } = segment.seal();
+    encoder.number(segment.number());
+    encoder.number(start);
+    encoder.number(u64::from(checksum));
+    encoder.number(cluster as u64);
+    encoder.numbers(&gone.collect::<Vec<_>>());
+    encoder.0
 }
 
 /// An entry as a record; its rows are those of `statement`.
@@ -199,15 +236,23 @@ pub fn encode_end(next_object: u64) -> Vec<u8> {
 
 /// A relation as a record; a table's rows are those of `statement`.
 pub fn encode_object(object: &Object, statement: u64) -> Result<Vec<u8>> {
+    encode_relation(object.id, &object.name, &object.relation, statement)
+}
+
+/// As [`encode_object`], for a relation that is not the object's own.
+pub fn encode_relation(id: ObjectId, name: &RelationName, relation: &Relation, statement: u64) -> Result<Vec<u8>> {
     let mut encoder = Encoder::default();
     let head = |encoder: &mut Encoder, tag| {
         encoder.byte(tag);
-        encoder.number(object.id.0);
-        encode_name(encoder, &object.name);
+        encoder.number(id.0);
+        encode_name(encoder, name);
     };
-    match &object.relation {
-        Relation::Memory(table) => {
-            head(&mut encoder, CREATE_TABLE);
+    match relation {
+        Relation::Native(table) => {
+            head(&mut encoder, CREATE_TABLE_WITH_IDS);
+            let ColumnIds { ids, next } = table.columns();
+            encoder.numbers(&ids.iter().map(|id| i64::from(*id)).collect::<Vec<_>>());
+            encoder.number(u64::from(*next));
             encode_table(&mut encoder, table)?;
             encoder.number(statement);
         }
@@ -219,6 +264,10 @@ pub fn encode_object(object: &Object, statement: u64) -> Result<Vec<u8>> {
         Relation::Files(files) => {
             head(&mut encoder, CREATE_FILES);
             encoder.text(files.definition.as_deref().unwrap_or_default());
+        }
+        Relation::Routine(routine) => {
+            head(&mut encoder, CREATE_ROUTINE);
+            encoder.text(&routine.definition());
         }
         Relation::Sequence(sequence) => {
             head(&mut encoder, CREATE_SEQUENCE);
@@ -238,12 +287,12 @@ pub fn encode_object(object: &Object, statement: u64) -> Result<Vec<u8>> {
     Ok(encoder.0)
 }
 
-fn encode_table(encoder: &mut Encoder, table: &Arc<MemoryRelation>) -> Result<()> {
+fn encode_table(encoder: &mut Encoder, table: &Arc<NativeTable>) -> Result<()> {
     encoder.schema(table.schema())?;
     encode_rules(encoder, table.rules());
-    encoder.number(table.numbers().len() as u64);
-    for numbers in table.numbers() {
-        match numbers {
+    encoder.number(table.pieces().len() as u64);
+    for piece in table.pieces() {
+        match piece.numbers() {
             RowNumbers::From(first) => {
                 encoder.byte(0);
                 encoder.signed(*first);
@@ -328,7 +377,24 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
         ROWS => Record::Rows { statement: decoder.number()?, rows: decoder.rows()? },
         CREATE_SCHEMA => Record::CreateSchema { id: decoder.number()?, name: decoder.text()? },
         DROP_SCHEMA => Record::DropSchema { name: decoder.text()? },
-        CREATE_TABLE => Record::CreateTable(decode_table(&mut decoder)?),
+        STORED => Record::Stored {
+            statement: decoder.number()?,
+            segment: decoder.number()?,
+            seal: Seal { start: decoder.number()?, checksum: decoder.number()? as u32 },
+            cluster: decoder.number()?,
+            deleted: decoder.numbers()?,
+        },
+        CREATE_TABLE => {
+            let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
+            Record::CreateTable(decode_table(&mut decoder, id, name, None)?)
+        }
+        CREATE_TABLE_WITH_IDS => {
+            let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
+            let known = |id: i64| u32::try_from(id).map_err(|_| Error::file("a column has no such id"));
+            let ids = decoder.numbers()?.into_iter().map(known).collect::<Result<Vec<_>>>()?;
+            let ids = ColumnIds { ids, next: decoder.number()? as u32 };
+            Record::CreateTable(decode_table(&mut decoder, id, name, Some(ids))?)
+        }
         CREATE_VIEW => Record::CreateView {
             id: decoder.number()?,
             name: decode_name(&mut decoder)?,
@@ -338,6 +404,10 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
         CREATE_FILES => {
             let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
             Record::CreateFiles { id, name, definition: decoder.text()? }
+        }
+        CREATE_ROUTINE => {
+            let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
+            Record::CreateRoutine { id, name, definition: decoder.text()? }
         }
         CREATE_SEQUENCE => {
             let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
@@ -387,8 +457,8 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
     Ok(record)
 }
 
-fn decode_table(decoder: &mut Decoder<'_>) -> Result<TableRecord> {
-    let (id, name, columns) = (decoder.number()?, decode_name(decoder)?, decoder.schema()?);
+fn decode_table(decoder: &mut Decoder<'_>, id: u64, name: RelationName, ids: Option<ColumnIds>) -> Result<TableRecord> {
+    let columns = decoder.schema()?;
     let rules = decode_rules(decoder)?;
     let mut numbers = Vec::new();
     for _ in 0..decoder.count()? {
@@ -398,7 +468,7 @@ fn decode_table(decoder: &mut Decoder<'_>) -> Result<TableRecord> {
         });
     }
     let (next_number, statement) = (decoder.signed()?, decoder.number()?);
-    Ok(TableRecord { id, name, columns, rules, numbers, next_number, statement })
+    Ok(TableRecord { id, name, columns, rules, ids, numbers, next_number, statement })
 }
 
 fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {

@@ -9,12 +9,16 @@ use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Check, TableRules};
 use diligence_catalog::sequence::Sequence;
-use diligence_catalog::{Catalog, FileRelation, MemoryRelation, ObjectRef, Relation, RowChange, TableAlteration, View};
+use diligence_catalog::{
+    Catalog, ColumnIds, FileRelation, NativeTable, NewRows, ObjectRef, Relation, Routine, RowChange, StoredCluster,
+    TableAlteration, View,
+};
 use diligence_memory::Reservation;
 use sqlparser::ast::Expr;
 
 use crate::files::RecordFile;
 use crate::record::{Record, RulesRecord, TableRecord, decode};
+use crate::segments::Segments;
 
 /// What recovery asks of the database that is opened.
 pub trait Surroundings {
@@ -22,6 +26,8 @@ pub trait Surroundings {
     fn expression(&self, text: &str) -> Result<Expr>;
     /// The view that a statement makes, with these columns.
     fn view(&self, definition: &str, columns: SchemaRef) -> Result<View>;
+    /// The function that a statement makes.
+    fn routine(&self, definition: &str) -> Result<Routine>;
     /// The files that a statement names; none is opened.
     fn files(&self, definition: &str) -> Result<FileRelation>;
     /// Rows in memory of their own.
@@ -34,8 +40,9 @@ pub trait Surroundings {
 pub struct Replay<'a> {
     catalog: &'a Catalog,
     surroundings: &'a dyn Surroundings,
+    segments: &'a Segments,
     /// Rows whose entry has not come yet, by statement.
-    rows: HashMap<u64, Vec<RecordBatch>>,
+    rows: HashMap<u64, Vec<NewRows>>,
 }
 
 /// How far a file was read.
@@ -49,8 +56,8 @@ pub struct Replayed {
 }
 
 impl<'a> Replay<'a> {
-    pub fn new(catalog: &'a Catalog, surroundings: &'a dyn Surroundings) -> Self {
-        Self { catalog, surroundings, rows: HashMap::new() }
+    pub fn new(catalog: &'a Catalog, surroundings: &'a dyn Surroundings, segments: &'a Segments) -> Self {
+        Self { catalog, surroundings, segments, rows: HashMap::new() }
     }
 
     /// Does what all records of a file say. Fails with kind `File` if one cannot be understood, `Resource` if the rows
@@ -70,11 +77,16 @@ impl<'a> Replay<'a> {
     }
 
     fn apply(&mut self, record: Record) -> Result<()> {
-        let Self { catalog, surroundings, .. } = *self;
+        let Self { catalog, surroundings, segments, .. } = *self;
         match record {
             Record::Rows { statement, rows } => {
                 let rows = surroundings.compacted(rows)?;
-                self.rows.entry(statement).or_default().push(rows);
+                self.rows.entry(statement).or_default().push(NewRows::Memory(rows));
+            }
+            Record::Stored { statement, segment, seal, cluster, deleted } => {
+                let deleted = deleted.into_iter().map(|at| at as usize);
+                let rows = StoredCluster::without(segments.get(segment, seal)?, cluster as usize, deleted)?;
+                self.rows.entry(statement).or_default().push(NewRows::Stored(rows));
             }
             Record::CreateSchema { id, name } => catalog.restore_schema(ObjectId(id), &name)?,
             Record::DropSchema { name } => drop(catalog.drop_schema(&name, true)?),
@@ -82,6 +94,10 @@ impl<'a> Replay<'a> {
             Record::CreateView { id, name, definition, columns } => {
                 let view = surroundings.view(&definition, columns)?;
                 catalog.restore(ObjectId(id), &name, Relation::View(Arc::new(view)))?;
+            }
+            Record::CreateRoutine { id, name, definition } => {
+                let routine = surroundings.routine(&definition)?;
+                catalog.restore(ObjectId(id), &name, Relation::Routine(Arc::new(routine)))?;
             }
             Record::CreateFiles { id, name, definition } => {
                 let files = surroundings.files(&definition)?;
@@ -113,13 +129,17 @@ impl<'a> Replay<'a> {
     }
 
     fn create_table(&mut self, table: TableRecord) -> Result<()> {
-        let TableRecord { id, name, columns, rules, numbers, next_number, statement } = table;
+        let TableRecord { id, name, columns, rules, ids, numbers, next_number, statement } = table;
         let (rows, memory) = self.counted(statement)?;
         let version = self.catalog.next_table_version();
-        let made = MemoryRelation::new(&name, &columns, &rows, memory, version)?;
-        let made = made.with_numbers(numbers, next_number)?;
+        if rows.len() != numbers.len() {
+            return Err(Error::file("a table's rows and their numbers do not fit"));
+        }
+        let pieces = rows.into_iter().zip(numbers).collect();
+        let ids = ids.unwrap_or_else(|| ColumnIds::of_new(columns.fields().len()));
+        let made = NativeTable::restored(&name, &columns, ids, pieces, next_number, memory, version)?;
         let made = made.with_rules(self.rules(rules)?, &self.surroundings.memory(), version)?;
-        self.catalog.restore(ObjectId(id), &name, Relation::Memory(Arc::new(made)))
+        self.catalog.restore(ObjectId(id), &name, Relation::Native(Arc::new(made)))
     }
 
     fn rules(&self, record: RulesRecord) -> Result<TableRules> {
@@ -137,10 +157,10 @@ impl<'a> Replay<'a> {
     }
 
     /// The rows of a statement, and what they are counted in.
-    fn counted(&mut self, statement: u64) -> Result<(Vec<RecordBatch>, Reservation)> {
+    fn counted(&mut self, statement: u64) -> Result<(Vec<NewRows>, Reservation)> {
         let rows = self.rows.remove(&statement).unwrap_or_default();
         let mut memory = self.surroundings.memory();
-        memory.grow(rows.iter().map(RecordBatch::get_array_memory_size).sum())?;
+        memory.grow(rows.iter().map(NewRows::bytes_in_memory).sum())?;
         Ok((rows, memory))
     }
 }

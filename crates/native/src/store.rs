@@ -1,19 +1,22 @@
 //! A database's folder while it is open: recovery at the beginning, then a log, and checkpoints from time to time.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use diligence_base::ids::ObjectId;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
-use diligence_catalog::Catalog;
+use diligence_catalog::{Catalog, CatalogSnapshot, NativeTable, Piece, PieceRows, Relation};
 use parking_lot::{Condvar, Mutex};
 
 use crate::files::{Purpose, RecordFile, failed};
 use crate::image;
 use crate::log::Log;
 use crate::replay::{Replay, Replayed, Surroundings, damaged};
+use crate::segments::{SegmentSizes, Segments};
 
 /// Bytes of logs before a checkpoint is due.
 const CHECKPOINT_BYTES: u64 = 64 << 20;
@@ -31,12 +34,14 @@ pub struct StoreOptions {
     pub disk: Arc<dyn Disk>,
     /// Bytes of logs before a checkpoint is due.
     pub checkpoint_bytes: u64,
+    /// How many rows segments have.
+    pub sizes: SegmentSizes,
 }
 
 impl StoreOptions {
     /// A folder on a disk.
     pub fn new(folder: impl Into<PathBuf>, disk: Arc<dyn Disk>) -> Self {
-        Self { folder: folder.into(), disk, checkpoint_bytes: CHECKPOINT_BYTES }
+        Self { folder: folder.into(), disk, checkpoint_bytes: CHECKPOINT_BYTES, sizes: SegmentSizes::default() }
     }
 }
 
@@ -45,6 +50,7 @@ pub struct Store {
     options: StoreOptions,
     catalog: Arc<Catalog>,
     log: Arc<Log>,
+    segments: Arc<Segments>,
     /// One checkpoint at a time.
     kept: Mutex<Kept>,
     stop: Mutex<bool>,
@@ -74,11 +80,16 @@ impl Store {
     pub fn open(options: StoreOptions, catalog: Arc<Catalog>, surroundings: &dyn Surroundings) -> Result<Self> {
         let StoreOptions { folder, disk, .. } = &options;
         make_folder(&**disk, folder)?;
-        let (kept, next, last) = recover(&**disk, folder, &catalog, surroundings)?;
+        let segments = Arc::new(Segments::open(folder, disk.clone(), options.sizes)?);
+        let (kept, next, last) = recover(&**disk, folder, &catalog, surroundings, &segments)?;
+        // What a crash has left, or a table that is gone.
+        let opened = segments.opened();
+        segments.sweep(|number| opened.contains(&number))?;
         let log = Arc::new(Log::begin(disk.clone(), folder, last + 1, next)?);
         catalog.keep_in(log.clone());
+        catalog.store_rows_in(segments.clone());
         let (kept, stop) = (Mutex::new(kept), Mutex::new(false));
-        Ok(Self { catalog, log, kept, options, stop, stopped: Condvar::new() })
+        Ok(Self { catalog, log, segments, kept, options, stop, stopped: Condvar::new() })
     }
 
     /// The folder.
@@ -99,7 +110,29 @@ impl Store {
         // A statement that loads many rows comes first.
         let Some((snapshot, number, next_object)) = begun else { return Ok(()) };
         kept.earlier_bytes += before;
-        let image_bytes = image::write(&**disk, folder, number, &snapshot, next_object)?;
+        let mut moved = HashMap::new();
+        let mut stored = Vec::new();
+        for object in snapshot.all_objects() {
+            let Relation::Native(table) = &object.relation else { continue };
+            if object.name.is_temporary() {
+                continue;
+            }
+            let pieces = self.segments.store(table)?;
+            if !pieces.is_empty() {
+                moved.insert(object.id, Arc::new(table.with_stored(&pieces)?));
+                stored.push((object.reference(), table.origin(), pieces));
+            }
+        }
+        if !stored.is_empty() {
+            self.segments.sync()?;
+        }
+        let image_bytes = image::write(&**disk, folder, number, &snapshot, next_object, &moved)?;
+        let referred = segments_of(&snapshot, &moved);
+        drop((snapshot, moved));
+        for (table, origin, pieces) in stored {
+            // Rows that stay in memory are no loss.
+            let _ = self.catalog.store_rows(&table, origin, &pieces);
+        }
         *kept = Kept { first_log: number, image_bytes, earlier_bytes: 0 };
         // What cannot be removed now is removed at the next checkpoint.
         for purpose in [Purpose::Image, Purpose::Log] {
@@ -107,7 +140,8 @@ impl Store {
                 let _ = disk.remove_file(&purpose.path(folder, old));
             }
         }
-        Ok(())
+        self.log.forget_before(number);
+        self.segments.sweep(|segment| referred.contains(&segment) || self.log.refers_to(segment))
     }
 
     /// Whether opening the database would take long without a checkpoint.
@@ -115,7 +149,9 @@ impl Store {
         let Some(kept) = self.kept.try_lock().map(|kept| *kept) else { return false };
         let bytes = kept.earlier_bytes + self.log.bytes();
         let limit = self.options.checkpoint_bytes.max(kept.image_bytes / 2);
-        bytes > limit || bytes > 0 && self.log.number() - kept.first_log > LOGS_MAX
+        bytes > limit
+            || self.segments.unused_bytes() > limit
+            || bytes > 0 && self.log.number() - kept.first_log > LOGS_MAX
     }
 
     /// Makes checkpoints when they are due, until [`stop`](Self::stop). For a thread of its own.
@@ -139,6 +175,19 @@ impl Store {
     }
 }
 
+/// The numbers of the segments that tables have rows in.
+fn segments_of(snapshot: &CatalogSnapshot, moved: &HashMap<ObjectId, Arc<NativeTable>>) -> HashSet<u64> {
+    let tables = snapshot.all_objects().filter_map(|object| match &object.relation {
+        Relation::Native(table) => Some(moved.get(&object.id).unwrap_or(table)),
+        _ => None,
+    });
+    let segment = |piece: &Piece| match piece.rows() {
+        PieceRows::Stored(stored) => Some(stored.view.segment().number()),
+        PieceRows::Memory(_) => None,
+    };
+    tables.flat_map(|table| table.pieces().iter().filter_map(segment).collect::<Vec<_>>()).collect()
+}
+
 fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<()> {
     let made = disk.create_folders(folder).map_err(|error| failed(folder, &error))?;
     for folder in made {
@@ -156,10 +205,11 @@ fn recover(
     folder: &Path,
     catalog: &Catalog,
     surroundings: &dyn Surroundings,
+    segments: &Segments,
 ) -> Result<(Kept, u64, u64)> {
     let images = Purpose::Image.numbers(disk, folder)?;
     let logs = Purpose::Log.numbers(disk, folder)?;
-    let mut replay = Replay::new(catalog, surroundings);
+    let mut replay = Replay::new(catalog, surroundings, segments);
     let mut kept = Kept { first_log: 1, image_bytes: 0, earlier_bytes: 0 };
     if let Some(&number) = images.last() {
         let path = Purpose::Image.path(folder, number);

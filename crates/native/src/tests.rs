@@ -1,6 +1,7 @@
 //! A model beside the store: random changes, checkpoints, disks that fail and power that goes at any moment.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,10 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use diligence_base::seams::{CrashDisk, Disk, DiskFault, FaultyDisk, LocalDisk, OpenMode, Random};
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::transaction::Transaction;
 use diligence_catalog::{
-    Catalog, DEFAULT_SCHEMA, FileRelation, MemoryRelation, Relation, RelationName, RowChange, View,
+    Catalog, DEFAULT_SCHEMA, FileRelation, NativeTable, NewRows, ObjectRef, Relation, RelationName, Routine, RowChange,
+    StoredCluster, View,
 };
 use diligence_memory::{QueryMemory, Reservation};
 use parking_lot::Mutex;
@@ -31,6 +33,10 @@ impl Surroundings for Tester {
 
     fn view(&self, _definition: &str, _columns: SchemaRef) -> Result<View> {
         Err(Error::bug("there are no views here"))
+    }
+
+    fn routine(&self, _definition: &str) -> Result<Routine> {
+        Err(Error::bug("there are no functions here"))
     }
 
     fn files(&self, _definition: &str) -> Result<FileRelation> {
@@ -59,21 +65,27 @@ fn rows(values: &[i64]) -> RecordBatch {
 
 /// What a catalog has.
 fn content(catalog: &Catalog) -> Model {
+    readable(catalog).unwrap()
+}
+
+/// The same, where the disk may fail.
+fn readable(catalog: &Catalog) -> Result<Model> {
     let mut model = Model::new();
     for object in catalog.snapshot().objects() {
-        let Relation::Memory(table) = &object.relation else { panic!("{object:?}") };
+        let Relation::Native(table) = &object.relation else { panic!("{object:?}") };
         let mut all = BTreeMap::new();
-        for (batch, numbers) in table.batches().iter().zip(table.numbers()) {
+        for piece in table.pieces() {
+            let batch = piece.read()?;
             let (values, texts) = (batch.column(0).as_primitive::<Int64Type>(), batch.column(1).as_string_view());
-            for row in 0..batch.num_rows() {
+            for (row, number) in piece.live_numbers().enumerate() {
                 let value = values.value(row);
                 assert_eq!(texts.value(row), format!("the value {value} as a text"));
-                all.insert(numbers.at(row), value);
+                all.insert(number, value);
             }
         }
         model.insert(object.name.name.clone(), (all, table.next_number()));
     }
-    model
+    Ok(model)
 }
 
 #[derive(Clone, Debug)]
@@ -94,9 +106,16 @@ enum Operation {
         table: String,
         inserted: Vec<i64>,
     },
+    /// Rows that come in segments of their own, in clusters of two rows.
+    Load {
+        table: String,
+        values: Vec<i64>,
+        replace: bool,
+    },
     /// Changes of several tables, and perhaps a table that goes, at once.
     Transaction {
         changes: Vec<(String, Vec<i64>, Vec<i64>)>,
+        loaded: Option<(String, Vec<i64>)>,
         dropped: Option<String>,
     },
     Checkpoint,
@@ -109,11 +128,12 @@ impl Operation {
         let Some((present, _)) = model.get(&table) else {
             return Self::Create { table, values: values(random) };
         };
-        match random.below(12) {
+        match random.below(14) {
             0 => Self::Create { table, values: values(random) },
             1 => Self::Drop { table },
             2 => Self::Replace { table, inserted: values(random) },
             3 => Self::Checkpoint,
+            12 | 13 => Self::Load { table, values: values(random), replace: random.below(4) == 0 },
             4 | 5 => {
                 let mut changes = Vec::new();
                 for (table, (present, _)) in model {
@@ -122,7 +142,8 @@ impl Operation {
                     // Once more: what was there before the transaction is not deleted twice.
                     changes.push((table.clone(), vec![], values(random)));
                 }
-                Self::Transaction { changes, dropped: (random.below(3) == 0).then_some(table) }
+                let loaded = (random.below(3) == 0).then(|| (table.clone(), values(random)));
+                Self::Transaction { changes, loaded, dropped: (random.below(3) == 0).then_some(table) }
             }
             _ => {
                 let deleted = present.keys().copied().filter(|_| random.below(4) == 0).collect();
@@ -146,7 +167,10 @@ impl Operation {
                     *next += 1;
                 }
             }
-            Self::Replace { table, inserted } => {
+            Self::Load { table, values, replace: false } => {
+                Self::Change { table: table.clone(), deleted: vec![], inserted: values.clone() }.model(model);
+            }
+            Self::Load { table, values: inserted, replace: true } | Self::Replace { table, inserted } => {
                 let (all, next) = model.get_mut(table).unwrap();
                 all.clear();
                 for value in inserted {
@@ -154,10 +178,13 @@ impl Operation {
                     *next += 1;
                 }
             }
-            Self::Transaction { changes, dropped } => {
+            Self::Transaction { changes, loaded, dropped } => {
                 for (table, deleted, inserted) in changes {
                     let (table, deleted, inserted) = (table.clone(), deleted.clone(), inserted.clone());
                     Self::Change { table, deleted, inserted }.model(model);
+                }
+                if let Some((table, values)) = loaded {
+                    Self::Load { table: table.clone(), values: values.clone(), replace: false }.model(model);
                 }
                 if let Some(dropped) = dropped {
                     model.remove(dropped);
@@ -174,22 +201,32 @@ impl Operation {
             Self::Create { table, values } => {
                 let batch = rows(values);
                 let version = catalog.next_table_version();
-                let made = MemoryRelation::new(&name(table), &batch.schema(), &[batch], memory, version)?;
-                catalog.create(&name(table), Relation::Memory(Arc::new(made)), true)
+                let made = NativeTable::new(&name(table), &batch.schema(), &[batch], memory, version)?;
+                catalog.create(&name(table), Relation::Native(Arc::new(made)), true)
             }
             Self::Drop { table } => catalog.as_ref().drop(&name(table), |_| Ok(())).map(|_| ()),
             Self::Change { table: changed, deleted, inserted } => {
-                let change = RowChange { deleted: deleted.clone(), inserted: vec![rows(inserted)], memory, pairs: 0 };
+                let change =
+                    RowChange { deleted: deleted.clone(), inserted: vec![rows(inserted).into()], memory, pairs: 0 };
                 catalog.change(&table(changed), change)
             }
             Self::Replace { table: replaced, inserted } => {
-                catalog.insert(&table(replaced), &[rows(inserted)], memory, true)
+                catalog.insert(&table(replaced), &[rows(inserted).into()], memory, true)
             }
-            Self::Transaction { changes, dropped } => {
+            Self::Load { table: loaded, values, replace } => {
+                let table = table(loaded);
+                let new = loaded_rows(catalog, &table, values)?;
+                catalog.insert(&table, &new, memory, *replace)
+            }
+            Self::Transaction { changes, loaded, dropped } => {
                 let transaction = Transaction::begin(catalog.clone());
                 for (table, deleted, inserted) in changes {
                     let (table, deleted, inserted) = (table.clone(), deleted.clone(), inserted.clone());
                     Self::Change { table, deleted, inserted }.run(transaction.catalog(), store)?;
+                }
+                if let Some((table, values)) = loaded {
+                    let (table, values) = (table.clone(), values.clone());
+                    Self::Load { table, values, replace: false }.run(transaction.catalog(), store)?;
                 }
                 if let Some(dropped) = dropped {
                     transaction.catalog().as_ref().drop(&name(dropped), |_| Ok(()))?;
@@ -201,9 +238,23 @@ impl Operation {
     }
 }
 
+/// Rows in a segment of their own.
+fn loaded_rows(catalog: &Catalog, table: &ObjectRef, values: &[i64]) -> Result<Vec<NewRows>> {
+    let object = catalog.snapshot().get(&table.name).cloned().unwrap();
+    let Relation::Native(present) = &object.relation else { panic!("{object:?}") };
+    let Some(row_store) = catalog.row_store().filter(|_| !values.is_empty()) else { return Ok(vec![]) };
+    let mut writer = row_store.begin(present.schema(), &present.columns().ids)?;
+    let clusters = values.chunks(2).map(|values| writer.write_cluster(&[rows(values)])).collect::<Result<Vec<_>>>()?;
+    let segment = row_store.finish(writer)?;
+    let cluster = |index| present.as_own(NewRows::Stored(StoredCluster::new(segment.clone(), index)));
+    Ok((0..clusters.len()).map(cluster).collect())
+}
+
 fn open(disk: Arc<dyn Disk>) -> Result<(Arc<Catalog>, Store)> {
     let catalog = Arc::<Catalog>::default();
-    let store = Store::open(StoreOptions::new("/db", disk), catalog.clone(), &Tester)?;
+    let options =
+        StoreOptions { sizes: SegmentSizes { rows_min: 3, cluster_rows: 8 }, ..StoreOptions::new("/db", disk) };
+    let store = Store::open(options, catalog.clone(), &Tester)?;
     Ok((catalog, store))
 }
 
@@ -228,7 +279,12 @@ fn lives(seed: u64) {
         // What there may be after the crash, beside the model.
         let mut may_be = Vec::new();
         if let Ok((catalog, store)) = open(Arc::new(faulty.clone())) {
-            assert_eq!(content(&catalog), model, "seed {seed}, life {life}");
+            let is_as = |model: &Model, at: String| match readable(&catalog) {
+                Ok(found) => assert_eq!(found, *model, "{at}"),
+                // Rows in segments cannot be read while the disk fails.
+                Err(error) => assert!(error.kind() == ErrorKind::File && faulty.first_fault().is_some(), "{error}"),
+            };
+            is_as(&model, format!("seed {seed}, life {life}"));
             for step in 0..random.below(30) {
                 let operation = Operation::random(&mut random, &model);
                 let outcome = operation.run(&catalog, &store);
@@ -240,10 +296,14 @@ fn lives(seed: u64) {
                         may_be.clear();
                     }
                     // One that fails may be there after a crash, but nobody sees it before.
-                    Err(_) => may_be.push(after),
+                    Err(error) => {
+                        let is_disk = faulty.first_fault().is_some() && error.kind() != ErrorKind::Bug;
+                        assert!(is_disk, "seed {seed}, life {life}, step {step}, {operation:?}: {error}");
+                        may_be.push(after);
+                    }
                 }
                 let at = || format!("seed {seed}, life {life}, step {step}, {operation:?}, {:?}", faulty.first_fault());
-                assert_eq!(content(&catalog), model, "{}", at());
+                is_as(&model, at());
                 if random.below(8) == 0 {
                     faulty.heal();
                 }
@@ -263,14 +323,19 @@ fn lives(seed: u64) {
     }
 }
 
-/// Seeds of a test: as many as `DILIGENCE_CRASH_SEEDS` says.
-fn seeds(by_default: u64) -> u64 {
-    std::env::var("DILIGENCE_CRASH_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(by_default)
+/// Seeds of a test: as many as `DILIGENCE_CRASH_SEEDS` says, or from one to another, as in `2250..2251`.
+fn seeds(by_default: u64) -> Range<u64> {
+    let Ok(given) = std::env::var("DILIGENCE_CRASH_SEEDS") else { return 0..by_default };
+    let number = |text: &str| text.parse().expect("DILIGENCE_CRASH_SEEDS: a number, or a range of numbers");
+    match given.split_once("..") {
+        Some((from, to)) => number(from)..number(to),
+        None => 0..number(&given),
+    }
 }
 
 #[test]
 fn what_is_acknowledged_is_there_after_any_crash() {
-    (0..seeds(300)).for_each(lives);
+    seeds(300).for_each(lives);
 }
 
 /// A byte that changes is an error that names the file, or a log that ends there; never other rows.
@@ -298,7 +363,13 @@ fn damage_is_found() {
             let place = random.below(bytes.len());
             damaged.get_mut(path).unwrap()[place] ^= 1 << random.below(8);
             match open(Arc::new(CrashDisk::holding(damaged))) {
-                Ok((catalog, _)) => assert!(states.contains(&content(&catalog)), "{} at {place}", path.display()),
+                Ok((catalog, _)) => match readable(&catalog) {
+                    Ok(found) => assert!(states.contains(&found), "{} at {place}", path.display()),
+                    Err(error) => {
+                        refused += 1;
+                        assert!(error.message().contains("/db/segments/"), "{error}");
+                    }
+                },
                 Err(error) => {
                     refused += 1;
                     assert!(error.message().contains("/db/"), "{error}");
@@ -314,7 +385,11 @@ fn many_writers_are_synced_together_and_none_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let reopened = |folder: &Path| {
         let catalog = Arc::<Catalog>::default();
-        let options = StoreOptions { checkpoint_bytes: 20_000, ..StoreOptions::new(folder, Arc::new(LocalDisk)) };
+        let options = StoreOptions {
+            checkpoint_bytes: 20_000,
+            sizes: SegmentSizes { rows_min: 40, cluster_rows: 64 },
+            ..StoreOptions::new(folder, Arc::new(LocalDisk))
+        };
         let store = Store::open(options, catalog.clone(), &Tester).unwrap();
         (catalog, Arc::new(store))
     };
@@ -402,7 +477,7 @@ fn many_rows_of_one_statement_are_there_or_not() {
     {
         let (catalog, store) = open(Arc::new(disk.clone())).unwrap();
         Operation::Create { table: "t".into(), values: vec![1] }.run(&catalog, &store).unwrap();
-        let batches = values.chunks(8192).map(rows).collect::<Vec<_>>();
+        let batches = values.chunks(8192).map(|values| rows(values).into()).collect::<Vec<_>>();
         let table = catalog.snapshot().get(&name("t")).unwrap().reference();
         catalog.insert(&table, &batches, Tester.memory(), false).unwrap();
     }

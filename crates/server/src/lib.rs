@@ -10,7 +10,7 @@
 //!    client's form (`encoding`) on the threads of *execute*, and go out as fast as the client takes them.
 //! 5. *disconnect* frees what it held.
 //!
-//! The rooms, of which each imports only those before it: `duration`, `sqlstate`, `scram`, `roles`, `encoding`,
+//! The rooms, of which each imports only those before it: `sqlstate`, `scram`, `roles`, `encoding`,
 //! `stages`, `registry`, `admission`, `execution`, `config`, `service`, `listing`, `http`, `pg`, `server`, `process`.
 //!
 //! Invariants:
@@ -20,7 +20,6 @@
 
 pub mod admission;
 pub mod config;
-mod duration;
 mod encoding;
 pub mod execution;
 pub mod http;
@@ -36,5 +35,5 @@ pub mod sqlstate;
 pub mod stages;
 
 pub use config::{Limits, ServerOptions, TlsFiles, Users};
-pub use encoding::{PlainNumeric, texts};
+pub use encoding::{PlainNumeric, compact, texts};
 pub use server::{Addresses, Server};

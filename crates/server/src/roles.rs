@@ -23,11 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use diligence_base::{Error, Result};
+use diligence_db::duration::duration;
 use diligence_db::rights::{DENIED, RelationPattern, Rights, matches};
 use diligence_db::{SessionOptions, memory_budget};
 use serde::Deserialize;
-
-use crate::duration::duration;
 
 /// Steps of priority up and down.
 pub const PRIORITY_MAX: i32 = 10;

@@ -179,11 +179,13 @@ impl Shared {
 
     fn work(&self) {
         loop {
-            let work = {
+            // Counted before the queue is given up: work is queued or running at every moment. And until it is counted
+            // as done: if nothing runs, all of it is done.
+            let (work, _running) = {
                 let mut queue = self.queue.lock();
                 loop {
                     if let Some(work) = queue.work.pop_front() {
-                        break work;
+                        break (work, Counted::new(&self.counters.running));
                     }
                     if queue.closed {
                         return;
@@ -193,8 +195,6 @@ impl Shared {
             };
             let began = Instant::now();
             self.counters.wait_ns.fetch_add((began - work.queued).as_nanos() as u64, Ordering::Relaxed);
-            // Until it is counted as done, so that whoever finds nothing running finds all of it done.
-            let _running = Counted::new(&self.counters.running);
             (work.run)();
             self.counters.service_ns.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
             self.counters.done.fetch_add(1, Ordering::Release);
@@ -245,7 +245,8 @@ mod tests {
             tokio::spawn(async move { stage.run(move || Ok(number)).await })
         });
         let others = others.collect::<Vec<_>>();
-        while stage.counters().waiting < 3 {
+        // Those that find room have waited for a moment, too.
+        while (stage.counters().queued, stage.counters().waiting) != (2, 3) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let counters = stage.counters();
@@ -254,6 +255,10 @@ mod tests {
         first.await.unwrap().unwrap();
         for (number, other) in others.into_iter().enumerate() {
             assert_eq!(other.await.unwrap().unwrap(), number);
+        }
+        // The last has its answer a moment before its work is counted.
+        while stage.counters().running > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert_eq!(stage.counters().done_total, 6);
     }

@@ -8,28 +8,34 @@ use sqlparser::parser::Parser;
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
 /// always so.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 44] = [
-    ("col_description", "CAST(NULL AS TEXT)"),
+const FUNCTIONS: [(&str, &str); 46] = [
+    ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
-    ("current_schemas", "CASE WHEN $1 THEN ['pg_catalog', 'public'] ELSE ['public'] END"),
-    ("format_type", "(SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
-    ("obj_description", "CAST(NULL AS TEXT)"),
+    ("format_type", "(SELECT concat(max(_t.type_sql_name), CASE WHEN $2 IS NULL OR $2 < 4 THEN '' \
+      WHEN $1 = 1700 THEN concat('(', ($2 - 4) / 65536, ',', ($2 - 4) % 65536, ')') \
+      WHEN $1 IN (1042, 1043) THEN concat('(', $2 - 4, ')') ELSE '' END) \
+      FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
+    ("name of regclass", "COALESCE((SELECT max(_c.class_name) FROM pg_catalog.pg_class_names _c WHERE _c.class_oid = $1), \
+      CAST(CAST($1 AS BIGINT) AS TEXT))"),
+    ("name of regtype", "COALESCE((SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1), \
+      CAST(CAST($1 AS BIGINT) AS TEXT))"),
+    ("obj_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = 0)"),
     ("pg_char_to_encoding", "6"),
     ("pg_collation_is_visible", "true"),
     ("pg_conf_load_time", "now()"),
     ("pg_database_size", "CAST(0 AS BIGINT)"),
     ("pg_encoding_to_char", "'UTF8'"),
     ("pg_function_is_visible", "true"),
-    ("pg_get_constraintdef", "CAST(NULL AS TEXT)"),
-    ("pg_get_expr", "CAST(NULL AS TEXT)"),
-    ("pg_get_function_arguments", "CAST(NULL AS TEXT)"),
-    ("pg_get_function_identity_arguments", "CAST(NULL AS TEXT)"),
+    ("pg_get_constraintdef", "(SELECT max(_c.constraint_text) FROM pg_catalog.pg_constraint_texts _c WHERE _c.constraint_oid = $1)"),
+    ("pg_get_expr", "CAST($1 AS TEXT)"),
+    ("pg_get_function_arguments", "(SELECT max(_r.routine_arguments) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),
+    ("pg_get_function_identity_arguments", "(SELECT max(_r.routine_arguments) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),
     ("pg_get_function_result", "CAST(NULL AS TEXT)"),
-    ("pg_get_functiondef", "CAST(NULL AS TEXT)"),
-    ("pg_get_indexdef", "CAST(NULL AS TEXT)"),
+    ("pg_get_functiondef", "(SELECT max(_r.routine_text) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),
+    ("pg_get_indexdef", "(SELECT max(_i.index_text) FROM pg_catalog.pg_index_texts _i WHERE _i.index_oid = $1 AND _i.index_part = 0)"),
     ("pg_get_partkeydef", "CAST(NULL AS TEXT)"),
     ("pg_get_ruledef", "CAST(NULL AS TEXT)"),
-    ("pg_get_serial_sequence", "CAST(NULL AS TEXT)"),
+    ("pg_get_serial_sequence", "(SELECT max(_s.serial_sequence) FROM pg_catalog.pg_serials _s WHERE _s.serial_table = $1 AND _s.serial_column = $2)"),
     ("pg_get_statisticsobjdef_columns", "CAST(NULL AS TEXT)"),
     ("pg_get_triggerdef", "CAST(NULL AS TEXT)"),
     ("pg_get_userbyid", "'diligence'"),
@@ -40,6 +46,7 @@ const FUNCTIONS: [(&str, &str); 44] = [
     ("pg_my_temp_schema", "CAST(0 AS BIGINT)"),
     ("pg_opclass_is_visible", "true"),
     ("pg_operator_is_visible", "true"),
+    ("pg_partition_ancestors", "CAST(NULL AS BIGINT)"),
     ("pg_postmaster_start_time", "now()"),
     ("pg_relation_is_publishable", "false"),
     ("pg_relation_size", "CAST(0 AS BIGINT)"),
@@ -50,19 +57,27 @@ const FUNCTIONS: [(&str, &str); 44] = [
     ("pg_total_relation_size", "CAST(0 AS BIGINT)"),
     ("pg_type_is_visible", "true"),
     ("shobj_description", "CAST(NULL AS TEXT)"),
-    ("to_regclass", "(SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_name = $1)"),
+    ("to_regclass", "(SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_name = \
+      replace(replace(replace($1, 'pg_catalog.', ''), 'public.', ''), '\"', ''))"),
     ("to_regtype", "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_sql_name = $1 OR _t.type_name = $1)"),
     ("txid_current", "CAST(1 AS BIGINT)"),
 ];
 
+/// `pg_get_indexdef` with a column's place: the whole index for 0.
+const INDEX_PART: &str = "(SELECT max(_i.index_text) FROM pg_catalog.pg_index_texts _i \
+                          WHERE _i.index_oid = $1 AND _i.index_part = $2)";
+
 /// A function of the catalog as an expression of its arguments `$1`, `$2`, …, if it is one that is written so.
-pub(crate) fn template(name: &str) -> Option<Expr> {
+pub(crate) fn template(name: &str, arguments: usize) -> Option<Expr> {
+    if name == "pg_get_indexdef" && arguments > 1 {
+        return Some(parsed(INDEX_PART));
+    }
     FUNCTIONS.iter().find(|(known, _)| *known == name).map(|(_, text)| parsed(text))
 }
 
 /// Names of the functions.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    FUNCTIONS.iter().map(|(name, _)| *name)
+    FUNCTIONS.iter().map(|(name, _)| *name).filter(|name| !name.contains(' '))
 }
 
 fn parsed(text: &str) -> Expr {

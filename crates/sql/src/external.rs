@@ -1,26 +1,134 @@
-//! The options of CREATE EXTERNAL TABLE.
+//! The options of files: of CREATE EXTERNAL TABLE, of COPY … FROM, and of functions such as `read_csv`.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
+use chrono::format::{Item, StrftimeItems};
 use diligence_base::{Error, Result};
-use diligence_storage::external::{Compression, CsvOptions, Format, OpenOptions};
+use diligence_storage::external::{Compression, Encoding, Format, OpenOptions};
+use diligence_types::SqlType;
+use sqlparser::ast::{Expr, UnaryOperator, Value};
 
 use crate::errors::suggest;
 
+/// The value of an option, as a statement has it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OptionValue {
+    /// A text, a number or a word.
+    One(String),
+    /// `['a', 'b']`.
+    List(Vec<OptionValue>),
+    /// `{'a': 'b'}`.
+    Pairs(Vec<(String, OptionValue)>),
+}
+
+impl OptionValue {
+    /// The value that an expression of literals is; `None` for any other.
+    pub fn of(expression: &Expr) -> Option<Self> {
+        let one = |text: &str| Some(Self::One(text.to_owned()));
+        let pair = |key: &Expr, value: &Expr| match Self::of(key)? {
+            Self::One(key) => Some((key, Self::of(value)?)),
+            _ => None,
+        };
+        match expression {
+            Expr::Value(value) => match &value.value {
+                Value::Null => None,
+                Value::Boolean(truth) => Some(Self::One(truth.to_string())),
+                Value::Number(digits, _) => one(&digits.to_string()),
+                other => one(&other.clone().into_string()?),
+            },
+            Expr::Identifier(name) => one(&name.value),
+            Expr::Nested(inner) => Self::of(inner),
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match Self::of(expr)? {
+                Self::One(digits) => Some(Self::One(format!("-{digits}"))),
+                _ => None,
+            },
+            Expr::Array(array) => Some(Self::List(array.elem.iter().map(Self::of).collect::<Option<_>>()?)),
+            Expr::Dictionary(fields) => {
+                let pairs = fields.iter().map(|field| Some((field.key.value.clone(), Self::of(&field.value)?)));
+                Some(Self::Pairs(pairs.collect::<Option<_>>()?))
+            }
+            Expr::Map(map) => {
+                let pairs = map.entries.iter().map(|entry| pair(&entry.key, &entry.value));
+                Some(Self::Pairs(pairs.collect::<Option<_>>()?))
+            }
+            Expr::Struct { values, .. } => {
+                let pairs = values.iter().map(|value| match value {
+                    Expr::Named { expr, name } => Some((name.value.clone(), Self::of(expr)?)),
+                    _ => None,
+                });
+                Some(Self::Pairs(pairs.collect::<Option<_>>()?))
+            }
+            _ => None,
+        }
+    }
+
+    fn one(&self) -> Result<&str> {
+        match self {
+            Self::One(text) => Ok(text),
+            _ => Err(Error::input("expected one value")),
+        }
+    }
+
+    /// A list, or one value as a list.
+    pub fn texts(&self) -> Result<Vec<String>> {
+        match self {
+            Self::List(values) => values.iter().map(|value| value.one().map(str::to_owned)).collect(),
+            other => Ok(vec![other.one()?.to_owned()]),
+        }
+    }
+
+    fn pairs(&self) -> Result<&[(String, OptionValue)]> {
+        match self {
+            Self::Pairs(pairs) => Ok(pairs),
+            _ => Err(Error::input("expected names with values: {'a': 'BIGINT', …}")),
+        }
+    }
+}
+
+/// What an option's text says about types.
+pub type NamedTypes<'a> = &'a dyn Fn(&str) -> Result<SqlType>;
+
+/// The functions that read files, with the format that they read.
+pub const READERS: [(&str, Format); 11] = [
+    ("read_csv", Format::Csv),
+    ("read_csv_auto", Format::Csv),
+    ("read_json", Format::Json),
+    ("read_json_auto", Format::Json),
+    ("read_ndjson", Format::Json),
+    ("read_ndjson_auto", Format::Json),
+    ("read_json_objects_auto", Format::Json),
+    ("read_parquet", Format::Parquet),
+    ("parquet_scan", Format::Parquet),
+    ("read_arrow", Format::Arrow),
+    ("sniff_csv", Format::Csv),
+];
+
 /// The options of one kind of file from the words of a statement: the format after STORED AS, the pairs of OPTIONS with
 /// names in lower case (`format.delimiter` and `delimiter` are the same), and the listed columns. Columns of
-/// PARTITIONED BY are set by [`partitioned_by`].
-pub fn open_options(format: &str, pairs: &HashMap<String, String>, schema: Option<SchemaRef>) -> Result<OpenOptions> {
+/// PARTITIONED BY are set by [`partitioned_by`]. Fails with kind `Input` for options that there are not, or whose
+/// values make no sense.
+pub fn open_options(
+    format: &str,
+    pairs: &[(String, OptionValue)],
+    schema: Option<SchemaRef>,
+    types: NamedTypes<'_>,
+) -> Result<OpenOptions> {
     let mut options = OpenOptions { format: Some(Format::from_name(format)?), schema, ..OpenOptions::default() };
     if format.eq_ignore_ascii_case("tsv") {
         options.csv.delimiter = Some(b'\t');
     }
+    set_all(&mut options, pairs, types)?;
+    Ok(options)
+}
+
+/// Sets options of files by their names. Fails as [`open_options`] does.
+pub fn set_all(options: &mut OpenOptions, pairs: &[(String, OptionValue)], types: NamedTypes<'_>) -> Result<()> {
     for (name, value) in pairs {
         let short = name.strip_prefix("format.").unwrap_or(name);
-        set(&mut options, short, value).map_err(|error| error.context(format!("the option '{name}'")))?;
+        set(options, short, value, types).map_err(|error| error.context(format!("the option '{name}'")))?;
     }
-    Ok(options)
+    Ok(())
 }
 
 /// The columns of PARTITIONED BY, as the parser gives them: with their quotes, and in any case without.
@@ -47,39 +155,153 @@ pub fn partitioned_by(options: &mut OpenOptions, columns: &[String]) -> Result<(
     Ok(())
 }
 
-/// Names that options have, for hints.
-const NAMES: [&str; 9] = [
+/// Names that options have, for hints: of separated values, of text, and of all files.
+const CSV_NAMES: [&str; 20] = [
     "delimiter",
+    "delim",
+    "sep",
     "has_header",
+    "header",
     "quote",
     "escape",
     "comment",
     "null_value",
-    "compression",
-    "schema_infer_max_rec",
-    "header",
+    "nullstr",
+    "skip",
+    "decimal_separator",
+    "thousands",
+    "dateformat",
+    "timestampformat",
+    "all_varchar",
+    "names",
+    "null_padding",
+    "force_not_null",
+    "strict_mode",
 ];
+const TEXT_NAMES: [&str; 6] =
+    ["compression", "encoding", "ignore_errors", "sample_size", "schema_infer_max_rec", "maximum_object_size"];
+const NAMES: [&str; 7] =
+    ["columns", "types", "filename", "union_by_name", "hive_partitioning", "hive_types", "hive_types_autocast"];
 
-fn set(options: &mut OpenOptions, name: &str, value: &str) -> Result<()> {
-    let CsvOptions { delimiter, has_header, quote, escape, comment, null } = &mut options.csv;
+fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedTypes<'_>) -> Result<()> {
+    let format = options.format;
+    let is_text = matches!(format, Some(Format::Csv | Format::Json) | None);
+    let is_csv = matches!(format, Some(Format::Csv) | None);
+    let one = || value.one();
+    let csv = &mut options.csv;
     match name {
-        "delimiter" | "delim" | "sep" => *delimiter = Some(byte(value)?),
-        "has_header" | "header" => *has_header = Some(truth(value)?),
-        "quote" => *quote = Some(byte(value)?),
-        "escape" => *escape = Some(byte(value)?),
-        "comment" => *comment = Some(byte(value)?),
-        "null" | "null_value" | "nullstr" | "null_regex" => *null = Some(value.to_owned()),
-        "compression" | "compression_type" => options.compression = Some(Compression::from_name(value)?),
-        "schema_infer_max_rec" | "inference_rows" | "sample_size" => {
-            options.inference_rows =
-                value.parse().map_err(|_| Error::input(format!("expected a number of records, found '{value}'")))?;
+        "delimiter" | "delim" | "sep" if is_csv => csv.delimiter = Some(byte(one()?)?),
+        "has_header" | "header" if is_csv => csv.has_header = Some(truth(one()?)?),
+        "quote" if is_csv => csv.quote = Some(byte_or_none(one()?)?),
+        "escape" if is_csv => csv.escape = Some(byte(one()?)?).filter(|escape| csv.quote.unwrap_or(b'"') != *escape),
+        "comment" if is_csv => csv.comment = Some(byte(one()?)?),
+        "null" | "null_value" | "nullstr" | "null_regex" if is_csv => csv.nulls = value.texts()?,
+        "skip" if is_csv => csv.skip = count(one()?)?,
+        "decimal_separator" | "decimal" if is_csv => csv.decimal = Some(byte(one()?)?),
+        "thousands" if is_csv => csv.thousands = Some(byte(one()?)?),
+        "dateformat" | "date_format" if is_csv => csv.date_format = time_format(one()?)?,
+        "timestampformat" | "timestamp_format" if is_csv => csv.timestamp_format = time_format(one()?)?,
+        "all_varchar" if is_csv => csv.all_text = truth(one()?)?,
+        "names" | "column_names" if is_csv => csv.names = value.texts()?,
+        "null_padding" if is_csv => csv.null_padding = truth(one()?)?,
+        // What DuckDB takes and is so here anyway.
+        "strict_mode" | "auto_detect" | "parallel" | "normalize_names" if is_text && !truth(one()?)? => {}
+        "auto_detect" | "parallel" | "strict_mode" if is_text => {}
+        "compression" | "compression_type" if is_text => {
+            let name = one()?;
+            options.compression = if name.eq_ignore_ascii_case("auto") || name.eq_ignore_ascii_case("auto_detect") {
+                None
+            } else {
+                Some(Compression::from_name(name)?)
+            };
+        }
+        "encoding" if is_text => options.encoding = Some(Encoding::from_name(one()?)?),
+        "ignore_errors" if is_text => options.ignore_errors = truth(one()?)?,
+        "schema_infer_max_rec" | "inference_rows" | "sample_size" if is_text => {
+            options.inference_rows = if one()? == "-1" { usize::MAX } else { count(one()?)?.max(1) };
+        }
+        // Records may have 256 MiB anyway.
+        "maximum_object_size" | "max_line_size" | "buffer_size" if is_text => drop(count(one()?)?),
+        "columns" => {
+            let fields = value.pairs()?.iter().map(|(name, told)| Ok(types(told.one()?)?.field(name, true)));
+            options.schema = Some(Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?)));
+        }
+        "types" | "dtypes" | "column_types" | "hive_types" => match value {
+            OptionValue::List(told) => {
+                // By position: the first columns, which have names or numbers.
+                let named = options.csv.names.clone();
+                for (place, told) in told.iter().enumerate() {
+                    let name = named.get(place).cloned().unwrap_or_else(|| format!("column_{}", place + 1));
+                    options.types.push((name.clone(), Arc::new(types(told.one()?)?.field(&name, true))));
+                }
+            }
+            _ => {
+                for (name, told) in value.pairs()? {
+                    options.types.push((name.clone(), Arc::new(types(told.one()?)?.field(name, true))));
+                }
+            }
+        },
+        "filename" => match truth(one()?) {
+            Ok(true) => options.filename = Some("filename".to_owned()),
+            Ok(false) => options.filename = None,
+            Err(_) => options.filename = Some(one()?.to_owned()),
+        },
+        // Columns of several files are always found by their names.
+        "union_by_name" => drop(truth(one()?)?),
+        "hive_partitioning" => options.partition_columns = if truth(one()?)? { None } else { Some(vec![]) },
+        "hive_types_autocast" => options.folder_texts = !truth(one()?)?,
+        "binary_as_string" | "file_row_number" if !is_text && !truth(one()?)? => {}
+        "format" if format == Some(Format::Json) => match one()?.to_ascii_lowercase().as_str() {
+            "auto" | "newline_delimited" | "nd" | "unstructured" | "array" => {}
+            other => return Err(Error::input(format!("no form of JSON files is named '{other}'"))),
+        },
+        "records" if format == Some(Format::Json) && one()?.eq_ignore_ascii_case("true") => {}
+        "records"
+        | "maximum_depth"
+        | "field_appearance_threshold"
+        | "maximum_sample_files"
+        | "map_inference_threshold"
+            if format == Some(Format::Json) =>
+        {
+            let error = Error::unsupported("this is not supported for JSON files");
+            return Err(error.with_code("0A000").with_hint("columns = {…} says the columns"));
         }
         _ => {
-            let names = NAMES.map(String::from);
+            let mut names = NAMES.to_vec();
+            if is_text {
+                names.extend(TEXT_NAMES);
+            }
+            if is_csv {
+                names.extend(CSV_NAMES);
+            }
+            let names = names.into_iter().map(String::from).collect::<Vec<_>>();
             return Err(suggest(Error::input("there is no such option"), name, &names));
         }
     }
     Ok(())
+}
+
+fn count(value: &str) -> Result<usize> {
+    value.parse().map_err(|_| Error::input(format!("expected a number, found '{value}'")))
+}
+
+/// A format of dates as `strptime` has them. Fails if it has a letter that means nothing.
+fn time_format(value: &str) -> Result<Option<String>> {
+    if matches!(value.to_ascii_lowercase().as_str(), "auto" | "") {
+        return Ok(None);
+    }
+    // `%g` and `%f` are milliseconds and microseconds with DuckDB.
+    let format = value.replace(".%f", "%.f").replace(".%g", "%.f");
+    if StrftimeItems::new(&format).any(|item| matches!(item, Item::Error)) {
+        return Err(Error::input(format!("'{value}' is no format of dates"))
+            .with_hint("it is as in strptime: %d.%m.%Y %H:%M:%S"));
+    }
+    Ok(Some(format))
+}
+
+/// A quote, or none: a byte that is in no text.
+fn byte_or_none(value: &str) -> Result<u8> {
+    if value.is_empty() { Ok(0xff) } else { byte(value) }
 }
 
 fn byte(value: &str) -> Result<u8> {
@@ -104,9 +326,7 @@ fn truth(value: &str) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use arrow::datatypes::{DataType, Field, Schema};
+    use arrow::datatypes::{DataType, Field};
 
     use super::*;
 
@@ -131,13 +351,15 @@ mod tests {
 
     #[test]
     fn options_have_long_and_short_names_and_wrong_ones_a_hint() {
-        let pairs = |name: &str, value: &str| HashMap::from([(name.to_owned(), value.to_owned())]);
+        let pairs = |name: &str, value: &str| vec![(name.to_owned(), OptionValue::One(value.to_owned()))];
+        let types: NamedTypes<'_> = &|_| Ok(SqlType::Text);
+        let open_options = |format, pairs: &[_], schema| open_options(format, pairs, schema, types);
         let options = open_options("csv", &pairs("format.delimiter", "\\t"), None).unwrap();
         assert_eq!(options.csv.delimiter, Some(b'\t'));
         assert_eq!(open_options("CSV", &pairs("header", "off"), None).unwrap().csv.has_header, Some(false));
         let error = open_options("csv", &pairs("delimitr", ";"), None).unwrap_err();
         assert_eq!(error.hint(), Some("did you mean 'delimiter'?"));
         assert!(open_options("csv", &pairs("delimiter", "ab"), None).is_err());
-        assert!(open_options("xml", &HashMap::new(), None).unwrap_err().hint().is_some());
+        assert!(open_options("xml", &[], None).unwrap_err().hint().is_some());
     }
 }

@@ -29,14 +29,18 @@ pub mod parse;
 mod planning;
 mod privileges;
 mod rewrites;
+mod routines;
+mod row_locks;
 mod sequences;
+mod session_functions;
 mod statement;
 mod unnesting;
 mod write;
 
 pub use facts::Facts;
 pub use planning::{
-    Description, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions, parameter_value,
+    Description, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions, parameter_value, rebind,
 };
+pub use session_functions::SettingsSink;
 pub use statement::{Command, DroppedKind, Query, Statement, TransactionStep, Write};
-pub use write::memory::{MemoryWriter, Returned};
+pub use write::native::{NativeWriter, Returned};

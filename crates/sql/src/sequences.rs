@@ -32,12 +32,14 @@ enum Counting {
     Set,
 }
 
-/// The function of this name, if it is one of these, for a session that sees these catalogs.
-pub(crate) fn function(name: &str, catalogs: &SessionCatalogs) -> Option<Arc<ScalarUDF>> {
+/// The function of this name, if it is one of these, for a session that sees these catalogs and looks for names along
+/// this path.
+pub(crate) fn function(name: &str, catalogs: &SessionCatalogs, path: &[String]) -> Option<Arc<ScalarUDF>> {
     let (name, counting, least, most) = FUNCTIONS.iter().find(|(known, ..)| *known == name)?;
     let signature = Signature::variadic_any(Volatility::Volatile);
     let session = Arc::new(catalogs.clone());
-    let function = SequenceFunction { name, counting: *counting, arguments: (*least, *most), session, signature };
+    let (arguments, path) = ((*least, *most), path.to_vec());
+    let function = SequenceFunction { name, counting: *counting, arguments, session, path, signature };
     Some(Arc::new(ScalarUDF::from(function)))
 }
 
@@ -47,6 +49,8 @@ struct SequenceFunction {
     counting: Counting,
     arguments: (usize, usize),
     session: Arc<SessionCatalogs>,
+    /// Where names without a schema are looked for.
+    path: Vec<String>,
     signature: Signature,
 }
 
@@ -126,7 +130,17 @@ impl SequenceFunction {
         let texts =
             cast(&column.slice(row, 1), &DataType::Utf8).map_err(diligence_storage::foreign_error::from_arrow)?;
         let text = texts.as_string::<i32>().value(0);
-        let name = RelationName::parse(text);
+        let mut name = RelationName::parse(text);
+        if let Some(name) = name.as_mut().filter(|_| !text.contains('.')) {
+            let snapshot = self.session.snapshot();
+            let has = |schema: &&String| {
+                let found = snapshot.catalog.get(&RelationName::new(schema.as_str(), &name.name));
+                found.is_some()
+            };
+            if let Some(schema) = self.path.iter().find(has) {
+                name.schema.clone_from(schema);
+            }
+        }
         name.ok_or_else(|| Error::input(format!("invalid name syntax: \"{text}\"")).with_code("42602"))
     }
 }

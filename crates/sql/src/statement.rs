@@ -5,16 +5,17 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::ids::ObjectVersion;
 use diligence_base::{Error, Result};
+use diligence_catalog::locks::TableLock;
 use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
-    FileRelation, Isolation, ObjectRef, Relation, RelationName, SessionCatalogs, TableAlteration, View, may_change,
-    no_schema,
+    FileRelation, Isolation, LockWay, ObjectRef, Relation, RelationName, Routine, SessionCatalogs, TableAlteration,
+    View, may_change, no_schema,
 };
 use diligence_engine::plan::Plan;
 use diligence_memory::QueryMemory;
 use diligence_storage::Writer;
 
-use crate::write::memory::Returned;
+use crate::write::native::Returned;
 
 /// A planned statement.
 #[derive(Debug)]
@@ -71,6 +72,8 @@ impl Statement {
 pub struct Query {
     /// What the engine runs.
     pub plan: Plan,
+    /// Whether it locks something until its transaction ends.
+    pub is_locking: bool,
 }
 
 impl Query {
@@ -114,7 +117,8 @@ impl Write {
     /// Gives the rows of a query to a writer.
     pub(crate) fn new(tag: &'static str, rows: Query, writer: Arc<dyn Writer>) -> Self {
         let is_undoable = writer.is_undoable();
-        Self { tag, query: Query { plan: Plan::write(rows.plan, writer) }, is_undoable, returning: None }
+        let query = Query { plan: Plan::write(rows.plan, writer), is_locking: rows.is_locking };
+        Self { tag, query, is_undoable, returning: None }
     }
 }
 
@@ -241,6 +245,30 @@ pub enum Command {
         /// Whether tables that refer to them lose their rows, too.
         cascade: bool,
     },
+    /// CREATE FUNCTION and CREATE MACRO.
+    CreateRoutine {
+        /// Its name among the objects of its schema.
+        name: RelationName,
+        /// The function.
+        routine: Arc<Routine>,
+        /// Whether an existing one gives way.
+        or_replace: bool,
+        /// Others that give way.
+        others: Vec<RelationName>,
+        /// The statement's tag.
+        tag: &'static str,
+    },
+    /// DROP FUNCTION and DROP MACRO, by their names among the objects of their schemas.
+    DropRoutines(Vec<RelationName>),
+    /// LOCK TABLE.
+    Lock {
+        /// The tables.
+        tables: Vec<ObjectRef>,
+        /// How.
+        mode: TableLock,
+        /// What is done where another transaction has one of them.
+        way: LockWay,
+    },
     /// Done already, or nothing to do; the tag.
     Nothing(&'static str),
 }
@@ -248,44 +276,47 @@ pub enum Command {
 impl Command {
     /// Makes the change, and gives the command's tag. Fails with kind `Input` where the catalog has what is to be made,
     /// or has not what is to be changed.
-    pub fn apply(self, catalogs: &SessionCatalogs) -> Result<&'static str> {
+    ///
+    /// Fails with code 55P03 if another transaction has a lock; then it can be applied again when that has ended.
+    pub fn apply(&self, catalogs: &SessionCatalogs) -> Result<&'static str> {
         let catalog = &*catalogs.catalog();
         match self {
             Command::CreateExternalTable { name, relation, or_replace, if_not_exists } => {
-                if if_not_exists && catalog.snapshot().get(&name).is_some() {
+                if *if_not_exists && catalog.snapshot().get(name).is_some() {
                     return Ok("CREATE EXTERNAL TABLE");
                 }
                 // Opened now, so that a wrong location or option is an error of this statement.
                 relation.table()?;
-                catalog.create(&name, Relation::Files(relation), or_replace)?;
+                catalog.create(name, Relation::Files(relation.clone()), *or_replace)?;
                 Ok("CREATE EXTERNAL TABLE")
             }
             Command::CreateView { name, view, or_replace } => {
-                catalog.create(&name, Relation::View(view), or_replace)?;
+                catalog.create(name, Relation::View(view.clone()), *or_replace)?;
                 Ok("CREATE VIEW")
             }
             Command::CreateSequence { name, sequence } => {
-                catalog.create(&name, Relation::Sequence(sequence), false)?;
+                catalog.create(name, Relation::Sequence(sequence.clone()), false)?;
                 Ok("CREATE SEQUENCE")
             }
             Command::Alter { table, built_on, alteration, memory, tag } => {
-                catalog.alter(&table, built_on, *alteration, &memory.reservation("a table in memory"))?;
+                let memory = memory.reservation("a table in memory");
+                catalog.alter(table, *built_on, TableAlteration::clone(alteration), &memory)?;
                 Ok(tag)
             }
             Command::Rename { object, to, tag } => {
-                catalog.rename(&object, &to)?;
+                catalog.rename(object, to)?;
                 Ok(tag)
             }
             Command::Drop { names, kind, if_exists, cascade } => {
-                if !if_exists {
-                    names.iter().try_for_each(|name| droppable(catalogs, name, kind))?;
+                if !*if_exists {
+                    names.iter().try_for_each(|name| droppable(catalogs, name, *kind))?;
                 }
-                for name in &names {
+                for name in names {
                     may_change(&name.schema, &format!("'{name}' cannot be dropped"))?;
                 }
-                catalog.drop_all(&names, cascade, |name, relation| match (kind, relation) {
+                catalog.drop_all(names, *cascade, |name, relation| match (kind, relation) {
                     (DroppedKind::View, Relation::View(_)) | (DroppedKind::Sequence, Relation::Sequence(_)) => Ok(()),
-                    (DroppedKind::Table, Relation::Files(_) | Relation::Table(_) | Relation::Memory(_)) => Ok(()),
+                    (DroppedKind::Table, Relation::Files(_) | Relation::Table(_) | Relation::Native(_)) => Ok(()),
                     (_, other) => {
                         let message = format!("'{name}' is {}, not a {}", other.a_kind(), kind.word());
                         Err(Error::input(message).with_code("42809"))
@@ -294,20 +325,37 @@ impl Command {
                 Ok(kind.tag())
             }
             Command::CreateSchema { name, if_not_exists } => {
-                if !catalog.create_schema(&name)? && !if_not_exists {
+                if !catalog.create_schema(name)? && !if_not_exists {
                     return Err(Error::input(format!("a schema named '{name}' exists already")).with_code("42P06"));
                 }
                 Ok("CREATE SCHEMA")
             }
             Command::DropSchema { name, if_exists, cascade } => {
-                if !catalog.drop_schema(&name, cascade)? && !if_exists {
+                if !catalog.drop_schema(name, *cascade)? && !if_exists {
                     return Err(Error::input(format!("no schema is named '{name}'")).with_code("3F000"));
                 }
                 Ok("DROP SCHEMA")
             }
             Command::Truncate { tables, restarts, cascade } => {
-                catalog.truncate(&tables, restarts, cascade)?;
+                catalog.truncate(tables, *restarts, *cascade)?;
                 Ok("TRUNCATE TABLE")
+            }
+            Command::CreateRoutine { name, routine, or_replace, others, tag } => {
+                for other in others.iter().filter(|other| *other != name) {
+                    catalog.drop(other, |_| Ok(()))?;
+                }
+                catalog.create(name, Relation::Routine(routine.clone()), *or_replace)?;
+                Ok(tag)
+            }
+            Command::DropRoutines(names) => {
+                for name in names {
+                    catalog.drop(name, |_| Ok(()))?;
+                }
+                Ok("DROP FUNCTION")
+            }
+            Command::Lock { tables, mode, way } => {
+                tables.iter().try_for_each(|table| catalog.lock_table(table, *mode, *way))?;
+                Ok("LOCK TABLE")
             }
             Command::Nothing(tag) => Ok(tag),
         }

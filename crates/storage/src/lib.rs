@@ -18,12 +18,13 @@
 pub mod external;
 pub mod foreign_error;
 pub mod memory;
+pub mod segment;
 pub mod series;
 mod table;
 mod writer;
 
 pub use table::{
-    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns,
-    SharedItem, Table, TableScan,
+    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, RowFilter, ScanRequest,
+    SharedColumns, SharedItem, Table, TableScan,
 };
 pub use writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};

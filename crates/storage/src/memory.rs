@@ -26,12 +26,23 @@ use crate::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowF
 pub const ROW_NUMBERS: &str = "\u{1}row";
 
 /// The numbers of some rows, which ascend. A row keeps its number as long as it lives, and no other row ever has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum RowNumbers {
     /// One after another, from this one on.
     From(i64),
     /// These.
     Listed(Arc<[i64]>),
+}
+
+impl PartialEq for RowNumbers {
+    /// Versions of a table share most of their lists: those are not looked at.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::From(first), Self::From(other)) => first == other,
+            (Self::Listed(numbers), Self::Listed(other)) => Arc::ptr_eq(numbers, other) || numbers == other,
+            _ => false,
+        }
+    }
 }
 
 impl RowNumbers {
@@ -52,7 +63,7 @@ impl RowNumbers {
     }
 
     /// The numbers of some of the rows.
-    fn slice(&self, offset: usize, rows: usize) -> Int64Array {
+    pub(crate) fn slice(&self, offset: usize, rows: usize) -> Int64Array {
         (offset..offset + rows).map(|position| self.at(position)).collect::<Vec<_>>().into()
     }
 }
@@ -80,6 +91,10 @@ impl MemoryTable {
             .into_iter()
             .filter(|batch| batch.num_rows() > 0)
             .map(|batch| {
+                // Most batches of a version come from the one before it.
+                if Arc::ptr_eq(&batch.schema(), &schema) {
+                    return Ok(batch);
+                }
                 let rows = batch.num_rows();
                 let options = RecordBatchOptions::new().with_row_count(Some(rows));
                 RecordBatch::try_new_with_options(schema.clone(), batch.columns().to_vec(), &options)
@@ -156,12 +171,20 @@ impl Table for MemoryTable {
     }
 }
 
+/// A batch as a cluster.
 #[derive(Debug)]
-struct MemoryCluster {
+pub struct MemoryCluster {
     table: String,
     index: usize,
     batch: RecordBatch,
     numbers: Option<RowNumbers>,
+}
+
+impl MemoryCluster {
+    /// The batch `index` of a table; with the numbers of its rows in one more column, if they are given.
+    pub fn new(table: &str, index: usize, batch: RecordBatch, numbers: Option<RowNumbers>) -> Self {
+        Self { table: table.to_owned(), index, batch, numbers }
+    }
 }
 
 impl Cluster for MemoryCluster {
@@ -286,7 +309,7 @@ mod tests {
             filters: vec![Arc::new(Above(4))],
             batch_rows: 3,
             narrow: false,
-            shared: None,
+            ..DecodeRequest::default()
         };
         let Fetch::Ready(fetched) = scan.clusters[0].fetch(&[0, 1]) else { panic!("memory needs no reading") };
         let mut decode = scan.clusters[0].decode(fetched, &request).unwrap();

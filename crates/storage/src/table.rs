@@ -4,7 +4,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray};
+use arrow::array::{ArrayRef, BooleanArray, BooleanBufferBuilder};
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Statistics;
 use datafusion_physical_expr::PhysicalExpr;
@@ -20,6 +21,12 @@ pub trait Table: Send + Sync + fmt::Debug {
     fn version(&self) -> TableVersion;
     /// Rows, bytes and per-column minima, maxima, NULLs and distinct values, as far as known without reading data.
     fn statistics(&self) -> Statistics;
+    /// What versions have in common whose clusters of one [place](Cluster::place) have the same rows, but for those
+    /// that are [deleted](DecodeRequest::deleted): what was decoded for one of them is good for the others. `None` if
+    /// this is the only one.
+    fn lineage(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
     /// Whether other content is another value of this trait as soon as a statement names the table: whoever hands it
     /// out looks. Not so for files that are too far away, or too many, to be looked at for each statement: reading
     /// finds out that they have changed, so what was computed of them is not to be kept.
@@ -136,6 +143,65 @@ pub struct DecodeRequest {
     /// Columns that are decoded already, or that others want as well. Only clusters with a [place](Cluster::place) look
     /// at it.
     pub shared: Option<Arc<dyn SharedColumns>>,
+    /// Rows, by their place in the cluster, that are not there any more; none of the filters sees them.
+    pub deleted: Option<Arc<DeletedRows>>,
+}
+
+/// Which rows of a cluster are gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeletedRows {
+    /// A bit for each row; set, if it is there.
+    live: BooleanBuffer,
+    count: usize,
+}
+
+impl DeletedRows {
+    /// None of so many rows.
+    pub fn none(rows: usize) -> Self {
+        Self { live: BooleanBuffer::new_set(rows), count: 0 }
+    }
+
+    /// Those of `live` that are not set.
+    pub fn of(live: BooleanBuffer) -> Self {
+        Self { count: live.len() - live.count_set_bits(), live }
+    }
+
+    /// All of so many rows but those at these places.
+    pub fn all_but(rows: usize, places: &[usize]) -> Self {
+        let mut live = BooleanBufferBuilder::new(rows);
+        live.append_n(rows, false);
+        places.iter().filter(|place| **place < rows).for_each(|place| live.set_bit(*place, true));
+        Self::of(live.finish())
+    }
+
+    /// These as well. Those that are gone already are not counted again.
+    #[must_use]
+    pub fn with(&self, places: impl IntoIterator<Item = usize>) -> Self {
+        let mut bits = BooleanBufferBuilder::new(self.live.len());
+        bits.append_buffer(&self.live);
+        places.into_iter().filter(|place| *place < self.live.len()).for_each(|place| bits.set_bit(place, false));
+        Self::of(bits.finish())
+    }
+
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.live.len().div_ceil(8)
+    }
+
+    /// How many are gone.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether the row at a place is gone.
+    pub fn has(&self, place: usize) -> bool {
+        place < self.live.len() && !self.live.value(place)
+    }
+
+    /// A bit for each row; set, if it is there.
+    pub fn live(&self) -> &BooleanBuffer {
+        &self.live
+    }
 }
 
 /// A condition whose answers for each row scans of one table share. Equal conditions have one number.

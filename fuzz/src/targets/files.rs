@@ -71,6 +71,7 @@ fn read(name: &str, files: Arc<dyn Disk>) -> Result<Option<String>> {
             // Both physical forms, in turn.
             narrow: rows % 2 == 1,
             shared: None,
+            deleted: None,
         };
         let mut decode = cluster.decode(fetched, &request)?;
         while let Some(chunk) = decode.next()? {

@@ -51,8 +51,13 @@ fn run_records(
         .prefix("slt-")
         .tempdir_in(temporary)
         .map_err(|error| format!("no scratch folder: {error}"))?;
+    // COPY makes no folder for a file: scripts that need some find these.
+    for folder in ["t", "u", "v", "w"] {
+        std::fs::create_dir(scratch.path().join(folder)).map_err(|error| format!("no scratch folder: {error}"))?;
+    }
     let tables = script.scale_factor.map(|scale_factor| data::tpch(temporary, scale_factor)).transpose();
-    let options = DatabaseOptions { data: tables.map_err(|error| error.to_string())?, ..weather.options() };
+    let folder = weather.kept.map(|_| scratch.path().join("database"));
+    let options = DatabaseOptions { folder, data: tables.map_err(|error| error.to_string())?, ..weather.options() };
     let database = Database::open(options).map_err(|error| format!("the database does not open: {error}"))?;
     let door = match weather.over_the_wire {
         false => Door::Session(Arc::new(database.session())),
@@ -84,11 +89,15 @@ fn run_records(
             continue;
         }
         let counts = matches!(record, Record::Statement { .. } | Record::Query { .. });
+        let may_change = weather.kept.is_some() && matches!(record, Record::Statement { .. });
         match runner.run(record) {
             Ok(_) => outcome.passed += usize::from(counts),
             Err(error) => {
                 outcome.failures.push(format!("{}\n{}", error.location(), error.kind()));
             }
+        }
+        if may_change && let Err(error) = database.checkpoint() {
+            outcome.failures.push(format!("tests/slt/{}: a checkpoint failed: {error}", script.name));
         }
     }
     if let Some(text) = updated {

@@ -2,7 +2,7 @@
 
 use diligence_base::limits::MEMORY_BYTES_MIN;
 use diligence_base::seams::Random;
-use diligence_db::DatabaseOptions;
+use diligence_db::{DatabaseOptions, SegmentSizes};
 use diligence_engine::stages::PolicyKind;
 
 use super::scripts::Script;
@@ -30,6 +30,8 @@ pub struct Weather {
     inline_seed: Option<u64>,
     memory_bytes: Option<usize>,
     settings: Vec<(&'static str, String)>,
+    /// How many rows segments have, where tables are on disk and there is a checkpoint after each statement.
+    pub kept: Option<SegmentSizes>,
     /// Whether statements go through a server.
     pub over_the_wire: bool,
     /// Whether each query runs twice at the same time.
@@ -62,6 +64,10 @@ pub fn all(seed: u64) -> Vec<Weather> {
         Weather {
             over_the_wire: true,
             ..weather("pgwire", "statements go through a server, over PostgreSQL's protocol")
+        },
+        Weather {
+            kept: Some(SegmentSizes { rows_min: 1, cluster_rows: 100 }),
+            ..weather("kept", "tables are on disk, in small segments, with a checkpoint after each statement")
         },
         Weather { workers: Some(1), ..weather("workers:1", "one worker") },
         Weather { workers: Some(4), ..weather("workers:4", "four workers, also where there are fewer cores") },
@@ -108,6 +114,7 @@ fn weather(name: &str, about: &str) -> Weather {
         inline_seed: None,
         memory_bytes: None,
         settings: Vec::new(),
+        kept: None,
         over_the_wire: false,
         twice: false,
     }
@@ -129,6 +136,7 @@ impl Weather {
         DatabaseOptions {
             workers: self.workers,
             inline_seed: self.inline_seed,
+            segments: self.kept.unwrap_or_default(),
             memory_bytes: self.memory_bytes,
             settings: self.settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
             ..DatabaseOptions::default()

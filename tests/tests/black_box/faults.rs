@@ -16,7 +16,7 @@ use diligence_disk::{Fault, MemoryTempFiles};
 use diligence_tests::idle;
 
 /// Less than a user may say, so that few rows are enough.
-const BUDGETS: [usize; 9] = [4 << 20, 4 << 20, 4 << 20, 8 << 20, 4 << 20, 4 << 20, 4 << 20, 6 << 20, 4 << 20];
+const BUDGETS: [usize; 9] = [4 << 20, 4 << 20, 4 << 20, 8 << 20, 4 << 20, 4 << 20, 4 << 20, 12 << 20, 4 << 20];
 
 /// Operations of each query that fail unless the environment says otherwise.
 const POINTS: u64 = 24;

@@ -7,6 +7,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::writer::StreamWriter;
 use diligence_base::Error;
+use diligence_server::compact;
 
 use super::{Demand, ResultWriter, WriteError};
 
@@ -42,7 +43,7 @@ impl ResultWriter for ArrowStreamWriter<'_> {
     }
 
     fn write(&mut self, batch: &RecordBatch) -> Result<Demand, WriteError> {
-        self.stream()?.write(batch)?;
+        self.stream()?.write(&compact(batch))?;
         Ok(Demand::More)
     }
 

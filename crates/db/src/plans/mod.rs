@@ -3,15 +3,16 @@
 //! The cache belongs to the database; its sessions and a server's doors use the same one. The key of a plan
 //! ([`PlanKey`]) is the statement's text, normalized, with the values of its parameters and what it was planned under
 //! ([`PlanningIdentity`]). A plan is only started if it is *current*: if the tables behind it are in the same state
-//! still. Whoever takes it out of the cache looks at that, on a thread that may look at files.
+//! still, but for the rows of tables in memory: it keeps none, and gets those of the moment when it starts. Whoever
+//! takes it out of the cache looks at that, on a thread that may look at files.
 //!
 //! Beside plans the cache has syntax trees of short texts, the rows of constant statements, what plans have used when
 //! they ran ([`PlanHistory`]), and generic plans ([`GenericPlan`]). A cheap statement that comes again with other
 //! values of its parameters gets a generic plan, if it has one: then planning is what it costs most. A heavy one is
 //! planned with its values.
 //!
-//! Invariant: no plan stays in the cache that uses a table or a view which has been dropped or changed: a plan keeps
-//! its tables in memory. The catalog tells each change, and a change of one table forgets no plan of another.
+//! Invariant: no plan stays in the cache that uses a table or a view which has been dropped or has another definition.
+//! The catalog tells each change, and a change of one table forgets no plan of another.
 
 mod history;
 mod key;
@@ -28,6 +29,7 @@ use parking_lot::Mutex;
 pub use history::{PlanHistory, Used};
 use key::TemplateKey;
 pub use key::{GenericKey, PlanKey, normalized};
+pub(crate) use planned::Source;
 pub use planned::{GenericPlan, ParsedStatement, PlannedStatement};
 
 /// Plans remembered, at most. A plan has some 10 KiB, and now and then a few hundred.
@@ -122,7 +124,7 @@ impl PlanCache {
         }
         let needs = plan.needs();
         let is_as_keyed = plan.identity() == Some(key.identity());
-        let Some(plan) = plan.again().filter(|_| is_as_keyed) else {
+        let Some(plan) = plan.kept().filter(|_| is_as_keyed) else {
             return self.template(TemplateKey::exact(&key, needs));
         };
         let template = self.template(TemplateKey::new(&key, needs));
@@ -188,9 +190,11 @@ impl PlanCache {
 
 impl CatalogObserver for PlanCache {
     fn changed(&self, change: &CatalogChange) {
-        // What is dropped may be large; it is dropped outside of the locks.
-        let plans = self.plans.lock().take_unless(|remembered| !remembered.plan.depends_on(change));
-        let generics = self.generics.lock().take_unless(|generic| !generic.depends_on(change));
+        // What is dropped may be large; it is dropped outside of the locks. A function may stand for another one that
+        // any plan has called.
+        let is_concerned = |depends: bool| depends || change.name.routine().is_some();
+        let plans = self.plans.lock().take_unless(|remembered| !is_concerned(remembered.plan.depends_on(change)));
+        let generics = self.generics.lock().take_unless(|generic| !is_concerned(generic.depends_on(change)));
         drop((plans, generics));
     }
 }
@@ -224,14 +228,15 @@ mod tests {
         let cache = session.database().plan_cache();
         let texts =
             ["SELECT a FROM t", "SELECT a FROM u", "SELECT a FROM v", "WITH w AS (SELECT 1 AS a) SELECT a FROM w"];
-        let changes: [(&str, &[&str]); 9] = [
-            ("INSERT INTO u VALUES (2)", &texts[1..2]),
-            ("INSERT INTO t VALUES (2)", &[texts[0], texts[2]]),
+        let changes: [(&str, &[&str]); 10] = [
+            ("INSERT INTO u VALUES (2)", &[]),
+            ("INSERT INTO t VALUES (2)", &[]),
+            ("ALTER TABLE t ADD COLUMN b INT", &[texts[0], texts[2]]),
             ("CREATE TABLE x AS SELECT 1 AS a", &[]),
             ("INSERT INTO x VALUES (2)", &[]),
             ("CREATE SCHEMA lab", &[]),
             ("DROP TABLE x", &[]),
-            ("TRUNCATE TABLE u", &texts[1..2]),
+            ("TRUNCATE TABLE u", &[]),
             ("CREATE OR REPLACE VIEW v AS SELECT a + 1 AS a FROM t", &texts[2..3]),
             ("DROP TABLE u", &texts[1..2]),
         ];
@@ -267,7 +272,7 @@ mod tests {
         let cache = database.plan_cache();
         let is_found = |session: &Session, text: &str| {
             let key = PlanKey::new(session.planning_identity(), text, &[]);
-            key.and_then(|key| cache.get(&key)).is_some_and(|remembered| remembered.plan.is_current(session))
+            key.and_then(|key| cache.get(&key)).is_some_and(|remembered| remembered.plan.renewed(session).is_some())
         };
         run(&session, "CREATE TABLE t AS SELECT 1 AS a");
         let (text, long) = ("SELECT a FROM t", format!("SELECT a FROM t --{}", "x".repeat(20_000)));
@@ -283,7 +288,14 @@ mod tests {
             run(&session, harmless);
             assert!(is_found(&session, text), "{harmless} changes nothing behind it");
         }
-        for change in ["INSERT INTO t VALUES (2)", "CREATE OR REPLACE TABLE t AS SELECT 1 AS a"] {
+        run(&session, "INSERT INTO t VALUES (2)");
+        assert!(is_found(&session, text));
+        let many = "INSERT INTO t SELECT 1 FROM generate_series(1, 50000)";
+        for change in [many, "CREATE OR REPLACE TABLE t AS SELECT 1 AS a", "ALTER TABLE t RENAME a TO b"] {
+            if change.starts_with("ALTER") {
+                run(&session, change);
+                run(&session, "ALTER TABLE t RENAME b TO a");
+            }
             run(&session, text);
             assert!(is_found(&session, text));
             run(&session, change);
@@ -296,11 +308,11 @@ mod tests {
         let session = Database::in_memory().unwrap().session();
         session.execute("CREATE TABLE t AS SELECT 1 AS a").unwrap();
         let (cache, text) = (session.database().plan_cache(), "SELECT a FROM t");
-        for change in ["INSERT INTO t VALUES (2)", "SET timezone = 'UTC'"] {
+        for change in ["ALTER TABLE t ADD COLUMN b INT", "SET timezone = 'UTC'"] {
             let begun = key(&session, text);
             let parsed = session.parse(text).unwrap();
             // The change comes in the middle of planning: after the relations were read, or before the settings were.
-            let planned = if change.starts_with("INSERT") {
+            let planned = if change.starts_with("ALTER") {
                 let planned = session.plan(&parsed, &[]).unwrap();
                 session.execute(change).unwrap();
                 planned

@@ -10,10 +10,10 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::ScalarValue;
 use diligence_base::Result;
-use diligence_catalog::{Catalog, CatalogChange, PlanningIdentity, Uses};
+use diligence_catalog::{Catalog, CatalogChange, PlanningIdentity, SessionSnapshot, Uses};
 use diligence_engine::plan::Needs;
 use diligence_sql::parse::Parsed;
-use diligence_sql::{Planned, Planner, Statement, parameter_value};
+use diligence_sql::{Planned, Planner, Query, Statement, parameter_value, rebind};
 
 /// The syntax tree of a statement with its text. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -42,8 +42,8 @@ pub struct PlannedStatement {
     needs: Needs,
     pub(crate) waits_for_memory: bool,
     pub(crate) work_expected_ns: u64,
-    /// What it was planned from, if it writes and others may be faster.
-    pub(crate) source: Option<(ParsedStatement, Vec<ScalarValue>)>,
+    /// What it was planned from, if others may be in its way.
+    pub(crate) source: Option<Source>,
 }
 
 impl PlannedStatement {
@@ -60,10 +60,17 @@ impl PlannedStatement {
     }
 
     /// The same statement, which may be planned once more.
-    pub(crate) fn of(mut self, parsed: &ParsedStatement, values: Vec<ScalarValue>) -> Self {
-        let is_repeatable = |statement: &Statement| matches!(statement, Statement::Write(write) if write.is_undoable);
-        if matches!(&self.planned, Planned::Other(statement) if is_repeatable(statement)) {
-            self.source = Some((parsed.clone(), values));
+    pub(crate) fn of(mut self, source: Source) -> Self {
+        let is_repeatable = match &self.planned {
+            Planned::Query(query, _) => query.is_locking,
+            Planned::Other(statement) => match statement.as_ref() {
+                Statement::Write(write) => write.is_undoable,
+                Statement::Query(query) => query.is_locking,
+                _ => false,
+            },
+        };
+        if is_repeatable {
+            self.source = Some(source);
         }
         self
     }
@@ -104,7 +111,7 @@ impl PlannedStatement {
     /// Whether it only reads.
     pub fn is_read_only(&self) -> bool {
         match &self.planned {
-            Planned::Query(..) => true,
+            Planned::Query(query, _) => !query.is_locking,
             Planned::Other(statement) => !matches!(statement.as_ref(), Statement::Write(_) | Statement::Command(_)),
         }
     }
@@ -137,7 +144,35 @@ impl PlannedStatement {
     /// read.
     pub fn once_more(&self) -> Option<Self> {
         let Planned::Query(query, uses) = &self.planned else { return None };
+        if query.is_locking {
+            return None;
+        }
         let planned = Planned::Query(query.clone(), uses.clone());
+        Some(Self {
+            text: self.text.clone(),
+            planned,
+            needs: self.needs,
+            waits_for_memory: true,
+            work_expected_ns: 0,
+            source: None,
+        })
+    }
+
+    /// The same statement as it is kept for another run: without the rows of tables in memory. `None` if it can start
+    /// only once.
+    pub(crate) fn kept(&self) -> Option<Self> {
+        let mut kept = self.again()?;
+        if let Planned::Query(query, Some(uses)) = &mut kept.planned {
+            rebind(&mut Arc::make_mut(query).plan, &uses.unbinding());
+        }
+        Some(kept)
+    }
+
+    /// The same statement over the rows that a planner's session sees now; `None` if it has to be planned anew for it.
+    pub(crate) fn renewed_for(&self, planner: &Planner) -> Option<Self> {
+        let Planned::Query(query, Some(uses)) = &self.planned else { return None };
+        let (plan, uses) = planner.renewed(&query.plan, uses, &planner.catalogs().snapshot())?;
+        let planned = Planned::Query(Arc::new(Query { plan, is_locking: query.is_locking }), Some(uses));
         Some(Self {
             text: self.text.clone(),
             planned,
@@ -189,17 +224,39 @@ impl PlannedStatement {
     }
 }
 
+/// What a statement is planned from once more, where others were in its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) parsed: ParsedStatement,
+    pub(crate) values: Vec<ScalarValue>,
+    /// The plan that it has for all values, if any.
+    pub(crate) generic: Option<Arc<GenericPlan>>,
+}
+
+impl Source {
+    /// Plans it, over the rows that a planner's session sees now. Fails as planning does.
+    pub(crate) fn planned(&self, planner: &Planner, seen: &SessionSnapshot) -> Result<Planned> {
+        // Where the values do not suit that plan, one is made for them.
+        let generic = self.generic.as_ref();
+        match generic.and_then(|generic| generic.plan.with(&self.values, planner, seen).ok().flatten()) {
+            Some(planned) => Ok(planned),
+            None => planner.plan(seen, self.parsed.tree(), &self.values),
+        }
+    }
+}
+
 /// One plan of a statement for all values of its parameters ([`diligence_sql::GenericPlan`]).
 #[derive(Debug)]
 pub struct GenericPlan {
     text: String,
+    parsed: ParsedStatement,
     plan: diligence_sql::GenericPlan,
     needs: Needs,
 }
 
 impl GenericPlan {
-    pub(crate) fn new(text: &str, plan: diligence_sql::GenericPlan) -> Self {
-        Self { text: text.to_owned(), needs: plan.needs(), plan }
+    pub(crate) fn new(parsed: &ParsedStatement, plan: diligence_sql::GenericPlan) -> Self {
+        Self { text: parsed.text().to_owned(), parsed: parsed.clone(), needs: plan.needs(), plan }
     }
 
     /// What running it is expected to need, whatever the values.
@@ -207,14 +264,14 @@ impl GenericPlan {
         self.needs
     }
 
+    /// Whether it may take the short path (`Session::run_short`), and [`with`](Self::with) never blocks.
+    pub fn may_be_short(&self) -> bool {
+        self.plan.may_be_short()
+    }
+
     /// What it was planned under.
     pub(crate) fn identity(&self) -> PlanningIdentity {
         self.plan.uses().planning()
-    }
-
-    /// Whether this planner would make the same plan of the text. Looks at the times of files.
-    pub(crate) fn is_current_for(&self, planner: &Planner) -> bool {
-        planner.is_current(self.plan.uses(), &planner.catalogs().snapshot())
     }
 
     /// Whether a table or a view that it uses has been dropped or changed since.
@@ -227,19 +284,22 @@ impl GenericPlan {
         self.plan.uses().depend_on(change)
     }
 
-    /// The statement with values: arrays of one row, one for each of `$1`, `$2`, …. Fails if there are not as many
-    /// values as parameters, or if a value does not fit the type that the plan has for it. The statement can still be
-    /// planned with its values.
-    pub fn with(&self, values: &[ArrayRef]) -> Result<PlannedStatement> {
+    /// The statement with values, over the rows that a planner's session sees now; `None` if it has to be planned anew.
+    pub(crate) fn with_values(
+        self: &Arc<Self>,
+        values: &[ArrayRef],
+        planner: &Planner,
+    ) -> Result<Option<PlannedStatement>> {
         let values = values.iter().map(parameter_value).collect::<Result<Vec<_>>>()?;
-        let planned = self.plan.with(&values)?;
-        Ok(PlannedStatement {
+        let Some(planned) = self.plan.with(&values, planner, &planner.catalogs().snapshot())? else { return Ok(None) };
+        let statement = PlannedStatement {
             text: self.text.clone(),
             planned,
             needs: self.needs,
             waits_for_memory: true,
             work_expected_ns: 0,
             source: None,
-        })
+        };
+        Ok(Some(statement.of(Source { parsed: self.parsed.clone(), values, generic: Some(self.clone()) })))
     }
 }

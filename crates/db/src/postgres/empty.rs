@@ -9,29 +9,20 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 51] = [
+const EMPTY: [(&str, &str); 43] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
-    ("pg_attrdef", "oid:o adrelid:o adnum:s adbin"),
     ("pg_auth_members", "oid:o roleid:o member:o grantor:o admin_option:b inherit_option:b set_option:b"),
     ("pg_cast", "oid:o castsource:o casttarget:o castfunc:o castcontext castmethod"),
     ("pg_collation", "oid:o collname collnamespace:o collowner:o collprovider collisdeterministic:b"),
-    ("pg_constraint", "oid:o conname connamespace:o contype condeferrable:b condeferred:b convalidated:b conrelid:o contypid:o \
-      conindid:o conparentid:o confrelid:o confupdtype confdeltype confmatchtype conislocal:b coninhcount:i connoinherit:b conkey:S \
-      confkey:S conpfeqop:O conppeqop:O conffeqop:O confdelsetcols:S conexclop:O conbin"),
     ("pg_conversion", "oid:o conname connamespace:o conowner:o conforencoding:i contoencoding:i conproc condefault:b"),
     ("pg_cursors", "name statement is_holdable:b is_binary:b is_scrollable:b creation_time"),
     ("pg_db_role_setting", "setdatabase:o setrole:o setconfig:T"),
     ("pg_depend", "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype"),
-    ("pg_description", "objoid:o classoid:o objsubid:i description"),
     ("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel"),
     ("pg_event_trigger", "oid:o evtname evtevent evtowner:o evtfoid:o evtenabled evttags:T"),
     ("pg_foreign_data_wrapper", "oid:o fdwname fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:T fdwoptions:T"),
     ("pg_foreign_server", "oid:o srvname srvowner:o srvfdw:o srvtype srvversion srvacl:T srvoptions:T"),
     ("pg_foreign_table", "ftrelid:o ftserver:o ftoptions:T"),
-    ("pg_index", "indexrelid:o indrelid:o indnatts:s indnkeyatts:s indisunique:b indnullsnotdistinct:b indisprimary:b \
-      indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b indislive:b indisreplident:b indkey:S \
-      indcollation:O indclass:O indoption:S indexprs indpred"),
-    ("pg_indexes", "schemaname tablename indexname tablespace indexdef"),
     ("pg_inherits", "inhrelid:o inhparent:o inhseqno:i inhdetachpending:b"),
     ("pg_largeobject_metadata", "oid:o lomowner:o lomacl:T"),
     ("pg_keywords", "word catcode barelabel:b catdesc baredesc"),
@@ -43,9 +34,6 @@ const EMPTY: [(&str, &str); 51] = [
     ("pg_partitioned_table", "partrelid:o partstrat partnatts:s partdefid:o partattrs:S partclass:O partcollation:O partexprs"),
     ("pg_policy", "oid:o polname polrelid:o polcmd polpermissive:b polroles:O polqual polwithcheck"),
     ("pg_prepared_statements", "name statement prepare_time parameter_types:T from_sql:b"),
-    ("pg_proc", "oid:o proname pronamespace:o proowner:o prolang:o procost:f prorows:f provariadic:o prosupport prokind prosecdef:b \
-      proleakproof:b proisstrict:b proretset:b provolatile proparallel pronargs:s pronargdefaults:s prorettype:o proargtypes:O \
-      proallargtypes:O proargmodes:T proargnames:T proargdefaults protrftypes:O prosrc probin proconfig:T proacl:T"),
     ("pg_publication", "oid:o pubname pubowner:o puballtables:b pubinsert:b pubupdate:b pubdelete:b pubtruncate:b pubviaroot:b"),
     ("pg_publication_namespace", "oid:o pnpubid:o pnnspid:o"),
     ("pg_publication_rel", "oid:o prpubid:o prrelid:o prqual prattrs:S"),
@@ -53,8 +41,6 @@ const EMPTY: [(&str, &str); 51] = [
     ("pg_range", "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o"),
     ("pg_rewrite", "oid:o rulename ev_class:o ev_type ev_enabled is_instead:b ev_qual ev_action"),
     ("pg_seclabel", "objoid:o classoid:o objsubid:i provider label"),
-    ("pg_sequence", "seqrelid:o seqtypid:o seqstart:o seqincrement:o seqmax:o seqmin:o seqcache:o seqcycle:b"),
-    ("pg_sequences", "schemaname sequencename sequenceowner data_type start_value:o min_value:o max_value:o increment_by:o cycle:b"),
     ("pg_shdepend", "dbid:o classid:o objid:o objsubid:i refclassid:o refobjid:o deptype"),
     ("pg_shdescription", "objoid:o classoid:o description"),
     ("pg_stat_activity", "datid:o datname pid:i usesysid:o usename application_name client_addr state query backend_type"),

@@ -1,11 +1,13 @@
 //! `pg_catalog`: the catalog as PostgreSQL's clients look at it, and the types that they know.
 //!
-//! What PostgreSQL has and we do not (indexes, triggers, roles with grants, …) are tables without rows, so that a
-//! client's joins over them find nothing. `pg_type_names`, `pg_class_names` and `pg_namespace_names` are ours: what
-//! functions and casts about numbers look into, with columns whose names nobody else's are. Numbers are the catalog's;
-//! those from [`SHOWN_FROM`](diligence_catalog::SHOWN_FROM) on are of what the engine shows of itself, so that
-//! `pg_table_is_visible` can tell by the number. All tables of one statement are computed from the same snapshot.
+//! What PostgreSQL has and we do not (triggers, roles with grants, …) are tables without rows, so that a client's joins
+//! over them find nothing. `pg_type_names`, `pg_class_names`, `pg_namespace_names`, `pg_serials` and those that end in
+//! `_texts` are ours: what functions and casts about numbers look into, with columns whose names nobody else's are.
+//! Numbers are the catalog's; those from [`SHOWN_FROM`](diligence_catalog::SHOWN_FROM) on are of what the engine shows
+//! of itself, so that `pg_table_is_visible` can tell by the number. All tables of one statement are computed from the
+//! same snapshot.
 
+mod declared;
 mod empty;
 mod rows;
 
@@ -45,14 +47,15 @@ struct Listed {
     /// `r` for a table, `v` for what is computed.
     kind: &'static str,
     columns: Option<SchemaRef>,
+    object: Option<Object>,
 }
 
 impl Listed {
     fn of_object(object: &Object, columns: bool) -> Self {
         let (view, kind) = match &object.relation {
-            Relation::Files(_) | Relation::Table(_) | Relation::Memory(_) => (None, "r"),
+            Relation::Files(_) | Relation::Table(_) | Relation::Native(_) => (None, "r"),
             Relation::View(view) => (Some(view.clone()), "v"),
-            Relation::Sequence(_) => (None, "S"),
+            Relation::Sequence(_) | Relation::Routine(_) => (None, "S"),
         };
         Self {
             schema: object.name.schema.clone(),
@@ -61,6 +64,7 @@ impl Listed {
             view,
             kind,
             columns: if columns { object.relation.schema().ok() } else { None },
+            object: Some(object.clone()),
         }
     }
 
@@ -74,7 +78,11 @@ impl Listed {
 
 /// Every relation. With `columns` files that nobody has used yet are opened; one that cannot be has none.
 fn relations(snapshot: &SessionSnapshot, columns: bool) -> Vec<Listed> {
-    let own = snapshot.catalog.objects().map(|object| Listed::of_object(object, columns));
+    let own = snapshot
+        .catalog
+        .objects()
+        .filter(|object| snapshot.sees(&object.name))
+        .map(|object| Listed::of_object(object, columns));
     let system = snapshot.system_tables().map(|(name, oid, table)| Listed {
         schema: SYSTEM_SCHEMA.to_owned(),
         name: name.to_owned(),
@@ -82,6 +90,7 @@ fn relations(snapshot: &SessionSnapshot, columns: bool) -> Vec<Listed> {
         view: None,
         kind: "v",
         columns: Some(table.schema()),
+        object: None,
     });
     own.chain(system).collect()
 }
@@ -98,6 +107,8 @@ fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let row = |listed: &Listed| {
         let columns = listed.columns.as_ref().map_or(0, |columns| columns.fields().len() as i32);
         let is_view = listed.kind == "v";
+        let of_object = |object: &Object| declared::summary(snapshot, object);
+        let (has_indexes, checks, has_references) = listed.object.as_ref().map_or((false, 0, false), of_object);
         vec![
             listed.oid.into(),
             listed.name.as_str().into(),
@@ -112,14 +123,14 @@ fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             Cell::Number(-1),
             0.into(),
             0.into(),
-            false.into(),
+            has_indexes.into(),
             false.into(),
             "p".into(),
             listed.kind.into(),
             columns.into(),
-            0.into(),
+            checks.into(),
             is_view.into(),
-            false.into(),
+            has_references.into(),
             false.into(),
             false.into(),
             false.into(),
@@ -128,7 +139,17 @@ fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             false.into(),
         ]
     };
-    listed.iter().map(row).collect()
+    let mut rows = listed.iter().map(row).collect::<Vec<_>>();
+    for (oid, name, schema, columns) in declared::index_classes(snapshot) {
+        let zero = || Cell::Number(0);
+        let mut row = vec![oid, name.into(), schema.into(), zero(), zero(), OWNER_OID.into(), 403.into()];
+        row.extend([zero(), zero(), zero(), Cell::Number(-1), zero(), zero(), false.into(), false.into()]);
+        row.extend(["p".into(), "i".into(), columns.into(), zero()]);
+        row.extend([false, false, false, false, false, true].map(Cell::Flag));
+        row.extend(["n".into(), false.into()]);
+        rows.push(row);
+    }
+    rows
 }
 
 fn attributes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
@@ -136,6 +157,8 @@ fn attributes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     for listed in relations(snapshot, true) {
         for (index, field) in listed.columns.iter().flat_map(|columns| columns.fields().iter()).enumerate() {
             let column = field_type(field);
+            let marks = |object: &Object| declared::column_marks(object, field.name());
+            let (has_default, identity, generated) = listed.object.as_ref().map_or((false, "", ""), marks);
             rows.push(vec![
                 listed.oid.into(),
                 field.name().as_str().into(),
@@ -149,10 +172,10 @@ fn attributes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 if column.bytes() < 0 { "x" } else { "p" }.into(),
                 "".into(),
                 (!field.is_nullable()).into(),
+                has_default.into(),
                 false.into(),
-                false.into(),
-                "".into(),
-                "".into(),
+                identity.into(),
+                generated.into(),
                 false.into(),
                 true.into(),
                 0.into(),
@@ -278,7 +301,11 @@ pub(crate) fn tables() -> BTreeMap<String, Arc<dyn ComputedTable>> {
     });
     add("pg_class_names", "class_oid:o class_name", |snapshot| {
         let row = |listed: Listed| vec![listed.oid.into(), listed.name.into()];
-        relations(snapshot, false).into_iter().map(row).collect()
+        let indexes = declared::index_classes(snapshot).into_iter().map(|(oid, name, ..)| vec![oid, name.into()]);
+        let known =
+            [("pg_class", 1259), ("pg_constraint", 2606), ("pg_namespace", 2615), ("pg_proc", 1255), ("pg_type", 1247)];
+        let known = known.map(|(name, oid)| vec![Cell::Number(oid), name.into()]);
+        relations(snapshot, false).into_iter().map(row).chain(indexes).chain(known).collect()
     });
     add("pg_namespace_names", "schema_oid:o schema_name", |snapshot| {
         let row = |(name, oid): (String, u32)| vec![oid.into(), name.into()];
@@ -336,7 +363,10 @@ pub(crate) fn tables() -> BTreeMap<String, Arc<dyn ComputedTable>> {
         },
     );
     add("pg_am", "oid:o amname amhandler amtype", |_| {
-        vec![vec![2.into(), "heap".into(), "heap_tableam_handler".into(), "t".into()]]
+        vec![
+            vec![2.into(), "heap".into(), "heap_tableam_handler".into(), "t".into()],
+            vec![403.into(), "btree".into(), "bthandler".into(), "i".into()],
+        ]
     });
     add("pg_tablespace", "oid:o spcname spcowner:o spcacl:T spcoptions:T xmin:o", |_| {
         vec![vec![1663.into(), "pg_default".into(), OWNER_OID.into()]]
@@ -344,6 +374,44 @@ pub(crate) fn tables() -> BTreeMap<String, Arc<dyn ComputedTable>> {
     add("pg_language", "oid:o lanname lanowner:o lanispl:b lanpltrusted:b", |_| {
         vec![vec![14.into(), "sql".into(), OWNER_OID.into(), false.into(), true.into()]]
     });
+    add("pg_attrdef", "oid:o adrelid:o adnum:s adbin", declared::defaults);
+    add(
+        "pg_constraint",
+        "oid:o conname connamespace:o contype condeferrable:b condeferred:b convalidated:b conrelid:o contypid:o \
+         conindid:o conparentid:o confrelid:o confupdtype confdeltype confmatchtype conislocal:b coninhcount:i connoinherit:b conkey:S \
+         confkey:S conpfeqop:O conppeqop:O conffeqop:O confdelsetcols:S conexclop:O conbin",
+        declared::constraints,
+    );
+    add("pg_description", "objoid:o classoid:o objsubid:i description", declared::comments);
+    add(
+        "pg_index",
+        "indexrelid:o indrelid:o indnatts:s indnkeyatts:s indisunique:b indnullsnotdistinct:b indisprimary:b \
+         indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b indislive:b indisreplident:b indkey:S \
+         indcollation:O indclass:O indoption:S indexprs indpred",
+        declared::indexes,
+    );
+    add("pg_indexes", "schemaname tablename indexname tablespace indexdef", declared::listed_indexes);
+    add(
+        "pg_proc",
+        "oid:o proname pronamespace:o proowner:o prolang:o procost:f prorows:f provariadic:o prosupport prokind prosecdef:b \
+         proleakproof:b proisstrict:b proretset:b provolatile proparallel pronargs:s pronargdefaults:s prorettype:o proargtypes:O \
+         proallargtypes:O proargmodes:T proargnames:T proargdefaults protrftypes:O prosrc probin proconfig:T proacl:T",
+        declared::routines,
+    );
+    add(
+        "pg_sequence",
+        "seqrelid:o seqtypid:o seqstart:o seqincrement:o seqmax:o seqmin:o seqcache:o seqcycle:b",
+        declared::sequence_options,
+    );
+    add(
+        "pg_sequences",
+        "schemaname sequencename sequenceowner data_type start_value:o min_value:o max_value:o increment_by:o cycle:b cache_size:o last_value:o",
+        declared::listed_sequences,
+    );
+    add("pg_index_texts", "index_oid:o index_part:o index_text", declared::index_definitions);
+    add("pg_constraint_texts", "constraint_oid:o constraint_text", declared::constraint_definitions);
+    add("pg_serials", "serial_table serial_column serial_sequence", declared::serials);
+    add("pg_routine_texts", "routine_oid:o routine_arguments routine_text", declared::routine_texts);
     add("pg_extension", "oid:o extname extowner:o extnamespace:o extrelocatable:b extversion", |_| vec![]);
     tables
 }

@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch, RecordBatchOptions,
-    StringViewArray, new_null_array,
+    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, ListArray, RecordBatch,
+    RecordBatchOptions, StringViewArray, new_null_array,
 };
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
 use diligence_catalog::{ComputedTable, SessionSnapshot};
@@ -20,6 +22,7 @@ pub(super) enum Cell {
     Text(String),
     Number(i64),
     Flag(bool),
+    Numbers(Vec<i64>),
 }
 
 impl From<&str> for Cell {
@@ -143,8 +146,25 @@ fn column<'a>(data_type: &DataType, cells: impl ExactSizeIterator<Item = &'a Cel
             Cell::Flag(flag) => Some(*flag),
             _ => None,
         }))),
-        // Grants, options and keys: nothing has any.
-        DataType::List(_) => new_null_array(data_type, cells.len()),
+        DataType::List(item) => {
+            let cells = cells.collect::<Vec<_>>();
+            let lengths = cells.iter().map(|cell| match cell {
+                Cell::Numbers(numbers) => numbers.len(),
+                _ => 0,
+            });
+            let offsets = OffsetBuffer::from_lengths(lengths);
+            let there = NullBuffer::from_iter(cells.iter().map(|cell| matches!(cell, Cell::Numbers(_))));
+            let all = cells.iter().flat_map(|cell| match cell {
+                Cell::Numbers(numbers) => numbers.as_slice(),
+                _ => &[],
+            });
+            let all = Int64Array::from_iter_values(all.copied());
+            match cast(&all, item.data_type()) {
+                Ok(values) => Arc::new(ListArray::new(item.clone(), offsets, values, Some(there))),
+                // Grants and options are texts, and nothing has any.
+                Err(_) => new_null_array(data_type, cells.len()),
+            }
+        }
         _ => Arc::new(StringViewArray::from_iter(cells.map(|cell| match cell {
             Cell::Text(text) => Some(text.as_str()),
             _ => None,

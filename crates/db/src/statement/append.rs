@@ -102,7 +102,8 @@ impl Session {
             let PlannedAppend { plan, rows, schema } = self.planner().plan_append(&self.snapshot(), &name, columns)?;
             Ok((engine.run(&plan, options)?, rows, schema))
         })?;
-        Ok(Append { result: QueryResult::write("COPY", stream, None), rows, schema })
+        let result = QueryResult::write("COPY", stream, None).with_retries(None, self.statement_locks());
+        Ok(Append { result, rows, schema })
     }
 
     /// Adds rows to a table in memory: all of them or none. Gives their number. Not for async code. Fails as

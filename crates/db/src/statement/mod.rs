@@ -32,6 +32,7 @@ use diligence_base::{Error, Result};
 pub use append::Append;
 pub use pending::PendingStatement;
 pub use result::{CancelToken, QueryResult, ResultKind};
+pub use start::Short;
 
 use crate::plans::{PlanKey, PlannedStatement};
 use crate::session::Session;
@@ -88,7 +89,7 @@ impl Session {
         let cache = self.database().plan_cache();
         let key = PlanKey::new(self.planning_identity(), text, &[]);
         let remembered = key.as_ref().and_then(|key| cache.get(key)).map(|remembered| remembered.plan);
-        if let Some(planned) = remembered.filter(|plan| plan.is_current(self)).and_then(|plan| plan.again()) {
+        if let Some(planned) = remembered.and_then(|plan| plan.renewed(self)) {
             cache.count(true);
             return Ok(planned.labelled(text));
         }

@@ -1,11 +1,13 @@
 //! Plan: a syntax tree becomes a plan, for the values of its parameters or for all values.
 
+use std::sync::Arc;
+
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use diligence_base::Result;
 use diligence_sql::{Description, parameter_value};
 
-use crate::plans::{GenericPlan, ParsedStatement, PlannedStatement};
+use crate::plans::{GenericPlan, ParsedStatement, PlannedStatement, Source};
 use crate::session::Session;
 
 impl Session {
@@ -23,14 +25,14 @@ impl Session {
     pub fn plan(&self, parsed: &ParsedStatement, values: &[ArrayRef]) -> Result<PlannedStatement> {
         let values = values.iter().map(parameter_value).collect::<Result<Vec<_>>>()?;
         let planned = self.in_runtime(|| self.planner().plan(&self.snapshot(), parsed.tree(), &values))?;
-        Ok(PlannedStatement::new(parsed.text(), planned).of(parsed, values))
+        Ok(PlannedStatement::new(parsed.text(), planned).of(Source { parsed: parsed.clone(), values, generic: None }))
     }
 
     /// One plan for all values of these types of `$1`, `$2`, …; `None` if the statement has no such plan, whoever asks.
     /// Opens files. What fails without values need not fail with them.
-    pub fn plan_generic(&self, parsed: &ParsedStatement, types: &[DataType]) -> Result<Option<GenericPlan>> {
+    pub fn plan_generic(&self, parsed: &ParsedStatement, types: &[DataType]) -> Result<Option<Arc<GenericPlan>>> {
         let plan = self.in_runtime(|| self.planner().plan_generic(&self.snapshot(), parsed.tree(), types))?;
-        Ok(plan.map(|plan| GenericPlan::new(parsed.text(), plan)))
+        Ok(plan.map(|plan| Arc::new(GenericPlan::new(parsed, plan))))
     }
 }
 
@@ -39,11 +41,20 @@ impl PlannedStatement {
     pub fn is_current(&self, session: &Session) -> bool {
         self.is_current_for(session.planner())
     }
+
+    /// The same statement over the rows that a session sees now; `None` if it has to be planned anew for it. Looks at
+    /// the times of files, so it may block for a moment.
+    pub fn renewed(&self, session: &Session) -> Option<Self> {
+        self.renewed_for(session.planner())
+    }
 }
 
 impl GenericPlan {
-    /// Whether planning the text again, in this session, would give the same plan. May look at files.
-    pub fn is_current(&self, session: &Session) -> bool {
-        self.is_current_for(session.planner())
+    /// The statement with values, over the rows that a session sees now: arrays of one row, one for each of `$1`, `$2`,
+    /// …. `None` if it has to be planned anew. Looks at the times of files, so it may block for a moment. Fails if
+    /// there are not as many values as parameters, or if a value does not fit the type that the plan has for it. The
+    /// statement can still be planned with its values.
+    pub fn with(self: &Arc<Self>, values: &[ArrayRef], session: &Session) -> Result<Option<PlannedStatement>> {
+        self.with_values(values, session.planner())
     }
 }

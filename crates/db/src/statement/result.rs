@@ -4,19 +4,22 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Wake, Waker, ready};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringViewArray};
 use arrow::datatypes::{Schema, SchemaRef, UInt64Type};
 use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
+use diligence_catalog::locks::{GivenUp, LOCK_NOT_AVAILABLE, LockOwner, LockWait, Locks, MUST_WAIT, WaitEnder};
 use diligence_engine::flow::profile::Profile;
 use diligence_engine::plan::Plan;
 use diligence_engine::query::{CancelToken as QueryToken, QueryStream};
-use diligence_sql::{Returned, Statement};
+use diligence_sql::{Planned, Returned, Statement};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
+use parking_lot::Mutex;
 
 use crate::plan_json;
 use crate::plans::Used;
@@ -38,14 +41,41 @@ pub enum ResultKind<'a> {
 
 /// Cancels a statement from anywhere: another thread, a signal handler.
 #[derive(Clone, Debug, Default)]
-pub struct CancelToken(Option<QueryToken>);
+pub struct CancelToken(Arc<Mutex<Cancelling>>);
+
+/// What a statement does now that can be cancelled.
+#[derive(Debug, Default)]
+struct Cancelling {
+    query: Option<QueryToken>,
+    wait: Option<WaitEnder>,
+    is_cancelled: bool,
+}
 
 impl CancelToken {
+    fn of(query: QueryToken) -> Self {
+        Self(Arc::new(Mutex::new(Cancelling { query: Some(query), ..Cancelling::default() })))
+    }
+
     /// Cancels the statement, if it still runs.
     pub fn cancel(&self) {
-        if let Some(token) = &self.0 {
-            token.cancel();
+        let mut cancelling = self.0.lock();
+        cancelling.is_cancelled = true;
+        if let Some(query) = &cancelling.query {
+            query.cancel();
         }
+        if let Some(wait) = &cancelling.wait {
+            wait.end(GivenUp::Cancelled);
+        }
+    }
+
+    /// The statement does something else from now on. Fails with kind `Cancelled` if it was cancelled.
+    fn is_now(&self, query: Option<QueryToken>, wait: Option<WaitEnder>) -> Result<()> {
+        let mut cancelling = self.0.lock();
+        if cancelling.is_cancelled {
+            return Err(Error::cancelled());
+        }
+        (cancelling.query, cancelling.wait) = (query, wait);
+        Ok(())
     }
 }
 
@@ -58,8 +88,27 @@ pub struct QueryResult {
     token: CancelToken,
     /// Of a query that has ended.
     last: Option<(Profile, Progress)>,
-    /// For a statement that writes by itself, with how often it may.
-    again: Option<(Again, usize)>,
+    /// For a statement that others may be in the way of.
+    again: Option<Again>,
+    /// What it has locked, outside of a transaction.
+    locked: Option<StatementLocks>,
+}
+
+/// What a statement has locked.
+pub(crate) struct StatementLocks {
+    pub(crate) locks: Arc<Locks>,
+    pub(crate) owner: LockOwner,
+    /// Whether a transaction keeps them.
+    pub(crate) is_inside: bool,
+}
+
+impl Drop for StatementLocks {
+    fn drop(&mut self) {
+        match self.is_inside {
+            true => self.locks.advance(self.owner),
+            false => self.locks.end_transaction(self.owner),
+        }
+    }
 }
 
 /// A command's tag and count.
@@ -70,11 +119,50 @@ struct Done {
     is_returning: bool,
 }
 
-/// Plans and starts a statement once more, since others have changed what it was to change.
-pub(crate) type Again = Box<dyn FnMut() -> Result<(QueryStream, Option<Arc<Returned>>)> + Send>;
+/// How a statement goes on that others are in the way of.
+pub(crate) enum Restarted {
+    /// It writes anew.
+    Writes(QueryStream, Option<Arc<Returned>>),
+    /// It reads anew.
+    Reads(QueryStream),
+    /// It is done.
+    Done(DoneAtOnce),
+    /// Another transaction has what it wants.
+    Waits(LockWait),
+}
 
-/// How often a statement is started anew.
-const RETRIES_MAX: usize = 100;
+/// What a statement gave that was done at once.
+#[derive(Default)]
+pub(crate) struct DoneAtOnce {
+    /// The rows that it gives.
+    pub(crate) rows: Vec<RecordBatch>,
+    /// How many it has written; `None` if it does not write.
+    pub(crate) count: Option<u64>,
+}
+
+impl DoneAtOnce {
+    /// As the result of the statement that was planned so.
+    pub(crate) fn into_result(self, planned: &Planned) -> QueryResult {
+        let Self { rows, count } = self;
+        let schema = planned.schema();
+        let result = QueryResult::rows(schema.unwrap_or_else(|| Arc::new(Schema::empty())), rows);
+        let command = match planned {
+            Planned::Other(statement) => match statement.as_ref() {
+                Statement::Write(write) => {
+                    Some(Done { tag: write.tag, rows: count, is_returning: write.returning.is_some() })
+                }
+                _ => None,
+            },
+            Planned::Query(..) => None,
+        };
+        QueryResult { command, ..result }
+    }
+}
+
+/// Plans and starts a statement once more, since others have changed or locked what it was to change: with the error
+/// that ended it, or without one when it has waited; with whether it may wait for a disk meanwhile. Fails with that
+/// error if it may not.
+pub(crate) type Again = Box<dyn FnMut(Option<Error>, bool) -> Result<Restarted> + Send>;
 
 enum Body {
     /// Rows that are there already.
@@ -83,8 +171,61 @@ enum Body {
     Query(QueryStream),
     /// A query that writes, and gives the number of rows; with what RETURNING gives then.
     Write(QueryStream, Option<Arc<Returned>>),
+    /// A query that locks rows; they are given when all of them are locked.
+    Held(QueryStream, VecDeque<RecordBatch>),
+    /// A statement that waits for another transaction.
+    Waiting(LockWait),
     /// A query whose rows nobody wants, only how it ran; and its plan.
     Analyze(QueryStream, Explained),
+}
+
+/// How somebody reads.
+enum Pull<'a, 'c> {
+    /// As long as it takes.
+    Blocking,
+    /// Not at all; its waker is told.
+    Polled(&'a mut Context<'c>),
+    /// Until then.
+    Within(Instant),
+}
+
+impl Pull<'_, '_> {
+    fn batch(&mut self, stream: &mut QueryStream) -> Poll<Option<Result<RecordBatch>>> {
+        match self {
+            Self::Blocking => Poll::Ready(stream.next_blocking()),
+            Self::Polled(context) => stream.poll_next_unpin(context),
+            Self::Within(end) => stream.next_within(end.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    fn wait(&mut self, wait: &mut LockWait) -> Poll<Result<()>> {
+        let end = match self {
+            Self::Polled(context) => return Pin::new(wait).poll(context),
+            Self::Blocking => None,
+            Self::Within(end) => Some(*end),
+        };
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(done) = Pin::new(&mut *wait).poll(&mut context) {
+                return Poll::Ready(done);
+            }
+            match end.map(|end| end.saturating_duration_since(Instant::now())) {
+                None => std::thread::park(),
+                Some(left) if left.is_zero() => return Poll::Pending,
+                Some(left) => std::thread::park_timeout(left),
+            }
+        }
+    }
+}
+
+/// Wakes a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 /// A plan as EXPLAIN ANALYZE will show it.
@@ -100,6 +241,32 @@ impl QueryResult {
         Self::of(stream.schema(), None, stream, Body::Query)
     }
 
+    /// A statement that writes and has others in its way. Fails with the error that it met if it may not go on, and as
+    /// starting it anew fails.
+    pub(crate) fn blocked(
+        tag: &'static str,
+        returning: Option<SchemaRef>,
+        again: Again,
+        locked: StatementLocks,
+        met: Error,
+    ) -> Result<Self> {
+        let done = Done { tag, rows: None, is_returning: returning.is_some() };
+        let result = Self::rows(returning.unwrap_or_else(|| Arc::new(Schema::empty())), vec![]);
+        let mut result = Self { command: Some(done), ..result }.with_retries(Some(again), locked);
+        result.go_on(Some(met), true)?;
+        Ok(result)
+    }
+
+    /// Whether its work is done: what is left is to read rows that are there.
+    pub fn is_done(&self) -> bool {
+        matches!(self.body, Body::Ready(_))
+    }
+
+    /// A query whose rows are given when all of them are locked.
+    pub(crate) fn held(stream: QueryStream) -> Self {
+        Self::of(stream.schema(), None, stream, |stream| Body::Held(stream, VecDeque::new()))
+    }
+
     pub(crate) fn analyze(stream: QueryStream, plan: Explained) -> Self {
         Self::of(Statement::plan_schema(), None, stream, |stream| Body::Analyze(stream, plan))
     }
@@ -111,10 +278,22 @@ impl QueryResult {
         Self::of(schema, Some(done), stream, |stream| Body::Write(stream, returned))
     }
 
-    /// The same, started anew where others have changed what it was to change.
-    pub(crate) fn with_retries(mut self, again: Option<Again>) -> Self {
-        self.again = again.map(|again| (again, RETRIES_MAX));
+    /// The same, started anew where others have changed what it was to change. `locked` is given back when it ends.
+    pub(crate) fn with_retries(mut self, again: Option<Again>, locked: StatementLocks) -> Self {
+        (self.again, self.locked) = (again, Some(locked));
         self
+    }
+
+    /// A command that others are in the way of.
+    pub(crate) fn waiting(tag: &'static str, wait: LockWait) -> Result<Self> {
+        let result = Self::done(tag);
+        result.token.is_now(None, Some(wait.ender()))?;
+        Ok(Self { body: Body::Waiting(wait), ..result })
+    }
+
+    /// Whether it waits for another transaction.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.body, Body::Waiting(_))
     }
 
     pub(crate) fn done(tag: &'static str) -> Self {
@@ -131,8 +310,8 @@ impl QueryResult {
 
     /// Rows that are there already.
     pub fn rows(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
-        let body = Body::Ready(batches.into());
-        Self { schema, command: None, body, id: None, token: CancelToken::default(), last: None, again: None }
+        let (body, token) = (Body::Ready(batches.into()), CancelToken::default());
+        Self { schema, command: None, body, id: None, token, last: None, again: None, locked: None }
     }
 
     fn of(
@@ -141,8 +320,8 @@ impl QueryResult {
         stream: QueryStream,
         body: impl FnOnce(QueryStream) -> Body,
     ) -> Self {
-        let (id, token) = (Some(stream.id()), CancelToken(Some(stream.cancel_token())));
-        Self { schema, command, body: body(stream), id, token, last: None, again: None }
+        let (id, token) = (Some(stream.id()), CancelToken::of(stream.cancel_token()));
+        Self { schema, command, body: body(stream), id, token, last: None, again: None, locked: None }
     }
 
     /// The columns; none for a command.
@@ -211,7 +390,7 @@ impl QueryResult {
     /// ends the statement: of kind `Value` if a value cannot be computed, `File` if a file cannot be read or written,
     /// `Resource` if there is no memory or temp space left, `Cancelled` if somebody cancelled it.
     pub fn next_blocking(&mut self) -> Option<Result<RecordBatch>> {
-        match self.advance(|stream| Poll::Ready(stream.next_blocking())) {
+        match self.advance(&mut Pull::Blocking) {
             Poll::Ready(batch) => batch,
             Poll::Pending => Some(Err(Error::bug("a blocking read did not wait"))),
         }
@@ -220,14 +399,13 @@ impl QueryResult {
     /// The next batch, without blocking: `context`'s waker is told when there may be one. For executors of any kind.
     /// Fails as [`next_blocking`](Self::next_blocking) does.
     pub fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
-        self.advance(|stream| stream.poll_next_unpin(context))
+        self.advance(&mut Pull::Polled(context))
     }
 
     /// The next batch, if there is one within `timeout`; pending otherwise. For progress displays. Fails as
     /// [`next_blocking`](Self::next_blocking) does.
     pub fn next_within(&mut self, timeout: Duration) -> Poll<Option<Result<RecordBatch>>> {
-        let end = Instant::now() + timeout;
-        self.advance(|stream| stream.next_within(end.saturating_duration_since(Instant::now())))
+        self.advance(&mut Pull::Within(Instant::now() + timeout))
     }
 
     /// All rows; waits for them. Fails as [`next_blocking`](Self::next_blocking) does.
@@ -241,88 +419,146 @@ impl QueryResult {
 
     /// Does a command's work to its end; the count is known then. Leaves rows alone.
     pub(crate) fn settle(&mut self) -> Result<()> {
-        while matches!(self.body, Body::Write(..)) {
-            if let Poll::Ready(Err(error)) = self.work(&mut |stream| Poll::Ready(stream.next_blocking())) {
+        while self.is_working() {
+            if let Poll::Ready(Err(error)) = self.work(&mut Pull::Blocking) {
                 return Err(error);
             }
         }
         Ok(())
     }
 
+    /// Does a command's work until it is done or has to wait for another transaction; whether it waits. Fails with the
+    /// command's error.
+    pub fn work_blocking(&mut self) -> Result<bool> {
+        while self.is_working() {
+            if let Body::Waiting(wait) = &self.body
+                && wait.is_waiting()
+            {
+                return Ok(true);
+            }
+            if let Poll::Ready(Err(error)) = self.work(&mut Pull::Blocking) {
+                return Err(error);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits for the other transaction that a command waits for. Fails with code 55P03 if it may not wait any longer,
+    /// and with kind `Cancelled`.
+    pub async fn wait(&mut self) -> Result<()> {
+        let Body::Waiting(wait) = &mut self.body else { return Ok(()) };
+        Pin::new(wait).await
+    }
+
     /// As [`settle`](Self::settle), without blocking.
     pub(crate) async fn settle_async(&mut self) -> Result<()> {
-        while matches!(self.body, Body::Write(..)) {
-            poll_fn(|context| self.work(&mut |stream| stream.poll_next_unpin(context))).await?;
+        while self.is_working() {
+            poll_fn(|context| self.work(&mut Pull::Polled(context))).await?;
         }
         Ok(())
     }
 
-    /// A step of a statement that writes; it has ended when its body is another one. Fails with its error.
-    fn work(
-        &mut self,
-        pull: &mut impl FnMut(&mut QueryStream) -> Poll<Option<Result<RecordBatch>>>,
-    ) -> Poll<Result<()>> {
-        let Body::Write(stream, _) = &mut self.body else { return Poll::Ready(Ok(())) };
-        Poll::Ready(match ready!(pull(stream)) {
+    /// Whether it gives nothing before its work is done.
+    fn is_working(&self) -> bool {
+        matches!(self.body, Body::Write(..) | Body::Held(..) | Body::Waiting(_))
+    }
+
+    /// A step of a statement that gives nothing before it is done. Fails with its error.
+    fn work(&mut self, pull: &mut Pull<'_, '_>) -> Poll<Result<()>> {
+        let may_block = !matches!(pull, Pull::Polled(_));
+        let (stream, held) = match &mut self.body {
+            Body::Write(stream, _) => (stream, None),
+            Body::Held(stream, held) => (stream, Some(held)),
+            Body::Waiting(wait) => {
+                let waited = ready!(pull.wait(wait));
+                return Poll::Ready(match waited {
+                    Ok(()) => self.go_on(None, may_block),
+                    Err(error) => self.fail(error),
+                });
+            }
+            Body::Ready(_) | Body::Query(_) | Body::Analyze(..) => return Poll::Ready(Ok(())),
+        };
+        Poll::Ready(match ready!(pull.batch(stream)) {
             Some(Ok(batch)) => {
-                let count = count_of(&batch);
-                if let Some(done) = &mut self.command {
-                    done.rows = Some(done.rows.unwrap_or(0) + count);
+                match held {
+                    Some(held) => held.push_back(batch),
+                    None => {
+                        let count = count_of(&batch);
+                        if let Some(done) = &mut self.command {
+                            done.rows = Some(done.rows.unwrap_or(0) + count);
+                        }
+                    }
                 }
                 Ok(())
             }
-            Some(Err(error)) if error.code() == Some("40001") => self.retry(error),
-            Some(Err(error)) => {
-                self.body = Body::Ready(VecDeque::new());
-                Err(error)
-            }
+            Some(Err(error)) if matches!(error.code(), Some("40001" | MUST_WAIT)) => self.go_on(Some(error), may_block),
+            Some(Err(error)) => self.fail(error),
             None => self.end(),
         })
     }
 
-    /// Starts the statement anew. Fails with the error that ended it if it may not, and as starting fails.
-    fn retry(&mut self, error: Error) -> Result<()> {
-        let started = match &mut self.again {
-            Some((again, left)) if *left > 0 => {
-                *left -= 1;
-                again()
-            }
-            _ => Err(error),
+    fn fail(&mut self, error: Error) -> Result<()> {
+        self.body = Body::Ready(VecDeque::new());
+        self.locked = None;
+        Err(if error.code() == Some(MUST_WAIT) { error.with_code(LOCK_NOT_AVAILABLE) } else { error })
+    }
+
+    /// Starts the statement anew, or waits until it can. Fails with the error that ended it if it may not, and as
+    /// starting fails.
+    fn go_on(&mut self, error: Option<Error>, may_block: bool) -> Result<()> {
+        let restarted = match (&mut self.again, error) {
+            (Some(again), error) => again(error, may_block),
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(Error::bug("nothing says how a statement goes on")),
         };
-        match started {
-            Ok((stream, returned)) => {
-                (self.id, self.token) = (Some(stream.id()), CancelToken(Some(stream.cancel_token())));
-                self.body = Body::Write(stream, returned);
+        let is_now = match restarted {
+            Ok(Restarted::Writes(stream, returned)) => self.runs(&stream).map(|()| Body::Write(stream, returned)),
+            Ok(Restarted::Reads(stream)) => self.runs(&stream).map(|()| Body::Held(stream, VecDeque::new())),
+            Ok(Restarted::Waits(wait)) => self.token.is_now(None, Some(wait.ender())).map(|()| Body::Waiting(wait)),
+            Ok(Restarted::Done(DoneAtOnce { rows, count })) => {
+                self.end()?;
+                if let Some(done) = &mut self.command {
+                    done.rows = count.or(done.rows);
+                }
+                self.body = Body::Ready(rows.into());
+                return Ok(());
+            }
+            Err(error) => Err(error),
+        };
+        match is_now {
+            Ok(body) => {
+                self.body = body;
                 Ok(())
             }
-            Err(error) => {
-                self.body = Body::Ready(VecDeque::new());
-                Err(error)
-            }
+            Err(error) => self.fail(error),
         }
+    }
+
+    fn runs(&mut self, stream: &QueryStream) -> Result<()> {
+        self.id = Some(stream.id());
+        self.token.is_now(Some(stream.cancel_token()), None)
     }
 
     fn stream(&self) -> Option<&QueryStream> {
         match &self.body {
-            Body::Ready(_) => None,
-            Body::Query(stream) | Body::Write(stream, _) | Body::Analyze(stream, _) => Some(stream),
+            Body::Ready(_) | Body::Waiting(_) => None,
+            Body::Query(stream) | Body::Write(stream, _) | Body::Held(stream, _) | Body::Analyze(stream, _) => {
+                Some(stream)
+            }
         }
     }
 
     /// The next batch for the reader, asking for as many of the query's as it takes.
-    fn advance(
-        &mut self,
-        mut pull: impl FnMut(&mut QueryStream) -> Poll<Option<Result<RecordBatch>>>,
-    ) -> Poll<Option<Result<RecordBatch>>> {
+    fn advance(&mut self, pull: &mut Pull<'_, '_>) -> Poll<Option<Result<RecordBatch>>> {
         loop {
             let ended = match &mut self.body {
                 Body::Ready(batches) => return Poll::Ready(batches.pop_front().map(Ok)),
-                Body::Query(stream) => return pull(stream),
-                Body::Write(..) => match ready!(self.work(&mut pull)) {
+                Body::Query(stream) => return pull.batch(stream),
+                Body::Write(..) | Body::Held(..) | Body::Waiting(_) => match ready!(self.work(pull)) {
                     Ok(()) => continue,
                     Err(error) => return Poll::Ready(Some(Err(error))),
                 },
-                Body::Analyze(stream, _) => match ready!(pull(stream)) {
+                Body::Analyze(stream, _) => match ready!(pull.batch(stream)) {
                     Some(Ok(_)) => Ok(false),
                     Some(Err(error)) => Err(error),
                     None => Ok(true),
@@ -346,6 +582,7 @@ impl QueryResult {
     /// The query has given all its rows.
     fn end(&mut self) -> Result<()> {
         self.last = self.stream().map(|stream| (stream.profile(), stream.progress()));
+        self.locked = None;
         match std::mem::replace(&mut self.body, Body::Ready(VecDeque::new())) {
             Body::Analyze(stream, plan) => {
                 let text = match plan {
@@ -355,7 +592,8 @@ impl QueryResult {
                 self.body = Body::Ready(VecDeque::from([line_batch(&text)?]));
             }
             Body::Write(_, Some(returned)) => self.body = Body::Ready(returned.take().into()),
-            Body::Ready(_) | Body::Query(_) | Body::Write(_, None) => {}
+            Body::Held(_, held) => self.body = Body::Ready(held),
+            Body::Ready(_) | Body::Query(_) | Body::Write(_, None) | Body::Waiting(_) => {}
         }
         Ok(())
     }
@@ -365,12 +603,12 @@ impl Stream for QueryResult {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.advance(|stream| stream.poll_next_unpin(context))
+        self.advance(&mut Pull::Polled(context))
     }
 }
 
 /// The one number in the one row that a writing plan gives.
-fn count_of(batch: &RecordBatch) -> u64 {
+pub(super) fn count_of(batch: &RecordBatch) -> u64 {
     let counts = batch.columns().first().and_then(|column| column.as_primitive_opt::<UInt64Type>());
     counts.map_or(0, |counts| counts.values().iter().sum())
 }

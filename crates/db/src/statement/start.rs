@@ -4,17 +4,34 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
-use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
+use diligence_catalog::Isolation;
+use diligence_catalog::locks::{GivenUp, LockWait, MUST_WAIT};
 use diligence_engine::{QueryOptions, SharingMode, SharingOffer};
-use diligence_sql::{Planned, Query, Statement};
+use diligence_sql::{Command, Planned, Query, Statement};
 use diligence_storage::foreign_error::from_arrow;
 
-use super::result::{Again, Explained, QueryResult};
+use super::result::{Again, DoneAtOnce, Explained, QueryResult, Restarted, StatementLocks, count_of};
 use crate::plan_json;
-use crate::plans::{ParsedStatement, PlannedStatement};
+use crate::plans::{PlannedStatement, Source};
 use crate::session::Session;
 use crate::settings::Shown;
+
+/// What became of a statement that may be short.
+pub enum Short {
+    /// It is done, or waits for another transaction and is done at once when that has ended.
+    Done(QueryResult),
+    /// It is none; nothing was done.
+    Not(PlannedStatement),
+}
+
+/// Whether a statement that failed so may be started anew, most likely: others have or had what it wants.
+fn is_in_the_way(error: &Error) -> bool {
+    matches!(error.code(), Some("40001" | MUST_WAIT))
+}
+
+/// How often a statement is started anew since others have changed what it was to change.
+const RETRIES_MAX: usize = 100;
 
 impl Session {
     /// Whether a planned statement is a query that is large enough to share with others, if it has anything to.
@@ -41,39 +58,175 @@ impl Session {
             work_expected_ns: planned.work_expected_ns,
             ..self.query_options(&planned.text)
         };
-        let again = planned.source.filter(|_| self.transaction_mark().is_none()).map(|source| self.again(source));
-        self.in_runtime(|| match planned.planned {
-            Planned::Query(query, _) => self.start_query(&query, options),
-            Planned::Other(statement) => Ok(self.start_statement(*statement, options)?.with_retries(again)),
+        self.in_runtime(|| match (planned.planned, planned.source) {
+            (Planned::Query(query, _), source) => self.start_query(&query, source, options),
+            (Planned::Other(statement), None) => self.start_statement(*statement, None, options),
+            (Planned::Other(statement), Some(source)) => {
+                let again = self.again(source.clone());
+                let result = self.start_statement(*statement, Some(source), options)?;
+                Ok(result.with_retries(Some(again), self.statement_locks()))
+            }
         })
     }
 
-    /// Plans and starts a statement that writes once more.
-    fn again(&self, source: (ParsedStatement, Vec<ScalarValue>)) -> Again {
-        let session = self.clone();
-        Box::new(move || {
-            let (parsed, values) = &source;
-            session.in_runtime(|| {
-                let planned = session.planner().plan(&session.snapshot(), parsed.tree(), values)?;
-                let Planned::Other(statement) = planned else { return Err(Error::bug("a query is started anew")) };
-                let Statement::Write(write) = *statement else {
-                    return Err(Error::bug("a command is started anew"));
-                };
-                let stream =
-                    session.database().engine().run(&write.query.plan, session.query_options(parsed.text()))?;
-                Ok((stream, write.returning.map(|(_, returned)| returned)))
-            })
+    /// What a statement of the session has locked when it ends.
+    pub(super) fn statement_locks(&self) -> StatementLocks {
+        let catalogs = self.planner().catalogs();
+        let (locks, owner) = (catalogs.locks().clone(), catalogs.owner());
+        StatementLocks { locks, owner, is_inside: catalogs.isolation().is_some() }
+    }
+
+    /// Runs a planned statement at once, if it is a short one ([`diligence_engine::short`]): it is done when this
+    /// returns, or waits for another transaction. Otherwise nothing was done. Waits for a disk if
+    /// [`commits_at_once`](Self::commits_at_once) is false. Fails with the statement's error.
+    pub fn run_short(&self, planned: PlannedStatement) -> Result<Short> {
+        let error = match self.at_once(&planned.planned) {
+            Ok(Some(done)) => return Ok(Short::Done(done.into_result(&planned.planned))),
+            Ok(None) => return Ok(Short::Not(planned)),
+            Err(error) => error,
+        };
+        let (Planned::Other(statement), true) = (&planned.planned, is_in_the_way(&error)) else { return Err(error) };
+        let (Statement::Write(write), Some(source)) = (statement.as_ref(), planned.source) else { return Err(error) };
+        let schema = write.returning.as_ref().map(|(schema, _)| schema.clone());
+        let again = self.again(source);
+        QueryResult::blocked(write.tag, schema, again, self.statement_locks(), error).map(Short::Done)
+    }
+
+    /// Runs a plan at once; `None`, and nothing was done, if it is not short. Fails with the statement's error.
+    fn at_once(&self, planned: &Planned) -> Result<Option<DoneAtOnce>> {
+        let (plan, write) = match planned {
+            Planned::Query(query, _) if !query.is_locking => (&query.plan, None),
+            Planned::Other(statement) => match statement.as_ref() {
+                Statement::Write(write) if !write.query.is_locking && write.is_undoable => {
+                    (&write.query.plan, Some(write))
+                }
+                _ => return Ok(None),
+            },
+            Planned::Query(..) => return Ok(None),
+        };
+        let Some(rows) = self.database().engine().run_short(plan)? else { return Ok(None) };
+        Ok(Some(match write {
+            None => DoneAtOnce { rows, count: None },
+            Some(write) => {
+                let returned = write.returning.as_ref().map_or_else(Vec::new, |(_, returned)| returned.take());
+                DoneAtOnce { count: Some(rows.iter().map(count_of).sum()), rows: returned }
+            }
+        }))
+    }
+
+    /// Plans and starts a statement once more.
+    fn again(&self, source: Source) -> Again {
+        let (session, mut left) = (self.clone(), RETRIES_MAX);
+        Box::new(move |mut error, may_block| {
+            loop {
+                if let Some(wait) = session.may_go_on(error, &mut left)? {
+                    return Ok(Restarted::Waits(wait));
+                }
+                match session.in_runtime(|| session.start_anew(&source, may_block)) {
+                    Err(failed) if is_in_the_way(&failed) => error = Some(failed),
+                    started => return started,
+                }
+            }
         })
     }
 
-    fn start_query(&self, query: &Query, options: QueryOptions) -> Result<QueryResult> {
-        Ok(QueryResult::query(self.database().engine().run(&query.plan, options)?))
+    fn start_anew(&self, source: &Source, may_block: bool) -> Result<Restarted> {
+        let planned = source.planned(self.planner(), &self.snapshot())?;
+        if (may_block || self.commits_at_once(false))
+            && let Some(done) = self.at_once(&planned)?
+        {
+            return Ok(Restarted::Done(done));
+        }
+        let options = self.query_options(source.parsed.text());
+        let engine = self.database().engine();
+        match planned {
+            Planned::Query(query, _) => Ok(Restarted::Reads(engine.run(&query.plan, options)?)),
+            Planned::Other(statement) => match *statement {
+                Statement::Query(query) => Ok(Restarted::Reads(engine.run(&query.plan, options)?)),
+                Statement::Write(write) => {
+                    let stream = engine.run(&write.query.plan, options)?;
+                    Ok(Restarted::Writes(stream, write.returning.map(|(_, returned)| returned)))
+                }
+                _ => Err(Error::bug("a command is started anew")),
+            },
+        }
     }
 
-    fn start_statement(&self, statement: Statement, options: QueryOptions) -> Result<QueryResult> {
+    /// Whether a statement may be started anew after this error: what it has to wait for first, if anything. Fails with
+    /// the error if it may not.
+    fn may_go_on(&self, error: Option<Error>, left: &mut usize) -> Result<Option<LockWait>> {
+        let catalogs = self.planner().catalogs();
+        let Some(error) = error else { return Ok(None) };
+        let sees_others = catalogs.isolation().is_none_or(|isolation| isolation == Isolation::ReadCommitted);
+        match error.code() {
+            // It may be its turn by now.
+            Some(MUST_WAIT) => Ok(catalogs.locks().wait(catalogs.owner()).inspect(|wait| self.limit(wait))),
+            _ if sees_others && *left > 0 => {
+                *left -= 1;
+                Ok(None)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Ends a waiting after the time that the session allows.
+    fn limit(&self, wait: &LockWait) {
+        let timeout = self.lock_timeout();
+        if !timeout.is_zero() {
+            let ender = wait.ender();
+            self.database().engine().io_handle().spawn(async move {
+                tokio::time::sleep(timeout).await;
+                ender.end(GivenUp::TimeOver);
+            });
+        }
+    }
+
+    /// A change of the catalog, which may have to wait for another transaction.
+    fn start_command(&self, command: Command) -> Result<QueryResult> {
+        let error = match command.apply(self.planner().catalogs()) {
+            Ok(tag) => return Ok(QueryResult::done(tag)),
+            Err(error) if error.code() == Some(MUST_WAIT) => error,
+            Err(error) => return Err(error),
+        };
+        let (session, mut left) = (self.clone(), RETRIES_MAX);
+        let mut go_on = move |mut error: Option<Error>, _| {
+            loop {
+                if let Some(wait) = session.may_go_on(error, &mut left)? {
+                    return Ok(Restarted::Waits(wait));
+                }
+                match command.apply(session.planner().catalogs()) {
+                    Ok(_) => return Ok(Restarted::Done(DoneAtOnce::default())),
+                    Err(failed) => error = Some(failed),
+                }
+            }
+        };
+        match go_on(Some(error), true)? {
+            Restarted::Waits(wait) => {
+                let again: Again = Box::new(go_on);
+                Ok(QueryResult::waiting("LOCK TABLE", wait)?.with_retries(Some(again), self.statement_locks()))
+            }
+            _ => Ok(QueryResult::done("LOCK TABLE")),
+        }
+    }
+
+    fn start_query(&self, query: &Query, source: Option<Source>, options: QueryOptions) -> Result<QueryResult> {
+        let stream = self.database().engine().run(&query.plan, options)?;
+        if !query.is_locking {
+            return Ok(QueryResult::query(stream));
+        }
+        let again = source.map(|source| self.again(source));
+        Ok(QueryResult::held(stream).with_retries(again, self.statement_locks()))
+    }
+
+    fn start_statement(
+        &self,
+        statement: Statement,
+        source: Option<Source>,
+        options: QueryOptions,
+    ) -> Result<QueryResult> {
         let engine = self.database().engine();
         Ok(match statement {
-            Statement::Query(query) => self.start_query(&query, options)?,
+            Statement::Query(query) => self.start_query(&query, source, options)?,
             Statement::Explain { query, analyze: true, json, .. } => {
                 let plan =
                     if json { Explained::Json(query.plan.clone()) } else { Explained::Text(query.plan.to_string()) };
@@ -92,7 +245,7 @@ impl Session {
             Statement::Write(write) => {
                 QueryResult::write(write.tag, engine.run(&write.query.plan, options)?, write.returning)
             }
-            Statement::Command(command) => QueryResult::done(command.apply(self.planner().catalogs())?),
+            Statement::Command(command) => self.start_command(command)?,
             Statement::Checkpoint => {
                 self.database().checkpoint()?;
                 QueryResult::done("CHECKPOINT")
@@ -104,8 +257,8 @@ impl Session {
             }
             Statement::Reset { name } => {
                 match name {
-                    Some(name) => self.settings().reset(&name)?,
-                    None => self.settings().reset_all()?,
+                    Some(name) => self.reset(&name)?,
+                    None => self.reset_all()?,
                 }
                 QueryResult::done("RESET")
             }

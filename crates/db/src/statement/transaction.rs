@@ -22,12 +22,20 @@ impl Session {
     /// then nothing of them is there.
     pub fn commit(&self) -> Result<()> {
         self.savepoints().clear();
+        self.end_local();
         self.planner().catalogs().commit()
+    }
+
+    /// Whether what a statement changes now waits for no disk, and so does [`commit`](Self::commit) if `ends` says that
+    /// this is meant.
+    pub fn commits_at_once(&self, ends: bool) -> bool {
+        self.planner().catalogs().commits_at_once(ends)
     }
 
     /// Ends the transaction; nothing of it is left.
     pub fn roll_back(&self) {
         self.savepoints().clear();
+        self.end_local();
         self.planner().catalogs().roll_back();
     }
 
@@ -159,14 +167,106 @@ mod tests {
         assert_eq!(one(&ann, SUM), 12, "it sees what was there when it began");
         run(&ann, &["COMMIT"]);
         assert_eq!(one(&ann, SUM), 30);
-        run(&ann, &["BEGIN", "UPDATE t SET a = 11 WHERE a = 10"]);
-        run(&bob, &["BEGIN", "UPDATE t SET a = 12 WHERE a = 10", "INSERT INTO t VALUES (5)", "COMMIT"]);
-        assert_eq!(code(&ann, "COMMIT"), "40001");
-        assert_eq!((one(&ann, SUM), one(&bob, SUM)), (37, 37));
+        // What others have changed meanwhile it cannot change.
+        run(&ann, &["BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT * FROM t"]);
+        run(&bob, &["UPDATE t SET a = 12 WHERE a = 10"]);
+        assert_eq!(code(&ann, "UPDATE t SET a = 11 WHERE a = 10"), "40001");
+        run(&ann, &["ROLLBACK"]);
         // One that is serializable shares the time with nobody.
         run(&ann, &["BEGIN ISOLATION LEVEL SERIALIZABLE", "INSERT INTO t SELECT sum(a) FROM t"]);
         run(&bob, &["INSERT INTO t VALUES (1)"]);
         assert_eq!(code(&ann, "COMMIT"), "40001");
-        assert_eq!(one(&ann, SUM), 38);
+        assert_eq!(one(&ann, SUM), 33);
+    }
+
+    /// Runs a statement that has to wait, on a thread of its own; returns when it waits.
+    fn waits(session: &Session, sql: &'static str) -> std::thread::JoinHandle<Result<u64, &'static str>> {
+        let (session, locks) = (session.clone(), session.planner().catalogs().locks().clone());
+        let owner = session.planner().catalogs().owner();
+        let handle = std::thread::spawn(move || {
+            let mut result = session.execute(sql).map_err(|error| error.code().unwrap_or("none"))?;
+            let mut rows = 0;
+            while let Some(batch) = result.next_blocking() {
+                rows += batch.map_err(|error| error.code().unwrap_or("none"))?.num_rows() as u64;
+            }
+            Ok(rows)
+        });
+        while !locks.shown().iter().any(|lock| lock.owner == owner && !lock.is_granted) {
+            assert!(!handle.is_finished(), "{sql} does not wait");
+            std::thread::yield_now();
+        }
+        handle
+    }
+
+    #[test]
+    fn a_statement_waits_for_the_rows_and_keys_of_an_open_transaction() {
+        for ends_well in [true, false] {
+            let database = Database::in_memory().unwrap();
+            let (ann, bob, carl) = (database.session(), database.session(), database.session());
+            let end = if ends_well { "COMMIT" } else { "ROLLBACK" };
+            run(&ann, &["CREATE TABLE t (id INT PRIMARY KEY, a BIGINT)", "INSERT INTO t VALUES (1, 1), (2, 2)"]);
+            // Inside of a block, and by itself; what was committed meanwhile is seen.
+            run(&ann, &["BEGIN", "UPDATE t SET a = a + 10 WHERE id = 1"]);
+            run(&bob, &["BEGIN"]);
+            let in_block = waits(&bob, "UPDATE t SET a = a + 100 WHERE id = 1");
+            let alone = waits(&carl, "UPDATE t SET a = a + 1000 WHERE id = 1");
+            run(&database.session(), &["UPDATE t SET a = a + 1 WHERE id = 2"]);
+            run(&ann, &[end]);
+            in_block.join().unwrap().unwrap();
+            run(&bob, &["COMMIT"]);
+            alone.join().unwrap().unwrap();
+            assert_eq!(one(&ann, SUM), if ends_well { 1114 } else { 1104 });
+            // Keys that come.
+            run(&ann, &["BEGIN", "INSERT INTO t VALUES (3, 0)"]);
+            let twice = waits(&bob, "INSERT INTO t VALUES (3, 5)");
+            run(&ann, &[end]);
+            let expected = if ends_well { Err("23505") } else { Ok(0) };
+            assert_eq!(twice.join().unwrap(), expected);
+            // What a condition is no longer true of is left alone.
+            run(&ann, &["BEGIN", "UPDATE t SET a = -1 WHERE id = 2"]);
+            let gone = waits(&bob, "DELETE FROM t WHERE id = 2 AND a > 0");
+            run(&ann, &[end]);
+            gone.join().unwrap().unwrap();
+            assert_eq!(one(&ann, "SELECT count(*) FROM t WHERE id = 2"), i64::from(ends_well));
+        }
+    }
+
+    #[test]
+    fn rows_are_locked_by_select_and_who_waits_for_each_other_is_told() {
+        let database = Database::in_memory().unwrap();
+        let (ann, bob, carl) = (database.session(), database.session(), database.session());
+        run(&ann, &["CREATE TABLE jobs (id INT PRIMARY KEY, done BOOLEAN)"]);
+        run(&ann, &["INSERT INTO jobs SELECT i, false FROM generate_series(1, 5) s(i)"]);
+        let next = "SELECT id::bigint FROM jobs WHERE NOT done ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1";
+        run(&ann, &["BEGIN"]);
+        run(&bob, &["BEGIN"]);
+        assert_eq!((one(&ann, next), one(&bob, next), one(&ann, next)), (1, 2, 1));
+        // A statement by itself gives its rows back.
+        assert_eq!((one(&carl, next), one(&carl, next)), (3, 3));
+        assert_eq!(code(&carl, "SELECT * FROM jobs WHERE id = 1 FOR SHARE NOWAIT"), "55P03");
+        run(&carl, &["SET lock_timeout = '20ms'"]);
+        assert_eq!(code(&carl, "UPDATE jobs SET done = true WHERE id = 2"), "55P03");
+        // The queue of jobs in one statement.
+        let take = "UPDATE jobs SET done = true WHERE id = (SELECT id FROM jobs WHERE NOT done ORDER BY id                     LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id::bigint";
+        assert_eq!((one(&carl, take), one(&carl, take)), (3, 4));
+        let ann_waits = waits(&ann, "UPDATE jobs SET done = true WHERE id = 2");
+        assert_eq!(code(&bob, "UPDATE jobs SET done = true WHERE id = 1"), "40P01");
+        run(&bob, &["ROLLBACK"]);
+        ann_waits.join().unwrap().unwrap();
+        run(&ann, &["COMMIT"]);
+        assert_eq!(one(&ann, "SELECT count(*) FROM jobs WHERE done"), 3);
+        // Tables and numbers.
+        run(&ann, &["BEGIN", "LOCK TABLE jobs IN SHARE MODE", "SELECT pg_advisory_xact_lock(7)"]);
+        let bob_waits = waits(&bob, "DELETE FROM jobs WHERE id = 5");
+        let carl_waits = waits(&database.session(), "SELECT pg_advisory_lock(7)");
+        run(&ann, &["COMMIT"]);
+        bob_waits.join().unwrap().unwrap();
+        carl_waits.join().unwrap().unwrap();
+        // One that is cancelled while it waits does not go on.
+        run(&ann, &["BEGIN", "DELETE FROM jobs"]);
+        let mut result = bob.start("UPDATE jobs SET done = false").unwrap();
+        assert!(result.work_blocking().unwrap());
+        result.cancel_token().cancel();
+        assert_eq!(result.next_blocking().unwrap().unwrap_err().kind(), diligence_base::ErrorKind::Cancelled);
     }
 }

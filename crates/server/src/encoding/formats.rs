@@ -11,6 +11,7 @@ use diligence_base::{Error, Result};
 use serde_json::json;
 
 use super::columns::{Columns, Form};
+use super::compact::compact;
 use super::copy::{CopyEncoder, CopyFormat, CopyOptions, Framing};
 use super::numeric::PlainNumeric;
 
@@ -120,7 +121,7 @@ impl BodyWriter {
                 let Some(writer) = self.arrow.as_mut() else {
                     return Err(Error::bug("an Arrow stream without a writer"));
                 };
-                writer.write(batch).map_err(not_written)?;
+                writer.write(&compact(batch)).map_err(not_written)?;
                 // The next one is about as large: growing to that would copy it several times.
                 let next = Vec::with_capacity(writer.get_ref().len());
                 Ok(std::mem::replace(writer.get_mut(), next))

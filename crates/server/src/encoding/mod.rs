@@ -5,12 +5,14 @@
 //! * [`columns`]: a batch as rows of such values, for messages of PostgreSQL's protocol.
 //! * [`copy`]: the same rows as lines, for COPY … TO STDOUT and for CSV.
 //! * [`formats`]: bodies of HTTP.
+//! * [`compact`]: batches without bytes of other rows, for Arrow's streams.
 //! * [`numeric`]: what Arrow would write with more zeros than that.
 //! * [`parameters`]: the other direction, values as clients send them.
 //!
 //! Nothing here knows a session, a statement or a socket: batches come in, bytes go out.
 
 pub(crate) mod columns;
+mod compact;
 pub(crate) mod copy;
 pub(crate) mod formats;
 mod numeric;
@@ -20,6 +22,7 @@ mod text;
 use arrow::array::RecordBatch;
 use diligence_base::Result;
 
+pub use self::compact::compact;
 pub use self::numeric::PlainNumeric;
 
 /// The texts of all values of a batch, row by row, as clients of PostgreSQL's protocol get them; `None` for NULL.

@@ -20,8 +20,8 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
-use diligence_db::plans::{GenericKey, PlanCache, PlanHistory, PlanKey, RememberedGeneric, RememberedPlan};
-use diligence_db::{Database, Description, Needs, ParsedStatement, PlannedStatement, Session, SharingOffer};
+use diligence_db::plans::{GenericKey, PlanCache, PlanHistory, PlanKey, RememberedGeneric, RememberedPlan, Used};
+use diligence_db::{Database, Description, Needs, ParsedStatement, PlannedStatement, Session, SharingOffer, Short};
 
 pub use self::running::{CommandDone, RunningStatement};
 use self::running::{Runner, StartedStatement};
@@ -57,8 +57,9 @@ impl Default for ExecutionOptions {
     }
 }
 
-/// Threads that statements which write wait on: they block until the write is done.
-const WRITE_THREADS: usize = 4;
+/// Threads that statements which write wait on: they block until the write is done. As many as that can be synced at
+/// once.
+const WRITE_THREADS: usize = 32;
 
 /// The stages, and the door to the engine.
 pub struct StatementExecution {
@@ -234,7 +235,7 @@ impl StatementExecution {
         }
         let generic = key.as_ref().and_then(|key| GenericKey::new(key, &values));
         if let Some(generic) = &generic
-            && let Some(running) = self.start_generic(generic, session, asker, parsed, &values).await?
+            && let Some(running) = self.start_generic(generic, session, asker, parsed, &values, allowed).await?
         {
             cache.count(true);
             return Ok(running);
@@ -263,13 +264,19 @@ impl StatementExecution {
             return Ok(Some(RunningStatement::answered(&self.runner, asker, &plan, rows)));
         }
         let answer = plan.is_constant().then_some(answer);
-        let (offer, plan) = self.offer(session, plan).await?;
+        let offer = match session.may_share(&plan) {
+            false => None,
+            // To compare plans takes longer than a thread of the network has.
+            true => {
+                let (own, plan) = (session.clone(), plan.clone());
+                let offer = move || Ok(plan.renewed(&own).map(|plan| own.sharing_offer(&plan)));
+                let Some(offer) = self.runner.compute(offer).await? else { return Ok(None) };
+                offer
+            }
+        };
         let query = Query::new(parsed.text(), plan.needs(), history.used()).offered(offer);
         let text = parsed.text().to_owned();
-        let current = move |session: &Session| {
-            let plan = if plan.is_current(session) { plan.again() } else { None };
-            plan.map(|plan| plan.labelled(&text))
-        };
+        let current = move |session: &Session| plan.renewed(session).map(|plan| plan.labelled(&text));
         let running = self.admit(session, asker, query, Some(history), current).await?;
         Ok(running.map(|running| running.remembering(answer)))
     }
@@ -283,6 +290,7 @@ impl StatementExecution {
         asker: &Asker,
         parsed: &ParsedStatement,
         values: &[ArrayRef],
+        allowed: Allowed,
     ) -> Result<Option<RunningStatement>> {
         let cache = self.plan_cache();
         let Some(RememberedGeneric { plan, history }) = cache.generic(key) else { return Ok(None) };
@@ -297,24 +305,61 @@ impl StatementExecution {
                 let planning = self.optimize.run(move || own.plan_generic(&statement, &types));
                 // An error may be this session's alone. It is said when the statement is planned with its values.
                 let Ok(plan) = planning.await else { return Ok(None) };
-                let plan = plan.map(Arc::new);
                 let known = RememberedGeneric { plan: Some(plan.clone()), history: history.clone() };
                 cache.put_generic(key.clone(), known);
                 plan
             }
         };
         let Some(plan) = plan else { return Ok(None) };
+        if plan.may_be_short() {
+            let planned = plan.with(values, session).ok().flatten();
+            return match planned.filter(|planned| allowed.check(planned).is_ok()) {
+                Some(planned) => self.start_short(planned, session, asker, parsed, (history, used)).await.map(Some),
+                None => {
+                    cache.put_generic(key.clone(), RememberedGeneric { plan: None, history });
+                    Ok(None)
+                }
+            };
+        }
         let query = Query::new(parsed.text(), plan.needs(), Some(used));
         let values = values.to_vec();
         // These values may not suit the plan: then one is made for them.
-        let with_values =
-            move |session: &Session| if plan.is_current(session) { plan.with(&values).ok() } else { None };
+        let with_values = move |session: &Session| {
+            let planned = plan.with(&values, session).ok().flatten();
+            planned.filter(|planned| allowed.check(planned).is_ok())
+        };
         let running = self.admit(session, asker, query, Some(history.clone()), with_values).await?;
         if running.is_none() {
             // Its tables have changed, most likely: the next one tries again.
             cache.put_generic(key.clone(), RememberedGeneric { plan: None, history });
         }
         Ok(running)
+    }
+
+    /// Runs a statement at once that may be short, or starts it as any other. It takes less time than to hand it to
+    /// another thread, so that is done only where it waits for a disk.
+    async fn start_short(
+        &self,
+        planned: PlannedStatement,
+        session: &Session,
+        asker: &Asker,
+        parsed: &ParsedStatement,
+        (history, used): (Arc<PlanHistory>, Used),
+    ) -> Result<RunningStatement> {
+        let fingerprint = planned.fingerprint();
+        let own = session.clone();
+        let run = move || own.run_short(planned);
+        let short = match session.commits_at_once(false) {
+            true => run()?,
+            false => self.runner.commit(run).await?,
+        };
+        let planned = match short {
+            Short::Done(result) => return Ok(RunningStatement::done(&self.runner, asker, result, fingerprint)),
+            Short::Not(planned) => planned,
+        };
+        let query = Query::new(parsed.text(), planned.needs(), Some(used));
+        let running = self.admit(session, asker, query, Some(history), move |_| Some(planned)).await?;
+        running.ok_or_else(|| Error::bug("a planned statement did not start"))
     }
 
     /// Plans a statement that only reads, or finds it planned. Fails with the error of planning it, and with kind
@@ -326,11 +371,12 @@ impl StatementExecution {
         values: Vec<ArrayRef>,
     ) -> Result<ReadyStatement> {
         let key = PlanKey::new(session.planning_identity(), parsed.text(), &values);
-        if let Some(RememberedPlan { plan, history, .. }) = self.current_plan(session, key.as_ref()).await?
-            && let Some(planned) = plan.again()
-        {
-            self.plan_cache().count(true);
-            return Ok(ReadyStatement { planned: planned.labelled(parsed.text()), history: Some(history) });
+        if let Some(RememberedPlan { plan, history, .. }) = key.as_ref().and_then(|key| self.plan_cache().get(key)) {
+            let own = session.clone();
+            if let Some(planned) = self.runner.compute(move || Ok(plan.renewed(&own))).await? {
+                self.plan_cache().count(true);
+                return Ok(ReadyStatement { planned: planned.labelled(parsed.text()), history: Some(history) });
+            }
         }
         let ready = self.plan_anew(session, key, parsed, values).await?;
         if !ready.planned.is_read_only() {
@@ -375,7 +421,7 @@ impl StatementExecution {
             return Ok(Some(remembered));
         }
         let (own, plan) = (session.clone(), remembered.plan.clone());
-        let is_current = self.runner.compute(move || Ok(plan.is_current(&own))).await?;
+        let is_current = self.runner.compute(move || Ok(plan.renewed(&own).is_some())).await?;
         Ok(is_current.then_some(remembered))
     }
 

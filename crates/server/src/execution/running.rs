@@ -54,6 +54,14 @@ impl Runner {
         self.execute.run(work).await
     }
 
+    /// Has work done on a thread that may wait for a disk.
+    pub(super) async fn commit<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.write.run(work).await
+    }
+
     /// Whose a query is that runs.
     pub(super) fn owner(&self, query: u64) -> Option<String> {
         self.owners.lock().get(&query).map(|owner| owner.user.clone())
@@ -187,16 +195,21 @@ impl RunningStatement {
     /// A statement whose rows are known. It needs no worker, so it stands in no line.
     pub(super) fn answered(runner: &Arc<Runner>, asker: &Asker, plan: &PlannedStatement, rows: &[RecordBatch]) -> Self {
         let schema = plan.schema().unwrap_or_else(|| Arc::new(Schema::empty()));
+        Self::done(runner, asker, QueryResult::rows(schema, rows.to_vec()), plan.fingerprint())
+    }
+
+    /// A statement that is done.
+    pub(super) fn done(runner: &Arc<Runner>, asker: &Asker, result: QueryResult, fingerprint: Option<String>) -> Self {
         Self {
             runner: runner.clone(),
             owner: Owner { user: asker.user.clone(), ticket: Ticket(0) },
-            result: Some(QueryResult::rows(schema.clone(), rows.to_vec())),
+            schema: result.schema(),
+            is_command: matches!(result.kind(), ResultKind::Command { .. }),
+            result: Some(result),
             admitted: None,
             passed: Passed { class: Class::Cheap, place: None, waited: Duration::ZERO },
             history: None,
-            fingerprint: plan.fingerprint(),
-            schema,
-            is_command: false,
+            fingerprint,
             id: None,
             rows: 0,
             rows_max: runner.rows_max(asker),
@@ -292,8 +305,16 @@ impl RunningStatement {
                 Err(error) => return Some(Err(error)),
             }
         }
-        let result = self.result.as_mut()?;
-        poll_fn(|context| result.poll_batch(context)).await
+        let (result, admitted) = (self.result.as_mut()?, &mut self.admitted);
+        poll_fn(|context| {
+            let batch = result.poll_batch(context);
+            if batch.is_pending() && result.is_waiting() {
+                // The transaction that it waits for may need the place.
+                *admitted = None;
+            }
+            batch
+        })
+        .await
     }
 
     /// Starts it anew, this time with the memory that it is sure of.
@@ -342,18 +363,31 @@ impl RunningStatement {
     pub async fn finish(mut self) -> Result<CommandDone> {
         let Some(mut result) = self.result.take() else { return Err(Error::bug("a command ran twice")) };
         let token = CancelOnDrop(Some(result.cancel_token()));
-        let work = move || {
-            while let Some(batch) = result.next_blocking() {
-                batch?;
+        while !result.is_done() {
+            let work = move || result.work_blocking().map(|waits| (waits, result));
+            let waits = match self.runner.write.run(work).await {
+                Ok((waits, worked)) => {
+                    result = worked;
+                    waits
+                }
+                Err(error) => {
+                    token.keep();
+                    return Err(error);
+                }
+            };
+            if !waits {
+                break;
             }
-            match result.kind() {
-                ResultKind::Command { tag, rows } => Ok(CommandDone { tag: tag.to_owned(), rows }),
-                ResultKind::Rows => Err(Error::bug("rows were taken for a command")),
-            }
-        };
-        let done = self.runner.write.run(work).await;
+            // Neither a thread nor a place is taken meanwhile: the transaction that it waits for may need them.
+            self.admitted = None;
+            result.wait().await?;
+        }
         token.keep();
-        done
+        note(self.history.take(), &result, true);
+        match result.kind() {
+            ResultKind::Command { tag, rows } => Ok(CommandDone { tag: tag.to_owned(), rows }),
+            ResultKind::Rows => Err(Error::bug("rows were taken for a command")),
+        }
     }
 }
 

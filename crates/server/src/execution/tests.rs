@@ -120,9 +120,11 @@ async fn other_values_of_a_cheap_statement_need_no_planning() {
         assert_eq!(asks(n).await, (vec![2 * n], 0));
     }
     session.execute("INSERT INTO t VALUES (20, 7)").unwrap();
-    assert_eq!(asks(20).await, (vec![40, 7], 1), "of the table as it is");
+    assert_eq!(asks(20).await, (vec![40, 7], 0), "of the table as it is");
+    session.execute("ALTER TABLE t ADD COLUMN c INT").unwrap();
     assert_eq!(asks(21).await, (vec![42], 1));
-    assert_eq!(asks(22).await, (vec![44], 0));
+    assert_eq!(asks(22).await, (vec![44], 1));
+    assert_eq!(asks(23).await, (vec![46], 0));
 }
 
 #[tokio::test]
@@ -164,7 +166,7 @@ async fn queries_that_can_share_a_run_need_one_place() {
     let sql = |bound: u32| format!("SELECT b, count(*) AS n FROM t WHERE a <= {bound} GROUP BY b");
     let mut members = Vec::new();
     // Nobody reads, so the first keeps its place: one that needed another would wait for ever.
-    for bound in [1000, 20, 1000, 5] {
+    for bound in [3_000_000, 2_000_000, 3_000_000, 1_000_000] {
         let sql = sql(bound);
         let begun = tokio::time::timeout(Duration::from_secs(20), start(&execution, &session, &asker, &sql));
         let running = begun.await.expect("it waits for a place");

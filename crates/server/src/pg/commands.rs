@@ -125,6 +125,8 @@ pub fn command(sql: &str) -> Result<Option<Command>, String> {
         ("SET", "CONSTRAINTS", _) | ("SET", "SESSION", "CHARACTERISTICS") => {
             Command::SetTransaction(TransactionMode::default())
         }
+        // DuckDB's variables are the engine's.
+        ("SET" | "RESET", "VARIABLE", _) => return Ok(None),
         ("SET", ..) => return Ok(set(&tokens)),
         ("RESET", "ALL", _) => Command::ResetAll,
         ("RESET", ..) if count >= 2 => Command::Reset(setting_name(&tokens[1..]), Lasts::Session),
@@ -478,13 +480,15 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
             }
             "CSV" => format = CopyFormat::Csv,
             "BINARY" => format = CopyFormat::Binary,
-            "HEADER" => {
-                header = true;
-                if let Some(Token::Word(value)) = tokens.get(at)
-                    && let Some(on) = crate::encoding::parameters::boolean(value)
-                {
-                    header = on;
-                    at += 1;
+            "HEADER" | "FREEZE" => {
+                let said = match tokens.get(at) {
+                    Some(Token::Word(value)) => crate::encoding::parameters::boolean(value),
+                    _ => None,
+                };
+                at += usize::from(said.is_some());
+                // Rows of this system are always as PostgreSQL's are when they are frozen.
+                if word == "HEADER" {
+                    header = said.unwrap_or(true);
                 }
             }
             "DELIMITER" | "DELIMITERS" | "NULL" | "QUOTE" | "ESCAPE" | "ENCODING" => {
@@ -569,6 +573,12 @@ mod tests {
             (copy.options.format, copy.options.header, copy.options.null.as_str()),
             (CopyFormat::Csv, true, "x")
         );
+        for (text, header) in
+            [("HEADER off, FREEZE", false), ("FREEZE on, HEADER", true), ("freeze false, header true", true)]
+        {
+            let Command::CopyIn(copy) = found(&format!("COPY t FROM STDIN WITH ({text})")) else { panic!("{text}") };
+            assert_eq!(copy.options.header, header, "{text}");
+        }
         let Command::CopyOut(copy) = found("COPY (SELECT a FROM t) TO STDOUT DELIMITER AS E'\\t' CSV") else {
             panic!("no COPY TO");
         };

@@ -660,6 +660,7 @@ impl PgSession {
                 self.session.roll_back();
                 Ok(())
             }
+            true if self.session.commits_at_once(true) => self.session.commit(),
             true => {
                 // It waits for the disk.
                 let session = self.session.clone();
@@ -682,6 +683,7 @@ impl PgSession {
         self.portals.clear();
         self.cursors.clear();
         self.settings.reset_all();
+        self.session.discard();
         self.tell_facts();
     }
 }

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use diligence_base::{Error, Result};
+use diligence_db::duration::{display, duration};
 use diligence_db::postgres::SERVER_VERSION;
-
-use crate::duration::{display, duration};
 
 /// A setting: its name in lower case, its name as reported, its value at the start, and how it may change.
 struct Known {
@@ -30,7 +29,7 @@ enum Change {
 use Change::{Fixed, Free, Only};
 
 #[rustfmt::skip]
-const KNOWN: [(&str, &str, Change); 44] = [
+const KNOWN: [(&str, &str, Change); 42] = [
     ("application_name", "", Free),
     ("backslash_quote", "safe_encoding", Free),
     ("block_size", "8192", Fixed),
@@ -59,11 +58,9 @@ const KNOWN: [(&str, &str, Change); 44] = [
     ("lc_monetary", "C", Free),
     ("lc_numeric", "C", Free),
     ("lc_time", "C", Free),
-    ("lock_timeout", "0", Free),
     ("max_identifier_length", "63", Fixed),
     ("max_index_keys", "32", Fixed),
     ("row_security", "on", Free),
-    ("search_path", "\"$user\", public", Free),
     ("server_encoding", "UTF8", Fixed),
     ("server_version", SERVER_VERSION, Fixed),
     ("server_version_num", "160006", Fixed),

@@ -136,10 +136,16 @@ async fn a_block_is_committed_or_taken_back_as_a_whole() {
     assert_eq!(said(&mut ann, "BEGIN; DELETE FROM w; SELECT 1 / 0").await[3..], ["E ERROR 22012", "Z E"]);
     assert_eq!(said(&mut ann, "COMMIT").await, ["C ROLLBACK", "Z I"]);
     assert_eq!(said(&mut ann, sum).await[1], "D 21");
-    // Of two that change one row, the second to commit fails, and is over.
+    // Of two that change one row, the second waits for the first, and changes what that has left.
     said(&mut ann, "BEGIN; UPDATE w SET a = 5 WHERE a = 1").await;
-    said(&mut bob, "UPDATE w SET a = 6 WHERE a = 1").await;
-    assert_eq!(said(&mut ann, "COMMIT").await, ["E ERROR 40001", "Z I"]);
+    said(&mut bob, "SET lock_timeout = '20ms'").await;
+    assert_eq!(said(&mut bob, "UPDATE w SET a = 6 WHERE a < 10").await, ["E ERROR 55P03", "Z I"]);
+    said(&mut bob, "SET lock_timeout = 0").await;
+    let (waited, ()) = tokio::join!(said(&mut bob, "UPDATE w SET a = a + 1 WHERE a < 10"), async {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        assert_eq!(said(&mut ann, "COMMIT").await, ["C COMMIT", "Z I"]);
+    });
+    assert_eq!(waited, ["C UPDATE 1", "Z I"]);
     assert_eq!(said(&mut ann, sum).await[1], "D 26");
     assert_eq!(said(&mut ann, "BEGIN READ ONLY; DELETE FROM w").await[1], "E ERROR 25006");
     said(&mut ann, "ROLLBACK").await;

@@ -470,9 +470,35 @@ impl Binder<'_> {
         }
     }
 
-    /// `timestamp(3)`: rounded to so many digits behind the seconds' point.
+    /// The rows of a query with names where they have numbers of tables and types, as PostgreSQL shows them.
+    pub(super) fn with_names_of_objects(&self, mut rows: super::Rows) -> Result<super::Rows> {
+        let withs = super::Withs::default();
+        let mut computed = Vec::new();
+        for output in &mut rows.outputs {
+            let level = Level::new(None, &withs, super::scope::Namespace::default(), Clause::Select);
+            let name = match (name_function(&output.scalar.sql_type()), output.scalar.sql_type()) {
+                (Some(function), _) => self.named_call(function, vec![output.scalar.clone()], &level)?,
+                (None, SqlType::Array(_)) if VECTORS.contains(&output.name.as_str()) => {
+                    let blank = Scalar::Constant(Constant::text(" "));
+                    self.named_call("array_to_string", vec![output.scalar.clone(), blank], &level)?
+                }
+                _ => continue,
+            };
+            let column = self.column_for(&output.name, &name);
+            output.scalar = column.scalar();
+            computed.push((column, name));
+        }
+        rows.relation = rows.relation.mapped(computed);
+        Ok(rows)
+    }
+
     /// A text that names a table or a type is looked up where it is cast to its number; a literal when it is bound.
     fn looked_up(&self, scalar: Scalar, to: &SqlType, level: &Level<'_>) -> Result<Scalar> {
+        if matches!(to, SqlType::Text | SqlType::Varchar(_) | SqlType::Name)
+            && let Some(function) = name_function(&scalar.sql_type())
+        {
+            return self.named_call(function, vec![scalar], level);
+        }
         let function = match to {
             SqlType::Oid(OidKind::Class) => "to_regclass",
             SqlType::Oid(OidKind::Type) => "to_regtype",
@@ -490,6 +516,7 @@ impl Binder<'_> {
         self.named_call(function, vec![name], level)
     }
 
+    /// `timestamp(3)`: rounded to so many digits behind the seconds' point.
     fn with_seconds_digits(&self, scalar: Scalar, digits: Option<i32>) -> Result<Scalar> {
         match digits {
             None => Ok(scalar),
@@ -875,4 +902,16 @@ pub(super) fn constant_elements(constant: &Constant) -> Result<Vec<Scalar>> {
 /// Whether a value is a text, or a literal in quotes.
 fn is_text(scalar: &Scalar) -> bool {
     matches!(scalar.sql_type(), SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Unknown)
+}
+
+/// Columns of `pg_index` that are vectors in PostgreSQL: clients read their numbers with blanks between them.
+const VECTORS: [&str; 4] = ["indkey", "indoption", "indclass", "indcollation"];
+
+/// The function that gives the names of what numbers of a type stand for.
+fn name_function(sql_type: &SqlType) -> Option<&'static str> {
+    match sql_type {
+        SqlType::Oid(OidKind::Class) => Some("name of regclass"),
+        SqlType::Oid(OidKind::Type) => Some("name of regtype"),
+        _ => None,
+    }
 }

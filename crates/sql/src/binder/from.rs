@@ -1,13 +1,15 @@
 //! FROM: tables, subqueries, functions and joins, to a relation and the names of its columns.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use diligence_base::{Error, Result};
+use diligence_storage::Table;
 use diligence_types::SqlType;
 use diligence_types::functions::{has_function, scalars};
 use sqlparser::ast::{
-    self, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator, ObjectName,
-    TableAlias, TableFactor, TableSampleKind, TableWithJoins, Value,
+    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator,
+    ObjectName, TableAlias, TableFactor, TableSampleKind, TableWithJoins, Value,
 };
 
 use super::functions::{bare_name, is_row_function, written};
@@ -23,6 +25,7 @@ use crate::algebra::{
     Apply, Column, Comparison, Constant, FunctionItem, Join, JoinKind, Relation, Scalar, Scan, TableFunction, WithTable,
 };
 use crate::errors;
+use crate::external::OptionValue;
 use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA};
 
 /// The function that lists the words of SQL, and the table of the catalog that has them.
@@ -358,7 +361,17 @@ impl Binder<'_> {
             [front @ .., _] => front.iter().rev().map(|part| normalized(part)).collect(),
         };
         match found {
-            Named::Table { table, name } => {
+            Named::Table { mut table, name: own } => {
+                let name_here = alias.map_or_else(|| own.clone(), |alias| normalized(&alias.name));
+                let way = self.locking.borrow_mut().as_mut().and_then(|locking| locking.way_of(&name_here));
+                let lockable = match way {
+                    Some((mode, way)) => Some(self.context.lockable(name, mode, way).map_err(at)?),
+                    None => None,
+                };
+                if let Some(lockable) = &lockable {
+                    table = lockable.table.clone();
+                }
+                let name = own;
                 let mut columns = Vec::new();
                 for (position, field) in table.schema().fields().iter().enumerate() {
                     let Some(sql_type) = SqlType::of_field(field) else {
@@ -368,18 +381,26 @@ impl Binder<'_> {
                     };
                     columns.push((position, self.numbers.named(field.name(), sql_type, field.is_nullable())));
                 }
-                let shown = columns.iter().map(|(_, column)| column.clone()).collect();
+                let mut shown = columns.iter().map(|(_, column)| column.clone()).collect::<Vec<_>>();
+                if let Some(lockable) = lockable {
+                    let number = shown.pop().ok_or_else(|| Error::bug("rows have no numbers"))?;
+                    if let Some(locking) = &mut *self.locking.borrow_mut() {
+                        locking.found(number, lockable.function);
+                    }
+                }
                 let mut scan = Scan { table, name: name.clone(), columns, sample: None };
                 scan.sample = sample.map(|sample| self.share(sample)).transpose()?;
                 named(Relation::Scan(scan), shown, alias, Some((name, qualifiers)))
             }
-            Named::View { query, columns, name } => {
+            Named::View { query, columns, name, schema } => {
                 if self.view_depth.get() >= VIEW_DEPTH_MAX {
                     let message = format!("views nest too deep: the view '{name}' is below {VIEW_DEPTH_MAX} others");
                     return Err(at(Error::input(message).with_code("54001")));
                 }
                 self.view_depth.set(self.view_depth.get() + 1);
+                self.context.enter_view(&schema);
                 let bound = self.query(&query, None, &Withs::default()).and_then(|rows| self.settled(rows));
+                self.context.leave_view();
                 self.view_depth.set(self.view_depth.get() - 1);
                 // Places in the view's text are none in the statement's.
                 let is_outermost = self.view_depth.get() == 0;
@@ -434,6 +455,15 @@ impl Binder<'_> {
             let rows = self.summary(query, None, withs)?;
             return self.derived(rows, alias);
         }
+        if let Some(rows) = self.routine_rows(name, arguments, &level, withs)? {
+            if with_ordinality {
+                return Err(unsupported("WITH ORDINALITY behind a function that a statement made"));
+            }
+            let own = alias.is_none().then(|| (function.clone(), vec![]));
+            let rows = self.settled(rows)?;
+            let columns = rows.columns();
+            return named(rows.relation, columns, alias, own);
+        }
         if let Some(rows) = self.record_set(&function, arguments, alias, &level, withs)? {
             return self.derived(rows, alias.map(without_types).as_ref());
         }
@@ -473,6 +503,14 @@ impl Binder<'_> {
         if is_row_function(name) || !scalars(name).is_empty() {
             return Ok(None);
         }
+        if self.context.is_file_function(name) {
+            let arguments = arguments.iter().map(file_argument).collect::<Result<Vec<_>>>()?;
+            let found = self.context.file_function(name, &arguments)?;
+            return match found {
+                Some(Named::Table { table, .. }) => self.table_rows(table, name.to_owned(), alias).map(Some),
+                _ => Ok(None),
+            };
+        }
         let mut known = Vec::with_capacity(arguments.len());
         for argument in arguments {
             let (name, value) = match argument {
@@ -487,17 +525,7 @@ impl Binder<'_> {
             }
         }
         match self.context.table_function(name, &known)? {
-            Some(Named::Table { table, name }) => {
-                let columns = table.schema();
-                let columns = columns.fields().iter().enumerate().filter_map(|(position, field)| {
-                    let sql_type = SqlType::of_field(field)?;
-                    Some((position, self.numbers.named(field.name(), sql_type, field.is_nullable())))
-                });
-                let columns = columns.collect::<Vec<_>>();
-                let shown = columns.iter().map(|(_, column)| column.clone()).collect();
-                let scan = Scan { table, name: name.clone(), columns, sample: None };
-                named(Relation::Scan(scan), shown, alias, Some((name, vec![]))).map(Some)
-            }
+            Some(Named::Table { table, name }) => self.table_rows(table, name, alias).map(Some),
             Some(Named::View { query, name, .. }) => {
                 let rows = self.query(&query, None, &Withs::default())?;
                 let rows = self.settled(rows)?;
@@ -506,6 +534,19 @@ impl Binder<'_> {
             }
             None => Ok(None),
         }
+    }
+
+    /// The rows of a table that a function gives.
+    fn table_rows(&self, table: Arc<dyn Table>, name: String, alias: Option<&TableAlias>) -> Result<JoinedSide> {
+        let columns = table.schema();
+        let columns = columns.fields().iter().enumerate().filter_map(|(position, field)| {
+            let sql_type = SqlType::of_field(field)?;
+            Some((position, self.numbers.named(field.name(), sql_type, field.is_nullable())))
+        });
+        let columns = columns.collect::<Vec<_>>();
+        let shown = columns.iter().map(|(_, column)| column.clone()).collect();
+        let scan = Scan { table, name: name.clone(), columns, sample: None };
+        named(Relation::Scan(scan), shown, alias, Some((name, vec![])))
     }
 
     /// The arrays of a function's rows: several for `unnest` of several arrays.
@@ -531,11 +572,12 @@ impl Binder<'_> {
             items.push((name.to_owned(), self.row_array(name, arguments)?));
             return Ok(());
         }
-        if !has_function(name) {
-            return Err(self.unknown_function(name, &arguments));
-        }
         // Any function is a table of one row.
-        let value = self.call(name, arguments)?;
+        let value = match has_function(name) {
+            true => self.call(name, arguments)?,
+            false => self.named_call(name, arguments, level)?,
+        };
+        let value = self.typed(value)?;
         let sql_type = SqlType::array_of(value.sql_type());
         items.push((name.to_owned(), Scalar::Array { elements: vec![value], sql_type }));
         Ok(())
@@ -593,6 +635,30 @@ impl Binder<'_> {
             source.is_scalar = is_scalar;
         }
         Ok(side)
+    }
+}
+
+/// An argument of a function that reads files: `name = value`, with `:=` or `=>` as well, or a value alone. Fails with
+/// 42601 if it is no literal.
+fn file_argument(argument: &FunctionArg) -> Result<(Option<String>, OptionValue)> {
+    let value_of = |expression: &Expr| {
+        OptionValue::of(expression).ok_or_else(|| {
+            let error = Error::input(format!("{expression} is no literal; options of files are")).with_code("42601");
+            errors::at(error, place(expression))
+        })
+    };
+    match argument {
+        FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => {
+            Ok((Some(name.value.to_lowercase()), value_of(value)?))
+        }
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::BinaryOp { left, op: BinaryOperator::Eq, right })) => {
+            match left.as_ref() {
+                Expr::Identifier(name) => Ok((Some(name.value.to_lowercase()), value_of(right)?)),
+                other => Err(Error::input(format!("{other} is no name of an option")).with_code("42601")),
+            }
+        }
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Ok((None, value_of(value)?)),
+        other => Err(Error::input(format!("{other} is no option of files")).with_code("42601")),
     }
 }
 

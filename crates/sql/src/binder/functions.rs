@@ -75,6 +75,9 @@ impl Binder<'_> {
         if let FunctionArguments::Subquery(query) = &function.args {
             return self.of_subquery(&name, query, level);
         }
+        if let Some(scalar) = self.routine(function, level)? {
+            return Ok(scalar);
+        }
         if function.over.is_some() {
             return self.window_function(&name, function, level);
         }
@@ -331,9 +334,13 @@ impl Binder<'_> {
                 let back = self.between(value, other, one)?;
                 Scalar::any([there, back])
             }
-            "now" | "transaction_timestamp" | "statement_timestamp" | "clock_timestamp" | "current_timestamp" => {
+            "now" | "transaction_timestamp" | "current_timestamp" => {
                 bound()?;
                 self.now()
+            }
+            "statement_timestamp" | "clock_timestamp" => {
+                bound()?;
+                self.statement_time()
             }
             "current_date" | "today" if written(function).is_empty() => self.now().cast(SqlType::Date, true),
             "current_time" | "localtime" => self.now().cast(SqlType::Time, true),
@@ -345,10 +352,13 @@ impl Binder<'_> {
                 let name = if name == "bpchar" { "character".to_owned() } else { name };
                 Scalar::Constant(Constant::text(name))
             }
-            // Clients ask for what they get anyway: nothing changes.
-            "set_config" => {
-                let [_, value, _] = three(bound()?).ok_or_else(|| wrong("three arguments"))?;
-                self.cast(value, &SqlType::Text, Way::Implicit)?
+            "getvariable" => {
+                let [name] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
+                let literal = Self::candidate(&name).literal;
+                self.is_transient.set(true);
+                let name = literal.ok_or_else(|| wrong("the name of a variable in quotes"))?;
+                let value = self.context.variable(&name.to_lowercase());
+                Scalar::Constant(value.unwrap_or_else(|| Constant::null(SqlType::Text)))
             }
             "current_setting" => {
                 let arguments = bound()?;

@@ -113,12 +113,21 @@ impl Binder<'_> {
 
     /// The time of the transaction's begin.
     pub(super) fn now(&self) -> Scalar {
+        if let Some(index) = self.context.now_parameter() {
+            let mut parameters = self.parameters.borrow_mut();
+            let count = parameters.len().max(index + 1);
+            parameters.resize(count, None);
+            parameters[index] = Some(SqlType::TimestampTz);
+            return Scalar::Parameter { index, sql_type: SqlType::TimestampTz };
+        }
         self.is_transient.set(true);
-        let value = ScalarValue::TimestampMicrosecond(
-            Some(self.context.now()),
-            Some(diligence_types::sql_type::INSTANT_ZONE.into()),
-        );
-        Scalar::Constant(Constant { value, sql_type: SqlType::TimestampTz })
+        Scalar::Constant(Constant { value: instant(self.context.now()), sql_type: SqlType::TimestampTz })
+    }
+
+    /// The time of the statement's begin.
+    pub(super) fn statement_time(&self) -> Scalar {
+        self.is_transient.set(true);
+        Scalar::Constant(Constant { value: instant(self.context.statement_time()), sql_type: SqlType::TimestampTz })
     }
 
     /// `'t'::regclass`: the number of what has a name.
@@ -437,4 +446,9 @@ fn with_fields(text: &str, leading: Option<&DateTimeField>, last: &DateTimeField
         Some((_, rest)) if is_minutes && !rest.contains(':') => format!("00:{}", text.trim()),
         _ => text.to_owned(),
     }
+}
+
+/// A moment, from microseconds since 1970.
+pub(crate) fn instant(micros: i64) -> ScalarValue {
+    ScalarValue::TimestampMicrosecond(Some(micros), Some(diligence_types::sql_type::INSTANT_ZONE.into()))
 }

@@ -33,9 +33,11 @@ mod functions;
 mod grouping;
 mod lists;
 mod literals;
+mod locking;
 mod made;
 mod names;
 mod operators;
+mod routines;
 mod samples;
 mod scope;
 mod select;
@@ -53,6 +55,8 @@ use std::sync::Arc;
 
 use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result, Span};
+use diligence_catalog::LockWay;
+use diligence_catalog::locks::RowLock;
 use diligence_storage::Table;
 use diligence_types::SqlType;
 use diligence_types::sql_type::OidKind;
@@ -60,11 +64,17 @@ use sqlparser::ast::{self, Ident, Spanned};
 
 use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
 use crate::errors;
+use crate::external::OptionValue;
+use crate::routines::Definition;
 pub(crate) use changes::{
     BoundChange, CHANGED, Changed, Conflict, Given, MergeStep, bind_delete, bind_merge, bind_new_rows, bind_update,
 };
+pub(crate) use literals::instant;
+pub(crate) use locking::Lockable;
+use locking::Locking;
+pub(crate) use routines::check_routine;
 use scope::{Level, Withs};
-pub(crate) use targets::{Held, Target, bind_insert, bind_rule, bind_value, held, is_default};
+pub(crate) use targets::{Held, Target, bind_any, bind_insert, bind_rule, bind_value, held, is_default};
 
 /// Stack that is left before more is taken.
 const STACK_RED_ZONE: usize = 128 * 1024;
@@ -90,6 +100,8 @@ pub(crate) enum Named {
         columns: Vec<String>,
         /// Its name without schema.
         name: String,
+        /// Its schema, where the names in its query are looked up first.
+        schema: String,
     },
 }
 
@@ -98,10 +110,23 @@ pub(crate) trait Context {
     /// What a name in FROM stands for; `None` if it stands for nothing. Fails if it stands for something that cannot be
     /// read.
     fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>>;
+    /// Names are looked up as in a view of this schema from now on, until [`leave_view`](Self::leave_view).
+    fn enter_view(&self, _schema: &str) {}
+    /// Names are looked up as before.
+    fn leave_view(&self) {}
     /// The session's time zone.
     fn zone(&self) -> &str;
     /// The time of the transaction's begin, in microseconds since 1970.
     fn now(&self) -> i64;
+    /// The time of the statement's begin, likewise.
+    fn statement_time(&self) -> i64 {
+        self.now()
+    }
+    /// The parameter, counted from 0, that has the time of the transaction's begin as its value, if a plan is made for
+    /// all values.
+    fn now_parameter(&self) -> Option<usize> {
+        None
+    }
     /// What the session answers to a function without arguments: `current_user`, `version`.
     fn fact(&self, name: &str) -> Option<Constant>;
     /// Numbers for columns.
@@ -111,6 +136,15 @@ pub(crate) trait Context {
     /// `None` if there is none. Fails if the arguments are wrong.
     fn table_function(&self, _name: &str, _arguments: &[(Option<String>, Constant)]) -> Result<Option<Named>> {
         Ok(None)
+    }
+    /// A function in FROM that reads files (`read_csv('…')`), by its name and its arguments, those without a name
+    /// first. `None` if there is none. Fails if the arguments are wrong, or a file is.
+    fn file_function(&self, _name: &str, _arguments: &[(Option<String>, OptionValue)]) -> Result<Option<Named>> {
+        Ok(None)
+    }
+    /// Whether a function's name is one of those.
+    fn is_file_function(&self, _name: &str) -> bool {
+        false
     }
     /// A function that is an expression of its arguments `$1`, `$2`, …: `pg_get_viewdef` and its kin.
     fn template(&self, _name: &str, _arguments: usize) -> Option<Arc<ast::Expr>> {
@@ -124,6 +158,10 @@ pub(crate) trait Context {
     fn setting(&self, _name: &str) -> Option<String> {
         None
     }
+    /// The value of a variable; `None` if it has none.
+    fn variable(&self, _name: &str) -> Option<Constant> {
+        None
+    }
     /// All settings with their values.
     fn settings(&self) -> Vec<(String, String)> {
         vec![]
@@ -131,6 +169,15 @@ pub(crate) trait Context {
     /// The number of a table, a type, a function or a schema, for literals such as `'t'::regclass`.
     fn object(&self, _kind: OidKind, _name: &str) -> Option<i64> {
         None
+    }
+    /// The functions of a name that statements made. Fails if one cannot be read.
+    fn routines(&self, _name: &ast::ObjectName) -> Result<Vec<Definition>> {
+        Ok(vec![])
+    }
+    /// The table of a name in FROM, to be locked row by row. Fails with 42501 if the session may not, 0A000 if its rows
+    /// cannot be locked.
+    fn lockable(&self, name: &ast::ObjectName, _mode: RowLock, _way: LockWay) -> Result<Lockable> {
+        Err(unsupported(format!("locking rows of {name}")))
     }
     /// Names of tables near an unknown one.
     fn relations(&self) -> Vec<String> {
@@ -169,6 +216,16 @@ pub(crate) fn bind_query(query: &ast::Query, context: &dyn Context) -> Result<Bo
     Ok(Bound { relation: rows.relation, columns, parameters, is_transient: binder.is_transient.get() })
 }
 
+/// As [`bind_query`], for rows that a client gets: tables and types have their names.
+pub(crate) fn bind_shown(query: &ast::Query, context: &dyn Context) -> Result<Bound> {
+    let binder = Binder::new(context);
+    let rows = binder.settled(binder.query(query, None, &Withs::default())?)?;
+    let mut rows = binder.with_names_of_objects(rows)?;
+    let parameters = binder.settled_parameters(&mut rows.relation);
+    let columns = rows.columns();
+    Ok(Bound { relation: rows.relation, columns, parameters, is_transient: binder.is_transient.get() })
+}
+
 /// The type that a name means. Fails with 42704 if there is none, 22023 for numbers in its parentheses that it cannot
 /// have.
 pub(crate) fn named_type(name: &ast::DataType, context: &dyn Context) -> Result<SqlType> {
@@ -188,7 +245,11 @@ struct Binder<'a> {
     /// The lists whose elements are read by queries that are being bound, the innermost last.
     lists: RefCell<Vec<Scalar>>,
     view_depth: Cell<usize>,
+    /// How many functions that statements made are around what is being bound.
+    routine_depth: Cell<usize>,
     is_transient: Cell<bool>,
+    /// Of the query whose FROM is being bound.
+    locking: RefCell<Option<Locking>>,
 }
 
 impl<'a> Binder<'a> {
@@ -201,7 +262,9 @@ impl<'a> Binder<'a> {
             templates: RefCell::default(),
             lists: RefCell::default(),
             view_depth: Cell::new(0),
+            routine_depth: Cell::new(0),
             is_transient: Cell::new(false),
+            locking: RefCell::default(),
         }
     }
 

@@ -527,6 +527,12 @@ impl Binder<'_> {
             Some(scalar) => Ok(scalar),
             None => match self.of_list(name, level)? {
                 Some(scalar) => Ok(scalar),
+                // PostgreSQL's word that is a function without parentheses, which the parser takes for a name.
+                None if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("current_schema") => {
+                    self.is_transient.set(true);
+                    let fact = self.context.fact("current_schema").ok_or_else(|| unknown_column(name, level))?;
+                    Ok(Scalar::Constant(fact))
+                }
                 None => Err(unknown_column(name, level)),
             },
         }

@@ -12,6 +12,7 @@ use sqlparser::ast::{
 
 use super::from::JoinedSide;
 use super::functions::{bare_name, written};
+use super::locking::Locking;
 use super::operators::Way;
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::{Binder, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
@@ -74,9 +75,6 @@ impl Binder<'_> {
         withs: &Withs<'_>,
         keeps_unknown: bool,
     ) -> Result<Rows> {
-        if let Some(lock) = query.locks.first() {
-            return Err(unsupported(lock));
-        }
         if query.for_clause.is_some() || query.format_clause.is_some() {
             return Err(unsupported("FOR and FORMAT behind a query"));
         }
@@ -84,7 +82,23 @@ impl Binder<'_> {
             return Err(unsupported("|> behind a query"));
         }
         let order = query.order_by.as_ref();
-        let (rows, keys) = match query.body.as_ref() {
+        let around = self.locking.replace(Locking::of(query)?);
+        let bound = self.ordered_body(query, order, outer, withs, keeps_unknown);
+        let locking = self.locking.replace(around);
+        let (rows, keys) = bound?;
+        self.limited(rows, keys, query, locking, outer, withs)
+    }
+
+    /// The rows in order, and what orders them.
+    fn ordered_body(
+        &self,
+        query: &Query,
+        order: Option<&OrderBy>,
+        outer: Option<&Level<'_>>,
+        withs: &Withs<'_>,
+        keeps_unknown: bool,
+    ) -> Result<(Rows, Vec<SortKey>)> {
+        Ok(match query.body.as_ref() {
             SetExpr::Select(select) => self.select(select, order, outer, withs, keeps_unknown)?,
             body => {
                 let keeps_unknown = keeps_unknown && order.is_none();
@@ -97,8 +111,7 @@ impl Binder<'_> {
                     }
                 }
             }
-        };
-        self.limited(rows, keys, query, outer, withs)
+        })
     }
 
     /// What a query selects from: a SELECT, another query, a set operation, VALUES or a table.
@@ -632,12 +645,13 @@ impl Binder<'_> {
         Ok((rows, keys))
     }
 
-    /// LIMIT, OFFSET and FETCH.
+    /// LIMIT, OFFSET and FETCH, of rows that are locked if `locking` says so.
     fn limited(
         &self,
         mut rows: Rows,
         keys: Vec<SortKey>,
         query: &Query,
+        locking: Option<Locking>,
         outer: Option<&Level<'_>>,
         withs: &Withs<'_>,
     ) -> Result<Rows> {
@@ -679,6 +693,9 @@ impl Binder<'_> {
             Some(offset) => self.count(offset, "OFFSET", outer, withs)?,
             None => None,
         };
+        if let Some(locking) = locking {
+            rows = self.locked(rows, locking, fetch.as_ref(), skip.as_ref())?;
+        }
         if skip.is_some() || fetch.is_some() {
             rows.relation = Relation::Limit(Limit { input: Box::new(rows.relation), skip, fetch, ties });
         }
@@ -749,7 +766,7 @@ fn unnested_argument(expression: &Expr) -> Option<&Expr> {
     }
 }
 
-fn has_groups(by: &GroupByExpr) -> bool {
+pub(super) fn has_groups(by: &GroupByExpr) -> bool {
     !matches!(by, GroupByExpr::Expressions(expressions, _) if expressions.is_empty())
 }
 

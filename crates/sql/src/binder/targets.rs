@@ -76,6 +76,14 @@ pub(crate) fn bind_value(expression: &Expr, sql_type: &SqlType, context: &dyn Co
     binder.assign(scalar, &target).map_err(|error| placed(error, || place(expression)))
 }
 
+/// Binds an expression without columns, in the type that it has. Fails with kind `Input` if it means nothing.
+pub(crate) fn bind_any(expression: &Expr, context: &dyn Context) -> Result<Scalar> {
+    let (binder, withs) = (Binder::new(context), Withs::default());
+    let level = Level::new(None, &withs, Namespace::default(), Clause::Default);
+    let scalar = binder.scalar(expression, &level)?;
+    binder.typed(scalar)
+}
+
 /// Binds an expression over a table's columns, in the type of a column or as a condition. Fails with kind `Input` if it
 /// means nothing, with code 0A000 if it has a query in it, 42P17 if a generated column would be another one each time.
 pub(crate) fn bind_rule(

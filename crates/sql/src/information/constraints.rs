@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use diligence_catalog::rules::{Identity, KeyKind, ReferenceAction, TableRules};
-use diligence_catalog::{CATALOG_NAME, MemoryRelation, Object, Relation, SessionSnapshot};
+use diligence_catalog::{CATALOG_NAME, NativeTable, Object, Relation, SessionSnapshot};
 
 use super::{Cell, Row};
 
 /// The tables that the session may read, with their rules.
-fn tables(snapshot: &SessionSnapshot) -> Vec<(Arc<Object>, Arc<MemoryRelation>)> {
+fn tables(snapshot: &SessionSnapshot) -> Vec<(Arc<Object>, Arc<NativeTable>)> {
     let readable = snapshot.catalog.objects().filter(|object| snapshot.rights.may_read(&object.name));
     let table = |object: &Arc<Object>| match &object.relation {
-        Relation::Memory(table) => Some((object.clone(), table.clone())),
+        Relation::Native(table) => Some((object.clone(), table.clone())),
         _ => None,
     };
     readable.filter_map(table).collect()

@@ -127,7 +127,7 @@ fn schemata(snapshot: &SessionSnapshot, user: &str) -> Vec<Row> {
 }
 
 fn table(name: &RelationName, relation: &Resolved) -> Row {
-    let is_memory = matches!(relation, Resolved::Object(object) if matches!(object.relation, Relation::Memory(_)));
+    let is_memory = matches!(relation, Resolved::Object(object) if matches!(object.relation, Relation::Native(_)));
     row! {
         "table_catalog": CATALOG_NAME,
         "table_schema": name.schema.as_str(),
@@ -166,13 +166,13 @@ fn columns(name: &RelationName, relation: &Resolved) -> Vec<Row> {
     let Ok(schema) = relation.schema() else { return vec![] };
     let defaults = match relation {
         Resolved::Object(object) => match &object.relation {
-            Relation::Memory(memory) => memory.rules().defaults.clone(),
+            Relation::Native(memory) => memory.rules().defaults.clone(),
             Relation::Files(files) => files.column_defaults.clone(),
-            Relation::Table(_) | Relation::View(_) | Relation::Sequence(_) => HashMap::new(),
+            Relation::Table(_) | Relation::View(_) | Relation::Sequence(_) | Relation::Routine(_) => HashMap::new(),
         },
         Resolved::Computed(_) => HashMap::new(),
     };
-    let is_memory = matches!(relation, Resolved::Object(object) if matches!(object.relation, Relation::Memory(_)));
+    let is_memory = matches!(relation, Resolved::Object(object) if matches!(object.relation, Relation::Native(_)));
     let column = |(index, field): (usize, &Arc<Field>)| {
         let place = i32::try_from(index + 1).unwrap_or(i32::MAX);
         let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
@@ -196,7 +196,7 @@ fn columns(name: &RelationName, relation: &Resolved) -> Vec<Row> {
             row.insert("column_default", default.to_string().into());
         }
         if let Resolved::Object(object) = relation
-            && let Relation::Memory(table) = &object.relation
+            && let Relation::Native(table) = &object.relation
         {
             constraints::describe_column(table.rules(), field.name(), &mut row);
         }

@@ -107,6 +107,14 @@ impl Lowering<'_> {
 
     /// A limit WITH TIES, or of a number that is computed: rows are numbered.
     fn numbered_limit(&self, limit: &Limit) -> Result<Relation> {
+        let mut has_parameter = false;
+        for count in [&limit.fetch, &limit.skip].into_iter().flatten() {
+            count.visit(&mut |scalar| has_parameter |= matches!(scalar, Scalar::Parameter { .. }));
+        }
+        if has_parameter {
+            // With its value it is a limit that is known, and costs far less.
+            return Err(Error::input("there is no value for the number of rows").with_code("08P01"));
+        }
         let order = match &limit.ties {
             Some(keys) => keys.clone(),
             None => crate::unnesting::order_of(&limit.input),

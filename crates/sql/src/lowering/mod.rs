@@ -99,7 +99,7 @@ pub(crate) fn value_of(scalar: &Scalar, options: &LoweringOptions) -> Result<Con
 struct Lowering<'a> {
     numbers: &'a Numbers,
     expressions: Expressions<'a>,
-    /// Whether the conditions of scans may have parameters.
+    /// Whether conditions and computed columns may have parameters.
     keeps_parameters: bool,
     /// Runtime filters numbered so far.
     runtime_filters: u32,
@@ -224,6 +224,11 @@ impl Lowering<'_> {
         Ok(Lowered { plan, columns: ids, size })
     }
 
+    /// Expressions that values are put into when the plan starts.
+    fn with_parameters(&self) -> Expressions<'_> {
+        Expressions { keeps_parameters: self.keeps_parameters, ..self.expressions }
+    }
+
     fn expression(&self, scalar: &Scalar, lowered: &Lowered, values: &mut SubqueryValues) -> Result<Expr> {
         let physical = self.expressions.lower(scalar, &lowered.positions(), lowered.schema(), values)?;
         Expr::new(physical, lowered.schema())
@@ -304,7 +309,7 @@ impl Lowering<'_> {
         for row in rows {
             let one = self.one_row()?;
             let computed = kept.iter().zip(&wanted).map(|(index, column)| {
-                let physical = self.expressions.lower(&row[*index], &Positions::new(), one.schema(), values)?;
+                let physical = self.with_parameters().lower(&row[*index], &Positions::new(), one.schema(), values)?;
                 Ok((column.clone(), physical))
             });
             let computed = computed.collect::<Result<Vec<_>>>()?;
@@ -342,7 +347,8 @@ impl Lowering<'_> {
         let mut below = needed.clone();
         condition.add_columns(&mut below);
         let lowered = self.relation(input, &below, ordered, values)?;
-        let predicate = self.expression(condition, &lowered, values)?;
+        let predicate = self.with_parameters().lower(condition, &lowered.positions(), lowered.schema(), values)?;
+        let predicate = Expr::new(predicate, lowered.schema())?;
         let filter = Relation::Filter { input: Box::new(Relation::one_row()), condition: condition.clone() };
         let size = estimates::of(&filter, std::slice::from_ref(&lowered.size));
         Ok(lowered.under(size, |input| Node::Filter { input, predicate }))
@@ -371,7 +377,7 @@ impl Lowering<'_> {
             all.push((column, physical));
         }
         for (column, scalar) in wanted {
-            let physical = self.expressions.lower(scalar, &positions, lowered.schema(), values)?;
+            let physical = self.with_parameters().lower(scalar, &positions, lowered.schema(), values)?;
             all.push((column.clone(), physical));
         }
         let map = Relation::Map { input: Box::new(Relation::one_row()), columns: columns.to_vec() };

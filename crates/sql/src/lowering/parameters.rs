@@ -1,5 +1,5 @@
-//! Parameters whose values are not known when a plan is made: functions in the conditions of scans, which values take
-//! the place of when the plan starts.
+//! Parameters whose values are not known when a plan is made: functions in conditions and computed columns, which
+//! values take the place of when the plan starts.
 
 use std::sync::Arc;
 
@@ -62,14 +62,17 @@ impl ScalarUDFImpl for Parameter {
     }
 }
 
-/// Puts values in the place of parameters, in all scans.
+/// Puts values in the place of parameters, in all scans, filters and projections.
 pub(crate) fn put(plan: &mut Plan, values: &[ScalarValue]) -> Result<()> {
-    if let Node::Scan(scan) = &mut plan.node {
-        let schema = scan.table.schema();
-        for filter in &mut scan.filters {
-            if let Some(put) = with_values(filter.physical(), values, &schema).map_err(from_datafusion)? {
-                *filter = expression(put, &schema)?;
-            }
+    let (schema, expressions) = match &mut plan.node {
+        Node::Scan(scan) => (scan.table.schema(), scan.filters.iter_mut().collect()),
+        Node::Filter { input, predicate } => (input.schema.clone(), vec![predicate]),
+        Node::Project { input, expressions } => (input.schema.clone(), expressions.iter_mut().collect()),
+        _ => (plan.schema.clone(), vec![]),
+    };
+    for own in expressions {
+        if let Some(put) = with_values(own.physical(), values, &schema).map_err(from_datafusion)? {
+            *own = expression(put, &schema)?;
         }
     }
     plan.inputs_mut().into_iter().try_for_each(|input| put(input, values))

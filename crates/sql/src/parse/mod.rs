@@ -7,6 +7,7 @@
 //! The syntax is PostgreSQL's: `tokens` replaces clauses that the parser does not know, `dialect` says how tight
 //! operators bind.
 
+mod copy;
 mod dialect;
 mod tokens;
 
@@ -25,9 +26,10 @@ use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use crate::errors;
+pub(crate) use copy::COPY_FROM;
 use dialect::PostgresSyntax;
 use tokens::Rewritten;
-pub(crate) use tokens::{BY_NAME, CHECKPOINT, CONSTRAINT, OVERRIDING};
+pub(crate) use tokens::{BY_NAME, CHECKPOINT, CONSTRAINT, KEY_SHARE, NO_KEY_UPDATE, OVERRIDING, VARIABLE};
 
 /// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers
 /// evaluate and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.
@@ -139,7 +141,7 @@ fn parse_tokens(
     dialect: &dyn Dialect,
     read: impl Fn(&str) -> Result<Vec<TokenWithSpan>>,
 ) -> Result<(Statement, usize)> {
-    let tokens = with_explain_format(with_copy_options(tokens));
+    let tokens = with_explain_format(with_copy_options(copy::with_copy_from(tokens)));
     let depth = depth(&tokens);
     if depth.levels > NESTING_MAX {
         let error = Error::input(format!("the statement nests more than {NESTING_MAX} levels deep"));

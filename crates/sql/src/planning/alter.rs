@@ -9,7 +9,8 @@ use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::KeyKind;
 use diligence_catalog::sequence::Sequence;
-use diligence_catalog::{MemoryRelation, Object, Relation, RelationName, Resolved, TableAlteration};
+use diligence_catalog::{NativeTable, Object, Relation, RelationName, Resolved, TableAlteration};
+use diligence_storage::memory::ROW_NUMBERS;
 use diligence_types::SqlType;
 use sqlparser::ast::{
     self, AlterColumnOperation, AlterTableOperation, ColumnOption, Expr, Ident, ObjectName, RenameTableNameKind,
@@ -24,7 +25,7 @@ use crate::binder::{self, CHANGED, Changed, Given, Target};
 use crate::errors;
 use crate::parse::CONSTRAINT;
 use crate::statement::{Command, Statement};
-use crate::write::memory::{Layout, MemoryTarget, NewTable};
+use crate::write::native::{Layout, NativeTarget, NewTable};
 
 /// Where the values of a column come from.
 #[derive(Clone)]
@@ -74,7 +75,7 @@ impl Around<'_> {
         if let [AlterTableOperation::OwnerTo { .. }] = alter.operations.as_slice() {
             return done(Command::Nothing(TAG));
         }
-        let Relation::Memory(table) = &object.relation else {
+        let Relation::Native(table) = &object.relation else {
             if let [AlterTableOperation::RenameTable { table_name }] = alter.operations.as_slice() {
                 let to = renamed(&name, table_name)?;
                 return done(Command::Rename { object: object.reference(), to, tag: TAG });
@@ -114,12 +115,12 @@ impl Around<'_> {
     }
 
     /// Other rows in the place of the table's.
-    fn rewritten(&self, object: &Object, table: &Arc<MemoryRelation>, altered: Altered) -> Result<BoundStatement> {
+    fn rewritten(&self, object: &Object, table: &Arc<NativeTable>, altered: Altered) -> Result<BoundStatement> {
         if altered.declaration.name != object.name {
             let error = Error::unsupported("RENAME TO and a change of rows are two statements").with_code("0A000");
             return Err(error);
         }
-        self.set_changed(table.table());
+        self.set_changed(table.numbered());
         let mut query = crate::parse::query("SELECT 1 FROM t")?;
         if let SetExpr::Select(select) = query.body.as_mut() {
             let column = |from: &From| match from {
@@ -170,8 +171,8 @@ impl Around<'_> {
             sequences: declaration.sequences,
         };
         let (table, built_on) = (object.reference(), object.version);
-        let writer = self.memory_writer(MemoryTarget::Rewrite { table, built_on, new, layout });
-        Ok(BoundStatement::Write { tag: "ALTER TABLE", rows: bound.rows, writer, returning: None })
+        let writer = self.memory_writer(NativeTarget::Rewrite { table, built_on, new, layout });
+        Ok(BoundStatement::Write { tag: "ALTER TABLE", rows: bound.rows, writer, returning: None, again: None })
     }
 
     fn alter(&self, altered: &mut Altered, operation: &AlterTableOperation, object: &Object) -> Result<()> {
@@ -191,7 +192,9 @@ impl Around<'_> {
                 let rules = &altered.declaration.rules;
                 let counts = altered.declaration.sequences.iter().any(|sequence| sequence.column == name);
                 let value = match (counts, rules.defaults.get(&name), rules.generated.get(&name)) {
-                    (true, ..) => From::Value(crate::parse::expression("row_number() OVER ()")?),
+                    (true, ..) => From::Value(crate::parse::expression(&format!(
+                        "row_number() OVER (ORDER BY \"{ROW_NUMBERS}\")"
+                    ))?),
                     (false, _, Some(generated)) => From::Value(generated.as_ref().clone()),
                     (false, Some(default), None) => From::Value(default.as_ref().clone()),
                     (false, None, None) => From::Null,
@@ -338,10 +341,10 @@ impl Around<'_> {
     }
 
     /// Fails with code 2BP01 if a key goes that another table refers to.
-    fn check_referred(&self, object: &Object, table: &MemoryRelation, altered: &Altered) -> Result<()> {
+    fn check_referred(&self, object: &Object, table: &NativeTable, altered: &Altered) -> Result<()> {
         let keys = &altered.declaration.rules.keys;
         for other in self.at.snapshot.catalog.objects() {
-            let Relation::Memory(rows) = &other.relation else { continue };
+            let Relation::Native(rows) = &other.relation else { continue };
             let own = &altered.declaration.rules.references;
             let references = if other.id == object.id { own } else { &rows.rules().references };
             for reference in references.iter().filter(|reference| reference.table == object.id) {
@@ -370,7 +373,7 @@ impl Around<'_> {
         let name = self.changeable(&create.table_name)?;
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
-        let Relation::Memory(table) = &object.relation else { return Err(unwritable(&name, &found)) };
+        let Relation::Native(table) = &object.relation else { return Err(unwritable(&name, &found)) };
         let given = match &create.name {
             None => None,
             Some(name) => name.0.last().and_then(|part| part.as_ident()).cloned(),
@@ -379,7 +382,7 @@ impl Around<'_> {
             let wanted = lower(given);
             let mut tables = self.at.snapshot.catalog.objects().filter(|other| other.name.schema == name.schema);
             tables.any(|other| match &other.relation {
-                Relation::Memory(rows) => rows.rules().keys.iter().any(|key| key.name == wanted),
+                Relation::Native(rows) => rows.rules().keys.iter().any(|key| key.name == wanted),
                 _ => other.name.name == wanted,
             })
         });
@@ -405,7 +408,7 @@ impl Around<'_> {
         };
         let name = self.changeable(name)?;
         for object in self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema) {
-            let Relation::Memory(table) = &object.relation else { continue };
+            let Relation::Native(table) = &object.relation else { continue };
             let Some(key) = table.rules().keys.iter().find(|key| key.name == name.name) else { continue };
             if key.kind.is_constraint() {
                 let message = format!("cannot drop index {name} because constraint {name} requires it");
@@ -446,7 +449,7 @@ impl Around<'_> {
         let name = self.changeable(&table)?;
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
-        let Relation::Memory(table) = &object.relation else { return Err(unwritable(&name, &found)) };
+        let Relation::Native(table) = &object.relation else { return Err(unwritable(&name, &found)) };
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
         let mut altered = Altered { declaration: Declaration::of(name, table), from, new_checks: vec![] };
         let key = match column {
@@ -471,7 +474,7 @@ impl Around<'_> {
         if *temporary {
             return Err(Error::unsupported("CREATE TEMPORARY SEQUENCE is not supported").with_code("0A000"));
         }
-        let name = self.changeable(name)?;
+        let name = self.creatable(name, false)?;
         if let Some(there) = self.at.snapshot.catalog.get(&name) {
             if *if_not_exists {
                 return Ok(Statement::Command(Command::Nothing("CREATE SEQUENCE")));

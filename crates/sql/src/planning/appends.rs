@@ -7,7 +7,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion_common::Statistics;
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
-use diligence_catalog::{MemoryRelation, Object, Relation, RelationName, Resolved, SessionSnapshot};
+use diligence_catalog::{NativeTable, Object, Relation, RelationName, Resolved, SessionSnapshot};
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{Node, Plan, RowsSender, incoming};
 use diligence_storage::{ScanRequest, Table, TableScan};
@@ -20,7 +20,7 @@ use super::statements::BoundStatement;
 use super::{Planner, guarded};
 use crate::binder::{self, CHANGED, Given};
 use crate::errors::suggest;
-use crate::write::memory::ChangeWay;
+use crate::write::native::ChangeWay;
 
 /// A plan that writes rows as they are sent.
 pub struct PlannedAppend {
@@ -135,12 +135,12 @@ fn replace(plan: &mut Plan, sent: &Arc<dyn Table>, incoming: &mut Option<Plan>) 
     plan.inputs_mut().into_iter().try_for_each(|input| replace(input, sent, incoming))
 }
 
-fn memory_table(snapshot: &SessionSnapshot, name: &RelationName) -> Result<(Arc<Object>, Arc<MemoryRelation>)> {
+fn memory_table(snapshot: &SessionSnapshot, name: &RelationName) -> Result<(Arc<Object>, Arc<NativeTable>)> {
     snapshot.rights.check_write(name)?;
     match snapshot.get(name) {
         Some(found) => {
             if let Resolved::Object(object) = &found
-                && let Relation::Memory(memory) = &object.relation
+                && let Relation::Native(memory) = &object.relation
             {
                 return Ok((object.clone(), memory.clone()));
             }

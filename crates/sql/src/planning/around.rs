@@ -1,18 +1,20 @@
 //! What the binder asks about the session and the names around a statement.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use chrono::Utc;
 use datafusion_common::ScalarValue;
 use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result};
+use diligence_catalog::locks::RowLock;
 use diligence_catalog::{
-    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, Relation, RelationName, Resolved,
-    looks_like_path, sequence_schema,
+    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, LockWay, Object, POSTGRES_SCHEMA, Relation, RelationName,
+    Resolved, looks_like_path, sequence_schema,
 };
 use diligence_storage::Table;
 use diligence_storage::foreign_error::from_arrow;
@@ -22,12 +24,15 @@ use diligence_types::functions::has_function;
 use diligence_types::sql_type::OidKind;
 use sqlparser::ast;
 
+use super::file_functions;
 use super::names::Names;
 use super::{Planner, Planning};
 use crate::algebra::{Constant, Numbers};
-use crate::binder::{Context, Named};
+use crate::binder::{Context, Lockable, Named};
+use crate::external::OptionValue;
 use crate::information;
-use crate::{catalog_functions, facts, privileges, sequences};
+use crate::routines::Definition;
+use crate::{catalog_functions, facts, privileges, row_locks, sequences, session_functions};
 
 /// Numbers that PostgreSQL's tables have in every database, and clients ask for (`src/include/catalog`).
 const POSTGRES_OIDS: [(&str, i64); 8] = [
@@ -48,7 +53,11 @@ pub(super) struct Around<'a> {
     pub(super) names: &'a Names,
     pub(super) numbers: Numbers,
     zone: String,
+    /// The times of the transaction's and of the statement's begin.
     now: i64,
+    statement_time: i64,
+    /// The parameter that has the first of them.
+    now_parameter: Option<usize>,
     /// The types of the parameters' values.
     parameters: Vec<SqlType>,
     tables: RefCell<HashMap<RelationName, Arc<dyn Table>>>,
@@ -56,6 +65,12 @@ pub(super) struct Around<'a> {
     views: RefCell<HashSet<RelationName>>,
     /// The table that the statement changes, with the numbers of its rows.
     changed: RefCell<Option<Arc<dyn Table>>>,
+    /// Whether the statement locks something that it keeps until its transaction ends.
+    is_locking: Cell<bool>,
+    /// The schemas of the views whose queries are being bound, the innermost last.
+    pub(super) around_views: RefCell<Vec<String>>,
+    /// The columns that a COPY from files wants.
+    pub(super) copied: RefCell<Option<SchemaRef>>,
 }
 
 impl<'a> Around<'a> {
@@ -67,12 +82,35 @@ impl<'a> Around<'a> {
             names,
             numbers: Numbers::default(),
             zone: zone.filter(|zone| !zone.is_empty()).unwrap_or_else(|| "UTC".to_owned()),
-            now: Utc::now().timestamp_micros(),
+            now: planner.catalogs().now(),
+            statement_time: Utc::now().timestamp_micros(),
+            now_parameter: None,
             parameters,
             tables: RefCell::default(),
             views: RefCell::default(),
             changed: RefCell::default(),
+            is_locking: Cell::new(false),
+            around_views: RefCell::default(),
+            copied: RefCell::default(),
         }
+    }
+
+    /// Whether the statement locks something that it keeps until its transaction ends.
+    pub(super) fn is_locking(&self) -> bool {
+        self.is_locking.get()
+    }
+
+    /// The same, for a plan in which this parameter, counted from 0, has the time of the transaction's begin.
+    pub(super) fn with_now(mut self, parameter: usize) -> Self {
+        self.now_parameter = Some(parameter);
+        self
+    }
+
+    /// The relation that a text names.
+    fn named(&self, text: &str) -> Option<RelationName> {
+        let name = RelationName::parse(text)?;
+        // One without a schema is looked for along the path.
+        Some(if text.contains('.') { name } else { self.in_path(&name.name) })
     }
 
     pub(super) fn set_changed(&self, rows: Arc<dyn Table>) {
@@ -95,7 +133,7 @@ impl<'a> Around<'a> {
                 table
             }
             Relation::Table(table) => table.clone(),
-            Relation::Memory(memory) => memory.table(),
+            Relation::Native(memory) => memory.table(),
             Relation::Sequence(sequence) => {
                 let state = sequence.state();
                 let columns: Vec<ArrayRef> = vec![
@@ -105,10 +143,16 @@ impl<'a> Around<'a> {
                 ];
                 return self.computed(name, RecordBatch::try_new(sequence_schema(), columns).map_err(from_arrow)?);
             }
+            Relation::Routine(_) => return Err(Error::bug("a function has the name of a relation")),
             Relation::View(view) => {
                 self.names.uses_object(name, object);
                 self.views.borrow_mut().insert(name.clone());
-                return Ok(Named::View { query: view.query()?, columns: view.column_names(), name: name.name.clone() });
+                return Ok(Named::View {
+                    query: view.query()?,
+                    columns: view.column_names(),
+                    name: name.name.clone(),
+                    schema: name.schema.clone(),
+                });
             }
         };
         self.names.uses_table(name, object, &table);
@@ -117,7 +161,7 @@ impl<'a> Around<'a> {
     }
 
     /// A table of rows that are computed for this statement.
-    fn computed(&self, name: &RelationName, rows: RecordBatch) -> Result<Named> {
+    pub(super) fn computed(&self, name: &RelationName, rows: RecordBatch) -> Result<Named> {
         self.names.not_reusable();
         let version = self.planner.catalogs().catalog().next_table_version();
         let table = MemoryTable::new(name.to_string(), rows.schema(), vec![rows], version)?;
@@ -133,23 +177,8 @@ impl<'a> Around<'a> {
     }
 }
 
-/// The relation that a name means in a statement that makes, changes or drops it. Fails with 0A000 for one of another
-/// database, 42601 for what is no name.
-pub(super) fn relation_name(name: &ast::ObjectName) -> Result<RelationName> {
-    match parts_of(name).as_deref() {
-        Some([name]) => Ok(RelationName::new(DEFAULT_SCHEMA, name)),
-        Some([schema, name]) => Ok(RelationName::new(schema, name)),
-        Some([catalog, schema, name]) if catalog == CATALOG_NAME => Ok(RelationName::new(schema, name)),
-        Some([_, _, _]) => {
-            let message = format!("cross-database references are not implemented: {name}");
-            Err(Error::unsupported(message).with_code("0A000"))
-        }
-        _ => Err(Error::input(format!("improper relation name: {name}")).with_code("42601")),
-    }
-}
-
 /// The parts of a name as they are looked up.
-fn parts_of(name: &ast::ObjectName) -> Option<Vec<String>> {
+pub(super) fn parts_of(name: &ast::ObjectName) -> Option<Vec<String>> {
     let part = |part: &ast::ObjectNamePart| {
         let ident = part.as_ident()?;
         Some(if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() })
@@ -165,7 +194,10 @@ impl Context for Around<'_> {
         let Some(parts) = parts_of(name) else { return Ok(None) };
         let bare = parts.len() == 1;
         let relation = match parts.as_slice() {
-            [name] => RelationName::new(DEFAULT_SCHEMA, name),
+            [name] => self.in_path(name),
+            [schema, name] if schema == "pg_temp" => {
+                RelationName::new(self.planner.catalogs().temporary_schema(), name)
+            }
             [schema, name] => RelationName::new(schema, name),
             [catalog, schema, name] if catalog == CATALOG_NAME => RelationName::new(schema, name),
             _ => return Ok(None),
@@ -208,12 +240,36 @@ impl Context for Around<'_> {
         }
     }
 
+    fn enter_view(&self, schema: &str) {
+        self.around_views.borrow_mut().push(schema.to_owned());
+    }
+
+    fn leave_view(&self) {
+        self.around_views.borrow_mut().pop();
+    }
+
+    fn is_file_function(&self, name: &str) -> bool {
+        file_functions::is_one(name)
+    }
+
+    fn file_function(&self, name: &str, arguments: &[(Option<String>, OptionValue)]) -> Result<Option<Named>> {
+        self.files_of(name, arguments).map(Some)
+    }
+
     fn zone(&self) -> &str {
         &self.zone
     }
 
     fn now(&self) -> i64 {
         self.now
+    }
+
+    fn statement_time(&self) -> i64 {
+        self.statement_time
+    }
+
+    fn now_parameter(&self) -> Option<usize> {
+        self.now_parameter
     }
 
     fn fact(&self, name: &str) -> Option<Constant> {
@@ -223,7 +279,10 @@ impl Context for Around<'_> {
         Some(match name {
             "current_user" | "session_user" | "user" | "current_role" | "getpgusername" => name_of(&facts.user),
             "current_catalog" | "current_database" => name_of(CATALOG_NAME),
-            "current_schema" => name_of(DEFAULT_SCHEMA),
+            "current_schema" => match self.current_schema() {
+                Some(schema) => name_of(&schema),
+                None => Constant::null(SqlType::Name),
+            },
             "version" => Constant::text(facts::version()),
             "pg_backend_pid" => Constant::integer(facts.process_id),
             "inet_client_addr" | "inet_server_addr" => Constant::null(SqlType::Text),
@@ -235,13 +294,65 @@ impl Context for Around<'_> {
         &self.numbers
     }
 
-    fn template(&self, name: &str, _arguments: usize) -> Option<Arc<ast::Expr>> {
-        if has_function(name) { None } else { catalog_functions::template(name).map(Arc::new) }
+    fn template(&self, name: &str, arguments: usize) -> Option<Arc<ast::Expr>> {
+        if name == "current_schemas" {
+            self.names.not_reusable();
+            return self.current_schemas().ok().map(Arc::new);
+        }
+        if has_function(name) { None } else { catalog_functions::template(name, arguments).map(Arc::new) }
     }
 
     fn question(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        let counting = || sequences::function(name, self.planner.catalogs());
-        privileges::function(name, self.at.snapshot, &self.at.facts.user).or_else(counting)
+        let counting = || sequences::function(name, self.planner.catalogs(), &self.schemas());
+        if name == "set_config" {
+            return self.planner.settings_sink.get().map(session_functions::set_config);
+        }
+        let locking = || {
+            let function = row_locks::advisory_function(name, self.planner.catalogs())?;
+            self.is_locking.set(true);
+            Some(function)
+        };
+        privileges::function(name, self.at.snapshot, &self.at.facts.user).or_else(counting).or_else(locking)
+    }
+
+    fn routines(&self, name: &ast::ObjectName) -> Result<Vec<Definition>> {
+        let Some(parts) = parts_of(name) else { return Ok(vec![]) };
+        let (schemas, name) = match parts.as_slice() {
+            [name] => (self.schemas(), name),
+            [schema, name] => (vec![schema.clone()], name),
+            [catalog, schema, name] if catalog == CATALOG_NAME => (vec![schema.clone()], name),
+            _ => return Ok(vec![]),
+        };
+        let mut found = Vec::new();
+        for schema in schemas {
+            for object in self.at.snapshot.catalog.routines(&schema, name) {
+                let Relation::Routine(routine) = &object.relation else { continue };
+                self.names.uses_object(&object.name, object);
+                found.push(Definition::of(&routine.source)?);
+            }
+            if !found.is_empty() {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn lockable(&self, name: &ast::ObjectName, mode: RowLock, way: LockWay) -> Result<Lockable> {
+        let name = self.changeable(name)?;
+        let found = self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
+        let refused = || {
+            let error = Error::unsupported(format!("cannot lock rows in '{name}': it is {}", found.a_kind()));
+            error.with_code("42809").with_hint("FOR UPDATE OF names the tables that are meant")
+        };
+        let Resolved::Object(object) = &found else { return Err(refused()) };
+        let Relation::Native(memory) = &object.relation else { return Err(refused()) };
+        self.is_locking.set(true);
+        let function = row_locks::row_function(object.reference(), mode, way, self.planner.catalogs());
+        Ok(Lockable { table: memory.numbered(), function })
+    }
+
+    fn variable(&self, name: &str) -> Option<Constant> {
+        self.planner.variables.lock().get(name).cloned()
     }
 
     fn setting(&self, name: &str) -> Option<String> {
@@ -255,7 +366,7 @@ impl Context for Around<'_> {
     fn object(&self, kind: OidKind, name: &str) -> Option<i64> {
         match kind {
             OidKind::Class => {
-                let name = RelationName::parse(name)?;
+                let name = self.named(name)?;
                 match self.at.snapshot.get(&name)? {
                     Resolved::Object(object) => Some(i64::from(object.oid())),
                     Resolved::Computed(_) => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::Key;
-use diligence_catalog::{MemoryRelation, Object, ObjectRef, Relation, Resolved};
+use diligence_catalog::{NativeTable, Object, ObjectRef, Relation, Resolved};
 use diligence_storage::Table;
 use sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, Expr, Ident, MergeAction, MergeClauseKind, MergeInsertKind, ObjectName,
@@ -20,7 +20,7 @@ use super::statements::BoundStatement;
 use super::tables::{name_in, targets};
 use crate::binder::{self, BoundChange, CHANGED, Changed, MergeStep, Named, Target};
 use crate::errors;
-use crate::write::memory::{ChangeWay, Layout, MemoryTarget, Step};
+use crate::write::native::{ChangeWay, Layout, NativeTarget, Step};
 
 /// The table that a statement changes.
 pub(super) struct ChangedTable {
@@ -35,7 +35,7 @@ pub(super) struct ChangedTable {
 }
 
 impl ChangedTable {
-    pub(super) fn new(object: &Object, table: &MemoryRelation, alias: &Ident, has_alias: bool) -> Result<Self> {
+    pub(super) fn new(object: &Object, table: &NativeTable, alias: &Ident, has_alias: bool) -> Result<Self> {
         let rules = table.rules();
         let checks = rules.checks.iter().map(|check| (check.name.clone(), check.condition.clone()));
         Ok(Self {
@@ -243,13 +243,13 @@ impl Around<'_> {
         bound: BoundChange,
     ) -> BoundStatement {
         let BoundChange { rows, returning } = bound;
-        let writer = self.memory_writer(MemoryTarget::Change { table, layout, way });
+        let writer = self.memory_writer(NativeTarget::Change { table, layout, way });
         let returning = returning.map(|count| {
             let first = rows.columns.len() - count;
             let fields = rows.columns[first..].iter().map(|column| column.sql_type.field(&column.name, true));
             (Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>())), writer.returned())
         });
-        BoundStatement::Write { tag, rows, writer, returning }
+        BoundStatement::Write { tag, rows, writer: writer.clone(), returning, again: Some(writer) }
     }
 
     /// The table that a statement changes. From now on [`CHANGED`] means it.
@@ -264,8 +264,9 @@ impl Around<'_> {
         let name = self.changeable(name)?;
         let found = self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
-        let Relation::Memory(memory) = &object.relation else { return Err(unwritable(&name, &found)) };
+        let Relation::Native(memory) = &object.relation else { return Err(unwritable(&name, &found)) };
         self.set_changed(memory.numbered());
+        self.names.uses_object(&name, object);
         let own = Ident::with_quote('"', &name.name);
         ChangedTable::new(object, memory, alias.as_ref().map_or(&own, |alias| &alias.name), alias.is_some())
     }

@@ -6,17 +6,19 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_sql::parser::CreateExternalTable;
 use diligence_base::{Error, Result};
-use diligence_catalog::{FileRelation, Relation, RelationName, Resolved, View};
+use diligence_catalog::locks::TableLock;
+use diligence_catalog::{FileRelation, LockWay, Relation, RelationName, Resolved, Routine, View};
 use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
 
-use super::around::{Around, relation_name};
+use super::around::Around;
 use super::statements::{BoundStatement, schema_of};
 use super::tables::Declaration;
 use crate::binder::{self, Bound};
-use crate::external;
-use crate::parse::Parsed;
+use crate::external::{self, OptionValue};
+use crate::parse::{Parsed, VARIABLE};
+use crate::routines::{self, Definition};
 use crate::statement::{Command, DroppedKind, Statement, nullable};
-use crate::write::memory::{MemoryTarget, NewTable};
+use crate::write::native::{NativeTarget, NewTable};
 
 /// Columns as a statement declares them.
 struct Declared {
@@ -27,18 +29,26 @@ struct Declared {
 impl Around<'_> {
     /// CREATE TABLE, with or without AS.
     pub(super) fn create_table(&self, create: &ast::CreateTable) -> Result<BoundStatement> {
-        let name = self.changeable(&create.name)?;
+        let name = self.creatable(&create.name, create.temporary)?;
         for (given, what) in [
-            (create.temporary || create.global.is_some(), "CREATE TEMPORARY TABLE"),
             (create.external, "CREATE EXTERNAL TABLE without STORED AS"),
             (create.clone.is_some(), "CREATE TABLE … CLONE"),
             (create.inherits.is_some(), "INHERITS"),
             (create.partition_by.is_some() || create.partition_of.is_some(), "PARTITION BY"),
-            (create.on_commit.is_some(), "ON COMMIT"),
+            (create.on_commit.is_some() && !create.temporary, "ON COMMIT of a table that is not temporary"),
         ] {
             if given {
                 return Err(Error::unsupported(format!("{what} is not supported")).with_code("0A000"));
             }
+        }
+        match create.on_commit {
+            None | Some(ast::OnCommit::PreserveRows) => {}
+            Some(ast::OnCommit::Drop) if self.planner.catalogs().isolation().is_none() => {
+                let error = Error::unsupported("ON COMMIT DROP outside of a transaction is not supported");
+                return Err(error.with_code("0A000").with_hint("BEGIN a transaction, at the end of which it goes"));
+            }
+            Some(ast::OnCommit::Drop) => self.planner.catalogs().at_commit(name.clone(), true),
+            Some(ast::OnCommit::DeleteRows) => self.planner.catalogs().at_commit(name.clone(), false),
         }
         if let Some(existing) = self.at.snapshot.catalog.get(&name)
             && !create.or_replace
@@ -59,7 +69,7 @@ impl Around<'_> {
             Some(query) => self.selected(query, &create.columns, &name)?,
             None => (binder::bind_query(&no_rows()?, self)?, self.declaration(&name, create)?),
         };
-        let target = MemoryTarget::Create(NewTable {
+        let target = NativeTarget::Create(NewTable {
             name,
             or_replace: create.or_replace,
             if_not_exists: create.if_not_exists,
@@ -68,7 +78,7 @@ impl Around<'_> {
             sequences: declaration.sequences,
         });
         let (writer, returning) = (self.memory_writer(target), None);
-        Ok(BoundStatement::Write { tag: "CREATE TABLE", rows, writer, returning })
+        Ok(BoundStatement::Write { tag: "CREATE TABLE", rows, writer, returning, again: None })
     }
 
     /// The rows of CREATE TABLE AS, and its columns, which may be listed.
@@ -111,7 +121,7 @@ impl Around<'_> {
     /// CREATE EXTERNAL TABLE. Nothing is opened yet.
     pub(super) fn create_external_table(&self, create: &CreateExternalTable) -> Result<Statement> {
         self.planner.may_use_files("CREATE EXTERNAL TABLE")?;
-        let name = self.changeable(&create.name)?;
+        let name = self.creatable(&create.name, false)?;
         for (given, what) in [
             (create.temporary, "TEMPORARY"),
             (create.unbounded, "UNBOUNDED"),
@@ -128,10 +138,11 @@ impl Around<'_> {
         if let Some(constraint) = create.constraints.first() {
             return Err(unenforced(constraint));
         }
-        let pairs = create.options.iter().map(|(key, value)| (key.to_lowercase(), option_text(value))).collect();
+        let pair = |(key, value): &(String, Value)| (key.to_lowercase(), option_value(&option_text(value)));
+        let pairs = create.options.iter().map(pair).collect::<Vec<_>>();
         let Declared { schema, defaults } = self.declared(&create.columns)?;
         let schema = (!schema.fields().is_empty()).then_some(schema);
-        let mut options = external::open_options(&create.file_type, &pairs, schema)?;
+        let mut options = external::open_options(&create.file_type, &pairs, schema, &|text| self.type_named(text))?;
         external::partitioned_by(&mut options, &create.table_partition_cols)?;
         let mut relation = FileRelation::new(location, options, self.planner.options.files.clone());
         relation.definition = Some(create.to_string());
@@ -151,12 +162,10 @@ impl Around<'_> {
         statement: &ast::Statement,
         parsed: &Parsed,
     ) -> Result<Statement> {
-        let name = self.changeable(&create.name)?;
-        for (given, what) in [
-            (create.temporary, "CREATE TEMPORARY VIEW"),
-            (create.materialized, "CREATE MATERIALIZED VIEW"),
-            (create.to.is_some(), "CREATE VIEW … TO"),
-        ] {
+        let name = self.creatable(&create.name, create.temporary)?;
+        for (given, what) in
+            [(create.materialized, "CREATE MATERIALIZED VIEW"), (create.to.is_some(), "CREATE VIEW … TO")]
+        {
             if given {
                 return Err(Error::unsupported(format!("{what} is not supported")).with_code("0A000"));
             }
@@ -228,7 +237,7 @@ impl Around<'_> {
         for target in &truncate.table_names {
             let name = self.changeable(&target.name)?;
             match self.at.snapshot.get(&name) {
-                Some(Resolved::Object(object)) if matches!(object.relation, Relation::Memory(_)) => {
+                Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => {
                     tables.push(object.reference());
                 }
                 Some(other) => return Err(unwritable(&name, &other)),
@@ -241,9 +250,118 @@ impl Around<'_> {
         Ok(Statement::Command(Command::Truncate { tables, restarts, cascade }))
     }
 
-    /// The name of a relation that a statement makes or changes. Fails with 42501 if the session may not.
+    /// CREATE FUNCTION and CREATE MACRO.
+    pub(super) fn create_routine(&self, statement: &ast::Statement, parsed: &Parsed) -> Result<Statement> {
+        let (name, or_replace, is_temporary, tag) = match statement {
+            ast::Statement::CreateFunction(create) => {
+                (&create.name, create.or_replace, create.temporary, "CREATE FUNCTION")
+            }
+            ast::Statement::CreateMacro { name, or_replace, temporary, .. } => {
+                (name, *or_replace, *temporary, "CREATE MACRO")
+            }
+            _ => return Err(Error::bug("not a function")),
+        };
+        if is_temporary {
+            let error = Error::unsupported("temporary functions are not supported").with_code("0A000");
+            return Err(error.with_hint("leave TEMP out, and drop the function when it is no longer of use"));
+        }
+        let name = self.creatable(name, false)?;
+        let definition = Definition::of(statement)?;
+        if !definition.is_macro {
+            binder::check_routine(&definition, self)?;
+        }
+        let routine = Arc::new(Routine { source: Arc::new(statement.clone()), depth: parsed.depth });
+        let arguments = definition.arguments();
+        // A macro takes the place of all of its name.
+        let others = match or_replace && definition.is_macro {
+            true => self.at.snapshot.catalog.routines(&name.schema, &name.name),
+            false => vec![],
+        };
+        let others = others.into_iter().map(|object| object.name.clone()).collect();
+        let name = RelationName::of_routine(&name.schema, &name.name, arguments.as_deref());
+        Ok(Statement::Command(Command::CreateRoutine { name, routine, or_replace, others, tag }))
+    }
+
+    /// DROP FUNCTION and DROP MACRO.
+    pub(super) fn drop_routines(&self, drop: &ast::DropFunction) -> Result<Statement> {
+        let mut names = Vec::new();
+        for wanted in &drop.func_desc {
+            let name = self.changeable(&wanted.name)?;
+            let all = self.at.snapshot.catalog.routines(&name.schema, &name.name);
+            let types = wanted.args.as_ref().map(|arguments| {
+                let types = arguments.iter().map(|argument| routines::type_name(&argument.data_type));
+                types.collect::<Vec<_>>().join(", ")
+            });
+            let exact = types.map(|types| RelationName::of_routine(&name.schema, &name.name, Some(&types)));
+            let found = all
+                .iter()
+                .map(|object| &object.name)
+                .filter(|known| exact.as_ref().is_none_or(|exact| *exact == **known));
+            let found = found.cloned().collect::<Vec<_>>();
+            match found.len() {
+                0 if drop.if_exists => {}
+                0 => {
+                    let shown = exact.as_ref().and_then(RelationName::routine).unwrap_or(&name.name);
+                    let message = match exact {
+                        Some(_) => format!("function {shown} does not exist"),
+                        None => format!("could not find a function named \"{shown}\""),
+                    };
+                    return Err(Error::input(message).with_code("42883"));
+                }
+                1 => names.extend(found),
+                _ => {
+                    let error = Error::input(format!("function name \"{}\" is not unique", name.name));
+                    let hint = "Specify the argument list to select the function unambiguously.";
+                    return Err(error.with_code("42725").with_hint(hint));
+                }
+            }
+        }
+        Ok(Statement::Command(Command::DropRoutines(names)))
+    }
+
+    /// SET VARIABLE, which is done when it is planned. Fails as its value cannot be computed.
+    pub(super) fn set_variable(&self, name: &ast::ObjectName, values: &[ast::Expr]) -> Result<Statement> {
+        let name = name.0.last().and_then(|part| part.as_ident()).map(|name| name.value.clone()).unwrap_or_default();
+        let name = name.trim_start_matches(VARIABLE).to_owned();
+        let [value] = values else {
+            return Err(Error::input(format!("a variable has one value, found {}", values.len())).with_code("42601"));
+        };
+        let scalar = binder::bind_any(value, self)?;
+        let constant = self.constant(value, &scalar)?;
+        self.planner.variables.lock().insert(name, constant);
+        Ok(Statement::Command(Command::Nothing("SET")))
+    }
+
+    /// LOCK TABLE.
+    pub(super) fn lock_tables(&self, lock: &ast::Lock) -> Result<Statement> {
+        let mut tables = Vec::with_capacity(lock.tables.len());
+        for target in &lock.tables {
+            let name = self.changeable(&target.name)?;
+            match self.at.snapshot.get(&name) {
+                Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => {
+                    tables.push(object.reference());
+                }
+                Some(other) => return Err(unwritable(&name, &other)),
+                None => return Err(self.unknown(&name)),
+            }
+        }
+        let mode = match &lock.lock_mode {
+            None | Some(ast::LockTableMode::AccessExclusive) => TableLock::AccessExclusive,
+            Some(ast::LockTableMode::AccessShare) => TableLock::AccessShare,
+            Some(ast::LockTableMode::RowShare) => TableLock::RowShare,
+            Some(ast::LockTableMode::RowExclusive) => TableLock::RowExclusive,
+            Some(ast::LockTableMode::ShareUpdateExclusive) => TableLock::ShareUpdateExclusive,
+            Some(ast::LockTableMode::Share) => TableLock::Share,
+            Some(ast::LockTableMode::ShareRowExclusive) => TableLock::ShareRowExclusive,
+            Some(ast::LockTableMode::Exclusive) => TableLock::Exclusive,
+        };
+        let way = if lock.nowait { LockWay::Fail } else { LockWay::Wait };
+        Ok(Statement::Command(Command::Lock { tables, mode, way }))
+    }
+
+    /// The name of a relation that a statement changes. Fails with 42501 if the session may not.
     pub(super) fn changeable(&self, name: &ast::ObjectName) -> Result<RelationName> {
-        let name = relation_name(name)?;
+        let name = self.relation_name(name)?;
         self.at.snapshot.rights.check_write(&name)?;
         Ok(name)
     }
@@ -299,6 +417,13 @@ fn schema_name(name: &ast::ObjectName) -> Result<String> {
 /// A query without rows and columns.
 fn no_rows() -> Result<ast::Query> {
     crate::parse::query("SELECT WHERE false")
+}
+
+/// The value of an option that is a text: what looks like a list or pairs is one.
+pub(super) fn option_value(text: &str) -> OptionValue {
+    let is_composite = text.starts_with('[') && text.ends_with(']') || text.starts_with('{') && text.ends_with('}');
+    let parsed = is_composite.then(|| crate::parse::expression(text).ok()).flatten();
+    parsed.as_ref().and_then(OptionValue::of).unwrap_or_else(|| OptionValue::One(text.to_owned()))
 }
 
 /// An option's value as text.

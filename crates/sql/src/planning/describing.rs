@@ -5,7 +5,7 @@ use diligence_catalog::{Relation as CatalogRelation, Resolved};
 use diligence_types::SqlType;
 use sqlparser::ast::{self, ObjectName};
 
-use super::around::{Around, relation_name};
+use super::around::Around;
 use super::statements::BoundStatement;
 use super::writes::whole_table;
 use crate::algebra::{Constant, Relation, Scalar};
@@ -29,14 +29,15 @@ impl Around<'_> {
     /// DESCRIBE of a table. Fails as selecting from it does.
     pub(super) fn describe_table(&self, name: &ObjectName) -> Result<BoundStatement> {
         let bound = binder::bind_query(&whole_table(name)?, self)?;
-        let found = relation_name(name).ok().and_then(|name| self.at.snapshot.get(&name));
+        let found = self.relation_name(name).ok().and_then(|name| self.at.snapshot.get(&name));
         let defaults = match &found {
             Some(Resolved::Object(object)) => match &object.relation {
-                CatalogRelation::Memory(memory) => memory.rules().defaults.clone(),
+                CatalogRelation::Native(memory) => memory.rules().defaults.clone(),
                 CatalogRelation::Files(files) => files.column_defaults.clone(),
-                CatalogRelation::Table(_) | CatalogRelation::View(_) | CatalogRelation::Sequence(_) => {
-                    Default::default()
-                }
+                CatalogRelation::Table(_)
+                | CatalogRelation::View(_)
+                | CatalogRelation::Sequence(_)
+                | CatalogRelation::Routine(_) => Default::default(),
             },
             Some(Resolved::Computed(_)) | None => Default::default(),
         };

@@ -1,23 +1,28 @@
 //! Generic plans (PostgreSQL's word): one plan of a statement for all values of its parameters.
 //!
-//! Only for statements whose parameters stand in conditions on the rows of single tables, as `WHERE key = $1`, and
-//! nowhere else once the plan is optimized. There a value decides which rows a scan gives and nothing about the plan's
-//! form, so the values are put into the scans' conditions when it starts. A plan made for values may be better, where
-//! it pays to know how many rows they leave: that is for whoever chooses between the two to think of.
+//! Only for statements whose parameters stand in conditions on rows (`WHERE key = $1`) and in computed columns
+//! (`SET a = a + $1`, `VALUES ($1)`), and nowhere else once the plan is optimized. There a value decides nothing about
+//! the plan's form, so the values are put in when it starts. A plan made for values may be better, where it pays to
+//! know how many rows they leave: that is for whoever chooses between the two to think of.
+//!
+//! A plan that is kept has placeholders for tables in memory ([`Rebinding`]), so it is good while they change.
 
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, ErrorKind, Result};
-use diligence_catalog::{SessionSnapshot, Uses};
-use diligence_engine::plan::Needs;
+use diligence_catalog::{Rebinding, SessionSnapshot, Uses};
+use diligence_engine::plan::{Needs, Node, Plan};
+use diligence_engine::short::may_be_short;
 
-use super::kinds::is_query;
+use super::kinds::has_rows;
+use super::statements::{AnyWrite, Unvalued};
 use super::{Planned, Planner, guarded, parameters};
+use crate::binder::instant;
 use crate::lowering::parameters::put;
 use crate::parse::{self, Parsed};
-use crate::statement::Query;
+use crate::statement::{Query, Statement};
 
 /// The SQLSTATE of a plan that needs to know a value.
 const WITHOUT_VALUE: &str = "08P01";
@@ -25,8 +30,11 @@ const WITHOUT_VALUE: &str = "08P01";
 /// A plan for all values of a statement's parameters.
 #[derive(Debug)]
 pub struct GenericPlan {
-    query: Query,
-    /// How many it has.
+    /// The plan of the rows, without the rows of tables in memory.
+    plan: Plan,
+    /// What is done with them.
+    write: Option<AnyWrite>,
+    /// How many parameters it has.
     parameters: usize,
     uses: Uses,
 }
@@ -43,23 +51,41 @@ impl Planner {
         let at = self.planning(snapshot);
         guarded(|| {
             parse::with_stack(parsed.depth, || {
-                if types.is_empty() || parameters::count(parsed)? != types.len() || !is_query(parsed) {
+                if types.is_empty() || parameters::count(parsed)? != types.len() || !has_rows(parsed) {
                     return Ok(None);
                 }
                 let planned = match self.plan_without_values(&at, parsed, types) {
                     Err(error) if error.kind() == ErrorKind::Input && error.code() == Some(WITHOUT_VALUE) => None,
                     planned => planned?,
                 };
-                Ok(planned.map(|(query, uses)| GenericPlan { query, parameters: types.len(), uses }))
+                Ok(planned.map(|Unvalued { mut plan, write, uses }| {
+                    rebind(&mut plan, &uses.unbinding());
+                    GenericPlan { plan, write, parameters: types.len(), uses }
+                }))
             })
         })
+    }
+
+    /// A query's plan over the rows that a snapshot has, and what it uses then; `None` if it is not good for them.
+    /// Looks at the times of files, so it may block for a moment.
+    pub fn renewed(&self, plan: &Plan, uses: &Uses, snapshot: &SessionSnapshot) -> Option<(Plan, Uses)> {
+        let path = |path: &str| self.catalogs.catalog().path(path, &self.options.files);
+        let (uses, rebinding) = uses.renewed(snapshot, self.identity(), path)?;
+        let mut plan = plan.clone();
+        rebind(&mut plan, &rebinding);
+        Some((plan, uses))
     }
 }
 
 impl GenericPlan {
     /// What running it is expected to need, whatever the values.
     pub fn needs(&self) -> Needs {
-        self.query.plan.needs()
+        self.plan.needs()
+    }
+
+    /// Whether it may take the short path, as far as that can be told without values, and with none of it reads files.
+    pub fn may_be_short(&self) -> bool {
+        self.uses.is_in_memory() && may_be_short(&self.plan)
     }
 
     /// What it was made from.
@@ -67,13 +93,36 @@ impl GenericPlan {
         &self.uses
     }
 
-    /// The plan for these values, one for each parameter.
-    pub fn with(&self, values: &[ScalarValue]) -> Result<Planned> {
+    /// The statement for these values, one for each parameter, over the rows that a snapshot of the planner's session
+    /// has; `None` if it has to be planned anew for them. Fails if a value does not fit the type that the plan has for
+    /// it.
+    pub fn with(&self, values: &[ScalarValue], planner: &Planner, at: &SessionSnapshot) -> Result<Option<Planned>> {
         if values.len() != self.parameters {
             return Err(Error::bug("a generic plan has other parameters"));
         }
-        let mut plan = self.query.plan.clone();
-        put(&mut plan, values)?;
-        Ok(Planned::Query(Arc::new(Query { plan }), Some(self.uses.clone())))
+        if self.write.as_ref().is_some_and(|write| !write.is_allowed(at)) {
+            return Ok(None);
+        }
+        let Some((mut plan, uses)) = planner.renewed(&self.plan, &self.uses, at) else { return Ok(None) };
+        let mut values = values.to_vec();
+        values.push(instant(planner.catalogs().now()));
+        put(&mut plan, &values)?;
+        Ok(Some(match &self.write {
+            None => Planned::Query(Arc::new(Query { plan, is_locking: false }), Some(uses)),
+            Some(write) => Planned::Other(Box::new(Statement::Write(write.of(plan, planner.catalogs())))),
+        }))
     }
+}
+
+/// Has a plan read other tables.
+pub fn rebind(plan: &mut Plan, rebinding: &Rebinding) {
+    if rebinding.is_empty() {
+        return;
+    }
+    if let Node::Scan(scan) = &mut plan.node
+        && let Some(table) = rebinding.instead_of(scan.table.as_ref())
+    {
+        scan.table = table;
+    }
+    plan.inputs_mut().into_iter().for_each(|input| rebind(input, rebinding));
 }

@@ -2,13 +2,14 @@
 
 use datafusion_sql::parser::{ResetStatement, Statement as ParsedStatement};
 use diligence_base::{Error, Result};
-use diligence_catalog::Isolation;
+use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA, Isolation, no_schema};
 use sqlparser::ast;
 
 use super::Planner;
+use super::path::SEARCH_PATH;
 use super::prepared::no_prepared;
 use super::settings::{set_statement, setting_name};
-use crate::parse::{CHECKPOINT, Parsed};
+use crate::parse::{CHECKPOINT, Parsed, VARIABLE};
 use crate::statement::{Command, Statement, TransactionStep};
 
 impl Planner {
@@ -55,6 +56,29 @@ impl Planner {
             // rows that a statement sees.
             ast::Statement::Vacuum(_) => Ok(Statement::Command(Command::Nothing("VACUUM"))),
             ast::Statement::Analyze(_) => Ok(Statement::Command(Command::Nothing("ANALYZE"))),
+            // DuckDB's USE names a database, a schema or both.
+            ast::Statement::Use(given) => {
+                let name = match given {
+                    ast::Use::Object(name) | ast::Use::Database(name) | ast::Use::Schema(name) => name,
+                    other => return Err(Error::unsupported(format!("{other} is not supported")).with_code("0A000")),
+                };
+                let parts = name.0.iter().filter_map(|part| part.as_ident()).map(|part| match part.quote_style {
+                    Some(_) => part.value.clone(),
+                    None => part.value.to_lowercase(),
+                });
+                let schema = match parts.collect::<Vec<_>>().as_slice() {
+                    [only] if only == CATALOG_NAME || only == "memory" => DEFAULT_SCHEMA.to_owned(),
+                    [only] if only == "main" => DEFAULT_SCHEMA.to_owned(),
+                    [schema] | [_, schema] => schema.clone(),
+                    _ => return Err(Error::input(format!("{name} is no schema")).with_code("3F000")),
+                };
+                if !self.catalogs().snapshot().catalog.has_schema(&schema) {
+                    return Err(no_schema(&schema));
+                }
+                let quoted = format!("\"{}\"", schema.replace('"', "\"\""));
+                let value = if schema == DEFAULT_SCHEMA { schema } else { quoted };
+                Ok(Statement::Set { name: SEARCH_PATH.to_owned(), value })
+            }
             ast::Statement::Deallocate { name, .. } => {
                 let name = name.value.to_lowercase();
                 let mut prepared = self.prepared.lock();
@@ -81,17 +105,31 @@ fn is_checkpoint(call: &ast::Function) -> bool {
 }
 
 /// RESET.
-pub(super) fn reset(statement: &ParsedStatement) -> Result<Statement> {
+pub(super) fn reset(statement: &ParsedStatement, planner: &Planner) -> Result<Statement> {
     let ParsedStatement::Reset(ResetStatement::Variable(name)) = statement else {
         return Err(Error::bug("not a RESET"));
     };
+    if let [part] = name.0.as_slice()
+        && let Some(variable) = part.as_ident().and_then(|name| name.value.strip_prefix(VARIABLE))
+    {
+        planner.variables.lock().remove(variable);
+        return Ok(Statement::Command(Command::Nothing("RESET")));
+    }
     let name = setting_name(name);
     Ok(Statement::Reset { name: (name != "all").then_some(name) })
 }
 
-pub(super) fn is_query(parsed: &Parsed) -> bool {
+/// Whether a statement reads or changes rows.
+pub(super) fn has_rows(parsed: &Parsed) -> bool {
     match &parsed.statement {
-        ParsedStatement::Statement(statement) => matches!(**statement, ast::Statement::Query(_)),
+        ParsedStatement::Statement(statement) => matches!(
+            **statement,
+            ast::Statement::Query(_)
+                | ast::Statement::Insert(_)
+                | ast::Statement::Update(_)
+                | ast::Statement::Delete(_)
+                | ast::Statement::Merge(_)
+        ),
         _ => false,
     }
 }

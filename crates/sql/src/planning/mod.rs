@@ -18,20 +18,22 @@ mod around;
 mod changes;
 mod definitions;
 mod describing;
+mod file_functions;
 mod generic;
 mod kinds;
 mod names;
 mod parameters;
+mod path;
 mod prepared;
 mod settings;
 mod statements;
 mod tables;
 mod writes;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
@@ -45,12 +47,15 @@ use diligence_types::functions;
 use parking_lot::{Mutex, RwLock};
 
 pub use self::appends::PlannedAppend;
-pub use self::generic::GenericPlan;
+pub use self::generic::{GenericPlan, rebind};
 pub use self::parameters::parameter_value;
+use self::path::SearchPath;
 use self::prepared::Prepared;
 pub use self::settings::PlannerOption;
+use crate::algebra::Constant;
 use crate::facts::Facts;
 use crate::parse::{self, Parsed};
+use crate::session_functions::SettingsSink;
 use crate::statement::{Query, Statement};
 use crate::{catalog_functions, errors, privileges};
 
@@ -96,11 +101,17 @@ pub struct Planner {
     session: RwLock<Arc<SessionParts>>,
     facts: RwLock<Arc<Facts>>,
     prepared: Mutex<HashMap<String, Prepared>>,
+    /// DuckDB's variables.
+    variables: Mutex<BTreeMap<String, Constant>>,
+    /// What `set_config` changes.
+    settings_sink: OnceLock<Weak<dyn SettingsSink>>,
 }
 
 /// What planning reads; replaced as a whole when a setting changes. Sessions that have changed none share it.
 pub(crate) struct SessionParts {
     pub(crate) options: Arc<ConfigOptions>,
+    /// Where names are looked up.
+    pub(crate) path: SearchPath,
     /// No other has had this number.
     id: u64,
 }
@@ -120,21 +131,29 @@ impl Planning<'_> {
 }
 
 impl SessionParts {
-    fn new(options: ConfigOptions) -> Arc<Self> {
+    fn new(options: ConfigOptions, path: SearchPath) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Arc::new(Self { options: Arc::new(options), id: NEXT.fetch_add(1, Ordering::Relaxed) })
+        Arc::new(Self { options: Arc::new(options), path, id: NEXT.fetch_add(1, Ordering::Relaxed) })
     }
 }
 
 impl Planner {
     /// A planner over the relations that a session sees.
     pub fn new(catalogs: SessionCatalogs, options: PlannerOptions) -> Self {
-        Self::with_parts(catalogs, SessionParts::new(settings::built_in()), options)
+        Self::with_parts(catalogs, SessionParts::new(settings::built_in(), SearchPath::default()), options)
     }
 
     fn with_parts(catalogs: SessionCatalogs, parts: Arc<SessionParts>, options: PlannerOptions) -> Self {
         let session = RwLock::new(parts);
-        Self { options, catalogs, session, facts: RwLock::default(), prepared: Mutex::default() }
+        Self {
+            options,
+            catalogs,
+            session,
+            facts: RwLock::default(),
+            prepared: Mutex::default(),
+            variables: Mutex::default(),
+            settings_sink: OnceLock::new(),
+        }
     }
 
     /// A planner for another session, with this one's settings. Cheap: what no SET has changed is shared.
@@ -170,6 +189,11 @@ impl Planner {
     /// Changes what functions about the session answer, for statements planned from now on.
     pub fn set_facts(&self, facts: Facts) {
         *self.facts.write() = Arc::new(facts);
+    }
+
+    /// What `set_config` changes. Said once.
+    pub fn set_settings_sink(&self, sink: Weak<dyn SettingsSink>) {
+        let _ = self.settings_sink.set(sink);
     }
 
     /// The relations that the session sees.

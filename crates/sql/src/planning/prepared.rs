@@ -11,6 +11,7 @@ use sqlparser::ast;
 use super::Planned;
 use super::around::Around;
 use super::statements::BoundStatement;
+use crate::algebra::{Constant, Scalar};
 use crate::binder;
 use crate::errors;
 use crate::lowering::{self, LoweringOptions};
@@ -99,15 +100,21 @@ impl Around<'_> {
     /// The value of an expression in the type of a parameter.
     fn value(&self, expression: &ast::Expr, sql_type: &SqlType) -> Result<ScalarValue> {
         let scalar = binder::bind_value(expression, sql_type, self)?;
+        self.constant(expression, &scalar).map(|constant| constant.value)
+    }
+
+    /// The value of an expression that was bound. Fails with 42601 if it is not known, and as computing it does.
+    pub(super) fn constant(&self, expression: &ast::Expr, scalar: &Scalar) -> Result<Constant> {
         let options = LoweringOptions {
             zone: binder::Context::zone(self).to_owned(),
             options: self.at.session.options.clone(),
             keeps_parameters: false,
         };
-        match lowering::value_of(&scalar, &options) {
-            Ok(constant) => Ok(constant.value),
-            Err(error) if error.kind() != ErrorKind::Bug => Err(error),
-            Err(_) => Err(Error::input(format!("{expression} is not a constant")).with_code("42601")),
+        match lowering::value_of(scalar, &options) {
+            Err(error) if error.kind() == ErrorKind::Bug => {
+                Err(Error::input(format!("{expression} is not a constant")).with_code("42601"))
+            }
+            known => known,
         }
     }
 }

@@ -6,6 +6,7 @@ use diligence_base::{Error, Result};
 use diligence_types::text::Zone;
 use sqlparser::ast;
 
+use super::path::{DEFAULT_PATH, SEARCH_PATH, SearchPath};
 use super::{Planner, SessionParts};
 use crate::statement::Statement;
 
@@ -78,7 +79,21 @@ impl Planner {
             default: value_of(&built_in, key),
             description,
         });
-        settings.collect()
+        let path = PlannerOption {
+            name: SEARCH_PATH,
+            value: session.path.text.clone(),
+            default: DEFAULT_PATH.to_owned(),
+            description: "The schemas in which names without one are looked up, in order; the first one takes what is made",
+        };
+        settings.chain([path]).collect()
+    }
+
+    /// Temporary objects come first from now on.
+    pub(super) fn use_temporary(&self) {
+        let mut session = self.session.write();
+        if !session.path.has_temporary() {
+            *session = SessionParts::new(ConfigOptions::clone(&session.options), session.path.with_temporary(true));
+        }
     }
 
     /// The time zone in which timestamps with a time zone are read and shown.
@@ -90,6 +105,12 @@ impl Planner {
     /// Changes a setting, for statements planned from now on. Fails with kind `Input` if there is none of the name, or
     /// it cannot have the value.
     pub fn set_setting(&self, name: &str, given: &str) -> Result<()> {
+        if name == SEARCH_PATH {
+            let mut session = self.session.write();
+            let path = SearchPath::of(given)?.with_temporary(session.path.has_temporary());
+            *session = SessionParts::new(ConfigOptions::clone(&session.options), path);
+            return Ok(());
+        }
         let Some((_, key, _)) = SETTINGS.iter().find(|(known, _, _)| *known == name) else {
             return Err(Error::input(format!("no setting is named '{name}'")));
         };
@@ -98,7 +119,7 @@ impl Planner {
         let wrong = |_| Error::input(format!("the setting '{name}' cannot be '{given}'")).with_code("22023");
         let value = if name == TIME_ZONE { Zone::name_of_setting(given)? } else { given.to_owned() };
         options.set(key, &value).map_err(wrong)?;
-        *session = SessionParts::new(options);
+        *session = SessionParts::new(options, session.path.clone());
         Ok(())
     }
 
@@ -126,19 +147,36 @@ pub(super) fn set_statement(set: ast::Set) -> Result<Statement> {
         }
     };
     let name = if name == "time.zone" { TIME_ZONE.to_owned() } else { name };
+    if name == SEARCH_PATH && values.len() != 1 {
+        let value = values.iter().map(word_of).collect::<Vec<_>>().join(", ");
+        return Ok(Statement::Set { name, value });
+    }
     let [value] = values.as_slice() else {
         return Err(Error::input(format!("expected one value for '{name}', found {}", values.len())));
     };
-    let value = match value {
+    let value = if name == SEARCH_PATH { word_of(value) } else { plain(value) };
+    if value.eq_ignore_ascii_case("default") {
+        return Ok(Statement::Reset { name: Some(name) });
+    }
+    Ok(Statement::Set { name, value })
+}
+
+/// A value as it is written, without quotes.
+fn plain(value: &ast::Expr) -> String {
+    match value {
         ast::Expr::Value(value) => match &value.value {
             ast::Value::SingleQuotedString(text) | ast::Value::DoubleQuotedString(text) => text.clone(),
             other => other.to_string(),
         },
         ast::Expr::Identifier(word) => word.value.clone(),
         other => other.to_string(),
-    };
-    if value.eq_ignore_ascii_case("default") {
-        return Ok(Statement::Reset { name: Some(name) });
     }
-    Ok(Statement::Set { name, value })
+}
+
+/// A schema in a list: names with capitals stay in quotes.
+fn word_of(value: &ast::Expr) -> String {
+    match value {
+        ast::Expr::Identifier(word) if word.quote_style.is_some() => format!("\"{}\"", word.value),
+        other => plain(other),
+    }
 }

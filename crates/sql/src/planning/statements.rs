@@ -7,7 +7,8 @@ use datafusion_common::ScalarValue;
 use datafusion_common::format::ExplainFormat;
 use datafusion_sql::parser::{CopyToSource, ExplainStatement, Statement as ParsedStatement};
 use diligence_base::{Error, Result};
-use diligence_catalog::Uses;
+use diligence_catalog::{SessionCatalogs, SessionSnapshot, Uses};
+use diligence_engine::plan::Plan;
 use diligence_storage::Writer;
 use diligence_types::SqlType;
 use sqlparser::ast::{self, SetExpr};
@@ -17,9 +18,9 @@ use super::names::Names;
 use super::{Description, Planned, Planner, Planning, kinds, writes};
 use crate::binder::{self, Bound};
 use crate::front;
-use crate::parse::Parsed;
+use crate::parse::{Parsed, VARIABLE};
 use crate::statement::{Query, Statement, Write};
-use crate::write::memory::Returned;
+use crate::write::native::{NativeWriter, Returned};
 
 /// A statement with everything that it names found.
 pub(super) enum BoundStatement {
@@ -35,6 +36,8 @@ pub(super) enum BoundStatement {
         writer: Arc<dyn Writer>,
         /// What RETURNING gives when it is done.
         returning: Option<(SchemaRef, Arc<Returned>)>,
+        /// The writer, if another run may have one like it.
+        again: Option<Arc<NativeWriter>>,
     },
     /// Shows a plan.
     Explain {
@@ -67,21 +70,65 @@ impl Planner {
 }
 
 impl Planner {
-    /// A query's plan for all values of parameters of these types, which stand for them in the conditions of scans;
-    /// `None` if it is for this time only. Fails with 08P01 if a value must be known.
+    /// A statement's plan for all values of parameters of these types, which stand for them in conditions and computed
+    /// columns; `None` if it is for this time only. Fails with 08P01 if a value must be known.
     pub(super) fn plan_without_values(
         &self,
         at: &Planning<'_>,
         parsed: &Parsed,
         types: &[DataType],
-    ) -> Result<Option<(Query, Uses)>> {
+    ) -> Result<Option<Unvalued>> {
         let names = Names::new(at);
+        let count = types.len();
         let types = types.iter().map(|given| SqlType::of_arrow(given).unwrap_or(SqlType::Text));
-        let around = Around::new(self, at, &names, types.collect());
-        let BoundStatement::Query(bound) = around.bind(&parsed.statement, parsed)? else { return Ok(None) };
+        let around = Around::new(self, at, &names, types.collect()).with_now(count);
+        let (bound, write) = match around.bind(&parsed.statement, parsed)? {
+            BoundStatement::Query(bound) => (bound, None),
+            BoundStatement::Write { tag, rows, again: Some(writer), returning, .. } => {
+                (rows, Some(AnyWrite { tag, writer, returning: returning.map(|(schema, _)| schema) }))
+            }
+            _ => return Ok(None),
+        };
         let planned = front::without_values(bound, &around, &at.session.options)?;
         let uses = if planned.is_transient { None } else { names.uses() };
-        Ok(uses.map(|uses| (Query { plan: planned.plan }, uses)))
+        Ok(uses.map(|uses| Unvalued { plan: planned.plan, write, uses }))
+    }
+}
+
+/// Whether SET is of one of DuckDB's variables.
+fn is_variable(name: &ast::ObjectName) -> bool {
+    matches!(name.0.as_slice(), [part] if part.as_ident().is_some_and(|name| name.value.starts_with(VARIABLE)))
+}
+
+/// A statement's plan for all values.
+pub(super) struct Unvalued {
+    /// The plan of its rows.
+    pub plan: Plan,
+    /// What is done with them.
+    pub write: Option<AnyWrite>,
+    /// What it was made from.
+    pub uses: Uses,
+}
+
+/// What a statement that writes does with its rows, in any run.
+#[derive(Debug)]
+pub(super) struct AnyWrite {
+    tag: &'static str,
+    writer: Arc<NativeWriter>,
+    returning: Option<SchemaRef>,
+}
+
+impl AnyWrite {
+    /// Whether a session that sees this snapshot may do it.
+    pub(super) fn is_allowed(&self, snapshot: &SessionSnapshot) -> bool {
+        self.writer.changed_table().is_none_or(|name| snapshot.rights.check_write(name).is_ok())
+    }
+
+    /// The statement for a run of a session.
+    pub(super) fn of(&self, rows: Plan, catalogs: &SessionCatalogs) -> Write {
+        let writer = Arc::new(self.writer.anew(catalogs.catalog(), catalogs.owner()));
+        let returning = self.returning.clone().map(|schema| (schema, writer.returned()));
+        Write { returning, ..Write::new(self.tag, Query { plan: rows, is_locking: false }, writer) }
     }
 }
 
@@ -131,7 +178,7 @@ impl Around<'_> {
                 self.create_external_table(create).map(BoundStatement::Other)
             }
             ParsedStatement::Explain(explain) => self.explain(explain, parsed),
-            ParsedStatement::Reset(_) => kinds::reset(statement).map(BoundStatement::Other),
+            ParsedStatement::Reset(_) => kinds::reset(statement, self.planner).map(BoundStatement::Other),
         }
     }
 
@@ -143,7 +190,7 @@ impl Around<'_> {
                 SetExpr::Update(ast::Statement::Update(update)) => self.update(update, query.with.as_ref()),
                 SetExpr::Delete(ast::Statement::Delete(delete)) => self.delete(delete, query.with.as_ref()),
                 SetExpr::Merge(ast::Statement::Merge(merge)) => self.merge(merge, query.with.as_ref()),
-                _ => Ok(BoundStatement::Query(binder::bind_query(query, self)?)),
+                _ => Ok(BoundStatement::Query(binder::bind_shown(query, self)?)),
             },
             ast::Statement::Insert(insert) => self.insert(insert, None),
             ast::Statement::CreateTable(create) => self.create_table(create),
@@ -169,6 +216,14 @@ impl Around<'_> {
             ast::Statement::Comment { object_type, object_name, comment, .. } => {
                 self.comment(object_type, object_name, comment.as_deref())
             }
+            ast::Statement::Set(ast::Set::SingleAssignment { variable, values, .. }) if is_variable(variable) => {
+                other(self.set_variable(variable, values)?)
+            }
+            ast::Statement::CreateFunction(_) | ast::Statement::CreateMacro { .. } => {
+                other(self.create_routine(statement, parsed)?)
+            }
+            ast::Statement::DropFunction(drop) => other(self.drop_routines(drop)?),
+            ast::Statement::Lock(lock) => other(self.lock_tables(lock)?),
             ast::Statement::CreateSequence { .. } => other(self.create_sequence(statement)?),
             _ => other(self.planner.session_statement(statement)?),
         }
@@ -202,10 +257,11 @@ impl Around<'_> {
             BoundStatement::Query(bound) => {
                 let planned = self.front(bound, values, false)?;
                 let uses = if planned.is_transient { None } else { self.names.uses() };
-                Ok(Planned::Query(Arc::new(Query { plan: planned.plan }), uses))
+                let query = Query { plan: planned.plan, is_locking: self.is_locking() };
+                Ok(Planned::Query(Arc::new(query), uses))
             }
-            BoundStatement::Write { tag, rows, writer, returning } => {
-                let rows = Query { plan: self.front(rows, values, false)?.plan };
+            BoundStatement::Write { tag, rows, writer, returning, .. } => {
+                let rows = Query { plan: self.front(rows, values, false)?.plan, is_locking: self.is_locking() };
                 done(Statement::Write(Write { returning, ..Write::new(tag, rows, writer) }))
             }
             BoundStatement::Explain { statement, analyze, json, verbose } => {
@@ -235,7 +291,7 @@ impl Around<'_> {
         let forms = planned.forms;
         let text =
             format!("Bound:\n{}\n\nUnnested:\n{}\n\nRewritten:\n{}", forms.bound, forms.unnested, forms.rewritten);
-        let mut query = Query { plan: planned.plan };
+        let mut query = Query { plan: planned.plan, is_locking: self.is_locking() };
         if let Some((tag, writer)) = write {
             query = Write::new(tag, query, writer).query;
         }

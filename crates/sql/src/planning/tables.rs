@@ -9,7 +9,7 @@ use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Check, Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
 use diligence_catalog::sequence::SequenceOptions;
-use diligence_catalog::{MemoryRelation, OwnedSequence, Relation, RelationName, Resolved, free_name};
+use diligence_catalog::{NativeTable, OwnedSequence, Relation, RelationName, Resolved, free_name};
 use diligence_types::SqlType;
 use sqlparser::ast::{
     self, ColumnDef, ColumnOption, Expr, GeneratedAs, Ident, NullsDistinctOption, ReferentialAction, TableConstraint,
@@ -38,7 +38,7 @@ impl Declaration {
     }
 
     /// A table that is there.
-    pub(super) fn of(name: RelationName, table: &MemoryRelation) -> Self {
+    pub(super) fn of(name: RelationName, table: &NativeTable) -> Self {
         let fields = table.schema().fields().to_vec();
         Self { name, fields, rules: table.rules().clone(), sequences: vec![] }
     }
@@ -172,14 +172,14 @@ impl Around<'_> {
 
     /// Columns like those of another relation: names, types and NOT NULL; defaults if they are asked for.
     fn add_like(&self, declaration: &mut Declaration, like: &ast::CreateTableLike) -> Result<()> {
-        let name = super::around::relation_name(&like.name)?;
+        let name = self.relation_name(&like.name)?;
         let found = self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
         for field in found.schema()?.fields() {
             let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
             declaration.fields.push(Arc::new(sql_type.field(field.name(), field.is_nullable())));
         }
         if let Resolved::Object(object) = &found
-            && let Relation::Memory(table) = &object.relation
+            && let Relation::Native(table) = &object.relation
             && matches!(like.defaults, Some(ast::CreateTableLikeDefaults::Including))
         {
             declaration.rules.defaults.clone_from(&table.rules().defaults);
@@ -345,7 +345,7 @@ impl Around<'_> {
         let (table_id, keys) = match found.map(|object| (object.id, &object.relation)) {
             _ if referred_name == declaration.name => (Reference::ITSELF, declaration.rules.keys.clone()),
             None => return Err(self.unknown(&referred_name)),
-            Some((id, Relation::Memory(table))) => (id, table.rules().keys.clone()),
+            Some((id, Relation::Native(table))) => (id, table.rules().keys.clone()),
             Some((_, other)) => {
                 let message = format!("referenced relation \"{}\" is {}", referred_name.name, other.a_kind());
                 return Err(Error::input(message).with_code("42809"));
@@ -363,7 +363,7 @@ impl Around<'_> {
             names => names.iter().map(lower).collect(),
         };
         let there = match found.map(|object| &object.relation) {
-            Some(Relation::Memory(table)) if table_id != Reference::ITSELF => table.schema().clone(),
+            Some(Relation::Native(table)) if table_id != Reference::ITSELF => table.schema().clone(),
             _ => declaration.schema(),
         };
         if let Some(column) = referred.iter().find(|column| there.column_with_name(column).is_none()) {

@@ -5,19 +5,20 @@ use std::sync::Arc;
 use datafusion_sql::parser::CopyToStatement;
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::TableRules;
-use diligence_catalog::{FileRelation, MemoryRelation, Object, Relation, RelationName, Resolved};
+use diligence_catalog::{FileRelation, NativeTable, Object, Relation, RelationName, Resolved};
 use diligence_storage::Table;
 use sqlparser::ast::{self, Ident, ObjectName, OnConflictAction, SetExpr, TableFactor, TableObject, With};
 
 use super::around::Around;
 use super::changes::ChangedTable;
 use super::definitions::{refuse_twice, unwritable};
+use super::file_functions::copied;
 use super::statements::BoundStatement;
 use super::tables::{name_in, targets};
 use crate::binder::{self, Conflict, Given, Target};
 use crate::errors;
 use crate::parse::{BY_NAME, OVERRIDING};
-use crate::write::memory::{ChangeWay, Layout, MemoryTarget, MemoryWriter, Step};
+use crate::write::native::{ChangeWay, Layout, NativeTarget, NativeWriter, Step};
 use crate::write::plan::{copy_plan, insert_plan};
 use crate::write::{CopyTarget, option_pairs};
 
@@ -54,11 +55,48 @@ impl Around<'_> {
         let name = self.changeable(name)?;
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
-        match &object.relation {
-            Relation::Memory(table) => self.insert_rows(insert, with, object, table),
-            Relation::Files(files) => self.insert_into_files(insert, with, &name, files),
-            Relation::Table(_) | Relation::View(_) | Relation::Sequence(_) => Err(unwritable(&name, &found)),
+        if copied(insert.source.as_deref()).is_some() {
+            return self.copy_from(insert, &name, object);
         }
+        match &object.relation {
+            Relation::Native(table) => self.insert_rows(insert, with, object, table),
+            Relation::Files(files) => self.insert_into_files(insert, with, &name, files),
+            Relation::Table(_) | Relation::View(_) | Relation::Sequence(_) | Relation::Routine(_) => {
+                Err(unwritable(&name, &found))
+            }
+        }
+    }
+
+    /// COPY of files into a table: an INSERT of their rows.
+    fn copy_from(&self, insert: &ast::Insert, name: &RelationName, object: &Arc<Object>) -> Result<BoundStatement> {
+        self.planner.may_use_files("COPY … FROM a file")?;
+        let (schema, rules) = match &object.relation {
+            Relation::Native(table) => (table.schema().clone(), table.rules().clone()),
+            Relation::Files(files) => (files.table()?.schema(), TableRules::default()),
+            _ => return Err(unwritable(name, &Resolved::Object(object.clone()))),
+        };
+        let targets = targets(&schema, &rules)?;
+        let places = match insert.columns.as_slice() {
+            [] => (0..targets.len()).filter(|place| !rules.generated.contains_key(&targets[*place].name)).collect(),
+            columns => places(columns, &targets, name)?,
+        };
+        let columns = places.iter().map(|place| (targets[*place].name.clone(), targets[*place].sql_type.clone()));
+        let columns = columns.collect::<Vec<_>>();
+        let mut insert = insert.clone();
+        insert.columns = columns.iter().map(|(name, _)| ObjectName::from(vec![Ident::with_quote('"', name)])).collect();
+        let source = insert.source.as_deref().ok_or_else(|| Error::bug("a COPY without a source"))?;
+        insert.source = Some(Box::new(self.copied_rows(source, &columns)?));
+        let bound = match &object.relation {
+            Relation::Native(table) => self.insert_rows(&insert, None, object, table)?,
+            Relation::Files(files) => self.insert_into_files(&insert, None, name, files)?,
+            _ => return Err(Error::bug("a COPY into what is no table")),
+        };
+        Ok(match bound {
+            BoundStatement::Write { rows, writer, returning, again, .. } => {
+                BoundStatement::Write { tag: "COPY", rows, writer, returning, again }
+            }
+            other => other,
+        })
     }
 
     fn insert_into_files(
@@ -84,7 +122,7 @@ impl Around<'_> {
         let disk = self.planner.options.files.clone();
         let settings = &self.at.session.options;
         let (rows, writer) = insert_plan(settings, rows, files, insert.overwrite, disk, &self.numbers)?;
-        Ok(BoundStatement::Write { tag: "INSERT", rows, writer: Arc::new(writer), returning: None })
+        Ok(BoundStatement::Write { tag: "INSERT", rows, writer: Arc::new(writer), returning: None, again: None })
     }
 
     fn insert_rows(
@@ -92,13 +130,14 @@ impl Around<'_> {
         insert: &ast::Insert,
         with: Option<&With>,
         object: &Object,
-        table: &MemoryRelation,
+        table: &NativeTable,
     ) -> Result<BoundStatement> {
         let own = Ident::with_quote('"', &object.name.name);
         let clauses = InsertClauses::of(insert)?;
         let alias = insert.table_alias.as_ref().map(|alias| &alias.alias);
         let alias = alias.filter(|alias| ![BY_NAME, OVERRIDING].contains(&alias.value.as_str()));
         let changed = ChangedTable::new(object, table, alias.unwrap_or(&own), alias.is_some())?;
+        self.names.uses_object(&object.name, object);
         let given = match insert.columns.as_slice() {
             _ if clauses.is_by_name => Given::ByName,
             [] => Given::All,
@@ -164,12 +203,13 @@ impl Around<'_> {
         let settings = &self.at.session.options;
         let partitions = copy.partitioned_by.clone();
         let (rows, writer) = copy_plan(settings, rows, target, partitions, &options, disk, &self.numbers)?;
-        Ok(BoundStatement::Write { tag: "COPY", rows, writer: Arc::new(writer), returning: None })
+        Ok(BoundStatement::Write { tag: "COPY", rows, writer: Arc::new(writer), returning: None, again: None })
     }
 
-    pub(super) fn memory_writer(&self, target: MemoryTarget) -> Arc<MemoryWriter> {
+    pub(super) fn memory_writer(&self, target: NativeTarget) -> Arc<NativeWriter> {
         let planner = self.planner;
-        Arc::new(MemoryWriter::new(target, planner.options.tables.clone(), planner.catalogs.catalog()))
+        let (tables, catalogs) = (planner.options.tables.clone(), planner.catalogs());
+        Arc::new(NativeWriter::new(target, tables, catalogs.catalog(), catalogs.owner()))
     }
 
     /// The error for a table that is not there.

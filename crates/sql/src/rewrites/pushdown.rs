@@ -76,7 +76,11 @@ fn operator(relation: Relation, conditions: Vec<Scalar>) -> Relation {
             let (below, above) = split(conditions, &on.iter().copied().collect());
             Relation::Distinct { input: boxed(input, below), on, keeps_all }.filtered(Scalar::all(above))
         }
-        Relation::Sort { input, keys } => Relation::Sort { input: boxed(input, conditions), keys },
+        Relation::Sort { input, keys } => {
+            // One that counts rows sees them in order.
+            let (above, below): (Vec<_>, Vec<_>) = conditions.into_iter().partition(Scalar::is_volatile);
+            Relation::Sort { input: boxed(input, below), keys }.filtered(Scalar::all(above))
+        }
         Relation::Definitions { definitions, input } => {
             let definitions =
                 definitions.into_iter().map(|(id, relation, columns)| (id, push(relation, vec![]), columns));

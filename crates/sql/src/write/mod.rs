@@ -5,20 +5,21 @@
 //! before the writer; `memory` writes tables in memory.
 
 mod formats;
-pub(crate) mod memory;
+pub(crate) mod native;
 mod options;
 pub(crate) mod plan;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use datafusion_sql::parser::CopyToStatement;
 use diligence_base::seams::{Disk, FileKind};
 use diligence_base::{Error, Result};
-use diligence_storage::external::{Compression, Destination, Format, open_store};
+use diligence_storage::external::{Compression, Destination, FolderFiles, Format, open_store};
 use url::Url;
 
-use options::{format_of, set_options, take_format, text_of};
+use options::{format_of, set_options, take_existing, take_format, text_of};
 
 /// The options of a COPY whose target is known ([`CopyTarget::of`]), as its format is told of them: by names of the
 /// format or of the whole (`execution.…`).
@@ -34,6 +35,20 @@ pub(crate) fn option_pairs(copy: &CopyToStatement) -> Result<HashMap<String, Str
     Ok(pairs)
 }
 
+/// Targets that are no files.
+const PIPES: [&str; 3] = ["/dev/stdout", "/dev/stderr", "-"];
+
+/// What a COPY does with files that are in its folder already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// They stay.
+    Append,
+    /// All give way.
+    Overwrite,
+    /// Those give way that are in folders which get new ones.
+    OverwriteOrIgnore,
+}
+
 /// What a COPY names.
 #[derive(Debug)]
 pub(crate) struct CopyTarget {
@@ -44,6 +59,8 @@ pub(crate) struct CopyTarget {
     compression: Compression,
     /// Whether all rows go into one file.
     single: bool,
+    /// What happens to files that are in the folder already, if the statement says it.
+    existing: Option<Existing>,
 }
 
 impl CopyTarget {
@@ -52,12 +69,18 @@ impl CopyTarget {
     pub(crate) fn of(copy: &mut CopyToStatement) -> Result<Self> {
         let name = copy.target.clone();
         take_format(copy);
+        let existing = take_existing(copy)?;
         let (format, compression) = format_of(copy)?;
         set_options(copy, format, compression)?;
         copy.stored_as = Some(format.name().to_ascii_lowercase());
         let has_ending = Path::new(&name).extension().is_some();
-        let single = copy.partitioned_by.is_empty() && has_ending && !name.ends_with('/');
-        Ok(Self { name, format, compression, single })
+        let is_pipe = PIPES.contains(&name.as_str());
+        let single = copy.partitioned_by.is_empty() && (has_ending && !name.ends_with('/') || is_pipe);
+        if is_pipe && !single {
+            return Err(Error::input(format!("{name} takes one file, and PARTITIONED BY makes several")));
+        }
+        let name = if name == "-" { "/dev/stdout".to_owned() } else { name };
+        Ok(Self { name, format, compression, single, existing })
     }
 
     /// Where it is. Fails with kind `File` if something is there that is not to be replaced, `Input` if the name makes
@@ -73,6 +96,9 @@ impl CopyTarget {
             });
         }
         let path = local(name)?;
+        if self.single && PIPES.contains(&name.as_str()) {
+            return Ok(Destination::Pipe(path));
+        }
         if !self.single || disk.is_folder(&path) {
             return Ok(Destination::Folder(path, ending()));
         }
@@ -85,6 +111,48 @@ impl CopyTarget {
                 Err(Error::file(format!("{name}: this is no regular file, and is not replaced")))
             }
             _ => Ok(Destination::File(path)),
+        }
+    }
+}
+
+impl CopyTarget {
+    /// Where rows that go into folders for their values come to. Fails with kind `File` if files are there already and
+    /// the statement does not say what happens to them, or if the folder of a single file is not there.
+    pub(super) fn place(&self, is_partitioned: bool, disk: &Arc<dyn Disk>) -> Result<Destination> {
+        let place = self.destination(disk.as_ref())?;
+        match &place {
+            Destination::File(path) => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                if let Some(folder) = folder.filter(|folder| !disk.is_folder(folder)) {
+                    let error = Error::file(format!("{}: there is no folder '{}'", self.name, folder.display()));
+                    return Err(error.with_code("58P01").with_hint("make the folder first"));
+                }
+                Ok(place)
+            }
+            Destination::Folder(folder, ending) => {
+                let files = FolderFiles {
+                    folder: folder.clone(),
+                    is_by_folder: self.existing == Some(Existing::OverwriteOrIgnore),
+                    disk: disk.clone(),
+                };
+                match self.existing {
+                    Some(Existing::Append) => Ok(place),
+                    Some(_) => Ok(Destination::Table {
+                        folder: folder.clone(),
+                        ending: ending.clone(),
+                        files: Arc::new(files),
+                        replace: true,
+                    }),
+                    None if is_partitioned && !files.files(folder, true).is_empty() => {
+                        let error = Error::file(format!("{}: there are files in this folder already", self.name));
+                        let hint = "say what happens to them: APPEND, OVERWRITE or OVERWRITE_OR_IGNORE, as in \
+                                    COPY … TO '…' (FORMAT parquet, APPEND)";
+                        Err(error.with_hint(hint))
+                    }
+                    None => Ok(place),
+                }
+            }
+            _ => Ok(place),
         }
     }
 }

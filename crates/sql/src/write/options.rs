@@ -5,12 +5,36 @@ use diligence_base::{Error, Result};
 use diligence_storage::external::{Compression, Format};
 use sqlparser::ast::Value;
 
+use super::Existing;
+
 /// An option that names the format, as PostgreSQL has it, is as good as STORED AS.
 pub(super) fn take_format(copy: &mut CopyToStatement) {
     if let Some(index) = copy.options.iter().position(|(key, _)| key.eq_ignore_ascii_case("format")) {
         let (_, value) = copy.options.remove(index);
         copy.stored_as.get_or_insert(text_of(&value));
     }
+}
+
+/// The options that say what happens to files that are there already. Fails with kind `Input` if they contradict.
+pub(super) fn take_existing(copy: &mut CopyToStatement) -> Result<Option<Existing>> {
+    let mut found = None;
+    for (name, meaning) in [
+        ("append", Existing::Append),
+        ("overwrite", Existing::Overwrite),
+        ("overwrite_or_ignore", Existing::OverwriteOrIgnore),
+    ] {
+        let Some(index) = copy.options.iter().position(|(key, _)| plain(key) == name) else { continue };
+        let (_, value) = copy.options.remove(index);
+        match text_of(&value).to_ascii_lowercase().as_str() {
+            "true" | "1" | "on" | "" => {}
+            "false" | "0" | "off" => continue,
+            other => return Err(Error::input(format!("the option '{name}': expected true or false, found '{other}'"))),
+        }
+        if found.replace(meaning).is_some() {
+            return Err(Error::input("APPEND, OVERWRITE and OVERWRITE_OR_IGNORE exclude each other").with_code("42601"));
+        }
+    }
+    Ok(found)
 }
 
 /// The format and compression that a statement says, or else its target's name shows.

@@ -103,7 +103,7 @@ pub(crate) fn copy_plan(
     };
     let rows = binder::held(rows, &held, numbers);
     let writer = FileWriter {
-        destination: target.destination(disk.as_ref())?,
+        destination: target.place(!partition_by.is_empty(), &disk)?,
         name: target.name,
         format: write_format(settings, format, options).map_err(from_datafusion)?,
         partition_columns: partition_by,
@@ -174,7 +174,7 @@ fn writing_options(format: Format, options: &OpenOptions, columns: &[&FieldRef])
                 set("escape", text(escape));
                 set("double_quote", "false".to_owned());
             }
-            if let Some(null) = &csv.null {
+            if let Some(null) = csv.nulls.first() {
                 set("null_value", null.clone());
             }
         }
@@ -198,7 +198,7 @@ mod tests {
         assert!(!written.contains_key("format.delimiter"));
         options.csv.delimiter = Some(b'|');
         options.csv.has_header = Some(false);
-        options.csv.null = Some("-".to_owned());
+        options.csv.nulls = vec!["-".to_owned()];
         options.compression = Some(Compression::Gzip);
         let written = writing_options(Format::Csv, &options, &columns);
         assert_eq!(written["format.delimiter"], "|");

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use diligence_base::seams::Disk;
-use diligence_base::{Error, Result};
+use diligence_base::seams::{Disk, FileKind};
+use diligence_base::{Error, ErrorKind, Result};
 use futures::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
 use url::Url;
@@ -33,6 +33,24 @@ pub(crate) struct Located {
     pub folder: Option<PathBuf>,
     /// The local folders that were looked through: a new file in one of them may be the table's.
     pub folders: Vec<PathBuf>,
+}
+
+impl Located {
+    /// The files of both, none twice.
+    pub fn with(mut self, other: Self) -> Self {
+        for source in other.sources {
+            if !self.sources.iter().any(|known| known.name == source.name) {
+                self.sources.push(source);
+            }
+        }
+        // The folders of partitions are told by their names alone where there are several bases.
+        if self.base != other.base {
+            self.base = String::new();
+        }
+        self.folders.extend(other.folders);
+        self.folder = None;
+        self
+    }
 }
 
 /// What is at a location, of any format.
@@ -197,6 +215,17 @@ fn parse_url(location: &str) -> Result<Option<Url>> {
 
 fn find_local(path: &Path, files: &Arc<dyn Disk>) -> Result<Found> {
     let text = path.to_string_lossy();
+    if text == "-" {
+        return find_local(Path::new("/dev/stdin"), files);
+    }
+    let is_pipe = match files.meta(path) {
+        Ok(meta) => meta.kind == FileKind::Other,
+        Err(error) => error.kind() == std::io::ErrorKind::InvalidInput,
+    };
+    if is_pipe {
+        let bytes = files.read_pipe(path).map_err(|error| Error::file(format!("{text}: {}", describe_io(&error))))?;
+        return Ok(Found::one(Source::held(text.into_owned(), bytes)));
+    }
     if files.is_folder(path) {
         let mut tree = Tree::default();
         walk(path, files, 0, &mut tree)?;
@@ -253,6 +282,33 @@ fn pattern_base(text: &str) -> String {
 
 fn is_hidden(name: &str) -> bool {
     name.starts_with('.') || name.starts_with('_')
+}
+
+/// The files that a path, a folder or a pattern names, sorted by name; none if there is nothing. Fails with kind `File`
+/// if a folder cannot be read, `Input` if it is no pattern.
+pub fn matching_files(location: &str, files: &Arc<dyn Disk>) -> Result<Vec<String>> {
+    let found = match parse_url(location)? {
+        Some(url) if url.scheme() != "file" => find_objects(location, url)?,
+        Some(url) => {
+            let path = url.to_file_path().map_err(|()| Error::input(format!("'{location}' names no local file")))?;
+            find_local(&path, files)?
+        }
+        None => match find_local(Path::new(location), files) {
+            // Nothing is no mistake here.
+            Err(error) if error.kind() == ErrorKind::File => return Ok(Vec::new()),
+            found => found?,
+        },
+    };
+    let mut names = found.sources.iter().map(|source| source.name.clone()).collect::<Vec<_>>();
+    for name in &mut names {
+        if !location.starts_with("./")
+            && let Some(short) = name.strip_prefix("./")
+        {
+            *name = short.to_owned();
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// What is in a folder and in the folders in it.
@@ -456,7 +512,6 @@ fn stem_of(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
-    use diligence_base::ErrorKind;
     use diligence_base::seams::LocalDisk;
     use object_store::PutPayload;
     use object_store::memory::InMemory;

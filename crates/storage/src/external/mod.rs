@@ -9,6 +9,7 @@
 //! length in it is believed before it is compared with the file's own length. No file is ever changed: INSERT adds
 //! files, and COPY puts a whole file in the place of another (`write`).
 
+mod about;
 mod batches;
 mod ipc;
 mod location;
@@ -27,9 +28,14 @@ mod testing;
 mod text;
 mod write;
 
-pub use location::{Discovered, discover};
-pub use options::{Compression, CsvOptions, Format, OpenOptions};
+pub(crate) use parquet::ColumnFile;
+pub use parquet::Seal;
+
+pub use about::{ParquetAbout, about_parquet, sniffed};
+pub use location::{Discovered, discover, matching_files};
+pub use options::{Compression, CsvOptions, Encoding, Format, OpenOptions};
 pub use partitions::NULL_NAME as PARTITION_NULL_NAME;
 pub use stores::{open_store, store_error};
 pub use table::{ExternalTable, open, open_in_store};
-pub use write::{Destination, FileSet, FileWriter, Packing, Staging, WriteFormat};
+pub use write::{Destination, FileSet, FileWriter, FolderFiles, Packing, Staging, WriteFormat};
+pub(crate) use write::{EncodedFile, unwritable_file};

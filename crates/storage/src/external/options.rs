@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, SchemaRef};
 use diligence_base::{Error, Result};
 
 /// A format of foreign files.
@@ -51,6 +51,48 @@ pub struct OpenOptions {
     pub csv: CsvOptions,
     /// Records looked at to infer the schema of text files; 0 means the default, 10,000.
     pub inference_rows: usize,
+    /// Whether records of text files that are wrong are left out.
+    pub ignore_errors: bool,
+    /// Further locations, whose files are the table's, too.
+    pub also: Vec<String>,
+    /// Types of columns by name, where they are not inferred; of folder names as well.
+    pub types: Vec<(String, FieldRef)>,
+    /// The name of a column that has the name of the file that a row is from.
+    pub filename: Option<String>,
+    /// Whether values in the names of folders are texts unless a type is given.
+    pub folder_texts: bool,
+    /// The encoding of text files; UTF-8, or what a byte order mark says, if `None`.
+    pub encoding: Option<Encoding>,
+}
+
+/// How the characters of a text file are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// UTF-8.
+    Utf8,
+    /// UTF-16; little endian if no byte order mark says otherwise.
+    Utf16,
+    /// UTF-16, big endian.
+    Utf16BigEndian,
+    /// ISO 8859-1.
+    Latin1,
+    /// Windows' code page 1252.
+    Cp1252,
+}
+
+impl Encoding {
+    /// The encoding by its name in SQL. Fails with kind `Input` for one that is not known.
+    pub fn from_name(name: &str) -> Result<Self> {
+        match name.to_ascii_lowercase().replace(['-', '_', ' '], "").as_str() {
+            "utf8" => Ok(Encoding::Utf8),
+            "utf16" | "utf16le" => Ok(Encoding::Utf16),
+            "utf16be" => Ok(Encoding::Utf16BigEndian),
+            "latin1" | "iso88591" | "l1" => Ok(Encoding::Latin1),
+            "cp1252" | "windows1252" | "win1252" => Ok(Encoding::Cp1252),
+            _ => Err(Error::input(format!("no encoding is named '{name}'"))
+                .with_hint("the encodings are utf-8, utf-16, utf-16be, latin-1 and cp1252")),
+        }
+    }
 }
 
 /// How separated values are written.
@@ -66,8 +108,24 @@ pub struct CsvOptions {
     pub escape: Option<u8>,
     /// Records that begin with it are left out.
     pub comment: Option<u8>,
-    /// The text that stands for NULL, besides an empty field without quotes in columns that are not strings.
-    pub null: Option<String>,
+    /// The texts that stand for NULL, besides an empty field without quotes in columns that are not strings.
+    pub nulls: Vec<String>,
+    /// Lines before the header or the first record.
+    pub skip: usize,
+    /// The point in numbers; `.` if `None`.
+    pub decimal: Option<u8>,
+    /// What may stand between groups of three digits.
+    pub thousands: Option<u8>,
+    /// How dates are written, as in `strptime`; as in ISO 8601 if `None`.
+    pub date_format: Option<String>,
+    /// How timestamps are written.
+    pub timestamp_format: Option<String>,
+    /// Whether every column is text.
+    pub all_text: bool,
+    /// The columns' names, instead of those in the header.
+    pub names: Vec<String>,
+    /// Whether records with too few fields have NULL in the last columns.
+    pub null_padding: bool,
 }
 
 impl Format {
@@ -190,12 +248,19 @@ impl OpenOptions {
         self.compression.hash(&mut hasher);
         self.csv.hash(&mut hasher);
         self.inference_rows.hash(&mut hasher);
+        self.ignore_errors.hash(&mut hasher);
+        self.also.hash(&mut hasher);
+        self.types.hash(&mut hasher);
+        self.filename.hash(&mut hasher);
+        self.encoding.hash(&mut hasher);
+        self.folder_texts.hash(&mut hasher);
         self.partition_columns.hash(&mut hasher);
         if let Some(schema) = &self.schema {
             for field in schema.fields() {
                 field.name().hash(&mut hasher);
                 field.data_type().hash(&mut hasher);
                 field.is_nullable().hash(&mut hasher);
+                field.metadata().values().for_each(|value| value.hash(&mut hasher));
             }
         }
         hasher.finish()

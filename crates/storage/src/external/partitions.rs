@@ -41,6 +41,8 @@ pub(crate) struct Partitions {
     pub names: Vec<String>,
     /// For each file the values of the partition columns.
     values: Vec<Vec<ScalarValue>>,
+    /// How many of the names are of folders; one more may be the column of the file's name.
+    folder_count: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +67,7 @@ pub(crate) fn names(base: &str, sources: &[Arc<Source>], options: &OpenOptions) 
         return listed.clone();
     }
     let mut names: Vec<String> = Vec::new();
-    if base.is_empty() {
+    if base.is_empty() && options.also.is_empty() {
         return names;
     }
     for source in sources {
@@ -94,10 +96,24 @@ impl Partitions {
         options: &OpenOptions,
     ) -> Result<Self> {
         let listed = options.partition_columns.is_some();
-        let raw = sources.iter().map(|source| raw_values(&names, base, source, listed)).collect::<Result<Vec<_>>>()?;
-        let given = |name: &String| declared.and_then(|schema| schema.field_with_name(name).ok());
+        let folder_count = names.len() - usize::from(options.filename.is_some());
+        let raw = sources.iter().map(|source| {
+            let mut values = raw_values(&names[..folder_count], base, source, listed)?;
+            if options.filename.is_some() {
+                values.push(Some(source.name.strip_prefix("./").unwrap_or(&source.name).to_owned()));
+            }
+            Ok(values)
+        });
+        let raw = raw.collect::<Result<Vec<_>>>()?;
+        let told = |name: &String| options.types.iter().find(|(told, _)| told.eq_ignore_ascii_case(name));
+        let given = |name: &String| match declared {
+            Some(schema) => schema.field_with_name(name).ok(),
+            None => told(name).map(|(_, field)| field.as_ref()),
+        };
         let types = names.iter().enumerate().map(|(number, name)| match given(name) {
+            _ if number >= folder_count => DataType::Utf8View,
             Some(field) => logical_type(field.data_type()),
+            None if options.folder_texts => DataType::Utf8View,
             None => infer(raw.iter().filter_map(|values| values[number].as_deref())),
         });
         let types = types.collect::<Vec<_>>();
@@ -132,7 +148,12 @@ impl Partitions {
             values.collect::<Result<Vec<_>>>()
         });
         let values = values.collect::<Result<Vec<_>>>()?;
-        Ok(Self { schema: Arc::new(Schema::new(fields)), places, names, values })
+        Ok(Self { schema: Arc::new(Schema::new(fields)), places, names, values, folder_count })
+    }
+
+    /// The names of the columns whose values are in folder names.
+    pub fn folder_names(&self) -> &[String] {
+        &self.names[..self.folder_count]
     }
 
     /// The request as the files understand it: without the partition columns and without what is asked of them.

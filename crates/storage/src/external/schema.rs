@@ -7,14 +7,23 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, new_null_array};
-use arrow::compute::{CastOptions, can_cast_types, cast_with_options};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray, StructArray, new_null_array};
+use arrow::compute::{CastOptions, can_cast_types, cast_with_options, take};
 use arrow::datatypes::{
-    DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, Fields, Schema, SchemaRef, TimeUnit,
+    DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit,
 };
 use diligence_base::{Error, Result};
 
 use crate::foreign_error::from_arrow;
+
+/// The key of a field's metadata that says what the SQL type is, where the Arrow type alone does not tell.
+pub(crate) const TYPE_KEY: &str = "sql_type";
+
+/// The SQL type of texts that are JSON.
+pub(crate) const JSON_TYPE: &str = "json";
+
+/// The SQL type of UUIDs.
+pub(crate) const UUID_TYPE: &str = "uuid";
 
 /// Columns that a table may have: every request is linear in them somewhere.
 const COLUMNS_MAX: usize = 100_000;
@@ -33,7 +42,8 @@ pub(crate) fn logical_type(physical: &DataType) -> DataType {
     }
 }
 
-/// The schema that SQL sees for a file's schema: logical types, no metadata, no name twice.
+/// The schema that SQL sees for a file's schema: logical types, no metadata but of the SQL type, no name
+/// twice.
 pub(crate) fn logical_schema(physical: &Schema) -> Schema {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for field in physical.fields() {
@@ -53,9 +63,33 @@ pub(crate) fn logical_schema(physical: &Schema) -> Schema {
             name = format!("{name}_{number}");
             seen.insert(name.clone(), 1);
         }
-        Field::new(name, logical_type(field.data_type()), field.is_nullable())
+        let told = field.metadata().get(TYPE_KEY).map(|told| (TYPE_KEY.to_owned(), told.clone()));
+        let ty = match field.data_type() {
+            DataType::FixedSizeBinary(16) if told.as_ref().is_some_and(|(_, told)| told == UUID_TYPE) => {
+                DataType::Utf8View
+            }
+            other => logical_type(other),
+        };
+        let logical = Field::new(name, ty, field.is_nullable());
+        logical.with_metadata(told.into_iter().collect())
     });
     Schema::new(fields.collect::<Vec<_>>())
+}
+
+/// The schema with these types for the columns of these names. Fails with kind `Input` if there is no such column.
+pub(crate) fn with_types(schema: Schema, types: &[(String, FieldRef)]) -> Result<Schema> {
+    let mut fields = schema.fields().iter().map(|field| field.as_ref().clone()).collect::<Vec<_>>();
+    for (name, told) in types {
+        let same = |field: &&mut Field| field.name().eq_ignore_ascii_case(name);
+        let Some(field) = fields.iter_mut().find(same) else {
+            let known = schema.fields().iter().take(NAMES_LISTED_MAX).map(|field| format!("'{}'", field.name()));
+            let known = known.collect::<Vec<_>>().join(", ");
+            return Err(Error::input(format!("a type is given for '{name}', and no column is named so"))
+                .with_hint(format!("the columns are {known}")));
+        };
+        *field = told.as_ref().clone().with_name(field.name()).with_nullable(true);
+    }
+    Ok(Schema::new(fields))
 }
 
 /// A table's schema over its files, and where each file has each column.
@@ -106,7 +140,7 @@ pub(crate) fn merge(files: &[&str], schemas: &[Arc<Schema>], declared: Option<&S
                 .with_hint("make two tables of them and combine them with UNION ALL and CAST"));
             };
             let nullable = old.is_nullable() || field.is_nullable();
-            fields[index] = Field::new(field.name(), wide, nullable);
+            fields[index] = old.clone().with_data_type(wide).with_nullable(nullable);
         }
     }
     if fields.len() > COLUMNS_MAX {
@@ -144,7 +178,8 @@ fn merge_declared(files: &[&str], schemas: &[Arc<Schema>], declared: &Schema) ->
                 continue;
             };
             let found = schema.field(position).data_type();
-            if !can_cast_types(found, field.data_type()) {
+            let is_struct = matches!((found, field.data_type()), (DataType::Struct(_), DataType::Struct(_)));
+            if !is_struct && !can_cast_types(found, field.data_type()) {
                 return Err(Error::input(format!(
                     "column '{}' is declared as {}, but it is {found} in {name}, which does not convert",
                     field.name(),
@@ -200,6 +235,8 @@ fn widen(a: &DataType, b: &DataType) -> Option<DataType> {
         (Date32 | Date64, Timestamp(unit, None)) | (Timestamp(unit, None), Date32 | Date64) => Timestamp(*unit, None),
         (Timestamp(x, zone), Timestamp(y, other)) if zone == other => Timestamp(finer(x, y), zone.clone()),
         (Struct(x), Struct(y)) => return widen_struct(x, y),
+        (List(x), List(y)) => List(widen_item(x, y)?),
+        (Utf8 | LargeUtf8 | Utf8View, Utf8 | LargeUtf8 | Utf8View) => Utf8View,
         _ if a.is_integer() && b.is_integer() => widen_integers(a, b)?,
         _ if a.is_integer() && matches!(b, Float32 | Float64) => integer_as_float(a, b)?,
         _ if b.is_integer() && matches!(a, Float32 | Float64) => integer_as_float(b, a)?,
@@ -218,16 +255,27 @@ fn widen(a: &DataType, b: &DataType) -> Option<DataType> {
     Some(wide)
 }
 
+/// A struct of the fields of both, by their names; one that only one of them has is NULL in the other.
 fn widen_struct(x: &Fields, y: &Fields) -> Option<DataType> {
-    let same_names = x.len() == y.len() && x.iter().zip(y).all(|(a, b)| a.name() == b.name());
-    if !same_names {
-        return None;
+    let mut fields = Vec::with_capacity(x.len().max(y.len()));
+    for a in x {
+        fields.push(match y.iter().find(|b| b.name() == a.name()) {
+            Some(b) => {
+                let wide = widen(a.data_type(), b.data_type())?;
+                a.as_ref().clone().with_data_type(wide).with_nullable(a.is_nullable() || b.is_nullable())
+            }
+            None => a.as_ref().clone().with_nullable(true),
+        });
     }
-    let fields = x.iter().zip(y).map(|(a, b)| {
-        let wide = widen(a.data_type(), b.data_type())?;
-        Some(Field::new(a.name(), wide, a.is_nullable() || b.is_nullable()))
-    });
-    Some(DataType::Struct(fields.collect::<Option<Vec<_>>>()?.into()))
+    let new = y.iter().filter(|b| x.iter().all(|a| a.name() != b.name()));
+    fields.extend(new.map(|field| field.as_ref().clone().with_nullable(true)));
+    Some(DataType::Struct(fields.into()))
+}
+
+/// The item of a list that holds those of both.
+fn widen_item(x: &FieldRef, y: &FieldRef) -> Option<FieldRef> {
+    let wide = widen(x.data_type(), y.data_type())?;
+    Some(Arc::new(x.as_ref().clone().with_data_type(wide).with_nullable(x.is_nullable() || y.is_nullable())))
 }
 
 fn finer(x: &TimeUnit, y: &TimeUnit) -> TimeUnit {
@@ -285,8 +333,56 @@ pub(crate) fn conform(array: ArrayRef, target: &DataType, narrow: bool) -> Resul
     if array.data_type() == target || narrow && is_narrow_form(array.data_type(), target) {
         return Ok(array);
     }
+    match (array.data_type(), target) {
+        (DataType::Struct(_), DataType::Struct(fields)) => return conform_struct(array.as_struct(), fields),
+        (DataType::List(_), DataType::List(item)) => {
+            let list = array.as_list::<i32>();
+            let values = conform(list.values().clone(), item.data_type(), false)?;
+            let list = ListArray::try_new(item.clone(), list.offsets().clone(), values, list.nulls().cloned());
+            return Ok(Arc::new(list.map_err(from_arrow)?));
+        }
+        // A value of the dictionary may be NULL.
+        (DataType::Dictionary(..), _) => {
+            let dictionary = array.as_any_dictionary();
+            if dictionary.values().logical_null_count() > 0 {
+                let plain = take(dictionary.values(), dictionary.keys(), None).map_err(from_arrow)?;
+                return conform(plain, target, narrow);
+            }
+        }
+        _ => {}
+    }
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(&array, target, &options).map_err(from_arrow)
+}
+
+/// A struct with these fields, by their names.
+fn conform_struct(array: &StructArray, fields: &Fields) -> Result<ArrayRef> {
+    let columns = fields.iter().map(|field| match array.column_by_name(field.name()) {
+        Some(column) => conform(column.clone(), field.data_type(), false),
+        None => Ok(new_null_array(field.data_type(), array.len())),
+    });
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    if columns.is_empty() {
+        return Ok(Arc::new(StructArray::new_empty_fields(array.len(), array.nulls().cloned())));
+    }
+    let array = StructArray::try_new(fields.clone(), columns, array.nulls().cloned());
+    Ok(Arc::new(array.map_err(from_arrow)?))
+}
+
+/// The texts of UUIDs of 16 bytes.
+pub(crate) fn uuid_texts(array: &ArrayRef) -> Result<ArrayRef> {
+    let bytes = array.as_fixed_size_binary_opt().ok_or_else(|| Error::bug("a UUID has no 16 bytes"))?;
+    let text = |bytes: &[u8]| {
+        let mut text = String::with_capacity(36);
+        for (at, byte) in bytes.iter().enumerate() {
+            if matches!(at, 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            text.push_str(&format!("{byte:02x}"));
+        }
+        text
+    };
+    Ok(Arc::new(bytes.iter().map(|bytes| bytes.map(text)).collect::<StringViewArray>()))
 }
 
 /// As [`conform`] to a declared type; an error says which column has a value that does not convert.

@@ -53,6 +53,17 @@ pub(crate) struct SharedWindows {
     next: usize,
 }
 
+impl SharedWindows {
+    /// Those of the first column that a request looks at.
+    pub fn of(request: &DecodeRequest) -> Result<Self> {
+        let looked_at = columns_of(request);
+        let Some((shared, column)) = request.shared.clone().zip(looked_at.first().copied()) else {
+            return Err(Error::bug("nothing was fetched, and nothing is decoded already"));
+        };
+        Ok(Self { column, shared, next: 0 })
+    }
+}
+
 impl Windows for SharedWindows {
     fn advance(&mut self, _rows_max: usize) -> Result<usize> {
         let windows = self.shared.windows(SharedItem::Column(self.column)).unwrap_or_default();
@@ -134,12 +145,7 @@ fn same(a: &Selected, b: &Selected) -> bool {
 impl Sieve<SharedWindows> {
     /// A sieve over columns that are all decoded already.
     pub fn of_shared(request: &DecodeRequest, schema: SchemaRef) -> Result<Self> {
-        let looked_at = columns_of(request);
-        let shared = request.shared.clone().zip(looked_at.first().copied());
-        let Some((shared, column)) = shared else {
-            return Err(Error::bug("nothing was fetched, and nothing is decoded already"));
-        };
-        Ok(Self::new(SharedWindows { column, shared, next: 0 }, request.clone(), schema))
+        Ok(Self::new(SharedWindows::of(request)?, request.clone(), schema))
     }
 }
 
@@ -235,6 +241,15 @@ impl<W: Windows> Sieve<W> {
     fn select(&mut self, rows: usize) -> Result<(Selected, usize)> {
         let mut selected: Selected = None;
         let mut left = rows;
+        if let Some(deleted) = &self.request.deleted {
+            let first = self.rows - rows;
+            if first + rows > deleted.live().len() {
+                return Err(Error::bug("rows are deleted of another cluster"));
+            }
+            if narrow(deleted.live().slice(first, rows), &mut selected, &mut left) == 0 {
+                return Ok((None, 0));
+            }
+        }
         for index in 0..self.request.filters.len() {
             let filter = self.request.filters[index].clone();
             if !filter.is_worthwhile() {
@@ -594,7 +609,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::RowFilter;
+    use crate::{DeletedRows, RowFilter};
 
     /// Columns in memory, given out in windows.
     struct Numbers {
@@ -741,7 +756,7 @@ pub(crate) mod tests {
             filters: vec![Arc::new(NotDivisible { columns: vec![0], by: 7, answer: None })],
             batch_rows: 10,
             narrow: true,
-            shared: None,
+            ..DecodeRequest::default()
         };
         let schema = Arc::new(Schema::new(vec![Field::new("c", DataType::Int64, false)]));
         let windows = Numbers { columns: vec![column], start: 0, rows: 0, asked: vec![] };
@@ -792,6 +807,7 @@ pub(crate) mod tests {
             windows_put in 0usize..40,
             is_shared in any::<bool>(),
             is_known in prop::collection::vec(any::<bool>(), 4),
+            gone in prop::option::of(prop::collection::vec(0usize..400, 0..100)),
         ) {
             let table = vec![
                 a.clone(),
@@ -806,7 +822,10 @@ pub(crate) mod tests {
                 (0..a.len()).map(answer).collect::<Vec<_>>()
             });
             let answers = answers.collect::<Vec<_>>();
-            let kept = (0..a.len()).filter(|&row| answers.iter().all(|answer| answer[row])).collect::<Vec<_>>();
+            let is_live = |row: &usize| gone.as_ref().is_none_or(|gone| !gone.contains(row));
+            let kept = (0..a.len()).filter(is_live).filter(|&row| answers.iter().all(|answer| answer[row]));
+            let kept = kept.collect::<Vec<_>>();
+            let deleted = gone.as_ref().map(|gone| Arc::new(DeletedRows::none(a.len()).with(gone.iter().copied())));
             let fields = (0..3).map(|i| Field::new(format!("c{i}"), DataType::Int64, false)).collect::<Vec<_>>();
             let known = answers.iter().zip(&is_known).map(|(answer, is_known)| is_known.then(|| answer.clone()));
             let known = known.collect::<Vec<_>>();
@@ -822,6 +841,7 @@ pub(crate) mod tests {
                 batch_rows,
                 narrow: true,
                 shared: shared.clone().map(|shared| shared as _),
+                deleted,
             };
             let windows = Numbers { columns: table.clone(), start: 0, rows: 0, asked: vec![] };
             let mut sieve = Sieve::new(windows, request, Arc::new(Schema::new(fields)));
@@ -845,7 +865,8 @@ pub(crate) mod tests {
                     // Of each window until one of which not all rows were seen.
                     prop_assert_eq!(&put[..], &answer[..put.len()]);
                     prop_assert!(put.len() % batch_rows == 0 || put.len() == a.len());
-                    let expected = if is_known[number] { Some(0) } else { (number == 0).then_some(a.len()) };
+                    let all_seen = number == 0 && gone.is_none();
+                    let expected = if is_known[number] { Some(0) } else { all_seen.then_some(a.len()) };
                     prop_assert!(expected.is_none_or(|expected| put.len() == expected));
                 }
                 for (column, put) in shared.put.lock().iter().enumerate() {

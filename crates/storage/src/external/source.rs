@@ -44,6 +44,8 @@ pub(crate) struct Source {
 }
 
 enum Place {
+    /// What came through a pipe.
+    Held(Bytes),
     Local {
         files: Arc<dyn Disk>,
         path: PathBuf,
@@ -77,6 +79,14 @@ impl Source {
         }
     }
 
+    /// What came through a pipe.
+    pub fn held(name: String, bytes: Vec<u8>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        let length = bytes.len() as u64;
+        Self { name, bytes: length, version: hasher.finish(), place: Place::Held(Bytes::from(bytes)) }
+    }
+
     /// An object of an object store; `name` is its URL.
     pub fn object(name: String, meta: ObjectMeta, store: Arc<dyn ObjectStore>) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -91,7 +101,7 @@ impl Source {
 
     /// True if reading it blocks a thread rather than waiting for a network.
     pub fn is_local(&self) -> bool {
-        matches!(self.place, Place::Local { .. })
+        matches!(self.place, Place::Local { .. } | Place::Held(_))
     }
 
     /// An error about this file.
@@ -194,10 +204,12 @@ impl Source {
     }
 
     fn read_local(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        let Place::Local { files, path } = &self.place else {
-            return Err(Error::bug("an object was read as a local file"));
-        };
         self.check(ranges)?;
+        let (files, path) = match &self.place {
+            Place::Local { files, path } => (files, path),
+            Place::Held(bytes) => return cut(ranges, &[(0..self.bytes, bytes.clone())]),
+            Place::Object { .. } => return Err(Error::bug("an object was read as a local file")),
+        };
         let failed = |error: std::io::Error| self.error(describe_io(&error));
         let file = files.open(path, OpenMode::READ).map_err(failed)?;
         let bytes = file.bytes().map_err(failed)?;

@@ -70,7 +70,12 @@ enum Content {
 /// Errors: `File` if a file is missing, truncated, corrupt, or not of the format; `Input` if the location or an option
 /// makes no sense. Every message names the file.
 pub fn open(location: &str, options: &OpenOptions, files: Arc<dyn Disk>) -> Result<Arc<ExternalTable>> {
-    let located = locate(location, options, &files)?;
+    let mut located = locate(location, options, &files)?;
+    for more in &options.also {
+        // All files have the format of the first.
+        let options = OpenOptions { format: Some(located.format), ..options.clone() };
+        located = located.with(locate(more, &options, &files)?);
+    }
     ExternalTable::open(location, located, options).map(Arc::new)
 }
 
@@ -94,7 +99,8 @@ impl ExternalTable {
         sources.iter().for_each(|source| source.version.hash(&mut hasher));
         options.fingerprint().hash(&mut hasher);
         let version = TableVersion(hasher.finish());
-        let names = partitions::names(&base, &sources, options);
+        let mut names = partitions::names(&base, &sources, options);
+        names.extend(options.filename.clone());
         let declared = options.schema.clone();
         let mut options = options.clone();
         // Declared columns that are in folder names are not in the files; if those are all, the files say the rest.
@@ -109,6 +115,8 @@ impl ExternalTable {
             ))
             .with_hint("declare a column that is in the files"));
         }
+        let in_folders = options.clone();
+        options.types.retain(|(name, _)| !names.iter().any(|folder| folder.eq_ignore_ascii_case(name)));
         let content = match format {
             Format::Parquet => Content::Parquet(Arc::new(ParquetTable::open(&sources, options.schema.as_deref())?)),
             Format::Arrow => Content::Arrow(Arc::new(ArrowTable::open(&sources, options.schema.as_deref())?)),
@@ -119,7 +127,7 @@ impl ExternalTable {
             None
         } else {
             let declared = declared.as_deref();
-            Some(Arc::new(Partitions::new(names, &base, &sources, &content.schema(), declared, &options)?))
+            Some(Arc::new(Partitions::new(names, &base, &sources, &content.schema(), declared, &in_folders)?))
         };
         let schema = partitions.as_ref().map_or_else(|| content.schema(), |partitions| partitions.schema.clone());
         let required = declared.and_then(|declared| Required::new(&schema, &declared)).map(Arc::new);
@@ -175,7 +183,7 @@ impl ExternalTable {
 
     /// The columns whose values are in folder names, outermost first.
     pub fn partition_columns(&self) -> &[String] {
-        self.partitions.as_ref().map_or(&[], |partitions| &partitions.names)
+        self.partitions.as_ref().map_or(&[], |partitions| partitions.folder_names())
     }
 
     /// The folder that new files of this table go into, and how their names end.

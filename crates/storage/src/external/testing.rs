@@ -130,6 +130,7 @@ pub(crate) fn try_read_shared(
             batch_rows,
             narrow,
             shared: shared.map(|shared| shared as Arc<dyn SharedColumns>),
+            deleted: None,
         };
         let mut decode = cluster.decode(fetched, &decode)?;
         let mut here = 0;
@@ -195,7 +196,13 @@ pub(crate) fn logical(batch: &RecordBatch) -> RecordBatch {
 pub(crate) fn forms(table: &ExternalTable, narrow: bool) -> HashMap<String, DataType> {
     let columns = all(table);
     let cluster = table.scan(&ScanRequest { columns: columns.clone(), predicate: None }).unwrap().clusters[0].clone();
-    let request = DecodeRequest { columns: columns.clone(), filters: vec![], batch_rows: 100, narrow, shared: None };
+    let request = DecodeRequest {
+        columns: columns.clone(),
+        filters: vec![],
+        batch_rows: 100,
+        narrow,
+        ..DecodeRequest::default()
+    };
     let chunk = cluster.decode(fetch(&cluster, &columns), &request).unwrap().next().unwrap().unwrap();
     let schema = table.schema();
     let forms = chunk.columns.iter().zip(schema.fields());

@@ -64,6 +64,30 @@ impl Disk for LocalDisk {
         Ok(FileMeta { path: path.to_owned(), kind, bytes: meta.len(), modified: meta.modified()? })
     }
 
+    fn read_pipe(&self, path: &Path) -> io::Result<Vec<u8>> {
+        // Standard input ends once: whoever asks again gets the same.
+        static STANDARD_INPUT: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+        if path != Path::new("/dev/stdin") {
+            return std::fs::read(path);
+        }
+        let mut held = STANDARD_INPUT.lock();
+        if held.is_none() {
+            let mut bytes = Vec::new();
+            io::Read::read_to_end(&mut io::stdin().lock(), &mut bytes)?;
+            *held = Some(bytes);
+        }
+        Ok(held.clone().unwrap_or_default())
+    }
+
+    fn write_pipe(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if path == Path::new("/dev/stdout") {
+            // Not through the library's lock: whoever runs the statement may hold it.
+            let output = std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned()?;
+            return io::Write::write_all(&mut File::from(output), bytes);
+        }
+        io::Write::write_all(&mut OpenOptions::new().write(true).open(path)?, bytes)
+    }
+
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
         let entries = std::fs::read_dir(folder)?;
         let mut paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()?;

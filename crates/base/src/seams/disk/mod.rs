@@ -140,6 +140,17 @@ pub trait Disk: Send + Sync + Debug {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
     /// What is known of a file or folder, following links. Fails for a pipe: opening one might wait for ever.
     fn meta(&self, path: &Path) -> io::Result<FileMeta>;
+    /// All that comes through a pipe, or from a device, until its end. Fails if the disk has none.
+    fn read_pipe(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Writes all of a text into a pipe or a device. Fails if the disk has none.
+    fn write_pipe(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let _ = (path, bytes);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// The entries of a folder, sorted by name.
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
     /// Makes a folder in one that is there. Fails with `AlreadyExists` if there is something.

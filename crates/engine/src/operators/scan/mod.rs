@@ -282,6 +282,7 @@ impl State {
             batch_rows: self.setup.batch_rows,
             narrow: true,
             shared: columns.map(|columns| columns as Arc<dyn SharedColumns>),
+            deleted: None,
         };
         held.decoder = Some(held.cluster.decode(fetched?, &request)?);
         self.admit(waker)

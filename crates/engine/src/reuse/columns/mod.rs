@@ -139,8 +139,9 @@ impl Scans {
         window_rows: usize,
         leaves: bool,
     ) -> Option<Arc<Attendance>> {
-        // The clusters of a table hold the same columns.
-        let is_held = |column: &usize| clusters.first().is_some_and(|cluster| cluster.holds(*column));
+        // The clusters of a table that are shared hold the same columns.
+        let shared = clusters.iter().find(|cluster| cluster.place().is_some());
+        let is_held = |column: &usize| shared.is_some_and(|cluster| cluster.holds(*column));
         let columns = columns.iter().copied().filter(is_held).collect::<Vec<_>>();
         if self.percent() == 0 || columns.is_empty() || !table.is_watched() {
             return None;
@@ -151,7 +152,7 @@ impl Scans {
         if places.is_empty() {
             return None;
         }
-        let id = TableId(Arc::as_ptr(table).cast::<()>() as usize);
+        let id = TableId::of(table);
         let conditions = conditions.map(canonical).collect::<Vec<_>>();
         let (scan, answers, gone) = {
             let mut shelf = self.shelf.lock();
@@ -163,6 +164,7 @@ impl Scans {
             shelf.scans_made += 1;
             gone.extend(shelf.forget_rare_conditions(id, conditions.len()));
             let own = shelf.tables.entry(id).or_insert_with(|| TableShelf::new(table));
+            own.table = Arc::downgrade(table);
             let answers = conditions.into_iter().map(|condition| own.number(condition?)).collect::<Vec<_>>();
             for item in items(&columns, &answers) {
                 let interest = own.items.entry(item).or_default();
@@ -202,7 +204,7 @@ impl Scans {
         if shelf.closed {
             return;
         }
-        let id = TableId(Arc::as_ptr(&scan.table).cast::<()>() as usize);
+        let id = TableId::of(&scan.table);
         let own = shelf.tables.entry(id).or_insert_with(|| TableShelf::new(&scan.table));
         for column in columns {
             own.items.entry(SharedItem::Column(column)).or_default().scans += 1;

@@ -1,5 +1,6 @@
 //! What is kept of which table and cluster, who wants it, and what goes first.
 
+use std::any::Any;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
@@ -34,9 +35,20 @@ pub(super) struct Shelf {
     pub closed: bool,
 }
 
-/// A table's address, which is nobody else's as long as its shelf holds a weak reference.
+/// The address of a table, or of what its versions have in common; it is nobody else's as long as the shelf holds a
+/// weak reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct TableId(pub usize);
+pub(super) struct TableId(usize);
+
+impl TableId {
+    /// That of a table's [lineage](Table::lineage), or of the table.
+    pub fn of(table: &Arc<dyn Table>) -> Self {
+        Self(match table.lineage() {
+            Some(lineage) => Arc::as_ptr(&lineage).cast::<()>() as usize,
+            None => Arc::as_ptr(table).cast::<()>() as usize,
+        })
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ItemId {
@@ -50,7 +62,9 @@ pub(super) struct ItemId {
 pub(super) struct Value(u64);
 
 pub(super) struct TableShelf {
+    /// The version that was scanned last.
     pub table: Weak<dyn Table>,
+    lineage: Option<Weak<dyn Any + Send + Sync>>,
     pub clusters: HashMap<u64, ClusterShelf>,
     /// For each column, and each condition's answers, the scans that want it.
     pub items: HashMap<SharedItem, Interest>,
@@ -249,7 +263,7 @@ impl Shelf {
 
     /// Takes away what is of tables that nobody can name any more.
     pub fn sweep(&mut self) -> Vec<Arc<Decoded>> {
-        let fallen = self.tables.iter().filter(|(_, shelf)| shelf.table.strong_count() == 0 && shelf.scans.is_empty());
+        let fallen = self.tables.iter().filter(|(_, shelf)| !shelf.is_named() && shelf.scans.is_empty());
         let fallen = fallen.map(|(id, _)| *id).collect::<Vec<_>>();
         let mut gone = Vec::new();
         for table in fallen {
@@ -290,6 +304,7 @@ impl TableShelf {
     pub fn new(table: &Arc<dyn Table>) -> Self {
         Self {
             table: Arc::downgrade(table),
+            lineage: table.lineage().map(|lineage| Arc::downgrade(&lineage)),
             clusters: HashMap::new(),
             items: HashMap::new(),
             conditions: HashMap::new(),
@@ -297,6 +312,14 @@ impl TableShelf {
             scans: HashMap::new(),
             hot: VecDeque::new(),
             hits: 0,
+        }
+    }
+
+    /// Whether somebody may still scan the table, or another version of it.
+    fn is_named(&self) -> bool {
+        match &self.lineage {
+            Some(lineage) => lineage.strong_count() > 0,
+            None => self.table.strong_count() > 0,
         }
     }
 

@@ -20,6 +20,12 @@ use super::dialect::PostgresSyntax;
 
 /// INSERT … OVERRIDING SYSTEM VALUE, as the parser's tree has it: a partition or an alias of this name.
 pub(crate) const OVERRIDING: &str = "overriding system value";
+/// FOR NO KEY UPDATE, as the parser's tree has it: FOR UPDATE of this, and of a name behind it.
+pub(crate) const NO_KEY_UPDATE: &str = "for no key update";
+/// FOR KEY SHARE, likewise FOR SHARE.
+pub(crate) const KEY_SHARE: &str = "for key share";
+/// What stands in front of the name of a variable (DuckDB's SET VARIABLE), which is a setting's in the parser's tree.
+pub(crate) const VARIABLE: &str = "variable \u{1}";
 /// What stands in front of the name in RENAME CONSTRAINT, which is a column's in the parser's tree.
 pub(crate) const CONSTRAINT: &str = "constraint \u{1}";
 /// CHECKPOINT, as the parser's tree has it: a call of this name.
@@ -200,6 +206,8 @@ struct Text<'a> {
     closed: HashMap<usize, usize>,
     edits: Edits,
     clauses: Clauses,
+    /// What is before this place of clauses that lock rows has been read.
+    locks_until: usize,
 }
 
 impl<'a> Text<'a> {
@@ -218,7 +226,7 @@ impl<'a> Text<'a> {
                 _ => {}
             }
         }
-        Self { tokens, words, closed, edits: Edits::default(), clauses: Clauses::default() }
+        Self { tokens, words, closed, edits: Edits::default(), clauses: Clauses::default(), locks_until: 0 }
     }
 
     fn token(&self, at: usize) -> &'a Token {
@@ -345,6 +353,7 @@ impl<'a> Text<'a> {
                 self.variadic(at, level.opened);
             }
             Keyword::TABLE => self.table(at),
+            Keyword::FOR if at >= self.locks_until => self.row_locks(at),
             Keyword::FETCH => self.fetch(at),
             Keyword::USING => match self.token(at + 1) {
                 Token::Lt => self.order_using(at, "ASC"),
@@ -354,6 +363,21 @@ impl<'a> Text<'a> {
             Keyword::MATERIALIZED => self.materialized(at),
             Keyword::BY if self.is(at + 1, "NAME") && self.ends_insert_target(at) => {
                 self.insert_clause(at, 2, BY_NAME);
+            }
+            Keyword::WITH if self.is(at + 1, "NO") && self.is(at + 2, "DATA") => self.without_data(at),
+            Keyword::WITH if self.is(at + 1, "DATA") && self.ends_statement(at + 2) => self.drop(at..at + 2),
+            Keyword::VARIABLE if self.follows(at, &["SET", "RESET"]) => {
+                if let Token::Word(name) = self.token(at + 1) {
+                    self.replace(at, [quoted(&format!("{VARIABLE}{}", name.value.to_lowercase()))]);
+                    self.drop(at + 1..at + 2);
+                }
+            }
+            // DROP MACRO [TABLE] f: DROP FUNCTION f.
+            Keyword::MACRO if self.follows(at, &["DROP"]) => {
+                self.replace(at, [word("FUNCTION")]);
+                if self.is(at + 1, "TABLE") {
+                    self.drop(at + 1..at + 2);
+                }
             }
             Keyword::VACUUM if self.begins_statement(at) => {
                 let mut end = at + 1;
@@ -385,6 +409,97 @@ impl<'a> Text<'a> {
             },
             _ => {}
         }
+    }
+
+    /// `FOR UPDATE OF a, b SKIP LOCKED LIMIT 1`: one clause for each name, behind LIMIT, OFFSET and FETCH.
+    fn row_locks(&mut self, begin: usize) {
+        const MODES: [(&[&str], &str, Option<&str>); 4] = [
+            (&["UPDATE"], "UPDATE", None),
+            (&["SHARE"], "SHARE", None),
+            (&["NO", "KEY", "UPDATE"], "UPDATE", Some(NO_KEY_UPDATE)),
+            (&["KEY", "SHARE"], "SHARE", Some(KEY_SHARE)),
+        ];
+        let (mut at, mut clauses) = (begin, Vec::new());
+        while self.is(at, "FOR") {
+            let is_mode = |(words, ..): &&(&[&str], &str, Option<&str>)| {
+                words.iter().enumerate().all(|(index, word)| self.is(at + 1 + index, word))
+            };
+            let Some((words, mode, marker)) = MODES.iter().find(is_mode) else { break };
+            at += 1 + words.len();
+            let mut names = Vec::new();
+            if self.is(at, "OF") {
+                loop {
+                    let first = at + 1;
+                    at = first + 1;
+                    while *self.token(at) == Token::Period {
+                        at += 2;
+                    }
+                    names.push((first..at).map(|at| self.token(at).clone()).collect::<Vec<_>>());
+                    if *self.token(at) != Token::Comma {
+                        break;
+                    }
+                }
+            }
+            let mut way = Vec::new();
+            if self.is(at, "NOWAIT") {
+                way = vec![word("NOWAIT")];
+                at += 1;
+            } else if self.is(at, "SKIP") && self.is(at + 1, "LOCKED") {
+                way = vec![word("SKIP"), word("LOCKED")];
+                at += 2;
+            }
+            if names.is_empty() {
+                names.push(vec![]);
+            }
+            for name in names {
+                clauses.extend([word("FOR"), word(mode)]);
+                let marked = marker.map(|marker| vec![quoted(marker)]).into_iter();
+                let parts = marked.chain(std::iter::once(name).filter(|name| !name.is_empty())).collect::<Vec<_>>();
+                if !parts.is_empty() {
+                    clauses.push(word("OF"));
+                    clauses.extend(parts.join(&Token::Period));
+                }
+                clauses.extend(way.iter().cloned());
+            }
+        }
+        if clauses.is_empty() {
+            return;
+        }
+        self.locks_until = at;
+        let mut end = at;
+        if self.is_any(at, &["LIMIT", "OFFSET", "FETCH"]) {
+            while !matches!(self.token(end), Token::RParen | Token::SemiColon | Token::EOF) {
+                end = self.closed.get(&end).copied().unwrap_or(end) + 1;
+            }
+        }
+        self.drop(begin..at);
+        match end == at {
+            true => self.replace(begin, clauses),
+            false => self.insert_or_end(end, clauses),
+        }
+    }
+
+    fn ends_statement(&self, at: usize) -> bool {
+        matches!(self.token(at), Token::SemiColon | Token::EOF)
+    }
+
+    /// CREATE TABLE … AS query WITH NO DATA: the query's columns, and no row.
+    fn without_data(&mut self, at: usize) {
+        let mut begin = at;
+        while begin > 0 && !self.begins_statement(begin) {
+            begin -= 1;
+        }
+        // The first AS outside of parentheses.
+        while begin < at && !self.is(begin, "AS") {
+            begin = self.closed.get(&begin).copied().unwrap_or(begin) + 1;
+        }
+        if begin + 1 >= at || !self.ends_statement(at + 3) {
+            return;
+        }
+        self.insert(begin + 1, [word("SELECT"), Token::Mul, word("FROM"), Token::LParen]);
+        let limit = Token::Number("0".to_owned(), false);
+        self.replace(at, [Token::RParen, quoted("no data"), word("LIMIT"), limit]);
+        self.drop(at + 1..at + 3);
     }
 
     fn begins_statement(&self, at: usize) -> bool {

@@ -7,15 +7,18 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 
 use super::bytes::{ChunkBytes, ParquetBytes};
 use super::columns::{ColumnRows, open_column};
 use super::footer::chunk_range;
+use super::stored::{NumberedWindows, numbered_schema};
 use super::survey::Surveyed;
 use super::{ParquetFile, ParquetTable, Piece};
-use crate::external::schema::{conform_column, nulls};
-use crate::external::sieve::{Sieve, Windows};
+use crate::external::schema::{TYPE_KEY, UUID_TYPE, conform_column, nulls, uuid_texts};
+use crate::external::sieve::{SharedWindows, Sieve, Windows};
+use crate::memory::RowNumbers;
 use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
 
 /// A cluster of a Parquet table.
@@ -25,6 +28,8 @@ pub(super) struct ParquetCluster {
     /// Which piece of the file.
     position: usize,
     piece: Piece,
+    /// The numbers of its rows, if they are one more column.
+    numbers: Option<RowNumbers>,
 }
 
 /// What is read of a leaf.
@@ -44,11 +49,28 @@ impl fmt::Debug for ParquetCluster {
 impl ParquetCluster {
     pub fn new(table: Arc<ParquetTable>, file: usize, position: usize) -> Self {
         let piece = table.files[file].pieces[position].clone();
-        Self { table, file, position, piece }
+        Self { table, file, position, piece, numbers: None }
+    }
+
+    /// The same with the numbers of its rows in one more column.
+    pub fn with_numbers(self, numbers: Option<RowNumbers>) -> Self {
+        Self { numbers, ..self }
     }
 
     fn file(&self) -> &ParquetFile {
         &self.table.files[self.file]
+    }
+
+    fn numbered(
+        &self,
+        inner: impl Windows + 'static,
+        numbers: &RowNumbers,
+        request: &DecodeRequest,
+    ) -> Result<Box<dyn Decode>> {
+        let schema = &self.table.schema;
+        let (numbers, column) = (numbers.clone(), schema.fields().len());
+        let windows = NumberedWindows { inner, numbers, column, start: 0, rows: 0 };
+        Ok(Box::new(Sieve::new(windows, request.clone(), numbered_schema(schema))))
     }
 
     /// The reads that bring these columns of the table.
@@ -125,8 +147,12 @@ impl Cluster for ParquetCluster {
     }
 
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        let schema = &self.table.schema;
         if fetched.is_nothing() {
-            return Ok(Box::new(Sieve::of_shared(request, self.table.schema.clone())?));
+            return match &self.numbers {
+                None => Ok(Box::new(Sieve::of_shared(request, schema.clone())?)),
+                Some(numbers) => self.numbered(SharedWindows::of(request)?, numbers, request),
+            };
         }
         let bytes = fetched
             .content
@@ -143,7 +169,10 @@ impl Cluster for ParquetCluster {
             rows: 0,
             columns: HashMap::new(),
         };
-        Ok(Box::new(Sieve::new(windows, request.clone(), self.table.schema.clone())))
+        match &self.numbers {
+            None => Ok(Box::new(Sieve::new(windows, request.clone(), schema.clone()))),
+            Some(numbers) => self.numbered(windows, numbers, request),
+        }
     }
 
     fn place(&self) -> Option<u64> {
@@ -219,6 +248,10 @@ impl Windows for ParquetWindows {
                     self.piece.rows.len()
                 ),
             ));
+        }
+        let is_uuid = file.schema.field(root).metadata().get(TYPE_KEY).is_some_and(|told| told == UUID_TYPE);
+        if is_uuid && *target == DataType::Utf8View {
+            return uuid_texts(&array);
         }
         conform_column(array, self.table.schema.field(column), self.narrow).map_err(|error| file.source.blame(error))
     }

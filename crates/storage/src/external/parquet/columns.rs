@@ -13,7 +13,7 @@ use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::{ConvertedType, Type as PhysicalType};
 
 use super::bytes::FetchedRowGroup;
-use super::fixed::{BigEndian, Cast, Convert, Fixed};
+use super::fixed::{BigEndian, Cast, Convert, Fixed, Intervals};
 use super::flat::{FlatRows, Values};
 use super::footer::guard;
 use super::page::Pages;
@@ -57,6 +57,11 @@ pub(super) fn open_column(
     }
     let field = file.schema.field(root);
     let leaves = file.leaves[root].clone();
+    if matches!(field.data_type(), DataType::Interval(_)) {
+        // Parquet's reader would drop the months.
+        let what = format!("{}: column '{}' has intervals in an encoding", file.source.name, field.name());
+        return Err(Error::unsupported(format!("{what} that is not supported")).with_code("0A000"));
+    }
     let first_row = match surveyed.leaf(leaves.start) {
         Some((chunk, _)) => chunk.first_row,
         None => return Err(Error::bug(format!("column '{}' was not fetched", field.name()))),
@@ -150,6 +155,9 @@ fn open_flat(
                 Some(narrow) => opening.fixed(BigEndian::<i64> { width, to: PhantomData }, &narrow),
                 None => opening.fixed(BigEndian::<i128> { width, to: PhantomData }, ty),
             }
+        }
+        (PhysicalType::FIXED_LEN_BYTE_ARRAY, Interval(_)) if descriptor.type_length() == 12 => {
+            opening.fixed(Intervals, ty)
         }
         (PhysicalType::BYTE_ARRAY, Utf8 | LargeUtf8 | Utf8View) => {
             // Codes pay off where values repeat.

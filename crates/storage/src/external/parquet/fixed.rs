@@ -108,6 +108,35 @@ fn big_endian(raw: &[u8]) -> i128 {
 
 big_endian!(i64, i128);
 
+/// Intervals: months, days and milliseconds, each without a sign, as Arrow's months, days and nanoseconds.
+pub(super) struct Intervals;
+
+impl Convert for Intervals {
+    type Item = i128;
+    const SAME: bool = false;
+
+    fn width(&self) -> usize {
+        12
+    }
+
+    fn check(&self, raw: &[u8]) -> Result<(), Malformed> {
+        let part = |raw: &[u8]| i32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
+        // More than 178 million years are none.
+        if raw.chunks_exact(12).any(|raw| part(raw) < 0 || part(&raw[4..]) < 0) {
+            return Err(Malformed("an interval has more months or days than there can be".to_owned()));
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn convert(&self, raw: &[u8]) -> i128 {
+        let part = |at: usize| u32::from_le_bytes([raw[at], raw[at + 1], raw[at + 2], raw[at + 3]]);
+        let nanos = i64::from(part(8)) * 1_000_000;
+        // The bytes of months, days and nanoseconds in this order.
+        i128::from(part(0)) | i128::from(part(4)) << 32 | i128::from(nanos) << 64
+    }
+}
+
 /// Fixed-width values of one type of arrays.
 pub(super) struct Fixed<C: Convert> {
     convert: C,

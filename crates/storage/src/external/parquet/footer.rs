@@ -3,18 +3,21 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use diligence_base::limits::MORSEL_ROWS_MAX;
 use diligence_base::panics::caught_quietly;
 use diligence_base::{Error, Result};
 use parquet::DecodeResult;
 use parquet::arrow::parquet_to_arrow_schema;
+use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{
     ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData, ParquetMetaDataPushDecoder, RowGroupMetaData,
 };
+use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
 use crate::external::options::Format;
+use crate::external::schema::{TYPE_KEY, UUID_TYPE};
 use crate::external::source::Source;
 
 /// Bytes read from the end of a file at first: holds the footer of most files, so that one read suffices.
@@ -69,10 +72,52 @@ fn read(source: &Arc<Source>) -> Result<Footer> {
         if schema.fields().len() != roots {
             return Err(ParquetError::General("a column without values cannot be read".to_owned()));
         }
-        Ok((schema, leaves))
+        let mut leaf = 0;
+        let fields = schema.fields().iter().map(|field| told(field, descriptor, &mut leaf)).collect::<Vec<_>>();
+        Ok((Schema::new(fields), leaves))
     };
     let (schema, leaves) = guard(source, "its schema cannot be read", parse)?;
     Ok(Footer { metadata: Arc::new(metadata), schema: Arc::new(schema), leaves })
+}
+
+/// The field in the type that has all of its values: the old timestamps reach beyond nanoseconds, and intervals have
+/// months. What is a UUID says so.
+fn told(field: &Field, descriptor: &SchemaDescriptor, leaf: &mut usize) -> Field {
+    let inner = |field: &FieldRef, leaf: &mut usize| Arc::new(told(field, descriptor, leaf));
+    let ty = match field.data_type() {
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(|field| inner(field, leaf)).collect()),
+        DataType::List(item) => DataType::List(inner(item, leaf)),
+        DataType::Map(entries, is_sorted) => DataType::Map(inner(entries, leaf), *is_sorted),
+        other => {
+            let is_root = *leaf < descriptor.num_columns() && descriptor.column(*leaf).path().parts().len() == 1;
+            let column = (*leaf < descriptor.num_columns()).then(|| descriptor.column(*leaf));
+            *leaf += 1;
+            match (&column, other) {
+                (Some(column), DataType::Timestamp(..)) if column.physical_type() == PhysicalType::INT96 => {
+                    DataType::Timestamp(TimeUnit::Microsecond, None)
+                }
+                (Some(column), DataType::Interval(_)) if is_root && is_interval(column) => {
+                    DataType::Interval(IntervalUnit::MonthDayNano)
+                }
+                (Some(column), DataType::FixedSizeBinary(16)) if is_root && is_uuid(column) => {
+                    let metadata = [(TYPE_KEY.to_owned(), UUID_TYPE.to_owned())].into();
+                    return field.clone().with_metadata(metadata);
+                }
+                _ => other.clone(),
+            }
+        }
+    };
+    field.clone().with_data_type(ty)
+}
+
+/// Whether a leaf has months, days and milliseconds.
+pub(super) fn is_interval(column: &ColumnDescriptor) -> bool {
+    column.converted_type() == ConvertedType::INTERVAL
+}
+
+/// Whether a leaf is a UUID.
+pub(super) fn is_uuid(column: &ColumnDescriptor) -> bool {
+    matches!(column.logical_type_ref(), Some(LogicalType::Uuid))
 }
 
 fn read_metadata(source: &Arc<Source>) -> Result<ParquetMetaData> {
@@ -165,7 +210,7 @@ pub(super) fn guard<T>(source: &Source, what: &str, work: impl FnOnce() -> parqu
 }
 
 /// The start and length of a column chunk; `None` if the footer is nonsense.
-pub(super) fn chunk_range(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
+pub(in crate::external) fn chunk_range(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
     let data = u64::try_from(chunk.data_page_offset()).ok()?;
     // Some writers put 0 where there is no dictionary.
     let start = match chunk.dictionary_page_offset().and_then(|offset| u64::try_from(offset).ok()) {
@@ -211,7 +256,9 @@ fn check(source: &Source, metadata: &ParquetMetaData) -> Result<()> {
             }
         }
     }
-    if total >= u32::MAX as i64 * 1024 || metadata.file_metadata().num_rows() != total {
+    // Some writers leave the sum at 0.
+    let told = metadata.file_metadata().num_rows();
+    if total >= u32::MAX as i64 * 1024 || told != total && told != 0 {
         return corrupt(format!(
             "it is said to have {} rows, its row groups have {total}",
             metadata.file_metadata().num_rows()

@@ -24,6 +24,7 @@ mod pruning;
 mod runs;
 mod snappy;
 mod statistics;
+mod stored;
 mod strings;
 mod survey;
 #[cfg(test)]
@@ -42,6 +43,10 @@ use super::schema::{Merged, logical_schema, merge};
 use super::source::Source;
 use super::table::FileScan;
 use crate::ScanRequest;
+
+pub(in crate::external) use footer::chunk_range;
+pub use stored::Seal;
+pub(crate) use stored::{CHECKSUMS_KEY, ColumnFile};
 
 /// The files of a table, opened.
 pub(crate) struct ParquetTable {
@@ -62,6 +67,8 @@ struct ParquetFile {
     roots: Vec<Option<usize>>,
     /// What becomes a cluster, in file order.
     pieces: Vec<Piece>,
+    /// The checksums of its columns' parts, row group by row group, where they are known.
+    checksums: Option<Arc<[u32]>>,
 }
 
 /// A row group, or some consecutive rows of one.
@@ -89,6 +96,7 @@ impl ParquetTable {
                 leaves: footer.leaves,
                 roots,
                 pieces,
+                checksums: None,
             }
         });
         Ok(Self { files: files.collect(), schema, statistics: OnceLock::new() })
@@ -108,7 +116,7 @@ impl ParquetTable {
                 scan.clusters_pruned += file.pieces.len();
                 continue;
             }
-            let keep = pruner.row_groups(file)?;
+            let keep = pruner.row_groups(file);
             for (position, piece) in file.pieces.iter().enumerate() {
                 if piece.rows.is_empty() {
                     continue;
@@ -187,3 +195,9 @@ fn cuts(metadata: &ParquetMetaData, row_group: usize, rows: usize) -> Vec<usize>
 
 /// How far from equal parts a cut may be.
 const CUT_SLACK_PERCENT: usize = 20;
+
+/// The footers of files, with their columns.
+pub(super) fn footers(sources: &[Arc<Source>]) -> Result<Vec<(Arc<ParquetMetaData>, SchemaRef)>> {
+    let footers = footer::read_all(sources)?;
+    Ok(footers.into_iter().map(|footer| (footer.metadata, footer.schema)).collect())
+}

@@ -13,16 +13,14 @@ use datafusion_common::pruning::PruningStatistics;
 use datafusion_common::{Column, ScalarValue};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_pruning::{PruningPredicate, PruningPredicateBuilder};
-use diligence_base::Result;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
 use parquet::bloom_filter::Sbbf;
 use parquet::file::metadata::RowGroupMetaData;
 
-use super::footer::guard;
+use super::footer::{guard, is_interval, is_uuid};
 use super::{ParquetFile, ParquetTable};
 use crate::external::schema::{conform, is_wider, logical_type};
-use crate::foreign_error::from_datafusion;
 
 /// A Bloom filter longer than this is not read while planning.
 const BLOOM_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -45,11 +43,12 @@ impl<'a> Pruner<'a> {
         Self { table, predicate }
     }
 
-    /// For each row group of a file whether it may hold a wanted row. Empty: all may.
-    pub fn row_groups(&self, file: &ParquetFile) -> Result<Vec<bool>> {
-        let Some(predicate) = &self.predicate else { return Ok(Vec::new()) };
+    /// For each row group of a file whether it may hold a wanted row. Empty: all may, also where the predicate fails,
+    /// as it will for a row then, if one is looked at.
+    pub fn row_groups(&self, file: &ParquetFile) -> Vec<bool> {
+        let Some(predicate) = &self.predicate else { return Vec::new() };
         let statistics = RowGroupStatistics { table: self.table, file };
-        predicate.prune(&statistics).map_err(from_datafusion)
+        predicate.prune(&statistics).unwrap_or_default()
     }
 }
 
@@ -217,6 +216,13 @@ impl ParquetFile {
 
     fn bloom_filter(&self, group: &RowGroupMetaData, leaf: usize) -> Option<Sbbf> {
         let chunk = group.column(leaf);
+        // These have other values here than in the file.
+        if is_interval(chunk.column_descr())
+            || is_uuid(chunk.column_descr())
+            || chunk.column_type() == PhysicalType::INT96
+        {
+            return None;
+        }
         let offset = u64::try_from(chunk.bloom_filter_offset()?).ok()?;
         let length = u64::try_from(chunk.bloom_filter_length()?).ok()?;
         // An object store's round trip costs more than it usually saves.
@@ -232,6 +238,9 @@ impl ParquetFile {
 fn is_trusted(group: &RowGroupMetaData, leaf: usize) -> bool {
     let chunk = group.column(leaf);
     let Some(statistics) = chunk.statistics() else { return false };
+    if is_interval(chunk.column_descr()) || is_uuid(chunk.column_descr()) {
+        return false;
+    }
     if !statistics.is_min_max_deprecated() {
         return chunk.column_type() != PhysicalType::INT96;
     }

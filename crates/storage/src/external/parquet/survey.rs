@@ -41,11 +41,19 @@ impl Surveyed {
     pub fn new(file: &ParquetFile, piece: &Piece, bytes: Box<ParquetBytes>) -> Result<Self> {
         let group = file.metadata.row_group(piece.row_group);
         let survey = |(&leaf, chunk): (&usize, &ChunkBytes)| {
-            let survey = survey(chunk, group.column(leaf)).map_err(|error| {
+            let cannot_be_decoded = |why: &str| {
                 let root = file.leaves.iter().position(|leaves| leaves.contains(&leaf));
                 let what = cannot_be_decoded(piece, root.map_or("?", |root| file.column_name(root)));
-                file.source.error(format!("{what} ({}); the file is corrupt", error.0))
-            })?;
+                file.source.error(format!("{what} ({why}); the file is corrupt"))
+            };
+            let expected = file.checksums.as_ref().filter(|_| piece.whole);
+            if expected.is_some_and(|all| {
+                let expected = all.get(piece.row_group * group.num_columns() + leaf);
+                expected != Some(&crc32fast::hash(&chunk.pages))
+            }) {
+                return Err(cannot_be_decoded("its checksum is wrong").with_code("XX001"));
+            }
+            let survey = survey(chunk, group.column(leaf)).map_err(|error| cannot_be_decoded(&error.0))?;
             Ok((leaf, survey))
         };
         let leaves = bytes.leaves.iter().map(survey).collect::<Result<_>>()?;

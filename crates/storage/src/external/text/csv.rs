@@ -14,15 +14,15 @@ use parking_lot::Mutex;
 
 use super::csv_fields::{Dialect, Field, Found, TEXT_BYTES_MAX, record};
 use super::csv_infer::{self, Guess};
-use super::csv_values::{self, Nulls, is_readable};
+use super::csv_values::{self, Forms, is_readable};
 use super::input::TextInput;
 use super::{
-    Part, RECORD_BYTES_MAX, Sample, TextBytes, TextFile, WINDOW_BYTES_MAX, byte_order_mark, compressions, place,
-    probes, sample,
+    Encoded, Part, RECORD_BYTES_MAX, Sample, TextBytes, TextFile, WINDOW_BYTES_MAX, byte_order_mark, compressions,
+    encoded_as, place, probes, sample,
 };
 use crate::external::batches::missing_columns_of;
 use crate::external::options::{Compression, OpenOptions};
-use crate::external::schema::{logical_schema, nulls, type_name};
+use crate::external::schema::{logical_schema, type_name, with_types};
 use crate::external::sieve::{Sieve, Windows};
 use crate::external::source::Source;
 use crate::external::table::FileScan;
@@ -33,7 +33,10 @@ const _: () = assert!(WINDOW_BYTES_MAX + 2 * RECORD_BYTES_MAX <= TEXT_BYTES_MAX)
 /// The files of a table, opened.
 pub(in crate::external) struct CsvTable {
     pub(in crate::external) schema: SchemaRef,
-    nulls: Nulls,
+    forms: Forms,
+    /// Whether records that are wrong are left out, or lack fields.
+    ignores_errors: bool,
+    pads: bool,
     files: Vec<CsvFile>,
     /// Whether the statement says the columns, and not the first records.
     is_declared: bool,
@@ -42,6 +45,7 @@ pub(in crate::external) struct CsvTable {
 struct CsvFile {
     text: Arc<TextFile>,
     dialect: Dialect,
+    has_header: bool,
     /// Fields of every record.
     fields: usize,
     /// For each column of the table its field.
@@ -62,6 +66,7 @@ struct Seen {
     dialect: Dialect,
     /// The names in the header, if it has one.
     header: Option<Vec<String>>,
+    has_header: bool,
     fields: usize,
     guesses: Vec<Guess>,
     multiline: bool,
@@ -72,7 +77,7 @@ struct Seen {
 impl CsvTable {
     /// Looks at the first records of all files.
     pub fn open(sources: &[Arc<Source>], options: &OpenOptions) -> Result<Self> {
-        let nulls = Nulls { text: options.csv.null.clone() };
+        let forms = Forms::of(&options.csv);
         let declared = match &options.schema {
             Some(schema) => Some(declared(schema)?),
             None => None,
@@ -84,16 +89,17 @@ impl CsvTable {
         let seen = sources
             .iter()
             .zip(compressions)
-            .map(|(source, compression)| look(source, compression, options, &nulls, names.as_deref()));
+            .map(|(source, compression)| look(source, compression, options, &forms, names.as_deref()));
         let seen = seen.collect::<Result<Vec<_>>>()?;
         let schema = match declared {
             Some(schema) => schema,
-            None => inferred(&seen),
+            None => inferred(&seen, options)?,
         };
         let files = seen.into_iter().map(|seen| {
             let positions = positions(&seen, &schema, names.is_some())?;
             Ok(CsvFile {
                 text: seen.text,
+                has_header: seen.has_header,
                 dialect: seen.dialect,
                 fields: seen.fields,
                 positions,
@@ -103,7 +109,30 @@ impl CsvTable {
                 bytes: seen.bytes,
             })
         });
-        Ok(Self { files: files.collect::<Result<_>>()?, schema, nulls, is_declared: names.is_some() })
+        let (ignores_errors, pads) = (options.ignore_errors, options.csv.null_padding);
+        let files = files.collect::<Result<_>>()?;
+        Ok(Self { files, schema, forms, ignores_errors, pads, is_declared: names.is_some() })
+    }
+
+    /// How the first file is written, and whether it has a header.
+    pub fn dialect(&self) -> (Dialect, bool) {
+        (self.files[0].dialect, self.files[0].has_header)
+    }
+
+    /// Whether every field of a record is a value of its column.
+    fn is_right(&self, file: &CsvFile, text: &[u8], record: &[Field]) -> bool {
+        let mut columns = self.schema.fields().iter().zip(&file.positions);
+        columns.all(|(column, position)| {
+            let Some(field) = position.and_then(|position| record.get(position)) else { return true };
+            let is_text = *column.data_type() == DataType::Utf8View;
+            match is_text {
+                true => std::str::from_utf8(field.raw(text)).is_ok(),
+                false => {
+                    let one = std::iter::once(*field);
+                    csv_values::column(column.data_type(), text, one, &file.dialect, &self.forms).is_ok()
+                }
+            }
+        })
     }
 
     /// Rows estimated from the sample.
@@ -160,13 +189,27 @@ fn look(
     source: &Arc<Source>,
     compression: Compression,
     options: &OpenOptions,
-    nulls: &Nulls,
+    forms: &Forms,
     declared: Option<&[String]>,
 ) -> Result<Seen> {
     let mut more = 0;
     loop {
-        let sample = sample(source, compression, more)?;
-        let mark = byte_order_mark(source, &sample.text)?;
+        let encoded = encoded_as(source, compression, options)?;
+        let mut sample = sample(source, compression, more)?;
+        let mut mark = byte_order_mark(&sample.text);
+        if let Some(encoded) = &encoded {
+            sample.text = encoded.whole(&sample.text);
+            mark = byte_order_mark(&sample.text);
+            sample.bytes = sample.bytes.max(sample.text.len() as u64);
+        }
+        for _ in 0..options.csv.skip {
+            let line = memchr::memchr(b'\n', &sample.text[mark..]);
+            mark = line.map_or(sample.text.len(), |feed| mark + feed + 1);
+        }
+        if mark == sample.text.len() && !sample.complete && more < 4 {
+            more += 1;
+            continue;
+        }
         let text = &sample.text[mark..];
         if memchr::memchr(0, &text[..text.len().min(4096)]).is_some() {
             return Err(source.error("it holds zero bytes; it is no text file"));
@@ -178,7 +221,7 @@ fn look(
             more += 1;
             continue;
         }
-        return describe(source, compression, options, nulls, declared, &sample, mark, dialect, records);
+        return describe(source, compression, encoded, options, forms, declared, &sample, mark, dialect, records);
     }
 }
 
@@ -186,8 +229,9 @@ fn look(
 fn describe(
     source: &Arc<Source>,
     compression: Compression,
+    encoded: Option<Encoded>,
     options: &OpenOptions,
-    nulls: &Nulls,
+    forms: &Forms,
     declared: Option<&[String]>,
     sample: &Sample,
     mark: usize,
@@ -197,7 +241,7 @@ fn describe(
     let text = &sample.text[mark..];
     let is_null = |field: Field| {
         let raw = field.raw(text);
-        !field.is_quoted() && (raw.is_empty() || nulls.text.as_ref().is_some_and(|null| raw == null.as_bytes()))
+        !field.is_quoted() && (raw.is_empty() || forms.names_null(raw))
     };
     let Some(first) = records.first() else {
         // Not one record: fine if the columns are known, and malformed if there is text.
@@ -210,11 +254,12 @@ fn describe(
                 .error("it is empty, so its columns are not known")
                 .with_hint("declare them: CREATE EXTERNAL TABLE t (a INT, …) STORED AS CSV LOCATION '…'"));
         };
-        let text = Arc::new(TextFile { source: source.clone(), compression, body: sample.bytes });
+        let text = Arc::new(TextFile { source: source.clone(), compression, encoded, body: sample.bytes });
         return Ok(Seen {
             text,
             dialect,
             header: None,
+            has_header: false,
             fields: names.len(),
             guesses: vec![Guess::default(); names.len()],
             multiline: false,
@@ -222,8 +267,10 @@ fn describe(
             bytes: sample.bytes,
         });
     };
-    let has_header =
-        options.csv.has_header.unwrap_or_else(|| csv_infer::has_header(text, &records, &dialect, is_null, declared));
+    let has_header = options
+        .csv
+        .has_header
+        .unwrap_or_else(|| csv_infer::has_header(text, &records, &dialect, is_null, declared, forms));
     let header = has_header.then(|| {
         let names = first.iter().enumerate().map(|(number, field)| {
             let name = String::from_utf8_lossy(&field.text(text, &dialect)).trim().to_owned();
@@ -233,23 +280,26 @@ fn describe(
     });
     let rest = if has_header { &records[1..] } else { &records[..] };
     // Lines that end in a delimiter have an empty field at the end that the header may not have.
+    let is_padded = options.csv.null_padding;
     let fields = match rest.first() {
+        _ if is_padded && header.is_none() => records.iter().map(Vec::len).max().unwrap_or(0),
         Some(record) if header.is_none() && is_trailing(rest, text) => record.len() - 1,
         _ => first.len(),
     };
     let mut guesses = vec![Guess::default(); fields];
     for record in rest {
-        see(&mut guesses, record, text, is_null);
+        see(&mut guesses, record, text, is_null, forms);
     }
-    for probe in probes(source, compression)? {
+    let probes = if encoded.is_none() { probes(source, compression)? } else { Vec::new() };
+    for probe in probes {
         let probed = csv_infer::records(&probe, true, &dialect, usize::MAX);
         // Where fields do not fit, the probe began inside a quoted field.
         if probed.iter().all(|record| record.len() == fields || record.len() == fields + 1) {
             let is_null = |field: Field| {
                 let raw = field.raw(&probe);
-                !field.is_quoted() && (raw.is_empty() || nulls.text.as_ref().is_some_and(|null| raw == null.as_bytes()))
+                !field.is_quoted() && (raw.is_empty() || forms.names_null(raw))
             };
-            probed.iter().for_each(|record| see(&mut guesses, record, &probe, is_null));
+            probed.iter().for_each(|record| see(&mut guesses, record, &probe, is_null, forms));
         }
     }
     let multiline =
@@ -269,14 +319,26 @@ fn describe(
     let seen_all = sample.complete && records.len() <= options.rows_to_infer();
     let end = if seen_all { text.len() } else { end };
     let record_bytes = (end.saturating_sub(body) as f64 / rest.len().max(1) as f64).max(1.0);
-    let text = Arc::new(TextFile { source: source.clone(), compression, body: (mark + body) as u64 });
-    Ok(Seen { text, dialect, header, fields, guesses, multiline, record_bytes, bytes: sample.bytes })
+    let text = Arc::new(TextFile { source: source.clone(), compression, encoded, body: (mark + body) as u64 });
+    let mut header = header;
+    if !options.csv.names.is_empty() {
+        if options.csv.names.len() > fields {
+            let given = options.csv.names.len();
+            return Err(source.error(format!("{given} names are given, but its records have {fields} fields")));
+        }
+        let mut names = options.csv.names.clone();
+        let own = header.unwrap_or_else(|| (0..fields).map(|number| format!("column_{}", number + 1)).collect());
+        names.extend(own.into_iter().skip(names.len()));
+        header = Some(names);
+    }
+    let dialect = Dialect { blank_is_record: fields == 1, ..dialect };
+    Ok(Seen { text, dialect, header, has_header, fields, guesses, multiline, record_bytes, bytes: sample.bytes })
 }
 
-fn see(guesses: &mut [Guess], record: &[Field], text: &[u8], is_null: impl Fn(Field) -> bool) {
+fn see(guesses: &mut [Guess], record: &[Field], text: &[u8], is_null: impl Fn(Field) -> bool, forms: &Forms) {
     for (guess, &field) in guesses.iter_mut().zip(record) {
         if !is_null(field) {
-            guess.see(field.is_quoted(), field.raw(text));
+            guess.see(field.is_quoted(), field.raw(text), forms);
         }
     }
 }
@@ -298,7 +360,7 @@ fn skip_nothing(text: &[u8], dialect: &Dialect) -> usize {
 }
 
 /// One schema for all files: columns by name where files have headers, by position where not.
-fn inferred(seen: &[Seen]) -> SchemaRef {
+fn inferred(seen: &[Seen], options: &OpenOptions) -> Result<SchemaRef> {
     let mut names: Vec<String> = Vec::new();
     let mut guesses: Vec<Guess> = Vec::new();
     for file in seen {
@@ -312,8 +374,12 @@ fn inferred(seen: &[Seen]) -> SchemaRef {
             }
         }
     }
-    let fields = names.into_iter().zip(guesses).map(|(name, guess)| ArrowField::new(name, guess.data_type(), true));
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    let fields = names.into_iter().zip(guesses).map(|(name, guess)| {
+        let ty = if options.csv.all_text { DataType::Utf8View } else { guess.data_type() };
+        ArrowField::new(name, ty, true)
+    });
+    let schema = with_types(Schema::new(fields.collect::<Vec<_>>()), &options.types)?;
+    declared(&schema)
 }
 
 impl Seen {
@@ -358,7 +424,7 @@ impl CsvFile {
     /// The parts that become clusters. A file with line ends inside of fields is read once to find where records begin;
     /// true then.
     fn parts(&self) -> Result<(Vec<Part>, bool)> {
-        if !self.multiline.load(Ordering::Relaxed) || self.text.compression != Compression::Plain {
+        if !self.multiline.load(Ordering::Relaxed) || self.text.is_streamed() {
             return Ok((self.text.parts(true), false));
         }
         let mut cuts = self.cuts.lock();
@@ -539,9 +605,13 @@ impl CsvWindows {
                 return Ok(false);
             }
             let mut count = 0;
+            let mut whole = Vec::new();
             let (slots, fields) = (&self.slots, &mut self.fields);
             let found = record(rest, self.consumed, self.input.is_last(), &file.dialect, |number, field| {
                 count = number + 1;
+                if table.ignores_errors {
+                    whole.push(field);
+                }
                 if let Some(Some(slot)) = slots.get(number) {
                     fields[*slot].push(field);
                 }
@@ -550,9 +620,25 @@ impl CsvWindows {
                 Found::Record { next }
                     if count == file.fields || count == file.fields + 1 && rest_is_empty(rest, next, file) =>
                 {
+                    if table.ignores_errors && !table.is_right(file, rest, &whole) {
+                        self.leave_out();
+                        self.consumed = next;
+                        continue;
+                    }
                     self.starts.push(self.consumed as u32);
                     self.consumed = next;
                     return Ok(true);
+                }
+                Found::Record { next } if table.pads && count < file.fields => {
+                    let absent = slots.get(count..).unwrap_or_default().iter().flatten();
+                    absent.for_each(|slot| fields[*slot].push(Field::empty()));
+                    self.starts.push(self.consumed as u32);
+                    self.consumed = next;
+                    return Ok(true);
+                }
+                Found::Record { next } if table.ignores_errors => {
+                    self.leave_out();
+                    self.consumed = next;
                 }
                 Found::Record { .. } => {
                     return Err(self.input.error(
@@ -565,15 +651,25 @@ impl CsvWindows {
                     ));
                 }
                 Found::Nothing { next } => self.consumed = next,
+                Found::Malformed { at, .. } if table.ignores_errors => {
+                    self.leave_out();
+                    let feed = memchr::memchr(b'\n', &self.input.rest()[at..]);
+                    self.consumed = feed.map_or(self.input.rest().len(), |feed| at + feed + 1);
+                }
                 Found::Malformed { at, what } => return Err(self.input.error(at, what)),
                 Found::Incomplete => {
                     // What was found of it will be found again.
-                    let rows = self.starts.len();
-                    self.fields.iter_mut().for_each(|fields| fields.truncate(rows));
+                    self.leave_out();
                     self.input.more()?;
                 }
             }
         }
+    }
+
+    /// Forgets the fields of the record at hand.
+    fn leave_out(&mut self) {
+        let rows = self.starts.len();
+        self.fields.iter_mut().for_each(|fields| fields.truncate(rows));
     }
 
     /// Whether the window's text is UTF-8.
@@ -645,7 +741,10 @@ impl Windows for CsvWindows {
         let slot = file.positions[column].map(|position| self.slots[position]);
         let fields = match slot {
             None => {
-                return Ok(nulls(ty, selected.map_or(self.starts.len(), BooleanBuffer::count_set_bits)));
+                return Ok(crate::external::schema::nulls(
+                    ty,
+                    selected.map_or(self.starts.len(), BooleanBuffer::count_set_bits),
+                ));
             }
             Some(None) => return Err(Error::bug(format!("column {column} was not wanted"))),
             Some(Some(slot)) => &self.fields[slot],
@@ -659,7 +758,7 @@ impl Windows for CsvWindows {
                 &chosen
             }
         };
-        let array = csv_values::column(ty, text, fields.iter().copied(), &file.dialect, &self.table.nulls);
+        let array = csv_values::column(ty, text, fields.iter().copied(), &file.dialect, &self.table.forms);
         array.map_err(|no_value| {
             let row = match selected {
                 None => Some(no_value.position),

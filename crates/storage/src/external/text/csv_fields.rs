@@ -15,6 +15,8 @@ pub(in crate::external) struct Dialect {
     /// `None`: quotes are doubled.
     pub escape: Option<u8>,
     pub comment: Option<u8>,
+    /// Whether an empty line is a record of one empty field: where records have one field.
+    pub blank_is_record: bool,
 }
 
 /// Where a field's text is: after the opening quote, if it has one.
@@ -71,6 +73,11 @@ impl Field {
         Cow::Owned(plain)
     }
 
+    /// A field that is not there.
+    pub fn empty() -> Self {
+        Self::new(0, 0, 0)
+    }
+
     fn new(start: usize, end: usize, flags: u32) -> Self {
         Self { start: start as u32, length: (end - start) as u32 | flags }
     }
@@ -86,12 +93,19 @@ pub(in crate::external) fn record(
     mut field: impl FnMut(usize, Field),
 ) -> Found {
     let Some(&first) = text.get(at) else { return Found::Incomplete };
+    let mut nothing = |next| {
+        if !dialect.blank_is_record {
+            return Found::Nothing { next };
+        }
+        field(0, Field::new(at, at, 0));
+        Found::Record { next }
+    };
     if first == b'\n' {
-        return Found::Nothing { next: at + 1 };
+        return nothing(at + 1);
     }
     if first == b'\r' {
         match text.get(at + 1) {
-            Some(b'\n') => return Found::Nothing { next: at + 2 },
+            Some(b'\n') => return nothing(at + 2),
             None if last => return Found::Nothing { next: at + 1 },
             None => return Found::Incomplete,
             Some(_) => {}
@@ -191,7 +205,8 @@ fn closing_quote(text: &[u8], start: usize, dialect: &Dialect) -> Option<(usize,
 mod tests {
     use super::*;
 
-    const PLAIN: Dialect = Dialect { delimiter: b',', quote: b'"', escape: None, comment: None };
+    const PLAIN: Dialect =
+        Dialect { delimiter: b',', quote: b'"', escape: None, comment: None, blank_is_record: false };
 
     fn all(text: &str, dialect: &Dialect) -> Result<Vec<Vec<String>>, String> {
         let bytes = text.as_bytes();
@@ -241,7 +256,7 @@ mod tests {
 
     #[test]
     fn escapes_and_comments() {
-        let dialect = Dialect { delimiter: b';', quote: b'\'', escape: Some(b'\\'), comment: Some(b'#') };
+        let dialect = Dialect { delimiter: b';', quote: b'\'', escape: Some(b'\\'), comment: Some(b'#'), ..PLAIN };
         assert_eq!(all("# no\n'a\\'b\\\\';c\n#", &dialect).unwrap(), vec![vec!["'a'b\\'".to_owned(), "c".to_owned()]]);
     }
 

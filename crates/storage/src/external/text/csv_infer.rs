@@ -3,7 +3,7 @@
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, TimeUnit};
 
 use super::csv_fields::{Dialect, Field, Found, record};
-use super::csv_values::{parse_date, parse_integer, parse_text, parse_timestamp};
+use super::csv_values::{Forms, parse_date, parse_integer, parse_text, parse_timestamp};
 use crate::external::options::CsvOptions;
 
 /// Records looked at to find the delimiter.
@@ -45,7 +45,7 @@ impl Default for Guess {
 
 impl Guess {
     /// Takes a value into account. NULLs are not shown to it.
-    pub fn see(&mut self, quoted: bool, raw: &[u8]) {
+    pub fn see(&mut self, quoted: bool, raw: &[u8], forms: &Forms) {
         let raw = raw.trim_ascii();
         if quoted && raw.is_empty() {
             // An empty string, which is nothing else.
@@ -53,11 +53,20 @@ impl Guess {
             return;
         }
         self.boolean &= raw.eq_ignore_ascii_case(b"true") || raw.eq_ignore_ascii_case(b"false");
-        self.integer &= self.integer && parse_integer::<i64>(raw).is_some();
-        self.long &= self.long && is_long_integer(raw);
-        self.float &= self.float && is_float(raw);
-        self.date &= self.date && parse_date(raw).is_some();
-        if self.timestamp {
+        if self.long || self.float {
+            let number = forms.number(raw);
+            // What begins with zeros is no number but a code: 007.
+            let is_code = has_leading_zero(&number);
+            self.integer &= !is_code && parse_integer::<i64>(&number).is_some();
+            self.long &= !is_code && is_long_integer(&number);
+            self.float &= !is_code && is_float(&number);
+            self.integer &= self.long;
+        }
+        self.date &= self.date && forms.date(raw).is_some();
+        if self.timestamp && forms.timestamp.is_some() {
+            self.timestamp = forms.timestamp(raw, None).is_some();
+            self.zoned = Some(forms.timestamp.as_ref().is_some_and(|format| format.contains("%z")));
+        } else if self.timestamp {
             let zoned = is_zoned(raw);
             let same = !self.seen || self.zoned == Some(zoned) || parse_date(raw).is_some();
             self.timestamp = same && raw.len() >= 10 && parse_timestamp(raw, None).is_some();
@@ -69,6 +78,16 @@ impl Guess {
             self.nanoseconds |= fraction > 6;
         }
         self.seen = true;
+    }
+
+    /// What is nothing but a date, a time or a text.
+    pub fn of_time() -> Self {
+        Self { date: true, timestamp: true, ..Self::text() }
+    }
+
+    /// Whether all values so far could be dates or times.
+    pub fn may_be_time(&self) -> bool {
+        self.date || self.timestamp
     }
 
     fn text() -> Self {
@@ -124,11 +143,17 @@ impl Guess {
     }
 
     /// Whether a value could be one of this column.
-    fn fits(&self, quoted: bool, raw: &[u8]) -> bool {
+    fn fits(&self, quoted: bool, raw: &[u8], forms: &Forms) -> bool {
         let mut with = self.clone();
-        with.see(quoted, raw);
+        with.see(quoted, raw, forms);
         with.data_type() == self.data_type()
     }
+}
+
+/// Whether a digit follows a zero at the start.
+fn has_leading_zero(raw: &[u8]) -> bool {
+    let digits = raw.strip_prefix(b"-").or(raw.strip_prefix(b"+")).unwrap_or(raw);
+    matches!(digits, [b'0', b'0'..=b'9', ..])
 }
 
 /// Whole numbers of up to 38 digits.
@@ -173,6 +198,7 @@ pub(super) fn dialect(text: &[u8], last: bool, name: &str, options: &CsvOptions)
         quote: options.quote.unwrap_or(b'"'),
         escape: options.escape,
         comment: options.comment,
+        blank_is_record: false,
     };
     if let Some(delimiter) = options.delimiter {
         return with(delimiter);
@@ -204,6 +230,7 @@ pub(super) fn has_header(
     dialect: &Dialect,
     is_null: impl Fn(Field) -> bool,
     declared: Option<&[String]>,
+    forms: &Forms,
 ) -> bool {
     let Some((first, rest)) = records.split_first() else { return false };
     if let Some(names) = declared {
@@ -219,16 +246,15 @@ pub(super) fn has_header(
     for record in rest {
         for (guess, &field) in guesses.iter_mut().zip(record) {
             if !is_null(field) {
-                guess.see(field.is_quoted(), field.raw(text));
+                guess.see(field.is_quoted(), field.raw(text), forms);
             }
         }
     }
     // A name among numbers or dates gives the header away.
     let typed = |guess: &Guess| guess.seen && guess.data_type() != DataType::Utf8View;
-    let stranger = guesses
-        .iter()
-        .zip(first)
-        .any(|(guess, &field)| typed(guess) && !is_null(field) && !guess.fits(field.is_quoted(), field.raw(text)));
+    let stranger = guesses.iter().zip(first).any(|(guess, &field)| {
+        typed(guess) && !is_null(field) && !guess.fits(field.is_quoted(), field.raw(text), forms)
+    });
     if stranger {
         return true;
     }
@@ -242,7 +268,7 @@ pub(super) fn has_header(
     names.dedup();
     let named = first.iter().all(|&field| {
         let mut alone = Guess::default();
-        alone.see(field.is_quoted(), field.raw(text));
+        alone.see(field.is_quoted(), field.raw(text), forms);
         !field.raw(text).is_empty() && alone.data_type() == DataType::Utf8View
     });
     named && names.len() == count
@@ -254,7 +280,7 @@ mod tests {
 
     fn guess(values: &[&str]) -> DataType {
         let mut guess = Guess::default();
-        values.iter().for_each(|value| guess.see(false, value.as_bytes()));
+        values.iter().for_each(|value| guess.see(false, value.as_bytes(), &Forms::default()));
         guess.data_type()
     }
 
@@ -271,6 +297,8 @@ mod tests {
         assert_eq!(guess(&["2024-01-01 10:00:00.1234567"]), Timestamp(TimeUnit::Nanosecond, None));
         assert_eq!(guess(&["2024-01-01T10:00:00Z"]), Timestamp(TimeUnit::Microsecond, Some("UTC".into())));
         assert_eq!(guess(&["2024-01-01T10:00:00Z", "2024-01-01T10:00:00"]), Utf8View);
+        assert_eq!(guess(&["007", "12"]), Utf8View);
+        assert_eq!(guess(&["0", "0.5", "-0"]), Float64);
         assert_eq!(guess(&["nan"]), Utf8View);
         assert_eq!(guess(&[]), Utf8View);
         assert_eq!(guess(&["x"]), Utf8View);
@@ -279,7 +307,14 @@ mod tests {
     fn header(text: &str) -> bool {
         let dialect = dialect(text.as_bytes(), true, "a.csv", &CsvOptions::default());
         let records = records(text.as_bytes(), true, &dialect, 100);
-        has_header(text.as_bytes(), &records, &dialect, |field| field.raw(text.as_bytes()).is_empty(), None)
+        has_header(
+            text.as_bytes(),
+            &records,
+            &dialect,
+            |field| field.raw(text.as_bytes()).is_empty(),
+            None,
+            &Forms::default(),
+        )
     }
 
     #[test]

@@ -2,21 +2,91 @@
 //!
 //! A field that is empty and not in quotes is NULL. Spaces around numbers, dates and truth values are left out.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::types::*;
 use arrow::array::{ArrayRef, BooleanBuilder, Decimal128Builder, NullArray, PrimitiveBuilder, StringViewBuilder};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, TimeUnit};
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 
 use super::csv_fields::{Dialect, Field};
+use crate::external::options::CsvOptions;
 
-/// What stands for NULL in a column.
-#[derive(Clone, Debug)]
-pub(super) struct Nulls {
-    /// The text, besides the empty field.
-    pub text: Option<String>,
+/// How values are written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Forms {
+    /// The texts that stand for NULL, besides the empty field.
+    pub nulls: Vec<String>,
+    /// The point in numbers, if it is none.
+    pub decimal: Option<u8>,
+    /// What may stand between digits.
+    pub thousands: Option<u8>,
+    /// How dates and timestamps are written, if not as in ISO 8601.
+    pub date: Option<String>,
+    pub timestamp: Option<String>,
+}
+
+impl Forms {
+    pub fn of(options: &CsvOptions) -> Self {
+        Self {
+            nulls: options.nulls.clone(),
+            decimal: options.decimal.filter(|point| *point != b'.'),
+            thousands: options.thousands,
+            date: options.date_format.clone(),
+            timestamp: options.timestamp_format.clone(),
+        }
+    }
+
+    /// The number with a point for its point, and nothing between its digits; nothing if it cannot be a number.
+    pub fn number<'r>(&self, raw: &'r [u8]) -> Cow<'r, [u8]> {
+        if self.decimal.is_none() && self.thousands.is_none() {
+            return Cow::Borrowed(raw);
+        }
+        let mut plain = Vec::with_capacity(raw.len());
+        let mut is_behind = false;
+        for &byte in raw {
+            if self.decimal == Some(byte) || self.decimal.is_none() && byte == b'.' {
+                is_behind = true;
+                plain.push(b'.');
+            } else if self.thousands == Some(byte) && !is_behind {
+            } else if self.decimal.is_some() && byte == b'.' {
+                return Cow::Borrowed(b"");
+            } else {
+                plain.push(byte);
+            }
+        }
+        Cow::Owned(plain)
+    }
+
+    /// Whether a field is one of the texts that stand for NULL.
+    pub fn names_null(&self, raw: &[u8]) -> bool {
+        self.nulls.iter().any(|null| raw == null.as_bytes())
+    }
+
+    pub fn date(&self, raw: &[u8]) -> Option<i32> {
+        match &self.date {
+            None => parse_date(raw),
+            Some(format) => NaiveDate::parse_from_str(std::str::from_utf8(raw).ok()?, format).ok().map(days),
+        }
+    }
+
+    pub fn timestamp(&self, raw: &[u8], zone: Option<&arrow::array::timezone::Tz>) -> Option<DateTime<Utc>> {
+        let Some(format) = &self.timestamp else { return parse_timestamp(raw, zone) };
+        let text = std::str::from_utf8(raw).ok()?;
+        if let Ok(zoned) = DateTime::parse_from_str(text, format) {
+            return Some(zoned.to_utc());
+        }
+        let local = NaiveDateTime::parse_from_str(text, format).ok().or_else(|| {
+            // A format may be of a date alone.
+            NaiveDate::parse_from_str(text, format).ok()?.and_hms_opt(0, 0, 0)
+        })?;
+        match zone {
+            None => Some(local.and_utc()),
+            Some(zone) => local.and_local_timezone(*zone).earliest().map(|time| time.to_utc()),
+        }
+    }
 }
 
 /// A field that is no value of its column's type: its position among the fields.
@@ -25,15 +95,15 @@ pub(super) struct NoValue {
     pub position: usize,
 }
 
-impl Nulls {
-    fn is_null(&self, field: Field, raw: &[u8], is_text: bool) -> bool {
+impl Forms {
+    pub fn is_null(&self, field: Field, raw: &[u8], is_text: bool) -> bool {
         if field.is_quoted() {
             return false;
         }
-        match &self.text {
-            None => raw.is_empty(),
-            Some(text) => raw == text.as_bytes() || !is_text && raw.is_empty(),
+        if self.nulls.is_empty() {
+            return raw.is_empty();
         }
+        !is_text && raw.is_empty() || self.names_null(raw)
     }
 }
 
@@ -65,9 +135,9 @@ pub(super) fn column(
     text: &[u8],
     fields: impl ExactSizeIterator<Item = Field>,
     dialect: &Dialect,
-    nulls: &Nulls,
+    forms: &Forms,
 ) -> Result<ArrayRef, NoValue> {
-    let source = Fields { text, dialect, nulls };
+    let source = Fields { text, dialect, forms };
     Ok(match ty {
         DataType::Null => Arc::new(NullArray::new(fields.len())),
         DataType::Boolean => {
@@ -75,17 +145,17 @@ pub(super) fn column(
             source.each(fields, parse_boolean, |value| builder.append_option(value))?;
             Arc::new(builder.finish())
         }
-        DataType::Int8 => source.primitive::<Int8Type>(fields, ty, parse_integer)?,
-        DataType::Int16 => source.primitive::<Int16Type>(fields, ty, parse_integer)?,
-        DataType::Int32 => source.primitive::<Int32Type>(fields, ty, parse_integer)?,
-        DataType::Int64 => source.primitive::<Int64Type>(fields, ty, parse_integer)?,
-        DataType::UInt8 => source.primitive::<UInt8Type>(fields, ty, parse_integer)?,
-        DataType::UInt16 => source.primitive::<UInt16Type>(fields, ty, parse_integer)?,
-        DataType::UInt32 => source.primitive::<UInt32Type>(fields, ty, parse_integer)?,
-        DataType::UInt64 => source.primitive::<UInt64Type>(fields, ty, parse_integer)?,
-        DataType::Float32 => source.primitive::<Float32Type>(fields, ty, parse_text)?,
-        DataType::Float64 => source.primitive::<Float64Type>(fields, ty, parse_text)?,
-        DataType::Date32 => source.primitive::<Date32Type>(fields, ty, parse_date)?,
+        DataType::Int8 => source.primitive::<Int8Type>(fields, ty, |raw| parse_integer(&forms.number(raw)))?,
+        DataType::Int16 => source.primitive::<Int16Type>(fields, ty, |raw| parse_integer(&forms.number(raw)))?,
+        DataType::Int32 => source.primitive::<Int32Type>(fields, ty, |raw| parse_integer(&forms.number(raw)))?,
+        DataType::Int64 => source.primitive::<Int64Type>(fields, ty, |raw| parse_integer(&forms.number(raw)))?,
+        DataType::UInt8 => source.primitive::<UInt8Type>(fields, ty, |raw| parse_integer(&forms.number(raw)))?,
+        DataType::UInt16 => source.primitive::<UInt16Type>(fields, ty, |raw| parse_integer(&forms.number(raw)))?,
+        DataType::UInt32 => source.primitive::<UInt32Type>(fields, ty, |raw| parse_integer(&forms.number(raw)))?,
+        DataType::UInt64 => source.primitive::<UInt64Type>(fields, ty, |raw| parse_integer(&forms.number(raw)))?,
+        DataType::Float32 => source.primitive::<Float32Type>(fields, ty, |raw| parse_text(&forms.number(raw)))?,
+        DataType::Float64 => source.primitive::<Float64Type>(fields, ty, |raw| parse_text(&forms.number(raw)))?,
+        DataType::Date32 => source.primitive::<Date32Type>(fields, ty, |raw| forms.date(raw))?,
         DataType::Timestamp(TimeUnit::Second, zone) => {
             source.timestamp::<TimestampSecondType>(fields, ty, zone.as_deref(), |t| Some(t.timestamp()))?
         }
@@ -102,7 +172,11 @@ pub(super) fn column(
             let mut builder = Decimal128Builder::with_capacity(fields.len()).with_data_type(ty.clone());
             let limit = 10i128.pow(u32::from(*precision));
             let scale = *scale as u32;
-            source.each(fields, |raw| parse_decimal(raw, scale, limit), |value| builder.append_option(value))?;
+            source.each(
+                fields,
+                |raw| parse_decimal(&forms.number(raw), scale, limit),
+                |value| builder.append_option(value),
+            )?;
             Arc::new(builder.finish())
         }
         DataType::Utf8View => Arc::new(source.strings(fields).finish()),
@@ -128,7 +202,7 @@ pub(super) fn column(
 struct Fields<'a> {
     text: &'a [u8],
     dialect: &'a Dialect,
-    nulls: &'a Nulls,
+    forms: &'a Forms,
 }
 
 impl Fields<'_> {
@@ -139,16 +213,16 @@ impl Fields<'_> {
         mut append: impl FnMut(Option<T>),
     ) -> Result<(), NoValue> {
         // A given text for NULL may look like a value.
-        let nulls_first = self.nulls.text.is_some();
+        let nulls_first = !self.forms.nulls.is_empty();
         for (position, field) in fields.enumerate() {
             let raw = field.raw(self.text).trim_ascii();
-            if nulls_first && self.nulls.is_null(field, raw, false) {
+            if nulls_first && self.forms.is_null(field, raw, false) {
                 append(None);
                 continue;
             }
             match parse(raw) {
                 Some(value) => append(Some(value)),
-                None if self.nulls.is_null(field, raw, false) => append(None),
+                None if self.forms.is_null(field, raw, false) => append(None),
                 None => return Err(NoValue { position }),
             }
         }
@@ -174,13 +248,13 @@ impl Fields<'_> {
         count: impl Fn(&DateTime<Utc>) -> Option<i64>,
     ) -> Result<ArrayRef, NoValue> {
         let zone = zone.and_then(|zone| zone.parse::<arrow::array::timezone::Tz>().ok());
-        self.primitive::<T>(fields, ty, |raw| count(&parse_timestamp(raw, zone.as_ref())?))
+        self.primitive::<T>(fields, ty, |raw| count(&self.forms.timestamp(raw, zone.as_ref())?))
     }
 
     fn strings(&self, fields: impl ExactSizeIterator<Item = Field>) -> StringViewBuilder {
         let mut builder = StringViewBuilder::with_capacity(fields.len());
         for field in fields {
-            if self.nulls.is_null(field, field.raw(self.text), true) {
+            if self.forms.is_null(field, field.raw(self.text), true) {
                 builder.append_null();
                 continue;
             }
@@ -200,7 +274,7 @@ impl Fields<'_> {
         let mut builder = StringViewBuilder::with_capacity(fields.len());
         for field in fields {
             let raw = field.raw(self.text);
-            if self.nulls.is_null(field, raw.trim_ascii(), false) {
+            if self.forms.is_null(field, raw.trim_ascii(), false) {
                 builder.append_null();
             } else {
                 builder.append_value(String::from_utf8_lossy(&field.text(self.text, self.dialect)).trim());

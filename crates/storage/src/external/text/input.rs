@@ -6,8 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use diligence_base::{Error, Result};
 
-use super::{Part, RECORD_BYTES_MAX, TextBytes, TextFile, unpack};
-use crate::external::options::Compression;
+use super::{Part, RECORD_BYTES_MAX, TextBytes, TextFile};
 
 /// Bytes unpacked at once.
 const READ_BYTES: usize = 256 * 1024;
@@ -43,9 +42,9 @@ impl TextInput {
         wrap: Option<fn(Box<dyn Read + Send>) -> Box<dyn Read + Send>>,
     ) -> Result<Self> {
         let file = file.clone();
-        let streamed = file.compression != Compression::Plain || wrap.is_some();
+        let streamed = file.is_streamed() || wrap.is_some();
         let mut input = if streamed {
-            let reader = unpack(file.compression, fetched.bytes)?;
+            let reader = file.reader(fetched.bytes)?;
             let reader = match wrap {
                 Some(wrap) => wrap(reader),
                 None => reader,

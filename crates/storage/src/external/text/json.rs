@@ -1,41 +1,44 @@
 //! Files of JSON objects as a table: one object per line, objects one after another, or one array of objects.
 //!
-//! A field that an object does not have is NULL; a field that the table does not have is left out. The schema is
-//! inferred from the first records, unless it is given: whole numbers are BIGINT, other numbers DOUBLE, objects
-//! structs, arrays lists.
+//! A field that an object does not have is NULL. The schema is inferred, unless it is given, from all records or, of
+//! files that are long, from some of them; then a record that has another key or a value of another type is an error.
+//! A field that the table does not have is left out where the statement says the columns.
 
 use std::fmt;
 use std::io::Read;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use arrow::json::ReaderBuilder;
-use arrow::json::reader::{Decoder, infer_json_schema_from_iterator};
+use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, Statistics};
 use diligence_base::{Error, Result};
-use serde_json::Value;
 
 use super::input::TextInput;
+use super::json_columns::Record;
+use super::json_infer::{Members, NO_OBJECT};
+use super::json_text::{Flaw, Kind, kind, skip_space, value_end};
 use super::{
-    Part, Sample, TextBytes, TextFile, WINDOW_BYTES_MAX, byte_order_mark, compressions, place, probes, sample,
+    Encoded, Part, Sample, SourceReader, TextBytes, TextFile, WINDOW_BYTES_MAX, byte_order_mark, compressions, place,
+    probes, sample,
 };
 use crate::external::batches::{BatchSource, BatchWindows, missing_columns_of};
 use crate::external::options::{Compression, OpenOptions};
-use crate::external::schema::{conform_column, logical_schema};
-use crate::external::sieve::Sieve;
+use crate::external::schema::{conform_column, logical_schema, with_types};
+use crate::external::sieve::{Sieve, filter_array};
 use crate::external::source::Source;
 use crate::external::table::FileScan;
 use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
-
-/// Parsed text that is kept at most, to name the line of an error.
-const HELD_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The files of a table, opened.
 pub(in crate::external) struct JsonTable {
     pub(in crate::external) schema: SchemaRef,
     files: Vec<JsonFile>,
+    /// Whether the statement says the columns, and not the records.
+    is_declared: bool,
+    /// Whether records that are wrong are left out.
+    ignores_errors: bool,
 }
 
 struct JsonFile {
@@ -57,36 +60,30 @@ enum Form {
 }
 
 impl JsonTable {
-    /// Looks at the first records of all files.
+    /// Looks at the records of all files.
     pub fn open(sources: &[Arc<Source>], options: &OpenOptions) -> Result<Self> {
         let compressions = compressions(sources, options)?;
-        let mut records = Vec::new();
+        let mut members = Members::default();
         let mut files = Vec::with_capacity(sources.len());
+        let mut budget = if options.inference_rows == usize::MAX { u64::MAX } else { INFERENCE_BYTES };
         for (source, compression) in sources.iter().zip(compressions) {
-            files.push(look(source, compression, options, &mut records)?);
+            files.push(look(source, compression, options, &mut members, &mut budget)?);
         }
         let schema = match &options.schema {
             Some(schema) => schema.as_ref().clone(),
-            None => {
-                let records = records.into_iter().map(Ok);
-                let inferred = infer_json_schema_from_iterator(records).map_err(|error| {
-                    sources[0].error(format!("its records have no common schema: {error}")).with_hint(
-                        "declare the columns: CREATE EXTERNAL TABLE t (a VARCHAR, …) STORED AS JSON LOCATION '…'",
-                    )
-                })?;
-                if inferred.fields().is_empty() {
-                    return Err(sources[0].error("it holds no records with fields, so its columns are not known"));
-                }
-                inferred
+            None if members.is_empty() => {
+                return Err(sources[0].error("it holds no records with fields, so its columns are not known"));
             }
+            None => with_types(Schema::new(members.fields()), &options.types)?,
         };
         let logical = logical_schema(&schema);
         let fields = logical.fields().iter().map(|field| {
             // A field without any value so far may hold anything later.
-            let ty = if *field.data_type() == DataType::Null { DataType::Utf8View } else { field.data_type().clone() };
-            Field::new(field.name(), ty, true)
+            let field = field.as_ref().clone().with_nullable(true);
+            if *field.data_type() == DataType::Null { field.with_data_type(DataType::Utf8View) } else { field }
         });
-        Ok(Self { schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())), files })
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Ok(Self { schema, files, is_declared: options.schema.is_some(), ignores_errors: options.ignore_errors })
     }
 
     /// Rows estimated from the sample.
@@ -118,63 +115,265 @@ impl JsonTable {
     }
 }
 
-/// Looks at one file; its first records go to `records`.
+/// Looks at one file; what its records have goes to `members`. Its records are all looked at if `budget` has as many
+/// bytes.
 fn look(
     source: &Arc<Source>,
     compression: Compression,
     options: &OpenOptions,
-    records: &mut Vec<Value>,
+    members: &mut Members,
+    budget: &mut u64,
 ) -> Result<JsonFile> {
     let mut more = 0;
     loop {
-        let Sample { text, complete, bytes } = sample(source, compression, more)?;
-        let mark = byte_order_mark(source, &text)?;
+        let Sample { mut text, complete, bytes } = sample(source, compression, more)?;
+        let encoded = Encoded::of(&text, options).map(Encoded::without_line_ends);
+        let encoded = encoded.filter(Encoded::is_needed);
+        if let Some(encoded) = &encoded {
+            text = encoded.whole(&text);
+        }
+        let mark = byte_order_mark(&text);
         let body = &text[mark..];
         let form = form_of(body);
         let plain = if form == Form::Array { unwrap_array(body) } else { body.to_vec() };
-        let mut found = 0;
-        let mut used = 0;
-        let mut values = serde_json::Deserializer::from_slice(&plain).into_iter::<Value>();
-        while found < options.rows_to_infer() {
-            match values.next() {
-                Some(Ok(value)) => {
-                    found += 1;
-                    if options.schema.is_none() {
-                        records.push(check_object(source, value)?);
-                    }
-                    used = values.byte_offset();
-                }
-                Some(Err(error)) if complete || !error.is_eof() => {
-                    return Err(source.error(format!("line {}: {error}", error.line())));
-                }
-                _ => break,
-            }
-        }
-        if found == 0 && !complete && more < 4 {
+        let mut seen = Members::default();
+        let (found, used, flaw) = see_records(&mut seen, &plain, options.rows_to_infer());
+        if found == 0 && !complete && more < 4 && matches!(flaw, None | Some(Flaw::Incomplete)) {
             more += 1;
             continue;
         }
-        if options.schema.is_none() && form == Form::Lines {
+        let text =
+            Arc::new(TextFile { source: source.clone(), compression, encoded: encoded.clone(), body: mark as u64 });
+        let file = |used: usize, found: usize| {
+            let record_bytes = (used as f64 / found.max(1) as f64).max(1.0);
+            JsonFile { text: text.clone(), form, record_bytes, bytes }
+        };
+        match flaw {
+            Some(Flaw::Incomplete) if !complete => {}
+            Some(_) if options.ignore_errors => {}
+            Some(flaw) => return Err(explain(source, &plain, 0, used, flaw)),
+            None => {}
+        }
+        if options.schema.is_some() {
+            return Ok(file(used, found));
+        }
+        let is_whole = complete && found < options.rows_to_infer();
+        if !is_whole && (options.inference_rows == 0 || options.inference_rows == usize::MAX) && bytes <= *budget {
+            // What a packed file holds is an estimate.
+            let (found, length) = see_all(&text, form, options.ignore_errors, *budget, members)?;
+            *budget = budget.saturating_sub(length as u64);
+            return Ok(file(length, found));
+        }
+        members.merge(&seen);
+        if !is_whole && form == Form::Lines && encoded.is_none() {
             for probe in probes(source, compression)? {
-                let values = serde_json::Deserializer::from_slice(&probe).into_iter::<Value>();
-                for value in values.map_while(|value| value.ok()) {
-                    records.push(check_object(source, value)?);
-                }
+                // What is wrong with a record is said when it is read.
+                see_records(members, &probe, usize::MAX);
             }
         }
-        let text = Arc::new(TextFile { source: source.clone(), compression, body: mark as u64 });
-        return Ok(JsonFile { text, form, record_bytes: (used as f64 / found.max(1) as f64).max(1.0), bytes });
+        return Ok(file(used, found));
     }
 }
 
-fn check_object(source: &Source, value: Value) -> Result<Value> {
-    if value.is_object() {
-        return Ok(value);
+/// Text that is looked at when a table is opened: about a tenth of a second. Of longer files, a sample.
+const INFERENCE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Text that one thread looks at, about.
+const PIECE_BYTES: usize = 1024 * 1024;
+
+/// Takes records into account: how many, where the last one ends, and what is wrong with the next.
+fn see_records(members: &mut Members, text: &[u8], at_most: usize) -> (usize, usize, Option<Flaw>) {
+    let (mut found, mut at) = (0, 0);
+    while found < at_most {
+        match members.see_record(text, at) {
+            Ok(Some(end)) => (found, at) = (found + 1, end),
+            Ok(None) => break,
+            Err(flaw) => return (found, at, Some(flaw)),
+        }
     }
-    let text = value.to_string();
-    let text = text.chars().take(40).collect::<String>();
-    Err(source.error(format!("a record is no JSON object but {text}")))
+    (found, at, None)
 }
+
+/// Text of a file that has not been looked at.
+struct Unseen {
+    reader: Box<dyn Read + Send>,
+    form: Form,
+    /// Text that was read.
+    rest: Vec<u8>,
+    /// Lines before it.
+    lines: usize,
+    /// Pieces handed out.
+    pieces: usize,
+    /// Bytes that were read, and how many at most.
+    read: u64,
+    read_max: u64,
+    is_read: bool,
+}
+
+/// A piece of the text of a file.
+struct Piece {
+    number: usize,
+    text: Vec<u8>,
+    /// Lines before it.
+    lines: usize,
+    is_last: bool,
+}
+
+impl Unseen {
+    fn new(file: &TextFile, form: Form, read_max: u64) -> Result<Self> {
+        let reader = file.reader_of(SourceReader::new(&file.source))?;
+        let mut reader: Box<dyn Read + Send> = match form {
+            Form::Array => Box::new(ArrayReader { inner: reader, unwrap: Unwrap::default() }),
+            Form::Lines | Form::Values => reader,
+        };
+        std::io::copy(&mut reader.by_ref().take(file.body), &mut std::io::sink())
+            .map_err(|error| file.unreadable(error))?;
+        Ok(Self { reader, form, rest: Vec::new(), lines: 0, pieces: 0, read: 0, read_max, is_read: false })
+    }
+
+    /// The next piece; of lines, whole ones.
+    fn next(&mut self) -> std::io::Result<Option<Piece>> {
+        let mut wanted = PIECE_BYTES;
+        let end = loop {
+            let old = self.rest.len();
+            if !self.is_read {
+                let read = self.reader.by_ref().take(wanted as u64).read_to_end(&mut self.rest)?;
+                self.read += read as u64;
+                self.is_read = read < wanted || self.read >= self.read_max;
+            }
+            if self.is_read || self.form != Form::Lines {
+                break self.rest.len();
+            }
+            if let Some(feed) = memchr::memrchr(b'\n', &self.rest[old..]) {
+                break old + feed + 1;
+            }
+            // Doubling keeps the copies of a long record linear.
+            wanted = wanted.max(self.rest.len());
+        };
+        if end == 0 {
+            return Ok(None);
+        }
+        let rest = self.rest.split_off(end);
+        let text = std::mem::replace(&mut self.rest, rest);
+        let piece = Piece { number: self.pieces, text, lines: self.lines, is_last: self.is_read };
+        self.pieces += 1;
+        self.lines += memchr::memchr_iter(b'\n', &piece.text).count();
+        Ok(Some(piece))
+    }
+
+    /// Takes the end of the last piece back: it holds the begin of a record.
+    fn take_back(&mut self, mut piece: Piece, at: usize) {
+        self.lines = piece.lines + memchr::memchr_iter(b'\n', &piece.text[..at]).count();
+        piece.text.drain(..at);
+        self.rest = piece.text;
+    }
+
+    /// Whether the text goes on behind what was read.
+    fn is_cut(&self) -> bool {
+        self.read >= self.read_max
+    }
+}
+
+/// Takes the records of a file into account, up to about `bytes` of its text: how many there are, in how many bytes.
+fn see_all(
+    file: &TextFile,
+    form: Form,
+    ignores_errors: bool,
+    bytes: u64,
+    members: &mut Members,
+) -> Result<(usize, usize)> {
+    let unseen = Mutex::new(Unseen::new(file, form, bytes)?);
+    let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let pieces = file.source.bytes.div_ceil(PIECE_BYTES as u64);
+    // A record that is not one line may go on in the next piece.
+    let threads = if form == Form::Lines { (pieces as usize).clamp(1, cores.min(8)) } else { 1 };
+    let work = || {
+        let (mut seen, mut count) = (Vec::new(), 0);
+        loop {
+            let piece = locked(&unseen).next().map_err(|error| (0, file.unreadable(error)));
+            let piece = match piece {
+                Ok(Some(piece)) => piece,
+                Ok(None) => return (seen, count, None),
+                Err(error) => return (seen, count, Some(error)),
+            };
+            let (number, text) = (piece.number, &piece.text);
+            let mut shape = Members::default();
+            let mut at = 0;
+            loop {
+                let (found, used, flaw) = see_records(&mut shape, &text[at..], usize::MAX);
+                count += found;
+                match flaw {
+                    None => break,
+                    Some(Flaw::Incomplete) if form != Form::Lines && !piece.is_last => {
+                        locked(&unseen).take_back(piece, at + used);
+                        break;
+                    }
+                    Some(_) if piece.is_last && locked(&unseen).is_cut() => break,
+                    Some(_) if ignores_errors && form == Form::Lines => {
+                        let begin = skip_space(text, at + used);
+                        at = memchr::memchr(b'\n', &text[begin..]).map_or(text.len(), |feed| begin + feed + 1);
+                    }
+                    Some(_) if ignores_errors => return (seen, count, None),
+                    Some(flaw) => {
+                        let flaw = match flaw {
+                            Flaw::Malformed { at: place, what } => Flaw::Malformed { at: at + place, what },
+                            other => other,
+                        };
+                        let error = explain(&file.source, text, piece.lines, at + used, flaw);
+                        return (seen, count, Some((number, error)));
+                    }
+                }
+            }
+            seen.push((number, shape));
+        }
+    };
+    let outcomes = std::thread::scope(|scope| {
+        let workers = (0..threads).map(|_| scope.spawn(work)).collect::<Vec<_>>();
+        workers.into_iter().map(|worker| worker.join()).collect::<Vec<_>>()
+    });
+    let (mut shapes, mut records) = (Vec::new(), 0);
+    let mut first: Option<(usize, Error)> = None;
+    for outcome in outcomes {
+        let (seen, count, error) = outcome.map_err(|_| Error::bug("looking at JSON records panicked"))?;
+        shapes.extend(seen);
+        records += count;
+        if let Some(error) = error
+            && first.as_ref().is_none_or(|(number, _)| error.0 < *number)
+        {
+            first = Some(error);
+        }
+    }
+    if let Some((_, error)) = first {
+        return Err(error);
+    }
+    shapes.sort_by_key(|(number, _)| *number);
+    shapes.iter().for_each(|(_, shape)| members.merge(shape));
+    Ok((records, locked(&unseen).read as usize))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is wrong with the record behind a position of a text, which has `lines` before it.
+fn explain(source: &Source, text: &[u8], lines: usize, at: usize, flaw: Flaw) -> Error {
+    let start = skip_space(text, at);
+    let (at, what) = match flaw {
+        Flaw::Malformed { what: NO_OBJECT, .. } => (start, no_object(&text[start..])),
+        Flaw::Malformed { at, what } => (at, what.to_owned()),
+        Flaw::Incomplete => (start, CUT_OFF.to_owned()),
+        Flaw::Misfit { key, what } => (start, format!("key '{key}': {what}")),
+    };
+    let line = lines + memchr::memchr_iter(b'\n', &text[..at.min(text.len())]).count() + 1;
+    source.error(format!("line {line}: {what}"))
+}
+
+fn no_object(text: &[u8]) -> String {
+    let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    format!("{NO_OBJECT} but {}", String::from_utf8_lossy(line).chars().take(40).collect::<String>().trim_end())
+}
+
+const CUT_OFF: &str = "the record is cut off; the file is truncated";
 
 /// How the records of a text follow each other.
 fn form_of(text: &[u8]) -> Form {
@@ -183,7 +382,7 @@ fn form_of(text: &[u8]) -> Form {
         return Form::Array;
     }
     match memchr::memchr(b'\n', text) {
-        Some(feed) if serde_json::from_slice::<Value>(&text[..feed]).is_err() => Form::Values,
+        Some(feed) if value_end(&text[..feed], 0, 0) == Err(Flaw::Incomplete) => Form::Values,
         _ => Form::Lines,
     }
 }
@@ -298,12 +497,14 @@ impl Cluster for JsonCluster {
         };
         let input = TextInput::new(&file.text, &self.part, *bytes, wrap)?;
         let columns = missing_columns_of(request);
+        let fields = self.table.schema.fields();
+        let wanted = (0..fields.len()).map(|index| columns.binary_search(&index).ok().map(|_| &fields[index]));
+        let record = Record::new(fields, &wanted.collect::<Vec<_>>(), !self.table.is_declared)?;
         let schema = Arc::new(self.table.schema.project(&columns).map_err(crate::foreign_error::from_arrow)?);
         // Batches smaller than a few hundred rows cost more than they hold.
         let batch_rows = request.batch_rows.max(256);
-        let decoder = decoder(&schema, batch_rows)?;
-        let by_line = file.form == Form::Lines;
-        let source = JsonBatches { input, schema, decoder, batch_rows, by_line, parsed: 0 };
+        let (by_line, ignores_errors) = (file.form == Form::Lines, self.table.ignores_errors);
+        let source = JsonBatches { input, schema, record, batch_rows, by_line, ignores_errors, parsed: 0 };
         let windows = BatchWindows::new(source, columns);
         Ok(Box::new(Sieve::new(windows, request.clone(), self.table.schema.clone())))
     }
@@ -317,37 +518,17 @@ impl Cluster for JsonCluster {
     }
 }
 
-fn decoder(schema: &SchemaRef, batch_rows: usize) -> Result<Decoder> {
-    let fields = schema.fields().iter().map(decoded).collect::<Vec<_>>();
-    ReaderBuilder::new(Arc::new(Schema::new(fields)))
-        .with_batch_size(batch_rows)
-        .with_coerce_primitive(true)
-        .build_decoder()
-        .map_err(|error| Error::unsupported(format!("a JSON column cannot be read: {error}")))
-}
-
-/// The field as it is decoded: text not as views, for which Arrow's decoder would take the room of a view for each
-/// byte.
-fn decoded(field: &FieldRef) -> FieldRef {
-    let data_type = match field.data_type() {
-        DataType::Utf8View => DataType::Utf8,
-        DataType::List(item) => DataType::List(decoded(item)),
-        DataType::Struct(fields) => DataType::Struct(fields.iter().map(decoded).collect()),
-        _ => return field.clone(),
-    };
-    Arc::new(field.as_ref().clone().with_data_type(data_type))
-}
-
 /// Decodes records.
 struct JsonBatches {
     input: TextInput,
     /// The columns to decode.
     schema: SchemaRef,
-    decoder: Decoder,
+    record: Record,
     batch_rows: usize,
     /// Whether every record is one line.
     by_line: bool,
-    /// Bytes of the input's rest that the decoder has.
+    ignores_errors: bool,
+    /// Bytes of the input's rest that are in the record's columns.
     parsed: usize,
 }
 
@@ -365,68 +546,81 @@ impl JsonBatches {
         memchr::memchr(b'\n', &rest[before - 1..]).map_or(rest.len(), |feed| before + feed)
     }
 
-    /// Feeds the decoder until it has a batch, in rows or in bytes, or the part ends.
-    fn fill(&mut self) -> Result<(), arrow::error::ArrowError> {
-        let mut window_left = WINDOW_BYTES_MAX;
+    /// Takes records until there is a batch, in rows or in bytes, or the part ends. True for those that are right.
+    fn fill(&mut self) -> Result<Vec<bool>> {
+        let mut taken = Vec::new();
         loop {
             let limit = self.limit();
-            while self.parsed < limit {
-                let text = &self.input.rest()[self.parsed..limit];
-                let piece = match window_left {
-                    // The record at hand may end here.
-                    0 => memchr::memchr(b'}', text).map_or(text.len(), |end| end + 1),
-                    _ => text.len().min(window_left),
+            let is_last = self.input.is_last() || self.input.begin_before() <= self.input.rest().len();
+            while taken.len() < self.batch_rows && self.parsed < WINDOW_BYTES_MAX {
+                let text = &self.input.rest()[..limit];
+                let start = skip_space(text, self.parsed);
+                if start == text.len() {
+                    self.parsed = start;
+                    break;
+                }
+                let outcome = match kind(text, start) {
+                    // Whether the record is all here is known before its values are taken.
+                    Ok(Kind::Object) if !is_last => {
+                        value_end(text, start, 0).and_then(|_| self.record.take(text, start, 0))
+                    }
+                    Ok(Kind::Object) => self.record.take(text, start, 0),
+                    Ok(_) => Err(Flaw::Malformed { at: start, what: NO_OBJECT }),
+                    Err(flaw) => Err(flaw),
                 };
-                let taken = self.decoder.decode(&text[..piece])?;
-                self.parsed += taken;
-                window_left -= taken.min(window_left);
-                let is_wide = window_left == 0 && !self.decoder.has_partial_record();
-                if taken < piece || is_wide || self.decoder.len() >= self.batch_rows {
-                    return Ok(());
+                match outcome {
+                    Ok(end) => {
+                        taken.push(true);
+                        self.parsed = end;
+                    }
+                    Err(Flaw::Incomplete) if !is_last => break,
+                    Err(flaw) if self.ignores_errors => {
+                        let begins = matches!(kind(text, start), Ok(Kind::Object));
+                        // The columns have a row of it, unless it is no object.
+                        if begins && (is_last || !matches!(flaw, Flaw::Malformed { .. })) {
+                            taken.push(false);
+                        }
+                        self.parsed = match value_end(text, start, 0) {
+                            Ok(end) => end,
+                            Err(_) if self.by_line => {
+                                memchr::memchr(b'\n', &text[start..]).map_or(text.len(), |feed| start + feed + 1)
+                            }
+                            Err(_) => text.len(),
+                        };
+                    }
+                    Err(flaw) => return Err(self.explain(start, flaw)),
                 }
             }
-            if self.input.is_last() || self.input.begin_before() <= self.input.rest().len() {
-                return Ok(());
+            let is_full = taken.len() >= self.batch_rows || self.parsed >= WINDOW_BYTES_MAX && !taken.is_empty();
+            if is_full || is_last {
+                return Ok(taken);
             }
-            if self.parsed > HELD_BYTES_MAX {
+            if taken.is_empty() && self.parsed > 0 {
                 self.input.consume(self.parsed);
                 self.parsed = 0;
             }
-            self.input.more().map_err(|error| arrow::error::ArrowError::ExternalError(Box::new(error)))?;
+            self.input.more()?;
         }
     }
 
     /// What is wrong, with the line that it is wrong in.
-    fn explain(&self, error: arrow::error::ArrowError) -> Error {
-        if let arrow::error::ArrowError::ExternalError(inner) = &error
-            && let Some(inner) = inner.downcast_ref::<Error>()
-        {
-            return inner.clone();
-        }
-        let message = match &error {
-            arrow::error::ArrowError::JsonError(message) => message.clone(),
-            other => other.to_string(),
-        };
-        if !self.by_line {
-            return self.input.file().source.error(message);
-        }
-        let rest = &self.input.rest()[..self.limit()];
-        let mut at = 0;
-        for line in rest.split_inclusive(|&byte| byte == b'\n') {
-            let alone = || {
-                let mut decoder = decoder(&self.schema, 2).ok()?;
-                let mut line = line.to_vec();
-                line.push(b'\n');
-                let taken = decoder.decode(&line).ok()?;
-                (taken == line.len() && !decoder.has_partial_record()).then_some(())?;
-                decoder.flush().ok()
-            };
-            if alone().is_none() {
-                return self.input.error(at, message);
+    fn explain(&self, start: usize, flaw: Flaw) -> Error {
+        let (at, what) = match flaw {
+            Flaw::Malformed { what: NO_OBJECT, .. } => (start, no_object(&self.input.rest()[start..])),
+            Flaw::Malformed { at, what } => (at, what.to_owned()),
+            Flaw::Incomplete => (start, CUT_OFF.to_owned()),
+            Flaw::Misfit { key, what } => {
+                let error = self.place(start, format!("key '{key}': {what}"));
+                let hint = "declare the columns, or look at all records for their types: \
+                            read_json('…', sample_size = -1)";
+                return error.with_hint(hint);
             }
-            at += line.len();
-        }
-        self.input.error(0, message)
+        };
+        self.place(at, what)
+    }
+
+    fn place(&self, at: usize, what: String) -> Error {
+        if self.by_line { self.input.error(at, what) } else { self.input.file().source.error(what) }
     }
 }
 
@@ -434,17 +628,23 @@ impl BatchSource for JsonBatches {
     fn next_batch(&mut self) -> Result<Option<(Vec<ArrayRef>, usize)>> {
         self.input.consume(self.parsed);
         self.parsed = 0;
-        self.fill().map_err(|error| self.explain(error))?;
-        if self.decoder.has_partial_record() {
-            let error = arrow::error::ArrowError::JsonError("the record is cut off; the file is truncated".to_owned());
-            return Err(self.explain(error));
+        let taken = self.fill()?;
+        if taken.is_empty() {
+            return Ok(None);
         }
-        let batch = self.decoder.flush().map_err(|error| self.explain(error))?;
-        let Some(batch) = batch else { return Ok(None) };
-        let arrays = batch.columns().iter().zip(self.schema.fields());
+        let arrays = self.record.finish().map_err(|error| self.place(0, error.message().to_owned()))?;
+        let arrays = arrays.into_iter().zip(self.schema.fields());
         let source = &self.input.file().source;
-        let arrays = arrays
-            .map(|(array, field)| conform_column(array.clone(), field, false).map_err(|error| source.blame(error)));
-        Ok(Some((arrays.collect::<Result<_>>()?, batch.num_rows())))
+        let arrays =
+            arrays.map(|(array, field)| conform_column(array, field, false).map_err(|error| source.blame(error)));
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        let kept = taken.iter().filter(|is_right| **is_right).count();
+        if kept == taken.len() {
+            return Ok(Some((arrays, kept)));
+        }
+        let mask = BooleanBuffer::from(taken);
+        let arrays = arrays.iter().map(|array| filter_array(array, &mask)).collect::<Result<Vec<_>>>()?;
+        // A batch of which nothing is left would be taken for the end.
+        if kept == 0 { self.next_batch() } else { Ok(Some((arrays, kept))) }
     }
 }

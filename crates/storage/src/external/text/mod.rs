@@ -8,18 +8,24 @@ pub(super) mod csv;
 pub(super) mod csv_fields;
 pub(super) mod csv_infer;
 pub(super) mod csv_values;
+mod encoded;
 pub(super) mod input;
 pub(super) mod json;
+mod json_columns;
+mod json_infer;
+mod json_text;
 #[cfg(test)]
 mod tests;
 
-use std::io::Read;
+use std::io::{BufRead, Cursor, Read};
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use diligence_base::limits::BATCH_BYTES;
 use diligence_base::{Error, Result};
+
+use encoded::Encoded;
 
 use super::options::{Compression, OpenOptions};
 use super::source::Source;
@@ -53,6 +59,8 @@ const PROBE_BYTES: u64 = 64 * 1024;
 pub(super) struct TextFile {
     pub source: Arc<Source>,
     pub compression: Compression,
+    /// How its text becomes UTF-8 with line feeds, if it is not.
+    pub encoded: Option<Encoded>,
     /// Where the first record begins: after the byte order mark and the header. Counted in unpacked bytes.
     pub body: u64,
 }
@@ -87,7 +95,7 @@ impl TextFile {
     /// The parts that become clusters.
     pub fn parts(&self, splittable: bool) -> Vec<Part> {
         let (start, end) = (self.body, self.source.bytes);
-        if self.compression != Compression::Plain || !splittable {
+        if self.is_streamed() || !splittable {
             return vec![Part::Whole];
         }
         if end - start.min(end) <= CLUSTER_BYTES {
@@ -96,6 +104,33 @@ impl TextFile {
         let count = (end - start).div_ceil(CLUSTER_BYTES);
         let cut = |part: u64| start + (u128::from(end - start) * u128::from(part) / u128::from(count)) as u64;
         (0..count).map(|part| Part::Range(cut(part)..cut(part + 1))).collect()
+    }
+
+    /// Whether the text is not what the bytes of the file are.
+    pub fn is_streamed(&self) -> bool {
+        self.compression != Compression::Plain || self.encoded.is_some()
+    }
+
+    /// Reads the text from all bytes of the file.
+    pub fn reader(&self, bytes: Bytes) -> Result<Box<dyn Read + Send>> {
+        self.reader_of(Cursor::new(bytes))
+    }
+
+    /// Reads the text from what reads all bytes of the file.
+    pub fn reader_of(&self, bytes: impl BufRead + Send + 'static) -> Result<Box<dyn Read + Send>> {
+        let unpacked = unpack(self.compression, bytes)?;
+        Ok(match &self.encoded {
+            Some(encoded) => Box::new(encoded.clone().reader(unpacked)),
+            None => unpacked,
+        })
+    }
+
+    /// Why a reader of the text failed.
+    pub fn unreadable(&self, error: std::io::Error) -> Error {
+        match error.downcast::<Error>() {
+            Ok(error) => error,
+            Err(error) => self.source.error(format!("it cannot be unpacked as {}: {error}", self.compression.name())),
+        }
     }
 
     /// Reads a part. A range begins one byte early, to see whether a record begins at its first byte, and goes on to
@@ -140,7 +175,7 @@ impl TextFile {
     pub fn line_of(&self, offset: u64) -> Option<u64> {
         const READ_BYTES: u64 = 8 * 1024 * 1024;
         const COUNTED_BYTES_MAX: u64 = 1 << 30;
-        if self.compression != Compression::Plain || !self.source.is_local() || offset > COUNTED_BYTES_MAX {
+        if self.is_streamed() || !self.source.is_local() || offset > COUNTED_BYTES_MAX {
             return None;
         }
         let mut lines = 1;
@@ -166,7 +201,7 @@ pub(super) fn sample(source: &Arc<Source>, compression: Compression, more: u64) 
     let packed = source.bytes.min(PACKED_SAMPLE_BYTES << (2 * more));
     let bytes = source.read_one_now(0..packed)?;
     let mut text = Vec::new();
-    let mut reader = unpack(compression, bytes)?.take(wanted);
+    let mut reader = unpack(compression, Cursor::new(bytes))?.take(wanted);
     let outcome = reader.read_to_end(&mut text);
     let complete = packed == source.bytes && (text.len() as u64) < wanted;
     // The end of a cut-off sample is expected to be missing.
@@ -202,27 +237,72 @@ pub(super) fn probes(source: &Arc<Source>, compression: Compression) -> Result<V
 }
 
 /// Unpacks while it is read.
-pub(super) fn unpack(compression: Compression, bytes: Bytes) -> Result<Box<dyn Read + Send>> {
-    let packed = std::io::Cursor::new(bytes);
+fn unpack(compression: Compression, packed: impl BufRead + Send + 'static) -> Result<Box<dyn Read + Send>> {
     Ok(match compression {
         Compression::Plain => Box::new(packed),
-        Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
         Compression::Zstandard => {
             let reader = zstd::stream::read::Decoder::with_buffer(packed)
                 .map_err(|error| Error::resource(format!("no memory for unpacking: {error}")))?;
             Box::new(reader)
         }
-        Compression::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(packed)),
-        Compression::Xz => Box::new(liblzma::read::XzDecoder::new_multi_decoder(packed)),
+        Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(packed)),
+        Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(packed)),
     })
 }
 
-/// The byte order mark that some programs put at the start of a text file; an error for encodings that are not UTF-8.
-pub(super) fn byte_order_mark(source: &Source, text: &[u8]) -> Result<usize> {
-    if text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff]) {
-        return Err(source.error("it is encoded as UTF-16; only UTF-8 is read").with_hint("convert it with iconv"));
+/// Reads the bytes of a file piece by piece, blocking the calling thread: while a table is opened.
+pub(super) struct SourceReader {
+    source: Arc<Source>,
+    /// Where the next piece begins.
+    at: u64,
+    piece: Bytes,
+}
+
+impl SourceReader {
+    pub fn new(source: &Arc<Source>) -> Self {
+        Self { source: source.clone(), at: 0, piece: Bytes::new() }
     }
-    Ok(if text.starts_with(&[0xef, 0xbb, 0xbf]) { 3 } else { 0 })
+}
+
+impl BufRead for SourceReader {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        if self.piece.is_empty() && self.at < self.source.bytes {
+            // A request of an object store takes as long as some MB.
+            let wanted = if self.source.is_local() { 1 << 20 } else { 8 << 20 };
+            let end = (self.at + wanted).min(self.source.bytes);
+            self.piece = self.source.read_one_now(self.at..end).map_err(std::io::Error::other)?;
+            self.at = end;
+        }
+        Ok(&self.piece)
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.piece.advance(bytes);
+    }
+}
+
+impl Read for SourceReader {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.fill_buf()?.read(buffer)?;
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+/// The length of the byte order mark that some programs put at the start of a text file.
+pub(super) fn byte_order_mark(text: &[u8]) -> usize {
+    if text.starts_with(&[0xef, 0xbb, 0xbf]) { 3 } else { 0 }
+}
+
+/// How the text of a file becomes UTF-8 with line feeds; `None` if it is that already.
+pub(super) fn encoded_as(
+    source: &Arc<Source>,
+    compression: Compression,
+    options: &OpenOptions,
+) -> Result<Option<Encoded>> {
+    let first = sample(source, compression, 0)?.text;
+    Ok(Encoded::of(&first, options))
 }
 
 /// A [place](crate::Cluster::place) of a part of a file.

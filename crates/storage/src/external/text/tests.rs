@@ -108,7 +108,8 @@ fn options_are_followed() {
             quote: Some(b'\''),
             escape: Some(b'\\'),
             comment: Some(b'#'),
-            null: Some("NA".to_owned()),
+            nulls: vec!["NA".to_owned()],
+            ..CsvOptions::default()
         },
         ..OpenOptions::default()
     };
@@ -275,6 +276,35 @@ fn large_json_files_are_cut_between_lines() {
     let read = everything(&table, 8192);
     assert_eq!(read.num_rows(), id);
     assert!(read.column(0).as_primitive::<Int64Type>().values().iter().enumerate().all(|(row, &id)| row as i64 == id));
+}
+
+#[test]
+fn all_records_of_a_json_file_decide_its_columns() {
+    let of = |index: usize, last: &str| match index {
+        130_000 => last.to_owned(),
+        _ => format!("{{\"id\":{index},\n\"text\":\"{}\"}}", "x".repeat(index % 40)),
+    };
+    let records = |last: &str| (0..130_001).map(|index| of(index, last)).collect::<Vec<_>>();
+    let late = records("{\"id\":0.5,\"late\":true}");
+    let lines = late.iter().map(|record| record.replace('\n', "")).collect::<Vec<_>>().join("\n");
+    let texts = [lines.clone(), late.join("\n"), format!("[{}]", late.join(",\n"))];
+    for (form, text) in texts.iter().enumerate() {
+        let (_, gz) = packed("gz", text.as_bytes());
+        for (name, text) in [("late.json", text.clone().into_bytes()), ("late.json.gz", gz)] {
+            let read = everything(&table_of(name, text), 8192);
+            let names = fields(&read).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+            assert_eq!((read.num_rows(), names), (130_001, vec!["id".into(), "text".into(), "late".into()]), "{form}");
+            assert_eq!(fields(&read)[0].1, DataType::Float64, "{form}, {name}");
+        }
+    }
+    let wrong = records("{\"id\":}");
+    for (text, line) in [(wrong.join("\n"), 260_001), (format!("[{}]", wrong.join(",\n")), 260_001)] {
+        let error = try_read("wrong.json", text.into()).unwrap_err();
+        assert!(error.message().contains(&format!("line {line}:")), "{error}");
+    }
+    let wrong = lines.replace("\"late\":true", "\"late\":");
+    let error = try_read("wrong.jsonl", wrong.into()).unwrap_err();
+    assert!(error.message().contains("line 130001:"), "{error}");
 }
 
 #[test]

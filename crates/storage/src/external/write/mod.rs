@@ -15,6 +15,7 @@ mod crash_tests;
 mod format;
 mod local;
 mod output;
+mod plain;
 mod row_groups;
 mod staging;
 #[cfg(test)]
@@ -38,7 +39,8 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 pub use format::{Packing, WriteFormat};
-pub use staging::Staging;
+pub(crate) use plain::{EncodedFile, unwritable_file};
+pub use staging::{FolderFiles, Staging};
 
 use self::blocks::Due;
 use self::local::{CACHED_BYTES, LocalOutput};
@@ -66,6 +68,8 @@ pub trait FileSet: Send + Sync + std::fmt::Debug {
 pub enum Destination {
     /// One local file, which takes the place of what is there.
     File(PathBuf),
+    /// A pipe or a device, such as the standard output.
+    Pipe(PathBuf),
     /// New files in a local folder, whose names end so.
     Folder(PathBuf, String),
     /// New files of a table over a local folder, whose names end so.
@@ -171,6 +175,7 @@ impl FileOperation {
             Destination::File(path) => {
                 Some(Staging::new(path.parent().unwrap_or(Path::new("")), String::new(), disk())?)
             }
+            Destination::Pipe(_) => Some(Staging::new(&std::env::temp_dir(), String::new(), disk())?),
             Destination::Folder(folder, ending) | Destination::Table { folder, ending, .. } => {
                 Some(Staging::new(folder, ending.clone(), disk())?)
             }
@@ -199,7 +204,7 @@ impl FileOperation {
             is_prepared: AtomicBool::new(false),
             runtime: Handle::try_current().ok(),
         });
-        if matches!(writer.destination, Destination::File(_) | Destination::Object(..)) {
+        if matches!(writer.destination, Destination::File(_) | Destination::Pipe(_) | Destination::Object(..)) {
             // Of no rows, there is a file without any.
             operation.file(Path::new(""))?;
         }
@@ -264,7 +269,8 @@ impl FileOperation {
 
     /// Whether further rows go to another file.
     fn is_full(&self, file: &OutputFile) -> bool {
-        let is_single = matches!(self.writer.destination, Destination::File(_) | Destination::Object(..));
+        let is_single =
+            matches!(self.writer.destination, Destination::File(_) | Destination::Pipe(_) | Destination::Object(..));
         !is_single && file.rows() >= self.writer.file_rows_max
     }
 
@@ -318,6 +324,9 @@ impl FileOperation {
         match &self.writer.destination {
             Destination::File(path) => {
                 staging.commit_as(path).map_err(|error| unwritable(&self.name, &error))?;
+            }
+            Destination::Pipe(path) => {
+                staging.commit_into(path).map_err(|error| unwritable(&self.name, &error))?;
             }
             Destination::Folder(..) => staging.commit(&[])?,
             // Of no rows, no file is left; only OVERWRITE has something to do.

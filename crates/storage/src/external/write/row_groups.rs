@@ -8,24 +8,26 @@
 //! that have none.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::config::TableParquetOptions;
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{
     ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriterOptions, compute_leaves,
 };
 use parquet::basic::{Encoding, PageType};
-use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, KeyValue};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 
 use super::blocks::Outbox;
+use crate::external::parquet::chunk_range;
 use crate::foreign_error::{from_arrow, from_datafusion, from_parquet};
 
 /// Rows are kept as they are until they have so many bytes.
@@ -76,6 +78,22 @@ impl ParquetOutput {
         }
         row_group.close().map_err(from_parquet)?;
         self.go_on_without_dictionaries(outgrown)
+    }
+
+    /// Has all bytes be in the outbox.
+    pub fn flush(&mut self) -> Result<()> {
+        self.file.flush().map_err(|error| Error::bug(format!("bytes in memory cannot be moved: {error}")))
+    }
+
+    /// Where the columns of the last row group are in the file.
+    pub fn last_chunks(&self) -> Vec<Range<u64>> {
+        let last = self.file.flushed_row_groups().last();
+        last.map_or_else(Vec::new, |last| last.columns().iter().filter_map(chunk_range).collect())
+    }
+
+    /// Says something in the metadata.
+    pub fn add_metadata(&mut self, key: &str, value: String) {
+        self.file.append_key_value_metadata(KeyValue::new(key.to_owned(), value));
     }
 
     /// Writes what comes behind the last row group.

@@ -19,9 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use diligence_base::seams::Disk;
+use diligence_base::seams::{Disk, OpenMode};
 use diligence_base::{Error, Result};
 use parking_lot::Mutex;
+
+use super::FileSet;
 
 /// Files that are being written for a folder. Dropped without [`commit`](Self::commit), they are removed.
 #[derive(Debug)]
@@ -114,6 +116,27 @@ impl Staging {
         changed.iter().try_for_each(|folder| disk.sync_folder(folder))
     }
 
+    /// Writes the one file into a pipe. Fails with what the disk says.
+    pub fn commit_into(self, pipe: &Path) -> io::Result<()> {
+        let disk = &self.room.disk;
+        let written = self.files.lock().first().map(|(path, _)| path.clone());
+        let file = disk.open(&written.ok_or(io::ErrorKind::NotFound)?, OpenMode::READ)?;
+        let length = file.bytes()?;
+        let mut at = 0;
+        while at < length {
+            let mut piece = vec![0; PIPE_BYTES.min((length - at) as usize)];
+            file.read_exact_at(&mut piece, at)?;
+            disk.write_pipe(pipe, &piece)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The folders of the target that get new files.
+    fn folders(&self) -> BTreeSet<PathBuf> {
+        self.files.lock().iter().map(|(_, below)| self.room.folder.join(below)).collect()
+    }
+
     /// Moves the files to their folder. `replaced` are files of the folder that give way to them. Fails with kind
     /// `File`; then all is where it was, unless the disk refuses that, too.
     pub fn commit(self, replaced: &[PathBuf]) -> Result<()> {
@@ -176,6 +199,50 @@ impl Staging {
         changed
             .iter()
             .try_for_each(|folder| disk.sync_folder(folder).map_err(|error| failed("syncing", folder, &error)))
+    }
+}
+
+/// Bytes written into a pipe at once.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// The files of a folder that give way to new ones.
+#[derive(Clone, Debug)]
+pub struct FolderFiles {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Whether only files in folders that get new ones give way.
+    pub is_by_folder: bool,
+    /// The file system.
+    pub disk: Arc<dyn Disk>,
+}
+
+impl FolderFiles {
+    /// The files below a folder that tables over it would have.
+    pub fn files(&self, folder: &Path, is_deep: bool) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for entry in self.disk.list(folder).unwrap_or_default() {
+            let name = entry.file_name().unwrap_or_default().to_string_lossy();
+            if name.starts_with(['.', '_']) {
+                continue;
+            }
+            if !self.disk.is_folder(&entry) {
+                files.push(entry);
+            } else if is_deep {
+                files.extend(self.files(&entry, true));
+            }
+        }
+        files
+    }
+}
+
+impl FileSet for FolderFiles {
+    fn add(&self, staging: Staging, _replace: bool) -> Result<()> {
+        let replaced = if self.is_by_folder {
+            staging.folders().iter().flat_map(|folder| self.files(folder, false)).collect::<Vec<_>>()
+        } else {
+            self.files(&self.folder, true)
+        };
+        staging.commit(&replaced)
     }
 }
 

@@ -1,10 +1,12 @@
-//! The writer of tables in memory: CREATE TABLE, with or without AS, INSERT, UPDATE, DELETE, MERGE, and ALTER TABLE
-//! where it makes other rows.
+//! The writer of tables: CREATE TABLE, with or without AS, INSERT, UPDATE, DELETE, MERGE, and ALTER TABLE where it
+//! makes other rows.
 //!
-//! Rows are counted as the tables' from the beginning, since they stay: a statement that does not end gives them back
-//! with its operation. The catalog has them with the commit.
+//! Rows come into memory. Where a database is kept, those that come in great number go on into segments, cluster by
+//! cluster, each packet into its own; so a statement may bring more rows than memory has room for. Rows are counted as
+//! the tables' from the beginning, since they stay: a statement that does not end gives them back with its operation.
+//! The catalog has them with the commit.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
@@ -13,11 +15,17 @@ use arrow::datatypes::{Int32Type, Int64Type, SchemaRef};
 use datafusion_common::ScalarValue;
 use diligence_base::ids::ObjectVersion;
 use diligence_base::{About, Error, Result};
+use diligence_catalog::journal::RowStore;
+use diligence_catalog::locks::LockOwner;
 use diligence_catalog::rules::TableRules;
-use diligence_catalog::{Catalog, MemoryRelation, ObjectRef, OwnedSequence, RelationName, RowChange, failing_row};
+use diligence_catalog::{
+    Catalog, ColumnIds, NativeTable, NewRows, ObjectRef, OwnedSequence, Relation, RelationName, RowChange,
+    StoredCluster, failing_row, table_schema,
+};
 use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_memory::{QueryMemory, Reservation};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
+use diligence_storage::segment::{Segment, SegmentBlock, SegmentWriter, is_storable};
 use diligence_storage::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
 use parking_lot::Mutex;
 
@@ -26,17 +34,19 @@ const HOLDER: &str = "a table in memory";
 
 /// Writes rows into a table in memory.
 #[derive(Clone, Debug)]
-pub struct MemoryWriter {
-    target: MemoryTarget,
+pub struct NativeWriter {
+    target: NativeTarget,
     /// What the rows are counted in.
     memory: QueryMemory,
     catalog: Arc<Catalog>,
+    /// Who locks what changes.
+    owner: LockOwner,
     returned: Arc<Returned>,
 }
 
 /// Which table takes the rows.
 #[derive(Clone, Debug)]
-pub(crate) enum MemoryTarget {
+pub(crate) enum NativeTarget {
     /// CREATE TABLE, with or without AS.
     Create(NewTable),
     /// ALTER TABLE: the rows take the places of all rows of a table.
@@ -183,9 +193,22 @@ pub(crate) struct NewTable {
     pub(crate) sequences: Vec<OwnedSequence>,
 }
 
-impl MemoryWriter {
-    pub(crate) fn new(target: MemoryTarget, memory: QueryMemory, catalog: Arc<Catalog>) -> Self {
-        Self { target, memory, catalog, returned: Arc::default() }
+impl NativeWriter {
+    pub(crate) fn new(target: NativeTarget, memory: QueryMemory, catalog: Arc<Catalog>, owner: LockOwner) -> Self {
+        Self { target, memory, catalog, owner, returned: Arc::default() }
+    }
+
+    /// A writer that does the same in another run.
+    pub(crate) fn anew(&self, catalog: Arc<Catalog>, owner: LockOwner) -> Self {
+        Self { catalog, owner, returned: Arc::default(), ..self.clone() }
+    }
+
+    /// The table whose rows it changes.
+    pub(crate) fn changed_table(&self) -> Option<&RelationName> {
+        match &self.target {
+            NativeTarget::Change { table, .. } | NativeTarget::Rewrite { table, .. } => Some(&table.name),
+            NativeTarget::Create(_) => None,
+        }
     }
 
     /// What RETURNING gives, when the statement is done.
@@ -194,10 +217,16 @@ impl MemoryWriter {
     }
 }
 
-impl Writer for MemoryWriter {
+impl Writer for NativeWriter {
     fn begin(&self, _request: &WriteRequest) -> Result<Arc<dyn WriteOperation>> {
-        let rows = MemoryRows { batches: Vec::new(), memory: self.memory.reservation(HOLDER) };
-        Ok(Arc::new(MemoryOperation { writer: self.clone(), rows: Mutex::new(Some(rows)) }))
+        let rows = NativeRows::new(self.memory.reservation(HOLDER));
+        let load = Load::of(self);
+        Ok(Arc::new(NativeOperation {
+            writer: self.clone(),
+            load,
+            written: Mutex::default(),
+            rows: Mutex::new(Some(rows)),
+        }))
     }
 
     fn is_undoable(&self) -> bool {
@@ -206,64 +235,133 @@ impl Writer for MemoryWriter {
 
     fn describe(&self) -> String {
         match &self.target {
-            MemoryTarget::Create(table) => format!("new table {}", table.name),
-            MemoryTarget::Rewrite { table, .. } => format!("all rows of table {}", table.name),
-            MemoryTarget::Change { table, way: ChangeWay::Insert { replace: false }, .. } => {
+            NativeTarget::Create(table) => format!("new table {}", table.name),
+            NativeTarget::Rewrite { table, .. } => format!("all rows of table {}", table.name),
+            NativeTarget::Change { table, way: ChangeWay::Insert { replace: false }, .. } => {
                 format!("table {}", table.name)
             }
-            MemoryTarget::Change { table, way: ChangeWay::Insert { replace: true }, .. } => {
+            NativeTarget::Change { table, way: ChangeWay::Insert { replace: true }, .. } => {
                 format!("table {}, in place of its rows", table.name)
             }
-            MemoryTarget::Change { table, way: ChangeWay::InsertNew(_), .. } => {
+            NativeTarget::Change { table, way: ChangeWay::InsertNew(_), .. } => {
                 format!("table {}, where the keys are new", table.name)
             }
-            MemoryTarget::Change { table, .. } => format!("rows of table {}", table.name),
+            NativeTarget::Change { table, .. } => format!("rows of table {}", table.name),
         }
     }
 }
 
-/// One run of a [`MemoryWriter`].
-struct MemoryOperation {
-    writer: MemoryWriter,
+/// One run of a [`NativeWriter`].
+struct NativeOperation {
+    writer: NativeWriter,
+    /// Where rows go that are many; `None` if they stay in memory.
+    load: Option<Load>,
+    /// Segments whose blocks are written.
+    written: Mutex<Vec<SegmentWriter>>,
     /// What the parts that have ended had; `None` once they are committed.
-    rows: Mutex<Option<MemoryRows>>,
+    rows: Mutex<Option<NativeRows>>,
 }
 
-/// Rows, and what they are counted in.
-struct MemoryRows {
+/// Rows, and what those in memory are counted in.
+struct NativeRows {
+    /// Clusters, which come before the batches.
+    stored: Vec<NewRows>,
+    /// How many rows they have.
+    stored_rows: u64,
     batches: Vec<RecordBatch>,
     memory: Reservation,
 }
 
-impl MemoryOperation {
+impl NativeRows {
+    fn new(memory: Reservation) -> Self {
+        Self { stored: Vec::new(), stored_rows: 0, batches: Vec::new(), memory }
+    }
+}
+
+/// Where rows of a statement go that are many.
+#[derive(Clone)]
+struct Load {
+    row_store: Arc<dyn RowStore>,
+    name: RelationName,
+    columns: SchemaRef,
+    ids: Vec<u32>,
+    /// The table, if it is there.
+    table: Option<Arc<NativeTable>>,
+}
+
+impl Load {
+    /// `None` where rows that come stay in memory.
+    fn of(writer: &NativeWriter) -> Option<Self> {
+        let row_store = writer.catalog.row_store()?.clone();
+        let of_new = |new: &NewTable| {
+            let columns = table_schema(&new.schema);
+            let ids = ColumnIds::of_new(columns.fields().len()).ids;
+            Self { row_store: row_store.clone(), name: new.name.clone(), columns, ids, table: None }
+        };
+        let load = match &writer.target {
+            NativeTarget::Create(new) | NativeTarget::Rewrite { new, .. } => of_new(new),
+            NativeTarget::Change { table, way: ChangeWay::Insert { .. }, .. } => {
+                let object = writer.catalog.snapshot().get(&table.name).filter(|now| now.id == table.id)?.clone();
+                let Relation::Native(rows) = &object.relation else { return None };
+                let (columns, ids) = (rows.schema().clone(), rows.columns().ids.clone());
+                Self { row_store, name: table.name.clone(), columns, ids, table: Some(rows.clone()) }
+            }
+            NativeTarget::Change { .. } => return None,
+        };
+        load.columns.fields().iter().all(|field| is_storable(field.data_type())).then_some(load)
+    }
+
+    /// The clusters of a segment as rows of the table.
+    fn clusters(&self, segment: &Arc<Segment>, count: usize) -> impl Iterator<Item = NewRows> {
+        (0..count).map(move |cluster| {
+            let rows = NewRows::Stored(StoredCluster::new(segment.clone(), cluster));
+            self.table.as_ref().map_or(rows.clone(), |table| table.as_own(rows))
+        })
+    }
+}
+
+impl NativeOperation {
     fn commit_rows(&self) -> Result<u64> {
         let rows = self.rows.lock().take().ok_or_else(|| Error::bug("a table's rows are committed twice"))?;
-        let MemoryRows { batches, memory } = rows;
-        let count = batches.iter().map(|batch| batch.num_rows() as u64).sum();
+        let NativeRows { stored, stored_rows, batches, memory } = rows;
+        let count = stored_rows + batches.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
+        let all =
+            |batches: Vec<RecordBatch>| stored.into_iter().chain(batches.into_iter().map(NewRows::Memory)).collect();
         let catalog = &self.writer.catalog;
         match &self.writer.target {
-            MemoryTarget::Create(new) => {
-                let table = self.made(new, &batches, memory)?;
+            NativeTarget::Create(new) => {
+                let table = self.made(new, all(batches), memory)?;
                 match catalog.create_table(&new.name, table, new.or_replace, new.sequences.clone()) {
                     // Somebody else made it while our query ran.
                     Err(_) if new.if_not_exists && catalog.snapshot().get(&new.name).is_some() => Ok(0),
                     made => made.map(|()| count),
                 }
             }
-            MemoryTarget::Rewrite { table, built_on, new, layout } => {
+            NativeTarget::Rewrite { table, built_on, new, layout } => {
                 let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
-                let next = self.made(new, &values, memory)?;
+                let next = self.made(new, all(values), memory)?;
                 catalog.rewrite(table, *built_on, next, new.sequences.clone(), count)?;
                 Ok(count)
             }
-            MemoryTarget::Change { table, layout, way } => self.change(table, layout, way, &batches, memory),
+            NativeTarget::Change { table, layout, way: ChangeWay::Insert { replace } } => {
+                let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
+                let returned = batches.iter().map(|rows| layout.returned(rows)).collect::<Result<Vec<_>>>()?;
+                let mut memory = memory;
+                keep(&mut memory, &values);
+                let rows: Vec<_> = all(values);
+                let _locked = catalog.lock_change(self.writer.owner, table, &[], &rows)?;
+                catalog.insert(table, &rows, memory, *replace)?;
+                self.give_back(returned);
+                Ok(count)
+            }
+            NativeTarget::Change { table, layout, way } => self.change(table, layout, way, &batches, memory),
         }
     }
 
     /// A table of these rows.
-    fn made(&self, new: &NewTable, batches: &[RecordBatch], memory: Reservation) -> Result<MemoryRelation> {
+    fn made(&self, new: &NewTable, rows: Vec<NewRows>, memory: Reservation) -> Result<NativeTable> {
         let (version, counted) = (self.writer.catalog.next_table_version(), memory.sibling());
-        let table = MemoryRelation::new(&new.name, &new.schema, batches, memory, version)?;
+        let table = NativeTable::of_rows(&new.name, &new.schema, rows, memory, version)?;
         table.with_rules(new.rules.clone(), &counted, version)
     }
 
@@ -279,16 +377,11 @@ impl MemoryOperation {
         let returned = batches.iter().map(|rows| layout.returned(rows)).collect::<Result<Vec<_>>>()?;
         let returned = returned.into_iter();
         let (count, returned) = match way {
-            ChangeWay::Insert { replace } => {
-                let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
-                let count = values.iter().map(|rows| rows.num_rows() as u64).sum();
-                keep(&mut memory, &values);
-                catalog.insert(table, &values, memory, *replace)?;
-                (count, returned.collect())
-            }
+            ChangeWay::Insert { .. } => return Err(Error::bug("rows that come take another way")),
             ChangeWay::InsertNew(keys) => {
                 let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
                 keep(&mut memory, &values);
+                let _locked = catalog.lock_change(self.writer.owner, table, &[], &as_new(&values))?;
                 let new = catalog.insert_new(table, &values, memory, keys)?;
                 let count = new.iter().map(|new| new.true_count() as u64).sum();
                 let returned = returned.zip(&new).map(|(rows, new)| filter_record_batch(&rows, new));
@@ -304,8 +397,26 @@ impl MemoryOperation {
                 self.apply(table, change, true, memory, returned)?
             }
         };
-        *self.writer.returned.0.lock() = returned.into_iter().filter(|rows| rows.num_columns() > 0).collect();
+        self.give_back(returned);
         Ok(count)
+    }
+
+    fn give_back(&self, returned: Vec<RecordBatch>) {
+        *self.writer.returned.0.lock() = returned.into_iter().filter(|rows| rows.num_columns() > 0).collect();
+    }
+
+    /// Has the segments that were written be where a crash leaves them.
+    fn end_segments(&self) -> Result<()> {
+        let Some(load) = &self.load else { return Ok(()) };
+        for writer in std::mem::take(&mut *self.written.lock()) {
+            let count = writer.clusters();
+            let segment = load.row_store.finish(writer)?;
+            let mut rows = self.rows.lock();
+            let rows = rows.as_mut().ok_or_else(|| Error::bug("a table's rows are committed before their end"))?;
+            rows.stored_rows += (0..count).filter_map(|cluster| segment.rows(cluster)).sum::<usize>() as u64;
+            rows.stored.extend(load.clusters(&segment, count));
+        }
+        Ok(())
     }
 
     /// Has rows go and come; gives their number, and what is given back of them.
@@ -327,11 +438,18 @@ impl MemoryOperation {
         inserted.retain(|rows| rows.num_rows() > 0);
         keep(&mut memory, &inserted);
         if count > 0 {
-            self.writer.catalog.change(table, RowChange { deleted, inserted, memory, pairs })?;
+            let NativeWriter { catalog, owner, .. } = &self.writer;
+            let inserted = as_new(&inserted);
+            let _locked = catalog.lock_change(*owner, table, &deleted, &inserted)?;
+            catalog.change(table, RowChange { deleted, inserted, memory, pairs })?;
         }
         let returned = returned.zip(&done).map(|(rows, done)| filter_record_batch(&rows, done).map_err(from_arrow));
         Ok((count, returned.collect::<Result<_>>()?))
     }
+}
+
+fn as_new(rows: &[RecordBatch]) -> Vec<NewRows> {
+    rows.iter().cloned().map(NewRows::Memory).collect()
 }
 
 /// Only these rows stay of what is counted.
@@ -406,10 +524,11 @@ impl RowSteps {
     }
 }
 
-impl WriteOperation for MemoryOperation {
+impl WriteOperation for NativeOperation {
     fn part(self: Arc<Self>) -> Result<Box<dyn WritePart>> {
         let memory = self.writer.memory.reservation(HOLDER);
-        Ok(Box::new(MemoryPart { operation: self, rows: Some(MemoryRows { batches: Vec::new(), memory }) }))
+        let rows = Some(NativeRows::new(memory));
+        Ok(Box::new(NativePart { operation: self, rows, count: 0, segment: None, due: VecDeque::new() }))
     }
 
     /// They are counted as the tables', not the query's.
@@ -418,7 +537,13 @@ impl WriteOperation for MemoryOperation {
     }
 
     fn prepare(self: Arc<Self>) -> WriteIo<()> {
-        WriteIo::Ready(Ok(()))
+        match self.written.lock().is_empty() {
+            true => WriteIo::Ready(Ok(())),
+            false => WriteIo::Blocking(Box::new({
+                let own = self.clone();
+                move || own.end_segments()
+            })),
+        }
     }
 
     fn commit(self: Arc<Self>) -> WriteIo<u64> {
@@ -427,32 +552,84 @@ impl WriteOperation for MemoryOperation {
 }
 
 /// What one packet has.
-struct MemoryPart {
-    operation: Arc<MemoryOperation>,
-    rows: Option<MemoryRows>,
+struct NativePart {
+    operation: Arc<NativeOperation>,
+    rows: Option<NativeRows>,
+    /// Rows in its batches.
+    count: usize,
+    /// Where its rows go, once they are many.
+    segment: Option<SegmentWriter>,
+    due: VecDeque<SegmentBlock>,
 }
 
-impl WritePart for MemoryPart {
+/// Bytes of rows that make a cluster, at most, unless one batch has more.
+const CLUSTER_BYTES: usize = 16 << 20;
+/// Clusters of one segment, at most.
+const CLUSTERS_MAX: usize = 64;
+/// The last rows of a packet make a cluster if they are one in so many of the most that one has.
+const LAST_PART: usize = 4;
+
+impl NativePart {
+    /// Encodes its rows as a cluster.
+    fn store(&mut self, load: &Load) -> Result<()> {
+        let rows = self.rows.as_mut().ok_or_else(|| Error::bug("rows come after their end"))?;
+        let values = std::mem::take(&mut rows.batches).into_iter().map(|batch| {
+            let values = match &self.operation.writer.target {
+                NativeTarget::Create(_) => batch,
+                NativeTarget::Rewrite { layout, .. } | NativeTarget::Change { layout, .. } => layout.values(&batch)?,
+            };
+            NativeTable::conformed(&load.name, &load.columns, &values)
+        });
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let mut segment = match self.segment.take() {
+            Some(segment) => segment,
+            None => load.row_store.begin(&load.columns, &load.ids)?,
+        };
+        segment.encode_cluster(&values)?;
+        drop(values);
+        rows.memory.shrink(rows.memory.bytes());
+        self.count = 0;
+        self.due.extend(segment.due());
+        match segment.clusters() == CLUSTERS_MAX {
+            true => self.operation.written.lock().push(segment),
+            false => self.segment = Some(segment),
+        }
+        Ok(())
+    }
+}
+
+impl WritePart for NativePart {
     /// Keeps rows. They are compacted, since views may refer to much that is the query's, and counted as what they hold
     /// then.
     fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let rows = self.rows.as_mut().ok_or_else(|| Error::bug("rows come after their end"))?;
         let batch = &match &self.operation.writer.target {
-            MemoryTarget::Create(_) => batch.clone(),
-            MemoryTarget::Rewrite { table, layout, .. } | MemoryTarget::Change { table, layout, .. } => {
+            NativeTarget::Create(_) => batch.clone(),
+            NativeTarget::Rewrite { table, layout, .. } | NativeTarget::Change { table, layout, .. } => {
                 layout.checked(batch, &table.name)?
             }
         };
-        rows.memory.grow(batch.columns().iter().map(|column| bytes_needed(column)).sum())?;
+        let bytes = batch.columns().iter().map(|column| bytes_needed(column)).sum::<usize>();
+        // What is given back of rows is kept with them.
+        let load = self.operation.load.clone().filter(|load| load.columns.fields().len() == batch.num_columns());
+        if let (Some(load), Some(rows)) = (&load, &self.rows)
+            && self.count > 0
+            && (self.count + batch.num_rows() > load.row_store.cluster_rows()
+                || rows.memory.bytes() + bytes > CLUSTER_BYTES)
+        {
+            self.store(load)?;
+        }
+        let rows = self.rows.as_mut().ok_or_else(|| Error::bug("rows come after their end"))?;
+        rows.memory.grow(bytes)?;
         let columns = batch.columns().iter().map(compacted).collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(from_arrow)?;
+        self.count += batch.num_rows();
         rows.batches.push(batch);
         Ok(())
     }
 
     fn held_bytes(&self) -> usize {
-        0
+        self.due.iter().map(SegmentBlock::bytes).sum()
     }
 
     fn revoke(&mut self) -> Result<()> {
@@ -460,10 +637,17 @@ impl WritePart for MemoryPart {
     }
 
     fn next_io(&mut self) -> Option<PartIo> {
-        None
+        let block = self.due.pop_front()?;
+        Some(PartIo { bytes: block.bytes(), io: WriteIo::Blocking(Box::new(move || block.write())) })
     }
 
     fn finish(&mut self) -> Result<()> {
+        if let Some(load) = self.operation.load.clone().filter(|_| self.segment.is_some())
+            && self.count >= load.row_store.cluster_rows() / LAST_PART
+        {
+            self.store(&load)?;
+        }
+        self.operation.written.lock().extend(self.segment.take());
         if let (Some(own), Some(all)) = (self.rows.take(), self.operation.rows.lock().as_mut()) {
             all.batches.extend(own.batches);
             all.memory.absorb(own.memory);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use diligence_base::{Error, Result};
 
-/// `5s`, `1min`, `250`: milliseconds if there is no unit.
-pub(crate) fn duration(text: &str) -> Result<Duration> {
+/// `5s`, `1min`, `250`: milliseconds if there is no unit. Fails with code 22023 for what is no time.
+pub fn duration(text: &str) -> Result<Duration> {
     let wrong =
         || Error::input(format!("'{text}' is no time")).with_code("22023").with_hint("write it like 500ms, 5s or 1min");
     let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
@@ -22,7 +22,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration> {
 }
 
 /// Milliseconds, in the largest unit that says them exactly.
-pub(crate) fn display(time: Duration) -> String {
+pub fn display(time: Duration) -> String {
     let milliseconds = time.as_millis();
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")];
     let unit = units.into_iter().find(|(unit, _)| milliseconds > 0 && milliseconds.is_multiple_of(*unit));

@@ -1,0 +1,258 @@
+//! What a statement locks before it changes rows, and SELECT … FOR UPDATE.
+//!
+//! A statement by itself has its locks until its change is seen; a transaction keeps them until it ends. With the
+//! locks, a transaction looks at what others have committed since its last statement began: if the rows have gone
+//! meanwhile, or their keys have come, the statement fails with code 40001. READ COMMITTED starts it anew, then.
+
+use std::sync::Arc;
+
+use diligence_base::{Error, Result};
+
+use crate::catalog::{Inside, not_in_memory};
+use crate::locks::{LOCK_NOT_AVAILABLE, LockOwner, LockRequest, Locks, RowLock, TableLock};
+use crate::pieces::conflict;
+use crate::rules::Key;
+use crate::snapshot::Root;
+use crate::{Catalog, NativeTable, NewRows, ObjectRef, Relation};
+
+/// Locks of a statement outside of a transaction; given back when it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct LockGuard(Option<(Arc<Locks>, LockOwner)>);
+
+impl Drop for LockGuard {
+    fn drop(&mut self) {
+        if let Some((locks, owner)) = &self.0 {
+            locks.end_transaction(*owner);
+        }
+    }
+}
+
+/// What is done where another transaction has the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LockWay {
+    /// The statement waits.
+    Wait,
+    /// NOWAIT: it fails.
+    Fail,
+    /// SKIP LOCKED: the row is left out.
+    Skip,
+}
+
+/// Whether a row is the owner's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowsLocked {
+    /// It is.
+    Locked,
+    /// It is left out.
+    Skipped,
+}
+
+impl Key {
+    /// A number that no other key of the table has, most likely.
+    pub(crate) fn number(&self) -> u64 {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        self.name.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// The rows of a table among some names.
+fn rows_in<'a>(root: &'a Root, table: &ObjectRef) -> Option<&'a NativeTable> {
+    match &root.get(&table.name).filter(|object| object.id == table.id)?.relation {
+        Relation::Native(rows) => Some(rows),
+        _ => None,
+    }
+}
+
+impl Catalog {
+    /// Locks rows of a table in memory that are to go, and the unique keys of others that are to come. `by` has the
+    /// locks, unless this is a transaction's catalog. Fails with code `MUST_WAIT` if another transaction has one of
+    /// them (the owner is in the queue then), 40P01 if that waits for this one, 40001 if others have changed the rows
+    /// since the transaction's statement began, and as rows are read.
+    pub fn lock_change(
+        &self,
+        by: LockOwner,
+        table: &ObjectRef,
+        deleted: &[i64],
+        inserted: &[NewRows],
+    ) -> Result<LockGuard> {
+        let object = self.object(table)?;
+        let Relation::Native(relation) = &object.relation else { return Err(not_in_memory(&object)) };
+        let Some(first_own) = self.first_own(table, relation) else { return Ok(LockGuard(None)) };
+        let mut rows = deleted.iter().copied().filter(|row| *row < first_own).collect::<Vec<_>>();
+        rows.sort_unstable();
+        let is_loaded = inserted.iter().any(|rows| rows.batch().is_none());
+        let inserted = inserted.iter().filter_map(NewRows::batch).cloned().collect::<Vec<_>>();
+        let keys = relation.key_hashes(&inserted)?;
+        // The keys of very many rows are not locked one by one.
+        let is_unique = relation.rules().keys.iter().any(|key| key.kind.is_unique());
+        let mode = if is_loaded && is_unique { TableLock::ShareRowExclusive } else { TableLock::RowExclusive };
+        let row_mode = RowLock::NoKeyUpdate;
+        let may_pass = self.inside().is_some();
+        let request = LockRequest { table: table.id, mode, rows: &rows, row_mode, keys: &keys, may_pass };
+        let locks = self.locks();
+        let Some(inside) = self.inside() else {
+            self.take(by, &request, LockWay::Wait)?;
+            return Ok(LockGuard(Some((locks.clone(), by))));
+        };
+        self.take(inside.owner, &request, LockWay::Wait)?;
+        let newest = inside.base.newest();
+        if let Some(newest) = rows_in(&newest, table) {
+            // Where the columns are others, by this transaction or another, its commit finds out.
+            let has_newer = relation.is_declared_as(newest) && newest.has_newer(&inserted, first_own)?;
+            if has_newer || !rows.iter().all(|row| newest.has_row(*row)) {
+                return Err(conflict());
+            }
+        }
+        Ok(LockGuard(None))
+    }
+
+    /// Locks a row, as SELECT … FOR UPDATE does, until the transaction or, outside of one, the statement of `by` ends
+    /// ([`Locks::end_transaction`]). Fails as [`lock_change`](Self::lock_change) does, and with code 55P03 for good
+    /// where it may not wait.
+    pub fn lock_row(
+        &self,
+        by: LockOwner,
+        table: &ObjectRef,
+        row: i64,
+        row_mode: RowLock,
+        way: LockWay,
+    ) -> Result<RowsLocked> {
+        let owner = self.inside().map_or(by, |inside| inside.owner);
+        let object = self.object(table)?;
+        let Relation::Native(relation) = &object.relation else { return Err(not_in_memory(&object)) };
+        if self.first_own(table, relation).is_none_or(|first| row >= first) {
+            return Ok(RowsLocked::Locked);
+        }
+        let (mode, rows) = (TableLock::RowShare, [row]);
+        let may_pass = self.inside().is_some();
+        let request = LockRequest { table: table.id, mode, rows: &rows, row_mode, keys: &[], may_pass };
+        if !self.take(owner, &request, way)? {
+            if way == LockWay::Skip {
+                return Ok(RowsLocked::Skipped);
+            }
+            let message = format!("could not obtain lock on row in relation \"{}\"", table.name.name);
+            return Err(Error::input(message).with_code(LOCK_NOT_AVAILABLE));
+        }
+        let newest = self.inside().map_or_else(|| self.newest(), |inside| inside.base.newest());
+        match rows_in(&newest, table).is_some_and(|newest| newest.has_row(row)) {
+            true => Ok(RowsLocked::Locked),
+            false if way == LockWay::Skip => Ok(RowsLocked::Skipped),
+            false => Err(conflict()),
+        }
+    }
+
+    /// LOCK TABLE, for a transaction. Fails with code `MUST_WAIT` or, if it may not wait, 55P03 if another one has
+    /// the table in a way that excludes this one, 40P01 if that waits for this one, and 25P01 outside
+    /// of a transaction.
+    pub fn lock_table(&self, table: &ObjectRef, mode: TableLock, way: LockWay) -> Result<()> {
+        let outside = || Error::input("LOCK TABLE can only be used in transaction blocks").with_code("25P01");
+        let inside = self.inside().ok_or_else(outside)?;
+        let row_mode = RowLock::KeyShare;
+        let request = LockRequest { table: table.id, mode, rows: &[], row_mode, keys: &[], may_pass: true };
+        match self.take(inside.owner, &request, way)? {
+            true => Ok(()),
+            false => {
+                let message = format!("could not obtain lock on relation \"{}\"", table.name.name);
+                Err(Error::input(message).with_code(LOCK_NOT_AVAILABLE))
+            }
+        }
+    }
+
+    /// Takes locks; whether they are taken. A transaction will see what those have done whose locks it passes. Fails as
+    /// [`Locks::take`] does, where it may wait.
+    fn take(&self, owner: LockOwner, request: &LockRequest<'_>, way: LockWay) -> Result<bool> {
+        let passed = match way {
+            LockWay::Wait => Some(self.locks().take(owner, request)?),
+            LockWay::Fail | LockWay::Skip => self.locks().try_take(owner, request),
+        };
+        if let (Some(position), Some(inside)) = (passed, self.inside()) {
+            inside.has_passed(position);
+        }
+        Ok(passed.is_some())
+    }
+
+    /// The number of the first row that only the transaction sees; of no row, outside of one. `None` if it has made the
+    /// table itself, or all its rows anew.
+    fn first_own(&self, table: &ObjectRef, now: &NativeTable) -> Option<i64> {
+        let Some(Inside { start, .. }) = self.inside() else { return Some(i64::MAX) };
+        let start = start.lock();
+        rows_in(&start, table).filter(|start| start.origin() == now.origin()).map(NativeTable::next_number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use diligence_base::ids::TableVersion;
+    use diligence_memory::{QueryMemory, Reservation};
+
+    use super::*;
+    use crate::locks::MUST_WAIT;
+    use crate::rules::{KeyKind, TableRules};
+    use crate::transaction::Transaction;
+    use crate::{DEFAULT_SCHEMA, RelationName, RowChange};
+
+    fn batch(values: &[i64]) -> RecordBatch {
+        RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(values.to_vec())) as ArrayRef)]).unwrap()
+    }
+
+    fn memory() -> Reservation {
+        QueryMemory::unbounded().reservation("a table in memory")
+    }
+
+    fn code<T>(result: Result<T>) -> Option<&'static str> {
+        result.err().and_then(|error| error.code())
+    }
+
+    #[test]
+    fn rows_and_keys_are_of_one_transaction_at_a_time() {
+        let catalog = Arc::new(Catalog::default());
+        let name = RelationName::new(DEFAULT_SCHEMA, "t");
+        let rows = batch(&[1, 2]);
+        let key = Key {
+            name: "t_pkey".to_owned(),
+            columns: vec!["a".to_owned()],
+            kind: KeyKind::Primary,
+            nulls_are_equal: false,
+        };
+        let rules = TableRules { keys: vec![key], ..TableRules::default() };
+        let table = NativeTable::new(&name, &rows.schema(), &[rows], memory(), TableVersion(1)).unwrap();
+        let table = table.with_rules(rules, &memory(), TableVersion(2)).unwrap();
+        catalog.create(&name, Relation::Native(Arc::new(table)), false).unwrap();
+        let table = catalog.snapshot().get(&name).unwrap().reference();
+        let change = |on: &Catalog, by, deleted: &[i64], inserted: &[i64]| {
+            let inserted = vec![batch(inserted).into()];
+            let _locked = on.lock_change(by, &table, deleted, &inserted)?;
+            on.change(&table, RowChange { deleted: deleted.to_vec(), inserted, memory: memory(), pairs: 0 })
+        };
+        let (ann, bob) = (Transaction::begin(catalog.clone()), Transaction::begin(catalog.clone()));
+        let alone = catalog.locks().new_owner();
+        change(ann.catalog(), alone, &[0], &[10]).unwrap();
+        // Others cannot have the row or the key, and can have the rest.
+        assert_eq!(code(change(bob.catalog(), alone, &[0], &[11])), Some(MUST_WAIT));
+        assert_eq!(code(change(&catalog, alone, &[], &[10])), Some(MUST_WAIT));
+        change(&catalog, alone, &[1], &[20]).unwrap();
+        let locks = catalog.locks();
+        assert!(locks.wait(alone).is_none_or(|wait| wait.is_waiting()));
+        // What was changed meanwhile is to be looked at again.
+        assert_eq!(code(change(bob.catalog(), alone, &[1], &[21])), Some("40001"));
+        assert_eq!(code(change(bob.catalog(), alone, &[], &[20])), Some("40001"));
+        ann.commit(false).unwrap();
+        bob.refresh().unwrap();
+        assert_eq!(code(change(bob.catalog(), alone, &[], &[10])), Some("23505"));
+        let number = 3;
+        let lock = |on: &Transaction, way| on.catalog().lock_row(alone, &table, number, RowLock::Update, way);
+        assert_eq!(lock(&bob, LockWay::Wait).unwrap(), RowsLocked::Locked);
+        let carl = Transaction::begin(catalog.clone());
+        assert_eq!(lock(&carl, LockWay::Skip).unwrap(), RowsLocked::Skipped);
+        assert_eq!(code(lock(&carl, LockWay::Fail)), Some(LOCK_NOT_AVAILABLE));
+        assert!(code(lock(&carl, LockWay::Wait)).is_some());
+        assert_eq!(code(carl.catalog().lock_table(&table, TableLock::Share, LockWay::Fail)), Some(LOCK_NOT_AVAILABLE));
+        drop(bob);
+        assert_eq!(lock(&carl, LockWay::Wait).unwrap(), RowsLocked::Locked);
+        carl.catalog().lock_table(&table, TableLock::Share, LockWay::Wait).unwrap();
+    }
+}

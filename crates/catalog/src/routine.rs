@@ -1,0 +1,43 @@
+//! Functions that statements make: CREATE FUNCTION … LANGUAGE sql, and DuckDB's CREATE MACRO.
+//!
+//! A routine keeps its statement, as a view does; every use puts its body in the place of the call. Among the objects
+//! of a schema it has a name that no relation can have: a function and a table may be called alike, and functions of
+//! one name differ in their arguments.
+
+use std::sync::Arc;
+
+use sqlparser::ast::Statement;
+
+use crate::RelationName;
+
+/// What the names of routines begin with among those of a schema's objects.
+const PREFIX: &str = "\u{1}routine ";
+
+/// A function that a statement made.
+#[derive(Debug)]
+pub struct Routine {
+    /// The `CREATE FUNCTION` or `CREATE MACRO` statement.
+    pub source: Arc<Statement>,
+    /// How deep that statement nests in levels of the parser.
+    pub depth: usize,
+}
+
+impl Routine {
+    /// The text of the statement that made it.
+    pub fn definition(&self) -> String {
+        self.source.to_string()
+    }
+}
+
+impl RelationName {
+    /// The name of a routine. `arguments` tell those of one name apart; a macro has none.
+    pub fn of_routine(schema: &str, name: &str, arguments: Option<&str>) -> Self {
+        let arguments = arguments.map(|arguments| format!("({arguments})")).unwrap_or_default();
+        Self::new(schema, format!("{PREFIX}{name}{arguments}"))
+    }
+
+    /// The routine's name with its arguments, if it is one's.
+    pub fn routine(&self) -> Option<&str> {
+        self.name.strip_prefix(PREFIX)
+    }
+}

@@ -1,0 +1,481 @@
+//! What tables are declared with: indexes, constraints, defaults, comments and sequences, as PostgreSQL lists them.
+//!
+//! Keys, conditions and references have no numbers of their own. Each gets one from the table's number and its place
+//! among the table's, so that joins find it as long as the table stays as it is.
+
+use std::sync::Arc;
+
+use diligence_catalog::privileges::{OWNER, OWNER_OID};
+use diligence_catalog::rules::{Identity, Key, KeyKind, Reference, ReferenceAction};
+use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, RelationName, SessionSnapshot};
+
+use super::rows::Cell;
+
+/// Numbers of what tables are declared with begin here.
+const DECLARED_FROM: i64 = 100_000_000;
+/// So many of them are a table's, and so many of each kind.
+const OF_TABLE: i64 = 1024;
+const OF_KIND: i64 = 256;
+/// The number of the class `pg_class`.
+const PG_CLASS: u32 = 1259;
+
+/// The kinds, in the order of their numbers.
+#[derive(Clone, Copy)]
+enum Kind {
+    Index,
+    Key,
+    Check,
+    Reference,
+}
+
+/// A table with what it is declared with.
+struct Declared {
+    object: Arc<Object>,
+    table: Arc<NativeTable>,
+    schema_oid: u32,
+}
+
+impl Declared {
+    fn number(&self, kind: Kind, place: usize) -> Cell {
+        let of_table = i64::from(self.object.oid()) % 800_000 * OF_TABLE;
+        Cell::Number(DECLARED_FROM + of_table + kind as i64 * OF_KIND + place as i64 % OF_KIND)
+    }
+
+    fn columns(&self, names: &[String]) -> Cell {
+        let place = |name: &String| self.table.schema().index_of(name).map_or(0, |place| place as i64 + 1);
+        Cell::Numbers(names.iter().map(place).collect())
+    }
+
+    fn keys(&self) -> impl Iterator<Item = (usize, &Key)> {
+        self.table.rules().keys.iter().enumerate()
+    }
+}
+
+fn declared(snapshot: &SessionSnapshot) -> Vec<Declared> {
+    let readable = snapshot.catalog.objects().filter(|object| snapshot.rights.may_read(&object.name));
+    let table = |object: &Arc<Object>| match &object.relation {
+        Relation::Native(table) if snapshot.sees(&object.name) => Some(Declared {
+            object: object.clone(),
+            table: table.clone(),
+            schema_oid: snapshot.schema_oid(&object.name.schema).unwrap_or_default(),
+        }),
+        _ => None,
+    };
+    readable.filter_map(table).collect()
+}
+
+/// A name as it is written: in quotes, where it must be.
+fn quoted(name: &str) -> String {
+    let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+fn list(names: &[String]) -> String {
+    names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
+}
+
+fn qualified(name: &RelationName) -> String {
+    match name.schema.as_str() {
+        DEFAULT_SCHEMA => quoted(&name.name),
+        schema => format!("{}.{}", quoted(schema), quoted(&name.name)),
+    }
+}
+
+/// `CREATE INDEX …`, as `pg_get_indexdef` shows it.
+fn index_definition(of: &Declared, key: &Key) -> String {
+    let unique = if key.kind.is_unique() { "UNIQUE " } else { "" };
+    let name = &of.object.name;
+    let table = format!("{}.{}", quoted(&name.schema), quoted(&name.name));
+    let nulls = if key.nulls_are_equal && key.kind.is_unique() { " NULLS NOT DISTINCT" } else { "" };
+    format!("CREATE {unique}INDEX {} ON {table} USING btree ({}){nulls}", quoted(&key.name), list(&key.columns))
+}
+
+fn key_definition(key: &Key) -> String {
+    let kind = match (key.kind, key.nulls_are_equal) {
+        (KeyKind::Primary, _) => "PRIMARY KEY",
+        (_, true) => "UNIQUE NULLS NOT DISTINCT",
+        (_, false) => "UNIQUE",
+    };
+    format!("{kind} ({})", list(&key.columns))
+}
+
+fn reference_definition(reference: &Reference, referred: &str) -> String {
+    let action = |event: &str, action: ReferenceAction| match action {
+        ReferenceAction::Refuse => String::new(),
+        ReferenceAction::Cascade => format!(" ON {event} CASCADE"),
+        ReferenceAction::SetNull => format!(" ON {event} SET NULL"),
+    };
+    format!(
+        "FOREIGN KEY ({}) REFERENCES {referred}({}){}{}",
+        list(&reference.columns),
+        list(&reference.referred),
+        action("UPDATE", reference.on_update),
+        action("DELETE", reference.on_delete)
+    )
+}
+
+/// Rows of `pg_class` for indexes: number, name, schema's number, how many columns.
+pub(super) fn index_classes(snapshot: &SessionSnapshot) -> Vec<(Cell, String, u32, i32)> {
+    let mut rows = Vec::new();
+    for of in declared(snapshot) {
+        rows.extend(of.keys().map(|(place, key)| {
+            (of.number(Kind::Index, place), key.name.clone(), of.schema_oid, key.columns.len() as i32)
+        }));
+    }
+    rows
+}
+
+/// Whether a table has indexes, how many conditions, and whether it refers to others or others to it.
+pub(super) fn summary(snapshot: &SessionSnapshot, object: &Object) -> (bool, i32, bool) {
+    let Relation::Native(table) = &object.relation else { return (false, 0, false) };
+    let rules = table.rules();
+    let is_referred = || {
+        snapshot.catalog.objects().any(|other| match &other.relation {
+            Relation::Native(other) => other.rules().references.iter().any(|reference| reference.table == object.id),
+            _ => false,
+        })
+    };
+    (!rules.keys.is_empty(), rules.checks.len() as i32, !rules.references.is_empty() || is_referred())
+}
+
+/// What a column is beside its type: whether it has a default, `a` or `d` for one that counts, `s` for one that is
+/// computed.
+pub(super) fn column_marks(object: &Object, column: &str) -> (bool, &'static str, &'static str) {
+    let Relation::Native(table) = &object.relation else { return (false, "", "") };
+    let rules = table.rules();
+    let identity = match rules.identities.get(column) {
+        Some(Identity::Always) => "a",
+        Some(Identity::ByDefault) => "d",
+        None => "",
+    };
+    let is_generated = rules.generated.contains_key(column);
+    let has_default = is_generated || rules.defaults.contains_key(column) && identity.is_empty();
+    (has_default, identity, if is_generated { "s" } else { "" })
+}
+
+pub(super) fn defaults(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for of in declared(snapshot) {
+        for (place, field) in of.table.schema().fields().iter().enumerate() {
+            let rules = of.table.rules();
+            let expression = match rules.generated.get(field.name()) {
+                Some(expression) => Some(expression),
+                None if rules.identities.contains_key(field.name()) => None,
+                None => rules.defaults.get(field.name()),
+            };
+            if let Some(expression) = expression {
+                let number = i64::from(of.object.oid()) * OF_TABLE + place as i64;
+                let text = shown_default(&expression.to_string());
+                rows.push(vec![
+                    Cell::Number(DECLARED_FROM + number % 800_000_000),
+                    of.object.oid().into(),
+                    Cell::Number(place as i64 + 1),
+                    text.into(),
+                ]);
+            }
+        }
+    }
+    rows
+}
+
+/// `nextval('public.t_id_seq')` as PostgreSQL shows it.
+fn shown_default(text: &str) -> String {
+    let name = text.strip_prefix("nextval('").and_then(|rest| rest.strip_suffix("')"));
+    match name {
+        Some(name) => {
+            let parts = name.split('.').map(|part| quoted(part.trim_matches('"'))).collect::<Vec<_>>();
+            let parts = parts.iter().map(String::as_str).skip_while(|part| parts.len() > 1 && *part == DEFAULT_SCHEMA);
+            format!("nextval('{}'::regclass)", parts.collect::<Vec<_>>().join("."))
+        }
+        None => text.to_owned(),
+    }
+}
+
+pub(super) fn indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for of in declared(snapshot) {
+        for (place, key) in of.keys() {
+            let count = key.columns.len() as i32;
+            let zeros = || Cell::Numbers(vec![0; key.columns.len()]);
+            rows.push(vec![
+                of.number(Kind::Index, place),
+                of.object.oid().into(),
+                count.into(),
+                count.into(),
+                key.kind.is_unique().into(),
+                (key.nulls_are_equal && key.kind.is_unique()).into(),
+                (key.kind == KeyKind::Primary).into(),
+                false.into(),
+                true.into(),
+                false.into(),
+                true.into(),
+                false.into(),
+                true.into(),
+                true.into(),
+                false.into(),
+                of.columns(&key.columns),
+                zeros(),
+                zeros(),
+                zeros(),
+            ]);
+        }
+    }
+    rows
+}
+
+/// `pg_indexes`.
+pub(super) fn listed_indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for of in declared(snapshot) {
+        rows.extend(of.keys().map(|(_, key)| {
+            let name = &of.object.name;
+            let definition = index_definition(&of, key);
+            vec![
+                name.schema.as_str().into(),
+                name.name.as_str().into(),
+                key.name.as_str().into(),
+                Cell::Null,
+                definition.into(),
+            ]
+        }));
+    }
+    rows
+}
+
+/// What `pg_get_indexdef` looks into: a row for the whole index, and one for each column.
+pub(super) fn index_definitions(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for of in declared(snapshot) {
+        for (place, key) in of.keys() {
+            let whole = index_definition(&of, key);
+            let parts = std::iter::once(whole).chain(key.columns.iter().map(|column| quoted(column)));
+            rows.extend(
+                parts
+                    .enumerate()
+                    .map(|(part, text)| vec![of.number(Kind::Index, place), Cell::Number(part as i64), text.into()]),
+            );
+        }
+    }
+    rows
+}
+
+/// A constraint: its row in `pg_constraint`, and its text.
+fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
+    let mut rows = Vec::new();
+    let tables = declared(snapshot);
+    for of in &tables {
+        let rules = of.table.rules();
+        let row = |number: Cell, name: &str, kind: &str, index: Cell, referred: u32, actions: [&str; 3]| {
+            let [update, delete, matching] = actions;
+            vec![
+                number,
+                name.into(),
+                of.schema_oid.into(),
+                kind.into(),
+                false.into(),
+                false.into(),
+                true.into(),
+                of.object.oid().into(),
+                0.into(),
+                index,
+                0.into(),
+                referred.into(),
+                update.into(),
+                delete.into(),
+                matching.into(),
+                true.into(),
+                0.into(),
+                (kind != "c").into(),
+            ]
+        };
+        const NONE: [&str; 3] = [" ", " ", " "];
+        for (place, key) in of.keys().filter(|(_, key)| key.kind.is_constraint()) {
+            let kind = if key.kind == KeyKind::Primary { "p" } else { "u" };
+            let number = of.number(Kind::Key, place);
+            let mut cells = row(number, &key.name, kind, of.number(Kind::Index, place), 0, NONE);
+            cells.push(of.columns(&key.columns));
+            rows.push((cells, key_definition(key)));
+        }
+        for (place, check) in rules.checks.iter().enumerate() {
+            let number = of.number(Kind::Check, place);
+            let text = check.condition.to_string();
+            let mut cells = row(number, &check.name, "c", 0.into(), 0, NONE);
+            let columns = of.table.schema().fields().iter().map(|field| field.name().clone());
+            let named = columns.filter(|column| mentions(&text, column)).collect::<Vec<_>>();
+            cells.push(of.columns(&named));
+            rows.push((cells, format!("CHECK ({text})")));
+        }
+        for (place, reference) in rules.references.iter().enumerate() {
+            let referred = tables.iter().find(|other| other.object.id == reference.table);
+            let Some(referred) = referred else { continue };
+            let action = |action: ReferenceAction| match action {
+                ReferenceAction::Refuse => "a",
+                ReferenceAction::Cascade => "c",
+                ReferenceAction::SetNull => "n",
+            };
+            let is_it = |(_, key): &(usize, &Key)| key.kind.is_unique() && key.columns == reference.referred;
+            let index = referred.keys().find(is_it).map_or(0.into(), |(place, _)| referred.number(Kind::Index, place));
+            let number = of.number(Kind::Reference, place);
+            let actions = [action(reference.on_update), action(reference.on_delete), "s"];
+            let mut cells = row(number, &reference.name, "f", index, referred.object.oid(), actions);
+            cells.push(of.columns(&reference.columns));
+            cells.push(referred.columns(&reference.referred));
+            rows.push((cells, reference_definition(reference, &qualified(&referred.object.name))));
+        }
+    }
+    rows
+}
+
+/// Whether a text has a word.
+fn mentions(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.split(|c: char| !is_part(c)).any(|part| part == word)
+}
+
+pub(super) fn constraints(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    all_constraints(snapshot).into_iter().map(|(row, _)| row).collect()
+}
+
+/// What `pg_get_constraintdef` looks into.
+pub(super) fn constraint_definitions(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let rows = all_constraints(snapshot).into_iter();
+    rows.map(|(mut row, text)| vec![row.swap_remove(0), text.into()]).collect()
+}
+
+pub(super) fn comments(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let mut rows = Vec::new();
+    for of in declared(snapshot) {
+        for (column, text) in &of.table.rules().comments {
+            let place = match column.as_str() {
+                "" => 0,
+                column => of.table.schema().index_of(column).map_or(-1, |place| place as i64 + 1),
+            };
+            rows.push(vec![of.object.oid().into(), PG_CLASS.into(), Cell::Number(place), text.as_str().into()]);
+        }
+    }
+    rows
+}
+
+fn sequences(snapshot: &SessionSnapshot) -> Vec<(Arc<Object>, Arc<diligence_catalog::sequence::Sequence>)> {
+    let readable = snapshot.catalog.objects().filter(|object| snapshot.rights.may_read(&object.name));
+    let sequence = |object: &Arc<Object>| match &object.relation {
+        Relation::Sequence(sequence) if snapshot.sees(&object.name) => Some((object.clone(), sequence.clone())),
+        _ => None,
+    };
+    readable.filter_map(sequence).collect()
+}
+
+pub(super) fn sequence_options(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let row = |(object, sequence): &(Arc<Object>, Arc<diligence_catalog::sequence::Sequence>)| {
+        let options = &sequence.options;
+        let data_type: u32 = match options.bits {
+            16 => 21,
+            32 => 23,
+            _ => 20,
+        };
+        let numbers = [options.start, options.increment, options.max, options.min, 1].map(Cell::Number);
+        let head = [object.oid().into(), data_type.into()];
+        head.into_iter().chain(numbers).chain([options.cycles.into()]).collect()
+    };
+    sequences(snapshot).iter().map(row).collect()
+}
+
+/// `pg_sequences`.
+pub(super) fn listed_sequences(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let row = |(object, sequence): &(Arc<Object>, Arc<diligence_catalog::sequence::Sequence>)| {
+        let (options, state) = (&sequence.options, sequence.state());
+        let data_type = match options.bits {
+            16 => "smallint",
+            32 => "integer",
+            _ => "bigint",
+        };
+        let last = if state.is_called { Cell::Number(state.last) } else { Cell::Null };
+        vec![
+            object.name.schema.as_str().into(),
+            object.name.name.as_str().into(),
+            OWNER.into(),
+            data_type.into(),
+            Cell::Number(options.start),
+            Cell::Number(options.min),
+            Cell::Number(options.max),
+            Cell::Number(options.increment),
+            options.cycles.into(),
+            Cell::Number(1),
+            last,
+        ]
+    };
+    sequences(snapshot).iter().map(row).collect()
+}
+
+/// What `pg_get_serial_sequence` looks into: a table's name, a column's, and the sequence that the column owns.
+pub(super) fn serials(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let tables = declared(snapshot);
+    let row = |(object, sequence): &(Arc<Object>, Arc<diligence_catalog::sequence::Sequence>)| {
+        let (table, column) = sequence.options.owner.as_ref()?;
+        let table = tables.iter().find(|of| of.object.id == *table)?;
+        let (table, own) = (&table.object.name, &object.name);
+        let own = format!("{}.{}", quoted(&own.schema), quoted(&own.name));
+        Some(
+            [format!("{}.{}", quoted(&table.schema), quoted(&table.name)), qualified(table)]
+                .map(|name| vec![name.into(), column.as_str().into(), own.as_str().into()]),
+        )
+    };
+    let mut rows = sequences(snapshot).iter().filter_map(row).flatten().collect::<Vec<Vec<Cell>>>();
+    rows.dedup();
+    rows
+}
+
+/// `pg_proc`: the functions that statements made.
+pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let routine = |object: &Arc<Object>| match &object.relation {
+        Relation::Routine(routine) if snapshot.rights.may_read(&object.name) => {
+            let shown = object.name.routine()?.to_owned();
+            let name = shown.split('(').next().unwrap_or_default().to_owned();
+            let arguments = shown.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')')).to_owned();
+            Some(vec![
+                object.oid().into(),
+                name.into(),
+                snapshot.schema_oid(&object.name.schema).unwrap_or_default().into(),
+                OWNER_OID.into(),
+                14.into(),
+                100.into(),
+                0.into(),
+                0.into(),
+                "-".into(),
+                "f".into(),
+                false.into(),
+                false.into(),
+                false.into(),
+                false.into(),
+                "v".into(),
+                "u".into(),
+                Cell::Number(arguments.split(',').filter(|part| !part.is_empty()).count() as i64),
+                0.into(),
+                0.into(),
+                Cell::Null,
+                Cell::Null,
+                Cell::Null,
+                Cell::Null,
+                Cell::Null,
+                Cell::Null,
+                routine.definition().into(),
+            ])
+        }
+        _ => None,
+    };
+    snapshot.catalog.all_objects().filter_map(routine).collect()
+}
+
+/// What functions about functions look into: arguments, and the statement.
+pub(super) fn routine_texts(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let routine = |object: &Arc<Object>| match &object.relation {
+        Relation::Routine(routine) if snapshot.rights.may_read(&object.name) => {
+            let shown = object.name.routine()?;
+            let arguments = shown.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
+            Some(vec![object.oid().into(), arguments.into(), routine.definition().into()])
+        }
+        _ => None,
+    };
+    snapshot.catalog.all_objects().filter_map(routine).collect()
+}

@@ -1,0 +1,301 @@
+//! The segments of a database: their files, which rows move into them, and when a file goes.
+//!
+//! A checkpoint writes rows that are many, or lie badly, into segments, and the image refers to them. A statement that
+//! brings very many rows writes segments of its own ([`RowStore`]), and its entry in the log refers to them. A file
+//! whose segment neither the newest image nor a log behind it has, and nobody reads any more, is removed after the next
+//! image.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
+use diligence_base::seams::Disk;
+use diligence_base::{Error, Result};
+use diligence_catalog::journal::RowStore;
+use diligence_catalog::{NativeTable, Piece, PieceRows, StoredPiece};
+use diligence_storage::memory::RowNumbers;
+use diligence_storage::segment::{CLUSTER_ROWS_MAX, Seal, Segment, SegmentWriter, is_storable};
+use parking_lot::Mutex;
+
+use crate::files::failed;
+
+/// The folder's part for segments.
+const FOLDER: &str = "segments";
+/// Bytes of rows that make a cluster, at most.
+const CLUSTER_BYTES: usize = 16 << 20;
+/// Clusters of one segment, at most.
+const CLUSTERS_MAX: usize = 64;
+/// A cluster is written anew when more than one of so many of its rows is gone.
+const DELETED_PART: usize = 5;
+
+/// The segments of an open database. Used from any thread.
+pub struct Segments {
+    folder: PathBuf,
+    disk: Arc<dyn Disk>,
+    known: Mutex<Known>,
+    sizes: SegmentSizes,
+}
+
+/// How many rows segments have.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentSizes {
+    /// Rows of a table in memory that a checkpoint moves to a segment, at least.
+    pub rows_min: usize,
+    /// Rows of a cluster, at most; a statement that brings more of them writes segments itself.
+    pub cluster_rows: usize,
+}
+
+impl Default for SegmentSizes {
+    fn default() -> Self {
+        Self { rows_min: CLUSTER_ROWS_MAX / 2, cluster_rows: CLUSTER_ROWS_MAX }
+    }
+}
+
+#[derive(Default)]
+struct Known {
+    /// The number of the next segment.
+    next: u64,
+    /// Those that were opened, with the bytes of their files.
+    opened: HashMap<u64, (Weak<Segment>, u64)>,
+    /// Those that are written, or were given up.
+    written: HashSet<u64>,
+}
+
+impl Segments {
+    /// Those in a database's folder; the part for them is made if it is not there. Fails with kind `File` if it cannot
+    /// be read or made.
+    pub fn open(database: &Path, disk: Arc<dyn Disk>, sizes: SegmentSizes) -> Result<Self> {
+        let folder = database.join(FOLDER);
+        if !disk.is_folder(&folder) {
+            let made = disk.create_folder(&folder).and_then(|()| disk.sync_folder(database));
+            made.map_err(|error| failed(&folder, &error))?;
+        }
+        let segments = Self { folder, disk, known: Mutex::default(), sizes };
+        segments.known.lock().next = segments.on_disk()?.last().map_or(1, |last| last + 1);
+        Ok(segments)
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{number:08}.parquet"))
+    }
+
+    /// The numbers of all files, in order.
+    fn on_disk(&self) -> Result<Vec<u64>> {
+        let entries = self.disk.list(&self.folder).map_err(|error| failed(&self.folder, &error))?;
+        let mut numbers =
+            entries.iter().filter_map(|path| path.file_stem()?.to_str()?.parse().ok()).collect::<Vec<_>>();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// The segment of a number. Fails with kind `File` if its file is not there or cannot be read, with code XX001 if
+    /// it is not what was written.
+    pub fn get(&self, number: u64, seal: Seal) -> Result<Arc<Segment>> {
+        if let Some(segment) = self.known.lock().opened.get(&number).and_then(|(segment, _)| segment.upgrade()) {
+            return Ok(segment);
+        }
+        let segment = Segment::open(&self.disk, &self.path(number), number, seal)?;
+        self.remember(&segment);
+        Ok(segment)
+    }
+
+    fn remember(&self, segment: &Arc<Segment>) {
+        let known = (Arc::downgrade(segment), segment.bytes());
+        self.known.lock().opened.insert(segment.number(), known);
+    }
+
+    /// The numbers of all that were opened.
+    pub fn opened(&self) -> HashSet<u64> {
+        self.known.lock().opened.keys().copied().collect()
+    }
+
+    /// Bytes of files whose segments nobody has any more.
+    pub fn unused_bytes(&self) -> u64 {
+        let known = self.known.lock();
+        known.opened.values().filter(|(segment, _)| segment.strong_count() == 0).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Removes the files of all segments that nobody has or writes, but for those that are kept. What cannot be removed
+    /// now is removed the next time. Fails with kind `File` if the folder cannot be read.
+    pub fn sweep(&self, is_kept: impl Fn(u64) -> bool) -> Result<()> {
+        for number in self.on_disk()? {
+            // Nobody gets one that nobody has: its number is in no image, and in no log.
+            let mut known = self.known.lock();
+            let is_read = known.opened.get(&number).is_some_and(|(segment, _)| segment.strong_count() > 0);
+            if is_read || known.written.contains(&number) || number >= known.next || is_kept(number) {
+                continue;
+            }
+            known.opened.remove(&number);
+            let _ = self.disk.remove_file(&self.path(number));
+        }
+        Ok(())
+    }
+
+    /// Has segments, whose files are synced, be found after a crash.
+    pub fn sync(&self) -> Result<()> {
+        self.disk.sync_folder(&self.folder).map_err(|error| failed(&self.folder, &error))
+    }
+
+    /// Writes the rows of a table that are better on disk, or elsewhere on it. Fails with kind `File` if they cannot be
+    /// written.
+    pub fn store(&self, table: &NativeTable) -> Result<Vec<StoredPiece>> {
+        if !table.schema().fields().iter().all(|field| is_storable(field.data_type())) {
+            return Ok(Vec::new());
+        }
+        let mut stored = Vec::new();
+        let mut writing = None;
+        for run in runs(table.pieces(), self.sizes.cluster_rows) {
+            let rows = run.iter().map(Piece::len).sum::<usize>();
+            let bytes = run.iter().map(Piece::bytes_in_memory).sum::<usize>();
+            // Small ones that are stored already gain nothing.
+            let gains = run.len() > 1 || run.iter().any(is_worn) || run.iter().any(is_in_memory);
+            if !gains || rows < self.sizes.rows_min && bytes < CLUSTER_BYTES {
+                continue;
+            }
+            self.store_run(table, run, &mut writing, &mut stored)?;
+        }
+        self.end(writing, &mut stored)?;
+        Ok(stored.into_iter().map(|(segment, cluster, numbers)| StoredPiece { segment, cluster, numbers }).collect())
+    }
+
+    fn store_run(
+        &self,
+        table: &NativeTable,
+        run: &[Piece],
+        writing: &mut Option<Writing>,
+        stored: &mut Vec<(Arc<Segment>, usize, RowNumbers)>,
+    ) -> Result<()> {
+        let mut cluster = ClusterRows::default();
+        for piece in run {
+            let rows = piece.read()?;
+            let numbers = piece.live_numbers().collect::<Vec<_>>();
+            let mut start = 0;
+            while start < rows.num_rows() {
+                let room = self.sizes.cluster_rows - cluster.numbers.len();
+                let count = room.min(rows.num_rows() - start);
+                cluster.add(rows.slice(start, count), &numbers[start..start + count]);
+                start += count;
+                if cluster.numbers.len() == self.sizes.cluster_rows || cluster.bytes >= CLUSTER_BYTES {
+                    self.put(table, std::mem::take(&mut cluster), writing, stored)?;
+                }
+            }
+        }
+        if cluster.numbers.is_empty() { Ok(()) } else { self.put(table, cluster, writing, stored) }
+    }
+
+    fn put(
+        &self,
+        table: &NativeTable,
+        rows: ClusterRows,
+        writing: &mut Option<Writing>,
+        stored: &mut Vec<(Arc<Segment>, usize, RowNumbers)>,
+    ) -> Result<()> {
+        if writing.as_ref().is_some_and(|writing| writing.numbers.len() == CLUSTERS_MAX) {
+            self.end(writing.take(), stored)?;
+        }
+        if writing.is_none() {
+            let writer = self.begin(table.schema(), &table.columns().ids)?;
+            *writing = Some(Writing { writer, numbers: Vec::new() });
+        }
+        let writing = writing.as_mut().ok_or_else(|| Error::bug("no segment is written"))?;
+        writing.writer.write_cluster(&rows.batches)?;
+        writing.numbers.push(compact(rows.numbers));
+        Ok(())
+    }
+
+    fn end(&self, writing: Option<Writing>, stored: &mut Vec<(Arc<Segment>, usize, RowNumbers)>) -> Result<()> {
+        let Some(Writing { writer, numbers }) = writing else { return Ok(()) };
+        let segment = self.ended(writer)?;
+        stored.extend(numbers.into_iter().enumerate().map(|(cluster, numbers)| (segment.clone(), cluster, numbers)));
+        Ok(())
+    }
+}
+
+impl Segments {
+    /// Ends a segment; its folder is not synced. Fails with kind `File`.
+    fn ended(&self, writer: SegmentWriter) -> Result<Arc<Segment>> {
+        let segment = writer.finish()?;
+        self.remember(&segment);
+        self.known.lock().written.remove(&segment.number());
+        Ok(segment)
+    }
+}
+
+impl RowStore for Segments {
+    fn begin(&self, columns: &Schema, ids: &[u32]) -> Result<SegmentWriter> {
+        let number = {
+            let mut known = self.known.lock();
+            let number = known.next;
+            known.next += 1;
+            known.written.insert(number);
+            number
+        };
+        SegmentWriter::create(&self.disk, &self.path(number), number, columns, ids)
+    }
+
+    fn cluster_rows(&self) -> usize {
+        self.sizes.cluster_rows
+    }
+
+    fn finish(&self, writer: SegmentWriter) -> Result<Arc<Segment>> {
+        let segment = self.ended(writer)?;
+        self.sync()?;
+        Ok(segment)
+    }
+}
+
+impl fmt::Debug for Segments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Segments({})", self.folder.display())
+    }
+}
+
+/// A segment that is written, with the numbers of its clusters' rows.
+struct Writing {
+    writer: SegmentWriter,
+    numbers: Vec<RowNumbers>,
+}
+
+/// Rows that become a cluster.
+#[derive(Default)]
+struct ClusterRows {
+    batches: Vec<RecordBatch>,
+    numbers: Vec<i64>,
+    bytes: usize,
+}
+
+impl ClusterRows {
+    fn add(&mut self, rows: RecordBatch, numbers: &[i64]) {
+        // A slice counts for as much as its whole.
+        let part = |column: &arrow::array::ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(0);
+        self.bytes += rows.columns().iter().map(part).sum::<usize>();
+        self.batches.push(rows);
+        self.numbers.extend_from_slice(numbers);
+    }
+}
+
+fn compact(numbers: Vec<i64>) -> RowNumbers {
+    match (numbers.first(), numbers.last()) {
+        (Some(first), Some(last)) if last - first + 1 == numbers.len() as i64 => RowNumbers::From(*first),
+        _ => RowNumbers::Listed(numbers.into()),
+    }
+}
+
+fn is_in_memory(piece: &Piece) -> bool {
+    matches!(piece.rows(), PieceRows::Memory(_))
+}
+
+/// Whether many rows of a cluster are gone.
+fn is_worn(piece: &Piece) -> bool {
+    matches!(piece.rows(), PieceRows::Stored(_)) && (piece.total() - piece.len()) * DELETED_PART > piece.total()
+}
+
+/// The pieces, next to each other, whose rows are to be written: those in memory, those of which many are gone, and
+/// small ones beside them.
+fn runs(pieces: &[Piece], cluster_rows: usize) -> impl Iterator<Item = &[Piece]> {
+    let moves = move |piece: &Piece| is_in_memory(piece) || is_worn(piece) || piece.len() * 4 < cluster_rows;
+    pieces.chunk_by(move |left, right| moves(left) && moves(right)).filter(move |run| run.iter().all(moves))
+}

@@ -1,0 +1,258 @@
+//! Calls of functions that statements made: the body stands in the place of the call.
+//!
+//! The arguments of a function are bound where the call is, and cast to its parameters' types; those of a macro are put
+//! in as they are written, so that it may be an aggregate of a column or take a lambda.
+
+use std::sync::Arc;
+
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use sqlparser::ast::{
+    CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Query,
+};
+
+use super::functions::{bare_name, written};
+use super::scope::{Clause, Level, Namespace, Withs};
+use super::{Binder, Context, Rows, normalized};
+use crate::algebra::{Constant, Scalar};
+use crate::routines::{Body, Definition, RoutineParameter};
+
+/// Functions within functions at most: one that calls itself is found by it.
+const ROUTINE_DEPTH_MAX: usize = 32;
+
+/// The arguments of a call, with the names that stand in front of them.
+type Call = Vec<(Option<String>, Expr)>;
+
+impl Binder<'_> {
+    /// A call of a function that a statement made; `None` if there is none of the name. Fails with 42883 if there is
+    /// none for the arguments.
+    pub(super) fn routine(&self, function: &Function, level: &Level<'_>) -> Result<Option<Scalar>> {
+        let name = bare_name(function);
+        let routines = self.context.routines(&function.name)?;
+        if routines.is_empty() || function.over.is_some() {
+            return Ok(None);
+        }
+        let has_clause = |clause: &FunctionArgumentClause| !matches!(clause, FunctionArgumentClause::OrderBy(_));
+        if let FunctionArguments::List(list) = &function.args
+            && (list.duplicate_treatment.is_some() || list.clauses.iter().any(has_clause))
+        {
+            return Err(Error::input(format!("{name} is not an aggregate function")).with_code("42809"));
+        }
+        let Some(call) = call_of(written(function)) else { return Ok(None) };
+        let (definition, arguments) = self.routine_for(&name, routines, &call, level)?;
+        if definition.is_macro {
+            let Body::Value(value) = definition.with_arguments(&arguments) else { return Err(in_from(&name)) };
+            return self.deeper(|| self.scalar(&value, level)).map(Some);
+        }
+        let Body::Value(value) = &definition.body else { return Err(in_from(&name)) };
+        let mut bound = Vec::with_capacity(arguments.len());
+        for (argument, parameter) in arguments.iter().zip(&definition.parameters) {
+            bound.push(self.typed_scalar(&cast_to(argument, parameter), level)?);
+        }
+        let strict = definition.is_strict.then(|| bound.iter().map(|value| Scalar::IsNull(Box::new(value.clone()))));
+        let is_null = strict.map(|nulls| Scalar::any(nulls.collect::<Vec<_>>()));
+        let returns = definition.returns.as_ref().map(|returns| self.sql_type(returns)).transpose()?;
+        let value = self.with_template(bound, || {
+            let value = self.scalar(value, level)?;
+            self.typed(value)
+        })?;
+        let value = match &returns {
+            Some(returns) => value.cast(returns.clone(), false),
+            None => value,
+        };
+        Ok(Some(match is_null {
+            Some(is_null) if !definition.parameters.is_empty() => {
+                let sql_type = value.sql_type();
+                Scalar::Case { arms: vec![(is_null.negate(), value)], otherwise: None, sql_type }
+            }
+            _ => value,
+        }))
+    }
+
+    /// A call in FROM; `None` if there is no function of the name.
+    pub(super) fn routine_rows(
+        &self,
+        name: &sqlparser::ast::ObjectName,
+        arguments: &[FunctionArg],
+        level: &Level<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<Option<Rows>> {
+        let routines = self.context.routines(name)?;
+        if routines.is_empty() {
+            return Ok(None);
+        }
+        let bare = name.0.last().and_then(|part| part.as_ident()).map(normalized).unwrap_or_default();
+        let Some(call) = call_of(arguments) else { return Ok(None) };
+        let (definition, arguments) = self.routine_for(&bare, routines, &call, level)?;
+        let as_query = |value: &Expr| -> Result<Arc<Query>> {
+            let mut query = crate::parse::query("SELECT 1")?;
+            if let sqlparser::ast::SetExpr::Select(select) = query.body.as_mut() {
+                let alias = sqlparser::ast::Ident::with_quote('"', &bare);
+                select.projection = vec![sqlparser::ast::SelectItem::ExprWithAlias { expr: value.clone(), alias }];
+            }
+            Ok(Arc::new(query))
+        };
+        let rows = |body: &Body| match body {
+            Body::Value(value) => as_query(value),
+            Body::Rows(query) => Ok(query.clone()),
+        };
+        if definition.is_macro {
+            let query = rows(&definition.with_arguments(&arguments))?;
+            return self.deeper(|| self.query(&query, Some(level), withs)).map(Some);
+        }
+        let mut bound = Vec::with_capacity(arguments.len());
+        for (argument, parameter) in arguments.iter().zip(&definition.parameters) {
+            bound.push(self.typed_scalar(&cast_to(argument, parameter), level)?);
+        }
+        let query = rows(&definition.body)?;
+        let types = definition.columns.iter().map(|(name, given)| Ok((name, self.sql_type(given)?)));
+        let types = types.collect::<Result<Vec<(&String, SqlType)>>>()?;
+        let rows = self.with_template(bound, || self.query(&query, Some(level), withs))?;
+        let mut rows = self.settled(rows)?;
+        if types.is_empty() {
+            return Ok(Some(rows));
+        }
+        if types.len() != rows.outputs.len() {
+            let error = Error::input(format!("return type mismatch in function declared to return {}", types.len()));
+            let detail = format!("The function's last statement gives {} columns.", rows.outputs.len());
+            return Err(error.with_code("42P13").with_detail(detail));
+        }
+        let mut computed = Vec::new();
+        for (output, (name, sql_type)) in rows.outputs.iter_mut().zip(types) {
+            let scalar = std::mem::replace(&mut output.scalar, Scalar::boolean(false)).cast(sql_type, false);
+            let column = self.column_for(name, &scalar);
+            (output.name, output.scalar) = (name.clone(), column.scalar());
+            computed.push((column, scalar));
+        }
+        rows.relation = rows.relation.mapped(computed);
+        Ok(Some(rows))
+    }
+
+    /// Of functions of one name the one for these arguments, which are put in order.
+    fn routine_for(
+        &self,
+        name: &str,
+        routines: Vec<Definition>,
+        call: &Call,
+        level: &Level<'_>,
+    ) -> Result<(Definition, Vec<Expr>)> {
+        let fitting = routines.into_iter().filter_map(|routine| Some((routine.ordered(call)?, routine)));
+        let mut fitting = fitting.map(|(arguments, routine)| (routine, arguments)).collect::<Vec<_>>();
+        if fitting.len() > 1 {
+            // That with the fewest other types; a literal without a type is of any.
+            let types = call.iter().map(|(_, argument)| self.scalar(argument, level).map(|scalar| scalar.sql_type()));
+            let types = types.collect::<Result<Vec<_>>>()?;
+            let cost = |routine: &Definition| {
+                let cost = |(given, parameter): (&SqlType, &RoutineParameter)| {
+                    let wanted = parameter.data_type.as_ref().and_then(|wanted| self.sql_type(wanted).ok());
+                    match (given, wanted) {
+                        (SqlType::Unknown, _) | (_, None) => 0,
+                        (given, Some(wanted)) if given.without_modifier() == wanted.without_modifier() => 0,
+                        (given, Some(wanted)) if is_number(given) && is_number(&wanted) => 1,
+                        _ => 10,
+                    }
+                };
+                types.iter().zip(&routine.parameters).map(cost).sum::<usize>()
+            };
+            fitting.sort_by_cached_key(|(routine, _)| cost(routine));
+        }
+        fitting.into_iter().next().ok_or_else(|| {
+            let error = Error::input(format!("function {name} does not take these arguments")).with_code("42883");
+            error.with_hint("it was made with others; \\df shows functions with their arguments")
+        })
+    }
+
+    fn with_template<T>(&self, arguments: Vec<Scalar>, bind: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.templates.borrow_mut().push(Arc::new(arguments));
+        let bound = self.deeper(bind);
+        self.templates.borrow_mut().pop();
+        bound
+    }
+
+    /// Binds a body. Fails with 54001 if functions nest too deep.
+    fn deeper<T>(&self, bind: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.routine_depth.get() >= ROUTINE_DEPTH_MAX {
+            let message = format!("functions nest too deep: more than {ROUTINE_DEPTH_MAX}");
+            let error = Error::input(message).with_code("54001");
+            return Err(error.with_hint("a function's body takes its place, so it cannot call itself"));
+        }
+        self.routine_depth.set(self.routine_depth.get() + 1);
+        let bound = bind();
+        self.routine_depth.set(self.routine_depth.get() - 1);
+        bound
+    }
+}
+
+/// Looks whether a function's body makes sense for arguments of its types. Fails as binding it does.
+pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> Result<()> {
+    let binder = Binder::new(context);
+    let null = |parameter: &RoutineParameter| {
+        let sql_type = parameter.data_type.as_ref().map(|given| binder.sql_type(given)).transpose()?;
+        Ok(Scalar::Constant(Constant::null(sql_type.unwrap_or(SqlType::Text))))
+    };
+    let arguments = definition.parameters.iter().map(null).collect::<Result<Vec<_>>>()?;
+    for data_type in definition.returns.iter().chain(definition.columns.iter().map(|(_, given)| given)) {
+        binder.sql_type(data_type)?;
+    }
+    let withs = Withs::default();
+    let checked = binder.with_template(arguments, || match &definition.body {
+        Body::Value(value) => {
+            let level = Level::new(None, &withs, Namespace::default(), Clause::Select);
+            binder.scalar(value, &level).map(|_| ())
+        }
+        Body::Rows(query) => {
+            let rows = binder.query(query, None, &withs)?;
+            match definition.columns.len() {
+                0 => Ok(()),
+                count if count == rows.outputs.len() => Ok(()),
+                count => {
+                    let error = Error::input("return type mismatch in function").with_code("42P13");
+                    let given = rows.outputs.len();
+                    Err(error.with_detail(format!("It is declared with {count} columns, and its query gives {given}.")))
+                }
+            }
+        }
+    });
+    // Places in its text are none in the statement's.
+    checked.map_err(|error| error.context(format!("the function '{}'", definition.name)))
+}
+
+/// The arguments as they are written; `None` if one is no expression.
+fn call_of(arguments: &[FunctionArg]) -> Option<Call> {
+    let one = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some((None, value.clone())),
+        FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => {
+            Some((Some(normalized(name)), value.clone()))
+        }
+        _ => None,
+    };
+    arguments.iter().map(one).collect()
+}
+
+/// An argument in its parameter's type.
+fn cast_to(argument: &Expr, parameter: &RoutineParameter) -> Expr {
+    match &parameter.data_type {
+        None => argument.clone(),
+        Some(data_type) => cast(argument, data_type),
+    }
+}
+
+fn cast(value: &Expr, data_type: &DataType) -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(Expr::Nested(Box::new(value.clone()))),
+        data_type: data_type.clone(),
+        array: false,
+        format: None,
+    }
+}
+
+fn is_number(sql_type: &SqlType) -> bool {
+    use SqlType::{BigInt, Double, Integer, Numeric, Real, SmallInt};
+    matches!(sql_type, SmallInt | Integer | BigInt | Real | Double | Numeric { .. })
+}
+
+fn in_from(name: &str) -> Error {
+    let error = Error::unsupported(format!("the function {name} gives rows")).with_code("0A000");
+    error.with_hint(format!("it stands in FROM: SELECT * FROM {name}(…)"))
+}

@@ -1,0 +1,143 @@
+//! Functions in FROM that read files: `read_csv` and its kin, and those that tell about files.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
+use arrow::datatypes::{DataType, Field, Schema};
+use diligence_base::{Error, Result};
+use diligence_catalog::{DEFAULT_SCHEMA, FileRelation, RelationName};
+use diligence_storage::Table;
+use diligence_storage::external::{Format, OpenOptions, ParquetAbout, about_parquet, matching_files, sniffed};
+use diligence_storage::foreign_error::from_arrow;
+use diligence_types::SqlType;
+use sqlparser::ast;
+
+use super::around::Around;
+use crate::binder::{self, Named};
+use crate::external::{OptionValue, READERS, set_all};
+use crate::parse::COPY_FROM;
+
+/// Functions that tell about files.
+const ABOUT: [(&str, ParquetAbout); 5] = [
+    ("parquet_metadata", ParquetAbout::Chunks),
+    ("parquet_schema", ParquetAbout::Schema),
+    ("parquet_file_metadata", ParquetAbout::Files),
+    ("parquet_kv_metadata", ParquetAbout::Pairs),
+    ("parquet_key_value_metadata", ParquetAbout::Pairs),
+];
+
+/// Whether a function reads files.
+pub(super) fn is_one(name: &str) -> bool {
+    name == COPY_FROM
+        || name == "glob"
+        || READERS.iter().any(|(known, _)| *known == name)
+        || ABOUT.iter().any(|(known, _)| *known == name)
+}
+
+impl Around<'_> {
+    /// The type that a text names. Fails with 42704 if there is none.
+    pub(super) fn type_named(&self, text: &str) -> Result<SqlType> {
+        match crate::parse::expression(&format!("CAST(NULL AS {text})"))? {
+            ast::Expr::Cast { data_type, .. } => binder::named_type(&data_type, self),
+            _ => Err(Error::input(format!("'{text}' is no type")).with_code("42601")),
+        }
+    }
+
+    /// The table of a function that reads files. Fails with 42601 for arguments that make no sense, 42501 if the
+    /// session may not read files, and as opening the files does.
+    pub(super) fn files_of(&self, name: &str, arguments: &[(Option<String>, OptionValue)]) -> Result<Named> {
+        if !self.at.options.paths_are_tables {
+            self.planner.may_use_files(name)?;
+        }
+        let wrong = |what: String| Error::input(what).with_code("42601");
+        let mut given = arguments.iter().filter(|(option, _)| option.is_none()).map(|(_, value)| value);
+        let (Some(location), None) = (given.next(), given.next()) else {
+            return Err(wrong(format!("{name}() takes a file's name, or a list of names, and options by their names")));
+        };
+        let locations = location.texts()?;
+        let Some((first, more)) = locations.split_first() else {
+            return Err(wrong(format!("{name}() takes at least one file")));
+        };
+        let named = arguments.iter().filter_map(|(option, value)| Some((option.clone()?, value.clone())));
+        let mut pairs = named.collect::<Vec<_>>();
+        let disk = &self.at.options.files;
+        let relation = RelationName::new(DEFAULT_SCHEMA, name);
+        if name == "glob" {
+            let mut files = Vec::new();
+            for location in &locations {
+                files.extend(matching_files(location, disk)?);
+            }
+            let column: ArrayRef = Arc::new(StringViewArray::from_iter_values(files));
+            let schema = Arc::new(Schema::new(vec![Field::new("file", DataType::Utf8View, true)]));
+            return self.computed(&relation, RecordBatch::try_new(schema, vec![column]).map_err(from_arrow)?);
+        }
+        if let Some((_, about)) = ABOUT.iter().find(|(known, _)| *known == name) {
+            set_all(&mut OpenOptions { format: Some(Format::Arrow), ..OpenOptions::default() }, &pairs, &|text| {
+                self.type_named(text)
+            })?;
+            return self.computed(&relation, about_parquet(&locations, *about, disk)?);
+        }
+        let mut options = OpenOptions { also: more.to_vec(), ..OpenOptions::default() };
+        options.format = match READERS.iter().find(|(known, _)| *known == name) {
+            Some((_, format)) => Some(*format),
+            None => match pairs.iter().position(|(option, _)| option == "format") {
+                Some(place) => match &pairs.remove(place).1 {
+                    OptionValue::One(name) if name.eq_ignore_ascii_case("text") => {
+                        let error = Error::unsupported("COPY from a file reads csv, json, parquet and arrow");
+                        return Err(error.with_code("0A000").with_hint("FORMAT csv, DELIMITER E'\\t' reads tabs"));
+                    }
+                    value => Some(Format::from_name(&value.texts()?.concat())?),
+                },
+                None => Format::of_name(first).map(|(format, _)| format),
+            },
+        };
+        // Names of columns come before their types, which may be listed.
+        pairs.sort_by_key(|(option, _)| !matches!(option.as_str(), "names" | "column_names"));
+        set_all(&mut options, &pairs, &|text| self.type_named(text))?;
+        if name == COPY_FROM {
+            options.schema = self.copied.borrow().clone();
+        }
+        if name == "sniff_csv" {
+            return self.computed(&relation, sniffed(first, &options, disk.clone())?);
+        }
+        let files = FileRelation::new(first, options, disk.clone());
+        let table: Arc<dyn Table> = files.table()?;
+        self.names.not_reusable();
+        Ok(Named::Table { table, name: name.to_owned() })
+    }
+}
+
+/// The part of FROM that a COPY from files reads, if the source of an INSERT is that.
+pub(super) fn copied(source: Option<&ast::Query>) -> Option<&ast::Select> {
+    let ast::SetExpr::Select(select) = source?.body.as_ref() else { return None };
+    let [part] = select.from.as_slice() else { return None };
+    let ast::TableFactor::Table { name, args: Some(_), .. } = &part.relation else { return None };
+    let name = name.0.last()?.as_ident()?;
+    (name.value == COPY_FROM).then_some(select)
+}
+
+impl Around<'_> {
+    /// The rows of a COPY from files: each column as the table wants it. Remembers the columns for the function that
+    /// reads them.
+    pub(super) fn copied_rows(&self, source: &ast::Query, columns: &[(String, SqlType)]) -> Result<ast::Query> {
+        let Some(select) = copied(Some(source)) else { return Err(Error::bug("not a COPY from files")) };
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        // What text files have no form for is read as text.
+        let is_plain = |told: &SqlType| {
+            !matches!(told, SqlType::Array(_) | SqlType::Record(_) | SqlType::Map(_) | SqlType::Interval)
+        };
+        let fields = columns
+            .iter()
+            .map(|(name, told)| if is_plain(told) { told.field(name, true) } else { SqlType::Text.field(name, true) });
+        *self.copied.borrow_mut() = Some(Arc::new(Schema::new(fields.collect::<Vec<_>>())));
+        let casts = columns.iter().map(|(name, told)| match is_plain(told) {
+            true => quoted(name),
+            false => format!("CAST({} AS {told})", quoted(name)),
+        });
+        let mut query = crate::parse::query(&format!("SELECT {} FROM t", casts.collect::<Vec<_>>().join(", ")))?;
+        if let ast::SetExpr::Select(rows) = query.body.as_mut() {
+            rows.from = select.from.clone();
+        }
+        Ok(query)
+    }
+}

@@ -1,0 +1,341 @@
+//! What functions that statements made are: parameters, a body with `$1`, `$2`, … in their places, and what comes out.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use diligence_base::{Error, Result};
+use sqlparser::ast::{
+    self, ArgMode, CreateFunctionBody, DataType, Expr, FunctionCalledOnNull, FunctionReturnType, Ident,
+    MacroDefinition, Query, SetExpr, Statement, VisitMut, VisitorMut,
+};
+
+use crate::parse;
+
+/// A function as it is put in the place of its calls.
+pub(crate) struct Definition {
+    /// Its name, as written.
+    pub name: String,
+    /// What it takes, in order.
+    pub parameters: Vec<RoutineParameter>,
+    /// What it computes.
+    pub body: Body,
+    /// The type of its value; of a macro, and of rows, what the body says.
+    pub returns: Option<DataType>,
+    /// What its rows' columns are called, and their types; those of the body, if empty.
+    pub columns: Vec<(String, DataType)>,
+    /// Whether it is NULL if an argument is.
+    pub is_strict: bool,
+    /// Whether arguments are put in as they are written: a macro.
+    pub is_macro: bool,
+}
+
+/// What a routine takes.
+#[derive(Clone)]
+pub(crate) struct RoutineParameter {
+    /// Its name; empty without one.
+    pub name: String,
+    /// Its type; any, of a macro.
+    pub data_type: Option<DataType>,
+    /// Its value if it is left out.
+    pub default: Option<Expr>,
+}
+
+/// What a routine computes, with parameters as placeholders.
+pub(crate) enum Body {
+    /// A value.
+    Value(Arc<Expr>),
+    /// Rows.
+    Rows(Arc<Query>),
+}
+
+impl Definition {
+    /// What a statement defines. Fails with 0A000 for what there is not, 42P13 for what makes no function, and as its
+    /// body is read.
+    pub(crate) fn of(statement: &Statement) -> Result<Self> {
+        match statement {
+            Statement::CreateMacro { name, args, definition, .. } => {
+                let parameters = args.iter().flatten().map(|given| RoutineParameter {
+                    name: lower(&given.name),
+                    data_type: None,
+                    default: given.default_expr.clone(),
+                });
+                let body = match definition {
+                    MacroDefinition::Expr(value) => Body::Value(Arc::new(value.clone())),
+                    MacroDefinition::Table(query) => Body::Rows(Arc::new(query.as_ref().clone())),
+                };
+                Ok(Self {
+                    name: last(name)?,
+                    parameters: parameters.collect(),
+                    body,
+                    returns: None,
+                    columns: vec![],
+                    is_strict: false,
+                    is_macro: true,
+                }
+                .with_placeholders())
+            }
+            Statement::CreateFunction(create) => Self::of_function(create),
+            _ => Err(Error::bug("a statement makes no function")),
+        }
+    }
+
+    fn of_function(create: &ast::CreateFunction) -> Result<Self> {
+        let language = create.language.as_ref().map_or_else(|| "sql".to_owned(), lower);
+        if language != "sql" {
+            let error = Error::unsupported(format!("language \"{language}\" is not supported")).with_code("0A000");
+            return Err(error.with_hint("functions are written in SQL: LANGUAGE sql"));
+        }
+        let (mut parameters, mut columns) = (Vec::new(), Vec::new());
+        for given in create.args.iter().flatten() {
+            let name = given.name.as_ref().map(lower).unwrap_or_default();
+            if matches!(given.mode, Some(ArgMode::Out | ArgMode::InOut)) {
+                columns.push((name.clone(), given.data_type.clone()));
+            }
+            if !matches!(given.mode, Some(ArgMode::Out)) {
+                let (data_type, default) = (Some(given.data_type.clone()), given.default_expr.clone());
+                parameters.push(RoutineParameter { name, data_type, default });
+            }
+        }
+        let (mut returns, mut gives_rows) = (None, false);
+        match &create.return_type {
+            Some(FunctionReturnType::SetOf(given)) => {
+                gives_rows = true;
+                columns = vec![(last(&create.name)?, given.clone())];
+            }
+            Some(FunctionReturnType::DataType(DataType::Table(Some(given)))) => {
+                gives_rows = true;
+                columns = given.iter().map(|column| (lower(&column.name), column.data_type.clone())).collect();
+            }
+            Some(FunctionReturnType::DataType(given)) if is_void(given) => {}
+            Some(FunctionReturnType::DataType(given)) => returns = Some(given.clone()),
+            None if columns.is_empty() => {
+                return Err(Error::input("function result type must be specified").with_code("42P13"));
+            }
+            None => {}
+        }
+        if let [(_, only)] = columns.as_slice()
+            && !gives_rows
+        {
+            returns = Some(only.clone());
+            columns.clear();
+        }
+        let body = match &create.function_body {
+            Some(CreateFunctionBody::Return(value)) => Body::Value(Arc::new(value.clone())),
+            Some(CreateFunctionBody::AsBeforeOptions { body, .. } | CreateFunctionBody::AsAfterOptions(body)) => {
+                let text =
+                    text_of(body).ok_or_else(|| Error::input("no function body specified").with_code("42P13"))?;
+                let query = parse::query(text.trim().trim_end_matches(';'))?;
+                // Of several rows the first counts.
+                match value_of(&query).filter(|_| !gives_rows && columns.is_empty()) {
+                    Some(value) => Body::Value(Arc::new(value.clone())),
+                    None => Body::Rows(Arc::new(query)),
+                }
+            }
+            _ => return Err(Error::input("no function body specified").with_code("42P13")),
+        };
+        let body = match body {
+            Body::Rows(query) if !gives_rows && columns.is_empty() => {
+                let mut query = query.as_ref().clone();
+                if query.limit_clause.is_none() && query.fetch.is_none() {
+                    query.limit_clause = parse::query("SELECT 1 LIMIT 1")?.limit_clause;
+                }
+                Body::Value(Arc::new(Expr::Subquery(Box::new(query))))
+            }
+            other => other,
+        };
+        let is_strict = matches!(
+            create.called_on_null,
+            Some(FunctionCalledOnNull::ReturnsNullOnNullInput | FunctionCalledOnNull::Strict)
+        );
+        let definition =
+            Self { name: last(&create.name)?, parameters, body, returns, columns, is_strict, is_macro: false };
+        Ok(definition.with_placeholders())
+    }
+
+    /// The same with `$1`, `$2`, … in the places of names.
+    fn with_placeholders(mut self) -> Self {
+        let names = self.parameters.iter().map(|parameter| parameter.name.clone()).collect::<Vec<_>>();
+        let mut places = Places { function: &self.name, names: &names, values: None };
+        match &mut self.body {
+            Body::Value(value) => drop(Arc::make_mut(value).visit(&mut places)),
+            Body::Rows(query) => drop(Arc::make_mut(query).visit(&mut places)),
+        }
+        self
+    }
+
+    /// The body of a macro with these arguments in it.
+    pub(crate) fn with_arguments(&self, arguments: &[Expr]) -> Body {
+        let mut places = Places { function: "", names: &[], values: Some(arguments) };
+        match &self.body {
+            Body::Value(value) => {
+                let mut value = value.as_ref().clone();
+                let _ = value.visit(&mut places);
+                Body::Value(Arc::new(value))
+            }
+            Body::Rows(query) => {
+                let mut query = query.as_ref().clone();
+                let _ = query.visit(&mut places);
+                Body::Rows(Arc::new(query))
+            }
+        }
+    }
+
+    /// The arguments of a call, in the order of the parameters, with defaults; `None` if they do not fit.
+    pub(crate) fn ordered(&self, call: &[(Option<String>, Expr)]) -> Option<Vec<Expr>> {
+        let mut values = vec![None; self.parameters.len()];
+        for (position, (name, value)) in call.iter().enumerate() {
+            let place = match name {
+                None => position,
+                Some(name) => self.parameters.iter().position(|parameter| parameter.name == *name)?,
+            };
+            let slot = values.get_mut(place)?;
+            if slot.replace(value.clone()).is_some() {
+                return None;
+            }
+        }
+        let values = values.into_iter().zip(&self.parameters);
+        values.map(|(value, parameter)| value.or_else(|| parameter.default.clone())).collect()
+    }
+
+    /// What tells it from others of its name: the types of its parameters. `None` for a macro.
+    pub(crate) fn arguments(&self) -> Option<String> {
+        let types = self.parameters.iter().filter_map(|parameter| parameter.data_type.as_ref());
+        (!self.is_macro).then(|| types.map(type_name).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A type's name as functions are told apart by it.
+pub(crate) fn type_name(data_type: &DataType) -> String {
+    match diligence_types::SqlType::parse(&data_type.to_string()) {
+        Some(known) => known.without_modifier().to_string(),
+        None => data_type.to_string().to_lowercase(),
+    }
+}
+
+/// Puts placeholders in the places of names or, with values, values in the places of placeholders.
+struct Places<'a> {
+    function: &'a str,
+    names: &'a [String],
+    values: Option<&'a [Expr]>,
+}
+
+impl Places<'_> {
+    fn place(&self, name: &Ident) -> Option<usize> {
+        let name = lower(name);
+        self.names.iter().position(|known| !known.is_empty() && *known == name)
+    }
+}
+
+impl VisitorMut for Places<'_> {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        let placeholder = |place: usize| {
+            let value = ast::Value::Placeholder(format!("${}", place + 1));
+            Expr::Value(value.into())
+        };
+        let instead = match (expression as &Expr, self.values) {
+            (Expr::Identifier(name), None) => self.place(name).map(placeholder),
+            (Expr::CompoundIdentifier(parts), None) => match parts.as_slice() {
+                [function, name] if lower(function) == self.function => self.place(name).map(placeholder),
+                _ => None,
+            },
+            (Expr::Value(value), Some(values)) => match &value.value {
+                ast::Value::Placeholder(name) => {
+                    let place = name.strip_prefix('$').and_then(|place| place.parse::<usize>().ok());
+                    let value = place.and_then(|place| values.get(place.checked_sub(1)?)).cloned();
+                    value.map(|value| match value {
+                        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) | Expr::Lambda(_) => value,
+                        other => Expr::Nested(Box::new(other)),
+                    })
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        if let Some(instead) = instead {
+            *expression = instead;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn lower(name: &Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
+fn last(name: &ast::ObjectName) -> Result<String> {
+    let last = name.0.last().and_then(|part| part.as_ident()).map(lower);
+    last.ok_or_else(|| Error::input(format!("improper function name: {name}")).with_code("42601"))
+}
+
+fn is_void(data_type: &DataType) -> bool {
+    data_type.to_string().eq_ignore_ascii_case("void")
+}
+
+/// The text of a literal.
+fn text_of(body: &Expr) -> Option<&str> {
+    let Expr::Value(value) = body else { return None };
+    match &value.value {
+        ast::Value::SingleQuotedString(text) | ast::Value::EscapedStringLiteral(text) => Some(text),
+        ast::Value::DollarQuotedString(text) => Some(&text.value),
+        _ => None,
+    }
+}
+
+/// What a query selects, if that is one value from nowhere.
+fn value_of(query: &Query) -> Option<&Expr> {
+    let Query { with: None, body, order_by: None, limit_clause: None, fetch: None, .. } = query else { return None };
+    let SetExpr::Select(select) = body.as_ref() else { return None };
+    let is_plain = select.from.is_empty() && select.selection.is_none() && select.having.is_none();
+    match select.projection.as_slice() {
+        [ast::SelectItem::UnnamedExpr(value) | ast::SelectItem::ExprWithAlias { expr: value, .. }] if is_plain => {
+            Some(value)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition(text: &str) -> Definition {
+        let parsed = parse::parse_one(text).unwrap();
+        let datafusion_sql::parser::Statement::Statement(statement) = parsed.statement else { panic!("{text}") };
+        Definition::of(&statement).unwrap()
+    }
+
+    fn shown(body: &Body) -> String {
+        match body {
+            Body::Value(value) => value.to_string(),
+            Body::Rows(query) => query.to_string(),
+        }
+    }
+
+    #[test]
+    fn names_become_places_and_arguments_take_them() {
+        let made = definition("CREATE MACRO f(a, b := 2 + 1) AS a * b + t.a");
+        assert_eq!(shown(&made.body), "$1 * $2 + t.a");
+        let one = parse::expression("1 + 1").unwrap();
+        let arguments = made.ordered(&[(None, one.clone())]).unwrap();
+        assert_eq!(shown(&made.with_arguments(&arguments)), "(1 + 1) * (2 + 1) + t.a");
+        assert!(made.ordered(&[]).is_none());
+        assert!(made.ordered(&[(Some("a".to_owned()), one.clone()), (None, one.clone())]).is_some());
+        assert!(made.ordered(&[(None, one.clone()), (Some("a".to_owned()), one)]).is_none());
+    }
+
+    #[test]
+    fn a_function_is_a_value_or_rows_and_told_apart_by_types() {
+        let one = definition(
+            "CREATE FUNCTION f(a int, numeric(9, 2)) RETURNS bigint LANGUAGE sql STRICT AS $$ SELECT f.a + $2 $$",
+        );
+        assert_eq!((shown(&one.body).as_str(), one.arguments().as_deref()), ("$1 + $2", Some("integer, numeric")));
+        assert!(one.is_strict && one.returns.is_some());
+        let rows =
+            definition("CREATE FUNCTION g(a int) RETURNS TABLE (x int, y text) LANGUAGE sql AS 'SELECT a, ''b'''");
+        assert_eq!((shown(&rows.body).as_str(), rows.columns.len()), ("SELECT $1, 'b'", 2));
+        let first = definition("CREATE FUNCTION h() RETURNS int LANGUAGE sql AS 'SELECT a FROM t ORDER BY a'");
+        assert_eq!(shown(&first.body), "(SELECT a FROM t ORDER BY a LIMIT 1)");
+    }
+}

@@ -1,0 +1,85 @@
+//! `set_config`: a function that changes a setting of its session.
+
+use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Weak};
+
+use arrow::array::{Array, AsArray, StringViewArray};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use datafusion_common::error::Result;
+use datafusion_common::plan_err;
+use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use diligence_storage::foreign_error::to_datafusion;
+
+/// What changes a session's settings.
+pub trait SettingsSink: Send + Sync + Debug {
+    /// Changes a setting until the session ends or, with `is_local`, the transaction does; gives what it is then. Fails
+    /// with kind `Input` if this is no value of it.
+    fn set_config(&self, name: &str, value: &str, is_local: bool) -> diligence_base::Result<String>;
+}
+
+/// The function, for a session whose settings this changes.
+pub(crate) fn set_config(sink: &Weak<dyn SettingsSink>) -> Arc<ScalarUDF> {
+    let signature = Signature::any(3, Volatility::Volatile);
+    Arc::new(ScalarUDF::from(SetConfig { sink: sink.clone(), signature }))
+}
+
+#[derive(Debug)]
+struct SetConfig {
+    sink: Weak<dyn SettingsSink>,
+    signature: Signature,
+}
+
+impl PartialEq for SetConfig {
+    fn eq(&self, other: &Self) -> bool {
+        self.sink.ptr_eq(&other.sink)
+    }
+}
+
+impl Eq for SetConfig {}
+
+impl Hash for SetConfig {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl ScalarUDFImpl for SetConfig {
+    fn name(&self) -> &str {
+        "set_config"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        if arguments.len() != 3 {
+            return plan_err!("set_config takes a name, a value and whether it is for the transaction");
+        }
+        Ok(DataType::Utf8View)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = arguments.number_rows;
+        let columns = arguments.args.iter().map(|argument| argument.to_array(rows)).collect::<Result<Vec<_>>>()?;
+        let texts = [&columns[0], &columns[1]].map(|column| cast(column, &DataType::Utf8));
+        let [names, values] = texts;
+        let (names, values) = (names?, values?);
+        let (names, values) = (names.as_string::<i32>(), values.as_string::<i32>());
+        let is_local = cast(&columns[2], &DataType::Boolean)?;
+        let is_local = is_local.as_boolean();
+        let mut answers = Vec::with_capacity(rows);
+        for row in 0..rows {
+            let (true, Some(sink)) = (names.is_valid(row), self.sink.upgrade()) else {
+                answers.push(None);
+                continue;
+            };
+            let value = if values.is_valid(row) { values.value(row) } else { "" };
+            let is_local = is_local.is_valid(row) && is_local.value(row);
+            answers.push(Some(sink.set_config(names.value(row), value, is_local).map_err(to_datafusion)?));
+        }
+        Ok(ColumnarValue::Array(Arc::new(StringViewArray::from_iter(answers))))
+    }
+}

@@ -1,0 +1,270 @@
+//! What JSON values have in common: a type for each key that holds all of its values.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field};
+
+use super::csv_infer::Guess;
+use super::csv_values::{Forms, parse_integer, parse_text};
+use super::json_text::{Flaw, Kind, each_item, each_member, kind, skip_space, string, value_end};
+use crate::external::schema::{JSON_TYPE, TYPE_KEY};
+
+/// Whole numbers below it are exact as DOUBLE.
+const EXACT_MAX: i64 = 1 << 53;
+
+/// What the values seen of one key are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shape {
+    boolean: bool,
+    numbers: Option<Numbers>,
+    texts: Option<Guess>,
+    items: Option<Box<Shape>>,
+    members: Option<Members>,
+}
+
+/// The keys of objects, in the order in which they came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Members {
+    places: HashMap<String, usize>,
+    shapes: Vec<(String, Shape)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Numbers {
+    /// One that is not whole.
+    fraction: bool,
+    exponent: bool,
+    /// A whole one beyond 64 bits.
+    long: bool,
+    /// A whole one that DOUBLE does not hold exactly.
+    inexact: bool,
+    /// One that neither DOUBLE nor 38 digits hold.
+    beyond: bool,
+    whole_digits: usize,
+    scale: usize,
+}
+
+impl Numbers {
+    fn see(&mut self, raw: &[u8]) {
+        if let Some(value) = parse_integer::<i64>(raw) {
+            self.inexact |= !(-EXACT_MAX..=EXACT_MAX).contains(&value);
+            self.whole_digits = self.whole_digits.max(raw.len() - usize::from(raw[0] == b'-'));
+            return;
+        }
+        let unsigned = raw.strip_prefix(b"-").unwrap_or(raw);
+        let whole = unsigned.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.whole_digits = self.whole_digits.max(whole);
+        if whole == unsigned.len() {
+            (self.long, self.inexact) = (true, true);
+            self.beyond |= whole > usize::from(DECIMAL128_MAX_PRECISION);
+            return;
+        }
+        self.fraction = true;
+        let rest = &unsigned[whole..];
+        let digits = rest.strip_prefix(b".").map_or(0, |rest| rest.iter().take_while(|b| b.is_ascii_digit()).count());
+        self.scale = self.scale.max(digits);
+        self.exponent |= rest.iter().any(|byte| matches!(byte, b'e' | b'E'));
+        self.beyond |= !parse_text::<f64>(raw).is_some_and(f64::is_finite);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.fraction |= other.fraction;
+        self.exponent |= other.exponent;
+        self.long |= other.long;
+        self.inexact |= other.inexact;
+        self.beyond |= other.beyond;
+        self.whole_digits = self.whole_digits.max(other.whole_digits);
+        self.scale = self.scale.max(other.scale);
+    }
+
+    fn data_type(&self) -> DataType {
+        match self {
+            Self { beyond: true, .. } => DataType::Utf8View,
+            Self { fraction: false, long: false, .. } => DataType::Int64,
+            Self { fraction: false, .. } => DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0),
+            Self { inexact: false, .. } => DataType::Float64,
+            // Whole numbers with more digits than DOUBLE has, among others: all digits are kept.
+            Self { exponent: false, whole_digits, scale, .. }
+                if whole_digits + scale <= usize::from(DECIMAL128_MAX_PRECISION) =>
+            {
+                DataType::Decimal128(DECIMAL128_MAX_PRECISION, *scale as i8)
+            }
+            _ => DataType::Utf8View,
+        }
+    }
+}
+
+impl Members {
+    fn see(&mut self, text: &[u8], at: usize, depth: usize) -> Result<usize, Flaw> {
+        let mut next = 0;
+        each_member(text, at, depth, |key, at| {
+            // Most objects have their keys in the order of those before them.
+            let expected = self.shapes.get(next).is_some_and(|(name, _)| name.as_bytes() == &key[1..key.len() - 1]);
+            let place = if expected { next } else { self.place(&string(key, at)?) };
+            next = place + 1;
+            self.shapes[place].1.see(text, at, depth + 1)
+        })
+    }
+
+    fn place(&mut self, name: &str) -> usize {
+        if let Some(&place) = self.places.get(name) {
+            return place;
+        }
+        self.places.insert(name.to_owned(), self.shapes.len());
+        self.shapes.push((name.to_owned(), Shape::default()));
+        self.shapes.len() - 1
+    }
+
+    /// Takes the next record of a text into account, and gives its end; `None` at the end of the text. Fails if it is
+    /// no object.
+    pub fn see_record(&mut self, text: &[u8], at: usize) -> Result<Option<usize>, Flaw> {
+        let at = skip_space(text, at);
+        if at == text.len() {
+            return Ok(None);
+        }
+        match kind(text, at)? {
+            Kind::Object => self.see(text, at, 0).map(Some),
+            _ => Err(Flaw::Malformed { at, what: NO_OBJECT }),
+        }
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        for (name, shape) in &other.shapes {
+            let place = self.place(name);
+            self.shapes[place].1.merge(shape);
+        }
+    }
+
+    /// The columns.
+    pub fn fields(&self) -> Vec<Field> {
+        self.shapes.iter().map(|(name, shape)| shape.field(name)).collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.shapes.is_empty()
+    }
+}
+
+/// What is wrong with a record that is a value of another kind.
+pub(super) const NO_OBJECT: &str = "a record is no JSON object";
+
+impl Shape {
+    fn see(&mut self, text: &[u8], at: usize, depth: usize) -> Result<usize, Flaw> {
+        match kind(text, at)? {
+            Kind::Null => value_end(text, at, depth),
+            Kind::Boolean => {
+                self.boolean = true;
+                value_end(text, at, depth)
+            }
+            Kind::Number => {
+                let end = value_end(text, at, depth)?;
+                self.numbers.get_or_insert_default().see(&text[at..end]);
+                Ok(end)
+            }
+            Kind::Text => {
+                let end = value_end(text, at, depth)?;
+                let guess = self.texts.get_or_insert_with(Guess::of_time);
+                if guess.may_be_time() {
+                    guess.see(true, &text[at + 1..end - 1], &Forms::default());
+                }
+                Ok(end)
+            }
+            Kind::List => {
+                let items = self.items.get_or_insert_default();
+                each_item(text, at, depth, |at| items.see(text, at, depth + 1))
+            }
+            Kind::Object => self.members.get_or_insert_default().see(text, at, depth),
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.boolean |= other.boolean;
+        if let Some(numbers) = &other.numbers {
+            self.numbers.get_or_insert_default().merge(numbers);
+        }
+        if let Some(texts) = &other.texts {
+            self.texts.get_or_insert_with(Guess::of_time).merge(texts);
+        }
+        if let Some(items) = &other.items {
+            self.items.get_or_insert_default().merge(items);
+        }
+        if let Some(members) = &other.members {
+            self.members.get_or_insert_default().merge(members);
+        }
+    }
+
+    fn field(&self, name: &str) -> Field {
+        let json = || {
+            let metadata = HashMap::from([(TYPE_KEY.to_owned(), JSON_TYPE.to_owned())]);
+            Field::new(name, DataType::Utf8View, true).with_metadata(metadata)
+        };
+        let scalars = [self.boolean, self.numbers.is_some(), self.texts.is_some()];
+        let is_scalar = scalars.contains(&true);
+        let data_type = match (&self.items, &self.members) {
+            (None, None) => match (self.boolean, &self.numbers, &self.texts) {
+                (true, None, None) => DataType::Boolean,
+                (false, Some(numbers), None) => numbers.data_type(),
+                (false, None, Some(texts)) => texts.data_type(),
+                // Nothing but null, or values of several kinds.
+                _ => DataType::Utf8View,
+            },
+            (Some(items), None) if !is_scalar => DataType::List(Arc::new(items.field("item"))),
+            (None, Some(members)) if !is_scalar && !members.is_empty() => DataType::Struct(members.fields().into()),
+            _ => return json(),
+        };
+        Field::new(name, data_type, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn types(text: &str) -> Vec<(String, String)> {
+        let mut members = Members::default();
+        let mut at = 0;
+        while let Some(end) = members.see_record(text.as_bytes(), at).unwrap() {
+            at = end;
+        }
+        let told = |field: &Field| match field.metadata().get(TYPE_KEY) {
+            Some(name) => name.clone(),
+            None => field.data_type().to_string(),
+        };
+        members.fields().iter().map(|field| (field.name().clone(), told(field))).collect()
+    }
+
+    fn one(values: &[&str]) -> String {
+        types(&values.iter().map(|value| format!("{{\"a\":{value}}}\n")).collect::<String>())[0].1.clone()
+    }
+
+    #[test]
+    fn types_hold_all_values() {
+        for (values, wanted) in [
+            (&["1", "2"][..], "Int64"),
+            (&["1", "2.5"], "Float64"),
+            (&["18446744073709551615"], "Decimal128(38, 0)"),
+            (&["9007199254740993", "1.5"], "Decimal128(38, 1)"),
+            (&["123456789012345678901234567890123456789"], "Utf8View"),
+            (&["1e999"], "Utf8View"),
+            (&["1", "\"007\""], "Utf8View"),
+            (&["true", "null"], "Boolean"),
+            (&["null"], "Utf8View"),
+            (&["\"2024-02-29\""], "Date32"),
+            (&["\"2024-02-29\"", "\"2024-02-29T10:00:00\""], "Timestamp(µs)"),
+            (&["\"2024-02-29\"", "\"x\""], "Utf8View"),
+            (&["\"\""], "Utf8View"),
+            (&["{\"b\":1}", "\"x\""], "json"),
+            (&["[1]", "3"], "json"),
+            (&["{}"], "json"),
+        ] {
+            assert_eq!(one(values), wanted, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn keys_keep_their_order() {
+        let found = types("{\"z\":1,\"a\":2}\n{\"a\":1,\"m\":\"x\",\"z\":null}\n");
+        assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["z", "a", "m"]);
+    }
+}

@@ -1,0 +1,357 @@
+//! Segments: rows of the database's own tables that lie on disk.
+//!
+//! A segment is one immutable Parquet file of a table. Each row group is a cluster. Its columns are named by the ids
+//! that the table's columns have, so a table that gets other columns reads its old segments as they are: a column that
+//! a segment does not have is NULL there, and one that went is not read. The numbers of the rows are not in the file;
+//! who keeps the segment's place in the table keeps them.
+//!
+//! ```text
+//!   SegmentWriter ─ rows, row group by row group ─▶ finish (synced) ─▶ Segment ─ columns of a table ─▶ SegmentView
+//! ```
+//!
+//! Each column's part of each cluster has a checksum in the file; that of the footer, its [`Seal`], belongs to whoever
+//! keeps the segment's place.
+//!
+//! Invariant: a file that has a segment's name is whole, and never changes.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_empty_array};
+use arrow::buffer::BooleanBuffer;
+use arrow::compute::concat;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
+use datafusion_common::Statistics;
+use datafusion_common::config::TableParquetOptions;
+use datafusion_physical_expr::PhysicalExpr;
+use diligence_base::Result;
+use diligence_base::limits::{BATCH_ROWS_MAX, MORSEL_ROWS_MAX};
+use diligence_base::seams::{Disk, DiskFile, OpenMode};
+
+pub use crate::external::Seal;
+use crate::external::{ColumnFile, EncodedFile, unwritable_file};
+use crate::foreign_error::from_arrow;
+use crate::memory::RowNumbers;
+use crate::{Cluster, Decode, DecodeRequest, DeletedRows, Fetch, Fetched};
+
+/// Rows of a cluster at most.
+pub const CLUSTER_ROWS_MAX: usize = MORSEL_ROWS_MAX;
+
+/// A segment, opened. Its file may be removed when nothing has it any more.
+pub struct Segment {
+    number: u64,
+    seal: Seal,
+    file: ColumnFile,
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Segment({})", self.number)
+    }
+}
+
+/// A segment as a table with certain columns reads it.
+#[derive(Debug)]
+pub struct SegmentView {
+    segment: Arc<Segment>,
+    file: ColumnFile,
+}
+
+/// Whether a segment has a form for all values of a type.
+pub fn is_storable(data_type: &DataType) -> bool {
+    match data_type {
+        // Parquet counts in milliseconds.
+        DataType::Interval(_) | DataType::Duration(_) | DataType::Null | DataType::Union(..) => false,
+        DataType::Struct(fields) => !fields.is_empty() && fields.iter().all(|field| is_storable(field.data_type())),
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => is_storable(item.data_type()),
+        _ => true,
+    }
+}
+
+fn column_name(id: u32) -> String {
+    format!("c{id}")
+}
+
+impl Segment {
+    /// Opens the file of a segment: reads its footer. Fails with kind `File` if it cannot be read, with code XX001 if
+    /// it is not what was written.
+    pub fn open(disk: &Arc<dyn Disk>, path: &Path, number: u64, seal: Seal) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self { number, seal, file: ColumnFile::open(disk.clone(), path, seal)? }))
+    }
+
+    /// What tells whether the end of its file is what was written.
+    pub fn seal(&self) -> Seal {
+        self.seal
+    }
+
+    /// Its number: no other segment of the database has had it.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How many rows a cluster has; `None` if there is no such cluster.
+    pub fn rows(&self, cluster: usize) -> Option<usize> {
+        self.file.rows(cluster)
+    }
+
+    /// Its file's length.
+    pub fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
+    /// How a table reads it whose columns have these ids.
+    pub fn view(self: &Arc<Self>, columns: &SchemaRef, ids: &[u32]) -> Arc<SegmentView> {
+        let names = ids.iter().map(|id| column_name(*id)).collect::<Vec<_>>();
+        Arc::new(SegmentView { file: self.file.with_columns(columns, &names), segment: self.clone() })
+    }
+}
+
+impl SegmentView {
+    /// The segment.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// How many columns the table has.
+    pub fn columns(&self) -> usize {
+        self.file.schema().fields().len()
+    }
+
+    /// How many rows a cluster has, those that are deleted included; `None` if there is no such cluster.
+    pub fn rows(&self, cluster: usize) -> Option<usize> {
+        self.file.rows(cluster)
+    }
+
+    /// What is known of the columns of the whole segment.
+    pub fn statistics(&self) -> Statistics {
+        self.file.statistics()
+    }
+
+    /// For each cluster whether it may have a row for which a predicate over the table's columns is true; all may, if
+    /// it is empty.
+    pub fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Vec<bool> {
+        self.file.candidates(predicate)
+    }
+
+    /// A cluster, to be scanned, without the rows that are deleted; with the numbers of its rows in one more column, if
+    /// they are given. Fails with kind `File` if there is no such cluster.
+    pub fn cluster(
+        self: &Arc<Self>,
+        cluster: usize,
+        deleted: Option<Arc<DeletedRows>>,
+        numbers: Option<RowNumbers>,
+    ) -> Result<Arc<dyn Cluster>> {
+        let inner = self.file.cluster(cluster, numbers)?;
+        Ok(Arc::new(SegmentCluster { inner, view: self.clone(), cluster, deleted }))
+    }
+
+    /// These columns of a cluster's rows, or of some of them, now: blocks the calling thread. Fails with kind `File` if
+    /// they cannot be read.
+    pub fn read(&self, cluster: usize, columns: &[usize], rows: Option<&BooleanBuffer>) -> Result<RecordBatch> {
+        let inner = self.file.cluster(cluster, None)?;
+        let fetched = match inner.fetch(columns) {
+            Fetch::Ready(fetched) => fetched,
+            Fetch::Blocking(read) => read()?,
+            Fetch::Waiting(read) => futures::executor::block_on(read)?,
+        };
+        let deleted = rows.map(|rows| Arc::new(DeletedRows::of(rows.clone())));
+        let request =
+            DecodeRequest { columns: columns.to_vec(), batch_rows: BATCH_ROWS_MAX, deleted, ..Default::default() };
+        let mut decode = inner.decode(fetched, &request)?;
+        let (mut pieces, mut count) = (vec![Vec::<ArrayRef>::new(); columns.len()], 0);
+        while let Some(chunk) = decode.next()? {
+            count += chunk.rows;
+            pieces.iter_mut().zip(chunk.columns).for_each(|(pieces, column)| pieces.push(column));
+        }
+        let schema = self.file.schema().project(columns).map_err(from_arrow)?;
+        let column = |(pieces, field): (Vec<ArrayRef>, &Arc<Field>)| {
+            let pieces = pieces.iter().map(|piece| self.file.as_declared(piece.clone(), field));
+            let pieces = pieces.collect::<Result<Vec<_>>>()?;
+            match pieces.as_slice() {
+                [] => Ok(new_empty_array(field.data_type())),
+                [one] => Ok(one.clone()),
+                many => {
+                    concat(&many.iter().map(|piece| &**piece as &dyn Array).collect::<Vec<_>>()).map_err(from_arrow)
+                }
+            }
+        };
+        let columns = pieces.into_iter().zip(schema.fields()).map(column).collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(count));
+        RecordBatch::try_new_with_options(Arc::new(schema), columns, &options).map_err(from_arrow)
+    }
+}
+
+/// A cluster of a segment in one version of its table.
+struct SegmentCluster {
+    inner: Arc<dyn Cluster>,
+    view: Arc<SegmentView>,
+    cluster: usize,
+    deleted: Option<Arc<DeletedRows>>,
+}
+
+impl fmt::Debug for SegmentCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.describe())
+    }
+}
+
+impl SegmentCluster {
+    /// The columns that are in the file.
+    fn in_file(&self, columns: &[usize]) -> Vec<usize> {
+        columns.iter().copied().filter(|column| self.holds(*column)).collect()
+    }
+}
+
+impl Cluster for SegmentCluster {
+    fn rows(&self) -> Option<usize> {
+        let deleted = self.deleted.as_ref().map_or(0, |deleted| deleted.count());
+        self.inner.rows().map(|rows| rows.saturating_sub(deleted))
+    }
+
+    fn bytes(&self, columns: &[usize]) -> usize {
+        self.inner.bytes(&self.in_file(columns))
+    }
+
+    fn fetch(&self, columns: &[usize]) -> Fetch {
+        self.inner.fetch(&self.in_file(columns))
+    }
+
+    fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        self.inner.decode(fetched, &DecodeRequest { deleted: self.deleted.clone(), ..request.clone() })
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn place(&self) -> Option<u64> {
+        Some(self.view.segment.number << 24 | self.cluster as u64)
+    }
+
+    fn holds(&self, column: usize) -> bool {
+        column < self.view.file.schema().fields().len()
+    }
+}
+
+/// Makes a segment. One that is dropped before its end leaves no file.
+pub struct SegmentWriter {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    number: u64,
+    /// `None` once the segment has ended.
+    file: Option<Arc<dyn DiskFile>>,
+    encoded: EncodedFile,
+    schema: SchemaRef,
+    /// Bytes that have been encoded.
+    end: u64,
+    clusters: usize,
+}
+
+impl fmt::Debug for SegmentWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SegmentWriter({})", self.number)
+    }
+}
+
+/// Bytes of a segment, and where they belong. They may be written in any order.
+pub struct SegmentBlock {
+    path: PathBuf,
+    file: Arc<dyn DiskFile>,
+    offset: u64,
+    bytes: Bytes,
+}
+
+impl SegmentBlock {
+    /// How many there are.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Writes them. Blocks the calling thread. Fails with kind `File`.
+    pub fn write(self) -> Result<()> {
+        self.file.write_all_at(&self.bytes, self.offset).map_err(|error| unwritable_file(&self.path, &error))
+    }
+}
+
+impl SegmentWriter {
+    /// Begins the file of a segment with these columns, which have these ids. Fails with kind `File` if it cannot be
+    /// made.
+    pub fn create(disk: &Arc<dyn Disk>, path: &Path, number: u64, columns: &Schema, ids: &[u32]) -> Result<Self> {
+        let fields = columns.fields().iter().zip(ids);
+        let fields = fields.map(|(field, id)| Field::new(column_name(*id), field.data_type().clone(), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let mut options = TableParquetOptions::default();
+        options.global.compression = Some("snappy".to_owned());
+        let encoded = EncodedFile::new(&schema, &options)?;
+        let file = disk.open(path, OpenMode::CREATE_NEW).map_err(|error| unwritable_file(path, &error))?;
+        let (disk, path, file) = (disk.clone(), path.to_owned(), Some(file));
+        Ok(Self { disk, path, number, file, encoded, schema, end: 0, clusters: 0 })
+    }
+
+    /// The segment's number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How many clusters it has.
+    pub fn clusters(&self) -> usize {
+        self.clusters
+    }
+
+    /// Encodes a cluster of these rows, [`CLUSTER_ROWS_MAX`] at most. Fails with kind `Unsupported` if the format has
+    /// no form for a value.
+    pub fn encode_cluster(&mut self, rows: &[RecordBatch]) -> Result<()> {
+        let of_file = rows.iter().map(|batch| {
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            let columns = batch.columns().to_vec();
+            RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).map_err(from_arrow)
+        });
+        self.encoded.append(&of_file.collect::<Result<Vec<_>>>()?)?;
+        self.clusters += 1;
+        Ok(())
+    }
+
+    /// What has been encoded and is to be written.
+    pub fn due(&mut self) -> Vec<SegmentBlock> {
+        let Some(file) = &self.file else { return Vec::new() };
+        let blocks = self.encoded.take().into_iter().map(|bytes| {
+            let offset = self.end;
+            self.end += bytes.len() as u64;
+            SegmentBlock { path: self.path.clone(), file: file.clone(), offset, bytes }
+        });
+        blocks.collect()
+    }
+
+    /// Encodes a cluster and writes it. Fails as both do.
+    pub fn write_cluster(&mut self, rows: &[RecordBatch]) -> Result<()> {
+        self.encode_cluster(rows)?;
+        self.due().into_iter().try_for_each(SegmentBlock::write)
+    }
+
+    /// Ends the file, all of whose blocks are written; it is synced when this returns, its folder not. Fails with kind
+    /// `File` if it cannot be written.
+    pub fn finish(mut self) -> Result<Arc<Segment>> {
+        let seal = self.encoded.finish()?;
+        self.due().into_iter().try_for_each(SegmentBlock::write)?;
+        if let Some(file) = &self.file {
+            file.sync().map_err(|error| unwritable_file(&self.path, &error))?;
+        }
+        let segment = Segment::open(&self.disk, &self.path, self.number, seal)?;
+        self.file = None;
+        Ok(segment)
+    }
+}
+
+impl Drop for SegmentWriter {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // What stays is removed when the database is opened.
+            let _ = self.disk.remove_file(&self.path);
+        }
+    }
+}
