@@ -238,6 +238,18 @@ impl Catalog {
         self.settle(position)
     }
 
+    /// Puts another definition in the place of an object's. Fails with kind `Input` if it has been dropped, and as a log
+    /// fails.
+    pub(crate) fn replace(&self, object: &ObjectRef, relation: Relation) -> Result<()> {
+        self.commit(Staged::default(), |root| {
+            let now = root.get(&object.name).filter(|now| now.id == object.id).cloned().ok_or_else(|| gone(object))?;
+            put(root, Object { relation, version: self.next_version(), ..Object::clone(&now) })?;
+            let told = CatalogChange { name: object.name.clone(), object: object.id, is_naming: true };
+            let entry = root.get(&object.name).filter(|now| now.relation.is_kept()).cloned().map(Entry::Create);
+            Ok((vec![told], entry))
+        })
+    }
+
     /// Gives a relation that is no table in memory another name. Fails with kind `Input` if the name is taken.
     pub fn rename(&self, object: &ObjectRef, name: &RelationName) -> Result<()> {
         self.commit(Staged::default(), |root| {

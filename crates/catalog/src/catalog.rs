@@ -187,7 +187,7 @@ impl Catalog {
         ObjectVersion(self.shared.versions.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn next_id(&self) -> ObjectId {
+    pub(crate) fn next_id(&self) -> ObjectId {
         ObjectId(self.shared.ids.fetch_add(1, Ordering::Relaxed))
     }
 

@@ -4,6 +4,7 @@
 //! locks, a transaction looks at what others have committed since its last statement began: if the rows have gone
 //! meanwhile, or their keys have come, the statement fails with code 40001. READ COMMITTED starts it anew, then.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
@@ -107,6 +108,15 @@ impl Catalog {
             }
         }
         Ok(LockGuard(None))
+    }
+
+    /// Which of some rows the transaction has itself taken away.
+    pub fn own_taken(&self, table: &ObjectRef, rows: impl Iterator<Item = i64>) -> Result<HashSet<i64>> {
+        let Some(inside) = self.inside() else { return Ok(HashSet::new()) };
+        let (object, newest) = (self.object(table)?, inside.base.newest());
+        let Relation::Native(own) = &object.relation else { return Err(not_in_memory(&object)) };
+        let Some(newest) = rows_in(&newest, table) else { return Ok(HashSet::new()) };
+        Ok(rows.filter(|row| !own.has_row(*row) && newest.has_row(*row)).collect())
     }
 
     /// Locks a row, as SELECT … FOR UPDATE does, until the transaction or, outside of one, the statement of `by` ends

@@ -20,10 +20,12 @@
 
 mod access;
 mod alter;
+mod block;
 mod carried;
 mod catalog;
 mod conformed;
 mod declared;
+mod enums;
 mod files;
 mod guard;
 pub mod journal;
@@ -53,9 +55,11 @@ mod uses;
 mod view;
 
 pub use alter::{OwnedSequence, free_name};
+pub use block::StatementBlock;
 pub use catalog::{Catalog, CatalogChange, CatalogObserver, may_change, no_schema};
 pub use conformed::{failing_row, table_schema};
 pub use declared::ColumnIds;
+pub use enums::{EnumChange, EnumDefinition};
 pub use files::FileRelation;
 pub use guard::{LockGuard, LockWay, RowsLocked};
 pub use name::{

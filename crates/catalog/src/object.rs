@@ -9,8 +9,9 @@ use diligence_storage::Table;
 use parking_lot::Mutex;
 
 use crate::name::oid_of;
+use crate::rules::Materialized;
 use crate::sequence::Sequence;
-use crate::{FileRelation, NativeTable, RelationName, Routine, View};
+use crate::{EnumDefinition, FileRelation, NativeTable, RelationName, Routine, View};
 
 /// One version of a relation in a catalog.
 #[derive(Clone, Debug)]
@@ -63,6 +64,8 @@ pub enum Relation {
     Sequence(Arc<Sequence>),
     /// A function.
     Routine(Arc<Routine>),
+    /// A type.
+    Enum(Arc<EnumDefinition>),
 }
 
 impl Relation {
@@ -70,11 +73,26 @@ impl Relation {
     pub fn kind(&self) -> &'static str {
         match self {
             Relation::Files(_) => "external table",
+            Relation::Native(table) if table.rules().materialized.is_some() => "materialized view",
             Relation::Table(_) | Relation::Native(_) => "table",
             Relation::View(_) => "view",
             Relation::Sequence(_) => "sequence",
             Relation::Routine(_) => "function",
+            Relation::Enum(_) => "type",
         }
+    }
+
+    /// What a materialized view shows.
+    pub fn materialized(&self) -> Option<&Materialized> {
+        match self {
+            Relation::Native(table) => table.rules().materialized.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether it can stand in FROM, and is listed with others that can.
+    pub fn is_listed(&self) -> bool {
+        !matches!(self, Relation::Routine(_) | Relation::Enum(_))
     }
 
     /// What it is, with its article.
@@ -87,7 +105,8 @@ impl Relation {
     pub fn is_kept(&self) -> bool {
         match self {
             Relation::Files(files) => files.definition.is_some(),
-            Relation::Native(_) | Relation::View(_) | Relation::Sequence(_) | Relation::Routine(_) => true,
+            Relation::Native(_) | Relation::View(_) | Relation::Sequence(_) => true,
+            Relation::Routine(_) | Relation::Enum(_) => true,
             Relation::Table(_) => false,
         }
     }
@@ -100,7 +119,7 @@ impl Relation {
             Relation::Native(memory) => memory.schema().clone(),
             Relation::View(view) => view.schema.clone(),
             Relation::Sequence(_) => sequence_schema(),
-            Relation::Routine(_) => Arc::new(Schema::empty()),
+            Relation::Routine(_) | Relation::Enum(_) => Arc::new(Schema::empty()),
         })
     }
 }

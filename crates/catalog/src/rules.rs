@@ -1,6 +1,6 @@
 //! What a table was declared with beside its columns' names and types.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use diligence_base::ids::ObjectId;
@@ -23,6 +23,19 @@ pub struct TableRules {
     pub references: Vec<Reference>,
     /// What COMMENT ON says: of the table under the empty name, of columns under theirs.
     pub comments: BTreeMap<String, String>,
+    /// Conditions and references, by name, that rows from before them may break (NOT VALID).
+    pub unproven: BTreeSet<String>,
+    /// What its rows are the answer of, if it is a materialized view.
+    pub materialized: Option<Materialized>,
+}
+
+/// What a materialized view shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Materialized {
+    /// The text of its query.
+    pub query: String,
+    /// Whether it has an answer.
+    pub is_populated: bool,
 }
 
 /// When a column that counts takes a value of a statement.

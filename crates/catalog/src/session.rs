@@ -169,6 +169,11 @@ impl SessionCatalogs {
         self.inside.read().as_ref().map(|inside| inside.isolation)
     }
 
+    /// The catalog that all sessions share.
+    pub(crate) fn shared(&self) -> &Arc<Catalog> {
+        &self.base
+    }
+
     /// The catalog that statements change: that of the transaction, in one.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.inside.read().as_ref().map_or_else(|| self.base.clone(), |inside| inside.transaction.catalog().clone())
@@ -380,7 +385,7 @@ impl SessionSnapshot {
         match name.schema.as_str() {
             SYSTEM_SCHEMA => computed(&self.shown.system),
             POSTGRES_SCHEMA => computed(&self.shown.postgres),
-            schema => match self.catalog.resolve(name) {
+            schema => match self.catalog.resolve(name).filter(|object| object.relation.is_listed()) {
                 Some(object) => Some(Resolved::Object(object.clone())),
                 None if schema == DEFAULT_SCHEMA => computed(&self.shown.postgres),
                 None => None,

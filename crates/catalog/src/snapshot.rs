@@ -82,7 +82,7 @@ impl CatalogSnapshot {
 
     /// The relations, in the order of their names.
     pub fn objects(&self) -> impl Iterator<Item = &Arc<Object>> {
-        self.all_objects().filter(|object| !matches!(object.relation, Relation::Routine(_)))
+        self.all_objects().filter(|object| object.relation.is_listed())
     }
 
     /// The schemas that a log keeps, with their ids.
@@ -90,7 +90,7 @@ impl CatalogSnapshot {
         self.schemas().filter(|(name, _)| !is_temporary(name))
     }
 
-    /// The relations and the routines.
+    /// The relations, the routines and the types.
     pub fn all_objects(&self) -> impl Iterator<Item = &Arc<Object>> {
         self.0.schemas.values().flat_map(|schema| schema.objects.values())
     }
@@ -108,7 +108,7 @@ impl CatalogSnapshot {
     /// The names of relations in one schema, in order; none if there is no such schema.
     pub fn names_in(&self, schema: &str) -> Vec<String> {
         let objects = self.0.schemas.get(schema).into_iter().flat_map(|schema| schema.objects.iter());
-        let relations = objects.filter(|(_, object)| !matches!(object.relation, Relation::Routine(_)));
+        let relations = objects.filter(|(_, object)| object.relation.is_listed());
         relations.map(|(name, _)| name.clone()).collect()
     }
 

@@ -3,6 +3,8 @@
 //! Numbers are those of PostgreSQL's `pg_type.dat`, which clients have built in.
 
 use arrow::datatypes::{DataType, Field};
+use diligence_types::SqlType;
+use diligence_types::enum_type::EnumType;
 
 /// The key of a field's metadata under which the front of our own notes its SQL type.
 const SQL_TYPE_KEY: &str = "sql_type";
@@ -169,6 +171,15 @@ pub fn column_type(data_type: &DataType) -> ColumnType {
 /// type tells.
 pub fn field_type(field: &Field) -> ColumnType {
     let Some(text) = field.metadata().get(SQL_TYPE_KEY) else { return column_type(field.data_type()) };
+    match SqlType::of_field(field) {
+        Some(SqlType::Enum(one)) => return of_enum(&one, false),
+        Some(SqlType::Array(element)) => {
+            if let SqlType::Enum(one) = element.as_ref() {
+                return of_enum(one, true);
+            }
+        }
+        _ => {}
+    }
     let (name, is_array) = match text.strip_suffix("[]") {
         Some(element) => (element, true),
         None => (text.as_str(), false),
@@ -186,6 +197,12 @@ pub fn field_type(field: &Field) -> ColumnType {
         Some(element) => ColumnType { oid: element.oid, element: *element, is_array, modifier },
         None => column_type(field.data_type()),
     }
+}
+
+/// An enum, or its arrays: values go as texts.
+fn of_enum(one: &EnumType, is_array: bool) -> ColumnType {
+    let element = base(one.oid, "enum", "enum", 4, one.array_oid, "E");
+    ColumnType { oid: if is_array { one.array_oid } else { one.oid }, element, is_array, modifier: -1 }
 }
 
 /// The type with this number, and whether the number is that of its arrays.

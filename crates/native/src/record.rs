@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use diligence_catalog::journal::Entry;
-use diligence_catalog::rules::{Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
+use diligence_catalog::rules::{Identity, Key, KeyKind, Materialized, Reference, ReferenceAction, TableRules};
 use diligence_catalog::sequence::{SequenceOptions, SequenceState};
 use diligence_catalog::{ColumnIds, NativeTable, Object, Relation, RelationName};
 use diligence_storage::DeletedRows;
@@ -50,6 +50,12 @@ pub enum Record {
         id: u64,
         name: RelationName,
         definition: String,
+    },
+    CreateEnum {
+        id: u64,
+        name: RelationName,
+        array: u64,
+        labels: Vec<String>,
     },
     CreateFiles {
         id: u64,
@@ -125,6 +131,14 @@ const COUNT: u8 = 13;
 const CREATE_ROUTINE: u8 = 14;
 const STORED: u8 = 15;
 const CREATE_TABLE_WITH_IDS: u8 = 16;
+const CREATE_ENUM: u8 = 17;
+
+/// What records had no place for before are comments under names that no column has: of a constraint that older rows
+/// may break, with its name behind, and of a materialized view with and without an answer, with its query as the
+/// comment.
+const UNPROVEN: &str = "\u{1}unproven ";
+const MATERIALIZED: &str = "\u{1}materialized";
+const UNPOPULATED: &str = "\u{1}unpopulated";
 
 /// A table's rules, whose expressions are texts.
 #[derive(Debug, Default)]
@@ -136,6 +150,8 @@ pub struct RulesRecord {
     pub keys: Vec<Key>,
     pub references: Vec<Reference>,
     pub comments: Vec<(String, String)>,
+    pub unproven: Vec<String>,
+    pub materialized: Option<Materialized>,
 }
 
 /// Rows as a record.
@@ -269,6 +285,11 @@ pub fn encode_relation(id: ObjectId, name: &RelationName, relation: &Relation, s
             head(&mut encoder, CREATE_ROUTINE);
             encoder.text(&routine.definition());
         }
+        Relation::Enum(definition) => {
+            head(&mut encoder, CREATE_ENUM);
+            encoder.number(definition.array.0);
+            encode_texts(&mut encoder, &definition.labels);
+        }
         Relation::Sequence(sequence) => {
             head(&mut encoder, CREATE_SEQUENCE);
             let SequenceOptions { start, increment, min, max, cycles, bits, owner } = &sequence.options;
@@ -308,7 +329,8 @@ fn encode_table(encoder: &mut Encoder, table: &Arc<NativeTable>) -> Result<()> {
 }
 
 fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
-    let TableRules { defaults, generated, identities, checks, keys, references, comments } = rules;
+    let TableRules { defaults, generated, identities, checks, keys, references, comments, unproven, materialized } =
+        rules;
     let mut pairs = |pairs: Vec<(&String, String)>| {
         encoder.number(pairs.len() as u64);
         for (name, text) in pairs {
@@ -321,7 +343,14 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
     pairs(sorted);
     pairs(generated.iter().map(|(column, expression)| (column, expression.to_string())).collect());
     pairs(checks.iter().map(|check| (&check.name, check.condition.to_string())).collect());
-    pairs(comments.iter().map(|(column, comment)| (column, comment.clone())).collect());
+    let marks = unproven.iter().map(|name| (format!("{UNPROVEN}{name}"), String::new()));
+    let view = materialized.iter().map(|view| {
+        let mark = if view.is_populated { MATERIALIZED } else { UNPOPULATED };
+        (mark.to_owned(), view.query.clone())
+    });
+    let marks = marks.chain(view).collect::<Vec<_>>();
+    let comments = comments.iter().chain(marks.iter().map(|(name, text)| (name, text)));
+    pairs(comments.map(|(name, text)| (name, text.clone())).collect());
     encoder.number(identities.len() as u64);
     for (column, identity) in identities {
         encoder.text(column);
@@ -409,6 +438,10 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
             let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
             Record::CreateRoutine { id, name, definition: decoder.text()? }
         }
+        CREATE_ENUM => {
+            let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
+            Record::CreateEnum { id, name, array: decoder.number()?, labels: decode_texts(&mut decoder)? }
+        }
         CREATE_SEQUENCE => {
             let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
             let [start, increment, min, max] = [(); 4].map(|()| decoder.signed());
@@ -477,7 +510,17 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
         (0..count).map(|_| Ok((decoder.text()?, decoder.text()?))).collect::<Result<Vec<_>>>()
     };
     let (defaults, generated, checks, comments) = (pairs()?, pairs()?, pairs()?, pairs()?);
-    let mut rules = RulesRecord { defaults, generated, checks, comments, ..RulesRecord::default() };
+    let mut rules = RulesRecord { defaults, generated, checks, ..RulesRecord::default() };
+    for (name, text) in comments {
+        match name.as_str() {
+            MATERIALIZED => rules.materialized = Some(Materialized { query: text, is_populated: true }),
+            UNPOPULATED => rules.materialized = Some(Materialized { query: text, is_populated: false }),
+            other => match other.strip_prefix(UNPROVEN) {
+                Some(constraint) => rules.unproven.push(constraint.to_owned()),
+                None => rules.comments.push((name, text)),
+            },
+        }
+    }
     for _ in 0..decoder.count()? {
         let column = decoder.text()?;
         rules.identities.push((column, if decoder.byte()? == 0 { Identity::ByDefault } else { Identity::Always }));

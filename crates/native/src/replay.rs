@@ -10,7 +10,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Check, TableRules};
 use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
-    Catalog, ColumnIds, FileRelation, NativeTable, NewRows, ObjectRef, Relation, Routine, RowChange, StoredCluster,
+    Catalog, ColumnIds, EnumDefinition, FileRelation, NativeTable, NewRows, ObjectRef, Relation, Routine, RowChange, StoredCluster,
     TableAlteration, View,
 };
 use diligence_memory::Reservation;
@@ -99,6 +99,10 @@ impl<'a> Replay<'a> {
                 let routine = surroundings.routine(&definition)?;
                 catalog.restore(ObjectId(id), &name, Relation::Routine(Arc::new(routine)))?;
             }
+            Record::CreateEnum { id, name, array, labels } => {
+                let definition = EnumDefinition { labels, array: ObjectId(array) };
+                catalog.restore(ObjectId(id), &name, Relation::Enum(Arc::new(definition)))?;
+            }
             Record::CreateFiles { id, name, definition } => {
                 let files = surroundings.files(&definition)?;
                 catalog.restore(ObjectId(id), &name, Relation::Files(Arc::new(files)))?;
@@ -153,6 +157,8 @@ impl<'a> Replay<'a> {
             keys: record.keys,
             references: record.references,
             comments: record.comments.into_iter().collect(),
+            unproven: record.unproven.into_iter().collect(),
+            materialized: record.materialized,
         })
     }
 

@@ -39,7 +39,8 @@ const FUNCTIONS: [(&str, &str); 46] = [
     ("pg_get_statisticsobjdef_columns", "CAST(NULL AS TEXT)"),
     ("pg_get_triggerdef", "CAST(NULL AS TEXT)"),
     ("pg_get_userbyid", "'diligence'"),
-    ("pg_get_viewdef", "(SELECT max(_v.definition) FROM pg_catalog.pg_views _v WHERE _v.viewoid = $1)"),
+    ("pg_get_viewdef", "COALESCE((SELECT max(_v.definition) FROM pg_catalog.pg_views _v WHERE _v.viewoid = $1), \
+      (SELECT max(_m.definition) FROM pg_catalog.pg_matviews _m WHERE _m.matviewoid = $1))"),
     ("pg_indexes_size", "CAST(0 AS BIGINT)"),
     ("pg_is_in_recovery", "false"),
     ("pg_is_other_temp_schema", "false"),

@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::ids::ObjectVersion;
 use diligence_base::{Error, Result};
-use diligence_catalog::locks::TableLock;
+use diligence_catalog::locks::{LockOwner, TableLock};
 use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
-    FileRelation, Isolation, LockWay, ObjectRef, Relation, RelationName, Routine, SessionCatalogs, TableAlteration,
-    View, may_change, no_schema,
+    Catalog, EnumChange, EnumDefinition, FileRelation, Isolation, LockWay, ObjectRef, Relation, RelationName, Routine, SessionCatalogs,
+    SessionSnapshot, TableAlteration, View, may_change, no_schema,
 };
-use diligence_engine::plan::Plan;
+use diligence_engine::plan::{Needs, Plan};
 use diligence_memory::QueryMemory;
 use diligence_storage::Writer;
 
-use crate::write::native::Returned;
+use crate::write::native::{NativeWriter, Returned};
+use crate::write::written::WrittenRows;
 
 /// A planned statement.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub enum Statement {
     },
     /// Writes the rows of a query: COPY … TO, INSERT, CREATE TABLE.
     Write(Write),
+    /// Several that are one: those of its WITH that write, then itself.
+    Several(Several),
     /// Changes the catalog.
     Command(Command),
     /// A database on disk writes down what it holds, so that it is opened faster.
@@ -122,6 +126,131 @@ impl Write {
     }
 }
 
+/// What a statement that writes does with its rows, in any run.
+#[derive(Debug)]
+pub(crate) struct AnyWrite {
+    tag: &'static str,
+    writer: Arc<NativeWriter>,
+    returning: Option<SchemaRef>,
+}
+
+impl AnyWrite {
+    pub(crate) fn new(tag: &'static str, writer: Arc<NativeWriter>, returning: Option<SchemaRef>) -> Self {
+        Self { tag, writer, returning }
+    }
+
+    /// Whether a session that sees this snapshot may do it.
+    pub(crate) fn is_allowed(&self, snapshot: &SessionSnapshot) -> bool {
+        self.writer.changed_table().is_none_or(|name| snapshot.rights.check_write(name).is_ok())
+    }
+
+    /// The statement for a run of a session.
+    pub(crate) fn of(&self, rows: Plan, catalogs: &SessionCatalogs) -> Write {
+        let query = Query { plan: rows, is_locking: false };
+        self.in_run(query, self.writer.anew(catalogs.catalog(), catalogs.owner()))
+    }
+
+    /// The statement as one of several.
+    fn part(&self, rows: Query, catalog: Arc<Catalog>, owner: LockOwner) -> Write {
+        self.in_run(rows, self.writer.anew(catalog, owner).as_part())
+    }
+
+    fn in_run(&self, rows: Query, writer: NativeWriter) -> Write {
+        let writer = Arc::new(writer);
+        let returning = self.returning.clone().map(|schema| (schema, writer.returned()));
+        Write { returning, ..Write::new(self.tag, rows, writer) }
+    }
+}
+
+/// Several statements that are one: they run one after the other, over the names and rows that the first one sees.
+#[derive(Debug)]
+pub struct Several {
+    /// Those of the WITH.
+    pub before: Vec<Part>,
+    /// The statement itself.
+    pub last: Part,
+}
+
+/// One of several statements.
+#[derive(Debug)]
+pub struct Part {
+    /// What others call it.
+    pub(crate) name: String,
+    /// Its rows.
+    pub(crate) rows: Query,
+    /// What is done with them; they are given if that is nothing.
+    pub(crate) write: Option<AnyWrite>,
+    /// What others read of it.
+    pub(crate) gives: Option<Arc<WrittenRows>>,
+}
+
+impl Several {
+    /// What the statement itself is called when it is done; `None` if it only gives rows.
+    pub fn tag(&self) -> Option<&'static str> {
+        self.last.write.as_ref().map(|write| write.tag)
+    }
+
+    /// The columns of its rows.
+    pub fn schema(&self) -> Option<SchemaRef> {
+        match &self.last.write {
+            None => Some(self.last.rows.schema().clone()),
+            Some(write) => write.returning.clone(),
+        }
+    }
+
+    /// What running it is expected to need, at most at once.
+    pub fn needs(&self) -> Needs {
+        let mut all = Needs::default();
+        for part in self.before.iter().chain([&self.last]) {
+            let Needs { rows, memory_bytes } = part.rows.plan.needs();
+            all = Needs { rows: all.rows.saturating_add(rows), memory_bytes: all.memory_bytes.max(memory_bytes) };
+        }
+        all
+    }
+
+    /// The plan of the statement itself.
+    pub(crate) fn last_query(&self) -> Query {
+        self.last.shown()
+    }
+
+    /// The plans of those before it.
+    pub(crate) fn shown_before(&self) -> String {
+        let shown = self.before.iter().map(|part| format!("{}:\n{}", part.name, part.shown().plan));
+        shown.collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Part {
+    /// What the engine runs where the changes go into this catalog, and what comes of it. No other part may run with
+    /// it.
+    pub fn begin(&self, catalog: Arc<Catalog>, owner: LockOwner) -> (Query, Option<Arc<Returned>>) {
+        match &self.write {
+            None => (self.rows.clone(), None),
+            Some(write) => {
+                let write = write.part(self.rows.clone(), catalog, owner);
+                (write.query, write.returning.map(|(_, returned)| returned))
+            }
+        }
+    }
+
+    /// Whether it writes.
+    pub fn is_writing(&self) -> bool {
+        self.write.is_some()
+    }
+
+    /// These rows came of it. Fails if they are not such as it gives.
+    pub fn gave(&self, rows: Vec<RecordBatch>) -> Result<()> {
+        self.gives.as_ref().map_or(Ok(()), |gives| gives.become_rows(rows))
+    }
+
+    fn shown(&self) -> Query {
+        match &self.write {
+            None => self.rows.clone(),
+            Some(write) => write.in_run(self.rows.clone(), NativeWriter::clone(&write.writer)).query,
+        }
+    }
+}
+
 /// The schema with every column nullable: CREATE TABLE AS takes types from its query, not promises.
 pub(crate) fn nullable(schema: &Schema) -> SchemaRef {
     let fields = schema.fields().iter().map(|field| Field::clone(field).with_nullable(true));
@@ -135,6 +264,8 @@ pub enum DroppedKind {
     Table,
     /// A view.
     View,
+    /// A materialized view.
+    MaterializedView,
     /// A sequence.
     Sequence,
 }
@@ -144,6 +275,7 @@ impl DroppedKind {
         match self {
             Self::Table => "table",
             Self::View => "view",
+            Self::MaterializedView => "materialized view",
             Self::Sequence => "sequence",
         }
     }
@@ -152,6 +284,7 @@ impl DroppedKind {
         match self {
             Self::Table => "DROP TABLE",
             Self::View => "DROP VIEW",
+            Self::MaterializedView => "DROP MATERIALIZED VIEW",
             Self::Sequence => "DROP SEQUENCE",
         }
     }
@@ -258,6 +391,31 @@ pub enum Command {
         /// The statement's tag.
         tag: &'static str,
     },
+    /// CREATE TYPE … AS ENUM.
+    CreateEnum {
+        /// The type's name.
+        name: RelationName,
+        /// Its labels.
+        definition: Arc<EnumDefinition>,
+    },
+    /// ALTER TYPE.
+    ChangeEnum {
+        /// The type.
+        object: ObjectRef,
+        /// What becomes of it.
+        change: Box<EnumChange>,
+        /// What rows that change are counted in.
+        memory: QueryMemory,
+    },
+    /// DROP TYPE.
+    DropEnums {
+        /// The types' names.
+        names: Vec<RelationName>,
+        /// Tables that lose columns.
+        altered: Vec<(ObjectRef, ObjectVersion, TableAlteration)>,
+        /// What new indexes are counted in.
+        memory: QueryMemory,
+    },
     /// DROP FUNCTION and DROP MACRO, by their names among the objects of their schemas.
     DropRoutines(Vec<RelationName>),
     /// LOCK TABLE.
@@ -315,6 +473,11 @@ impl Command {
                     may_change(&name.schema, &format!("'{name}' cannot be dropped"))?;
                 }
                 catalog.drop_all(names, *cascade, |name, relation| match (kind, relation) {
+                    (DroppedKind::MaterializedView, relation) if relation.materialized().is_some() => Ok(()),
+                    (DroppedKind::Table, relation) if relation.materialized().is_some() => {
+                        let error = Error::input(format!("\"{name}\" is not a table")).with_code("42809");
+                        Err(error.with_hint("Use DROP MATERIALIZED VIEW to remove a materialized view."))
+                    }
                     (DroppedKind::View, Relation::View(_)) | (DroppedKind::Sequence, Relation::Sequence(_)) => Ok(()),
                     (DroppedKind::Table, Relation::Files(_) | Relation::Table(_) | Relation::Native(_)) => Ok(()),
                     (_, other) => {
@@ -346,6 +509,29 @@ impl Command {
                 }
                 catalog.create(name, Relation::Routine(routine.clone()), *or_replace)?;
                 Ok(tag)
+            }
+            Command::CreateEnum { name, definition } => {
+                catalog.create(name, Relation::Enum(definition.clone()), false)?;
+                Ok("CREATE TYPE")
+            }
+            Command::ChangeEnum { object, change, memory } => {
+                let block = catalogs.begin_block();
+                block.catalog().change_enum(object, change, memory)?;
+                block.commit()?;
+                Ok("ALTER TYPE")
+            }
+            Command::DropEnums { names, altered, memory } => {
+                let block = catalogs.begin_block();
+                let catalog = &*block.catalog();
+                for (table, built_on, alteration) in altered {
+                    let memory = memory.reservation("a table in memory");
+                    catalog.alter(table, *built_on, alteration.clone(), &memory)?;
+                }
+                for name in names {
+                    catalog.drop(name, |_| Ok(()))?;
+                }
+                block.commit()?;
+                Ok("DROP TYPE")
             }
             Command::DropRoutines(names) => {
                 for name in names {

@@ -1,6 +1,7 @@
 //! What SQL's types, values and functions mean: PostgreSQL's meaning, on Arrow's arrays.
 //!
 //! * [`sql_type`]: the types of expressions and columns, their names, and the Arrow types that hold their values.
+//! * [`enum_type`]: types of texts in an order of their own, which statements make.
 //! * [`coercion`]: which type becomes which, and by which kind of cast; the common type of several expressions.
 //! * [`text`]: the text form of each type's values, read and written.
 //! * [`functions`]: the catalog of functions, operators and aggregates: overloads, how one is chosen, and what it does.
@@ -11,6 +12,7 @@
 //!   PostgreSQL does.
 
 pub mod coercion;
+pub mod enum_type;
 pub mod functions;
 pub mod sql_type;
 pub mod text;

@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 
+use crate::enum_type::EnumType;
+
 /// The key in a field's metadata under which its SQL type stands.
 pub const FIELD_KEY: &str = "sql_type";
 
@@ -74,6 +76,8 @@ pub enum SqlType {
     Json,
     /// `jsonb`.
     Jsonb,
+    /// An enum: texts in an order.
+    Enum(Arc<EnumType>),
     /// `oid`, and the types that are oids with names: `regclass`, `regtype`, `regproc`, `regnamespace`.
     Oid(OidKind),
     /// An array of any number of dimensions: lists of one element type.
@@ -119,6 +123,8 @@ pub enum Category {
     Boolean,
     /// `C`.
     Composite,
+    /// `E`.
+    Enum,
     /// `D`: dates and times.
     DateTime,
     /// `N`.
@@ -154,7 +160,7 @@ impl SqlType {
     pub fn arrow(&self) -> DataType {
         match self {
             Self::Unknown | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => DataType::Utf8View,
-            Self::Uuid | Self::Json | Self::Jsonb => DataType::Utf8View,
+            Self::Uuid | Self::Json | Self::Jsonb | Self::Enum(_) => DataType::Utf8View,
             Self::Boolean => DataType::Boolean,
             Self::SmallInt => DataType::Int16,
             Self::Integer => DataType::Int32,
@@ -171,6 +177,10 @@ impl SqlType {
             Self::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some(INSTANT_ZONE.into())),
             Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
             Self::Oid(_) => DataType::Int64,
+            // What an enum's labels are stands beside the type, which stays the same when they change.
+            Self::Array(element) if matches!(**element, Self::Enum(_)) => {
+                DataType::List(Arc::new(Field::new("item", DataType::Utf8View, true)))
+            }
             Self::Array(element) => DataType::List(Arc::new(element.field("item", true))),
             Self::Record(fields) => {
                 DataType::Struct(fields.iter().map(|field| field.sql_type.field(&field.name, true)).collect::<Fields>())
@@ -188,7 +198,19 @@ impl SqlType {
         let field = Field::new(name, self.arrow(), nullable);
         match Self::of_arrow(field.data_type()) {
             Some(told) if told == *self => field,
-            _ => field.with_metadata([(FIELD_KEY.to_owned(), self.to_string())].into()),
+            _ => field.with_metadata([(FIELD_KEY.to_owned(), self.noted())].into()),
+        }
+    }
+
+    /// The text by which a field notes the type.
+    fn noted(&self) -> String {
+        match self {
+            Self::Enum(one) => one.noted(),
+            Self::Array(element) => match element.innermost() {
+                Self::Enum(one) => format!("{}[]", one.noted()),
+                _ => self.to_string(),
+            },
+            _ => self.to_string(),
         }
     }
 
@@ -253,6 +275,7 @@ impl SqlType {
             Self::Oid(_) => Category::Numeric,
             Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => Category::String,
             Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb => Category::UserDefined,
+            Self::Enum(_) => Category::Enum,
             Self::Date | Self::Time | Self::Timestamp | Self::TimestampTz => Category::DateTime,
             Self::Interval => Category::Timespan,
             Self::Array(_) => Category::Array,
@@ -317,6 +340,7 @@ impl SqlType {
             Self::Uuid => 2950,
             Self::Json => 114,
             Self::Jsonb => 3802,
+            Self::Enum(one) => one.oid,
             Self::Oid(OidKind::Oid) => 26,
             Self::Oid(OidKind::Class) => 2205,
             Self::Oid(OidKind::Type) => 2206,
@@ -342,6 +366,7 @@ impl SqlType {
                 Self::Uuid => 2951,
                 Self::Json => 199,
                 Self::Jsonb => 3807,
+                Self::Enum(one) => one.array_oid,
                 Self::Oid(OidKind::Oid) => 1028,
                 Self::Record(_) => 2287,
                 _ => 1009,
@@ -384,6 +409,7 @@ impl SqlType {
             Self::Uuid => "uuid",
             Self::Json => "json",
             Self::Jsonb => "jsonb",
+            Self::Enum(_) => "anyenum",
             Self::Oid(OidKind::Oid) => "oid",
             Self::Oid(OidKind::Class) => "regclass",
             Self::Oid(OidKind::Type) => "regtype",
@@ -397,12 +423,23 @@ impl SqlType {
         }
     }
 
+    /// The name of a column that a cast to this type makes.
+    pub fn column_name(&self) -> String {
+        match self.innermost() {
+            Self::Enum(one) => one.name.clone(),
+            other => other.internal_name().to_owned(),
+        }
+    }
+
     /// The type that a text such as `numeric(5,2)[]` names, as [`Display`](fmt::Display) writes it or as users do.
     /// `None` if there is no such type. Records and maps are not read.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if let Some(element) = text.strip_suffix("[]") {
             return Self::parse(element).map(Self::array_of);
+        }
+        if let Some(one) = EnumType::of_noted(text) {
+            return Some(Self::Enum(Arc::new(one)));
         }
         let lower = text.to_lowercase();
         let (name, modifiers) = match lower.split_once('(') {
@@ -506,6 +543,7 @@ impl fmt::Display for SqlType {
                 f.write_str(")")
             }
             Self::Map(pair) => write!(f, "map({}, {})", pair.0, pair.1),
+            Self::Enum(one) => one.fmt(f),
             other => f.write_str(other.internal_name()),
         }
     }

@@ -53,6 +53,7 @@ impl PlannedStatement {
             Planned::Other(statement) => match statement.as_ref() {
                 Statement::Explain { query, analyze: true, .. } => query.plan.needs(),
                 Statement::Write(write) => write.query.plan.needs(),
+                Statement::Several(several) => several.needs(),
                 _ => Needs::default(),
             },
         };
@@ -65,6 +66,7 @@ impl PlannedStatement {
             Planned::Query(query, _) => query.is_locking,
             Planned::Other(statement) => match statement.as_ref() {
                 Statement::Write(write) => write.is_undoable,
+                Statement::Several(_) => true,
                 Statement::Query(query) => query.is_locking,
                 _ => false,
             },
@@ -112,7 +114,9 @@ impl PlannedStatement {
     pub fn is_read_only(&self) -> bool {
         match &self.planned {
             Planned::Query(query, _) => !query.is_locking,
-            Planned::Other(statement) => !matches!(statement.as_ref(), Statement::Write(_) | Statement::Command(_)),
+            Planned::Other(statement) => {
+                !matches!(statement.as_ref(), Statement::Write(_) | Statement::Several(_) | Statement::Command(_))
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 43] = [
+const EMPTY: [(&str, &str); 41] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
     ("pg_auth_members", "oid:o roleid:o member:o grantor:o admin_option:b inherit_option:b set_option:b"),
     ("pg_cast", "oid:o castsource:o casttarget:o castfunc:o castcontext castmethod"),
@@ -18,7 +18,6 @@ const EMPTY: [(&str, &str); 43] = [
     ("pg_cursors", "name statement is_holdable:b is_binary:b is_scrollable:b creation_time"),
     ("pg_db_role_setting", "setdatabase:o setrole:o setconfig:T"),
     ("pg_depend", "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype"),
-    ("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel"),
     ("pg_event_trigger", "oid:o evtname evtevent evtowner:o evtfoid:o evtenabled evttags:T"),
     ("pg_foreign_data_wrapper", "oid:o fdwname fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:T fdwoptions:T"),
     ("pg_foreign_server", "oid:o srvname srvowner:o srvfdw:o srvtype srvversion srvacl:T srvoptions:T"),
@@ -28,7 +27,6 @@ const EMPTY: [(&str, &str); 43] = [
     ("pg_keywords", "word catcode barelabel:b catdesc baredesc"),
     ("pg_locks", "locktype database:o relation:o page:i tuple:s virtualxid transactionid:o classid:o objid:o objsubid:s virtualtransaction \
       pid:i mode granted:b fastpath:b waitstart"),
-    ("pg_matviews", "schemaname matviewname matviewowner tablespace hasindexes:b ispopulated:b definition"),
     ("pg_opclass", "oid:o opcmethod:o opcname opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b opckeytype:o"),
     ("pg_operator", "oid:o oprname oprnamespace:o oprowner:o oprkind oprcanmerge:b oprcanhash:b oprleft:o oprright:o oprresult:o oprcode"),
     ("pg_partitioned_table", "partrelid:o partstrat partnatts:s partdefid:o partattrs:S partclass:O partcollation:O partexprs"),

@@ -44,7 +44,7 @@ struct Listed {
     oid: u32,
     /// The view of a user that it is.
     view: Option<Arc<View>>,
-    /// `r` for a table, `v` for what is computed.
+    /// `r` for a table, `v` for what is computed, `m` for a materialized view.
     kind: &'static str,
     columns: Option<SchemaRef>,
     object: Option<Object>,
@@ -53,9 +53,10 @@ struct Listed {
 impl Listed {
     fn of_object(object: &Object, columns: bool) -> Self {
         let (view, kind) = match &object.relation {
+            Relation::Native(_) if object.relation.materialized().is_some() => (None, "m"),
             Relation::Files(_) | Relation::Table(_) | Relation::Native(_) => (None, "r"),
             Relation::View(view) => (Some(view.clone()), "v"),
-            Relation::Sequence(_) | Relation::Routine(_) => (None, "S"),
+            Relation::Sequence(_) | Relation::Routine(_) | Relation::Enum(_) => (None, "S"),
         };
         Self {
             schema: object.name.schema.clone(),
@@ -66,6 +67,12 @@ impl Listed {
             columns: if columns { object.relation.schema().ok() } else { None },
             object: Some(object.clone()),
         }
+    }
+
+    /// Whether it has rows to show.
+    fn is_populated(&self) -> bool {
+        let view = self.object.as_ref().and_then(|object| object.relation.materialized());
+        view.is_none_or(|view| view.is_populated)
     }
 
     fn definition(&self) -> Option<String> {
@@ -134,7 +141,7 @@ fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             false.into(),
             false.into(),
             false.into(),
-            true.into(),
+            listed.is_populated().into(),
             "d".into(),
             false.into(),
         ]
@@ -197,6 +204,26 @@ fn views(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         .collect()
 }
 
+fn materialized_views(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let listed = relations(snapshot, false).into_iter().filter(|listed| listed.kind == "m");
+    let row = |listed: Listed| {
+        let object = listed.object.as_ref()?;
+        let definition = object.relation.materialized()?.query.clone();
+        let (has_indexes, ..) = declared::summary(snapshot, object);
+        Some(vec![
+            listed.schema.as_str().into(),
+            listed.name.as_str().into(),
+            OWNER.into(),
+            Cell::Null,
+            has_indexes.into(),
+            listed.is_populated().into(),
+            definition.into(),
+            listed.oid.into(),
+        ])
+    };
+    listed.filter_map(row).collect()
+}
+
 fn listed_tables(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let listed = relations(snapshot, false).into_iter().filter(|listed| listed.kind == "r");
     listed
@@ -207,16 +234,63 @@ fn listed_tables(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         .collect()
 }
 
-fn types() -> Vec<Vec<Cell>> {
-    let row = |oid: u32, name: String, known: &PostgresType, is_array: bool| {
+/// A type as the tables list it.
+struct ListedType {
+    name: String,
+    /// Its name in SQL.
+    sql_name: String,
+    schema: u32,
+    /// `b`, or `e` for an enum.
+    kind: &'static str,
+    known: PostgresType,
+}
+
+/// Every type, without those of arrays.
+fn listed_types(snapshot: &SessionSnapshot) -> Vec<ListedType> {
+    const CATALOG_OID: u32 = 11;
+    let known = TYPES.iter().map(|known| ListedType {
+        name: known.name.to_owned(),
+        sql_name: known.sql_name.to_owned(),
+        schema: CATALOG_OID,
+        kind: "b",
+        known: *known,
+    });
+    let made = snapshot.catalog.enums().filter(|(object, _)| snapshot.sees(&object.name)).map(|(object, one)| {
+        let known = PostgresType {
+            oid: one.oid,
+            name: "enum",
+            sql_name: "enum",
+            bytes: 4,
+            array_oid: one.array_oid,
+            category: "E",
+        };
+        let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
+        ListedType { sql_name: one.to_string(), name: one.name, schema, kind: "e", known }
+    });
+    known.chain(made).collect()
+}
+
+fn types(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let row = |listed: &ListedType, is_array: bool| {
+        let known = &listed.known;
+        let function = |what: &str| match is_array {
+            true => format!("array_{what}"),
+            // An enum's are the same for all.
+            false if known.name == "enum" => format!("enum_{what}"),
+            false => format!("{}{what}", known.name),
+        };
+        let (oid, name) = match is_array {
+            true => (known.array_oid, format!("_{}", listed.name)),
+            false => (known.oid, listed.name.clone()),
+        };
         vec![
             oid.into(),
             name.into(),
-            11u32.into(),
+            listed.schema.into(),
             OWNER_OID.into(),
             if is_array { -1 } else { known.bytes }.into(),
             (!is_array && known.bytes > 0 && known.bytes <= 8).into(),
-            "b".into(),
+            if is_array { "b" } else { listed.kind }.into(),
             if is_array { "A" } else { known.category }.into(),
             false.into(),
             true.into(),
@@ -224,9 +298,9 @@ fn types() -> Vec<Vec<Cell>> {
             0.into(),
             if is_array { known.oid } else { 0 }.into(),
             if is_array { 0 } else { known.array_oid }.into(),
-            if is_array { "array_in".to_owned() } else { format!("{}in", known.name) }.into(),
-            if is_array { "array_out".to_owned() } else { format!("{}out", known.name) }.into(),
-            if is_array { "array_recv".to_owned() } else { format!("{}recv", known.name) }.into(),
+            function("in").into(),
+            function("out").into(),
+            function("recv").into(),
             "-".into(),
             "-".into(),
             "-".into(),
@@ -242,10 +316,24 @@ fn types() -> Vec<Vec<Cell>> {
         ]
     };
     let mut rows = Vec::new();
-    for known in &TYPES {
-        rows.push(row(known.oid, known.name.to_owned(), known, false));
-        if known.array_oid != 0 {
-            rows.push(row(known.array_oid, format!("_{}", known.name), known, true));
+    for listed in listed_types(snapshot) {
+        rows.push(row(&listed, false));
+        if listed.known.array_oid != 0 {
+            rows.push(row(&listed, true));
+        }
+    }
+    rows
+}
+
+/// The labels of enums.
+fn enum_labels(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    /// Labels have no numbers of their own; these are nobody else's.
+    const LABELS_FROM: i64 = 3 << 30;
+    let mut rows = Vec::new();
+    for (_, one) in snapshot.catalog.enums().filter(|(object, _)| snapshot.sees(&object.name)) {
+        for (place, label) in one.labels.iter().enumerate() {
+            let number = Cell::Number(LABELS_FROM + rows.len() as i64);
+            rows.push(vec![number, one.oid.into(), Cell::Number(place as i64 + 1), label.as_str().into()]);
         }
     }
     rows
@@ -279,6 +367,11 @@ pub(crate) fn tables() -> BTreeMap<String, Arc<dyn ComputedTable>> {
     });
     add("pg_views", "schemaname viewname viewowner definition viewoid:o", views);
     add(
+        "pg_matviews",
+        "schemaname matviewname matviewowner tablespace hasindexes:b ispopulated:b definition matviewoid:o",
+        materialized_views,
+    );
+    add(
         "pg_tables",
         "schemaname tablename tableowner tablespace hasindexes:b hasrules:b hastriggers:b rowsecurity:b",
         listed_tables,
@@ -289,16 +382,17 @@ pub(crate) fn tables() -> BTreeMap<String, Arc<dyn ComputedTable>> {
          typdelim typrelid:o typelem:o typarray:o typinput typoutput typreceive typsend typmodin typmodout typanalyze \
          typalign typstorage typnotnull:b typbasetype:o typtypmod:i typndims:i typcollation:o typdefault typsubscript \
          typdefaultbin typacl:T",
-        |_| types(),
+        types,
     );
-    add("pg_type_names", "type_oid:o type_name type_sql_name", |_| {
-        let named = TYPES.iter().flat_map(|known| {
+    add("pg_type_names", "type_oid:o type_name type_sql_name", |snapshot| {
+        let named = listed_types(snapshot).into_iter().flat_map(|ListedType { name, sql_name, known, .. }| {
             let array =
-                vec![known.array_oid.into(), format!("_{}", known.name).into(), format!("{}[]", known.sql_name).into()];
-            [vec![known.oid.into(), known.name.into(), known.sql_name.into()], array]
+                vec![known.array_oid.into(), format!("_{name}").into(), format!("{sql_name}[]").into()];
+            [vec![known.oid.into(), name.into(), sql_name.into()], array]
         });
         named.filter(|row| row[0] != Cell::Number(0)).collect()
     });
+    add("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel", enum_labels);
     add("pg_class_names", "class_oid:o class_name", |snapshot| {
         let row = |listed: Listed| vec![listed.oid.into(), listed.name.into()];
         let indexes = declared::index_classes(snapshot).into_iter().map(|(oid, name, ..)| vec![oid, name.into()]);

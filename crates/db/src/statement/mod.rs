@@ -20,6 +20,7 @@ mod parse;
 mod pending;
 mod plan;
 mod result;
+mod several;
 mod start;
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,9 @@ use diligence_sql::{Planned, Returned, Statement};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
+use tokio::task::JoinHandle;
 
+use super::several::{Committing, SeveralEnd, SeveralRun};
 use crate::plan_json;
 use crate::plans::Used;
 use crate::status::Progress;
@@ -125,6 +127,8 @@ pub(crate) enum Restarted {
     Writes(QueryStream, Option<Arc<Returned>>),
     /// It reads anew.
     Reads(QueryStream),
+    /// It is several, and runs anew.
+    Several(Box<SeveralRun>),
     /// It is done.
     Done(DoneAtOnce),
     /// Another transaction has what it wants.
@@ -173,6 +177,10 @@ enum Body {
     Write(QueryStream, Option<Arc<Returned>>),
     /// A query that locks rows; they are given when all of them are locked.
     Held(QueryStream, VecDeque<RecordBatch>),
+    /// A statement that is several.
+    Several(Box<SeveralRun>),
+    /// One whose changes are being committed.
+    Committing(JoinHandle<Result<()>>, SeveralEnd),
     /// A statement that waits for another transaction.
     Waiting(LockWait),
     /// A query whose rows nobody wants, only how it ran; and its plan.
@@ -198,7 +206,7 @@ impl Pull<'_, '_> {
         }
     }
 
-    fn wait(&mut self, wait: &mut LockWait) -> Poll<Result<()>> {
+    fn wait<T>(&mut self, wait: &mut (impl Future<Output = T> + Unpin)) -> Poll<T> {
         let end = match self {
             Self::Polled(context) => return Pin::new(wait).poll(context),
             Self::Blocking => None,
@@ -260,6 +268,14 @@ impl QueryResult {
     /// Whether its work is done: what is left is to read rows that are there.
     pub fn is_done(&self) -> bool {
         matches!(self.body, Body::Ready(_))
+    }
+
+    /// A statement that is several: what it is called if it does something, and the columns of its rows.
+    pub(crate) fn several(tag: Option<&'static str>, schema: Option<SchemaRef>, run: SeveralRun) -> Self {
+        let done = tag.map(|tag| Done { tag, rows: None, is_returning: schema.is_some() });
+        let (id, token) = (Some(run.stream().id()), CancelToken::of(run.stream().cancel_token()));
+        let rows = Self::rows(schema.unwrap_or_else(|| Arc::new(Schema::empty())), vec![]);
+        Self { command: done, body: Body::Several(Box::new(run)), id, token, ..rows }
     }
 
     /// A query whose rows are given when all of them are locked.
@@ -460,7 +476,10 @@ impl QueryResult {
 
     /// Whether it gives nothing before its work is done.
     fn is_working(&self) -> bool {
-        matches!(self.body, Body::Write(..) | Body::Held(..) | Body::Waiting(_))
+        match &self.body {
+            Body::Write(..) | Body::Held(..) | Body::Waiting(_) | Body::Several(_) | Body::Committing(..) => true,
+            Body::Ready(_) | Body::Query(_) | Body::Analyze(..) => false,
+        }
     }
 
     /// A step of a statement that gives nothing before it is done. Fails with its error.
@@ -469,6 +488,15 @@ impl QueryResult {
         let (stream, held) = match &mut self.body {
             Body::Write(stream, _) => (stream, None),
             Body::Held(stream, held) => (stream, Some(held)),
+            Body::Several(run) => {
+                let batch = ready!(pull.batch(run.stream_mut()));
+                return Poll::Ready(self.several_step(batch, may_block));
+            }
+            Body::Committing(handle, _) => {
+                let ended = ready!(pull.wait(handle));
+                let committed = ended.map_err(|error| Error::bug(format!("a commit ended early: {error}")));
+                return Poll::Ready(self.committed(committed.and_then(|committed| committed), may_block));
+            }
             Body::Waiting(wait) => {
                 let waited = ready!(pull.wait(wait));
                 return Poll::Ready(match waited {
@@ -497,9 +525,76 @@ impl QueryResult {
         })
     }
 
+    /// What a batch of one of several statements, or its end, leads to.
+    fn several_step(&mut self, batch: Option<Result<RecordBatch>>, may_block: bool) -> Result<()> {
+        let Body::Several(run) = &mut self.body else { return Err(Error::bug("a statement is not several")) };
+        let error = match batch {
+            Some(Ok(batch)) => {
+                run.took(batch);
+                return Ok(());
+            }
+            Some(Err(error)) => error,
+            None => match run.goes_on() {
+                Ok(true) => {
+                    let (id, token) = (run.stream().id(), run.stream().cancel_token());
+                    self.id = Some(id);
+                    return self.token.is_now(Some(token), None).or_else(|error| self.fail(error));
+                }
+                Ok(false) => return self.several_end(may_block),
+                Err(error) => error,
+            },
+        };
+        match error.code() {
+            Some("40001" | MUST_WAIT) => self.go_on(Some(error), may_block),
+            _ => self.fail(error),
+        }
+    }
+
+    /// All of several statements have run.
+    fn several_end(&mut self, may_block: bool) -> Result<()> {
+        self.last = self.stream().map(|stream| (stream.profile(), stream.progress()));
+        let Body::Several(run) = std::mem::replace(&mut self.body, Body::Ready(VecDeque::new())) else {
+            return Err(Error::bug("a statement is not several"));
+        };
+        let committing = run.commit(may_block);
+        match committing {
+            Committing::Under(handle) => {
+                self.body = Body::Committing(handle, run.end());
+                Ok(())
+            }
+            Committing::Done(committed) => {
+                self.body = Body::Several(run);
+                self.committed(committed, may_block)
+            }
+        }
+    }
+
+    /// The commit of several statements has ended.
+    fn committed(&mut self, committed: Result<()>, may_block: bool) -> Result<()> {
+        match committed {
+            Ok(()) => {}
+            Err(error) if matches!(error.code(), Some("40001" | MUST_WAIT)) => {
+                return self.go_on(Some(error), may_block);
+            }
+            Err(error) => return self.fail(error),
+        }
+        let end = match std::mem::replace(&mut self.body, Body::Ready(VecDeque::new())) {
+            Body::Several(run) => run.end(),
+            Body::Committing(_, end) => end,
+            _ => return Err(Error::bug("a statement is not several")),
+        };
+        (self.locked, self.again) = (None, None);
+        if let Some(done) = &mut self.command {
+            done.rows = end.count;
+        }
+        self.body = Body::Ready(end.rows.into());
+        Ok(())
+    }
+
     fn fail(&mut self, error: Error) -> Result<()> {
         self.body = Body::Ready(VecDeque::new());
-        self.locked = None;
+        // What it has changed goes with what would start it anew.
+        (self.locked, self.again) = (None, None);
         Err(if error.code() == Some(MUST_WAIT) { error.with_code(LOCK_NOT_AVAILABLE) } else { error })
     }
 
@@ -514,6 +609,7 @@ impl QueryResult {
         let is_now = match restarted {
             Ok(Restarted::Writes(stream, returned)) => self.runs(&stream).map(|()| Body::Write(stream, returned)),
             Ok(Restarted::Reads(stream)) => self.runs(&stream).map(|()| Body::Held(stream, VecDeque::new())),
+            Ok(Restarted::Several(run)) => self.runs(run.stream()).map(|()| Body::Several(run)),
             Ok(Restarted::Waits(wait)) => self.token.is_now(None, Some(wait.ender())).map(|()| Body::Waiting(wait)),
             Ok(Restarted::Done(DoneAtOnce { rows, count })) => {
                 self.end()?;
@@ -541,7 +637,8 @@ impl QueryResult {
 
     fn stream(&self) -> Option<&QueryStream> {
         match &self.body {
-            Body::Ready(_) | Body::Waiting(_) => None,
+            Body::Ready(_) | Body::Waiting(_) | Body::Committing(..) => None,
+            Body::Several(run) => Some(run.stream()),
             Body::Query(stream) | Body::Write(stream, _) | Body::Held(stream, _) | Body::Analyze(stream, _) => {
                 Some(stream)
             }
@@ -554,10 +651,12 @@ impl QueryResult {
             let ended = match &mut self.body {
                 Body::Ready(batches) => return Poll::Ready(batches.pop_front().map(Ok)),
                 Body::Query(stream) => return pull.batch(stream),
-                Body::Write(..) | Body::Held(..) | Body::Waiting(_) => match ready!(self.work(pull)) {
-                    Ok(()) => continue,
-                    Err(error) => return Poll::Ready(Some(Err(error))),
-                },
+                Body::Write(..) | Body::Held(..) | Body::Waiting(_) | Body::Several(_) | Body::Committing(..) => {
+                    match ready!(self.work(pull)) {
+                        Ok(()) => continue,
+                        Err(error) => return Poll::Ready(Some(Err(error))),
+                    }
+                }
                 Body::Analyze(stream, _) => match ready!(pull.batch(stream)) {
                     Some(Ok(_)) => Ok(false),
                     Some(Err(error)) => Err(error),
@@ -593,7 +692,12 @@ impl QueryResult {
             }
             Body::Write(_, Some(returned)) => self.body = Body::Ready(returned.take().into()),
             Body::Held(_, held) => self.body = Body::Ready(held),
-            Body::Ready(_) | Body::Query(_) | Body::Write(_, None) | Body::Waiting(_) => {}
+            Body::Ready(_)
+            | Body::Query(_)
+            | Body::Write(_, None)
+            | Body::Waiting(_)
+            | Body::Several(_)
+            | Body::Committing(..) => {}
         }
         Ok(())
     }

@@ -26,12 +26,12 @@ pub enum Short {
 }
 
 /// Whether a statement that failed so may be started anew, most likely: others have or had what it wants.
-fn is_in_the_way(error: &Error) -> bool {
+pub(super) fn is_in_the_way(error: &Error) -> bool {
     matches!(error.code(), Some("40001" | MUST_WAIT))
 }
 
 /// How often a statement is started anew since others have changed what it was to change.
-const RETRIES_MAX: usize = 100;
+pub(super) const RETRIES_MAX: usize = 100;
 
 impl Session {
     /// Whether a planned statement is a query that is large enough to share with others, if it has anything to.
@@ -58,7 +58,12 @@ impl Session {
             work_expected_ns: planned.work_expected_ns,
             ..self.query_options(&planned.text)
         };
+        let text = planned.text;
         self.in_runtime(|| match (planned.planned, planned.source) {
+            (Planned::Other(statement), source) if matches!(*statement, Statement::Several(_)) => match *statement {
+                Statement::Several(several) => self.start_several(several, source, &text),
+                _ => Err(Error::bug("a statement is another one")),
+            },
             (Planned::Query(query, _), source) => self.start_query(&query, source, options),
             (Planned::Other(statement), None) => self.start_statement(*statement, None, options),
             (Planned::Other(statement), Some(source)) => {
@@ -154,7 +159,7 @@ impl Session {
 
     /// Whether a statement may be started anew after this error: what it has to wait for first, if anything. Fails with
     /// the error if it may not.
-    fn may_go_on(&self, error: Option<Error>, left: &mut usize) -> Result<Option<LockWait>> {
+    pub(super) fn may_go_on(&self, error: Option<Error>, left: &mut usize) -> Result<Option<LockWait>> {
         let catalogs = self.planner().catalogs();
         let Some(error) = error else { return Ok(None) };
         let sees_others = catalogs.isolation().is_none_or(|isolation| isolation == Isolation::ReadCommitted);
@@ -245,6 +250,7 @@ impl Session {
             Statement::Write(write) => {
                 QueryResult::write(write.tag, engine.run(&write.query.plan, options)?, write.returning)
             }
+            Statement::Several(_) => return Err(Error::bug("several statements start as one")),
             Statement::Command(command) => self.start_command(command)?,
             Statement::Checkpoint => {
                 self.database().checkpoint()?;

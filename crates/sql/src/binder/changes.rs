@@ -12,6 +12,7 @@
 //! what it was given: a statement never meets what it has written itself (Gamma's deferred update file: DeWitt et al.,
 //! "The Gamma Database Machine Project", 1990, section 5.3).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion_common::ScalarValue;
@@ -23,11 +24,13 @@ use sqlparser::ast::{
     TableWithJoins, With,
 };
 
+use super::expressions::subquery_scalar;
 use super::from::JoinedSide;
+use super::operators::record;
 use super::scope::{Clause, Level, Namespace, Source, Withs};
-use super::targets::{Target, bad_generated, named};
+use super::targets::{Target, bad_generated, is_default, named};
 use super::{Binder, Bound, Context, Output, Rows, place, placed, unsupported};
-use crate::algebra::{Column, Comparison, Constant, Join as JoinOf, JoinKind, Relation, Scalar};
+use crate::algebra::{Column, Comparison, Constant, Join as JoinOf, JoinKind, Relation, Scalar, SubqueryKind};
 
 /// The name of the table that changes, in the query that finds its rows. No statement can write it.
 pub(crate) const CHANGED: &str = "\u{1}changed";
@@ -66,24 +69,67 @@ pub(crate) enum Given {
     ByName,
 }
 
+/// What a column gets.
+#[derive(Clone, Copy)]
+pub(crate) enum NewValue<'a> {
+    /// The value of an expression.
+    Of(&'a Expr),
+    /// A value of the one row of a query, whose others other columns get.
+    InRow {
+        /// The query.
+        row: &'a ast::Query,
+        /// Which of its columns.
+        place: usize,
+        /// How many it has to have.
+        columns: usize,
+    },
+}
+
+impl NewValue<'_> {
+    /// Whether it is the word DEFAULT.
+    pub(crate) fn is_default(self) -> bool {
+        matches!(self, Self::Of(value) if is_default(value))
+    }
+}
+
 /// What an INSERT does with a row whose key is there already.
 pub(crate) struct Conflict<'a> {
     /// The places of the key's columns.
     pub key: Vec<usize>,
     /// The columns that change, by place, with their values.
-    pub values: Vec<(usize, &'a Expr)>,
+    pub values: Vec<(usize, NewValue<'a>)>,
     /// Which rows change.
     pub selection: Option<&'a Expr>,
 }
 
+/// The rows that a clause of MERGE is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meeting {
+    /// Rows of the source that meet one of the table.
+    Both,
+    /// Rows of the source that meet none.
+    SourceOnly,
+    /// Rows of the table that meet none.
+    TableOnly,
+}
+
+impl Meeting {
+    /// Whether there is a row of the table.
+    fn has_old(self) -> bool {
+        self != Self::SourceOnly
+    }
+}
+
 /// A clause of MERGE.
 pub(crate) struct MergeStep<'a> {
-    /// Whether it is for rows of the source that meet one of the table.
-    pub is_matched: bool,
+    /// For which rows it is.
+    pub meeting: Meeting,
     /// For which of them.
     pub condition: Option<&'a Expr>,
-    /// The values that are given, by place; `None` where rows go.
-    pub values: Option<Vec<(usize, &'a Expr)>>,
+    /// The values that are given, by place; `None` where rows go or stay.
+    pub values: Option<Vec<(usize, NewValue<'a>)>>,
+    /// Whether nothing is done.
+    pub is_nothing: bool,
 }
 
 /// Binds INSERT. `overrides` says that values of columns that count are taken. Fails like
@@ -124,16 +170,21 @@ pub(crate) fn bind_new_rows(
         let excluded = Source::new(Some("excluded".to_owned()), columns.clone());
         let both = names.joined(Namespace::of(excluded))?;
         let steps = [
-            MergeStep { is_matched: true, condition: conflict.selection, values: Some(conflict.values.clone()) },
-            MergeStep { is_matched: false, condition: None, values: None },
+            MergeStep {
+                meeting: Meeting::Both,
+                condition: conflict.selection,
+                values: Some(conflict.values.clone()),
+                is_nothing: false,
+            },
+            MergeStep { meeting: Meeting::SourceOnly, condition: None, values: None, is_nothing: false },
         ];
-        binder.steps(Relation::Join(join), both, number, &steps, Some(&columns), changed, withs)
+        binder.steps(Relation::Join(join), both, (number, vec![]), &steps, Some(&columns), changed, withs)
     })
 }
 
 /// Binds UPDATE: `values` are those of columns, by place. Fails with kind `Input` and PostgreSQL's SQLSTATE.
 pub(crate) fn bind_update(
-    values: &[(usize, &Expr)],
+    values: &[(usize, NewValue<'_>)],
     from: &[TableWithJoins],
     selection: Option<&Expr>,
     changed: &Changed<'_>,
@@ -147,9 +198,10 @@ pub(crate) fn bind_update(
         level.clause.set(Clause::Values);
         let mut columns = level.names.sources[0].columns.clone();
         let mut computed = Vec::new();
+        let mut rows = RowValues::default();
         for (place, value) in values {
             let target = &changed.targets[*place];
-            let scalar = binder.stored_value(value, target, &level)?;
+            let scalar = binder.new_value(*value, target, &level, &mut rows)?;
             columns[*place] = binder.column_for(&target.name, &scalar);
             computed.push((columns[*place].clone(), scalar));
         }
@@ -187,15 +239,24 @@ pub(crate) fn bind_merge(
     let binder = Binder::new(context);
     binder.change(changed, |withs| {
         let constraint = JoinConstraint::On(on.clone());
-        let join_operator = match steps.iter().any(|step| !step.is_matched) {
-            true => JoinOperator::LeftOuter(constraint),
-            false => JoinOperator::Inner(constraint),
+        let has = |meeting| steps.iter().any(|step| step.meeting == meeting);
+        let join_operator = match (has(Meeting::SourceOnly), has(Meeting::TableOnly)) {
+            (true, true) => JoinOperator::FullOuter(constraint),
+            (true, false) => JoinOperator::LeftOuter(constraint),
+            (false, true) => JoinOperator::RightOuter(constraint),
+            (false, false) => JoinOperator::Inner(constraint),
         };
         let join = Join { relation: old_rows(changed).relation, global: false, join_operator };
         let from = TableWithJoins { relation: source.clone(), joins: vec![join] };
         let JoinedSide { relation, names } = binder.from(&[from], None, withs)?;
+        let (old, sources) = (old_place(&names)?, names.sources.len());
+        // Whether there is a row of the source is asked of all of it.
+        let present = match has(Meeting::TableOnly) {
+            true => (0..sources).filter(|place| *place != old).filter_map(|place| names.presence(place)).collect(),
+            false => vec![],
+        };
         let (names, number) = old_names(names, changed)?;
-        binder.steps(relation, names, number, steps, None, changed, withs)
+        binder.steps(relation, names, (number, present), steps, None, changed, withs)
     })
 }
 
@@ -217,16 +278,25 @@ fn old_rows(changed: &Changed<'_>) -> TableWithJoins {
     TableWithJoins { relation, joins: vec![] }
 }
 
+/// Which of the sources is the table that changes.
+fn old_place(names: &Namespace) -> Result<usize> {
+    let is_number = |source: &Source| source.columns.last().is_some_and(|column| column.name == ROW_NUMBERS);
+    names.sources.iter().position(is_number).ok_or_else(|| Error::bug("rows have no numbers"))
+}
+
 /// The names without the one of the rows' numbers, and the column that has these.
 fn old_names(mut names: Namespace, changed: &Changed<'_>) -> Result<(Namespace, Column)> {
-    let is_number = |source: &Source| source.columns.last().is_some_and(|column| column.name == ROW_NUMBERS);
-    let place = names.sources.iter().position(is_number).ok_or_else(|| Error::bug("rows have no numbers"))?;
+    let place = old_place(&names)?;
     let mut columns = names.sources[place].columns.clone();
     let number = columns.pop().ok_or_else(|| Error::bug("rows have no numbers"))?;
     names.replace_columns(place, columns);
     names.sources[place].qualifiers.clone_from(&changed.qualifiers);
     Ok((names, number))
 }
+
+/// The rows of queries that give several columns a value.
+#[derive(Default)]
+struct RowValues(HashMap<*const ast::Query, Scalar>);
 
 fn alias_of(changed: &Changed<'_>) -> String {
     super::normalized(changed.alias)
@@ -278,30 +348,44 @@ impl Binder<'_> {
         Ok(condition.into_iter().fold(relation, Relation::filtered))
     }
 
-    /// The rows that steps make of others: the first step that fits a row counts. `inserted` are the values of new
-    /// rows, if the last step inserts them as they are.
+    /// The rows that steps make of others: the first step that fits a row counts. `number` is that of a row of the
+    /// table, and what is NULL where there is no row of the source; nothing, if there always is one. `inserted` are the
+    /// values of new rows, if the last step inserts them as they are.
     #[allow(clippy::too_many_arguments)]
     fn steps(
         &self,
         relation: Relation,
         names: Namespace,
-        number: Column,
+        (number, present): (Column, Vec<Column>),
         steps: &[MergeStep<'_>],
         inserted: Option<&[Column]>,
         changed: &Changed<'_>,
         withs: &Withs<'_>,
     ) -> Result<(Relation, Vec<Column>, usize)> {
         let level = Level::new(None, withs, names, Clause::Where);
-        let is_new = || Scalar::IsNull(Box::new(number.scalar()));
+        let is_null = |column: &Column| Scalar::IsNull(Box::new(column.scalar()));
+        let has_no_source = || Scalar::all(present.iter().map(is_null));
         let index = |index: usize| {
             let value = ScalarValue::Int32(Some(i32::try_from(index).unwrap_or(i32::MAX)));
             Scalar::Constant(Constant { value, sql_type: SqlType::Integer })
         };
         let mut arms = Vec::with_capacity(steps.len());
-        for (place, step) in steps.iter().enumerate() {
-            let fits = if step.is_matched { is_new().negate() } else { is_new() };
+        let mut count = 0;
+        for step in steps {
+            let fits = match step.meeting {
+                Meeting::Both if present.is_empty() => is_null(&number).negate(),
+                Meeting::Both => Scalar::all([is_null(&number).negate(), has_no_source().negate()]),
+                Meeting::SourceOnly => is_null(&number),
+                Meeting::TableOnly => has_no_source(),
+            };
             let condition = step.condition.map(|condition| self.condition(condition, &level, "WHEN")).transpose()?;
-            arms.push((Scalar::all(std::iter::once(fits).chain(condition)), index(place)));
+            // The rows that nothing is done with are not among those that come out.
+            let action = match step.is_nothing {
+                true => Scalar::Constant(Constant::null(SqlType::Integer)),
+                false => index(count),
+            };
+            count += usize::from(!step.is_nothing);
+            arms.push((Scalar::all(std::iter::once(fits).chain(condition)), action));
         }
         let action = Scalar::Case { arms, otherwise: None, sql_type: SqlType::Integer };
         let action_column = self.column_for("action", &action);
@@ -310,17 +394,18 @@ impl Binder<'_> {
         let own = own.ok_or_else(|| Error::bug("the table that changes has no name"))?;
         let old = level.names.sources[own].columns.clone();
         let mut values = vec![Vec::new(); changed.targets.len()];
-        for (place, step) in steps.iter().enumerate() {
-            let is_inserted = !step.is_matched && inserted.is_some();
+        for (place, step) in steps.iter().filter(|step| !step.is_nothing).enumerate() {
+            let is_inserted = !step.meeting.has_old() && inserted.is_some();
             if step.values.is_none() && !is_inserted {
                 continue;
             }
+            let mut rows = RowValues::default();
             for (at, target) in changed.targets.iter().enumerate() {
                 let given = step.values.iter().flatten().find(|(given, _)| *given == at);
                 let value = match (given, inserted) {
-                    (Some((_, value)), _) => self.stored_value(value, target, &level)?,
+                    (Some((_, value)), _) => self.new_value(*value, target, &level, &mut rows)?,
                     (None, Some(inserted)) if is_inserted => inserted[at].scalar(),
-                    (None, _) if step.is_matched => old[at].scalar(),
+                    (None, _) if step.meeting.has_old() => old[at].scalar(),
                     (None, _) => self.default(target, withs)?,
                 };
                 let is_step = self.compare(Comparison::Equal, action_column.scalar(), index(place))?;
@@ -344,6 +429,54 @@ impl Binder<'_> {
         let relation = relation.mapped(computed);
         // RETURNING sees the table's new rows only.
         self.written(relation, Namespace::default(), vec![number, action_column], columns, changed, withs)
+    }
+
+    /// What a column gets, as it is stored.
+    fn new_value(
+        &self,
+        value: NewValue<'_>,
+        target: &Target,
+        level: &Level<'_>,
+        rows: &mut RowValues,
+    ) -> Result<Scalar> {
+        let (row, place, columns) = match value {
+            NewValue::Of(value) => return self.stored_value(value, target, level),
+            NewValue::InRow { row, place, columns } => (row, place, columns),
+        };
+        let key = std::ptr::from_ref(row);
+        let whole = match rows.0.get(&key) {
+            Some(whole) => whole.clone(),
+            None => {
+                let whole = self.one_row(row, columns, level)?;
+                rows.0.insert(key, whole.clone());
+                whole
+            }
+        };
+        let sql_type = match whole.sql_type() {
+            SqlType::Record(fields) => fields.get(place).map(|field| field.sql_type.clone()),
+            _ => None,
+        };
+        let sql_type = sql_type.ok_or_else(|| Error::bug("a row is no record"))?;
+        let scalar = Scalar::Field { input: Box::new(whole), index: place, sql_type };
+        self.assign(scalar, target).map_err(|error| placed(error, || super::place(row)))
+    }
+
+    /// The one row of a query, computed once for each row of the level. Fails with 42601 if it has not so many columns.
+    fn one_row(&self, query: &ast::Query, columns: usize, level: &Level<'_>) -> Result<Scalar> {
+        let mut rows = self.subquery(query, level)?;
+        if rows.outputs.len() != columns {
+            let error = Error::input("number of columns does not match number of values").with_code("42601");
+            return Err(placed(error, || place(query)));
+        }
+        let fields = rows.outputs.into_iter().map(|output| output.scalar).collect();
+        let fields = record(fields, (1..).map(|index| format!("f{index}")));
+        let column = self.column_for("row", &fields);
+        rows.outputs = vec![Output { name: column.name.clone(), scalar: column.scalar() }];
+        rows.relation = rows.relation.mapped(vec![(column, fields)]);
+        let subquery = subquery_scalar(SubqueryKind::Value, rows);
+        let whole = self.column_for("row", &subquery);
+        level.hoisted.borrow_mut().push((whole.clone(), subquery));
+        Ok(whole.scalar())
     }
 
     /// The columns with those that are generated from others.

@@ -344,6 +344,10 @@ impl Binder<'_> {
         if let [only] = parts.as_slice()
             && let Some(entry) = withs.find(&normalized(only))
         {
+            if entry.gives_nothing {
+                let message = format!("WITH query \"{}\" does not have a RETURNING clause", normalized(only));
+                return Err(errors::at(Error::unsupported(message).with_code("0A000"), name_place(only)));
+            }
             entry.reads.set(entry.reads.get() + 1);
             let columns = entry
                 .columns

@@ -217,7 +217,7 @@ impl Binder<'_> {
             DataType::Custom(name, modifiers) => {
                 let last = name.0.last().and_then(|part| part.as_ident()).map(normalized).unwrap_or_default();
                 let numbers = modifiers.iter().map(|modifier| modifier.trim().parse::<i32>().ok());
-                match numbers.collect::<Option<Vec<_>>>() {
+                let known = match numbers.collect::<Option<Vec<_>>>() {
                     Some(numbers) => match last.as_str() {
                         "hugeint" | "int128" => Some(SqlType::decimal(38, 0)),
                         "ubigint" | "uint64" => Some(SqlType::decimal(20, 0)),
@@ -230,6 +230,10 @@ impl Binder<'_> {
                         },
                     },
                     None => None,
+                };
+                match known {
+                    None if modifiers.is_empty() => self.context.made_type(name)?,
+                    known => known,
                 }
             }
             other => plain_type(other),

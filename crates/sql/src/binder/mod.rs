@@ -66,15 +66,18 @@ use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
 use crate::errors;
 use crate::external::OptionValue;
 use crate::routines::Definition;
+use crate::write::written::WrittenRows;
 pub(crate) use changes::{
-    BoundChange, CHANGED, Changed, Conflict, Given, MergeStep, bind_delete, bind_merge, bind_new_rows, bind_update,
+    BoundChange, CHANGED, Changed, Conflict, Given, Meeting, MergeStep, NewValue, bind_delete, bind_merge,
+    bind_new_rows, bind_update,
 };
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;
 pub(crate) use routines::check_routine;
 use scope::{Level, Withs};
-pub(crate) use targets::{Held, Target, bind_any, bind_insert, bind_rule, bind_value, held, is_default};
+pub(crate) use with::{bind_volatile, is_writing};
+pub(crate) use targets::{Held, Target, bind_any, bind_insert, bind_rule, bind_value, held};
 
 /// Stack that is left before more is taken.
 const STACK_RED_ZONE: usize = 128 * 1024;
@@ -174,6 +177,10 @@ pub(crate) trait Context {
     fn routines(&self, _name: &ast::ObjectName) -> Result<Vec<Definition>> {
         Ok(vec![])
     }
+    /// The type of a name that a statement made. Fails if it may not be used.
+    fn made_type(&self, _name: &ast::ObjectName) -> Result<Option<SqlType>> {
+        Ok(None)
+    }
     /// The table of a name in FROM, to be locked row by row. Fails with 42501 if the session may not, 0A000 if its rows
     /// cannot be locked.
     fn lockable(&self, name: &ast::ObjectName, _mode: RowLock, _way: LockWay) -> Result<Lockable> {
@@ -187,8 +194,14 @@ pub(crate) trait Context {
     fn instead_of(&self, _name: &str) -> Option<(String, String)> {
         None
     }
-    /// The type that the client says a parameter has, counted from 0.
+    /// The type that a parameter has for the client, or for a statement of the WITH before; counted from 0.
     fn parameter(&self, _index: usize) -> Option<SqlType> {
+        None
+    }
+    /// A statement has these parameters, as far as it decides their types.
+    fn decides(&self, _parameters: &[Option<SqlType>]) {}
+    /// The rows of an expression of the statement's WITH that runs by itself.
+    fn written(&self, _cte: &ast::Cte) -> Option<Arc<WrittenRows>> {
         None
     }
 }
@@ -272,6 +285,7 @@ impl<'a> Binder<'a> {
     fn settled_parameters(&self, relation: &mut Relation) -> Vec<SqlType> {
         let parameters = self.parameters.borrow();
         operators::settle_parameters(relation, &parameters);
+        self.context.decides(&parameters);
         parameters.iter().map(|sql_type| sql_type.clone().unwrap_or(SqlType::Text)).collect()
     }
 
@@ -327,7 +341,7 @@ impl Binder<'_> {
 }
 
 /// A name as it is looked up: in lower case, unless it is quoted.
-fn normalized(name: &Ident) -> String {
+pub(crate) fn normalized(name: &Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 

@@ -55,9 +55,9 @@ impl Binder<'_> {
             }
             | Expr::Cast { expr, data_type, kind: CastKind::SafeCast, .. } => match self.figure(expr) {
                 Some((name, Strong)) => Some((name, Strong)),
-                _ => Some((self.sql_type(data_type).ok()?.internal_name().to_owned(), Weak)),
+                _ => Some((self.sql_type(data_type).ok()?.column_name(), Weak)),
             },
-            Expr::TypedString(typed) => Some((self.sql_type(&typed.data_type).ok()?.internal_name().to_owned(), Weak)),
+            Expr::TypedString(typed) => Some((self.sql_type(&typed.data_type).ok()?.column_name(), Weak)),
             Expr::Interval(_) => Some(("interval".to_owned(), Weak)),
             Expr::Case { else_result, .. } => match else_result.as_ref().and_then(|other| self.figure(other)) {
                 Some((name, Strong)) => Some((name, Strong)),

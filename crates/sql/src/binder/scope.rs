@@ -320,6 +320,13 @@ impl Namespace {
         sources.chain(merged).map(|column| (column.id, column)).collect()
     }
 
+    /// A column that is NULL in rows which a source has no part in; `None` if it has one in all.
+    pub(super) fn presence(&self, source: usize) -> Option<Column> {
+        let source = &self.sources[source];
+        source.is_marker_used.set(source.marker.is_some());
+        source.marker.clone()
+    }
+
     /// The markers that something asked for, each with the columns of its source.
     pub(super) fn used_markers(&self) -> Vec<(Column, Vec<ColumnId>)> {
         let used = self.sources.iter().filter(|source| source.is_marker_used.get());
@@ -485,6 +492,8 @@ pub(super) struct WithEntry {
     pub id: WithId,
     pub columns: Vec<Column>,
     pub reads: Rc<Cell<usize>>,
+    /// Whether it writes and has no RETURNING.
+    pub gives_nothing: bool,
 }
 
 /// The common table expressions that a query sees.

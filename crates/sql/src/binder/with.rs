@@ -6,19 +6,25 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use diligence_base::{Error, Result};
+use diligence_storage::Table;
 use diligence_types::SqlType;
 use diligence_types::coercion::common_type;
 use diligence_types::sql_type::RecordField;
-use sqlparser::ast::{Cte, CteAsMaterialized, Expr, Ident, SetExpr, SetOperator, SetQuantifier, Setting, With};
+use sqlparser::ast::{
+    Cte, CteAsMaterialized, Expr, Ident, ObjectName, Query, SetExpr, SetOperator, SetQuantifier, Setting, TableFactor,
+    With,
+};
 
 use super::expressions::unnested;
 use super::scope::{Clause, Level, Namespace, WithEntry, Withs};
 use super::sets::misplaced_recursion;
-use super::{Binder, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, unsupported};
-use crate::algebra::{Column, Comparison, Constant, Recursive, Relation, Scalar, WithId};
+use super::{Binder, Bound, Context, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, unsupported};
+use crate::algebra::{Column, Comparison, Constant, Recursive, Relation, Scalar, Scan, WithId};
 use crate::errors;
+use crate::write::written::WrittenRows;
 
 /// A bound common table expression.
 pub(super) struct Definition {
@@ -26,6 +32,28 @@ pub(super) struct Definition {
     relation: Relation,
     columns: Vec<Column>,
     materialized: Option<CteAsMaterialized>,
+    /// Its rows, if it runs by itself.
+    written: Option<Arc<WrittenRows>>,
+}
+
+/// Whether a statement of a WITH writes.
+pub(crate) fn is_writing(query: &Query) -> bool {
+    matches!(query.body.as_ref(), SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_))
+}
+
+/// Binds the last expression of a WITH, if it would be another one each time. Fails like
+/// [`bind_query`](super::bind_query).
+pub(crate) fn bind_volatile(with: With, name: &Ident, context: &dyn Context) -> Result<Option<Bound>> {
+    let mut query = crate::parse::query("SELECT * FROM t")?;
+    if let SetExpr::Select(select) = query.body.as_mut()
+        && let Some(from) = select.from.first_mut()
+        && let TableFactor::Table { name: table, .. } = &mut from.relation
+    {
+        *table = ObjectName::from(vec![name.clone()]);
+    }
+    query.with = Some(with);
+    let bound = super::bind_query(&query, context)?;
+    Ok(is_volatile(&bound.relation).then_some(bound))
 }
 
 impl Binder<'_> {
@@ -44,18 +72,41 @@ impl Binder<'_> {
                 return Err(errors::at(error.with_code("42712"), name_place(&cte.alias.name)));
             }
             let id = self.numbers.with();
-            let mut rows = match with.recursive {
-                true => self.maybe_recursive(cte, &name, id, outer, withs)?,
-                false => self.query(&cte.query, outer, withs)?,
+            let written = self.context.written(cte);
+            let mut rows = match &written {
+                Some(written) => self.rows_written(written.clone()),
+                None if is_writing(&cte.query) => {
+                    let message = "WITH clause containing a data-modifying statement must be at the top level";
+                    let error = Error::unsupported(message).with_code("0A000");
+                    return Err(errors::at(error, name_place(&cte.alias.name)));
+                }
+                None if with.recursive => self.maybe_recursive(cte, &name, id, outer, withs)?,
+                None => self.query(&cte.query, outer, withs)?,
             };
             rename(&mut rows, cte)?;
             let rows = self.settled(rows)?;
             let columns = rows.columns();
-            let entry = WithEntry { id, columns: columns.clone(), reads: Rc::new(Cell::new(0)) };
+            let gives_nothing = is_writing(&cte.query) && columns.is_empty();
+            let entry = WithEntry { id, columns: columns.clone(), reads: Rc::new(Cell::new(0)), gives_nothing };
             withs.entries.borrow_mut().insert(name, Rc::new(entry));
-            definitions.push(Definition { id, relation: rows.relation, columns, materialized: cte.materialized });
+            let (relation, materialized) = (rows.relation, cte.materialized);
+            definitions.push(Definition { id, relation, columns, materialized, written });
         }
         Ok(definitions)
+    }
+
+    /// The rows of an expression that runs by itself.
+    fn rows_written(&self, written: Arc<WrittenRows>) -> Rows {
+        let schema = written.schema();
+        let columns = schema.fields().iter().enumerate().filter_map(|(place, field)| {
+            let sql_type = SqlType::of_field(field)?;
+            Some((place, self.numbers.named(field.name(), sql_type, field.is_nullable())))
+        });
+        let columns = columns.collect::<Vec<_>>();
+        let output = |(_, column): &(usize, Column)| Output { name: column.name.clone(), scalar: column.scalar() };
+        let outputs = columns.iter().map(output).collect();
+        let scan = Scan { name: written.describe(), table: written, columns, sample: None };
+        Rows { relation: Relation::Scan(scan), outputs }
     }
 
     /// A query with its definitions, as far as they are read.
@@ -67,6 +118,7 @@ impl Binder<'_> {
         for definition in definitions.into_iter().rev() {
             if reads.get(&definition.id).copied().unwrap_or(0) > 0 {
                 count_reads(&definition.relation, &mut reads);
+                definition.written.iter().for_each(|written| written.is_read_from_now());
                 kept.push(definition);
             }
         }
@@ -135,7 +187,7 @@ impl Binder<'_> {
             let traced = names.iter().cloned().zip(types.iter().cloned()).chain(traced_types.clone());
             let columns = traced.map(|(name, sql_type)| self.numbers.named(name, sql_type, true)).collect::<Vec<_>>();
             let reads = Rc::new(Cell::new(0));
-            let entry = WithEntry { id, columns: columns.clone(), reads: reads.clone() };
+            let entry = WithEntry { id, columns: columns.clone(), reads: reads.clone(), gives_nothing: false };
             inner.entries.borrow_mut().insert(name.to_owned(), Rc::new(entry));
             let step = self.step(right, &traces, name, id, outer, &inner);
             inner.entries.borrow_mut().remove(name);

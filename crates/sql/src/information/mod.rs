@@ -70,7 +70,12 @@ pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result
         "enabled_roles" => vec![row! { "role_name": user }],
         "schemata" => schemata(snapshot, user),
         "tables" => {
-            let is_table = |relation: &Resolved| !matches!(relation, Resolved::Object(object) if matches!(object.relation, Relation::Sequence(_)));
+            let is_table = |relation: &Resolved| match relation {
+                Resolved::Object(object) => {
+                    !matches!(object.relation, Relation::Sequence(_)) && object.relation.materialized().is_none()
+                }
+                Resolved::Computed(_) => true,
+            };
             let tables = relations(snapshot).into_iter().filter(|(_, relation)| is_table(relation));
             tables.map(|(name, relation)| table(&name, &relation)).collect()
         }
@@ -168,7 +173,8 @@ fn columns(name: &RelationName, relation: &Resolved) -> Vec<Row> {
         Resolved::Object(object) => match &object.relation {
             Relation::Native(memory) => memory.rules().defaults.clone(),
             Relation::Files(files) => files.column_defaults.clone(),
-            Relation::Table(_) | Relation::View(_) | Relation::Sequence(_) | Relation::Routine(_) => HashMap::new(),
+            Relation::Table(_) | Relation::View(_) | Relation::Sequence(_) => HashMap::new(),
+            Relation::Routine(_) | Relation::Enum(_) => HashMap::new(),
         },
         Resolved::Computed(_) => HashMap::new(),
     };
@@ -235,7 +241,8 @@ fn describe(sql_type: &SqlType, row: &mut Row) {
         _ => {}
     }
     let (data_type, name) = match sql_type {
-        SqlType::Array(element) => ("ARRAY".to_owned(), format!("_{}", element.innermost().internal_name())),
+        SqlType::Array(_) => ("ARRAY".to_owned(), format!("_{}", sql_type.column_name())),
+        SqlType::Enum(one) => ("USER-DEFINED".to_owned(), one.name.clone()),
         SqlType::Char(_) => ("character".to_owned(), "bpchar".to_owned()),
         other => (other.without_modifier().to_string(), other.internal_name().to_owned()),
     };

@@ -57,6 +57,20 @@ impl Altered {
         })
     }
 
+    /// The change, where it leaves the rows as they are.
+    fn alteration(self) -> TableAlteration {
+        let place = |from: &From| match from {
+            From::Column(place) => Some(*place),
+            From::Null | From::Value(_) => None,
+        };
+        TableAlteration {
+            name: self.declaration.name.clone(),
+            columns: self.declaration.schema(),
+            places: self.from.iter().map(place).collect(),
+            rules: self.declaration.rules,
+        }
+    }
+
     fn is_rewritten(&self) -> bool {
         !self.new_checks.is_empty() || self.from.iter().any(|from| matches!(from, From::Value(_)))
     }
@@ -82,6 +96,16 @@ impl Around<'_> {
             }
             return Err(unwritable(&name, &found));
         };
+        if object.relation.materialized().is_some()
+            && let Some(other) = alter.operations.iter().find(|operation| !is_renaming(operation))
+        {
+            let action = other.to_string();
+            let words = action.split(' ').take_while(|word| word.chars().all(|letter| letter.is_ascii_uppercase()));
+            let words = words.collect::<Vec<_>>().join(" ");
+            let message = format!("ALTER action {words} cannot be performed on relation \"{}\"", name.name);
+            let error = Error::input(message).with_code("42809");
+            return Err(error.with_detail("This operation is not supported for materialized views."));
+        }
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
         let declaration = Declaration::of(name.clone(), table);
         let mut altered = Altered { declaration, from, new_checks: vec![] };
@@ -96,18 +120,26 @@ impl Around<'_> {
         self.altered(object, altered, TAG)
     }
 
+    /// A table without some columns, and without what has them.
+    pub(super) fn without_columns(&self, object: &Object, columns: &[String]) -> Result<TableAlteration> {
+        let Relation::Native(table) = &object.relation else { return Err(Error::bug("a column is in no table")) };
+        let from = (0..table.schema().fields().len()).map(From::Column).collect();
+        let declaration = Declaration::of(object.name.clone(), table);
+        let mut altered = Altered { declaration, from, new_checks: vec![] };
+        for column in columns.iter() {
+            // One that is generated from another is gone with it.
+            if !altered.declaration.has_column(column) {
+                continue;
+            }
+            self.drop_column(&mut altered, &Ident::with_quote('"', column), true)?;
+        }
+        self.check_referred(object, table, &altered)?;
+        Ok(altered.alteration())
+    }
+
     /// A change that leaves the rows as they are.
     fn altered(&self, object: &Object, altered: Altered, tag: &'static str) -> Result<BoundStatement> {
-        let place = |from: &From| match from {
-            From::Column(place) => Some(*place),
-            From::Null | From::Value(_) => None,
-        };
-        let alteration = TableAlteration {
-            name: altered.declaration.name.clone(),
-            columns: altered.declaration.schema(),
-            places: altered.from.iter().map(place).collect(),
-            rules: altered.declaration.rules,
-        };
+        let alteration = altered.alteration();
         let memory = self.planner.options.tables.clone();
         let (table, built_on) = (object.reference(), object.version);
         let command = Command::Alter { table, built_on, alteration: Box::new(alteration), memory, tag };
@@ -500,6 +532,11 @@ impl Around<'_> {
         }
         Ok(Statement::Command(Command::CreateSequence { name, sequence: Arc::new(Sequence::new(options)) }))
     }
+}
+
+/// Whether a materialized view takes it.
+fn is_renaming(operation: &AlterTableOperation) -> bool {
+    matches!(operation, AlterTableOperation::RenameTable { .. } | AlterTableOperation::RenameColumn { .. })
 }
 
 fn renamed(name: &RelationName, to: &RenameTableNameKind) -> Result<RelationName> {

@@ -26,12 +26,14 @@ use sqlparser::ast;
 
 use super::file_functions;
 use super::names::Names;
+use super::several::WrittenParts;
 use super::{Planner, Planning};
 use crate::algebra::{Constant, Numbers};
 use crate::binder::{Context, Lockable, Named};
 use crate::external::OptionValue;
 use crate::information;
 use crate::routines::Definition;
+use crate::write::written::WrittenRows;
 use crate::{catalog_functions, facts, privileges, row_locks, sequences, session_functions};
 
 /// Numbers that PostgreSQL's tables have in every database, and clients ask for (`src/include/catalog`).
@@ -60,6 +62,10 @@ pub(super) struct Around<'a> {
     now_parameter: Option<usize>,
     /// The types of the parameters' values.
     parameters: Vec<SqlType>,
+    /// Those that statements of the WITH have decided.
+    decided: RefCell<Vec<Option<SqlType>>>,
+    /// What statements of the WITH give.
+    pub(super) written: RefCell<WrittenParts>,
     tables: RefCell<HashMap<RelationName, Arc<dyn Table>>>,
     /// The views met.
     views: RefCell<HashSet<RelationName>>,
@@ -86,6 +92,8 @@ impl<'a> Around<'a> {
             statement_time: Utc::now().timestamp_micros(),
             now_parameter: None,
             parameters,
+            decided: RefCell::default(),
+            written: RefCell::default(),
             tables: RefCell::default(),
             views: RefCell::default(),
             changed: RefCell::default(),
@@ -113,6 +121,11 @@ impl<'a> Around<'a> {
         Some(if text.contains('.') { name } else { self.in_path(&name.name) })
     }
 
+    /// The types of the parameters of all that was bound; texts, where nothing has decided.
+    pub(super) fn decided_parameters(&self) -> Vec<SqlType> {
+        self.decided.borrow().iter().map(|sql_type| sql_type.clone().unwrap_or(SqlType::Text)).collect()
+    }
+
     pub(super) fn set_changed(&self, rows: Arc<dyn Table>) {
         *self.changed.borrow_mut() = Some(rows);
     }
@@ -133,7 +146,13 @@ impl<'a> Around<'a> {
                 table
             }
             Relation::Table(table) => table.clone(),
-            Relation::Native(memory) => memory.table(),
+            Relation::Native(memory) => {
+                if object.relation.materialized().is_some_and(|view| !view.is_populated) {
+                    let error = Error::input(format!("materialized view \"{name}\" has not been populated"));
+                    return Err(error.with_code("55000").with_hint("Use the REFRESH MATERIALIZED VIEW command."));
+                }
+                memory.table()
+            }
             Relation::Sequence(sequence) => {
                 let state = sequence.state();
                 let columns: Vec<ArrayRef> = vec![
@@ -143,7 +162,9 @@ impl<'a> Around<'a> {
                 ];
                 return self.computed(name, RecordBatch::try_new(sequence_schema(), columns).map_err(from_arrow)?);
             }
-            Relation::Routine(_) => return Err(Error::bug("a function has the name of a relation")),
+            Relation::Routine(_) | Relation::Enum(_) => {
+                return Err(Error::bug("a function or a type has the name of a relation"));
+            }
             Relation::View(view) => {
                 self.names.uses_object(name, object);
                 self.views.borrow_mut().insert(name.clone());
@@ -346,9 +367,16 @@ impl Context for Around<'_> {
         };
         let Resolved::Object(object) = &found else { return Err(refused()) };
         let Relation::Native(memory) = &object.relation else { return Err(refused()) };
+        if object.relation.materialized().is_some() {
+            return Err(refused());
+        }
         self.is_locking.set(true);
         let function = row_locks::row_function(object.reference(), mode, way, self.planner.catalogs());
         Ok(Lockable { table: memory.numbered(), function })
+    }
+
+    fn made_type(&self, name: &ast::ObjectName) -> Result<Option<SqlType>> {
+        Around::made_type(self, name)
     }
 
     fn variable(&self, name: &str) -> Option<Constant> {
@@ -377,7 +405,21 @@ impl Context for Around<'_> {
                     }
                 }
             }
-            OidKind::Type => SqlType::parse(name).map(|sql_type| i64::from(sql_type.oid())),
+            OidKind::Type => {
+                let known = SqlType::parse(name);
+                let made = || {
+                    let (element, is_array) = name.strip_suffix("[]").map_or((name, false), |element| (element, true));
+                    let name = RelationName::parse(element)?;
+                    let bare = |part: &str| ast::Ident::with_quote('"', part);
+                    let parts = match element.contains('.') {
+                        true => vec![bare(&name.schema), bare(&name.name)],
+                        false => vec![bare(&name.name)],
+                    };
+                    let found = Around::made_type(self, &ast::ObjectName::from(parts)).ok().flatten()?;
+                    Some(if is_array { SqlType::array_of(found) } else { found })
+                };
+                known.or_else(made).map(|sql_type| i64::from(sql_type.oid()))
+            }
             _ => None,
         }
     }
@@ -408,6 +450,20 @@ impl Context for Around<'_> {
     }
 
     fn parameter(&self, index: usize) -> Option<SqlType> {
-        self.parameters.get(index).cloned()
+        let given = self.parameters.get(index).filter(|sql_type| **sql_type != SqlType::Unknown).cloned();
+        given.or_else(|| self.decided.borrow().get(index).cloned().flatten())
+    }
+
+    fn decides(&self, parameters: &[Option<SqlType>]) {
+        let mut decided = self.decided.borrow_mut();
+        let count = decided.len().max(parameters.len());
+        decided.resize(count, None);
+        for (decided, sql_type) in decided.iter_mut().zip(parameters) {
+            *decided = decided.take().or_else(|| sql_type.clone());
+        }
+    }
+
+    fn written(&self, cte: &ast::Cte) -> Option<Arc<WrittenRows>> {
+        self.written.borrow().of(cte)
     }
 }

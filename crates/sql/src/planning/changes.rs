@@ -16,10 +16,12 @@ use sqlparser::ast::{
 
 use super::around::Around;
 use super::definitions::{lower, unwritable};
+use super::materialized::refuse_materialized;
 use super::statements::BoundStatement;
 use super::tables::{name_in, targets};
-use crate::binder::{self, BoundChange, CHANGED, Changed, MergeStep, Named, Target};
+use crate::binder::{self, BoundChange, CHANGED, Changed, Meeting, MergeStep, Named, NewValue, Target};
 use crate::errors;
+use crate::parse::NOTHING;
 use crate::write::native::{ChangeWay, Layout, NativeTarget, Step};
 
 /// The table that a statement changes.
@@ -103,27 +105,27 @@ impl ChangedTable {
         errors::suggest(Error::input(message).with_code("42703"), name, &known)
     }
 
-    /// The place of a column that an assignment names.
+    /// The place of a column that an assignment names. Fails with 42703 if there is none; `SET t.x` is of a column `t`.
     fn place(&self, column: &ObjectName) -> Result<usize> {
-        let name = match column.0.as_slice() {
-            [part] => part.as_ident(),
-            // `SET t.x = …` is not PostgreSQL's, but what it means is clear.
-            [table, part] if table.as_ident().is_some_and(|table| lower(table) == lower(&self.alias)) => {
-                part.as_ident()
+        let first = column.0.first().and_then(|part| part.as_ident());
+        let name = first.map(|name| name_in(name, &self.targets)).unwrap_or_default();
+        let place = self.targets.iter().position(|target| target.name == name).ok_or_else(|| {
+            let error = self.no_column(&name);
+            match column.0.len() > 1 && first.is_some_and(|first| lower(first) == lower(&self.alias)) {
+                true => error.with_hint("SET target columns cannot be qualified with the relation name."),
+                false => error,
             }
-            _ => None,
-        };
-        let Some(name) = name else {
+        })?;
+        if column.0.len() > 1 {
             let error = Error::unsupported(format!("{column}: fields of columns cannot be set"));
             return Err(error.with_code("0A000"));
-        };
-        let name = name_in(name, &self.targets);
-        self.targets.iter().position(|target| target.name == name).ok_or_else(|| self.no_column(&name))
+        }
+        Ok(place)
     }
 
     /// The values that assignments give to columns, by place.
-    pub(super) fn values<'e>(&self, assignments: &'e [ast::Assignment]) -> Result<Vec<(usize, &'e Expr)>> {
-        let mut values = Vec::<(usize, &Expr)>::with_capacity(assignments.len());
+    pub(super) fn values<'e>(&self, assignments: &'e [ast::Assignment]) -> Result<Vec<(usize, NewValue<'e>)>> {
+        let mut values = Vec::<(usize, NewValue<'e>)>::with_capacity(assignments.len());
         for (column, value) in pairs(assignments)? {
             let place = self.place(column)?;
             if values.iter().any(|(known, _)| *known == place) {
@@ -135,7 +137,7 @@ impl ChangedTable {
         }
         for (place, value) in &values {
             let target = &self.targets[*place];
-            if (target.generated.is_some() || target.is_always) && !binder::is_default(value) {
+            if (target.generated.is_some() || target.is_always) && !value.is_default() {
                 let message = format!("column \"{}\" can only be updated to DEFAULT", target.name);
                 let detail = match target.is_always {
                     true => format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", target.name),
@@ -193,17 +195,24 @@ impl Around<'_> {
         let changed = self.changed(&merge.table, &[], "MERGE")?;
         let (mut clauses, mut steps) = (Vec::new(), Vec::new());
         for clause in &merge.clauses {
-            let is_matched = match clause.clause_kind {
-                MergeClauseKind::Matched => true,
-                MergeClauseKind::NotMatched | MergeClauseKind::NotMatchedByTarget => false,
-                MergeClauseKind::NotMatchedBySource => {
-                    return Err(Error::unsupported("WHEN NOT MATCHED BY SOURCE is not supported").with_code("0A000"));
-                }
+            let meeting = match clause.clause_kind {
+                MergeClauseKind::Matched => Meeting::Both,
+                MergeClauseKind::NotMatched | MergeClauseKind::NotMatchedByTarget => Meeting::SourceOnly,
+                MergeClauseKind::NotMatchedBySource => Meeting::TableOnly,
             };
+            let is_nothing = match &clause.action {
+                MergeAction::Update(update) => update.assignments.iter().any(is_marked_nothing),
+                MergeAction::Insert(insert) => insert.columns.iter().any(is_nothing),
+                MergeAction::Delete { .. } => false,
+            };
+            let is_new = meeting == Meeting::SourceOnly;
             let (step, values) = match &clause.action {
-                MergeAction::Update(update) if is_matched => (Step::Update, Some(changed.values(&update.assignments)?)),
-                MergeAction::Delete { .. } if is_matched => (Step::Delete, None),
-                MergeAction::Insert(insert) if !is_matched => {
+                _ if is_nothing => (None, None),
+                MergeAction::Update(update) if !is_new => {
+                    (Some(Step::Update), Some(changed.values(&update.assignments)?))
+                }
+                MergeAction::Delete { .. } if !is_new => (Some(Step::Delete), None),
+                MergeAction::Insert(insert) if is_new => {
                     let MergeInsertKind::Values(values) = &insert.kind else {
                         return Err(Error::unsupported("INSERT ROW is not supported").with_code("0A000"));
                     };
@@ -216,15 +225,15 @@ impl Around<'_> {
                         let error = Error::input("INSERT has more expressions than target columns");
                         return Err(error.with_code("42601"));
                     }
-                    (Step::Insert, Some(places.into_iter().zip(row).collect()))
+                    (Some(Step::Insert), Some(places.into_iter().zip(row.iter().map(NewValue::Of)).collect()))
                 }
                 _ => {
                     let error = Error::input("a row that is matched is updated or deleted, another one is inserted");
                     return Err(error.with_code("42601"));
                 }
             };
-            clauses.push(MergeStep { is_matched, condition: clause.predicate.as_ref(), values });
-            steps.push(step);
+            clauses.push(MergeStep { meeting, condition: clause.predicate.as_ref(), values, is_nothing });
+            steps.extend(step);
         }
         let described = changed.described(None, with);
         let bound = binder::bind_merge(&merge.source, &merge.on, &clauses, &described, self)?;
@@ -265,6 +274,7 @@ impl Around<'_> {
         let found = self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
         let Relation::Native(memory) = &object.relation else { return Err(unwritable(&name, &found)) };
+        refuse_materialized(object)?;
         self.set_changed(memory.numbered());
         self.names.uses_object(&name, object);
         let own = Ident::with_quote('"', &name.name);
@@ -280,27 +290,61 @@ impl Around<'_> {
     }
 }
 
+/// Whether an assignment stands for DO NOTHING.
+fn is_marked_nothing(assignment: &ast::Assignment) -> bool {
+    matches!(&assignment.target, AssignmentTarget::ColumnName(name) if is_nothing(name))
+}
+
+fn is_nothing(name: &ObjectName) -> bool {
+    matches!(name.0.as_slice(), [part] if part.as_ident().is_some_and(|name| name.value == NOTHING))
+}
+
 /// Each column that is set, with its value.
-fn pairs(assignments: &[ast::Assignment]) -> Result<Vec<(&ObjectName, &Expr)>> {
+fn pairs(assignments: &[ast::Assignment]) -> Result<Vec<(&ObjectName, NewValue<'_>)>> {
     let mut pairs = Vec::with_capacity(assignments.len());
     for assignment in assignments {
-        match (&assignment.target, &assignment.value) {
-            (AssignmentTarget::ColumnName(column), value) => pairs.push((column, value)),
-            (AssignmentTarget::Tuple(columns), Expr::Tuple(values)) if columns.len() == values.len() => {
-                pairs.extend(columns.iter().zip(values));
+        let columns = match &assignment.target {
+            AssignmentTarget::ColumnName(column) => {
+                pairs.push((column, NewValue::Of(&assignment.value)));
+                continue;
             }
-            (AssignmentTarget::Tuple(_), Expr::Tuple(_)) => {
-                return Err(Error::input("number of columns does not match number of values").with_code("42601"));
+            AssignmentTarget::Tuple(columns) => columns,
+        };
+        let values = match &assignment.value {
+            Expr::Subquery(row) => {
+                let value = |place| NewValue::InRow { row, place, columns: columns.len() };
+                (0..columns.len()).map(value).collect::<Vec<_>>()
             }
-            // Parentheses around one column and its value.
-            (AssignmentTarget::Tuple(columns), value) if columns.len() == 1 => pairs.push((&columns[0], value)),
-            (AssignmentTarget::Tuple(_), _) => {
-                let error = Error::unsupported("several columns cannot be set from one value").with_code("0A000");
-                return Err(error.with_hint("set each column by itself, or join the values with FROM"));
-            }
+            Expr::Tuple(values) => values.iter().map(NewValue::Of).collect(),
+            other => match row_values(other) {
+                Some(values) => values.into_iter().map(NewValue::Of).collect(),
+                None => {
+                    let message = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
+                    return Err(Error::unsupported(message).with_code("0A000"));
+                }
+            },
+        };
+        if columns.len() != values.len() {
+            return Err(Error::input("number of columns does not match number of values").with_code("42601"));
         }
+        pairs.extend(columns.iter().zip(values));
     }
     Ok(pairs)
+}
+
+/// The values of ROW(…).
+fn row_values(expression: &Expr) -> Option<Vec<&Expr>> {
+    let Expr::Function(function) = expression else { return None };
+    let [name] = function.name.0.as_slice() else { return None };
+    let ast::FunctionArguments::List(list) = &function.args else { return None };
+    if !name.as_ident().is_some_and(|name| lower(name) == "row") {
+        return None;
+    }
+    let value = |argument| match argument {
+        &ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ref value)) => Some(value),
+        _ => None,
+    };
+    list.args.iter().map(value).collect()
 }
 
 fn refuse(clauses: &[(bool, &str)]) -> Result<()> {

@@ -11,6 +11,7 @@ use diligence_catalog::{FileRelation, LockWay, Relation, RelationName, Resolved,
 use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
 
 use super::around::Around;
+use super::materialized::refuse_materialized;
 use super::statements::{BoundStatement, schema_of};
 use super::tables::Declaration;
 use crate::binder::{self, Bound};
@@ -163,12 +164,8 @@ impl Around<'_> {
         parsed: &Parsed,
     ) -> Result<Statement> {
         let name = self.creatable(&create.name, create.temporary)?;
-        for (given, what) in
-            [(create.materialized, "CREATE MATERIALIZED VIEW"), (create.to.is_some(), "CREATE VIEW … TO")]
-        {
-            if given {
-                return Err(Error::unsupported(format!("{what} is not supported")).with_code("0A000"));
-            }
+        if create.to.is_some() {
+            return Err(Error::unsupported("CREATE VIEW … TO is not supported").with_code("0A000"));
         }
         if create.if_not_exists && self.at.snapshot.catalog.get(&name).is_some() {
             return Ok(Statement::Command(Command::Nothing("CREATE VIEW")));
@@ -194,16 +191,18 @@ impl Around<'_> {
             return Err(Error::bug("not a DROP"));
         };
         let command = match object_type {
-            ObjectType::Table | ObjectType::View | ObjectType::Sequence => Command::Drop {
+            ObjectType::Table | ObjectType::View | ObjectType::MaterializedView | ObjectType::Sequence => Command::Drop {
                 names: names.iter().map(|name| self.changeable(name)).collect::<Result<_>>()?,
                 kind: match object_type {
                     ObjectType::Table => DroppedKind::Table,
                     ObjectType::View => DroppedKind::View,
+                    ObjectType::MaterializedView => DroppedKind::MaterializedView,
                     _ => DroppedKind::Sequence,
                 },
                 if_exists: *if_exists,
                 cascade: *cascade,
             },
+            ObjectType::Type => return self.drop_types(names, *if_exists, *cascade),
             ObjectType::Index => return self.drop_indexes(names, *if_exists),
             ObjectType::Schema => {
                 let [name] = names.as_slice() else {
@@ -238,6 +237,7 @@ impl Around<'_> {
             let name = self.changeable(&target.name)?;
             match self.at.snapshot.get(&name) {
                 Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => {
+                    refuse_materialized(&object)?;
                     tables.push(object.reference());
                 }
                 Some(other) => return Err(unwritable(&name, &other)),
@@ -380,7 +380,7 @@ fn unenforced(constraint: &impl std::fmt::Display) -> Error {
 }
 
 /// Gives the first columns these names.
-fn rename(rows: &mut Bound, names: &[&Ident], what: &str) -> Result<()> {
+pub(super) fn rename(rows: &mut Bound, names: &[&Ident], what: &str) -> Result<()> {
     if names.len() > rows.columns.len() {
         return Err(Error::input(format!("{what} specifies too many column names")).with_code("42601"));
     }

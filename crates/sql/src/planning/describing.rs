@@ -37,7 +37,8 @@ impl Around<'_> {
                 CatalogRelation::Table(_)
                 | CatalogRelation::View(_)
                 | CatalogRelation::Sequence(_)
-                | CatalogRelation::Routine(_) => Default::default(),
+                | CatalogRelation::Routine(_)
+                | CatalogRelation::Enum(_) => Default::default(),
             },
             Some(Resolved::Computed(_)) | None => Default::default(),
         };

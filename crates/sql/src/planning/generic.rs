@@ -17,12 +17,12 @@ use diligence_engine::plan::{Needs, Node, Plan};
 use diligence_engine::short::may_be_short;
 
 use super::kinds::has_rows;
-use super::statements::{AnyWrite, Unvalued};
+use super::statements::Unvalued;
 use super::{Planned, Planner, guarded, parameters};
 use crate::binder::instant;
 use crate::lowering::parameters::put;
 use crate::parse::{self, Parsed};
-use crate::statement::{Query, Statement};
+use crate::statement::{AnyWrite, Query, Statement};
 
 /// The SQLSTATE of a plan that needs to know a value.
 const WITHOUT_VALUE: &str = "08P01";

@@ -18,14 +18,17 @@ mod around;
 mod changes;
 mod definitions;
 mod describing;
+mod enums;
 mod file_functions;
 mod generic;
 mod kinds;
+mod materialized;
 mod names;
 mod parameters;
 mod path;
 mod prepared;
 mod settings;
+mod several;
 mod statements;
 mod tables;
 mod writes;
@@ -88,6 +91,7 @@ impl Planned {
             Planned::Other(statement) => match statement.as_ref() {
                 Statement::Explain { .. } => Some(Statement::plan_schema()),
                 Statement::Write(write) => write.returning.as_ref().map(|(schema, _)| schema.clone()),
+                Statement::Several(several) => several.schema(),
                 _ => None,
             },
         }

@@ -46,7 +46,10 @@ impl Around<'_> {
                 let error = Error::input("PREPARE takes a query or an INSERT").with_code("42601");
                 return Err(error.with_hint("other statements have no parameters: send them as they are"));
             }
-            BoundStatement::Query(_) | BoundStatement::Write { .. } | BoundStatement::Explain { .. } => {}
+            BoundStatement::Query(_)
+            | BoundStatement::Write { .. }
+            | BoundStatement::Several(_)
+            | BoundStatement::Explain { .. } => {}
         }
         let mut prepared = self.planner.prepared.lock();
         if prepared.contains_key(&name) {
@@ -79,6 +82,7 @@ impl Around<'_> {
             let bound = types.bind(&statement.statement, &statement)?;
             let wanted = match &bound {
                 BoundStatement::Query(rows) | BoundStatement::Write { rows, .. } => rows.parameters.clone(),
+                BoundStatement::Several(several) => several.parameters.clone(),
                 BoundStatement::Explain { .. } | BoundStatement::Other(_) => vec![],
             };
             if given.len() != wanted.len() {

@@ -7,7 +7,7 @@ use datafusion_common::ScalarValue;
 use datafusion_common::format::ExplainFormat;
 use datafusion_sql::parser::{CopyToSource, ExplainStatement, Statement as ParsedStatement};
 use diligence_base::{Error, Result};
-use diligence_catalog::{SessionCatalogs, SessionSnapshot, Uses};
+use diligence_catalog::Uses;
 use diligence_engine::plan::Plan;
 use diligence_storage::Writer;
 use diligence_types::SqlType;
@@ -15,11 +15,12 @@ use sqlparser::ast::{self, SetExpr};
 
 use super::around::Around;
 use super::names::Names;
-use super::{Description, Planned, Planner, Planning, kinds, writes};
+use super::several::{self, BoundSeveral};
+use super::{Description, Planned, Planner, Planning, kinds, materialized, writes};
 use crate::binder::{self, Bound};
 use crate::front;
 use crate::parse::{Parsed, VARIABLE};
-use crate::statement::{Query, Statement, Write};
+use crate::statement::{AnyWrite, Query, Statement, Write};
 use crate::write::native::{NativeWriter, Returned};
 
 /// A statement with everything that it names found.
@@ -39,6 +40,8 @@ pub(super) enum BoundStatement {
         /// The writer, if another run may have one like it.
         again: Option<Arc<NativeWriter>>,
     },
+    /// Several that are one: those of its WITH that write, and itself.
+    Several(BoundSeveral),
     /// Shows a plan.
     Explain {
         /// What is explained.
@@ -85,7 +88,7 @@ impl Planner {
         let (bound, write) = match around.bind(&parsed.statement, parsed)? {
             BoundStatement::Query(bound) => (bound, None),
             BoundStatement::Write { tag, rows, again: Some(writer), returning, .. } => {
-                (rows, Some(AnyWrite { tag, writer, returning: returning.map(|(schema, _)| schema) }))
+                (rows, Some(AnyWrite::new(tag, writer, returning.map(|(schema, _)| schema))))
             }
             _ => return Ok(None),
         };
@@ -110,28 +113,6 @@ pub(super) struct Unvalued {
     pub uses: Uses,
 }
 
-/// What a statement that writes does with its rows, in any run.
-#[derive(Debug)]
-pub(super) struct AnyWrite {
-    tag: &'static str,
-    writer: Arc<NativeWriter>,
-    returning: Option<SchemaRef>,
-}
-
-impl AnyWrite {
-    /// Whether a session that sees this snapshot may do it.
-    pub(super) fn is_allowed(&self, snapshot: &SessionSnapshot) -> bool {
-        self.writer.changed_table().is_none_or(|name| snapshot.rights.check_write(name).is_ok())
-    }
-
-    /// The statement for a run of a session.
-    pub(super) fn of(&self, rows: Plan, catalogs: &SessionCatalogs) -> Write {
-        let writer = Arc::new(self.writer.anew(catalogs.catalog(), catalogs.owner()));
-        let returning = self.returning.clone().map(|schema| (schema, writer.returned()));
-        Write { returning, ..Write::new(self.tag, Query { plan: rows, is_locking: false }, writer) }
-    }
-}
-
 impl BoundStatement {
     fn described(self) -> Description {
         let types = |bound: &Bound| bound.parameters.iter().map(SqlType::arrow).collect();
@@ -140,6 +121,10 @@ impl BoundStatement {
             Self::Write { rows, returning, .. } => {
                 Description { parameters: types(&rows), schema: returning.map(|(schema, _)| schema) }
             }
+            Self::Several(BoundSeveral { parameters, last, .. }) => Description {
+                parameters: parameters.iter().map(SqlType::arrow).collect(),
+                ..last.described()
+            },
             Self::Explain { statement, .. } => {
                 Description { schema: Some(Statement::plan_schema()), ..statement.described() }
             }
@@ -185,18 +170,19 @@ impl Around<'_> {
     fn bind_statement(&self, statement: &ast::Statement, parsed: &Parsed) -> Result<BoundStatement> {
         let other = |statement: Statement| Ok(BoundStatement::Other(statement));
         match statement {
-            ast::Statement::Query(query) => match query.body.as_ref() {
-                SetExpr::Insert(ast::Statement::Insert(insert)) => self.insert(insert, query.with.as_ref()),
-                SetExpr::Update(ast::Statement::Update(update)) => self.update(update, query.with.as_ref()),
-                SetExpr::Delete(ast::Statement::Delete(delete)) => self.delete(delete, query.with.as_ref()),
-                SetExpr::Merge(ast::Statement::Merge(merge)) => self.merge(merge, query.with.as_ref()),
-                _ => Ok(BoundStatement::Query(binder::bind_shown(query, self)?)),
-            },
+            ast::Statement::Query(query) if several::writes_before(query) => self.several(query),
+            ast::Statement::Query(query) => self.bind_body(query, query.with.as_ref()),
             ast::Statement::Insert(insert) => self.insert(insert, None),
             ast::Statement::CreateTable(create) => self.create_table(create),
+            ast::Statement::CreateView(create) if create.materialized => self.create_materialized(create),
+            ast::Statement::Call(call) if materialized::is_refresh(call) => self.refresh(call),
             ast::Statement::CreateView(create) => other(self.create_view(create, statement, parsed)?),
             ast::Statement::Drop { .. } => other(self.drop_objects(statement)?),
             ast::Statement::CreateSchema { .. } => other(self.create_schema(statement)?),
+            ast::Statement::CreateType { name, representation } => {
+                other(self.create_type(name, representation.as_ref())?)
+            }
+            ast::Statement::AlterType(alter) => other(self.alter_type(alter)?),
             ast::Statement::Truncate(truncate) => other(self.truncate(truncate)?),
             ast::Statement::Prepare { .. } => other(self.prepare(statement, parsed)?),
             ast::Statement::Execute { .. } => other(self.execute(statement)?),
@@ -229,6 +215,17 @@ impl Around<'_> {
         }
     }
 
+    /// A query, or a statement that writes, behind a WITH.
+    pub(super) fn bind_body(&self, query: &ast::Query, with: Option<&ast::With>) -> Result<BoundStatement> {
+        match query.body.as_ref() {
+            SetExpr::Insert(ast::Statement::Insert(insert)) => self.insert(insert, with),
+            SetExpr::Update(ast::Statement::Update(update)) => self.update(update, with),
+            SetExpr::Delete(ast::Statement::Delete(delete)) => self.delete(delete, with),
+            SetExpr::Merge(ast::Statement::Merge(merge)) => self.merge(merge, with),
+            _ => Ok(BoundStatement::Query(binder::bind_shown(query, self)?)),
+        }
+    }
+
     fn explain(&self, explain: &ExplainStatement, parsed: &Parsed) -> Result<BoundStatement> {
         let options = &explain.options;
         let json = match options.format {
@@ -241,8 +238,8 @@ impl Around<'_> {
         let statement = Box::new(self.bind(&explain.statement, parsed)?);
         match statement.as_ref() {
             BoundStatement::Query(_) | BoundStatement::Other(Statement::Query(_)) => {}
-            BoundStatement::Write { .. } if !options.analyze => {}
-            BoundStatement::Write { .. } => {
+            BoundStatement::Write { .. } | BoundStatement::Several(_) if !options.analyze => {}
+            BoundStatement::Write { .. } | BoundStatement::Several(_) => {
                 let error = Error::unsupported("EXPLAIN ANALYZE does not run statements that write");
                 return Err(error.with_hint("explain the query alone"));
             }
@@ -264,6 +261,7 @@ impl Around<'_> {
                 let rows = Query { plan: self.front(rows, values, false)?.plan, is_locking: self.is_locking() };
                 done(Statement::Write(Write { returning, ..Write::new(tag, rows, writer) }))
             }
+            BoundStatement::Several(several) => done(Statement::Several(self.planned_several(several, values)?)),
             BoundStatement::Explain { statement, analyze, json, verbose } => {
                 let (query, details) = self.explained(*statement, values, verbose)?;
                 done(Statement::Explain { query, analyze, json, details })
@@ -285,6 +283,10 @@ impl Around<'_> {
             BoundStatement::Query(bound) => (bound, None),
             BoundStatement::Write { tag, rows, writer, .. } => (rows, Some((tag, writer))),
             BoundStatement::Other(Statement::Query(query)) => return Ok((query, None)),
+            BoundStatement::Several(several) => {
+                let several = self.planned_several(several, values)?;
+                return Ok((several.last_query(), Some(several.shown_before())));
+            }
             _ => return Err(Error::bug("a statement without a plan is explained")),
         };
         let planned = self.front(rows, values, verbose)?;

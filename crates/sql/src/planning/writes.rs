@@ -13,6 +13,7 @@ use super::around::Around;
 use super::changes::ChangedTable;
 use super::definitions::{refuse_twice, unwritable};
 use super::file_functions::copied;
+use super::materialized::refuse_materialized;
 use super::statements::BoundStatement;
 use super::tables::{name_in, targets};
 use crate::binder::{self, Conflict, Given, Target};
@@ -55,13 +56,14 @@ impl Around<'_> {
         let name = self.changeable(name)?;
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
+        refuse_materialized(object)?;
         if copied(insert.source.as_deref()).is_some() {
             return self.copy_from(insert, &name, object);
         }
         match &object.relation {
             Relation::Native(table) => self.insert_rows(insert, with, object, table),
             Relation::Files(files) => self.insert_into_files(insert, with, &name, files),
-            Relation::Table(_) | Relation::View(_) | Relation::Sequence(_) | Relation::Routine(_) => {
+            Relation::Table(_) | Relation::View(_) | Relation::Sequence(_) | Relation::Routine(_) | Relation::Enum(_) => {
                 Err(unwritable(&name, &found))
             }
         }

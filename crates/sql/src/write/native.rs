@@ -42,6 +42,8 @@ pub struct NativeWriter {
     /// Who locks what changes.
     owner: LockOwner,
     returned: Arc<Returned>,
+    /// Whether it is one of several of a statement: rows that another one has taken away are left alone.
+    is_part: bool,
 }
 
 /// Which table takes the rows.
@@ -195,12 +197,17 @@ pub(crate) struct NewTable {
 
 impl NativeWriter {
     pub(crate) fn new(target: NativeTarget, memory: QueryMemory, catalog: Arc<Catalog>, owner: LockOwner) -> Self {
-        Self { target, memory, catalog, owner, returned: Arc::default() }
+        Self { target, memory, catalog, owner, returned: Arc::default(), is_part: false }
     }
 
     /// A writer that does the same in another run.
     pub(crate) fn anew(&self, catalog: Arc<Catalog>, owner: LockOwner) -> Self {
         Self { catalog, owner, returned: Arc::default(), ..self.clone() }
+    }
+
+    /// The same as one of several of a statement.
+    pub(crate) fn as_part(self) -> Self {
+        Self { is_part: true, ..self }
     }
 
     /// The table whose rows it changes.
@@ -388,17 +395,28 @@ impl NativeOperation {
                 (count, returned.collect::<Result<Vec<_>, _>>().map_err(from_arrow)?)
             }
             ChangeWay::Replace => {
-                let change = RowSteps::of(batches, layout, |_| Step::Update, None, &[])?;
+                let gone = self.gone(table, batches)?;
+                let change = RowSteps::of(batches, layout, |_| Step::Update, gone, None, &[])?;
                 self.apply(table, change, layout.values > 0, memory, returned)?
             }
             ChangeWay::Steps { steps, twice, key } => {
                 let step = |number: i32| steps.get(number as usize).copied().unwrap_or(Step::Delete);
-                let change = RowSteps::of(batches, layout, step, Some(twice), key)?;
+                let gone = self.gone(table, batches)?;
+                let change = RowSteps::of(batches, layout, step, gone, Some(twice), key)?;
                 self.apply(table, change, true, memory, returned)?
             }
         };
         self.give_back(returned);
         Ok(count)
+    }
+
+    /// The numbers of rows that another part of the statement has taken away.
+    fn gone(&self, table: &ObjectRef, batches: &[RecordBatch]) -> Result<HashSet<i64>> {
+        if !self.writer.is_part {
+            return Ok(HashSet::new());
+        }
+        let numbers = batches.iter().filter_map(|rows| rows.columns().first()?.as_primitive_opt::<Int64Type>());
+        self.writer.catalog.own_taken(table, numbers.flat_map(|numbers| numbers.iter().flatten()))
     }
 
     fn give_back(&self, returned: Vec<RecordBatch>) {
@@ -472,17 +490,18 @@ struct RowSteps {
 }
 
 impl RowSteps {
-    /// Of several rows with one number the first counts: a row that joins with several others is changed once. With
-    /// `twice`, that is an error with code 21000.
+    /// Of several rows with one number the first counts: a row that joins with several others is changed once, and one
+    /// that has `gone` not at all. With `twice`, that is an error with code 21000.
     fn of(
         batches: &[RecordBatch],
         layout: &Layout,
         step: impl Fn(i32) -> Step,
+        gone: HashSet<i64>,
         twice: Option<&str>,
         key: &[usize],
     ) -> Result<Self> {
         let mut all = Self { updated: vec![], updates: vec![], removed: vec![], inserts: vec![], done: vec![] };
-        let (mut met, mut met_keys) = (HashSet::new(), HashSet::new());
+        let (mut met, mut met_keys) = (gone, HashSet::new());
         for rows in batches {
             let numbers = rows.columns().first().and_then(|column| column.as_primitive_opt::<Int64Type>());
             let numbers = numbers.ok_or_else(|| Error::bug("rows that change have no numbers"))?;

@@ -93,7 +93,7 @@ pub fn is_arrows(from: &SqlType, to: &SqlType) -> bool {
         | (T::Real, T::Double) => true,
         // Nothing to do.
         (T::Unknown | T::Text | T::Varchar(_) | T::Char(_) | T::Name, T::Unknown | T::Text | T::Varchar(None)) => true,
-        (T::Uuid | T::Json | T::Jsonb, T::Text | T::Varchar(None)) | (T::Jsonb, T::Json) => true,
+        (T::Uuid | T::Json | T::Jsonb | T::Enum(_), T::Text | T::Varchar(None)) | (T::Jsonb, T::Json) => true,
         // Every integer has its digits.
         (T::SmallInt, T::Numeric(Some((precision, scale)))) => has_room(*precision, *scale, 5),
         (T::Integer, T::Numeric(Some((precision, scale)))) => has_room(*precision, *scale, 10),

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
-    arithmetic, arrays, bytes, comparisons, date_units, datetime, foreign, formatting, intervals, json, lists, maps,
+    arithmetic, arrays, bytes, comparisons, date_units, datetime, enums, foreign, formatting, intervals, json, lists, maps,
     math, more_texts, numeric, others, patterns, strftime, strings,
 };
 use crate::SqlType;
@@ -35,6 +35,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     json::declare(&mut catalog);
     maps::declare(&mut catalog);
     lists::declare(&mut catalog);
+    enums::declare(&mut catalog);
     others::declare(&mut catalog);
     super::aggregates::declare(&mut catalog);
     more_texts::declare(&mut catalog);
@@ -235,13 +236,14 @@ fn argument(written: &str, signature: &str) -> Argument {
         "anynonarray" => Argument::AnyNonArray,
         "anyrecord" => Argument::AnyRecord,
         "anymap" => Argument::AnyMap,
+        "anyenum" => Argument::AnyEnum,
         name => Argument::Exact(named(name, signature)),
     }
 }
 
 fn returned(written: &str, signature: &str) -> Returns {
     match written {
-        "anyelement" | "anycompatible" => Returns::Element,
+        "anyelement" | "anycompatible" | "anyenum" => Returns::Element,
         "anyarray" | "anycompatiblearray" => Returns::Array,
         name => Returns::Type(named(name, signature)),
     }

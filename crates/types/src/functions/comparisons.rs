@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, make_comparator};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, make_comparator};
 use arrow::compute::{SortOptions, interleave};
 use arrow::datatypes::{IntervalMonthDayNano, IntervalMonthDayNanoType};
 use datafusion_expr::ColumnarValue;
@@ -54,7 +54,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
         catalog.add(signature(sign, "real", "double precision"), Body::Special(special));
         catalog.add(signature(sign, "double precision", "real"), Body::Special(special));
         let compares = kernel_of(special);
-        for name in ["interval", "bpchar", "jsonb", "anyarray", "anyrecord"] {
+        for name in ["interval", "bpchar", "jsonb", "anyenum", "anyarray", "anyrecord"] {
             catalog.add(signature(sign, name, name), compares.clone());
         }
     }
@@ -63,6 +63,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
         .gives(|_, _| Ok(SqlType::decimal(38, 0)));
     catalog.add("bpchar_order_key(bpchar) -> text", kernel!(|a: &str| a.trim_end_matches(' ')));
     catalog.add("jsonb_order_key(jsonb) -> bytea", kernel!(try |a: &str| crate::text::json::order_key(a)));
+    catalog.add("enum_order_key(anyenum) -> integer", Body::Kernel(enum_places));
     catalog.add("greatest(variadic anycompatible) -> anycompatible", Body::Kernel(greatest)).lenient();
     catalog.add("least(variadic anycompatible) -> anycompatible", Body::Kernel(least)).lenient();
 }
@@ -79,12 +80,13 @@ pub(super) fn length(interval: IntervalMonthDayNano) -> i128 {
 }
 
 /// The function whose result sorts, groups and joins as values of the type do: intervals as their length, `char(n)`
-/// without blanks at the end, `jsonb` by kinds and parts. `None` where the type's own values do.
+/// without blanks at the end, `jsonb` by kinds and parts, enums by the places of their labels. `None` where the type's own values do.
 pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
     let (name, returns) = match sql_type {
         SqlType::Interval => ("interval_order_key", SqlType::decimal(38, 0)),
         SqlType::Char(_) => ("bpchar_order_key", SqlType::Text),
         SqlType::Jsonb => ("jsonb_order_key", SqlType::Bytea),
+        SqlType::Enum(_) => ("enum_order_key", SqlType::Integer),
         _ => return None,
     };
     let overload = catalog::scalars(name).first()?;
@@ -113,6 +115,10 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
                 keys.collect::<Result<Vec<_>>>()
             };
             let (a, b) = (keys(left)?, keys(right)?);
+            Box::new(move |i, j| a[i].cmp(&b[j]))
+        }
+        SqlType::Enum(one) => {
+            let (a, b) = (one.places(&texts(left)?), one.places(&texts(right)?));
             Box::new(move |i, j| a[i].cmp(&b[j]))
         }
         SqlType::Array(element) => {
@@ -152,6 +158,14 @@ fn intervals(array: &ArrayRef) -> Result<arrow::buffer::ScalarBuffer<IntervalMon
 
 fn texts(array: &ArrayRef) -> Result<arrow::array::StringViewArray> {
     array.as_string_view_opt().cloned().ok_or_else(|| Error::bug("no texts to compare"))
+}
+
+/// The places of labels.
+fn enum_places(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let [SqlType::Enum(one)] = call.arguments else { return Err(Error::bug("no enum to find a label of")) };
+    let columns = Columns::new(arguments, call);
+    let [labels] = columns.arrays() else { return Err(Error::bug("the place of other than one label")) };
+    columns.result(Arc::new(Int32Array::from(one.places(&texts(labels)?))))
 }
 
 fn kernel_of(special: Special) -> Body {

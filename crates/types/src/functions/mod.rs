@@ -18,6 +18,7 @@ mod comparisons;
 mod date_units;
 mod datetime;
 mod decimal;
+mod enums;
 mod errors;
 mod foreign;
 mod formatting;
@@ -73,6 +74,8 @@ pub enum Argument {
     AnyRecord,
     /// Any map.
     AnyMap,
+    /// `anyenum`: an enum, the same wherever it stands in the overload.
+    AnyEnum,
 }
 
 /// What comes out of an overload.

@@ -178,6 +178,7 @@ fn becomes(from: &SqlType, to: &Argument) -> bool {
         Argument::AnyNonArray => !matches!(from, SqlType::Array(_)),
         Argument::AnyRecord => matches!(from, SqlType::Record(_)),
         Argument::AnyMap => matches!(from, SqlType::Map(_)),
+        Argument::AnyEnum => matches!(from, SqlType::Unknown | SqlType::Enum(_)),
     }
 }
 
@@ -186,7 +187,7 @@ fn agree(shape: &[Argument], types: &[&SqlType]) -> bool {
     let (mut same, mut compatible) = (Vec::new(), Vec::new());
     for (argument, sql_type) in shape.iter().zip(types).filter(|(_, sql_type)| !is_undecided(sql_type)) {
         match (argument, sql_type) {
-            (Argument::AnyElement, sql_type) => same.push(*sql_type),
+            (Argument::AnyElement | Argument::AnyEnum, sql_type) => same.push(*sql_type),
             (Argument::AnyArray, SqlType::Array(element)) => same.push(element.as_ref()),
             (Argument::AnyCompatible, sql_type) => compatible.push((**sql_type).clone()),
             (Argument::AnyCompatibleArray, SqlType::Array(element)) => compatible.push(element.as_ref().clone()),
@@ -310,7 +311,7 @@ fn completed(name: &str, shape: &[Argument], arguments: &[Candidate]) -> Result<
     let elements = || {
         shape.iter().zip(arguments).filter_map(|(argument, given)| match (argument, &given.sql_type) {
             (_, undecided) if is_undecided(undecided) => None,
-            (Argument::AnyElement | Argument::AnyCompatible, sql_type) => Some(sql_type.clone()),
+            (Argument::AnyElement | Argument::AnyCompatible | Argument::AnyEnum, sql_type) => Some(sql_type.clone()),
             (Argument::AnyArray | Argument::AnyCompatibleArray, SqlType::Array(element)) => {
                 Some(element.as_ref().clone())
             }
@@ -318,8 +319,8 @@ fn completed(name: &str, shape: &[Argument], arguments: &[Candidate]) -> Result<
         })
     };
     let is_compatible = shape.iter().any(|arg| matches!(arg, Argument::AnyCompatible | Argument::AnyCompatibleArray));
-    let is_polymorphic =
-        is_compatible || shape.iter().any(|arg| matches!(arg, Argument::AnyElement | Argument::AnyArray));
+    let is_polymorphic = is_compatible
+        || shape.iter().any(|arg| matches!(arg, Argument::AnyElement | Argument::AnyArray | Argument::AnyEnum));
     let types = || arguments.iter().map(|argument| &argument.sql_type).collect::<Vec<_>>();
     // Arrays of which nothing says what is in them: that is for the caller to decide.
     let has_arrays = arguments.iter().any(|argument| matches!(argument.sql_type, SqlType::Array(_)));
@@ -343,6 +344,7 @@ fn completed(name: &str, shape: &[Argument], arguments: &[Candidate]) -> Result<
                 Some(first) => first,
                 None if shape.contains(&Argument::AnyArray) && has_arrays => SqlType::Unknown,
                 None if shape.contains(&Argument::AnyArray) => return Err(undetermined("anyarray")),
+                None if shape.contains(&Argument::AnyEnum) => return Err(undetermined("anyenum")),
                 None => SqlType::Text,
             };
             match all.find(|other| !other.is_same(&first)) {
@@ -354,7 +356,7 @@ fn completed(name: &str, shape: &[Argument], arguments: &[Candidate]) -> Result<
         }
     };
     let completed = shape.iter().zip(arguments).map(|(argument, given)| match argument {
-        Argument::AnyElement | Argument::AnyCompatible => element.clone(),
+        Argument::AnyElement | Argument::AnyCompatible | Argument::AnyEnum => element.clone(),
         Argument::AnyArray | Argument::AnyCompatibleArray => SqlType::array_of(element.clone()),
         Argument::Any | Argument::AnyNonArray | Argument::AnyRecord | Argument::AnyMap => match &given.sql_type {
             SqlType::Unknown => SqlType::Text,
@@ -452,6 +454,7 @@ fn shown(name: &str, overload: &impl Takes) -> String {
         Argument::AnyArray | Argument::AnyCompatibleArray => "any[]".to_owned(),
         Argument::AnyRecord => "record".to_owned(),
         Argument::AnyMap => "map".to_owned(),
+        Argument::AnyEnum => "anyenum".to_owned(),
     };
     let mut words: Vec<String> = overload.fixed().iter().map(word).collect();
     words.extend(overload.variadic().map(|argument| format!("{}, ...", word(argument))));

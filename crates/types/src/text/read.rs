@@ -53,6 +53,7 @@ pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOp
         SqlType::Json => reader.slices(|text| json::check(text).map(|()| text))?,
         SqlType::Jsonb => reader.written(|text, out| json::parse(text).map(|value| json::write(out, &value)))?,
         SqlType::Uuid => reader.written(bytes::parse_uuid)?,
+        SqlType::Enum(one) => reader.slices(|text| one.check(text).map(|()| text))?,
         SqlType::Boolean => reader.booleans()?,
         SqlType::SmallInt => {
             let (least, most) = (i16::MIN.into(), i16::MAX.into());

@@ -30,8 +30,14 @@ pub(crate) const VARIABLE: &str = "variable \u{1}";
 pub(crate) const CONSTRAINT: &str = "constraint \u{1}";
 /// CHECKPOINT, as the parser's tree has it: a call of this name.
 pub(crate) const CHECKPOINT: &str = "checkpoint statement";
+/// REFRESH MATERIALIZED VIEW, likewise: the view's name is the first argument, its options are texts behind it.
+pub(crate) const REFRESH: &str = "refresh materialized view";
+/// The alias of the query of AS query WITH NO DATA; an option of REFRESH.
+pub(crate) const NO_DATA: &str = "no data";
 /// INSERT … BY NAME, likewise.
 pub(crate) const BY_NAME: &str = "by name";
+/// DO NOTHING in MERGE, as the parser's tree has it: a column of this name that is set or inserted.
+pub(crate) const NOTHING: &str = "do nothing";
 
 /// The tokens that the parser reads, and what is to be put into the tree besides.
 pub(super) struct Rewritten {
@@ -318,6 +324,7 @@ impl<'a> Text<'a> {
     fn level(&self, opened: usize) -> TokenLevel {
         let begins_query = || {
             self.is_any(opened + 1, &["SELECT", "WITH", "VALUES", "TABLE", "FROM"])
+                || self.is_any(opened + 1, &["INSERT", "UPDATE", "DELETE", "MERGE"])
                 || *self.token(opened + 1) == Token::LParen
         };
         let is_window = self.follows(opened, &["OVER"]) || self.follows(opened, &["AS"]) && !begins_query();
@@ -360,7 +367,13 @@ impl<'a> Text<'a> {
                 Token::Gt => self.order_using(at, "DESC"),
                 _ => {}
             },
+            // What tables know as well, and the parser of theirs only.
+            Keyword::MATERIALIZED if self.follows(at, &["ALTER"]) && self.is(at + 1, "VIEW") => {
+                self.replace(at, [word("TABLE")]);
+                self.drop(at + 1..at + 2);
+            }
             Keyword::MATERIALIZED => self.materialized(at),
+            Keyword::THEN if self.is(at + 1, "DO") && self.is(at + 2, "NOTHING") => self.merge_nothing(at),
             Keyword::BY if self.is(at + 1, "NAME") && self.ends_insert_target(at) => {
                 self.insert_clause(at, 2, BY_NAME);
             }
@@ -389,6 +402,9 @@ impl<'a> Text<'a> {
             Keyword::ANALYZE if self.begins_statement(at) && self.is(at + 1, "VERBOSE") => self.drop(at + 1..at + 2),
             _ if self.is(at, "CHECKPOINT") && self.begins_statement(at) => {
                 self.replace(at, [word("CALL"), quoted(CHECKPOINT), Token::LParen, Token::RParen]);
+            }
+            _ if self.is(at, "REFRESH") && self.begins_statement(at) && self.is(at + 1, "MATERIALIZED") => {
+                self.refresh(at);
             }
             Keyword::SEQUENCE if self.follows(at, &["CREATE", "TEMPORARY", "TEMP"]) => {
                 let named = if self.is(at + 1, "IF") { at + 4 } else { at + 1 };
@@ -498,8 +514,64 @@ impl<'a> Text<'a> {
         }
         self.insert(begin + 1, [word("SELECT"), Token::Mul, word("FROM"), Token::LParen]);
         let limit = Token::Number("0".to_owned(), false);
-        self.replace(at, [Token::RParen, quoted("no data"), word("LIMIT"), limit]);
+        self.replace(at, [Token::RParen, quoted(NO_DATA), word("LIMIT"), limit]);
         self.drop(at + 1..at + 3);
+    }
+
+    /// `WHEN MATCHED … THEN DO NOTHING` and its kin.
+    fn merge_nothing(&mut self, at: usize) {
+        let is_clause = |when: &usize| {
+            let is_negated = self.is(when + 1, "NOT");
+            self.is(*when, "WHEN") && self.is(when + 1 + usize::from(is_negated), "MATCHED")
+        };
+        let Some(when) = (0..at).rev().find(is_clause) else { return };
+        let is_new = self.is(when + 1, "NOT") && !(self.is(when + 3, "BY") && self.is(when + 4, "SOURCE"));
+        let null = || word("NULL");
+        let instead = match is_new {
+            true => vec![
+                word("INSERT"),
+                Token::LParen,
+                quoted(NOTHING),
+                Token::RParen,
+                word("VALUES"),
+                Token::LParen,
+                null(),
+                Token::RParen,
+            ],
+            false => vec![word("UPDATE"), word("SET"), quoted(NOTHING), Token::Eq, null()],
+        };
+        self.replace(at + 1, instead);
+        self.drop(at + 2..at + 3);
+    }
+
+    /// `REFRESH MATERIALIZED VIEW CONCURRENTLY v WITH NO DATA`: a call.
+    fn refresh(&mut self, at: usize) {
+        let text = |text: &str| Token::SingleQuotedString(text.to_owned());
+        let mut name = at + 3;
+        let mut options = Vec::new();
+        if self.is(name, "CONCURRENTLY") {
+            options.extend([Token::Comma, text("concurrently")]);
+            name += 1;
+        }
+        let mut end = name + 1;
+        while *self.token(end) == Token::Period {
+            end += 2;
+        }
+        let behind = match (self.is(end, "WITH"), self.is(end + 1, "NO"), self.is(end + 1, "DATA")) {
+            (true, true, _) => end + 3,
+            (true, _, true) => end + 2,
+            _ => end,
+        };
+        if behind == end + 3 {
+            options.extend([Token::Comma, text(NO_DATA)]);
+        }
+        if !self.is(at + 2, "VIEW") || !self.ends_statement(behind) {
+            return;
+        }
+        self.drop(at + 1..name);
+        self.replace(at, [word("CALL"), quoted(REFRESH), Token::LParen]);
+        self.drop(end..behind);
+        self.insert_or_end(behind, options.into_iter().chain([Token::RParen]));
     }
 
     fn begins_statement(&self, at: usize) -> bool {

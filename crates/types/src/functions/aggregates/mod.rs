@@ -2,8 +2,8 @@
 //!
 //! Most are DataFusion's accumulators of arguments cast to the types that PostgreSQL computes with. Others are:
 //!
-//! * of our own: `sum` of intervals (`interval_sum`), `min` and `max` of intervals and `char(n)` by their order key
-//!   (`extremes`), the value of a scalar subquery (`single_value`);
+//! * of our own: `sum` of intervals (`interval_sum`), `min` and `max` of intervals, enums and `char(n)` by their order
+//!   key (`extremes`), the value of a scalar subquery (`single_value`);
 //! * made of all rows of a group at once (`rows`, `of_rows`): `string_agg`, `mode`, percentiles, and whatever has
 //!   DISTINCT or an ORDER BY that its value depends on;
 //! * rewritten by the binder into others ([`AggregateBody::Rewritten`]): `avg` of intervals as `sum(x) / count(x)`,
@@ -126,6 +126,7 @@ fn extremes(catalog: &mut Catalog) {
         }
         let by_key = || AggregateBody::Extreme { is_greatest: name == "max" };
         catalog.aggregate(leaked(format!("{name}(interval) -> interval")), by_key());
+        catalog.aggregate(leaked(format!("{name}(anyenum) -> anyenum")), by_key());
         catalog.aggregate(leaked(format!("{name}(bpchar) -> bpchar")), by_key()).gives(|types, _| Ok(types[0].clone()));
         catalog.aggregate(leaked(format!("{name}(anyarray) -> anyarray")), as_is(function));
         // DuckDB has these.

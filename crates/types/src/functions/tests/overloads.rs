@@ -10,6 +10,7 @@ use datafusion_expr::{ColumnarValue, ScalarFunctionArgs};
 
 use super::literals::{ZONE, value};
 use crate::SqlType;
+use crate::enum_type::EnumType;
 use crate::functions::{Argument, Candidate, Overload, ScalarCall, names, resolve_scalar, scalars};
 
 /// A type for each argument of an overload.
@@ -30,6 +31,7 @@ fn types(overload: &Overload) -> Vec<SqlType> {
         Argument::Exact(sql_type) => sql_type.clone(),
         Argument::AnyElement | Argument::AnyCompatible | Argument::AnyNonArray | Argument::Any => SqlType::Integer,
         Argument::AnyArray | Argument::AnyCompatibleArray => SqlType::array_of(SqlType::Integer),
+        Argument::AnyEnum => moods(),
         Argument::AnyMap => SqlType::Map(Arc::new((SqlType::Integer, SqlType::Text))),
         Argument::AnyRecord => {
             SqlType::Record([crate::sql_type::RecordField { name: "a".to_owned(), sql_type: SqlType::Integer }].into())
@@ -39,10 +41,16 @@ fn types(overload: &Overload) -> Vec<SqlType> {
     overload.arguments.iter().chain(variadic).map(of).collect()
 }
 
+fn moods() -> SqlType {
+    let labels = ["sad", "ok", "happy"].map(str::to_owned).to_vec();
+    SqlType::Enum(Arc::new(EnumType { oid: 1, array_oid: 2, schema: None, name: "mood".to_owned(), labels }))
+}
+
 /// Texts of some values of a type, those at its ends among them.
 fn samples(sql_type: &SqlType) -> &'static [&'static str] {
     match sql_type {
         SqlType::Boolean => &["t"],
+        SqlType::Enum(_) => &["happy", "sad"],
         SqlType::SmallInt => &["-32768", "0", "7", "32767"],
         SqlType::Integer => &["-2147483648", "0", "3", "2147483647"],
         SqlType::BigInt => &["-9223372036854775808", "0", "3", "9223372036854775807"],

@@ -1,0 +1,188 @@
+//! CREATE TYPE … AS ENUM, ALTER TYPE and DROP TYPE.
+
+use std::sync::Arc;
+
+use diligence_base::{Error, Result};
+use diligence_catalog::{EnumChange, EnumDefinition, Object, Relation, RelationName};
+use diligence_types::SqlType;
+use diligence_types::enum_type::EnumType;
+use sqlparser::ast::{self, AlterTypeAddValuePosition, AlterTypeOperation, Ident, ObjectName};
+
+use super::around::{Around, parts_of};
+use super::definitions::lower;
+use crate::statement::{Command, Statement};
+
+/// Bytes of a label, at most; PostgreSQL's.
+const LABEL_BYTES_MAX: usize = 63;
+
+impl Around<'_> {
+    /// CREATE TYPE. Fails with 0A000 for other types than enums, 42710 if there is one of the name, 23505 for a label
+    /// that comes twice.
+    pub(super) fn create_type(
+        &self,
+        name: &ObjectName,
+        representation: Option<&ast::UserDefinedTypeRepresentation>,
+    ) -> Result<Statement> {
+        let Some(ast::UserDefinedTypeRepresentation::Enum { labels }) = representation else {
+            let error = Error::unsupported("types other than enums are not supported").with_code("0A000");
+            return Err(error.with_hint("CREATE TYPE name AS ENUM ('a', 'b')"));
+        };
+        let name = self.creatable(name, false)?;
+        if !EnumType::can_note(&name.name) || !EnumType::can_note(&name.schema) {
+            return Err(Error::input("a type has no such name").with_code("42602"));
+        }
+        if let Some(there) = self.at.snapshot.catalog.get(&name) {
+            let what = if matches!(there.relation, Relation::Enum(_)) { "type" } else { "relation" };
+            return Err(Error::input(format!("{what} \"{}\" already exists", name.name)).with_code("42710"));
+        }
+        let labels = labels.iter().map(label).collect::<Result<Vec<_>>>()?;
+        for (index, label) in labels.iter().enumerate() {
+            if labels[..index].contains(label) {
+                let error = Error::input(format!("enum label \"{label}\" comes twice")).with_code("23505");
+                return Err(error.with_hint("each label is one value"));
+            }
+        }
+        let array = self.planner.catalogs().catalog().new_id();
+        let definition = Arc::new(EnumDefinition { labels, array });
+        Ok(Statement::Command(Command::CreateEnum { name, definition }))
+    }
+
+    /// ALTER TYPE. Fails with 42704 if there is none of the name, 42710 if a label or a type of the new name is there,
+    /// 22023 if a label is not.
+    pub(super) fn alter_type(&self, alter: &ast::AlterType) -> Result<Statement> {
+        let object = self.enum_named(&alter.name)?.ok_or_else(|| no_type(&alter.name))?;
+        let Relation::Enum(definition) = &object.relation else { return Err(no_type(&alter.name)) };
+        self.at.snapshot.rights.check_write(&object.name)?;
+        let mut change =
+            EnumChange { definition: definition.as_ref().clone(), name: object.name.clone(), renamed: None };
+        let labels = &mut change.definition.labels;
+        let place = |labels: &[String], wanted: &Ident| {
+            let missing = || Error::input(format!("\"{}\" is not an existing enum label", wanted.value));
+            labels.iter().position(|label| *label == wanted.value).ok_or_else(|| missing().with_code("22023"))
+        };
+        let is_there = |labels: &[String], new: &str| match labels.iter().any(|label| label == new) {
+            true => Err(Error::input(format!("enum label \"{new}\" already exists")).with_code("42710")),
+            false => Ok(()),
+        };
+        match &alter.operation {
+            AlterTypeOperation::Rename(rename) => {
+                change.name = RelationName::new(&object.name.schema, lower(&rename.new_name));
+                if self.at.snapshot.catalog.get(&change.name).is_some() {
+                    let message = format!("type \"{}\" already exists", change.name.name);
+                    return Err(Error::input(message).with_code("42710"));
+                }
+            }
+            AlterTypeOperation::AddValue(add) => {
+                let new = label(&add.value)?;
+                if add.if_not_exists && labels.contains(&new) {
+                    return Ok(Statement::Command(Command::Nothing("ALTER TYPE")));
+                }
+                is_there(labels, &new)?;
+                let at = match &add.position {
+                    None => labels.len(),
+                    Some(AlterTypeAddValuePosition::Before(other)) => place(labels, other)?,
+                    Some(AlterTypeAddValuePosition::After(other)) => place(labels, other)? + 1,
+                };
+                labels.insert(at, new);
+            }
+            AlterTypeOperation::RenameValue(rename) => {
+                let at = place(labels, &rename.from)?;
+                let new = label(&rename.to)?;
+                is_there(labels, &new)?;
+                let old = std::mem::replace(&mut labels[at], new.clone());
+                change.renamed = Some((old, new));
+            }
+        }
+        let memory = self.planner.options.tables.clone();
+        Ok(Statement::Command(Command::ChangeEnum { object: object.reference(), change: Box::new(change), memory }))
+    }
+
+    /// DROP TYPE. Fails with 42704 if there is none of a name, and with 2BP01 if a column has it and not `cascade`:
+    /// that takes the column away.
+    pub(super) fn drop_types(&self, names: &[ObjectName], if_exists: bool, cascade: bool) -> Result<Statement> {
+        let (mut types, mut altered) = (Vec::new(), Vec::new());
+        let mut columns: Vec<(Arc<Object>, Vec<String>)> = Vec::new();
+        for name in names {
+            let Some(object) = self.enum_named(name)? else {
+                if if_exists {
+                    continue;
+                }
+                return Err(no_type(name));
+            };
+            self.at.snapshot.rights.check_write(&object.name)?;
+            for (table, column) in self.at.snapshot.catalog.columns_of_enum(object.oid()) {
+                if !cascade {
+                    let shown = object.enum_type().map(|one| one.to_string()).unwrap_or_default();
+                    let message = format!("cannot drop type {shown} because other objects depend on it");
+                    let detail = format!("column {column} of table {} depends on type {shown}", table.name);
+                    let hint = "Use DROP ... CASCADE to drop the dependent objects too.";
+                    return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint));
+                }
+                match columns.iter_mut().find(|(known, _)| known.id == table.id) {
+                    Some((_, known)) => known.push(column),
+                    None => columns.push((table.clone(), vec![column])),
+                }
+            }
+            types.push(object.name.clone());
+        }
+        for (table, columns) in &columns {
+            altered.push((table.reference(), table.version, self.without_columns(table, columns)?));
+        }
+        let memory = self.planner.options.tables.clone();
+        Ok(Statement::Command(Command::DropEnums { names: types, altered, memory }))
+    }
+
+    /// The type that a statement made under a name; of `_name`, its arrays.
+    pub(super) fn made_type(&self, name: &ObjectName) -> Result<Option<SqlType>> {
+        let found = |name: &ObjectName| -> Result<Option<SqlType>> {
+            let object = self.enum_named(name)?;
+            Ok(object.and_then(|object| object.enum_type()).map(|one| SqlType::Enum(Arc::new(one))))
+        };
+        if let Some(sql_type) = found(name)? {
+            return Ok(Some(sql_type));
+        }
+        let Some((last, before)) = name.0.split_last() else { return Ok(None) };
+        let element = last.as_ident().and_then(|last| {
+            let bare = last.value.strip_prefix('_')?;
+            Some(Ident { value: bare.to_owned(), ..last.clone() })
+        });
+        let Some(element) = element else { return Ok(None) };
+        let parts = before.iter().cloned().chain([ast::ObjectNamePart::Identifier(element)]);
+        Ok(found(&ObjectName(parts.collect()))?.map(SqlType::array_of))
+    }
+
+    fn enum_named(&self, name: &ObjectName) -> Result<Option<Arc<Object>>> {
+        let Some(parts) = parts_of(name) else { return Ok(None) };
+        let schemas = match parts.as_slice() {
+            [_] => self.schemas(),
+            [schema, _] if schema == "pg_temp" => vec![self.planner.catalogs().temporary_schema()],
+            [.., schema, _] => vec![schema.clone()],
+            [] => return Ok(None),
+        };
+        let Some(last) = parts.last() else { return Ok(None) };
+        for schema in schemas {
+            let name = RelationName::new(schema, last);
+            match self.at.snapshot.catalog.get(&name) {
+                Some(object) if matches!(object.relation, Relation::Enum(_)) => {
+                    self.names.uses_object(&name, object);
+                    return Ok(Some(object.clone()));
+                }
+                _ => self.names.uses_nothing(&name),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A label as it is written. Fails with 42602 if it is too long.
+fn label(label: &Ident) -> Result<String> {
+    if label.value.len() > LABEL_BYTES_MAX || !EnumType::can_note(&label.value) {
+        let error = Error::input(format!("invalid enum label \"{}\"", label.value)).with_code("42602");
+        return Err(error.with_detail(format!("Labels must be {LABEL_BYTES_MAX} bytes or less.")));
+    }
+    Ok(label.value.clone())
+}
+
+fn no_type(name: &ObjectName) -> Error {
+    Error::input(format!("type \"{name}\" does not exist")).with_code("42704")
+}
