@@ -8,6 +8,7 @@ use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 
 use crate::catalog::{gone, not_in_memory, objects_mut, put};
+use crate::enums::with_literal;
 use crate::journal::{Entry, Staged};
 use crate::pieces::conflict;
 use crate::references;
@@ -160,8 +161,12 @@ impl Catalog {
             let (change, entry) = self.altered(root, &now, alteration, Some(memory))?;
             let after = root.get(&name).cloned().ok_or_else(|| gone(table))?;
             if let (Relation::Native(before), Relation::Native(rows)) = (&now.relation, &after.relation) {
-                let before = before.rules().references.iter().map(|reference| &reference.name).collect::<Vec<_>>();
-                for reference in rows.rules().references.iter().filter(|one| !before.contains(&&one.name)) {
+                let proven = |rules: &TableRules, name: &String| {
+                    rules.references.iter().any(|one| one.name == *name) && !rules.unproven.contains(name)
+                };
+                let (before, after) = (before.rules(), rows.rules());
+                let is_new = |one: &&Reference| proven(after, &one.name) && !proven(before, &one.name);
+                for reference in after.references.iter().filter(is_new) {
                     references::all_refer_well(root, &after, rows, reference)?;
                 }
             }
@@ -269,6 +274,48 @@ impl Catalog {
         })
     }
 
+    /// As [`rename`](Self::rename), with the defaults of columns that count by the name of a sequence. To be called in a
+    /// block: it makes several changes.
+    pub fn rename_with_defaults(&self, object: &ObjectRef, name: &RelationName) -> Result<()> {
+        self.rename(object, name)?;
+        let named = |name: &RelationName| format!("{}.{}", quoted(&name.schema), quoted(&name.name));
+        let (old, new) = (named(&object.name), named(name));
+        let snapshot = self.snapshot();
+        for table in snapshot.all_objects() {
+            let Relation::Native(rows) = &table.relation else { continue };
+            let mut rules = rows.rules().clone();
+            let mut is_other = false;
+            for default in rules.defaults.values_mut() {
+                let changed = with_literal(default, &old, &new);
+                is_other |= changed != *default;
+                *default = changed;
+            }
+            if is_other {
+                let alteration = rules_only(rows, rules);
+                self.commit(Staged::default(), |root| {
+                    let (change, entry) = self.altered(root, table, alteration, None)?;
+                    Ok((vec![change], Some(entry)))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a sequence count otherwise, from where it is or from a state. Fails with kind `Input` if it has been dropped,
+    /// and as a log fails.
+    pub fn change_sequence(
+        &self,
+        object: &ObjectRef,
+        options: SequenceOptions,
+        state: Option<SequenceState>,
+    ) -> Result<()> {
+        let state = match state {
+            Some(state) => state,
+            None => self.sequence(object)?.state(),
+        };
+        self.replace(object, Relation::Sequence(Arc::new(Sequence::at(options, state))))
+    }
+
     /// The next number of a sequence. May wait for a disk. Fails with code 42P01 if there is no such sequence, 2200H
     /// behind its last number, and as a log fails.
     pub fn next_value(&self, sequence: &ObjectRef) -> Result<i64> {
@@ -317,6 +364,11 @@ impl Catalog {
             }
         }
     }
+}
+
+/// A name as the text of a function has it.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// The same table under other rules.

@@ -200,7 +200,7 @@ impl Catalog {
 }
 
 /// An expression with another text for a literal.
-fn with_literal(expression: &Expr, old: &str, new: &str) -> Arc<Expr> {
+pub(crate) fn with_literal(expression: &Expr, old: &str, new: &str) -> Arc<Expr> {
     let mut copy = expression.clone();
     let _ = ast::visit_expressions_mut(&mut copy, |expression| {
         if let Expr::Value(value) = expression

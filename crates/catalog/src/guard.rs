@@ -110,6 +110,13 @@ impl Catalog {
         Ok(LockGuard(None))
     }
 
+    /// Whether the transaction has itself given an object another definition.
+    pub(crate) fn has_changed(&self, object: &ObjectRef) -> bool {
+        let Some(inside) = self.inside() else { return false };
+        let version = |root: Arc<Root>| root.get(&object.name).map(|object| (object.id, object.version));
+        version(inside.start.lock().clone()) != version(self.newest())
+    }
+
     /// Which of some rows the transaction has itself taken away.
     pub fn own_taken(&self, table: &ObjectRef, rows: impl Iterator<Item = i64>) -> Result<HashSet<i64>> {
         let Some(inside) = self.inside() else { return Ok(HashSet::new()) };

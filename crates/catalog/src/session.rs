@@ -297,7 +297,9 @@ impl SessionCatalogs {
         let found =
             found.ok_or_else(|| Error::input(format!("relation \"{name}\" does not exist")).with_code("42P01"))?;
         self.rights.check_write(name)?;
-        let is_shared = self.base.snapshot().get(name).is_some_and(|object| object.id == found.id);
+        // One that the transaction has made count otherwise counts for it alone until then.
+        let is_changed = inside.has_changed(&found);
+        let is_shared = !is_changed && self.base.snapshot().get(name).is_some_and(|object| object.id == found.id);
         Ok((if is_shared { self.base.clone() } else { inside }, found))
     }
 

@@ -4,11 +4,12 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
 use diligence_base::Result;
 use diligence_catalog::transaction::TransactionMark;
 use diligence_catalog::{PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::QueryOptions;
-use diligence_sql::{Facts, Planner, PlannerOptions, SettingsSink};
+use diligence_sql::{Facts, Planner, PlannerOptions, Query, QueryRunner, SettingsSink};
 use diligence_types::text::Zone;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -96,6 +97,18 @@ impl SettingsSink for Parts {
     }
 }
 
+impl QueryRunner for Parts {
+    fn rows(&self, query: &Query) -> Result<Vec<RecordBatch>> {
+        let options = self.settings.query_options("values of PIVOT");
+        let mut stream = self.database.engine().run(&query.plan, options)?;
+        let mut rows = Vec::new();
+        while let Some(batch) = stream.next_blocking() {
+            rows.push(batch?);
+        }
+        Ok(rows)
+    }
+}
+
 impl SessionView for Parts {
     fn settings(&self) -> Vec<Shown> {
         Parts::settings(self).all()
@@ -132,6 +145,8 @@ impl Session {
             let settings = Settings::new(options.engine_settings, options.query_memory_bytes);
             let sink: Weak<dyn SettingsSink> = parts.clone();
             planner.set_settings_sink(sink);
+            let runner: Weak<dyn QueryRunner> = parts.clone();
+            planner.set_query_runner(runner);
             Parts { planner, settings, database, savepoints: Mutex::default(), local: Mutex::default() }
         });
         let session = Self(parts);

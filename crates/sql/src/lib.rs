@@ -41,6 +41,6 @@ pub use facts::Facts;
 pub use planning::{
     Description, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions, parameter_value, rebind,
 };
-pub use session_functions::SettingsSink;
+pub use session_functions::{QueryRunner, SettingsSink};
 pub use statement::{Command, DroppedKind, Part, Query, Several, Statement, TransactionStep, Write};
 pub use write::native::{NativeWriter, Returned};

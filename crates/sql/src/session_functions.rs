@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 
-use arrow::array::{Array, AsArray, StringViewArray};
+use arrow::array::{Array, AsArray, RecordBatch, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion_common::error::Result;
@@ -12,11 +12,19 @@ use datafusion_common::plan_err;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use diligence_storage::foreign_error::to_datafusion;
 
+use crate::statement::Query;
+
 /// What changes a session's settings.
 pub trait SettingsSink: Send + Sync + Debug {
     /// Changes a setting until the session ends or, with `is_local`, the transaction does; gives what it is then. Fails
     /// with kind `Input` if this is no value of it.
     fn set_config(&self, name: &str, value: &str, is_local: bool) -> diligence_base::Result<String>;
+}
+
+/// What runs queries whose answers decide what another one gives.
+pub trait QueryRunner: Send + Sync + Debug {
+    /// The rows of a query; waits for them. Fails as the query does.
+    fn rows(&self, query: &Query) -> diligence_base::Result<Vec<RecordBatch>>;
 }
 
 /// The function, for a session whose settings this changes.

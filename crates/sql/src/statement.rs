@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::ids::ObjectVersion;
 use diligence_base::{Error, Result};
 use diligence_catalog::locks::{LockOwner, TableLock};
-use diligence_catalog::sequence::Sequence;
+use diligence_catalog::sequence::{Sequence, SequenceOptions, SequenceState};
 use diligence_catalog::{
     Catalog, EnumChange, EnumDefinition, FileRelation, Isolation, LockWay, ObjectRef, Relation, RelationName, Routine, SessionCatalogs,
     SessionSnapshot, TableAlteration, View, may_change, no_schema,
@@ -391,6 +391,26 @@ pub enum Command {
         /// The statement's tag.
         tag: &'static str,
     },
+    /// ALTER SEQUENCE.
+    AlterSequence {
+        /// The sequence.
+        sequence: ObjectRef,
+        /// How it counts from now on.
+        options: SequenceOptions,
+        /// Where it goes on, if not where it is.
+        state: Option<SequenceState>,
+        /// The statement's tag.
+        tag: &'static str,
+    },
+    /// A sequence goes whose column counts no more.
+    DropSequence(RelationName),
+    /// Several, all or none.
+    All {
+        /// In this order.
+        commands: Vec<Command>,
+        /// The statement's tag.
+        tag: &'static str,
+    },
     /// CREATE TYPE … AS ENUM.
     CreateEnum {
         /// The type's name.
@@ -437,7 +457,10 @@ impl Command {
     ///
     /// Fails with code 55P03 if another transaction has a lock; then it can be applied again when that has ended.
     pub fn apply(&self, catalogs: &SessionCatalogs) -> Result<&'static str> {
-        let catalog = &*catalogs.catalog();
+        self.apply_to(&catalogs.catalog(), catalogs)
+    }
+
+    fn apply_to(&self, catalog: &Catalog, catalogs: &SessionCatalogs) -> Result<&'static str> {
         match self {
             Command::CreateExternalTable { name, relation, or_replace, if_not_exists } => {
                 if *if_not_exists && catalog.snapshot().get(name).is_some() {
@@ -462,7 +485,9 @@ impl Command {
                 Ok(tag)
             }
             Command::Rename { object, to, tag } => {
-                catalog.rename(object, to)?;
+                let block = catalogs.begin_block();
+                block.catalog().rename_with_defaults(object, to)?;
+                block.commit()?;
                 Ok(tag)
             }
             Command::Drop { names, kind, if_exists, cascade } => {
@@ -508,6 +533,21 @@ impl Command {
                     catalog.drop(other, |_| Ok(()))?;
                 }
                 catalog.create(name, Relation::Routine(routine.clone()), *or_replace)?;
+                Ok(tag)
+            }
+            Command::AlterSequence { sequence, options, state, tag } => {
+                catalog.change_sequence(sequence, options.clone(), *state)?;
+                Ok(tag)
+            }
+            Command::DropSequence(name) => {
+                catalog.drop(name, |_| Ok(()))?;
+                Ok("DROP SEQUENCE")
+            }
+            Command::All { commands, tag } => {
+                let block = catalogs.begin_block();
+                let inside = block.catalog();
+                commands.iter().try_for_each(|command| command.apply_to(&inside, catalogs).map(|_| ()))?;
+                block.commit()?;
                 Ok(tag)
             }
             Command::CreateEnum { name, definition } => {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use diligence_catalog::privileges::{OWNER, OWNER_OID};
-use diligence_catalog::rules::{Identity, Key, KeyKind, Reference, ReferenceAction};
+use diligence_catalog::rules::{Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
 use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, RelationName, SessionSnapshot};
 
 use super::rows::Cell;
@@ -275,7 +275,7 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
                 kind.into(),
                 false.into(),
                 false.into(),
-                true.into(),
+                (!rules.unproven.contains(name)).into(),
                 of.object.oid().into(),
                 0.into(),
                 index,
@@ -304,7 +304,7 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             let columns = of.table.schema().fields().iter().map(|field| field.name().clone());
             let named = columns.filter(|column| mentions(&text, column)).collect::<Vec<_>>();
             cells.push(of.columns(&named));
-            rows.push((cells, format!("CHECK ({text})")));
+            rows.push((cells, format!("CHECK ({text}){}", unproven(rules, &check.name))));
         }
         for (place, reference) in rules.references.iter().enumerate() {
             let referred = tables.iter().find(|other| other.object.id == reference.table);
@@ -321,10 +321,16 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             let mut cells = row(number, &reference.name, "f", index, referred.object.oid(), actions);
             cells.push(of.columns(&reference.columns));
             cells.push(referred.columns(&reference.referred));
-            rows.push((cells, reference_definition(reference, &qualified(&referred.object.name))));
+            let text = reference_definition(reference, &qualified(&referred.object.name));
+            rows.push((cells, format!("{text}{}", unproven(rules, &reference.name))));
         }
     }
     rows
+}
+
+/// What stands behind a constraint that older rows may break.
+fn unproven(rules: &TableRules, name: &str) -> &'static str {
+    if rules.unproven.contains(name) { " NOT VALID" } else { "" }
 }
 
 /// Whether a text has a word.

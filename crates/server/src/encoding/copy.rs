@@ -9,8 +9,9 @@ use super::columns::{PLAIN, Rows};
 pub const BINARY_HEADER: &[u8; 19] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
 /// COPY's formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CopyFormat {
+    #[default]
     /// Tabs between fields, backslashes before what is special.
     Text,
     /// Comma-separated values.
@@ -20,7 +21,7 @@ pub enum CopyFormat {
 }
 
 /// How COPY reads and writes rows.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CopyOptions {
     /// The format.
     pub format: CopyFormat,
@@ -34,6 +35,45 @@ pub struct CopyOptions {
     pub quote: u8,
     /// Before a quote within a field of CSV.
     pub escape: u8,
+    /// Columns of CSV whose values are written in quotes, whatever they are.
+    pub force_quote: Forced,
+    /// Columns of CSV in which what stands for NULL is NULL in quotes, too.
+    pub force_null: Forced,
+    /// Columns of CSV in which what stands for NULL is a text.
+    pub force_not_null: Forced,
+    /// Whether rows with a value that is none of its column's type are left out.
+    pub ignores_errors: bool,
+}
+
+/// Columns that an option of COPY names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Forced {
+    /// None.
+    #[default]
+    None,
+    /// These.
+    Named(Vec<String>),
+    /// All.
+    All,
+}
+
+impl Forced {
+    /// Whether a column is one of them.
+    pub fn has(&self, column: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::Named(names) => names.iter().any(|name| name == column),
+            Self::All => true,
+        }
+    }
+
+    /// A name that is none of these columns'.
+    pub fn stranger<'a>(&'a self, schema: &Schema) -> Option<&'a str> {
+        match self {
+            Self::Named(names) => names.iter().find(|name| schema.index_of(name).is_err()).map(String::as_str),
+            Self::None | Self::All => None,
+        }
+    }
 }
 
 /// Writes rows of a COPY … TO STDOUT.
@@ -43,6 +83,8 @@ pub struct CopyEncoder {
     plain_as_is: bool,
     /// Letters that stand for a character after a backslash; zero for those that are written as they are.
     escapes: [u8; 256],
+    /// By column, whether its values are in quotes; none are, if there are no columns.
+    quoted: Vec<bool>,
 }
 
 /// How rows follow each other.
@@ -70,7 +112,17 @@ impl CopyEncoder {
         if *delimiter == 0 {
             *delimiter = options.delimiter;
         }
-        Self { options, plain_as_is, escapes }
+        Self { options, plain_as_is, escapes, quoted: Vec::new() }
+    }
+
+    /// The same for rows with these columns.
+    #[must_use]
+    pub fn of_columns(mut self, schema: &Schema) -> Self {
+        if self.options.format == CopyFormat::Csv && self.options.force_quote != Forced::None {
+            let fields = schema.fields().iter();
+            self.quoted = fields.map(|field| self.options.force_quote.has(field.name())).collect();
+        }
+        self
     }
 
     /// What comes before the rows.
@@ -137,6 +189,10 @@ impl CopyEncoder {
             }
             if rows.is_null(row, column) {
                 out.put_slice(self.options.null.as_bytes());
+            } else if self.quoted.get(column) == Some(&true) {
+                field.clear();
+                rows.write_text(row, column, field);
+                self.in_quotes(field, out);
             } else if *plain {
                 rows.write_text(row, column, out);
             } else if let Some(text) = rows.as_text(row, column) {
@@ -150,6 +206,18 @@ impl CopyEncoder {
         out.put_u8(b'\n');
     }
 
+    fn in_quotes(&self, field: &[u8], out: &mut BytesMut) {
+        let options = &self.options;
+        out.put_u8(options.quote);
+        for byte in field {
+            if *byte == options.quote || *byte == options.escape {
+                out.put_u8(options.escape);
+            }
+            out.put_u8(*byte);
+        }
+        out.put_u8(options.quote);
+    }
+
     fn field(&self, field: &[u8], out: &mut BytesMut) {
         let options = &self.options;
         if options.format == CopyFormat::Csv {
@@ -158,14 +226,7 @@ impl CopyEncoder {
             if field != options.null.as_bytes() && field != b"\\." && !field.iter().any(special) {
                 return out.put_slice(field);
             }
-            out.put_u8(options.quote);
-            for byte in field {
-                if *byte == options.quote || *byte == options.escape {
-                    out.put_u8(options.escape);
-                }
-                out.put_u8(*byte);
-            }
-            return out.put_u8(options.quote);
+            return self.in_quotes(field, out);
         }
         let mut written = 0;
         for (at, byte) in field.iter().enumerate() {
@@ -199,6 +260,7 @@ mod tests {
             header: csv,
             quote: b'"',
             escape: b'"',
+            ..CopyOptions::default()
         }
     }
 

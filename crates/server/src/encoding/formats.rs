@@ -189,6 +189,7 @@ fn csv() -> CopyEncoder {
         header: true,
         quote: b'"',
         escape: b'"',
+        ..CopyOptions::default()
     })
 }
 

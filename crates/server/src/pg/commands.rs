@@ -5,7 +5,7 @@
 
 use diligence_db::Isolation;
 
-use crate::encoding::copy::{CopyFormat, CopyOptions};
+use crate::encoding::copy::{CopyFormat, CopyOptions, Forced};
 
 /// A token of a statement: enough to tell these few statements.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,6 +101,8 @@ pub struct CopyIn {
     pub columns: Vec<String>,
     /// How rows are written.
     pub options: CopyOptions,
+    /// Which of them the table gets.
+    pub condition: Option<String>,
 }
 
 /// The statement for the session, if it is one. `Err` is a COPY that cannot be read: the reason.
@@ -398,7 +400,37 @@ fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
     if !is(direction + 1, "STDIN") && !is(direction + 1, "STDOUT") {
         return Ok(None);
     }
-    let options = copy_options(&tokens[direction + 2..])?;
+    // Which of the rows: behind the options, outside of parentheses.
+    let mut depth = 0;
+    let mut condition = None;
+    for (at, (token, _)) in tokens.iter().enumerate().skip(direction + 2) {
+        match token {
+            Token::Symbol("(") => depth += 1,
+            Token::Symbol(")") => depth -= 1,
+            Token::Word(word) if depth == 0 && word.eq_ignore_ascii_case("WHERE") => {
+                condition = Some(at);
+                break;
+            }
+            _ => {}
+        }
+    }
+    let options = copy_options(&tokens[direction + 2..condition.unwrap_or(tokens.len())])?;
+    if condition.is_some() && !is(direction, "FROM") {
+        return Err("WHERE clause not allowed with COPY TO".to_owned());
+    }
+    let refused = [
+        (options.force_quote != Forced::None && is(direction, "FROM"), "FORCE_QUOTE only available using COPY TO"),
+        (options.force_null != Forced::None && is(direction, "TO"), "FORCE_NULL only available using COPY FROM"),
+        (options.force_not_null != Forced::None && is(direction, "TO"), "FORCE_NOT_NULL only available using COPY FROM"),
+        (options.ignores_errors && is(direction, "TO"), "ON_ERROR only available using COPY FROM"),
+    ];
+    if let Some((_, message)) = refused.iter().find(|(is_refused, _)| *is_refused) {
+        return Err(format!("COPY {message}"));
+    }
+    let condition = condition.map(|at| {
+        let from = tokens[at].1 + "WHERE".len();
+        sql[from..].trim().trim_end_matches(';').trim_end().to_owned()
+    });
     if symbol(1, "(") {
         if is(direction, "FROM") {
             return Err("COPY FROM needs a table".to_owned());
@@ -432,7 +464,7 @@ fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
         return Err("expected TO STDOUT or FROM STDIN".to_owned());
     }
     if is(direction, "FROM") {
-        return Ok(Some(Command::CopyIn(CopyIn { schema, table, columns, options })));
+        return Ok(Some(Command::CopyIn(CopyIn { schema, table, columns, options, condition })));
     }
     let quote = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
     let list =
@@ -441,11 +473,40 @@ fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
     Ok(Some(Command::CopyOut(CopyOut { query: format!("SELECT {list} FROM {from}"), options })))
 }
 
+/// The columns that an option names, from a place on: `*`, or names with commas between them, which may have
+/// parentheses around them; and where they end.
+fn forced_columns(tokens: &[&Token<'_>], at: usize) -> Result<(Forced, usize), String> {
+    let symbol = |at: usize, wanted: &str| matches!(tokens.get(at), Some(Token::Symbol(found)) if *found == wanted);
+    if symbol(at, "*") {
+        return Ok((Forced::All, at + 1));
+    }
+    let is_listed = symbol(at, "(");
+    let mut at = at + usize::from(is_listed);
+    let mut names = Vec::new();
+    loop {
+        names.push(match tokens.get(at) {
+            Some(Token::Word(name)) => name.to_lowercase(),
+            Some(Token::Quoted(name, '"')) => name.clone(),
+            _ => return Err("expected the name of a column".to_owned()),
+        });
+        at += 1;
+        if !symbol(at, ",") {
+            break;
+        }
+        at += 1;
+    }
+    if is_listed && !symbol(at, ")") {
+        return Err("expected ) behind columns".to_owned());
+    }
+    Ok((Forced::Named(names), at + usize::from(is_listed)))
+}
+
 fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
     let mut format = CopyFormat::Text;
     let (mut delimiter, mut null, mut header, mut quote, mut escape) = (None, None, false, None, None);
-    let tokens = tokens.iter().map(|(token, _)| token).filter(|token| !matches!(token, Token::Symbol(_)));
-    let tokens = tokens.collect::<Vec<_>>();
+    let tokens = tokens.iter().map(|(token, _)| token).collect::<Vec<_>>();
+    let mut forced = [Forced::None, Forced::None, Forced::None];
+    let mut ignores_errors = false;
     let text = |at: usize| match tokens.get(at) {
         Some(Token::Quoted(text, '\'')) => Some(text.clone()),
         _ => None,
@@ -456,6 +517,10 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
     };
     let mut at = 0;
     while at < tokens.len() {
+        if matches!(tokens[at], Token::Symbol("(" | ")" | "," | ";")) {
+            at += 1;
+            continue;
+        }
         let Token::Word(word) = tokens[at] else { return Err("expected an option of COPY".to_owned()) };
         let word = word.to_ascii_uppercase();
         at += 1;
@@ -477,6 +542,39 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
                     _ => return Err(format!("COPY has no format '{name}'")),
                 };
                 at += 1;
+            }
+            "FORCE" | "FORCE_QUOTE" | "FORCE_NULL" | "FORCE_NOT_NULL" => {
+                let is = |at: usize, wanted: &str| match tokens.get(at) {
+                    Some(Token::Word(word)) => word.eq_ignore_ascii_case(wanted),
+                    _ => false,
+                };
+                // What PostgreSQL had before there were parentheses has blanks in place of underscores.
+                let which = match word.as_str() {
+                    "FORCE_QUOTE" => 0,
+                    "FORCE_NULL" => 1,
+                    "FORCE_NOT_NULL" => 2,
+                    _ if is(at, "QUOTE") => 0,
+                    _ if is(at, "NULL") => 1,
+                    _ if is(at, "NOT") && is(at + 1, "NULL") => 2,
+                    _ => return Err("expected QUOTE, NULL or NOT NULL behind FORCE".to_owned()),
+                };
+                if word == "FORCE" {
+                    at += if which == 2 { 2 } else { 1 };
+                }
+                (forced[which], at) = forced_columns(&tokens, at)?;
+            }
+            "ON_ERROR" => {
+                let name = match tokens.get(at) {
+                    Some(Token::Word(name)) => name.to_ascii_lowercase(),
+                    Some(Token::Quoted(name, _)) => name.to_ascii_lowercase(),
+                    _ => String::new(),
+                };
+                at += 1;
+                ignores_errors = match name.as_str() {
+                    "stop" => false,
+                    "ignore" => true,
+                    _ => return Err(format!("COPY ON_ERROR \"{name}\" not recognized")),
+                };
             }
             "CSV" => format = CopyFormat::Csv,
             "BINARY" => format = CopyFormat::Binary,
@@ -508,7 +606,16 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
     }
     let csv = format == CopyFormat::Csv;
     let quote = quote.unwrap_or(b'"');
+    let names = ["FORCE_QUOTE", "FORCE_NULL", "FORCE_NOT_NULL"];
+    if let Some((_, name)) = forced.iter().zip(names).find(|(forced, _)| **forced != Forced::None && !csv) {
+        return Err(format!("COPY {name} requires CSV mode"));
+    }
+    let [force_quote, force_null, force_not_null] = forced;
     Ok(CopyOptions {
+        force_quote,
+        force_null,
+        force_not_null,
+        ignores_errors,
         format,
         delimiter: delimiter.unwrap_or(if csv { b',' } else { b'\t' }),
         null: null.unwrap_or_else(|| if csv { String::new() } else { "\\N".to_owned() }),
@@ -585,6 +692,26 @@ mod tests {
         assert_eq!((copy.query.as_str(), copy.options.delimiter), ("SELECT a FROM t", b'\t'));
         let Command::CopyOut(copy) = found("COPY t TO STDOUT (FORMAT BINARY)") else { panic!("no COPY TO") };
         assert_eq!((copy.query.as_str(), copy.options.format), ("SELECT * FROM \"t\"", CopyFormat::Binary));
+        let text = "COPY t (a, b) FROM STDIN (FORMAT csv, FORCE_NULL (a, \"B\"), FORCE_NOT_NULL *, ON_ERROR ignore) \
+                    WHERE a IN (1, 2);";
+        let Command::CopyIn(copy) = found(text) else { panic!("no COPY FROM") };
+        assert_eq!(copy.condition.as_deref(), Some("a IN (1, 2)"));
+        let named = Forced::Named(vec!["a".to_owned(), "B".to_owned()]);
+        assert_eq!((&copy.options.force_null, &copy.options.force_not_null), (&named, &Forced::All));
+        assert!(copy.options.ignores_errors);
+        let Command::CopyOut(copy) = found("COPY t TO STDOUT CSV FORCE QUOTE a, \"B\" HEADER") else {
+            panic!("no COPY TO");
+        };
+        assert_eq!((&copy.options.force_quote, copy.options.header), (&named, true));
+        for wrong in [
+            "COPY t TO STDOUT (FORCE_QUOTE *)",
+            "COPY t TO STDOUT (FORMAT csv, FORCE_NULL *)",
+            "COPY t FROM STDIN (FORMAT csv, FORCE_QUOTE *)",
+            "COPY t FROM STDIN (ON_ERROR retry)",
+            "COPY t TO STDOUT WHERE a > 1",
+        ] {
+            assert!(command(wrong).is_err(), "{wrong}");
+        }
         assert!(command("COPY t FROM STDIN (FORMAT parquet)").is_err());
         assert!(command("COPY t FROM STDIN (DELIMITER 'ab')").is_err());
     }

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, StringViewArray, StringViewBuilder, new_null_array};
-use arrow::compute::concat;
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, RecordBatch, StringViewArray, StringViewBuilder, new_null_array,
+};
+use arrow::compute::{concat, filter};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
@@ -189,7 +191,10 @@ impl CopyDecoder {
                 Some(byte) if byte == options.quote => (quoted, inside) = (true, true),
                 Some(byte) if byte != options.delimiter => field.push(byte),
                 ended => {
-                    let is_null = !quoted && field == options.null.as_bytes();
+                    let name = self.schema.fields().get(fields.len()).map_or("", |field| field.name().as_str());
+                    let is_quoted = quoted && !options.force_null.has(name);
+                    let is_null =
+                        !is_quoted && field == options.null.as_bytes() && !options.force_not_null.has(name);
                     fields.push((!is_null).then(|| std::mem::take(&mut field)));
                     field.clear();
                     quoted = false;
@@ -293,6 +298,8 @@ impl CopyDecoder {
         }
         (self.rows, self.bytes) = (0, 0);
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.texts.len());
+        // The rows that stay, where others are left out.
+        let mut kept: Option<Vec<bool>> = None;
         for index in 0..self.texts.len() {
             let data_type = self.schema.field(index).data_type().clone();
             let array = if self.options.format == CopyFormat::Binary {
@@ -301,9 +308,23 @@ impl CopyDecoder {
                     .map_err(|error| Error::value(format!("COPY: {error}")))?
             } else {
                 let texts = self.texts[index].finish();
-                self.typed(texts, &data_type)?
+                if self.options.ignores_errors {
+                    let array = self.typed_or_null(&texts, &data_type)?;
+                    kept.get_or_insert_with(|| vec![true; texts.len()])
+                        .iter_mut()
+                        .enumerate()
+                        .for_each(|(row, kept)| *kept &= texts.is_null(row) || array.is_valid(row));
+                    array
+                } else {
+                    self.typed(texts, &data_type)?
+                }
             };
             arrays.push(array);
+        }
+        if let Some(kept) = kept.filter(|kept| kept.contains(&false)) {
+            let kept = BooleanArray::from(kept);
+            let chosen = arrays.iter().map(|array| filter(array, &kept)).collect::<Result<Vec<_>, _>>();
+            arrays = chosen.map_err(|error| Error::bug(format!("COPY: {error}")))?;
         }
         let fields = self.schema.fields().iter().zip(&arrays);
         let fields = fields.map(|(field, array)| Field::new(field.name(), array.data_type().clone(), true));
@@ -311,6 +332,20 @@ impl CopyDecoder {
         let batch = RecordBatch::try_new(schema, arrays).map_err(|error| Error::bug(format!("COPY: {error}")))?;
         self.batches.push(batch);
         Ok(())
+    }
+
+    /// Texts as values; NULL for those that are none.
+    fn typed_or_null(&self, texts: &StringViewArray, data_type: &DataType) -> Result<ArrayRef> {
+        if let Ok(array) = self.typed(texts.clone(), data_type) {
+            return Ok(array);
+        }
+        let values = texts.iter().map(|text| {
+            let one = text.and_then(|text| self.typed(StringViewArray::from_iter_values([text]), data_type).ok());
+            one.unwrap_or_else(|| new_null_array(data_type, 1))
+        });
+        let values = values.collect::<Vec<_>>();
+        concat(&values.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+            .map_err(|error| Error::value(format!("COPY: {error}")))
     }
 
     /// Texts as values; those that Arrow reads otherwise than PostgreSQL one by one.
@@ -370,6 +405,7 @@ mod tests {
             header: csv,
             quote: b'"',
             escape: b'"',
+            ..CopyOptions::default()
         }
     }
 

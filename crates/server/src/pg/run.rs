@@ -23,7 +23,7 @@ use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_c
 use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
 use super::wire::{Broken, Received, notice};
 use crate::encoding::columns::{Columns, Form, Rows};
-use crate::encoding::copy::{CopyEncoder, CopyFormat, Framing};
+use crate::encoding::copy::{CopyEncoder, CopyFormat, Forced, Framing};
 use crate::execution::{Allowed, CommandDone, RunningStatement};
 use crate::sqlstate;
 
@@ -567,7 +567,8 @@ impl PgSession {
         let count = schema.fields().len();
         let formats = vec![code; count];
         self.outbox.put(Out::CopyOutResponse(CopyOutResponse::new(code as i8, count as i16, formats)));
-        let encoder = Arc::new(CopyEncoder::new(copy.options.clone()));
+        check_forced("FORCE_QUOTE", &copy.options.force_quote, &schema)?;
+        let encoder = Arc::new(CopyEncoder::new(copy.options.clone()).of_columns(&schema));
         // In binary form it goes out with the first row, as drivers expect.
         let mut header = encoder.header(&schema);
         if !header.is_empty() && form == Form::Text {
@@ -624,8 +625,14 @@ impl PgSession {
         let schema = Arc::new(arrow::datatypes::Schema::new(fields.collect::<Result<Vec<_>>>()?));
         let (code, count) = (i16::from(copy.options.format == CopyFormat::Binary), columns.len());
         let (session, deadline) = (self.session.clone(), self.deadline());
-        let (table, target) = (copy.table.clone(), copy.schema.clone());
-        let mut append = execution.compute(move || session.begin_append(target.as_deref(), &table, &columns)).await?;
+        for (option, forced) in
+            [("FORCE_NULL", &copy.options.force_null), ("FORCE_NOT_NULL", &copy.options.force_not_null)]
+        {
+            check_forced(option, forced, &schema)?;
+        }
+        let (table, target, condition) = (copy.table.clone(), copy.schema.clone(), copy.condition.clone());
+        let begun = move || session.begin_append_where(target.as_deref(), &table, &columns, condition.as_deref());
+        let mut append = execution.compute(begun).await?;
         self.outbox.put(Out::CopyInResponse(CopyInResponse::new(code as i8, count as i16, vec![code; count])));
         self.outbox.flush(|| {}).await?;
         let mut decoder = CopyDecoder::new(copy.options.clone(), schema);
@@ -693,6 +700,16 @@ impl PgSession {
 /// The setting for the session's time zone.
 const TIME_ZONE: &str = "timezone";
 
+/// Fails with 42P10 if an option of COPY names a column that is not copied.
+fn check_forced(option: &str, forced: &Forced, schema: &arrow::datatypes::Schema) -> Result<()> {
+    match forced.stranger(schema) {
+        None => Ok(()),
+        Some(name) => {
+            Err(Error::input(format!("{option} column \"{name}\" not referenced by COPY")).with_code("42P10"))
+        }
+    }
+}
+
 fn no_cursor(name: &str) -> Error {
     Error::input(format!("no cursor is named '{name}'")).with_code("34000")
 }
@@ -708,7 +725,7 @@ fn tag_of(done: &CommandDone) -> String {
     let rows = done.rows.unwrap_or(0);
     match done.tag.as_str() {
         "INSERT" => format!("INSERT 0 {rows}"),
-        "CREATE TABLE" if rows > 0 => format!("SELECT {rows}"),
+        "CREATE TABLE" | "CREATE MATERIALIZED VIEW" if rows > 0 => format!("SELECT {rows}"),
         tag @ ("UPDATE" | "DELETE" | "MERGE" | "COPY") => format!("{tag} {rows}"),
         tag => tag.to_owned(),
     }

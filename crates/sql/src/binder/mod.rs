@@ -198,6 +198,10 @@ pub(crate) trait Context {
     fn parameter(&self, _index: usize) -> Option<SqlType> {
         None
     }
+    /// The rows of a query of texts, which is run for that. Fails as it does.
+    fn texts_of(&self, query: &ast::Query) -> Result<Vec<Vec<Option<String>>>> {
+        Err(unsupported(format!("running {query} while another query is planned")))
+    }
     /// A statement has these parameters, as far as it decides their types.
     fn decides(&self, _parameters: &[Option<SqlType>]) {}
     /// The rows of an expression of the statement's WITH that runs by itself.

@@ -7,7 +7,7 @@ use diligence_types::SqlType;
 use sqlparser::ast::{
     self, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, Fetch, FunctionArg, FunctionArgExpr, GroupByExpr, Ident,
     LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, RenameSelectItem, Select, SelectFlavor,
-    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Value, ValueWithSpan, WildcardAdditionalOptions,
+    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, Value, ValueWithSpan, WildcardAdditionalOptions,
 };
 
 use super::from::JoinedSide;
@@ -18,6 +18,7 @@ use super::scope::{Clause, Level, Namespace, Withs};
 use super::{Binder, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
 use crate::algebra::{Column, ColumnId, Constant, Limit, Relation, Scalar, SortKey, TableFunction};
 use crate::errors;
+use crate::parse::LIMIT_PERCENT;
 
 /// An expression of the SELECT list.
 pub(super) struct Item<'e> {
@@ -670,14 +671,15 @@ impl Binder<'_> {
         }
         let mut ties = None;
         let mut fetch = match limit {
-            Some(limit) => self.count(limit, "LIMIT", outer, withs)?,
+            Some(limit) => match percentage(limit) {
+                Some(share) => self.count(&share_of(query, share)?, "LIMIT", outer, withs)?,
+                None => self.count(limit, "LIMIT", outer, withs)?,
+            },
             None => None,
         };
         if let Some(Fetch { with_ties, percent, quantity }) = &query.fetch {
-            if *percent {
-                return Err(unsupported("FETCH of a percentage"));
-            }
             fetch = match quantity {
+                Some(share) if *percent => self.count(&share_of(query, share)?, "LIMIT", outer, withs)?,
                 Some(quantity) => self.count(quantity, "LIMIT", outer, withs)?,
                 None => Some(Scalar::Constant(Constant::bigint(1))),
             };
@@ -841,4 +843,34 @@ impl Binder<'_> {
             _ => None,
         }
     }
+}
+
+/// The number that LIMIT takes a percentage of; `None` for a number of rows.
+fn percentage(limit: &Expr) -> Option<&Expr> {
+    let Expr::Function(function) = limit else { return None };
+    if bare_name(function) != LIMIT_PERCENT {
+        return None;
+    }
+    match written(function) {
+        [FunctionArg::Unnamed(FunctionArgExpr::Expr(share))] => Some(share),
+        _ => None,
+    }
+}
+
+/// So many percent of the rows of a query, rounded down.
+fn share_of(query: &Query, share: &Expr) -> Result<Expr> {
+    let text = format!("SELECT (SELECT floor(count(*) * ({share}) / 100.0)::bigint FROM (SELECT 1) AS \"all\")");
+    let mut counting = crate::parse::query(&text)?;
+    let whole = Query { limit_clause: None, fetch: None, order_by: None, locks: vec![], ..query.clone() };
+    if let SetExpr::Select(select) = counting.body.as_mut()
+        && let Some(SelectItem::UnnamedExpr(Expr::Subquery(mut count))) = select.projection.pop()
+    {
+        if let SetExpr::Select(select) = count.body.as_mut()
+            && let Some(TableFactor::Derived { subquery, .. }) = select.from.first_mut().map(|from| &mut from.relation)
+        {
+            **subquery = whole;
+        }
+        return Ok(Expr::Subquery(count));
+    }
+    Err(Error::bug("a query that counts is none"))
 }

@@ -67,9 +67,14 @@ impl Binder<'_> {
         outer: Option<&Level<'_>>,
         withs: &Withs<'_>,
     ) -> Result<Rows> {
-        let PivotValueSource::List(values) = values else {
-            let error = unsupported("PIVOT without a list of values");
-            return Err(error.with_hint("say which values become columns: PIVOT t ON k IN ('a', 'b') USING sum(v)"));
+        let found;
+        let values = match values {
+            PivotValueSource::List(values) => values,
+            PivotValueSource::Any(_) => {
+                found = self.pivot_values(table, by)?;
+                &found
+            }
+            PivotValueSource::Subquery(_) => return Err(unsupported("PIVOT of the values of a subquery")),
         };
         let mut used = Vec::new();
         let mut note = |expression: &Expr| {
@@ -121,6 +126,36 @@ impl Binder<'_> {
             }
         }
         self.query(&query, outer, withs)
+    }
+
+    /// The values that there are of what PIVOT is by, in order; those with NULL become no columns. Fails with 54000 if
+    /// they are very many.
+    fn pivot_values(&self, table: &TableFactor, by: &[Expr]) -> Result<Vec<ExprWithAlias>> {
+        const VALUES_MAX: usize = 10_000;
+        let join = |parts: Vec<String>, between: &str| parts.join(between);
+        let shown = join(by.iter().map(|by| format!("({by})::text")).collect(), ", ");
+        let keys = join(by.iter().map(|by| format!("({by})")).collect(), ", ");
+        let there = join(by.iter().map(|by| format!("({by}) IS NOT NULL")).collect(), " AND ");
+        let text = format!(
+            "SELECT {shown} FROM t WHERE {there} GROUP BY {keys} ORDER BY {keys} LIMIT {}",
+            VALUES_MAX + 1
+        );
+        let rows = self.context.texts_of(&over(&text, table)?)?;
+        self.is_transient.set(true);
+        if rows.len() > VALUES_MAX {
+            let error = Error::resource(format!("PIVOT makes at most {VALUES_MAX} columns")).with_code("54000");
+            return Err(error.with_hint("list the values that are wanted: PIVOT t ON k IN ('a', 'b') USING sum(v)"));
+        }
+        let value = |row: &Vec<Option<String>>| {
+            let parts = row.iter().map(|part| literal(part.as_deref().unwrap_or_default()));
+            let parts = parts.collect::<Vec<_>>();
+            let expression = match parts.as_slice() {
+                [one] => one.clone(),
+                parts => format!("({})", parts.join(", ")),
+            };
+            Ok(ExprWithAlias { expr: self.parsed(&expression)?, alias: None })
+        };
+        rows.iter().map(value).collect()
     }
 
     fn parsed(&self, expression: &str) -> Result<Expr> {

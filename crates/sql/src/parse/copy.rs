@@ -58,6 +58,8 @@ fn rewritten(words: &[&TokenWithSpan]) -> Option<Vec<TokenWithSpan>> {
                 break;
             }
             Some(Token::Comma) => at += 1,
+            // Which of the rows.
+            Some(Token::Word(_)) if !is_listed && is(rest[at], "WHERE") => break,
             Some(Token::Word(name)) => {
                 out.push(mark(Token::Comma, rest[at].span));
                 let option = name.value.to_lowercase();
@@ -119,6 +121,11 @@ mod tests {
                 "INSERT INTO s.t (a, \"B\") SELECT * FROM \"copy from\"('a.csv', format => csv, header => true, \
                  delimiter => ';', nullstr => ['x', 'y'])",
             ),
+            (
+                "COPY t FROM 'a.csv' (HEADER) WHERE a > 1",
+                "INSERT INTO t SELECT * FROM \"copy from\"('a.csv', header => true) WHERE a > 1",
+            ),
+            ("COPY t FROM 'a.csv' WHERE a > 1", "INSERT INTO t SELECT * FROM \"copy from\"('a.csv') WHERE a > 1"),
             (
                 "copy t from 'a' with (format 'json')",
                 "INSERT INTO t SELECT * FROM \"copy from\"('a', format => 'json')",

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::KeyKind;
-use diligence_catalog::sequence::Sequence;
-use diligence_catalog::{NativeTable, Object, Relation, RelationName, Resolved, TableAlteration};
+use diligence_catalog::rules::{Identity, KeyKind};
+use diligence_catalog::sequence::{Sequence, SequenceOptions};
+use diligence_catalog::{NativeTable, Object, OwnedSequence, Relation, RelationName, Resolved, TableAlteration};
 use diligence_storage::memory::ROW_NUMBERS;
 use diligence_types::SqlType;
 use sqlparser::ast::{
@@ -19,6 +19,7 @@ use sqlparser::ast::{
 
 use super::around::Around;
 use super::definitions::{lower, unwritable};
+use super::sequences::{self, SequenceChange, arguments_of, changed, changes_of};
 use super::statements::BoundStatement;
 use super::tables::{Declaration, key_columns, sequence_options_of};
 use crate::binder::{self, CHANGED, Changed, Given, Target};
@@ -45,6 +46,8 @@ struct Altered {
     from: Vec<From>,
     /// Names of conditions that are looked at.
     new_checks: Vec<String>,
+    /// What becomes of its sequences.
+    also: Vec<Command>,
 }
 
 impl Altered {
@@ -55,6 +58,13 @@ impl Altered {
             let known = self.declaration.fields.iter().map(|field| field.name().clone()).collect::<Vec<_>>();
             errors::suggest(Error::input(message).with_code("42703"), &wanted, &known)
         })
+    }
+
+    /// Only constraints that are there are not proven.
+    fn forget_gone(&mut self) {
+        let rules = &mut self.declaration.rules;
+        let unproven = std::mem::take(&mut rules.unproven);
+        rules.unproven = unproven.into_iter().filter(|name| rules.has_name(name)).collect();
     }
 
     /// The change, where it leaves the rows as they are.
@@ -108,13 +118,18 @@ impl Around<'_> {
         }
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
         let declaration = Declaration::of(name.clone(), table);
-        let mut altered = Altered { declaration, from, new_checks: vec![] };
+        let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![] };
         for operation in &alter.operations {
             self.alter(&mut altered, operation, object)?;
         }
+        altered.forget_gone();
         self.validate(&altered.declaration)?;
         self.check_referred(object, table, &altered)?;
         if altered.is_rewritten() {
+            if !altered.also.is_empty() {
+                let error = Error::unsupported("a change of rows and one of how a column counts are two statements");
+                return Err(error.with_code("0A000"));
+            }
             return self.rewritten(object, table, altered);
         }
         self.altered(object, altered, TAG)
@@ -125,7 +140,7 @@ impl Around<'_> {
         let Relation::Native(table) = &object.relation else { return Err(Error::bug("a column is in no table")) };
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
         let declaration = Declaration::of(object.name.clone(), table);
-        let mut altered = Altered { declaration, from, new_checks: vec![] };
+        let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![] };
         for column in columns.iter() {
             // One that is generated from another is gone with it.
             if !altered.declaration.has_column(column) {
@@ -138,11 +153,16 @@ impl Around<'_> {
     }
 
     /// A change that leaves the rows as they are.
-    fn altered(&self, object: &Object, altered: Altered, tag: &'static str) -> Result<BoundStatement> {
+    fn altered(&self, object: &Object, mut altered: Altered, tag: &'static str) -> Result<BoundStatement> {
+        let also = std::mem::take(&mut altered.also);
         let alteration = altered.alteration();
         let memory = self.planner.options.tables.clone();
         let (table, built_on) = (object.reference(), object.version);
         let command = Command::Alter { table, built_on, alteration: Box::new(alteration), memory, tag };
+        let command = match also.is_empty() {
+            true => command,
+            false => Command::All { commands: std::iter::once(command).chain(also).collect(), tag },
+        };
         Ok(BoundStatement::Other(Statement::Command(command)))
     }
 
@@ -256,8 +276,14 @@ impl Around<'_> {
                 self.at.snapshot.rights.check_write(&altered.declaration.name)?;
             }
             AlterTableOperation::AddConstraint { constraint, not_valid } => {
-                if *not_valid {
-                    return Err(Error::unsupported("NOT VALID is not supported").with_code("0A000"));
+                let kind = match constraint {
+                    TableConstraint::Unique(_) => Some("UNIQUE"),
+                    TableConstraint::PrimaryKey(_) => Some("PRIMARY KEY"),
+                    _ => None,
+                };
+                if let (true, Some(kind)) = (*not_valid, kind) {
+                    let message = format!("{kind} constraints cannot be marked NOT VALID");
+                    return Err(Error::unsupported(message).with_code("0A000"));
                 }
                 self.add_constraint(&mut altered.declaration, constraint)?;
                 for reference in &mut altered.declaration.rules.references {
@@ -265,9 +291,16 @@ impl Around<'_> {
                         reference.table = object.id;
                     }
                 }
-                if matches!(constraint, TableConstraint::Check(_)) {
-                    let last = altered.declaration.rules.checks.last().map(|check| check.name.clone());
-                    altered.new_checks.extend(last);
+                let rules = &mut altered.declaration.rules;
+                let is_check = matches!(constraint, TableConstraint::Check(_));
+                let last = match is_check {
+                    true => rules.checks.last().map(|check| check.name.clone()),
+                    false => rules.references.last().map(|reference| reference.name.clone()),
+                };
+                match (*not_valid, is_check) {
+                    (true, _) => rules.unproven.extend(last),
+                    (false, true) => altered.new_checks.extend(last),
+                    (false, false) => {}
                 }
             }
             AlterTableOperation::DropConstraint { if_exists, name, .. } => {
@@ -281,12 +314,28 @@ impl Around<'_> {
                 rules.keys.retain(|key| key.name != name || !key.kind.is_constraint());
                 altered.new_checks.retain(|check| *check != name);
             }
+            AlterTableOperation::AlterColumn {
+                column_name,
+                op: AlterColumnOperation::SetDefault { value: Expr::Function(call) },
+            } if sequences::is_alter_identity(call) => self.alter_identity(altered, column_name, call, object)?,
+            AlterTableOperation::AlterColumn {
+                column_name,
+                op: AlterColumnOperation::AddGenerated { generated_as, sequence_options },
+            } => {
+                let options = sequence_options.as_deref().unwrap_or_default();
+                self.add_identity(altered, column_name, *generated_as, options, object)?;
+            }
             AlterTableOperation::AlterColumn { column_name, op } => self.alter_column(altered, column_name, op)?,
             AlterTableOperation::OwnerTo { .. } => {}
             AlterTableOperation::ValidateConstraint { name } => {
                 let name = lower(name);
-                if !altered.declaration.rules.has_name(&name) {
+                let rules = &mut altered.declaration.rules;
+                if !rules.has_name(&name) {
                     return Err(no_constraint(&name, &object.name));
+                }
+                // A reference is looked at where it becomes one that is proven.
+                if rules.unproven.remove(&name) && rules.checks.iter().any(|check| check.name == name) {
+                    altered.new_checks.push(name);
                 }
             }
             other => {
@@ -365,9 +414,108 @@ impl Around<'_> {
                 let touched = checks.iter().filter(|check| names_column(&check.condition, &column));
                 altered.new_checks.extend(touched.map(|check| check.name.clone()));
             }
-            AlterColumnOperation::AddGenerated { .. } => {
-                return Err(Error::unsupported("ADD GENERATED is not supported").with_code("0A000"));
+            AlterColumnOperation::AddGenerated { .. } => return Err(Error::bug("ADD GENERATED is done elsewhere")),
+        }
+        Ok(())
+    }
+
+    /// What becomes of a column that counts or is generated. Fails with 55000 if it does not, or is not.
+    fn alter_identity(
+        &self,
+        altered: &mut Altered,
+        name: &Ident,
+        call: &ast::Function,
+        object: &Object,
+    ) -> Result<()> {
+        let place = altered.place(name)?;
+        let column = altered.declaration.fields[place].name().clone();
+        let table = &object.name.name;
+        let changes = changes_of(&arguments_of(call))?;
+        let rules = &mut altered.declaration.rules;
+        if let Some(SequenceChange::DropExpression { if_exists }) = changes.first() {
+            if rules.generated.remove(&column).is_none() && !if_exists {
+                let message = format!("column \"{column}\" of relation \"{table}\" is not a stored generated column");
+                return Err(Error::input(message).with_code("55000"));
             }
+            return Ok(());
+        }
+        let is_well = matches!(changes.first(), Some(SequenceChange::DropIdentity { if_exists: true }));
+        if !rules.identities.contains_key(&column) {
+            if is_well {
+                return Ok(());
+            }
+            let message = format!("column \"{column}\" of relation \"{table}\" is not an identity column");
+            return Err(Error::input(message).with_code("55000"));
+        }
+        let found = self.sequence_of(object, &column).ok_or_else(|| Error::bug("a column counts without a sequence"))?;
+        let Relation::Sequence(sequence) = &found.relation else { return Err(Error::bug("a sequence is none")) };
+        for change in &changes {
+            match change {
+                SequenceChange::Generated(identity) => {
+                    rules.identities.insert(column.clone(), *identity);
+                }
+                SequenceChange::DropIdentity { .. } => {
+                    rules.identities.remove(&column);
+                    rules.defaults.remove(&column);
+                    altered.also.push(Command::DropSequence(found.name.clone()));
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+        if changes.iter().any(|change| !matches!(change, SequenceChange::Generated(_))) {
+            let (options, state) = changed(sequence, &changes)?;
+            let sequence = found.reference();
+            altered.also.push(Command::AlterSequence { sequence, options, state, tag: "ALTER TABLE" });
+        }
+        Ok(())
+    }
+
+    /// ADD GENERATED … AS IDENTITY. Fails with 55000 if the column counts already, has a default or may be NULL, and
+    /// with 22023 if it is of no integer type.
+    fn add_identity(
+        &self,
+        altered: &mut Altered,
+        name: &Ident,
+        generated_as: Option<ast::GeneratedAs>,
+        options: &[ast::SequenceOptions],
+        object: &Object,
+    ) -> Result<()> {
+        let place = altered.place(name)?;
+        let field = altered.declaration.fields[place].clone();
+        let (column, table) = (field.name().clone(), &object.name.name);
+        let rules = &altered.declaration.rules;
+        let refused = |what: &str| {
+            let message = format!("column \"{column}\" of relation \"{table}\" {what}");
+            Err(Error::input(message).with_code("55000"))
+        };
+        let bits = match SqlType::of_field(&field) {
+            Some(SqlType::SmallInt) => 16,
+            Some(SqlType::Integer) => 32,
+            Some(SqlType::BigInt) => 64,
+            _ => {
+                let error = Error::input("identity column type must be smallint, integer, or bigint");
+                return Err(error.with_code("22023"));
+            }
+        };
+        if field.is_nullable() {
+            return refused("must be declared NOT NULL before identity can be added");
+        }
+        if rules.identities.contains_key(&column) {
+            return refused("is already an identity column");
+        }
+        if rules.defaults.contains_key(&column) {
+            return refused("already has a default value");
+        }
+        let is_always = generated_as == Some(ast::GeneratedAs::Always);
+        let identity = if is_always { Identity::Always } else { Identity::ByDefault };
+        altered.declaration.rules.identities.insert(column.clone(), identity);
+        self.add_sequence(&mut altered.declaration, &column, sequence_options_of(options, bits)?);
+        // The rows stay as they are, so it is made beside them.
+        for OwnedSequence { name, column, options } in std::mem::take(&mut altered.declaration.sequences) {
+            let options = SequenceOptions { owner: Some((object.id, column)), ..options };
+            let sequence = Arc::new(Sequence::new(options));
+            altered.also.push(Command::CreateSequence { name, sequence });
         }
         Ok(())
     }
@@ -426,7 +574,7 @@ impl Around<'_> {
             return Err(Error::input(message).with_code("42P07"));
         }
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
-        let mut altered = Altered { declaration: Declaration::of(name, table), from, new_checks: vec![] };
+        let mut altered = Altered { declaration: Declaration::of(name, table), from, new_checks: vec![], also: vec![] };
         let kind = if create.unique { KeyKind::UniqueIndex } else { KeyKind::Index };
         let equal = create.nulls_distinct == Some(false);
         altered.declaration.add_key(given.as_ref(), key_columns(&create.columns)?, kind, equal)?;
@@ -449,7 +597,7 @@ impl Around<'_> {
             }
             let from = (0..table.schema().fields().len()).map(From::Column).collect();
             let declaration = Declaration::of(object.name.clone(), table);
-            let mut altered = Altered { declaration, from, new_checks: vec![] };
+            let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![] };
             altered.declaration.rules.keys.retain(|key| key.name != name.name);
             self.check_referred(object, table, &altered)?;
             return match self.altered(object, altered, "DROP INDEX")? {
@@ -483,7 +631,7 @@ impl Around<'_> {
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
         let Relation::Native(table) = &object.relation else { return Err(unwritable(&name, &found)) };
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
-        let mut altered = Altered { declaration: Declaration::of(name, table), from, new_checks: vec![] };
+        let mut altered = Altered { declaration: Declaration::of(name, table), from, new_checks: vec![], also: vec![] };
         let key = match column {
             None => String::new(),
             Some(column) => altered.declaration.fields[altered.place(column)?].name().clone(),
@@ -578,7 +726,10 @@ fn rename_constraint(altered: &mut Altered, old: &str, new: String) -> Result<()
     let checks = rules.checks.iter_mut().map(|check| &mut check.name);
     let references = rules.references.iter_mut().map(|reference| &mut reference.name);
     let found = keys.chain(checks).chain(references).find(|name| *name == old);
-    *found.ok_or_else(|| no_constraint(old, &altered.declaration.name))? = new;
+    found.ok_or_else(|| no_constraint(old, &altered.declaration.name))?.clone_from(&new);
+    if rules.unproven.remove(old) {
+        rules.unproven.insert(new);
+    }
     Ok(())
 }
 

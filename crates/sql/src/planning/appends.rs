@@ -7,14 +7,17 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion_common::Statistics;
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
-use diligence_catalog::{NativeTable, Object, Relation, RelationName, Resolved, SessionSnapshot};
+use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, RelationName, Resolved, SessionSnapshot};
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{Node, Plan, RowsSender, incoming};
 use diligence_storage::{ScanRequest, Table, TableScan};
+use diligence_types::SqlType;
+use diligence_types::enum_type::EnumType;
 use sqlparser::ast::Ident;
 
 use super::around::Around;
 use super::changes::ChangedTable;
+use super::materialized::refuse_materialized;
 use super::names::Names;
 use super::statements::BoundStatement;
 use super::{Planner, guarded};
@@ -69,11 +72,13 @@ impl Planner {
 
     /// Plans an INSERT of rows that are sent, with these of a table's columns. Fails as
     /// [`appendable`](Self::appendable) does, with code 42703 if there is no such column, and as an INSERT does.
+    /// `condition` says which of the rows the table gets, over its columns.
     pub fn plan_append(
         &self,
         snapshot: &SessionSnapshot,
         name: &RelationName,
         columns: &[String],
+        condition: Option<&str>,
     ) -> Result<PlannedAppend> {
         let (object, table) = memory_table(snapshot, name)?;
         let places = columns.iter().map(|column| {
@@ -85,7 +90,7 @@ impl Planner {
         });
         let places = places.collect::<Result<Vec<_>>>()?;
         // What may not be NULL is looked at when the table gets the rows.
-        let fields = places.iter().map(|place| table.schema().field(*place).clone().with_nullable(true));
+        let fields = places.iter().map(|place| sent_field(table.schema().field(*place)));
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let at = self.planning(snapshot);
         let names = Names::new(&at);
@@ -93,7 +98,15 @@ impl Planner {
             let around = Around::new(self, &at, &names, vec![]);
             let sent: Arc<dyn Table> = Arc::new(SentTable(schema.clone()));
             around.set_changed(sent.clone());
-            let source = crate::parse::query(&format!("SELECT * FROM \"{CHANGED}\""))?;
+            let shown = places.iter().map(|place| shown_value(table.schema().field(*place)));
+            let shown = shown.collect::<Vec<_>>().join(", ");
+            let mut source = format!("SELECT {shown} FROM \"{CHANGED}\" AS {}", quoted(&name.name));
+            if let Some(condition) = condition {
+                let all = places.iter().map(|place| quoted(table.schema().field(*place).name())).collect::<Vec<_>>();
+                let (columns, table) = (all.join(", "), quoted(&name.name));
+                source = format!("SELECT * FROM ({source}) AS {table}({columns}) WHERE {condition}");
+            }
+            let source = crate::parse::query(&source)?;
             let alias = Ident::with_quote('"', &name.name);
             let changed = ChangedTable::new(&object, &table, &alias, false)?;
             let described = changed.described(None, None);
@@ -118,15 +131,49 @@ impl Planner {
     }
 }
 
+/// A column of what is sent. Types that are held as texts take any text: those are looked at on their way.
+fn sent_field(field: &Field) -> Field {
+    let sent = match SqlType::of_field(field) {
+        Some(SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Enum(_)) => SqlType::Text,
+        Some(SqlType::Array(element)) if matches!(*element, SqlType::Enum(_)) => SqlType::array_of(SqlType::Text),
+        _ => return field.clone().with_nullable(true),
+    };
+    sent.field(field.name(), true)
+}
+
+/// The value that a column gets of what is sent.
+fn shown_value(field: &Field) -> String {
+    let name = quoted(field.name());
+    let of_enum = |one: &EnumType| {
+        let schema = one.schema.as_deref().unwrap_or(DEFAULT_SCHEMA);
+        format!("{}.{}", quoted(schema), quoted(&one.name))
+    };
+    match SqlType::of_field(field) {
+        Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb)) => format!("CAST({name} AS {known})"),
+        Some(SqlType::Enum(one)) => format!("CAST({name} AS {})", of_enum(&one)),
+        Some(SqlType::Array(element)) => match element.as_ref() {
+            SqlType::Enum(one) => format!("CAST({name} AS {}[])", of_enum(one)),
+            _ => name,
+        },
+        _ => name,
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 /// Puts the sent rows where the plan reads what stands for them.
 fn replace(plan: &mut Plan, sent: &Arc<dyn Table>, incoming: &mut Option<Plan>) -> Result<()> {
     if let Node::Scan(scan) = &plan.node
         && Arc::ptr_eq(&scan.table, sent)
     {
         let rows = incoming.take().ok_or_else(|| Error::bug("rows that are sent are read twice"))?;
-        if !scan.filters.is_empty() {
-            return Err(Error::bug("rows that are sent are filtered"));
-        }
+        let rows = scan.filters.iter().try_fold(rows, |input, condition| {
+            let (schema, ordered, predicate) = (input.schema.clone(), input.ordered, condition.clone());
+            let node = Node::Filter { input: Box::new(input), predicate };
+            Ok::<_, Error>(Plan { node, schema, rows_estimate: None, ordered })
+        })?;
         let columns = scan.columns.iter().map(|place| Expr::column(*place, &rows.schema));
         let expressions = columns.collect::<Result<Vec<_>>>()?;
         plan.node = Node::Project { input: Box::new(rows), expressions };
@@ -142,6 +189,7 @@ fn memory_table(snapshot: &SessionSnapshot, name: &RelationName) -> Result<(Arc<
             if let Resolved::Object(object) = &found
                 && let Relation::Native(memory) = &object.relation
             {
+                refuse_materialized(object)?;
                 return Ok((object.clone(), memory.clone()));
             }
             let message = format!("'{name}' is {}; rows are added to tables in memory", found.a_kind());

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use chrono::Utc;
 use datafusion_common::ScalarValue;
@@ -29,10 +29,11 @@ use super::names::Names;
 use super::several::WrittenParts;
 use super::{Planner, Planning};
 use crate::algebra::{Constant, Numbers};
-use crate::binder::{Context, Lockable, Named};
+use crate::binder::{Context, Lockable, Named, bind_query};
 use crate::external::OptionValue;
 use crate::information;
 use crate::routines::Definition;
+use crate::statement::Query;
 use crate::write::written::WrittenRows;
 use crate::{catalog_functions, facts, privileges, row_locks, sequences, session_functions};
 
@@ -447,6 +448,27 @@ impl Context for Around<'_> {
 
     fn relations(&self) -> Vec<String> {
         self.at.snapshot.names().iter().map(RelationName::to_string).collect()
+    }
+
+    fn texts_of(&self, query: &ast::Query) -> Result<Vec<Vec<Option<String>>>> {
+        let runner = self.planner.query_runner.get().and_then(std::sync::Weak::upgrade);
+        let runner = runner.ok_or_else(|| Error::bug("nothing runs queries while others are planned"))?;
+        self.names.not_reusable();
+        let around = Around::new(self.planner, self.at, self.names, vec![]);
+        let bound = bind_query(query, &around)?;
+        let plan = around.front(bound, &[], false)?.plan;
+        let mut rows = Vec::new();
+        for batch in runner.rows(&Query { plan, is_locking: false })? {
+            let columns = batch.columns().iter().map(|column| column.as_string_view_opt());
+            let columns = columns.collect::<Option<Vec<_>>>().ok_or_else(|| Error::bug("values are no texts"))?;
+            for row in 0..batch.num_rows() {
+                let text = |column: &&arrow::array::StringViewArray| {
+                    column.is_valid(row).then(|| column.value(row).to_owned())
+                };
+                rows.push(columns.iter().map(text).collect());
+            }
+        }
+        Ok(rows)
     }
 
     fn parameter(&self, index: usize) -> Option<SqlType> {

@@ -27,6 +27,7 @@ mod names;
 mod parameters;
 mod path;
 mod prepared;
+mod sequences;
 mod settings;
 mod several;
 mod statements;
@@ -58,7 +59,7 @@ pub use self::settings::PlannerOption;
 use crate::algebra::Constant;
 use crate::facts::Facts;
 use crate::parse::{self, Parsed};
-use crate::session_functions::SettingsSink;
+use crate::session_functions::{QueryRunner, SettingsSink};
 use crate::statement::{Query, Statement};
 use crate::{catalog_functions, errors, privileges};
 
@@ -109,6 +110,8 @@ pub struct Planner {
     variables: Mutex<BTreeMap<String, Constant>>,
     /// What `set_config` changes.
     settings_sink: OnceLock<Weak<dyn SettingsSink>>,
+    /// What runs queries whose answers a plan depends on.
+    query_runner: OnceLock<Weak<dyn QueryRunner>>,
 }
 
 /// What planning reads; replaced as a whole when a setting changes. Sessions that have changed none share it.
@@ -157,6 +160,7 @@ impl Planner {
             prepared: Mutex::default(),
             variables: Mutex::default(),
             settings_sink: OnceLock::new(),
+            query_runner: OnceLock::new(),
         }
     }
 
@@ -198,6 +202,11 @@ impl Planner {
     /// What `set_config` changes. Said once.
     pub fn set_settings_sink(&self, sink: Weak<dyn SettingsSink>) {
         let _ = self.settings_sink.set(sink);
+    }
+
+    /// What runs queries whose answers a plan depends on. Said once.
+    pub fn set_query_runner(&self, runner: Weak<dyn QueryRunner>) {
+        let _ = self.query_runner.set(runner);
     }
 
     /// The relations that the session sees.

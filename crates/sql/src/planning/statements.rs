@@ -16,7 +16,7 @@ use sqlparser::ast::{self, SetExpr};
 use super::around::Around;
 use super::names::Names;
 use super::several::{self, BoundSeveral};
-use super::{Description, Planned, Planner, Planning, kinds, materialized, writes};
+use super::{Description, Planned, Planner, Planning, kinds, materialized, sequences, writes};
 use crate::binder::{self, Bound};
 use crate::front;
 use crate::parse::{Parsed, VARIABLE};
@@ -176,6 +176,7 @@ impl Around<'_> {
             ast::Statement::CreateTable(create) => self.create_table(create),
             ast::Statement::CreateView(create) if create.materialized => self.create_materialized(create),
             ast::Statement::Call(call) if materialized::is_refresh(call) => self.refresh(call),
+            ast::Statement::Call(call) if sequences::is_alter_sequence(call) => other(self.alter_sequence(call)?),
             ast::Statement::CreateView(create) => other(self.create_view(create, statement, parsed)?),
             ast::Statement::Drop { .. } => other(self.drop_objects(statement)?),
             ast::Statement::CreateSchema { .. } => other(self.create_schema(statement)?),

@@ -233,7 +233,7 @@ impl Around<'_> {
         Ok(())
     }
 
-    fn add_sequence(&self, declaration: &mut Declaration, column: &str, options: SequenceOptions) {
+    pub(super) fn add_sequence(&self, declaration: &mut Declaration, column: &str, options: SequenceOptions) {
         let RelationName { schema, name } = &declaration.name;
         let is_taken = |name: &str| {
             let name = RelationName::new(schema, name);

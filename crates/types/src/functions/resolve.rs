@@ -399,7 +399,7 @@ fn numeric_of(given: &Candidate) -> SqlType {
 fn returned(returns: &Returns, shape: &[Argument], types: &[SqlType], literals: &[Option<String>]) -> Result<SqlType> {
     let element = || {
         shape.iter().zip(types).find_map(|(argument, sql_type)| match argument {
-            Argument::AnyElement | Argument::AnyCompatible => Some(sql_type.clone()),
+            Argument::AnyElement | Argument::AnyCompatible | Argument::AnyEnum => Some(sql_type.clone()),
             Argument::AnyArray | Argument::AnyCompatibleArray => sql_type.element().cloned(),
             _ => None,
         })

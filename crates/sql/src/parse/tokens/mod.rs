@@ -5,6 +5,7 @@
 //!
 //! Everything here takes time linear in the number of tokens.
 
+mod alterations;
 mod duckdb;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,6 +16,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 
+pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
 use self::duckdb::Open;
 use super::dialect::PostgresSyntax;
 
@@ -34,6 +36,8 @@ pub(crate) const CHECKPOINT: &str = "checkpoint statement";
 pub(crate) const REFRESH: &str = "refresh materialized view";
 /// The alias of the query of AS query WITH NO DATA; an option of REFRESH.
 pub(crate) const NO_DATA: &str = "no data";
+/// LIMIT of a percentage, as the parser's tree has it: a call of this name.
+pub(crate) const LIMIT_PERCENT: &str = "limit percent";
 /// INSERT … BY NAME, likewise.
 pub(crate) const BY_NAME: &str = "by name";
 /// DO NOTHING in MERGE, as the parser's tree has it: a column of this name that is set or inserted.
@@ -342,10 +346,13 @@ impl<'a> Text<'a> {
             | Keyword::HAVING
             | Keyword::ORDER
             | Keyword::WINDOW
-            | Keyword::LIMIT
             | Keyword::UNION
             | Keyword::INTERSECT
             | Keyword::EXCEPT => level.in_from = false,
+            Keyword::LIMIT => {
+                level.in_from = false;
+                self.limit_percent(at);
+            }
             Keyword::GROUP => {
                 level.in_from = false;
                 self.group_by(at);
@@ -367,11 +374,8 @@ impl<'a> Text<'a> {
                 Token::Gt => self.order_using(at, "DESC"),
                 _ => {}
             },
-            // What tables know as well, and the parser of theirs only.
-            Keyword::MATERIALIZED if self.follows(at, &["ALTER"]) && self.is(at + 1, "VIEW") => {
-                self.replace(at, [word("TABLE")]);
-                self.drop(at + 1..at + 2);
-            }
+            Keyword::ALTER if self.begins_statement(at) => self.alter(at),
+            Keyword::SET | Keyword::RESTART | Keyword::DROP => self.alter_identity(at),
             Keyword::MATERIALIZED => self.materialized(at),
             Keyword::THEN if self.is(at + 1, "DO") && self.is(at + 2, "NOTHING") => self.merge_nothing(at),
             Keyword::BY if self.is(at + 1, "NAME") && self.ends_insert_target(at) => {
@@ -711,6 +715,22 @@ impl<'a> Text<'a> {
             self.insert(first + 2, calls(name).chain([Token::Comma]));
         } else {
             self.insert(first, [word("PARTITION"), word("BY")].into_iter().chain(calls(name)));
+        }
+    }
+
+    /// `LIMIT 50 %` and `LIMIT 50 PERCENT`: LIMIT of a call.
+    fn limit_percent(&mut self, at: usize) {
+        let count = at + 1;
+        let end = match self.token(count) {
+            Token::LParen => self.closed.get(&count).map_or(count, |closed| closed + 1),
+            Token::Number(..) | Token::Placeholder(_) => count + 1,
+            _ => return,
+        };
+        let behind = self.token(end + 1);
+        let ends = matches!(behind, Token::EOF | Token::SemiColon | Token::RParen) || self.is(end + 1, "OFFSET");
+        if ends && (*self.token(end) == Token::Mod || self.is(end, "PERCENT")) {
+            self.insert(count, [quoted(LIMIT_PERCENT), Token::LParen]);
+            self.replace(end, [Token::RParen]);
         }
     }
 

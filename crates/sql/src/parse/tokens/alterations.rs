@@ -1,0 +1,154 @@
+//! ALTER of what the parser knows no ALTER of. What it becomes:
+//!
+//! * `ALTER SEQUENCE s INCREMENT BY 2 RESTART`: `CALL "alter sequence"(s, 'increment', 2, 'restart', NULL)`;
+//! * `ALTER COLUMN c SET GENERATED ALWAYS SET CACHE 5 RESTART WITH 7`: `SET DEFAULT "alter identity"('generated',
+//!   'always', 'cache', 5, 'restart', 7)`; `DROP IDENTITY` and `DROP EXPRESSION` likewise;
+//! * `ALTER SEQUENCE`, `ALTER MATERIALIZED VIEW` and `ALTER VIEW` that give another name: ALTER TABLE, which does the
+//!   same.
+
+use sqlparser::tokenizer::Token;
+
+use super::{Text, quoted, word};
+
+/// ALTER SEQUENCE, as the parser's tree has it: a call of this name.
+pub(crate) const ALTER_SEQUENCE: &str = "alter sequence";
+/// What becomes of a column that counts or is generated, likewise: its default.
+pub(crate) const ALTER_IDENTITY: &str = "alter identity";
+
+/// What a column can cease to be.
+const DROPPED: [&str; 2] = ["IDENTITY", "EXPRESSION"];
+/// What becomes of a sequence.
+const CHANGES: [&str; 10] =
+    ["GENERATED", "RESTART", "START", "INCREMENT", "MINVALUE", "MAXVALUE", "CACHE", "CYCLE", "AS", "OWNED"];
+
+fn text(text: &str) -> Token {
+    Token::SingleQuotedString(text.to_owned())
+}
+
+impl Text<'_> {
+    /// ALTER of a sequence or a view, which begins there.
+    pub(super) fn alter(&mut self, at: usize) {
+        let is_sequence = self.is(at + 1, "SEQUENCE");
+        let kind_words = if self.is(at + 1, "MATERIALIZED") { 2 } else { 1 };
+        if !is_sequence && !self.is(at + kind_words, "VIEW") {
+            return;
+        }
+        let exists = at + 1 + kind_words;
+        let is_conditional = self.is(exists, "IF") && self.is(exists + 1, "EXISTS");
+        let name = if is_conditional { exists + 2 } else { exists };
+        let mut end = name + 1;
+        while *self.token(end) == Token::Period {
+            end += 2;
+        }
+        if self.is_any(end, &["RENAME", "OWNER"]) || self.is(end, "SET") && self.is(end + 1, "SCHEMA") {
+            self.replace(at + 1, [word("TABLE")]);
+            self.drop(at + 2..at + 1 + kind_words);
+            return;
+        }
+        if !is_sequence {
+            return;
+        }
+        let Some((arguments, behind)) = self.sequence_changes(end, false) else { return };
+        if !self.ends_statement(behind) {
+            return;
+        }
+        let condition = if is_conditional { vec![Token::Comma, text("if exists"), Token::Comma, word("NULL")] } else { vec![] };
+        let name = (name..end).map(|at| self.token(at).clone()).collect::<Vec<_>>();
+        let call = [word("CALL"), quoted(ALTER_SEQUENCE), Token::LParen];
+        let all = call.into_iter().chain(name).chain(condition).chain(arguments).chain([Token::RParen]);
+        let all = all.collect::<Vec<_>>();
+        self.replace(at, all);
+        self.drop(at + 1..behind);
+    }
+
+    /// What becomes of a column that counts or is generated, if it begins there.
+    pub(super) fn alter_identity(&mut self, at: usize) {
+        let is_column = at >= 2 && (self.is(at - 2, "COLUMN") || self.is(at - 2, "ALTER"));
+        if !is_column {
+            return;
+        }
+        let dropped = DROPPED.iter().find(|what| self.is(at, "DROP") && self.is(at + 1, what));
+        let (arguments, behind) = match dropped {
+            Some(what) => {
+                let is_conditional = self.is(at + 2, "IF") && self.is(at + 3, "EXISTS");
+                let condition = if is_conditional { text("if exists") } else { word("NULL") };
+                let what = text(&format!("drop {}", what.to_lowercase()));
+                (vec![Token::Comma, what, Token::Comma, condition], if is_conditional { at + 4 } else { at + 2 })
+            }
+            None => match self.sequence_changes(at, true) {
+                Some(changes) => changes,
+                None => return,
+            },
+        };
+        let call = [word("SET"), word("DEFAULT"), quoted(ALTER_IDENTITY), Token::LParen];
+        let all = call.into_iter().chain(arguments.into_iter().skip(1)).chain([Token::RParen]);
+        let all = all.collect::<Vec<_>>();
+        self.replace(at, all);
+        self.drop(at + 1..behind);
+    }
+
+    /// What becomes of a sequence, as arguments that each have a comma in front, and where it ends. With `of_column`,
+    /// of one that a column has. `None` if there is nothing.
+    fn sequence_changes(&self, begin: usize, of_column: bool) -> Option<(Vec<Token>, usize)> {
+        let (mut at, mut arguments) = (begin, Vec::new());
+        loop {
+            let first = at + usize::from(of_column && self.is(at, "SET"));
+            let is_negated = self.is(first, "NO");
+            let first = first + usize::from(is_negated);
+            let Some(kind) = CHANGES.iter().find(|kind| self.is(first, kind)) else { break };
+            let mut end = first + 1;
+            let value = match *kind {
+                "GENERATED" if of_column && self.is(end, "ALWAYS") => {
+                    end += 1;
+                    vec![text("always")]
+                }
+                "GENERATED" if of_column && self.is(end, "BY") && self.is(end + 1, "DEFAULT") => {
+                    end += 2;
+                    vec![text("by default")]
+                }
+                "GENERATED" => break,
+                "CYCLE" => vec![word(if is_negated { "FALSE" } else { "TRUE" })],
+                "MINVALUE" | "MAXVALUE" if is_negated => vec![word("NULL")],
+                _ if is_negated => break,
+                "AS" => {
+                    end += 1;
+                    match self.token(end - 1) {
+                        Token::Word(name) => vec![text(&name.value)],
+                        _ => break,
+                    }
+                }
+                "OWNED" => {
+                    if of_column || !self.is(end, "BY") {
+                        break;
+                    }
+                    end += 2;
+                    let from = end - 1;
+                    while *self.token(end) == Token::Period {
+                        end += 2;
+                    }
+                    match self.is(from, "NONE") {
+                        true => vec![word("NULL")],
+                        false => (from..end).map(|at| self.token(at).clone()).collect(),
+                    }
+                }
+                _ => {
+                    end += usize::from(self.is_any(end, &["BY", "WITH"]));
+                    let from = end;
+                    end += usize::from(matches!(self.token(end), Token::Minus | Token::Plus));
+                    match self.token(end) {
+                        Token::Number(..) => {
+                            end += 1;
+                            (from..end).map(|at| self.token(at).clone()).collect()
+                        }
+                        _ if *kind == "RESTART" && end == first + 1 => vec![word("NULL")],
+                        _ => break,
+                    }
+                }
+            };
+            arguments.extend([Token::Comma, text(&kind.to_lowercase()), Token::Comma]);
+            arguments.extend(value);
+            at = end;
+        }
+        (at > begin).then_some((arguments, at))
+    }
+}
