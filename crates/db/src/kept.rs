@@ -261,6 +261,140 @@ mod tests {
         assert!(oids.contains("true"), "{oids}");
     }
 
+    /// The rows of a statement as texts, NULL as nothing.
+    fn table(database: &Database, sql: &str) -> Vec<Vec<String>> {
+        let rows = database.session().execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap();
+        let mut lines = Vec::new();
+        for batch in rows {
+            for row in 0..batch.num_rows() {
+                let cell = |column| arrow::util::display::array_value_to_string(column, row).unwrap();
+                lines.push(batch.columns().iter().map(cell).collect());
+            }
+        }
+        lines
+    }
+
+    #[test]
+    fn a_backup_is_the_database_of_one_moment() {
+        let folder = tempfile::tempdir().unwrap();
+        let sizes = SegmentSizes { rows_min: 100, cluster_rows: 100 };
+        let path = |name: &str| folder.path().join(name);
+        let open = |name: &str| {
+            let (workers, folder) = (Some(2), Some(path(name)));
+            Database::open(DatabaseOptions { folder, segments: sizes, workers, ..DatabaseOptions::default() }).unwrap()
+        };
+        let database = open("db");
+        let session = database.session();
+        let run = |sql: &str| session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap();
+        run("CREATE TABLE accounts (id INT PRIMARY KEY, balance INT NOT NULL CHECK (balance > -1000000))");
+        run("CREATE TABLE log (id INT REFERENCES accounts, amount INT, note TEXT)");
+        run("INSERT INTO accounts SELECT g, 0 FROM generate_series(1, 1000) u(g)");
+        run("CREATE VIEW rich AS SELECT * FROM accounts WHERE balance > 0");
+        run("CREATE SEQUENCE s START 7");
+        // What transactions keep true, backups have true, whenever they are made.
+        let is_true = |database: &Database| {
+            let sums = "SELECT (SELECT sum(balance) FROM accounts), (SELECT coalesce(sum(amount), 0) FROM log)";
+            let sums = table(database, sums);
+            assert_eq!(sums[0][0], sums[0][1]);
+        };
+        std::thread::scope(|scope| {
+            for writer in 0..2 {
+                let database = &database;
+                scope.spawn(move || {
+                    let session = database.session();
+                    let run = |sql: &str| session.execute(sql).unwrap().collect().unwrap();
+                    for step in 1..=100 {
+                        let id = writer * 500 + step;
+                        run("BEGIN");
+                        run(&format!("UPDATE accounts SET balance = balance + {step} WHERE id = {id}"));
+                        run(&format!("INSERT INTO log SELECT {id}, {step}, 'as a text' FROM generate_series(1, 1)"));
+                        run("COMMIT");
+                    }
+                });
+            }
+            for round in 0..5 {
+                run(&format!("BACKUP DATABASE TO '{}'", path(&format!("backup-{round}")).display()));
+                run("CHECKPOINT");
+            }
+        });
+        for round in 0..5 {
+            let backup = open(&format!("backup-{round}"));
+            is_true(&backup);
+            let problems = table(&backup, "CHECK DATABASE");
+            assert!(problems.iter().all(|line| line[2].is_empty()) && problems.len() >= 5, "{problems:?}");
+        }
+        let last = path("last");
+        run(&format!("BACKUP DATABASE TO '{}'", last.display()));
+        // The database goes on, and its files go; the backup stays as it was.
+        run("DELETE FROM log");
+        run("UPDATE accounts SET balance = 0");
+        run("CHECKPOINT");
+        run("DROP TABLE log");
+        run("CHECKPOINT");
+        let next = path("next");
+        run(&format!("BACKUP DATABASE TO '{}' INCREMENTAL FROM '{}'", next.display(), last.display()));
+        let next = open("next");
+        assert_eq!(table(&next, "SELECT count(*), sum(balance) FROM accounts"), [["1000", "0"]]);
+        let restored = open("last");
+        is_true(&restored);
+        assert_eq!(table(&restored, "SELECT count(*), sum(amount) FROM log"), [["200", "10100"]]);
+        assert_eq!(table(&restored, "SELECT count(*) FROM rich"), [["200"]]);
+        assert_eq!(table(&restored, "SELECT nextval('s')"), [["7"]]);
+        let error = |sql: &str| session.execute(sql).and_then(|result| result.collect()).map(|_| ()).unwrap_err();
+        let again = error(&format!("BACKUP DATABASE TO '{}'", last.display()));
+        assert_eq!(again.code(), Some("58P02"), "{again}");
+        let nowhere = error(&format!("BACKUP DATABASE TO '{}'", path("no/such").display()));
+        assert_eq!(nowhere.code(), Some("58P01"), "{nowhere}");
+        assert_eq!(error("BACKUP DATABASE TO 7").code(), Some("42601"));
+        let memory = Database::open(DatabaseOptions { workers: Some(1), ..DatabaseOptions::default() }).unwrap();
+        let error = memory.session().execute("BACKUP DATABASE TO 'x'").and_then(|result| result.collect()).unwrap_err();
+        assert_eq!(error.code(), Some("55000"), "{error}");
+    }
+
+    #[test]
+    fn a_check_names_what_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let sizes = SegmentSizes { rows_min: 1, cluster_rows: 1000 };
+        let open = || {
+            let (workers, folder) = (Some(1), Some(folder.path().to_owned()));
+            Database::open(DatabaseOptions { folder, segments: sizes, workers, ..DatabaseOptions::default() }).unwrap()
+        };
+        {
+            let database = open();
+            let session = database.session();
+            for sql in [
+                "CREATE TABLE p (id INT PRIMARY KEY, t TEXT NOT NULL)",
+                "CREATE TABLE \"C d\" (a INT REFERENCES p, \"n n\" INT CHECK (\"n n\" > 0), UNIQUE NULLS NOT DISTINCT (a))",
+                "INSERT INTO p SELECT g, 'text ' || g FROM generate_series(1, 5000) u(g)",
+                "INSERT INTO \"C d\" SELECT g, g FROM generate_series(1, 10) u(g)",
+                "CREATE VIEW v AS SELECT 1 AS one",
+                "CHECKPOINT",
+            ] {
+                session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap();
+            }
+            let found = table(&database, "CHECK DATABASE");
+            let names = found.iter().map(|line| (line[0].as_str(), line[1].as_str())).collect::<Vec<_>>();
+            let of_c = [("C d", "rows"), ("C d", "C d_n n_check"), ("C d", "C d_a_key"), ("C d", "C d_a_fkey")];
+            assert_eq!(names, [&of_c[..], &[("p", "rows"), ("p", "p_pkey")]].concat());
+            assert!(found.iter().all(|line| line[2].is_empty()), "{found:?}");
+            assert_eq!(table(&database, "CHECK TABLE p").len(), 2);
+            let code = |sql: &str| database.session().execute(sql).map(|_| ()).unwrap_err().code().map(str::to_owned);
+            assert_eq!(code("CHECK TABLE v").as_deref(), Some("42809"));
+            assert_eq!(code("CHECK TABLE nothing").as_deref(), Some("42P01"));
+        }
+        // A byte in the middle of the largest segment.
+        let largest = segments(folder.path()).into_iter().max_by_key(|entry| entry.metadata().unwrap().len()).unwrap();
+        let mut bytes = std::fs::read(largest.path()).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(largest.path(), bytes).unwrap();
+        let database = open();
+        let found = table(&database, "CHECK DATABASE");
+        let problems = found.iter().filter(|line| !line[2].is_empty()).collect::<Vec<_>>();
+        let file = largest.file_name().to_str().unwrap().to_owned();
+        assert!(problems.len() == 1 && problems[0][0] == "p" && problems[0][2].contains(&file), "{problems:?}");
+    }
+
     /// The files of a folder's segments.
     fn segments(folder: &Path) -> Vec<std::fs::DirEntry> {
         std::fs::read_dir(folder.join("segments")).unwrap().map(|entry| entry.unwrap()).collect()

@@ -1,5 +1,6 @@
 //! What a statement asks for, ready to be done.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -8,8 +9,8 @@ use diligence_base::{Error, Result};
 use diligence_catalog::locks::TableLock;
 use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
-    FileRelation, Isolation, LockWay, ObjectRef, Relation, RelationName, Routine, SessionCatalogs, TableAlteration,
-    View, may_change, no_schema,
+    FileRelation, Isolation, LockWay, Object, ObjectRef, Relation, RelationName, Routine, SessionCatalogs,
+    TableAlteration, View, may_change, no_schema,
 };
 use diligence_engine::plan::Plan;
 use diligence_memory::QueryMemory;
@@ -37,8 +38,8 @@ pub enum Statement {
     Write(Write),
     /// Changes the catalog.
     Command(Command),
-    /// A database on disk writes down what it holds, so that it is opened faster.
-    Checkpoint,
+    /// Looks after the database.
+    Maintain(Maintenance),
     /// A transaction begins, ends, or goes back.
     Transaction(TransactionStep),
     /// Changes a setting of the session.
@@ -58,6 +59,47 @@ pub enum Statement {
         /// The setting.
         name: Option<String>,
     },
+}
+
+/// What is done for a database by those who keep it. Each takes as long as the database is large.
+#[derive(Clone, Debug)]
+pub enum Maintenance {
+    /// A database on disk writes down what it holds, so that it is opened faster.
+    Checkpoint,
+    /// A folder is made that opens as the database is now.
+    BackUp {
+        /// The folder, which is not there.
+        to: PathBuf,
+        /// That of an earlier backup, of which files may be taken.
+        earlier: Option<PathBuf>,
+    },
+    /// All rows of these tables are read, and held against what the tables promise.
+    Check {
+        /// The tables.
+        tables: Vec<Arc<Object>>,
+    },
+}
+
+impl Maintenance {
+    /// Its tag.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Checkpoint => "CHECKPOINT",
+            Self::BackUp { .. } => "BACKUP",
+            Self::Check { .. } => "CHECK",
+        }
+    }
+
+    /// The columns that come out; `None` if it gives no rows.
+    pub fn schema(&self) -> Option<SchemaRef> {
+        let field = |name: &str, nullable| Field::new(name, DataType::Utf8View, nullable);
+        match self {
+            Self::Checkpoint | Self::BackUp { .. } => None,
+            Self::Check { .. } => {
+                Some(Arc::new(Schema::new(vec![field("table", false), field("check", false), field("problem", true)])))
+            }
+        }
+    }
 }
 
 impl Statement {

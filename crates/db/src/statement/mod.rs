@@ -16,6 +16,8 @@
 //! without a statement.
 
 mod append;
+mod elsewhere;
+mod maintenance;
 mod parse;
 mod pending;
 mod plan;

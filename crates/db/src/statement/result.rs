@@ -21,6 +21,7 @@ use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 
+use super::elsewhere::Elsewhere;
 use crate::plan_json;
 use crate::plans::Used;
 use crate::status::Progress;
@@ -66,6 +67,11 @@ impl CancelToken {
         if let Some(wait) = &cancelling.wait {
             wait.end(GivenUp::Cancelled);
         }
+    }
+
+    /// Fails with kind `Cancelled` if the statement was cancelled.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.0.lock().is_cancelled { Err(Error::cancelled()) } else { Ok(()) }
     }
 
     /// The statement does something else from now on. Fails with kind `Cancelled` if it was cancelled.
@@ -175,6 +181,8 @@ enum Body {
     Held(QueryStream, VecDeque<RecordBatch>),
     /// A statement that waits for another transaction.
     Waiting(LockWait),
+    /// Work that another thread does.
+    Elsewhere(Elsewhere),
     /// A query whose rows nobody wants, only how it ran; and its plan.
     Analyze(QueryStream, Explained),
 }
@@ -198,7 +206,7 @@ impl Pull<'_, '_> {
         }
     }
 
-    fn wait(&mut self, wait: &mut LockWait) -> Poll<Result<()>> {
+    fn wait<F: Future + Unpin>(&mut self, wait: &mut F) -> Poll<F::Output> {
         let end = match self {
             Self::Polled(context) => return Pin::new(wait).poll(context),
             Self::Blocking => None,
@@ -291,9 +299,23 @@ impl QueryResult {
         Ok(Self { body: Body::Waiting(wait), ..result })
     }
 
-    /// Whether it waits for another transaction.
+    /// Work that another thread does and that gives these columns; a command if there are none.
+    pub(crate) fn elsewhere(
+        tag: &'static str,
+        schema: Option<SchemaRef>,
+        runtime: &tokio::runtime::Handle,
+        work: impl FnOnce(&CancelToken) -> Result<Vec<RecordBatch>> + Send + 'static,
+    ) -> Self {
+        let result = match schema {
+            Some(schema) => Self::rows(schema, vec![]),
+            None => Self::done(tag),
+        };
+        Self { body: Body::Elsewhere(Elsewhere::begin(runtime, result.token.clone(), work)), ..result }
+    }
+
+    /// Whether it waits for another transaction, or for work that another thread does.
     pub fn is_waiting(&self) -> bool {
-        matches!(self.body, Body::Waiting(_))
+        matches!(self.body, Body::Waiting(_) | Body::Elsewhere(_))
     }
 
     pub(crate) fn done(tag: &'static str) -> Self {
@@ -427,13 +449,16 @@ impl QueryResult {
         Ok(())
     }
 
-    /// Does a command's work until it is done or has to wait for another transaction; whether it waits. Fails with the
-    /// command's error.
+    /// Does a command's work until it is done or has to wait, for another transaction or for work that another thread
+    /// does; whether it waits. Fails with the command's error.
     pub fn work_blocking(&mut self) -> Result<bool> {
         while self.is_working() {
-            if let Body::Waiting(wait) = &self.body
-                && wait.is_waiting()
-            {
+            let waits = match &self.body {
+                Body::Waiting(wait) => wait.is_waiting(),
+                Body::Elsewhere(work) => work.is_at_work(),
+                _ => false,
+            };
+            if waits {
                 return Ok(true);
             }
             if let Poll::Ready(Err(error)) = self.work(&mut Pull::Blocking) {
@@ -443,11 +468,17 @@ impl QueryResult {
         Ok(false)
     }
 
-    /// Waits for the other transaction that a command waits for. Fails with code 55P03 if it may not wait any longer,
+    /// Waits for what a command waits for. Fails with code 55P03 if it may not wait for another transaction any longer,
     /// and with kind `Cancelled`.
     pub async fn wait(&mut self) -> Result<()> {
-        let Body::Waiting(wait) = &mut self.body else { return Ok(()) };
-        Pin::new(wait).await
+        match &mut self.body {
+            Body::Waiting(wait) => Pin::new(wait).await,
+            Body::Elsewhere(work) => {
+                Pin::new(work).await;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// As [`settle`](Self::settle), without blocking.
@@ -460,7 +491,7 @@ impl QueryResult {
 
     /// Whether it gives nothing before its work is done.
     fn is_working(&self) -> bool {
-        matches!(self.body, Body::Write(..) | Body::Held(..) | Body::Waiting(_))
+        matches!(self.body, Body::Write(..) | Body::Held(..) | Body::Waiting(_) | Body::Elsewhere(_))
     }
 
     /// A step of a statement that gives nothing before it is done. Fails with its error.
@@ -473,6 +504,16 @@ impl QueryResult {
                 let waited = ready!(pull.wait(wait));
                 return Poll::Ready(match waited {
                     Ok(()) => self.go_on(None, may_block),
+                    Err(error) => self.fail(error),
+                });
+            }
+            Body::Elsewhere(work) => {
+                ready!(pull.wait(work));
+                return Poll::Ready(match work.take() {
+                    Ok(rows) => {
+                        self.body = Body::Ready(rows.into());
+                        Ok(())
+                    }
                     Err(error) => self.fail(error),
                 });
             }
@@ -541,7 +582,7 @@ impl QueryResult {
 
     fn stream(&self) -> Option<&QueryStream> {
         match &self.body {
-            Body::Ready(_) | Body::Waiting(_) => None,
+            Body::Ready(_) | Body::Waiting(_) | Body::Elsewhere(_) => None,
             Body::Query(stream) | Body::Write(stream, _) | Body::Held(stream, _) | Body::Analyze(stream, _) => {
                 Some(stream)
             }
@@ -554,10 +595,12 @@ impl QueryResult {
             let ended = match &mut self.body {
                 Body::Ready(batches) => return Poll::Ready(batches.pop_front().map(Ok)),
                 Body::Query(stream) => return pull.batch(stream),
-                Body::Write(..) | Body::Held(..) | Body::Waiting(_) => match ready!(self.work(pull)) {
-                    Ok(()) => continue,
-                    Err(error) => return Poll::Ready(Some(Err(error))),
-                },
+                Body::Write(..) | Body::Held(..) | Body::Waiting(_) | Body::Elsewhere(_) => {
+                    match ready!(self.work(pull)) {
+                        Ok(()) => continue,
+                        Err(error) => return Poll::Ready(Some(Err(error))),
+                    }
+                }
                 Body::Analyze(stream, _) => match ready!(pull.batch(stream)) {
                     Some(Ok(_)) => Ok(false),
                     Some(Err(error)) => Err(error),
@@ -593,7 +636,7 @@ impl QueryResult {
             }
             Body::Write(_, Some(returned)) => self.body = Body::Ready(returned.take().into()),
             Body::Held(_, held) => self.body = Body::Ready(held),
-            Body::Ready(_) | Body::Query(_) | Body::Write(_, None) | Body::Waiting(_) => {}
+            Body::Ready(_) | Body::Query(_) | Body::Write(_, None) | Body::Waiting(_) | Body::Elsewhere(_) => {}
         }
         Ok(())
     }

@@ -246,10 +246,7 @@ impl Session {
                 QueryResult::write(write.tag, engine.run(&write.query.plan, options)?, write.returning)
             }
             Statement::Command(command) => self.start_command(command)?,
-            Statement::Checkpoint => {
-                self.database().checkpoint()?;
-                QueryResult::done("CHECKPOINT")
-            }
+            Statement::Maintain(maintenance) => self.maintain(maintenance),
             Statement::Transaction(step) => QueryResult::done(self.step(step)?),
             Statement::Set { name, value } => {
                 self.set(&name, &value)?;

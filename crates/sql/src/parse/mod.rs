@@ -29,7 +29,9 @@ use crate::errors;
 pub(crate) use copy::COPY_FROM;
 use dialect::PostgresSyntax;
 use tokens::Rewritten;
-pub(crate) use tokens::{BY_NAME, CHECKPOINT, CONSTRAINT, KEY_SHARE, NO_KEY_UPDATE, OVERRIDING, VARIABLE};
+pub(crate) use tokens::{
+    BACKUP, BY_NAME, CHECK, CHECKPOINT, CONSTRAINT, KEY_SHARE, NO_KEY_UPDATE, OVERRIDING, VARIABLE,
+};
 
 /// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers
 /// evaluate and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.

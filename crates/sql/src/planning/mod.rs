@@ -21,6 +21,7 @@ mod describing;
 mod file_functions;
 mod generic;
 mod kinds;
+mod maintenance;
 mod names;
 mod parameters;
 mod path;
@@ -87,6 +88,7 @@ impl Planned {
             Planned::Query(query, _) => Some(query.schema().clone()),
             Planned::Other(statement) => match statement.as_ref() {
                 Statement::Explain { .. } => Some(Statement::plan_schema()),
+                Statement::Maintain(maintenance) => maintenance.schema(),
                 Statement::Write(write) => write.returning.as_ref().map(|(schema, _)| schema.clone()),
                 _ => None,
             },

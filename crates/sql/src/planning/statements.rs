@@ -147,6 +147,7 @@ impl BoundStatement {
                 let schema = match &statement {
                     Statement::Query(query) => Some(query.schema().clone()),
                     Statement::Explain { .. } => Some(Statement::plan_schema()),
+                    Statement::Maintain(maintenance) => maintenance.schema(),
                     _ => None,
                 };
                 Description { parameters: vec![], schema }
@@ -225,6 +226,10 @@ impl Around<'_> {
             ast::Statement::DropFunction(drop) => other(self.drop_routines(drop)?),
             ast::Statement::Lock(lock) => other(self.lock_tables(lock)?),
             ast::Statement::CreateSequence { .. } => other(self.create_sequence(statement)?),
+            ast::Statement::Call(call) => match self.maintenance(call)? {
+                Some(maintenance) => other(maintenance),
+                None => other(self.planner.session_statement(statement)?),
+            },
             _ => other(self.planner.session_statement(statement)?),
         }
     }

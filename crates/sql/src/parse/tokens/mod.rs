@@ -6,6 +6,7 @@
 //! Everything here takes time linear in the number of tokens.
 
 mod duckdb;
+mod maintenance;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -16,6 +17,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 
 use self::duckdb::Open;
+pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT};
 use super::dialect::PostgresSyntax;
 
 /// INSERT … OVERRIDING SYSTEM VALUE, as the parser's tree has it: a partition or an alias of this name.
@@ -28,9 +30,7 @@ pub(crate) const KEY_SHARE: &str = "for key share";
 pub(crate) const VARIABLE: &str = "variable \u{1}";
 /// What stands in front of the name in RENAME CONSTRAINT, which is a column's in the parser's tree.
 pub(crate) const CONSTRAINT: &str = "constraint \u{1}";
-/// CHECKPOINT, as the parser's tree has it: a call of this name.
-pub(crate) const CHECKPOINT: &str = "checkpoint statement";
-/// INSERT … BY NAME, likewise.
+/// INSERT … BY NAME, as the parser's tree has it.
 pub(crate) const BY_NAME: &str = "by name";
 
 /// The tokens that the parser reads, and what is to be put into the tree besides.
@@ -387,8 +387,8 @@ impl<'a> Text<'a> {
                 self.drop(at + 1..end);
             }
             Keyword::ANALYZE if self.begins_statement(at) && self.is(at + 1, "VERBOSE") => self.drop(at + 1..at + 2),
-            _ if self.is(at, "CHECKPOINT") && self.begins_statement(at) => {
-                self.replace(at, [word("CALL"), quoted(CHECKPOINT), Token::LParen, Token::RParen]);
+            _ if self.begins_statement(at) && self.is_any(at, &["CHECKPOINT", "BACKUP", "CHECK"]) => {
+                self.maintenance(at);
             }
             Keyword::SEQUENCE if self.follows(at, &["CREATE", "TEMPORARY", "TEMP"]) => {
                 let named = if self.is(at + 1, "IF") { at + 4 } else { at + 1 };

@@ -1,0 +1,93 @@
+//! CHECKPOINT, BACKUP DATABASE and CHECK TABLE.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use diligence_base::{Error, Result};
+use diligence_catalog::{Object, Relation, Resolved};
+use sqlparser::ast;
+
+use super::around::Around;
+use crate::parse::{BACKUP, CHECK, CHECKPOINT};
+use crate::statement::{Maintenance, Statement};
+
+impl Around<'_> {
+    /// What a call asks for that stands for such a statement; `None` for another call.
+    pub(super) fn maintenance(&self, call: &ast::Function) -> Result<Option<Statement>> {
+        let [part] = call.name.0.as_slice() else { return Ok(None) };
+        let maintenance = match part.as_ident().map(|name| name.value.as_str()) {
+            Some(CHECKPOINT) => Maintenance::Checkpoint,
+            Some(BACKUP) => {
+                self.planner.may_use_files("BACKUP DATABASE")?;
+                let folders = arguments(call).map(folder_of).collect::<Result<Vec<_>>>()?;
+                match <[PathBuf; 2]>::try_from(folders) {
+                    Ok([to, earlier]) => Maintenance::BackUp { to, earlier: Some(earlier) },
+                    Err(folders) => match <[PathBuf; 1]>::try_from(folders) {
+                        Ok([to]) => Maintenance::BackUp { to, earlier: None },
+                        Err(_) => return Err(of_backup()),
+                    },
+                }
+            }
+            Some(CHECK) => Maintenance::Check { tables: self.checked(call)? },
+            _ => return Ok(None),
+        };
+        Ok(Some(Statement::Maintain(maintenance)))
+    }
+
+    /// The tables that CHECK TABLE names; without names, all that the session may read.
+    fn checked(&self, call: &ast::Function) -> Result<Vec<Arc<Object>>> {
+        let snapshot = self.at.snapshot;
+        let mut tables = Vec::new();
+        for argument in arguments(call) {
+            let name = match argument {
+                Some(ast::Expr::Identifier(name)) => ast::ObjectName::from(vec![name.clone()]),
+                Some(ast::Expr::CompoundIdentifier(names)) => ast::ObjectName::from(names.clone()),
+                _ => return Err(Error::input("CHECK TABLE takes names of tables").with_code("42601")),
+            };
+            let name = self.relation_name(&name)?;
+            match snapshot.readable(&name)? {
+                Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => tables.push(object),
+                Some(other) => {
+                    let message =
+                        format!("\"{}\" is {}: only tables of the database are checked", name.name, other.a_kind());
+                    return Err(Error::input(message).with_code("42809"));
+                }
+                None => return Err(self.unknown(&name)),
+            }
+        }
+        if tables.is_empty() {
+            let names = snapshot.names().into_iter().filter_map(|name| match snapshot.get(&name) {
+                Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => Some(object),
+                _ => None,
+            });
+            tables.extend(names);
+        }
+        Ok(tables)
+    }
+}
+
+fn arguments(call: &ast::Function) -> impl Iterator<Item = Option<&ast::Expr>> {
+    let list = match &call.args {
+        ast::FunctionArguments::List(list) => list.args.as_slice(),
+        _ => &[],
+    };
+    list.iter().map(|argument| match argument {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument)) => Some(argument),
+        _ => None,
+    })
+}
+
+fn folder_of(argument: Option<&ast::Expr>) -> Result<PathBuf> {
+    match argument {
+        Some(ast::Expr::Value(value)) => match &value.value {
+            ast::Value::SingleQuotedString(text) if !text.is_empty() => Ok(text.into()),
+            _ => Err(of_backup()),
+        },
+        _ => Err(of_backup()),
+    }
+}
+
+fn of_backup() -> Error {
+    let error = Error::input("BACKUP DATABASE takes a folder as a text").with_code("42601");
+    error.with_hint("write BACKUP DATABASE TO 'folder', or … TO 'folder' INCREMENTAL FROM 'earlier folder'")
+}
