@@ -131,6 +131,7 @@ impl Surroundings for Definitions<'_> {
 mod tests {
     use std::path::Path;
 
+    use arrow::array::ArrayRef;
     use diligence_native::SegmentSizes;
 
     use crate::{Database, DatabaseOptions};
@@ -267,7 +268,7 @@ mod tests {
         let mut lines = Vec::new();
         for batch in rows {
             for row in 0..batch.num_rows() {
-                let cell = |column| arrow::util::display::array_value_to_string(column, row).unwrap();
+                let cell = |column: &ArrayRef| arrow::util::display::array_value_to_string(column, row).unwrap();
                 lines.push(batch.columns().iter().map(cell).collect());
             }
         }
