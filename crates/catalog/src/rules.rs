@@ -96,18 +96,40 @@ pub struct Reference {
     pub on_delete: ReferenceAction,
     /// What becomes of rows whose referred row gets another key.
     pub on_update: ReferenceAction,
+    /// When it is held against the rows.
+    pub deferral: Deferral,
+}
+
+/// When a reference is held against the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deferral {
+    /// After each statement.
+    #[default]
+    Never,
+    /// After each statement, unless SET CONSTRAINTS says otherwise (DEFERRABLE).
+    Immediate,
+    /// At the end of a transaction, unless SET CONSTRAINTS says otherwise (INITIALLY DEFERRED).
+    Deferred,
 }
 
 impl Reference {
     /// The table that has the reference, before it has an id.
     pub const ITSELF: ObjectId = ObjectId(0);
+
+    /// Whether it may be held against the rows at the end of a transaction.
+    pub fn is_deferrable(&self) -> bool {
+        self.deferral != Deferral::Never
+    }
 }
 
 /// What becomes of rows that refer to a row that goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferenceAction {
-    /// The statement fails.
+    /// The statement fails, or the transaction if the reference is deferred; not if another row has the key by then (NO
+    /// ACTION).
     Refuse,
+    /// The statement fails.
+    Restrict,
     /// They go, or change, as well.
     Cascade,
     /// Their columns become NULL.

@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use diligence_catalog::journal::Entry;
-use diligence_catalog::rules::{Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
+use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
 use diligence_catalog::sequence::{SequenceOptions, SequenceState};
 use diligence_catalog::{ColumnIds, NativeTable, Object, Relation, RelationName};
 use diligence_storage::DeletedRows;
@@ -15,6 +15,9 @@ use diligence_storage::memory::RowNumbers;
 use diligence_storage::segment::{Seal, Segment};
 
 use crate::bytes::{Decoder, Encoder};
+
+/// Where, in the byte of an action, it says when its reference is looked at.
+const DEFERRAL_SHIFT: u32 = 4;
 
 /// One record. Rows come before the record that uses them, under the number of their statement.
 #[derive(Debug)]
@@ -345,12 +348,19 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
         encode_texts(encoder, &reference.columns);
         encoder.number(reference.table.0);
         encode_texts(encoder, &reference.referred);
+        let deferral = match reference.deferral {
+            Deferral::Never => 0,
+            Deferral::Immediate => 1,
+            Deferral::Deferred => 2,
+        };
         for action in [reference.on_delete, reference.on_update] {
-            encoder.byte(match action {
+            let action = match action {
                 ReferenceAction::Refuse => 0,
                 ReferenceAction::Cascade => 1,
                 ReferenceAction::SetNull => 2,
-            });
+                ReferenceAction::Restrict => 3,
+            };
+            encoder.byte(action | deferral << DEFERRAL_SHIFT);
         }
     }
 }
@@ -496,19 +506,29 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
     for _ in 0..decoder.count()? {
         let (name, columns, table) = (decoder.text()?, decode_texts(decoder)?, ObjectId(decoder.number()?));
         let referred = decode_texts(decoder)?;
-        let (on_delete, on_update) = (decode_action(decoder)?, decode_action(decoder)?);
-        rules.references.push(Reference { name, columns, table, referred, on_delete, on_update });
+        let ((on_delete, deferral), (on_update, _)) = (decode_action(decoder)?, decode_action(decoder)?);
+        rules.references.push(Reference { name, columns, table, referred, on_delete, on_update, deferral });
     }
     Ok(rules)
 }
 
-fn decode_action(decoder: &mut Decoder<'_>) -> Result<ReferenceAction> {
-    Ok(match decoder.byte()? {
+fn decode_action(decoder: &mut Decoder<'_>) -> Result<(ReferenceAction, Deferral)> {
+    let byte = decoder.byte()?;
+    let unknown = || Error::file(format!("an action of kind {byte} is not known to this version"));
+    let action = match byte & ((1 << DEFERRAL_SHIFT) - 1) {
         0 => ReferenceAction::Refuse,
         1 => ReferenceAction::Cascade,
         2 => ReferenceAction::SetNull,
-        other => return Err(Error::file(format!("an action of kind {other} is not known to this version"))),
-    })
+        3 => ReferenceAction::Restrict,
+        _ => return Err(unknown()),
+    };
+    let deferral = match byte >> DEFERRAL_SHIFT {
+        0 => Deferral::Never,
+        1 => Deferral::Immediate,
+        2 => Deferral::Deferred,
+        _ => return Err(unknown()),
+    };
+    Ok((action, deferral))
 }
 
 fn decode_texts(decoder: &mut Decoder<'_>) -> Result<Vec<String>> {

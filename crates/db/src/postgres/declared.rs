@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use diligence_catalog::privileges::{OWNER, OWNER_OID};
-use diligence_catalog::rules::{Identity, Key, KeyKind, Reference, ReferenceAction};
+use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, Reference, ReferenceAction};
 use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, RelationName, SessionSnapshot};
 
 use super::rows::Cell;
@@ -103,15 +103,21 @@ fn key_definition(key: &Key) -> String {
 fn reference_definition(reference: &Reference, referred: &str) -> String {
     let action = |event: &str, action: ReferenceAction| match action {
         ReferenceAction::Refuse => String::new(),
+        ReferenceAction::Restrict => format!(" ON {event} RESTRICT"),
         ReferenceAction::Cascade => format!(" ON {event} CASCADE"),
         ReferenceAction::SetNull => format!(" ON {event} SET NULL"),
     };
     format!(
-        "FOREIGN KEY ({}) REFERENCES {referred}({}){}{}",
+        "FOREIGN KEY ({}) REFERENCES {referred}({}){}{}{}",
         list(&reference.columns),
         list(&reference.referred),
         action("UPDATE", reference.on_update),
-        action("DELETE", reference.on_delete)
+        action("DELETE", reference.on_delete),
+        match reference.deferral {
+            Deferral::Never => "",
+            Deferral::Immediate => " DEFERRABLE",
+            Deferral::Deferred => " DEFERRABLE INITIALLY DEFERRED",
+        }
     )
 }
 
@@ -289,6 +295,8 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
                 (kind != "c").into(),
             ]
         };
+        /// Where a row says whether it is deferrable, and behind that, whether it is deferred.
+        const DEFERRABLE: usize = 4;
         const NONE: [&str; 3] = [" ", " ", " "];
         for (place, key) in of.keys().filter(|(_, key)| key.kind.is_constraint()) {
             let kind = if key.kind == KeyKind::Primary { "p" } else { "u" };
@@ -311,6 +319,7 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             let Some(referred) = referred else { continue };
             let action = |action: ReferenceAction| match action {
                 ReferenceAction::Refuse => "a",
+                ReferenceAction::Restrict => "r",
                 ReferenceAction::Cascade => "c",
                 ReferenceAction::SetNull => "n",
             };
@@ -319,6 +328,8 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             let number = of.number(Kind::Reference, place);
             let actions = [action(reference.on_update), action(reference.on_delete), "s"];
             let mut cells = row(number, &reference.name, "f", index, referred.object.oid(), actions);
+            cells[DEFERRABLE] = reference.is_deferrable().into();
+            cells[DEFERRABLE + 1] = (reference.deferral == Deferral::Deferred).into();
             cells.push(of.columns(&reference.columns));
             cells.push(referred.columns(&reference.referred));
             rows.push((cells, reference_definition(reference, &qualified(&referred.object.name))));

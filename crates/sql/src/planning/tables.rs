@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::{Check, Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
+use diligence_catalog::rules::{Check, Deferral, Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
 use diligence_catalog::sequence::SequenceOptions;
 use diligence_catalog::{NativeTable, OwnedSequence, Relation, RelationName, Resolved, free_name};
 use diligence_types::SqlType;
@@ -329,7 +329,7 @@ impl Around<'_> {
         columns: Vec<String>,
         key: &ast::ForeignKeyConstraint,
     ) -> Result<()> {
-        not_deferred(key.characteristics.as_ref())?;
+        let deferral = deferral(key.characteristics.as_ref())?;
         if matches!(
             key.match_kind,
             Some(ast::ConstraintReferenceMatchKind::Full | ast::ConstraintReferenceMatchKind::Partial)
@@ -391,7 +391,9 @@ impl Around<'_> {
         let name = declaration.free_name(given.or(key.name.as_ref()), wanted)?;
         let (on_delete, on_update) = (action(key.on_delete)?, action(key.on_update)?);
         let referred = there.columns.clone();
-        declaration.rules.references.push(Reference { name, columns, table: table_id, referred, on_delete, on_update });
+        let table = table_id;
+        let reference = Reference { name, columns, table, referred, on_delete, on_update, deferral };
+        declaration.rules.references.push(reference);
         Ok(())
     }
 
@@ -440,19 +442,36 @@ fn integer_of(bits: u8) -> SqlType {
     }
 }
 
-fn not_deferred(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<()> {
-    match characteristics {
-        Some(ast::ConstraintCharacteristics { deferrable: Some(true), .. }) => {
-            let error = Error::unsupported("DEFERRABLE constraints are not supported").with_code("0A000");
-            Err(error.with_hint("constraints hold after each statement"))
+/// When a constraint is held against the rows.
+fn deferral(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<Deferral> {
+    let Some(ast::ConstraintCharacteristics { deferrable, initially, .. }) = characteristics else {
+        return Ok(Deferral::Never);
+    };
+    match (deferrable, initially) {
+        (Some(false), Some(ast::DeferrableInitial::Deferred)) => {
+            Err(Error::input("constraint declared INITIALLY DEFERRED must be DEFERRABLE").with_code("42601"))
         }
-        _ => Ok(()),
+        (_, Some(ast::DeferrableInitial::Deferred)) => Ok(Deferral::Deferred),
+        (Some(true), _) => Ok(Deferral::Immediate),
+        _ => Ok(Deferral::Never),
+    }
+}
+
+/// Keys hold after each statement: that is what DEFERRABLE says as well.
+fn not_deferred(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<()> {
+    match deferral(characteristics)? {
+        Deferral::Deferred => {
+            let error = Error::unsupported("keys that are INITIALLY DEFERRED are not supported").with_code("0A000");
+            Err(error.with_hint("leave it out: unique keys hold after each statement, not after each row"))
+        }
+        Deferral::Never | Deferral::Immediate => Ok(()),
     }
 }
 
 fn action(given: Option<ReferentialAction>) -> Result<ReferenceAction> {
     match given {
-        None | Some(ReferentialAction::Restrict | ReferentialAction::NoAction) => Ok(ReferenceAction::Refuse),
+        None | Some(ReferentialAction::NoAction) => Ok(ReferenceAction::Refuse),
+        Some(ReferentialAction::Restrict) => Ok(ReferenceAction::Restrict),
         Some(ReferentialAction::Cascade) => Ok(ReferenceAction::Cascade),
         Some(ReferentialAction::SetNull) => Ok(ReferenceAction::SetNull),
         Some(ReferentialAction::SetDefault) => {
