@@ -143,7 +143,7 @@ pub(crate) fn put_well(root: &Root, put: &Object, deferred: Option<&DeferredRefe
 
 /// The columns of a reference as a key of the table that refers.
 fn key_of(name: &str, columns: &[String]) -> Key {
-    Key { name: name.to_owned(), columns: columns.to_vec(), kind: KeyKind::Index, nulls_are_equal: false }
+    Key::of_columns(name, columns.to_vec(), KeyKind::Index, false)
 }
 
 fn columns_of(batch: &RecordBatch, names: &[String]) -> Result<Vec<ArrayRef>> {
@@ -169,7 +169,7 @@ pub(crate) fn refers_well(
     let referred = root.schemas.values().flat_map(|schema| schema.objects.values());
     let Some(referred) = referred.into_iter().find(|other| other.id == reference.table) else { return Ok(()) };
     let Some(there) = rows_of(referred) else { return Ok(()) };
-    let same = |key: &&Key| key.kind.is_unique() && key.columns == reference.referred;
+    let same = |key: &&Key| key.refers_to(&reference.referred);
     let key = there.rules().keys.iter().find(same);
     let lookup = key.map(|key| there.lookup(key)).transpose()?.flatten();
     let lookup = lookup.ok_or_else(|| Error::bug("a reference to columns that are no key"))?;
@@ -232,7 +232,7 @@ fn left_behind(
 ) -> Result<Option<Carried>> {
     let (Some(before), Some(after)) = (rows_of(&changed.before), rows_of(&changed.after)) else { return Ok(None) };
     let Some(referring) = rows_of(object) else { return Ok(None) };
-    let same = |key: &&Key| key.kind.is_unique() && key.columns == reference.referred;
+    let same = |key: &&Key| key.refers_to(&reference.referred);
     let Some(key) = before.rules().keys.iter().find(same) else { return Ok(None) };
     let reader = KeyReader::new(key, before.schema())?;
     let gone = gone_keys(changed, before, after, key, &reader)?;

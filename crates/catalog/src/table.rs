@@ -282,8 +282,17 @@ impl NativeTable {
         let mut indexes = Vec::with_capacity(rules.keys.len());
         for key in &rules.keys {
             let columns = key.columns.iter().map(old).collect::<Option<Vec<_>>>();
+            // What is computed is the same only if nothing that it is computed from has got another name.
+            let is_as_it_was = |known: &rules::Key| match (&known.computed, &key.computed) {
+                (None, None) => Some(&known.columns) == columns.as_ref(),
+                (Some(before), Some(now)) => {
+                    let kept = |column: &String| old(column).as_ref() == Some(column);
+                    known.columns == key.columns && before == now && now.function.columns().iter().all(kept)
+                }
+                _ => false,
+            };
             let same = |known: &rules::Key| {
-                Some(&known.columns) == columns.as_ref()
+                is_as_it_was(known)
                     && known.nulls_are_equal == key.nulls_are_equal
                     && known.kind.is_unique() == key.kind.is_unique()
             };
@@ -884,6 +893,7 @@ mod tests {
                 columns: columns.iter().map(|column| (*column).to_owned()).collect(),
                 kind,
                 nulls_are_equal: false,
+                computed: None,
             };
             let keys = vec![key(KeyKind::Primary, &["a"]), key(KeyKind::Index, &["s", "a"])];
             let rules = TableRules { keys, ..TableRules::default() };

@@ -8,7 +8,8 @@ use arrow::datatypes::SchemaRef;
 use datafusion_sql::parser::Statement as ParsedStatement;
 use diligence_base::seams::{Spawn, Thread, ThreadSpawn};
 use diligence_base::{Error, Result};
-use diligence_catalog::{Catalog, FileRelation, Routine, View};
+use diligence_catalog::rules::{Key, RowFunction};
+use diligence_catalog::{Catalog, FileRelation, RelationName, Routine, View};
 use diligence_engine::batch::compacted;
 use diligence_memory::{QueryMemory, Reservation};
 use diligence_native::{FolderLock, Store, StoreOptions, Surroundings};
@@ -84,6 +85,17 @@ struct Definitions<'a> {
 impl Surroundings for Definitions<'_> {
     fn expression(&self, text: &str) -> Result<Expr> {
         parse::expression(text)
+    }
+
+    fn row_function(
+        &self,
+        table: &RelationName,
+        columns: &SchemaRef,
+        key: &Key,
+        expressions: &[Option<Arc<Expr>>],
+        condition: Option<&Expr>,
+    ) -> Result<Arc<dyn RowFunction>> {
+        self.planner.row_function(table, columns, key, expressions, condition)
     }
 
     fn view(&self, definition: &str, columns: SchemaRef) -> Result<View> {

@@ -13,6 +13,7 @@ use diligence_catalog::{ColumnIds, NativeTable, Object, Relation, RelationName};
 use diligence_storage::DeletedRows;
 use diligence_storage::memory::RowNumbers;
 use diligence_storage::segment::{Seal, Segment};
+use sqlparser::ast::Expr;
 
 use crate::bytes::{Decoder, Encoder};
 
@@ -136,7 +137,8 @@ pub struct RulesRecord {
     pub generated: Vec<(String, String)>,
     pub identities: Vec<(String, Identity)>,
     pub checks: Vec<(String, String)>,
-    pub keys: Vec<Key>,
+    /// With the expressions and the condition of those that have some; an empty text is none.
+    pub keys: Vec<(Key, Option<(Vec<String>, String)>)>,
     pub references: Vec<Reference>,
     pub comments: Vec<(String, String)>,
 }
@@ -334,13 +336,21 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
     for key in keys {
         encoder.text(&key.name);
         encode_texts(encoder, &key.columns);
-        encoder.byte(match key.kind {
-            KeyKind::Primary => 0,
-            KeyKind::Unique => 1,
-            KeyKind::UniqueIndex => 2,
-            KeyKind::Index => 3,
+        encoder.byte(match (key.kind, &key.computed) {
+            (KeyKind::Primary, _) => 0,
+            (KeyKind::Unique, _) => 1,
+            (KeyKind::UniqueIndex, None) => 2,
+            (KeyKind::Index, None) => 3,
+            (KeyKind::UniqueIndex, Some(_)) => 4,
+            (KeyKind::Index, Some(_)) => 5,
         });
         encoder.byte(u8::from(key.nulls_are_equal));
+        if let Some(computed) = &key.computed {
+            let text =
+                |expression: &Option<Arc<Expr>>| expression.as_ref().map(ToString::to_string).unwrap_or_default();
+            encode_texts(encoder, &computed.expressions.iter().map(text).collect::<Vec<_>>());
+            encoder.text(&text(&computed.condition));
+        }
     }
     encoder.number(references.len() as u64);
     for reference in references {
@@ -494,14 +504,20 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
     }
     for _ in 0..decoder.count()? {
         let (name, columns) = (decoder.text()?, decode_texts(decoder)?);
-        let kind = match decoder.byte()? {
+        let byte = decoder.byte()?;
+        let kind = match byte {
             0 => KeyKind::Primary,
             1 => KeyKind::Unique,
-            2 => KeyKind::UniqueIndex,
-            3 => KeyKind::Index,
+            2 | 4 => KeyKind::UniqueIndex,
+            3 | 5 => KeyKind::Index,
             other => return Err(Error::file(format!("a key of kind {other} is not known to this version"))),
         };
-        rules.keys.push(Key { name, columns, kind, nulls_are_equal: decoder.byte()? != 0 });
+        let nulls_are_equal = decoder.byte()? != 0;
+        let computed = match byte {
+            4 | 5 => Some((decode_texts(decoder)?, decoder.text()?)),
+            _ => None,
+        };
+        rules.keys.push((Key::of_columns(name, columns, kind, nulls_are_equal), computed));
     }
     for _ in 0..decoder.count()? {
         let (name, columns, table) = (decoder.text()?, decode_texts(decoder)?, ObjectId(decoder.number()?));

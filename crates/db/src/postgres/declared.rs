@@ -88,7 +88,21 @@ fn index_definition(of: &Declared, key: &Key) -> String {
     let name = &of.object.name;
     let table = format!("{}.{}", quoted(&name.schema), quoted(&name.name));
     let nulls = if key.nulls_are_equal && key.kind.is_unique() { " NULLS NOT DISTINCT" } else { "" };
-    format!("CREATE {unique}INDEX {} ON {table} USING btree ({}){nulls}", quoted(&key.name), list(&key.columns))
+    let (columns, condition) = (key_parts(key).join(", "), key_condition(key));
+    let condition = condition.map(|condition| format!(" WHERE ({condition})")).unwrap_or_default();
+    format!("CREATE {unique}INDEX {} ON {table} USING btree ({columns}){nulls}{condition}", quoted(&key.name))
+}
+
+/// The columns of a key as they are written: those of the table in quotes, where they must be.
+fn key_parts(key: &Key) -> Vec<String> {
+    let is_column = |place: usize| key.computed.as_ref().is_none_or(|computed| computed.expressions[place].is_none());
+    let part = |(place, name): (usize, &String)| if is_column(place) { quoted(name) } else { name.clone() };
+    key.columns.iter().enumerate().map(part).collect()
+}
+
+fn key_condition(key: &Key) -> Option<String> {
+    let condition = key.computed.as_ref().and_then(|computed| computed.condition.as_ref());
+    condition.map(|condition| condition.to_string())
 }
 
 fn key_definition(key: &Key) -> String {
@@ -255,7 +269,7 @@ pub(super) fn index_definitions(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     for of in declared(snapshot) {
         for (place, key) in of.keys() {
             let whole = index_definition(&of, key);
-            let parts = std::iter::once(whole).chain(key.columns.iter().map(|column| quoted(column)));
+            let parts = std::iter::once(whole).chain(key_parts(key));
             rows.extend(
                 parts
                     .enumerate()
@@ -323,7 +337,7 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
                 ReferenceAction::Cascade => "c",
                 ReferenceAction::SetNull => "n",
             };
-            let is_it = |(_, key): &(usize, &Key)| key.kind.is_unique() && key.columns == reference.referred;
+            let is_it = |(_, key): &(usize, &Key)| key.refers_to(&reference.referred);
             let index = referred.keys().find(is_it).map_or(0.into(), |(place, _)| referred.number(Kind::Index, place));
             let number = of.number(Kind::Reference, place);
             let actions = [action(reference.on_update), action(reference.on_delete), "s"];

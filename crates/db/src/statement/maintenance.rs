@@ -145,9 +145,19 @@ fn quoted(names: &[&str]) -> String {
 
 /// A query for the number of values of a key that more than one row has.
 fn repeated(table: &str, key: &Key) -> String {
-    let columns = key.columns.iter().map(|name| quoted(&[name])).collect::<Vec<_>>();
-    let given = columns.iter().map(|column| format!("{column} IS NOT NULL")).collect::<Vec<_>>().join(" AND ");
-    let given = if key.nulls_are_equal { String::new() } else { format!(" WHERE {given}") };
+    let expression = |place: usize| key.computed.as_ref().and_then(|computed| computed.expressions[place].as_ref());
+    let column = |(place, name): (usize, &String)| match expression(place) {
+        Some(expression) => format!("({expression})"),
+        None => quoted(&[name]),
+    };
+    let columns = key.columns.iter().enumerate().map(column).collect::<Vec<_>>();
+    let mut given = Vec::new();
+    if !key.nulls_are_equal {
+        given.extend(columns.iter().map(|column| format!("{column} IS NOT NULL")));
+    }
+    let condition = key.computed.as_ref().and_then(|computed| computed.condition.as_ref());
+    given.extend(condition.map(|condition| format!("({condition})")));
+    let given = if given.is_empty() { String::new() } else { format!(" WHERE {}", given.join(" AND ")) };
     let columns = columns.join(", ");
     format!("SELECT count(*) FROM (SELECT 1 FROM {table}{given} GROUP BY {columns} HAVING count(*) > 1) AS repeated")
 }

@@ -104,7 +104,7 @@ pub(super) fn references(snapshot: &SessionSnapshot) -> Vec<Row> {
                 "delete_rule": action(reference.on_delete),
             });
             if let Some((other, there)) = all.iter().find(|(other, _)| other.id == reference.table)
-                && let Some(key) = there.rules().keys.iter().find(|key| key.columns == reference.referred)
+                && let Some(key) = there.rules().keys.iter().find(|key| key.refers_to(&reference.referred))
             {
                 row.extend(row! {
                     "unique_constraint_catalog": CATALOG_NAME,

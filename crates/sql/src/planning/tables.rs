@@ -115,7 +115,14 @@ impl Declaration {
         if kind == KeyKind::Primary {
             columns.iter().for_each(|column| self.set_nullable(column, false));
         }
-        self.rules.keys.push(Key { name, columns, kind, nulls_are_equal });
+        self.rules.keys.push(Key::of_columns(name, columns, kind, nulls_are_equal));
+        Ok(())
+    }
+
+    /// Adds an index that is computed, called after these names. Fails with code 42710 if the name is taken.
+    pub(super) fn add_index(&mut self, given: Option<&Ident>, called: &[String], key: Key) -> Result<()> {
+        let name = self.free_name(given, format!("{}_{}_idx", self.name.name, called.join("_")))?;
+        self.rules.keys.push(Key { name, ..key });
         Ok(())
     }
 }
@@ -377,6 +384,7 @@ impl Around<'_> {
         // A key of the same columns in another order is the same key.
         let same = |key: &&Key| {
             key.kind.is_unique()
+                && key.is_whole()
                 && key.columns.len() == referred.len()
                 && key.columns.iter().all(|column| referred.contains(column))
         };
