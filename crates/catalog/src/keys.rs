@@ -34,6 +34,8 @@ type Entry = (u64, i64);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyIndex {
     runs: Vec<Arc<Run>>,
+    /// Why it lacks rows: a file was damaged when the database was opened. Then it finds none.
+    broken: Option<Error>,
 }
 
 #[derive(Debug)]
@@ -186,6 +188,27 @@ fn comparable(column: &ArrayRef) -> ArrayRef {
 }
 
 impl KeyIndex {
+    /// One of rows that could not be read.
+    pub(crate) fn broken(error: Error) -> Self {
+        Self { runs: Vec::new(), broken: Some(error) }
+    }
+
+    /// Whether it lacks rows.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// Fails with kind `File`, and code XX001, if it lacks rows.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.broken {
+            None => Ok(()),
+            Some(error) => {
+                let hint = "restore the file from a backup; until then no rows are added to the table";
+                Err(error.clone().with_hint(hint))
+            }
+        }
+    }
+
     /// The numbers of rows that may have a key of this hash.
     pub(crate) fn candidates(&self, hash: u64) -> impl Iterator<Item = i64> + '_ {
         self.runs.iter().flat_map(move |run| {
@@ -221,8 +244,8 @@ impl KeyIndex {
     /// The index with more entries, which ascend. Fails with kind `Resource` if there is no memory for them.
     pub(crate) fn with(&self, mut entries: Vec<Entry>, memory: &Reservation) -> Result<Self> {
         let mut runs = self.runs.clone();
-        if entries.is_empty() {
-            return Ok(Self { runs });
+        if entries.is_empty() || self.is_broken() {
+            return Ok(self.clone());
         }
         while let Some(last) = runs.pop_if(|last| last.entries.len() < entries.len() * RUN_GROWTH) {
             entries = merged(&last.entries, &entries);
@@ -230,7 +253,7 @@ impl KeyIndex {
         let mut counted = memory.sibling();
         counted.grow(entries.len() * ENTRY_BYTES)?;
         runs.push(Arc::new(Run { entries, _memory: Some(counted) }));
-        Ok(Self { runs })
+        Ok(Self { runs, broken: None })
     }
 
     /// How many entries it has, those of rows that are gone included.

@@ -157,7 +157,13 @@ impl TableRows {
             return None;
         }
         let equal = access::equal_columns(predicate, &self.declared.schema);
-        let whole = self.declared.rules.keys.iter().zip(&self.indexes).filter(|(key, _)| key.is_whole());
+        let whole = self
+            .declared
+            .rules
+            .keys
+            .iter()
+            .zip(&self.indexes)
+            .filter(|(key, index)| key.is_whole() && !index.is_broken());
         whole.into_iter().find_map(|(key, index)| {
             let columns = key.columns.iter().map(|column| equal.get(column).cloned()).collect::<Option<Vec<_>>>()?;
             let reader = KeyReader::new(key, &self.declared.schema).ok()?;

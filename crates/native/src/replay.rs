@@ -148,7 +148,8 @@ impl<'a> Replay<'a> {
         let pieces = rows.into_iter().zip(numbers).collect();
         let ids = ids.unwrap_or_else(|| ColumnIds::of_new(columns.fields().len()));
         let made = NativeTable::restored(&name, &columns, ids, pieces, next_number, memory, version)?;
-        let made = made.with_rules(self.rules(rules, &name, &columns)?, &self.surroundings.memory(), version)?;
+        let made =
+            made.with_restored_rules(self.rules(rules, &name, &columns)?, &self.surroundings.memory(), version)?;
         self.catalog.restore(ObjectId(id), &name, Relation::Native(Arc::new(made)))
     }
 

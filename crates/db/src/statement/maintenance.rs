@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringViewArray};
 use arrow::datatypes::Int64Type;
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::rights::DENIED;
 use diligence_catalog::rules::{Key, Reference};
 use diligence_catalog::{NativeTable, Object, Relation};
@@ -123,6 +123,10 @@ impl Found<'_> {
         let batches = match counted {
             // Of a table that the session may not read nothing is said.
             Err(error) if error.code() == Some(DENIED) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::File => {
+                self.note(table, check, vec![error.message().to_owned()]);
+                return Ok(());
+            }
             counted => counted?,
         };
         let count = batches
