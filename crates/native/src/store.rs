@@ -118,7 +118,11 @@ impl Store {
             if object.name.is_temporary() {
                 continue;
             }
-            let pieces = self.segments.store(table)?;
+            let pieces = match self.segments.store(table) {
+                // Where rows cannot be read any more, those of the table stay where they are.
+                Err(error) if error.code() == Some("XX001") => vec![],
+                stored => stored?,
+            };
             if !pieces.is_empty() {
                 moved.insert(object.id, Arc::new(table.with_stored(&pieces)?));
                 stored.push((object.reference(), table.origin(), pieces));

@@ -10,6 +10,7 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use diligence_base::seams::{CrashDisk, Disk, DiskFault, FaultyDisk, LocalDisk, OpenMode, Random};
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_catalog::rules::{Key, RowFunction};
 use diligence_catalog::transaction::Transaction;
 use diligence_catalog::{
     Catalog, DEFAULT_SCHEMA, FileRelation, NativeTable, NewRows, ObjectRef, Relation, RelationName, Routine, RowChange,
@@ -27,6 +28,17 @@ type Model = BTreeMap<String, (BTreeMap<i64, i64>, i64)>;
 struct Tester;
 
 impl Surroundings for Tester {
+    fn row_function(
+        &self,
+        _table: &RelationName,
+        _columns: &SchemaRef,
+        _key: &Key,
+        _expressions: &[Option<Arc<Expr>>],
+        _condition: Option<&Expr>,
+    ) -> Result<Arc<dyn RowFunction>> {
+        Err(Error::bug("no table has a key here"))
+    }
+
     fn expression(&self, _text: &str) -> Result<Expr> {
         Err(Error::bug("no table has a default here"))
     }

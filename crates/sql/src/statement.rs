@@ -140,6 +140,13 @@ pub enum TransactionStep {
     Release(String),
     /// ROLLBACK TO name.
     RollBackTo(String),
+    /// SET CONSTRAINTS.
+    SetConstraints {
+        /// Their names; all if there are none.
+        names: Vec<String>,
+        /// Whether they are looked at when the transaction ends, or after each statement.
+        is_deferred: bool,
+    },
 }
 
 /// A query that writes its rows, and gives one row with their number.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use diligence_catalog::privileges::{OWNER, OWNER_OID};
-use diligence_catalog::rules::{Identity, Key, KeyKind, Reference, ReferenceAction};
+use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, Reference, ReferenceAction};
 use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, RelationName, SessionSnapshot};
 
 use super::rows::Cell;
@@ -88,7 +88,21 @@ fn index_definition(of: &Declared, key: &Key) -> String {
     let name = &of.object.name;
     let table = format!("{}.{}", quoted(&name.schema), quoted(&name.name));
     let nulls = if key.nulls_are_equal && key.kind.is_unique() { " NULLS NOT DISTINCT" } else { "" };
-    format!("CREATE {unique}INDEX {} ON {table} USING btree ({}){nulls}", quoted(&key.name), list(&key.columns))
+    let (columns, condition) = (key_parts(key).join(", "), key_condition(key));
+    let condition = condition.map(|condition| format!(" WHERE ({condition})")).unwrap_or_default();
+    format!("CREATE {unique}INDEX {} ON {table} USING btree ({columns}){nulls}{condition}", quoted(&key.name))
+}
+
+/// The columns of a key as they are written: those of the table in quotes, where they must be.
+fn key_parts(key: &Key) -> Vec<String> {
+    let is_column = |place: usize| key.computed.as_ref().is_none_or(|computed| computed.expressions[place].is_none());
+    let part = |(place, name): (usize, &String)| if is_column(place) { quoted(name) } else { name.clone() };
+    key.columns.iter().enumerate().map(part).collect()
+}
+
+fn key_condition(key: &Key) -> Option<String> {
+    let condition = key.computed.as_ref().and_then(|computed| computed.condition.as_ref());
+    condition.map(|condition| condition.to_string())
 }
 
 fn key_definition(key: &Key) -> String {
@@ -103,15 +117,21 @@ fn key_definition(key: &Key) -> String {
 fn reference_definition(reference: &Reference, referred: &str) -> String {
     let action = |event: &str, action: ReferenceAction| match action {
         ReferenceAction::Refuse => String::new(),
+        ReferenceAction::Restrict => format!(" ON {event} RESTRICT"),
         ReferenceAction::Cascade => format!(" ON {event} CASCADE"),
         ReferenceAction::SetNull => format!(" ON {event} SET NULL"),
     };
     format!(
-        "FOREIGN KEY ({}) REFERENCES {referred}({}){}{}",
+        "FOREIGN KEY ({}) REFERENCES {referred}({}){}{}{}",
         list(&reference.columns),
         list(&reference.referred),
         action("UPDATE", reference.on_update),
-        action("DELETE", reference.on_delete)
+        action("DELETE", reference.on_delete),
+        match reference.deferral {
+            Deferral::Never => "",
+            Deferral::Immediate => " DEFERRABLE",
+            Deferral::Deferred => " DEFERRABLE INITIALLY DEFERRED",
+        }
     )
 }
 
@@ -249,7 +269,7 @@ pub(super) fn index_definitions(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     for of in declared(snapshot) {
         for (place, key) in of.keys() {
             let whole = index_definition(&of, key);
-            let parts = std::iter::once(whole).chain(key.columns.iter().map(|column| quoted(column)));
+            let parts = std::iter::once(whole).chain(key_parts(key));
             rows.extend(
                 parts
                     .enumerate()
@@ -289,6 +309,8 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
                 (kind != "c").into(),
             ]
         };
+        /// Where a row says whether it is deferrable, and behind that, whether it is deferred.
+        const DEFERRABLE: usize = 4;
         const NONE: [&str; 3] = [" ", " ", " "];
         for (place, key) in of.keys().filter(|(_, key)| key.kind.is_constraint()) {
             let kind = if key.kind == KeyKind::Primary { "p" } else { "u" };
@@ -311,14 +333,17 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             let Some(referred) = referred else { continue };
             let action = |action: ReferenceAction| match action {
                 ReferenceAction::Refuse => "a",
+                ReferenceAction::Restrict => "r",
                 ReferenceAction::Cascade => "c",
                 ReferenceAction::SetNull => "n",
             };
-            let is_it = |(_, key): &(usize, &Key)| key.kind.is_unique() && key.columns == reference.referred;
+            let is_it = |(_, key): &(usize, &Key)| key.refers_to(&reference.referred);
             let index = referred.keys().find(is_it).map_or(0.into(), |(place, _)| referred.number(Kind::Index, place));
             let number = of.number(Kind::Reference, place);
             let actions = [action(reference.on_update), action(reference.on_delete), "s"];
             let mut cells = row(number, &reference.name, "f", index, referred.object.oid(), actions);
+            cells[DEFERRABLE] = reference.is_deferrable().into();
+            cells[DEFERRABLE + 1] = (reference.deferral == Deferral::Deferred).into();
             cells.push(of.columns(&reference.columns));
             cells.push(referred.columns(&reference.referred));
             rows.push((cells, reference_definition(reference, &qualified(&referred.object.name))));

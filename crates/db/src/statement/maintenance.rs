@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch, StringViewArray};
 use arrow::datatypes::Int64Type;
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::rights::DENIED;
 use diligence_catalog::rules::{Key, Reference};
 use diligence_catalog::{NativeTable, Object, Relation};
@@ -123,6 +123,10 @@ impl Found<'_> {
         let batches = match counted {
             // Of a table that the session may not read nothing is said.
             Err(error) if error.code() == Some(DENIED) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::File => {
+                self.note(table, check, vec![error.message().to_owned()]);
+                return Ok(());
+            }
             counted => counted?,
         };
         let count = batches
@@ -145,9 +149,19 @@ fn quoted(names: &[&str]) -> String {
 
 /// A query for the number of values of a key that more than one row has.
 fn repeated(table: &str, key: &Key) -> String {
-    let columns = key.columns.iter().map(|name| quoted(&[name])).collect::<Vec<_>>();
-    let given = columns.iter().map(|column| format!("{column} IS NOT NULL")).collect::<Vec<_>>().join(" AND ");
-    let given = if key.nulls_are_equal { String::new() } else { format!(" WHERE {given}") };
+    let expression = |place: usize| key.computed.as_ref().and_then(|computed| computed.expressions[place].as_ref());
+    let column = |(place, name): (usize, &String)| match expression(place) {
+        Some(expression) => format!("({expression})"),
+        None => quoted(&[name]),
+    };
+    let columns = key.columns.iter().enumerate().map(column).collect::<Vec<_>>();
+    let mut given = Vec::new();
+    if !key.nulls_are_equal {
+        given.extend(columns.iter().map(|column| format!("{column} IS NOT NULL")));
+    }
+    let condition = key.computed.as_ref().and_then(|computed| computed.condition.as_ref());
+    given.extend(condition.map(|condition| format!("({condition})")));
+    let given = if given.is_empty() { String::new() } else { format!(" WHERE {}", given.join(" AND ")) };
     let columns = columns.join(", ");
     format!("SELECT count(*) FROM (SELECT 1 FROM {table}{given} GROUP BY {columns} HAVING count(*) > 1) AS repeated")
 }

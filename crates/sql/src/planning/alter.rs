@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::KeyKind;
+use diligence_catalog::rules::{ComputedKey, Key, KeyKind};
 use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{NativeTable, Object, Relation, RelationName, Resolved, TableAlteration};
 use diligence_storage::memory::ROW_NUMBERS;
@@ -19,8 +19,9 @@ use sqlparser::ast::{
 
 use super::around::Around;
 use super::definitions::{lower, unwritable};
+use super::indexes::{IndexParts, shown};
 use super::statements::BoundStatement;
-use super::tables::{Declaration, key_columns, sequence_options_of};
+use super::tables::{Declaration, sequence_options_of};
 use crate::binder::{self, CHANGED, Changed, Given, Target};
 use crate::errors;
 use crate::parse::CONSTRAINT;
@@ -97,7 +98,8 @@ impl Around<'_> {
     }
 
     /// A change that leaves the rows as they are.
-    fn altered(&self, object: &Object, altered: Altered, tag: &'static str) -> Result<BoundStatement> {
+    fn altered(&self, object: &Object, mut altered: Altered, tag: &'static str) -> Result<BoundStatement> {
+        self.settle_indexes(&mut altered.declaration)?;
         let place = |from: &From| match from {
             From::Column(place) => Some(*place),
             From::Null | From::Value(_) => None,
@@ -137,7 +139,8 @@ impl Around<'_> {
                 }
             }
         }
-        let declaration = altered.declaration;
+        let mut declaration = altered.declaration;
+        self.settle_indexes(&mut declaration)?;
         // Values of columns that are generated or count come from the query; a generated column is computed anew.
         let plain = |target: Target| Target { is_always: false, ..target };
         let all = declaration.targets()?.into_iter().map(plain).collect::<Vec<_>>();
@@ -279,7 +282,7 @@ impl Around<'_> {
             return Err(Error::input(message).with_code("2BP01").with_detail(detail));
         }
         rules.checks.retain(|check| !uses(&check.condition));
-        rules.keys.retain(|key| !key.columns.contains(&name));
+        rules.keys.retain(|key| !key.uses(&name));
         rules.references.retain(|reference| !reference.columns.contains(&name));
         let gone = rules.generated.iter().filter(|(own, expression)| **own != name && uses(expression));
         let gone = gone.map(|(own, _)| own.clone()).collect::<Vec<_>>();
@@ -348,9 +351,7 @@ impl Around<'_> {
             let own = &altered.declaration.rules.references;
             let references = if other.id == object.id { own } else { &rows.rules().references };
             for reference in references.iter().filter(|reference| reference.table == object.id) {
-                let there = |keys: &[diligence_catalog::rules::Key]| {
-                    keys.iter().any(|key| key.kind.is_unique() && key.columns == reference.referred)
-                };
+                let there = |keys: &[Key]| keys.iter().any(|key| key.refers_to(&reference.referred));
                 if there(&table.rules().keys) && !there(keys) {
                     let message = format!(
                         "cannot change table {} because constraint {} on table {} depends on it",
@@ -366,10 +367,6 @@ impl Around<'_> {
     /// CREATE INDEX.
     pub(super) fn create_index(&self, create: &ast::CreateIndex) -> Result<BoundStatement> {
         const TAG: &str = "CREATE INDEX";
-        if create.predicate.is_some() {
-            let error = Error::unsupported("an index of some rows only is not supported").with_code("0A000");
-            return Err(error.with_hint("leave WHERE out"));
-        }
         let name = self.changeable(&create.table_name)?;
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
@@ -397,7 +394,19 @@ impl Around<'_> {
         let mut altered = Altered { declaration: Declaration::of(name, table), from, new_checks: vec![] };
         let kind = if create.unique { KeyKind::UniqueIndex } else { KeyKind::Index };
         let equal = create.nulls_distinct == Some(false);
-        altered.declaration.add_key(given.as_ref(), key_columns(&create.columns)?, kind, equal)?;
+        let parts = IndexParts::of(&create.columns);
+        match parts.expressions.iter().all(Option::is_none) && create.predicate.is_none() {
+            true => altered.declaration.add_key(given.as_ref(), parts.columns, kind, equal)?,
+            false => {
+                let (declaration, condition) = (&altered.declaration, create.predicate.clone().map(Arc::new));
+                let (table, schema) = (&declaration.name.name, declaration.schema());
+                let IndexParts { columns, expressions, .. } = &parts;
+                let function = self.index_function(table, &schema, columns, expressions, condition.as_deref())?;
+                let computed = ComputedKey { expressions: parts.expressions, condition, function };
+                let key = Key { computed: Some(computed), ..Key::of_columns("", parts.columns, kind, equal) };
+                altered.declaration.add_index(given.as_ref(), &parts.called, key)?;
+            }
+        }
         self.altered(object, altered, TAG)
     }
 
@@ -589,6 +598,16 @@ fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Result<()> {
         });
         *expression = Arc::new(copy);
     };
+    for key in &mut rules.keys {
+        let Some(computed) = &mut key.computed else { continue };
+        computed.condition.iter_mut().for_each(in_expression);
+        for (column, expression) in key.columns.iter_mut().zip(&mut computed.expressions) {
+            if let Some(expression) = expression {
+                in_expression(expression);
+                *column = shown(expression);
+            }
+        }
+    }
     rules.checks.iter_mut().for_each(|check| in_expression(&mut check.condition));
     rules.generated.values_mut().for_each(in_expression);
     Ok(())

@@ -1,4 +1,4 @@
-//! CHECKPOINT, BACKUP DATABASE and CHECK TABLE.
+//! CHECKPOINT, BACKUP DATABASE, CHECK TABLE and SET CONSTRAINTS.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,8 +8,9 @@ use diligence_catalog::{Object, Relation, Resolved};
 use sqlparser::ast;
 
 use super::around::Around;
-use crate::parse::{BACKUP, CHECK, CHECKPOINT};
-use crate::statement::{Maintenance, Statement};
+use super::definitions::lower;
+use crate::parse::{BACKUP, CHECK, CHECKPOINT, SET_CONSTRAINTS};
+use crate::statement::{Maintenance, Statement, TransactionStep};
 
 impl Around<'_> {
     /// What a call asks for that stands for such a statement; `None` for another call.
@@ -29,6 +30,7 @@ impl Around<'_> {
                 }
             }
             Some(CHECK) => Maintenance::Check { tables: self.checked(call)? },
+            Some(SET_CONSTRAINTS) => return set_constraints(call).map(Some),
             _ => return Ok(None),
         };
         Ok(Some(Statement::Maintain(maintenance)))
@@ -64,6 +66,23 @@ impl Around<'_> {
         }
         Ok(tables)
     }
+}
+
+fn set_constraints(call: &ast::Function) -> Result<Statement> {
+    let wrong = || Error::input("SET CONSTRAINTS takes names of constraints, or ALL").with_code("42601");
+    let mut given = arguments(call);
+    let is_deferred = match given.next() {
+        Some(Some(ast::Expr::Value(value))) => value.value == ast::Value::Boolean(true),
+        _ => return Err(wrong()),
+    };
+    // A schema says where to look for one. Here all of a name are meant.
+    let names = given.map(|name| match name {
+        Some(ast::Expr::Identifier(name)) => Ok(lower(name)),
+        Some(ast::Expr::CompoundIdentifier(names)) => names.last().map(lower).ok_or_else(wrong),
+        _ => Err(wrong()),
+    });
+    let names = names.collect::<Result<Vec<_>>>()?;
+    Ok(Statement::Transaction(TransactionStep::SetConstraints { names, is_deferred }))
 }
 
 fn arguments(call: &ast::Function) -> impl Iterator<Item = Option<&ast::Expr>> {

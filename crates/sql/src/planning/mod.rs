@@ -20,6 +20,7 @@ mod definitions;
 mod describing;
 mod file_functions;
 mod generic;
+mod indexes;
 mod kinds;
 mod maintenance;
 mod names;

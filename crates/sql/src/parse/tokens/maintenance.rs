@@ -1,7 +1,8 @@
-//! Statements of whoever keeps a database, which the parser does not know. They become calls:
+//! Statements that the parser does not know and that have no rows to read or change. They become calls:
 //!
 //! * `CHECKPOINT`: `CALL "checkpoint statement"()`;
 //! * `BACKUP DATABASE TO 'd' INCREMENTAL FROM 'e'`: `CALL "backup statement"('d', 'e')`;
+//! * `SET CONSTRAINTS a, b DEFERRED`: `CALL "set constraints"(true, a, b)`; FALSE for IMMEDIATE, no names for ALL;
 //! * `CHECK TABLE a, b`: `CALL "check statement"(a, b)`; of a DATABASE, without names.
 
 use sqlparser::tokenizer::Token;
@@ -15,6 +16,9 @@ pub(crate) const BACKUP: &str = "backup statement";
 /// CHECK TABLE and CHECK DATABASE, likewise; with the tables.
 pub(crate) const CHECK: &str = "check statement";
 
+/// SET CONSTRAINTS, likewise; with whether they are deferred, and their names.
+pub(crate) const SET_CONSTRAINTS: &str = "set constraints";
+
 impl Text<'_> {
     /// A statement that begins here, if it is one of those.
     pub(super) fn maintenance(&mut self, at: usize) {
@@ -27,6 +31,24 @@ impl Text<'_> {
                 self.drop(earlier + 1..earlier + 2);
             }
             self.calls(at, at + 3, BACKUP);
+        } else if self.is(at, "SET") && self.is(at + 1, "CONSTRAINTS") {
+            let mut end = at + 2;
+            while !matches!(self.token(end), Token::EOF | Token::SemiColon) {
+                end += 1;
+            }
+            let mode = end - 1;
+            let is_all = self.is(at + 2, "ALL") && mode == at + 3;
+            if !self.is_any(mode, &["DEFERRED", "IMMEDIATE"]) || mode < at + 3 {
+                return;
+            }
+            let is_deferred = word(if self.is(mode, "DEFERRED") { "TRUE" } else { "FALSE" });
+            let first = [word("CALL"), quoted(SET_CONSTRAINTS), Token::LParen, is_deferred];
+            self.replace(at, first);
+            match is_all {
+                true => self.drop(at + 1..mode),
+                false => self.replace(at + 1, [Token::Comma]),
+            }
+            self.replace(mode, [Token::RParen]);
         } else if self.is(at, "CHECK") && self.is_any(at + 1, &["TABLE", "DATABASE"]) {
             self.calls(at, at + 2, CHECK);
         }
