@@ -365,6 +365,74 @@ mod tests {
     }
 
     #[test]
+    fn what_is_exported_is_imported() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str| open(&folder.path().join(name));
+        let database = open("db");
+        let session = database.session();
+        for sql in [
+            "CREATE SCHEMA \"My lab\"",
+            "CREATE TABLE p (id SERIAL PRIMARY KEY, k TEXT UNIQUE, n NUMERIC(9, 3) CHECK (n > 0), at TIMESTAMPTZ DEFAULT now())",
+            "COMMENT ON COLUMN p.k IS 'it''s the key'",
+            "CREATE UNIQUE INDEX by_lower ON p (lower(k)) WHERE n < 1000",
+            "CREATE TABLE \"My lab\".\"C/d\" (i BIGINT GENERATED ALWAYS AS IDENTITY, p INT REFERENCES p ON DELETE CASCADE \
+             DEFERRABLE INITIALLY DEFERRED, g INT GENERATED ALWAYS AS (p * 2) STORED, \
+             j JSONB, l INT[], v VARCHAR(7), u UUID, s INTERVAL NOT NULL, b BYTEA, d DATE, f REAL)",
+            "CREATE TABLE nothing (a INT)",
+            "CREATE SEQUENCE counts AS SMALLINT INCREMENT BY 5 START WITH 100 MAXVALUE 1000 CYCLE",
+            "CREATE FUNCTION twice(a INT) RETURNS INT LANGUAGE sql AS 'SELECT a * 2'",
+            "SET search_path = \"My lab\", public",
+            "CREATE VIEW of_lab AS SELECT count(*) AS c, sum(twice(p)) AS t FROM \"C/d\"",
+            "RESET search_path",
+            "CREATE VIEW above AS SELECT c FROM \"My lab\".of_lab",
+            "INSERT INTO p (k, n, at) SELECT 'k' || g, g, '2020-01-01 12:00+00' FROM generate_series(1, 500) u(g)",
+            "INSERT INTO \"My lab\".\"C/d\" (p, j, l, v, u, s, b, d, f) SELECT g, jsonb_build_object('a', g), ARRAY[g, NULL], \
+             'v' || g, '00000000-0000-0000-0000-000000000001', interval '1 month 2 days 3 hours', '\\x00ff', '2021-02-03', g / 4.0 \
+             FROM generate_series(1, 300) u(g)",
+            "SELECT nextval('counts')",
+            "DELETE FROM p WHERE id = 500",
+        ] {
+            session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap();
+        }
+        let questions = [
+            "SELECT * FROM p ORDER BY id",
+            "SELECT * FROM \"My lab\".\"C/d\" ORDER BY i",
+            "SELECT * FROM nothing",
+            "SELECT * FROM above, \"My lab\".of_lab",
+            "SELECT table_schema, table_name, column_name, data_type, is_nullable, column_default, is_identity, \
+             is_generated FROM information_schema.columns WHERE table_schema IN ('public', 'My lab') ORDER BY 1, 2, ordinal_position",
+            "SELECT conname, contype, pg_get_constraintdef(oid) FROM pg_constraint ORDER BY 1",
+            "SELECT indexname, indexdef FROM pg_indexes ORDER BY 1",
+            "SELECT col_description('p'::regclass, 2)",
+            "SELECT nextval('counts'), nextval('p_id_seq'), currval('counts')",
+        ];
+        for (format, name) in [("", "one"), (" (FORMAT csv)", "two")] {
+            let to = folder.path().join(format!("export {name}"));
+            session.execute(&format!("EXPORT DATABASE '{}'{format}", to.display())).unwrap().collect().unwrap();
+            let imported = open(name);
+            let import = format!("IMPORT DATABASE '{}'", to.display());
+            imported.session().execute(&import).unwrap().collect().unwrap();
+            for question in &questions[..8] {
+                assert_eq!(table(&imported, question), table(&database, question), "{name}: {question}");
+            }
+            assert_eq!(table(&imported, questions[8]), [["105", "501", "105"]]);
+            let code = |sql: &str| imported.session().execute(sql).map(|_| ()).unwrap_err().code().map(str::to_owned);
+            assert_eq!(code("INSERT INTO p (k, n) VALUES ('K7', 1)").as_deref(), Some("23505"));
+            assert_eq!(code("INSERT INTO \"My lab\".\"C/d\" (p, s) VALUES (9999, '1 day')").as_deref(), Some("23503"));
+            // A second time there is something in the way, and all stays as it is.
+            let again = imported.session().execute(&import).and_then(|result| result.collect()).unwrap_err();
+            assert_eq!(again.code(), Some("42P06"), "{again}");
+            assert_eq!(table(&imported, "SELECT count(*) FROM p"), [["499"]]);
+        }
+        let code =
+            |sql: &str| session.execute(sql).and_then(|result| result.collect()).unwrap_err().code().map(str::to_owned);
+        let there = folder.path().join("export one");
+        assert_eq!(code(&format!("EXPORT DATABASE '{}'", there.display())).as_deref(), Some("58P02"));
+        assert_eq!(code("EXPORT DATABASE 'x' (FORMAT excel)").as_deref(), Some("42601"));
+        assert_eq!(code(&format!("IMPORT DATABASE '{}'", folder.path().display())).as_deref(), Some("58030"));
+    }
+
+    #[test]
     fn a_check_names_what_is_wrong() {
         let folder = tempfile::tempdir().unwrap();
         let sizes = SegmentSizes { rows_min: 1, cluster_rows: 1000 };

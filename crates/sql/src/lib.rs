@@ -42,5 +42,5 @@ pub use planning::{
     Description, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions, parameter_value, rebind,
 };
 pub use session_functions::SettingsSink;
-pub use statement::{Command, DroppedKind, Maintenance, Query, Statement, TransactionStep, Write};
+pub use statement::{Command, DroppedKind, ExportFormat, Maintenance, Query, Statement, TransactionStep, Write};
 pub use write::native::{NativeWriter, Returned};

@@ -73,11 +73,33 @@ pub enum Maintenance {
         /// That of an earlier backup, of which files may be taken.
         earlier: Option<PathBuf>,
     },
+    /// A folder is made with statements and files that make the database again.
+    Export {
+        /// The folder, which is not there.
+        to: PathBuf,
+        /// Of the files.
+        format: ExportFormat,
+    },
+    /// The statements of such a folder are run.
+    Import {
+        /// The folder.
+        from: PathBuf,
+    },
     /// All rows of these tables are read, and held against what the tables promise.
     Check {
         /// The tables.
         tables: Vec<Arc<Object>>,
     },
+}
+
+/// How EXPORT DATABASE writes rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// As Parquet, where it has a form for all values of a table, else as text.
+    #[default]
+    Parquet,
+    /// As text.
+    Csv,
 }
 
 impl Maintenance {
@@ -86,6 +108,8 @@ impl Maintenance {
         match self {
             Self::Checkpoint => "CHECKPOINT",
             Self::BackUp { .. } => "BACKUP",
+            Self::Export { .. } => "EXPORT",
+            Self::Import { .. } => "IMPORT",
             Self::Check { .. } => "CHECK",
         }
     }
@@ -94,7 +118,7 @@ impl Maintenance {
     pub fn schema(&self) -> Option<SchemaRef> {
         let field = |name: &str, nullable| Field::new(name, DataType::Utf8View, nullable);
         match self {
-            Self::Checkpoint | Self::BackUp { .. } => None,
+            Self::Checkpoint | Self::BackUp { .. } | Self::Export { .. } | Self::Import { .. } => None,
             Self::Check { .. } => {
                 Some(Arc::new(Schema::new(vec![field("table", false), field("check", false), field("problem", true)])))
             }

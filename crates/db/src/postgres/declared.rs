@@ -9,6 +9,7 @@ use diligence_catalog::privileges::{OWNER, OWNER_OID};
 use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, Reference, ReferenceAction};
 use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, RelationName, SessionSnapshot};
 
+use super::definitions::{index_definition, key_definition, key_parts, qualified, quoted, reference_definition};
 use super::rows::Cell;
 
 /// Numbers of what tables are declared with begin here.
@@ -62,77 +63,6 @@ fn declared(snapshot: &SessionSnapshot) -> Vec<Declared> {
         _ => None,
     };
     readable.filter_map(table).collect()
-}
-
-/// A name as it is written: in quotes, where it must be.
-fn quoted(name: &str) -> String {
-    let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
-fn list(names: &[String]) -> String {
-    names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
-}
-
-fn qualified(name: &RelationName) -> String {
-    match name.schema.as_str() {
-        DEFAULT_SCHEMA => quoted(&name.name),
-        schema => format!("{}.{}", quoted(schema), quoted(&name.name)),
-    }
-}
-
-/// `CREATE INDEX …`, as `pg_get_indexdef` shows it.
-fn index_definition(of: &Declared, key: &Key) -> String {
-    let unique = if key.kind.is_unique() { "UNIQUE " } else { "" };
-    let name = &of.object.name;
-    let table = format!("{}.{}", quoted(&name.schema), quoted(&name.name));
-    let nulls = if key.nulls_are_equal && key.kind.is_unique() { " NULLS NOT DISTINCT" } else { "" };
-    let (columns, condition) = (key_parts(key).join(", "), key_condition(key));
-    let condition = condition.map(|condition| format!(" WHERE ({condition})")).unwrap_or_default();
-    format!("CREATE {unique}INDEX {} ON {table} USING btree ({columns}){nulls}{condition}", quoted(&key.name))
-}
-
-/// The columns of a key as they are written: those of the table in quotes, where they must be.
-fn key_parts(key: &Key) -> Vec<String> {
-    let is_column = |place: usize| key.computed.as_ref().is_none_or(|computed| computed.expressions[place].is_none());
-    let part = |(place, name): (usize, &String)| if is_column(place) { quoted(name) } else { name.clone() };
-    key.columns.iter().enumerate().map(part).collect()
-}
-
-fn key_condition(key: &Key) -> Option<String> {
-    let condition = key.computed.as_ref().and_then(|computed| computed.condition.as_ref());
-    condition.map(|condition| condition.to_string())
-}
-
-fn key_definition(key: &Key) -> String {
-    let kind = match (key.kind, key.nulls_are_equal) {
-        (KeyKind::Primary, _) => "PRIMARY KEY",
-        (_, true) => "UNIQUE NULLS NOT DISTINCT",
-        (_, false) => "UNIQUE",
-    };
-    format!("{kind} ({})", list(&key.columns))
-}
-
-fn reference_definition(reference: &Reference, referred: &str) -> String {
-    let action = |event: &str, action: ReferenceAction| match action {
-        ReferenceAction::Refuse => String::new(),
-        ReferenceAction::Restrict => format!(" ON {event} RESTRICT"),
-        ReferenceAction::Cascade => format!(" ON {event} CASCADE"),
-        ReferenceAction::SetNull => format!(" ON {event} SET NULL"),
-    };
-    format!(
-        "FOREIGN KEY ({}) REFERENCES {referred}({}){}{}{}",
-        list(&reference.columns),
-        list(&reference.referred),
-        action("UPDATE", reference.on_update),
-        action("DELETE", reference.on_delete),
-        match reference.deferral {
-            Deferral::Never => "",
-            Deferral::Immediate => " DEFERRABLE",
-            Deferral::Deferred => " DEFERRABLE INITIALLY DEFERRED",
-        }
-    )
 }
 
 /// Rows of `pg_class` for indexes: number, name, schema's number, how many columns.
@@ -250,7 +180,7 @@ pub(super) fn listed_indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     for of in declared(snapshot) {
         rows.extend(of.keys().map(|(_, key)| {
             let name = &of.object.name;
-            let definition = index_definition(&of, key);
+            let definition = index_definition(&of.object.name, key);
             vec![
                 name.schema.as_str().into(),
                 name.name.as_str().into(),
@@ -268,7 +198,7 @@ pub(super) fn index_definitions(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
     for of in declared(snapshot) {
         for (place, key) in of.keys() {
-            let whole = index_definition(&of, key);
+            let whole = index_definition(&of.object.name, key);
             let parts = std::iter::once(whole).chain(key_parts(key));
             rows.extend(
                 parts

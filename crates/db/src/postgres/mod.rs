@@ -8,6 +8,7 @@
 //! same snapshot.
 
 mod declared;
+pub(crate) mod definitions;
 mod empty;
 mod rows;
 

@@ -1,4 +1,4 @@
-//! CHECKPOINT, BACKUP DATABASE and CHECK TABLE: what is done for a database by those who keep it.
+//! CHECKPOINT, BACKUP DATABASE, EXPORT DATABASE and CHECK TABLE: what is done for a database by those who keep it.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use diligence_catalog::{NativeTable, Object, Relation};
 use diligence_sql::Maintenance;
 use diligence_storage::foreign_error::from_arrow;
 
+use super::export;
 use super::result::{CancelToken, QueryResult};
 use crate::session::Session;
 
@@ -24,6 +25,8 @@ impl Session {
             match &maintenance {
                 Maintenance::Checkpoint => database.checkpoint().map(|()| vec![]),
                 Maintenance::BackUp { to, earlier } => database.back_up(to, earlier.as_deref()).map(|_| vec![]),
+                Maintenance::Export { to, format } => export::export(&session, to, *format, token).map(|()| vec![]),
+                Maintenance::Import { from } => export::import(&session, from, token).map(|()| vec![]),
                 Maintenance::Check { tables } => {
                     let mut found = Found { session: &session, token, lines: Vec::new() };
                     tables.iter().try_for_each(|table| found.table(table))?;

@@ -17,6 +17,7 @@
 
 mod append;
 mod elsewhere;
+mod export;
 mod maintenance;
 mod parse;
 mod pending;

@@ -30,7 +30,8 @@ pub(crate) use copy::COPY_FROM;
 use dialect::PostgresSyntax;
 use tokens::Rewritten;
 pub(crate) use tokens::{
-    BACKUP, BY_NAME, CHECK, CHECKPOINT, CONSTRAINT, KEY_SHARE, NO_KEY_UPDATE, OVERRIDING, SET_CONSTRAINTS, VARIABLE,
+    BACKUP, BY_NAME, CHECK, CHECKPOINT, CONSTRAINT, EXPORT, IMPORT, KEY_SHARE, NO_KEY_UPDATE, OVERRIDING,
+    SET_CONSTRAINTS, VARIABLE,
 };
 
 /// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers

@@ -1,4 +1,4 @@
-//! CHECKPOINT, BACKUP DATABASE, CHECK TABLE and SET CONSTRAINTS.
+//! CHECKPOINT, BACKUP, EXPORT and IMPORT DATABASE, CHECK TABLE and SET CONSTRAINTS.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use sqlparser::ast;
 
 use super::around::Around;
 use super::definitions::lower;
-use crate::parse::{BACKUP, CHECK, CHECKPOINT, SET_CONSTRAINTS};
-use crate::statement::{Maintenance, Statement, TransactionStep};
+use crate::parse::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
+use crate::statement::{ExportFormat, Maintenance, Statement, TransactionStep};
 
 impl Around<'_> {
     /// What a call asks for that stands for such a statement; `None` for another call.
@@ -20,7 +20,7 @@ impl Around<'_> {
             Some(CHECKPOINT) => Maintenance::Checkpoint,
             Some(BACKUP) => {
                 self.planner.may_use_files("BACKUP DATABASE")?;
-                let folders = arguments(call).map(folder_of).collect::<Result<Vec<_>>>()?;
+                let folders = arguments(call).map(|folder| folder_of(folder, of_backup)).collect::<Result<Vec<_>>>()?;
                 match <[PathBuf; 2]>::try_from(folders) {
                     Ok([to, earlier]) => Maintenance::BackUp { to, earlier: Some(earlier) },
                     Err(folders) => match <[PathBuf; 1]>::try_from(folders) {
@@ -28,6 +28,24 @@ impl Around<'_> {
                         Err(_) => return Err(of_backup()),
                     },
                 }
+            }
+            Some(EXPORT) => {
+                self.planner.may_use_files("EXPORT DATABASE")?;
+                let mut given = arguments(call);
+                let to = given.next().map_or_else(|| Err(of_export()), |to| folder_of(to, of_export))?;
+                let format = match given.next() {
+                    None => ExportFormat::default(),
+                    Some(Some(ast::Expr::Identifier(name))) if lower(name) == "parquet" => ExportFormat::Parquet,
+                    Some(Some(ast::Expr::Identifier(name))) if lower(name) == "csv" => ExportFormat::Csv,
+                    Some(_) => return Err(of_export()),
+                };
+                Maintenance::Export { to, format }
+            }
+            Some(IMPORT) => {
+                self.planner.may_use_files("IMPORT DATABASE")?;
+                let from =
+                    arguments(call).next().map_or_else(|| Err(of_import()), |from| folder_of(from, of_import))?;
+                Maintenance::Import { from }
             }
             Some(CHECK) => Maintenance::Check { tables: self.checked(call)? },
             Some(SET_CONSTRAINTS) => return set_constraints(call).map(Some),
@@ -96,14 +114,24 @@ fn arguments(call: &ast::Function) -> impl Iterator<Item = Option<&ast::Expr>> {
     })
 }
 
-fn folder_of(argument: Option<&ast::Expr>) -> Result<PathBuf> {
+fn folder_of(argument: Option<&ast::Expr>, wrong: fn() -> Error) -> Result<PathBuf> {
     match argument {
         Some(ast::Expr::Value(value)) => match &value.value {
             ast::Value::SingleQuotedString(text) if !text.is_empty() => Ok(text.into()),
-            _ => Err(of_backup()),
+            _ => Err(wrong()),
         },
-        _ => Err(of_backup()),
+        _ => Err(wrong()),
     }
+}
+
+fn of_export() -> Error {
+    let error = Error::input("EXPORT DATABASE takes a folder as a text, and a format").with_code("42601");
+    error.with_hint("write EXPORT DATABASE 'folder', or … 'folder' (FORMAT csv); formats are parquet and csv")
+}
+
+fn of_import() -> Error {
+    let error = Error::input("IMPORT DATABASE takes a folder as a text").with_code("42601");
+    error.with_hint("write IMPORT DATABASE 'folder', one that EXPORT DATABASE has written")
 }
 
 fn of_backup() -> Error {

@@ -2,6 +2,7 @@
 //!
 //! * `CHECKPOINT`: `CALL "checkpoint statement"()`;
 //! * `BACKUP DATABASE TO 'd' INCREMENTAL FROM 'e'`: `CALL "backup statement"('d', 'e')`;
+//! * `EXPORT DATABASE 'd' (FORMAT csv)`: `CALL "export statement"('d', csv)`; IMPORT likewise;
 //! * `SET CONSTRAINTS a, b DEFERRED`: `CALL "set constraints"(true, a, b)`; FALSE for IMMEDIATE, no names for ALL;
 //! * `CHECK TABLE a, b`: `CALL "check statement"(a, b)`; of a DATABASE, without names.
 
@@ -13,6 +14,10 @@ use super::{Text, quoted, word};
 pub(crate) const CHECKPOINT: &str = "checkpoint statement";
 /// BACKUP DATABASE, likewise; with the folder, and that of an earlier backup.
 pub(crate) const BACKUP: &str = "backup statement";
+/// EXPORT DATABASE, likewise; with the folder, and the format.
+pub(crate) const EXPORT: &str = "export statement";
+/// IMPORT DATABASE, likewise; with the folder.
+pub(crate) const IMPORT: &str = "import statement";
 /// CHECK TABLE and CHECK DATABASE, likewise; with the tables.
 pub(crate) const CHECK: &str = "check statement";
 
@@ -49,6 +54,17 @@ impl Text<'_> {
                 false => self.replace(at + 1, [Token::Comma]),
             }
             self.replace(mode, [Token::RParen]);
+        } else if self.is(at, "EXPORT") && self.is(at + 1, "DATABASE") {
+            // ('d') and ('d' (FORMAT f)).
+            if *self.token(at + 3) == Token::LParen && self.is(at + 4, "FORMAT") && *self.token(at + 6) == Token::RParen
+            {
+                self.replace(at + 3, [Token::Comma]);
+                self.drop(at + 4..at + 5);
+                self.drop(at + 6..at + 7);
+            }
+            self.calls(at, at + 2, EXPORT);
+        } else if self.is(at, "IMPORT") && self.is(at + 1, "DATABASE") {
+            self.calls(at, at + 2, IMPORT);
         } else if self.is(at, "CHECK") && self.is_any(at + 1, &["TABLE", "DATABASE"]) {
             self.calls(at, at + 2, CHECK);
         }

@@ -17,7 +17,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 
 use self::duckdb::Open;
-pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, SET_CONSTRAINTS};
+pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 use super::dialect::PostgresSyntax;
 
 /// INSERT … OVERRIDING SYSTEM VALUE, as the parser's tree has it: a partition or an alias of this name.
@@ -387,7 +387,9 @@ impl<'a> Text<'a> {
                 self.drop(at + 1..end);
             }
             Keyword::ANALYZE if self.begins_statement(at) && self.is(at + 1, "VERBOSE") => self.drop(at + 1..at + 2),
-            _ if self.begins_statement(at) && self.is_any(at, &["CHECKPOINT", "BACKUP", "CHECK", "SET"]) => {
+            _ if self.begins_statement(at)
+                && self.is_any(at, &["CHECKPOINT", "BACKUP", "CHECK", "EXPORT", "IMPORT", "SET"]) =>
+            {
                 self.maintenance(at);
             }
             Keyword::SEQUENCE if self.follows(at, &["CREATE", "TEMPORARY", "TEMP"]) => {
