@@ -124,7 +124,7 @@ fn a_database_is_checked() {
     let ran = run(home.path(), &["check", "shop"], "");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
     let made = "CREATE TABLE t (id INT PRIMARY KEY, s TEXT); \
-                INSERT INTO t SELECT g, 'text ' || g FROM generate_series(1, 200000) u(g)";
+                INSERT INTO t SELECT g, 'text ' || g FROM generate_series(1, 200000) u(g); CHECKPOINT";
     assert_eq!(run(home.path(), &["sql", "--db", "shop", made], "").code, Some(0));
     let ran = run(home.path(), &["check", "shop"], "");
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "2 checks, no problem\n"), "{}", ran.stderr);
