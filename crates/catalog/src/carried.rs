@@ -14,3 +14,13 @@ pub(crate) enum Carried {
     Drop(Arc<Object>),
     Rows(Arc<Object>, RowChange),
 }
+
+impl Carried {
+    /// The relation that is put in a place as a whole.
+    pub(crate) fn put(&self) -> Option<&Arc<Object>> {
+        match self {
+            Self::Put(object, _) => Some(object),
+            _ => None,
+        }
+    }
+}

@@ -27,6 +27,7 @@ use crate::locks::{LockOwner, Locks};
 use crate::name::{OBJECTS_FROM, SHOWN_SCHEMAS};
 use crate::pieces::conflict;
 use crate::references;
+use crate::references::DeferredReferences;
 use crate::sequence::{Sequence, SequenceState};
 use crate::snapshot::{Root, Schema};
 use crate::{
@@ -59,6 +60,8 @@ pub(crate) struct Inside {
     pub(crate) owner: LockOwner,
     /// Up to where in the log it has to see what others have done.
     pub(crate) must_see: Arc<AtomicU64>,
+    /// What SET CONSTRAINTS has said.
+    pub(crate) deferred: Arc<Mutex<DeferredReferences>>,
 }
 
 impl Inside {

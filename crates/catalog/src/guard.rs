@@ -234,6 +234,7 @@ mod tests {
             columns: vec!["a".to_owned()],
             kind: KeyKind::Primary,
             nulls_are_equal: false,
+            computed: None,
         };
         let rules = TableRules { keys: vec![key], ..TableRules::default() };
         let table = NativeTable::new(&name, &rows.schema(), &[rows], memory(), TableVersion(1)).unwrap();

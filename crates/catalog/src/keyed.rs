@@ -20,6 +20,7 @@ impl KeyLookup<'_> {
     /// Whether a row of the version has one of these keys.
     pub(crate) fn finds(&self, values: &KeyValues, row: usize) -> Result<bool> {
         let Some(hash) = values.hash(row) else { return Ok(false) };
+        self.index.check()?;
         for number in self.index.candidates(hash) {
             if has_key(&self.finder, &self.reader, number, values, row)? {
                 return Ok(true);

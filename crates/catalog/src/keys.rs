@@ -10,7 +10,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::unary;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use arrow_row::{RowConverter, Rows, SortField};
@@ -34,6 +34,8 @@ type Entry = (u64, i64);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeyIndex {
     runs: Vec<Arc<Run>>,
+    /// Why it lacks rows: a file was damaged when the database was opened. Then it finds none.
+    broken: Option<Error>,
 }
 
 #[derive(Debug)]
@@ -59,18 +61,21 @@ pub(crate) struct KeyReader<'a> {
 impl<'a> KeyReader<'a> {
     /// Fails with code 0A000 if a column's values cannot be compared as a whole, and 42703 if there is no such column.
     pub(crate) fn new(key: &'a Key, schema: &SchemaRef) -> Result<Self> {
-        let places = key.columns.iter().map(|name| {
+        let computed = key.computed.as_ref().map(|computed| &computed.function);
+        let columns = computed.map_or(key.columns.as_slice(), |function| function.columns());
+        let places = columns.iter().map(|name| {
             let error = || Error::input(format!("column \"{name}\" named in key does not exist")).with_code("42703");
             schema.index_of(name).map_err(|_| error())
         });
         let places = places.collect::<Result<Vec<_>>>()?;
-        let types = places.iter().map(|place| schema.field(*place).data_type().clone());
-        let fields = types.map(SortField::new).collect::<Vec<_>>();
-        if let Some(place) = places
-            .iter()
-            .find(|place| !RowConverter::supports_fields(&[SortField::new(schema.field(**place).data_type().clone())]))
-        {
-            let message = format!("the column '{}' cannot be part of a key", schema.field(*place).name());
+        let types = match computed {
+            Some(function) => function.types().to_vec(),
+            None => places.iter().map(|place| schema.field(*place).data_type().clone()).collect(),
+        };
+        let fields = types.into_iter().map(SortField::new).collect::<Vec<_>>();
+        let unfit = |field: &SortField| !RowConverter::supports_fields(std::slice::from_ref(field));
+        if let Some(place) = fields.iter().position(unfit) {
+            let message = format!("the column '{}' cannot be part of a key", key.columns[place]);
             return Err(Error::unsupported(message).with_code("0A000"));
         }
         let converter = RowConverter::new(fields).map_err(from_arrow)?;
@@ -87,11 +92,14 @@ impl<'a> KeyReader<'a> {
         self.values_of(&self.columns(batch), batch.num_rows())
     }
 
-    /// The keys that have these columns, in the key's order.
+    /// The keys of rows with these columns, which are those of [`places`](Self::places).
     pub(crate) fn values_of(&self, columns: &[ArrayRef], rows: usize) -> Result<KeyValues> {
+        let (columns, wanted) = self.computed(columns, rows)?;
         let columns = columns.iter().map(comparable).collect::<Vec<_>>();
         let encoded = self.converter.convert_columns(&columns).map_err(from_arrow)?;
-        let is_left_out = |row: usize| !self.key.nulls_are_equal && columns.iter().any(|column| column.is_null(row));
+        let is_unwanted = |row| wanted.as_ref().is_some_and(|wanted| wanted.is_null(row) || !wanted.value(row));
+        let has_null = |row| columns.iter().any(|column| column.is_null(row));
+        let is_left_out = |row: usize| is_unwanted(row) || !self.key.nulls_are_equal && has_null(row);
         let hash = |row: usize| {
             let mut hasher = DefaultHasher::new();
             encoded.row(row).as_ref().hash(&mut hasher);
@@ -99,6 +107,14 @@ impl<'a> KeyReader<'a> {
         };
         let hashes = (0..rows).map(|row| (!is_left_out(row)).then(|| hash(row))).collect();
         Ok(KeyValues { rows: encoded, hashes })
+    }
+
+    /// The values that are compared, and which rows have one; all if `None`.
+    fn computed(&self, columns: &[ArrayRef], rows: usize) -> Result<(Vec<ArrayRef>, Option<BooleanArray>)> {
+        match &self.key.computed {
+            Some(computed) => computed.function.compute(columns, rows),
+            None => Ok((columns.to_vec(), None)),
+        }
     }
 
     /// The error for a row whose key another row has.
@@ -130,6 +146,9 @@ impl<'a> KeyReader<'a> {
 
     /// The same for the key's own columns.
     pub(crate) fn shown_of(&self, columns: &[ArrayRef], row: usize) -> String {
+        let rows = columns.first().map_or(0, |column| column.len());
+        // What has been computed once can be computed again.
+        let columns = self.computed(columns, rows).map_or_else(|_| vec![], |(columns, _)| columns);
         let values = columns.iter().map(|column| shown_value(column, row)).collect::<Vec<_>>();
         format!("({})=({})", self.key.columns.join(", "), values.join(", "))
     }
@@ -169,6 +188,27 @@ fn comparable(column: &ArrayRef) -> ArrayRef {
 }
 
 impl KeyIndex {
+    /// One of rows that could not be read.
+    pub(crate) fn broken(error: Error) -> Self {
+        Self { runs: Vec::new(), broken: Some(error) }
+    }
+
+    /// Whether it lacks rows.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// Fails with kind `File`, and code XX001, if it lacks rows.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &self.broken {
+            None => Ok(()),
+            Some(error) => {
+                let hint = "restore the file from a backup; until then no rows are added to the table";
+                Err(error.clone().with_hint(hint))
+            }
+        }
+    }
+
     /// The numbers of rows that may have a key of this hash.
     pub(crate) fn candidates(&self, hash: u64) -> impl Iterator<Item = i64> + '_ {
         self.runs.iter().flat_map(move |run| {
@@ -204,8 +244,8 @@ impl KeyIndex {
     /// The index with more entries, which ascend. Fails with kind `Resource` if there is no memory for them.
     pub(crate) fn with(&self, mut entries: Vec<Entry>, memory: &Reservation) -> Result<Self> {
         let mut runs = self.runs.clone();
-        if entries.is_empty() {
-            return Ok(Self { runs });
+        if entries.is_empty() || self.is_broken() {
+            return Ok(self.clone());
         }
         while let Some(last) = runs.pop_if(|last| last.entries.len() < entries.len() * RUN_GROWTH) {
             entries = merged(&last.entries, &entries);
@@ -213,7 +253,7 @@ impl KeyIndex {
         let mut counted = memory.sibling();
         counted.grow(entries.len() * ENTRY_BYTES)?;
         runs.push(Arc::new(Run { entries, _memory: Some(counted) }));
-        Ok(Self { runs })
+        Ok(Self { runs, broken: None })
     }
 
     /// How many entries it has, those of rows that are gone included.

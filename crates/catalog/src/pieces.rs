@@ -284,6 +284,15 @@ impl Piece {
         Some(gone.set_indices().map(|at| self.numbers.at(at)).collect())
     }
 
+    /// Reads a column of its rows: how many there are, and how many NULLs. Fails with kind `File` if they cannot be
+    /// read, with code XX001 if they are not what was written.
+    pub fn verify(&self, column: usize) -> Result<(usize, usize)> {
+        match &self.rows {
+            PieceRows::Memory(batch) => Ok((batch.num_rows(), batch.column(column).logical_null_count())),
+            PieceRows::Stored(stored) => stored.view.verify(stored.cluster, column, self.deleted().cloned()),
+        }
+    }
+
     /// All columns of its rows. Fails with kind `File` if they cannot be read.
     pub fn read(&self) -> Result<RecordBatch> {
         match &self.rows {

@@ -18,7 +18,7 @@ use crate::carried::Carried;
 use crate::keys::{KeyReader, KeyValues};
 use crate::pieces::conflict;
 use crate::pieces::{RowFinder, piece_of};
-use crate::rules::{Key, KeyKind, Reference, ReferenceAction};
+use crate::rules::{Deferral, Key, KeyKind, Reference, ReferenceAction};
 use crate::snapshot::Root;
 use crate::{NativeTable, NewRows, Object, Relation, RowChange};
 
@@ -34,6 +34,31 @@ pub(crate) struct ChangedTable {
     pub(crate) pairs: usize,
     /// Whether a transaction has made the change before, and dealt with what follows from it.
     pub(crate) is_carried: bool,
+}
+
+/// Which references SET CONSTRAINTS has deferred in a transaction, or has held against the rows after each statement.
+#[derive(Debug, Default)]
+pub(crate) struct DeferredReferences {
+    /// All of them.
+    all: Option<bool>,
+    /// Those of a name.
+    named: HashMap<String, bool>,
+}
+
+impl DeferredReferences {
+    /// Sets those of these names, all if there are none.
+    pub(crate) fn set(&mut self, names: &[String], is_deferred: bool) {
+        if names.is_empty() {
+            *self = Self { all: Some(is_deferred), named: HashMap::new() };
+        }
+        self.named.extend(names.iter().map(|name| (name.clone(), is_deferred)));
+    }
+
+    /// Whether a reference is not looked at yet.
+    pub(crate) fn has(&self, reference: &Reference) -> bool {
+        let said = self.named.get(&reference.name).copied().or(self.all);
+        reference.is_deferrable() && said.unwrap_or(reference.deferral == Deferral::Deferred)
+    }
 }
 
 /// The tables that refer to a table, each with how it does.
@@ -54,16 +79,18 @@ fn rows_of(object: &Object) -> Option<&Arc<NativeTable>> {
 
 /// Has rows of other tables follow a change of those that they refer to: `carry` makes the changes. One row may refer
 /// by several columns, so each change is made before the next reference is looked at. Fails with code 23503 if a row
-/// that is referred to has gone and nothing is to be done about it.
+/// that is referred to has gone and nothing is to be done about it; not for references that are `deferred`.
 pub(crate) fn follow(
     root: &mut Arc<Root>,
     changed: &ChangedTable,
+    deferred: Option<&DeferredReferences>,
     mut carry: impl FnMut(&mut Arc<Root>, Carried) -> Result<()>,
 ) -> Result<()> {
     let all = referring(root, changed.after.id).map(|(object, reference)| (object.name.clone(), reference.clone()));
     for (name, reference) in all.collect::<Vec<_>>() {
         let Some(object) = root.get(&name).cloned() else { continue };
-        if let Some(change) = left_behind(changed, &object, &reference)? {
+        let is_deferred = deferred.is_some_and(|deferred| deferred.has(&reference));
+        if let Some(change) = left_behind(changed, &object, &reference, is_deferred)? {
             carry(root, change)?;
         }
     }
@@ -71,8 +98,9 @@ pub(crate) fn follow(
 }
 
 /// Fails with code 23503 if a row that came with a change refers to nothing, when all that follows has been done. Rows
-/// that have gone again with what follows refer to nothing that matters.
-pub(crate) fn came_well(root: &Root, changed: &ChangedTable) -> Result<()> {
+/// that have gone again with what follows refer to nothing that matters, and references that are `deferred` are not
+/// looked at.
+pub(crate) fn came_well(root: &Root, changed: &ChangedTable, deferred: Option<&DeferredReferences>) -> Result<()> {
     let (Some(before), Some(after)) = (rows_of(&changed.before), rows_of(&changed.after)) else { return Ok(()) };
     if after.rules().references.is_empty() {
         return Ok(());
@@ -89,8 +117,25 @@ pub(crate) fn came_well(root: &Root, changed: &ChangedTable) -> Result<()> {
             true => batch,
             false => filter_record_batch(&batch, &is_there).map_err(from_arrow)?,
         };
-        for reference in &after.rules().references {
+        let is_now = |reference: &&Reference| deferred.is_none_or(|deferred| !deferred.has(reference));
+        for reference in after.rules().references.iter().filter(is_now) {
             refers_well(root, &changed.after, after, reference, std::slice::from_ref(&batch))?;
+        }
+    }
+    Ok(())
+}
+
+/// Fails with code 23503 if a row refers to nothing by a deferrable reference, of a table that a transaction has made or
+/// altered, or to one: its changes are no rows that come and go. References that are `deferred` are not looked at.
+pub(crate) fn put_well(root: &Root, put: &Object, deferred: Option<&DeferredReferences>) -> Result<()> {
+    let Relation::Native(rows) = &put.relation else { return Ok(()) };
+    let is_now =
+        |reference: &Reference| reference.is_deferrable() && deferred.is_none_or(|deferred| !deferred.has(reference));
+    let mut own = rows.rules().references.iter().filter(|reference| is_now(reference));
+    own.try_for_each(|reference| all_refer_well(root, put, rows, reference))?;
+    for (object, reference) in referring(root, put.id).filter(|(_, reference)| is_now(reference)) {
+        if let Some(rows) = rows_of(object) {
+            all_refer_well(root, object, rows, reference)?;
         }
     }
     Ok(())
@@ -98,7 +143,7 @@ pub(crate) fn came_well(root: &Root, changed: &ChangedTable) -> Result<()> {
 
 /// The columns of a reference as a key of the table that refers.
 fn key_of(name: &str, columns: &[String]) -> Key {
-    Key { name: name.to_owned(), columns: columns.to_vec(), kind: KeyKind::Index, nulls_are_equal: false }
+    Key::of_columns(name, columns.to_vec(), KeyKind::Index, false)
 }
 
 fn columns_of(batch: &RecordBatch, names: &[String]) -> Result<Vec<ArrayRef>> {
@@ -124,7 +169,7 @@ pub(crate) fn refers_well(
     let referred = root.schemas.values().flat_map(|schema| schema.objects.values());
     let Some(referred) = referred.into_iter().find(|other| other.id == reference.table) else { return Ok(()) };
     let Some(there) = rows_of(referred) else { return Ok(()) };
-    let same = |key: &&Key| key.kind.is_unique() && key.columns == reference.referred;
+    let same = |key: &&Key| key.refers_to(&reference.referred);
     let key = there.rules().keys.iter().find(same);
     let lookup = key.map(|key| there.lookup(key)).transpose()?.flatten();
     let lookup = lookup.ok_or_else(|| Error::bug("a reference to columns that are no key"))?;
@@ -179,10 +224,15 @@ struct GoneKey {
 }
 
 /// What becomes of the rows that refer to rows that went.
-fn left_behind(changed: &ChangedTable, object: &Arc<Object>, reference: &Reference) -> Result<Option<Carried>> {
+fn left_behind(
+    changed: &ChangedTable,
+    object: &Arc<Object>,
+    reference: &Reference,
+    is_deferred: bool,
+) -> Result<Option<Carried>> {
     let (Some(before), Some(after)) = (rows_of(&changed.before), rows_of(&changed.after)) else { return Ok(None) };
     let Some(referring) = rows_of(object) else { return Ok(None) };
-    let same = |key: &&Key| key.kind.is_unique() && key.columns == reference.referred;
+    let same = |key: &&Key| key.refers_to(&reference.referred);
     let Some(key) = before.rules().keys.iter().find(same) else { return Ok(None) };
     let reader = KeyReader::new(key, before.schema())?;
     let gone = gone_keys(changed, before, after, key, &reader)?;
@@ -212,15 +262,19 @@ fn left_behind(changed: &ChangedTable, object: &Arc<Object>, reference: &Referen
             let hit = keys.iter().find(|key| values.is_equal(row, &key.values, key.row));
             let Some(GoneKey { number, new, is_back, .. }) = hit else { continue };
             let action = if new.is_some() { reference.on_update } else { reference.on_delete };
-            if *is_back && action == ReferenceAction::Refuse {
+            if action == ReferenceAction::Refuse && (*is_back || is_deferred) {
                 continue;
             }
-            if changed.is_carried {
+            // Of what a transaction has put off, it is not known which row came in the place of which.
+            let refuses = [reference.on_update, reference.on_delete].contains(&ReferenceAction::Refuse);
+            let action = match changed.is_carried {
+                true if reference.is_deferrable() && refuses => ReferenceAction::Refuse,
                 // A transaction has dealt with all rows that it saw: somebody else has added this one.
-                return Err(conflict());
-            }
+                true => return Err(conflict()),
+                false => action,
+            };
             match (action, new) {
-                (ReferenceAction::Refuse, _) => {
+                (ReferenceAction::Refuse | ReferenceAction::Restrict, _) => {
                     let message = format!(
                         "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
                         changed.after.name.name, reference.name, object.name.name

@@ -52,7 +52,7 @@ impl Table for TableRows {
     fn statistics(&self) -> Statistics {
         let mut statistics = self.known();
         // A key of one column tells its values apart.
-        for key in self.declared.rules.keys.iter().filter(|key| key.kind.is_unique()) {
+        for key in self.declared.rules.keys.iter().filter(|key| key.kind.is_unique() && key.is_whole()) {
             if let [column] = key.columns.as_slice()
                 && let Ok(place) = self.declared.schema.index_of(column)
                 && let Some(column) = statistics.column_statistics.get_mut(place)
@@ -157,7 +157,14 @@ impl TableRows {
             return None;
         }
         let equal = access::equal_columns(predicate, &self.declared.schema);
-        self.declared.rules.keys.iter().zip(&self.indexes).find_map(|(key, index)| {
+        let whole = self
+            .declared
+            .rules
+            .keys
+            .iter()
+            .zip(&self.indexes)
+            .filter(|(key, index)| key.is_whole() && !index.is_broken());
+        whole.into_iter().find_map(|(key, index)| {
             let columns = key.columns.iter().map(|column| equal.get(column).cloned()).collect::<Option<Vec<_>>>()?;
             let reader = KeyReader::new(key, &self.declared.schema).ok()?;
             let values = reader.values_of(&columns, 1).ok()?;

@@ -1,8 +1,12 @@
 //! What a table was declared with beside its columns' names and types.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
+use arrow::array::{ArrayRef, BooleanArray};
+use arrow::datatypes::DataType;
+use diligence_base::Result;
 use diligence_base::ids::ObjectId;
 use sqlparser::ast::Expr;
 
@@ -67,6 +71,61 @@ pub struct Key {
     pub kind: KeyKind,
     /// Whether rows with NULL in a column are equal to each other.
     pub nulls_are_equal: bool,
+    /// Of an index over expressions, or of some rows only.
+    pub computed: Option<ComputedKey>,
+}
+
+impl Key {
+    /// A key of columns, of all rows.
+    pub fn of_columns(name: impl Into<String>, columns: Vec<String>, kind: KeyKind, nulls_are_equal: bool) -> Self {
+        Self { name: name.into(), columns, kind, nulls_are_equal, computed: None }
+    }
+
+    /// Whether its columns alone find each row by it.
+    pub fn is_whole(&self) -> bool {
+        self.computed.is_none()
+    }
+
+    /// Whether it tells all rows apart by these columns, in this order.
+    pub fn refers_to(&self, columns: &[String]) -> bool {
+        self.kind.is_unique() && self.is_whole() && self.columns == columns
+    }
+
+    /// Whether it is of a column of the table, in whatever way.
+    pub fn uses(&self, column: &str) -> bool {
+        let columns = self.computed.as_ref().map_or(self.columns.as_slice(), |computed| computed.function.columns());
+        columns.iter().any(|name| name == column)
+    }
+}
+
+/// What an index has beside columns: values that are computed, or only some rows.
+#[derive(Clone, Debug)]
+pub struct ComputedKey {
+    /// By column of the key, what its values are; `None` for a column of the table.
+    pub expressions: Vec<Option<Arc<Expr>>>,
+    /// Which rows it has; all if `None`.
+    pub condition: Option<Arc<Expr>>,
+    /// Computes both.
+    pub function: Arc<dyn RowFunction>,
+}
+
+impl PartialEq for ComputedKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.expressions == other.expressions && self.condition == other.condition
+    }
+}
+
+impl Eq for ComputedKey {}
+
+/// Computes values of rows from their columns.
+pub trait RowFunction: fmt::Debug + Send + Sync {
+    /// The names of the columns that it takes.
+    fn columns(&self) -> &[String];
+    /// The types of the values that it gives.
+    fn types(&self) -> &[DataType];
+    /// The values of rows with these columns, and which of the rows are wanted; all if `None`. Fails with kind `Value`
+    /// where a value cannot be computed.
+    fn compute(&self, columns: &[ArrayRef], rows: usize) -> Result<(Vec<ArrayRef>, Option<BooleanArray>)>;
 }
 
 /// What a key promises.
@@ -109,18 +168,40 @@ pub struct Reference {
     pub on_delete: ReferenceAction,
     /// What becomes of rows whose referred row gets another key.
     pub on_update: ReferenceAction,
+    /// When it is held against the rows.
+    pub deferral: Deferral,
+}
+
+/// When a reference is held against the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deferral {
+    /// After each statement.
+    #[default]
+    Never,
+    /// After each statement, unless SET CONSTRAINTS says otherwise (DEFERRABLE).
+    Immediate,
+    /// At the end of a transaction, unless SET CONSTRAINTS says otherwise (INITIALLY DEFERRED).
+    Deferred,
 }
 
 impl Reference {
     /// The table that has the reference, before it has an id.
     pub const ITSELF: ObjectId = ObjectId(0);
+
+    /// Whether it may be held against the rows at the end of a transaction.
+    pub fn is_deferrable(&self) -> bool {
+        self.deferral != Deferral::Never
+    }
 }
 
 /// What becomes of rows that refer to a row that goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReferenceAction {
-    /// The statement fails.
+    /// The statement fails, or the transaction if the reference is deferred; not if another row has the key by then (NO
+    /// ACTION).
     Refuse,
+    /// The statement fails.
+    Restrict,
     /// They go, or change, as well.
     Cascade,
     /// Their columns become NULL.

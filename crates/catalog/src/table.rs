@@ -15,7 +15,7 @@ use arrow::compute::concat_batches;
 use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::ids::TableVersion;
 use diligence_base::limits::BATCH_ROWS_MAX;
-use diligence_base::{About, Error, Result};
+use diligence_base::{About, Error, ErrorKind, Result};
 use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::memory::RowNumbers;
@@ -193,6 +193,20 @@ impl NativeTable {
         self.with_own_rules(rules, Some(memory), version)
     }
 
+    /// As [`with_rules`](Self::with_rules), of a table that is restored: where rows cannot be read, it has no index, and
+    /// takes no more rows.
+    pub fn with_restored_rules(&self, rules: TableRules, memory: &Reservation, version: TableVersion) -> Result<Self> {
+        let Declared { name, schema, columns, origin, .. } = &*self.declared;
+        let indexes =
+            rules.keys.iter().map(|key| match indexed(key, schema, name, self.pieces(), Some(memory), false) {
+                Err(error) if error.kind() == ErrorKind::File => Ok(KeyIndex::broken(error)),
+                made => made,
+            });
+        let indexes = indexes.collect::<Result<Vec<_>>>()?;
+        let declared = Declared::new(name.clone(), schema.clone(), rules, columns.clone(), *origin);
+        Ok(Self::of(Arc::new(declared), self.pieces().to_vec(), self.rows.next_number, version, indexes))
+    }
+
     /// As [`with_rules`](Self::with_rules); without memory, for a table that has no rows or no other keys.
     pub(crate) fn with_own_rules(
         &self,
@@ -282,8 +296,17 @@ impl NativeTable {
         let mut indexes = Vec::with_capacity(rules.keys.len());
         for key in &rules.keys {
             let columns = key.columns.iter().map(old).collect::<Option<Vec<_>>>();
+            // What is computed is the same only if nothing that it is computed from has got another name.
+            let is_as_it_was = |known: &rules::Key| match (&known.computed, &key.computed) {
+                (None, None) => Some(&known.columns) == columns.as_ref(),
+                (Some(before), Some(now)) => {
+                    let kept = |column: &String| old(column).as_ref() == Some(column);
+                    known.columns == key.columns && before == now && now.function.columns().iter().all(kept)
+                }
+                _ => false,
+            };
             let same = |known: &rules::Key| {
-                Some(&known.columns) == columns.as_ref()
+                is_as_it_was(known)
                     && known.nulls_are_equal == key.nulls_are_equal
                     && known.kind.is_unique() == key.kind.is_unique()
             };
@@ -353,6 +376,7 @@ impl NativeTable {
         }
         let rows = rows.iter().map(|batch| conform(batch, self.schema(), self.name())).collect::<Result<Vec<_>>>()?;
         for (key, index) in unique {
+            index.check()?;
             let reader = KeyReader::new(key, self.schema())?;
             let number = key.number();
             for batch in &rows {
@@ -459,6 +483,7 @@ impl NativeTable {
             if !key.kind.is_unique() || !keys.is_empty() && !keys.contains(&key.name) {
                 continue;
             }
+            index.check()?;
             let reader = KeyReader::new(key, self.schema())?;
             let finder = RowFinder::new(self.pieces(), reader.places().to_vec());
             let values = rows.iter().map(|batch| reader.values(batch)).collect::<Result<Vec<_>>>()?;
@@ -632,6 +657,10 @@ impl NativeTable {
         let name = self.name();
         let live = kept.iter().map(Piece::len).sum::<usize>();
         let keys = self.rules().keys.iter().zip(&self.rows.indexes).map(|(key, index)| {
+            if index.is_broken() {
+                // Statements that add rows were refused.
+                return Ok(index.clone());
+            }
             let index = match index.len() > 2 * live + INDEX_REST_ROWS {
                 false => index.clone(),
                 // Most of its rows are gone.
@@ -884,6 +913,7 @@ mod tests {
                 columns: columns.iter().map(|column| (*column).to_owned()).collect(),
                 kind,
                 nulls_are_equal: false,
+                computed: None,
             };
             let keys = vec![key(KeyKind::Primary, &["a"]), key(KeyKind::Index, &["s", "a"])];
             let rules = TableRules { keys, ..TableRules::default() };

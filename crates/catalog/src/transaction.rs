@@ -29,7 +29,7 @@ use crate::journal::{Entry, LogPosition, Staged};
 use crate::locks::LockOwner;
 use crate::pieces::Piece;
 use crate::pieces::conflict;
-use crate::references::{self, ChangedTable};
+use crate::references::{self, ChangedTable, DeferredReferences};
 use crate::snapshot::{Root, Schema};
 use crate::{Catalog, CatalogChange, NativeTable, NewRows, Object, Relation, RelationName, RowChange};
 
@@ -41,6 +41,7 @@ pub struct Transaction {
     start: Arc<Mutex<Arc<Root>>>,
     owner: LockOwner,
     must_see: Arc<AtomicU64>,
+    deferred: Arc<Mutex<DeferredReferences>>,
 }
 
 impl Drop for Transaction {
@@ -81,8 +82,48 @@ impl Transaction {
         let now = base.snapshot().0;
         let start = Arc::new(Mutex::new(now.clone()));
         let must_see = Arc::<AtomicU64>::default();
-        let inside = Inside { base: base.clone(), start: start.clone(), owner, must_see: must_see.clone() };
-        Self { own: Arc::new(base.fork(now, inside)), base, start, owner, must_see }
+        let deferred = Arc::<Mutex<DeferredReferences>>::default();
+        let inside = Inside {
+            base: base.clone(),
+            start: start.clone(),
+            owner,
+            must_see: must_see.clone(),
+            deferred: deferred.clone(),
+        };
+        Self { own: Arc::new(base.fork(now, inside)), base, start, owner, must_see, deferred }
+    }
+
+    /// SET CONSTRAINTS: whether deferrable references of these names, or all if there are none, are looked at when it is
+    /// committed, or after each statement. In the second case they are looked at now. Fails with code 23503 if a row
+    /// refers to nothing; then all is as it was.
+    pub fn set_deferred(&self, names: &[String], is_deferred: bool) -> Result<()> {
+        if !is_deferred {
+            self.check_references(names)?;
+        }
+        self.deferred.lock().set(names, is_deferred);
+        Ok(())
+    }
+
+    /// Looks at references that were deferred, as committing does.
+    fn check_references(&self, names: &[String]) -> Result<()> {
+        let start = self.start.lock().clone();
+        let mut root = start.clone();
+        let changes = differences(&start, &self.own.snapshot().0)?;
+        let mut others = DeferredReferences::default();
+        if !names.is_empty() {
+            others.set(&[], true);
+        }
+        others.set(names, false);
+        let put = changes.iter().filter_map(Carried::put).cloned().collect::<Vec<_>>();
+        let mut changed = VecDeque::new();
+        for change in changes {
+            self.base.carry(&mut root, change, true, &mut changed)?;
+        }
+        for table in &changed {
+            references::follow(&mut root, table, Some(&others), |_, _| Err(conflict()))?;
+        }
+        changed.iter().try_for_each(|table| references::came_well(&root, table, Some(&others)))?;
+        put.iter().try_for_each(|put| references::put_well(&root, put, Some(&others)))
     }
 
     /// Gives its locks back: it has ended.
@@ -307,6 +348,7 @@ impl Catalog {
             _ => Ok(Staged::default()),
         });
         let staged = staged.collect::<Result<Vec<_>>>()?;
+        let put = changes.iter().filter(|_| is_carried).filter_map(Carried::put).cloned().collect::<Vec<_>>();
         let writing = changed.iter().map(|object| object.writer.lock()).collect::<Vec<_>>();
         let (position, before) = self.append(staged, |root| {
             check(root)?;
@@ -319,8 +361,10 @@ impl Catalog {
             }
             // A change of one table may ask for one of another, and so on; each row goes once.
             let mut followed = Vec::new();
+            let deferred = self.inside().map(|inside| inside.deferred.lock());
+            let deferred = deferred.as_deref();
             while let Some(table) = changed.pop_front() {
-                references::follow(root, &table, |root, change| {
+                references::follow(root, &table, deferred, |root, change| {
                     let staged = match (&change, self.journal()) {
                         (Carried::Rows(_, rows), Some(journal)) => journal.stage(&rows.inserted)?,
                         _ => Staged::default(),
@@ -332,7 +376,8 @@ impl Catalog {
                 })?;
                 followed.push(table);
             }
-            followed.iter().try_for_each(|table| references::came_well(root, table))?;
+            followed.iter().try_for_each(|table| references::came_well(root, table, deferred))?;
+            put.iter().try_for_each(|put| references::put_well(root, put, deferred))?;
             Ok((told, entries))
         })?;
         drop((writing, before));

@@ -43,6 +43,11 @@ Exit codes: 0 stopped by a signal, 1 failed, 2 invalid command line."
     Serve(ServeArguments),
     /// Show what a server is doing: its stages, queries and memory
     Top(TopArguments),
+    /// Read a database from end to end and say what is wrong with it
+    #[command(after_help = "Reads all rows of all tables, with their checksums, and checks keys and constraints.
+The database must not be open elsewhere; a server checks its own with CHECK DATABASE.
+Exit codes: 0 no problem, 1 a problem was found or the database does not open, 2 invalid command line.")]
+    Check(CheckArguments),
     /// Generate benchmark data
     Generate(GenerateArguments),
     /// Print a completion script for a shell
@@ -277,6 +282,17 @@ fn listen_address(text: &str) -> Result<ListenAddress, String> {
     address
         .map(|address| ListenAddress(Some((address, None))))
         .map_err(|_| "expected an IP address, a port, both as ADDRESS:PORT, or off".to_owned())
+}
+
+/// `diligence check`.
+#[derive(Args, Debug)]
+pub struct CheckArguments {
+    /// The directory of the database
+    #[arg(value_name = "DIR")]
+    pub db: PathBuf,
+    /// Memory limit, such as 4GiB; at least 16MiB [default: most of the machine's memory]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memory: Option<usize>,
 }
 
 /// `diligence generate`.

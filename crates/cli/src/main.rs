@@ -1,5 +1,5 @@
-//! The `diligence` command: SQL over files, an interactive shell, a server, a dashboard for a server, and data
-//! generation.
+//! The `diligence` command: SQL over files, an interactive shell, a server, a dashboard for a server, checks of a
+//! database, and data generation.
 //!
 //! `diligence sql "…"` runs in these steps:
 //! 1. [`arguments`] parses the command line. [`sources`] collects the SQL from it, from files, or from standard input.
@@ -14,6 +14,7 @@
 //! Exit codes: 0 success, 1 a statement failed, 2 invalid command line. A closed output (`| head`) is not an error.
 
 mod arguments;
+mod check;
 mod completions;
 mod failure;
 mod generate;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Shell(arguments) => shell::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     };

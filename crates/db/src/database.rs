@@ -14,7 +14,7 @@ use diligence_catalog::{
 };
 use diligence_disk::TempOptions;
 use diligence_engine::{Engine, EngineOptions};
-use diligence_native::{SegmentSizes, StoreOptions};
+use diligence_native::{Backup, SegmentSizes, StoreOptions};
 use diligence_sql::{Planner, PlannerOptions};
 use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
@@ -202,6 +202,19 @@ impl Database {
     /// cannot be written; then nothing is lost.
     pub fn checkpoint(&self) -> Result<()> {
         self.0.kept.as_ref().map_or(Ok(()), |kept| kept.store().checkpoint())
+    }
+
+    /// Makes a folder that opens as the database is now, while statements go on; `earlier` is another backup, from which
+    /// files are taken that are the same. Fails with code 58P02 if there is something at the path, 55000 for a database
+    /// in memory, and with kind `File` if the folder cannot be written; then there is none.
+    pub fn back_up(&self, to: &Path, earlier: Option<&Path>) -> Result<Backup> {
+        match &self.0.kept {
+            Some(kept) => kept.store().back_up(to, earlier),
+            None => {
+                let error = Error::unsupported("a database in memory cannot be backed up").with_code("55000");
+                Err(error.with_hint("open one on disk with --db, or write tables to files with COPY … TO"))
+            }
+        }
     }
 
     /// The engine that runs the queries.

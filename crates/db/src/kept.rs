@@ -8,7 +8,8 @@ use arrow::datatypes::SchemaRef;
 use datafusion_sql::parser::Statement as ParsedStatement;
 use diligence_base::seams::{Spawn, Thread, ThreadSpawn};
 use diligence_base::{Error, Result};
-use diligence_catalog::{Catalog, FileRelation, Routine, View};
+use diligence_catalog::rules::{Key, RowFunction};
+use diligence_catalog::{Catalog, FileRelation, RelationName, Routine, View};
 use diligence_engine::batch::compacted;
 use diligence_memory::{QueryMemory, Reservation};
 use diligence_native::{FolderLock, Store, StoreOptions, Surroundings};
@@ -86,6 +87,17 @@ impl Surroundings for Definitions<'_> {
         parse::expression(text)
     }
 
+    fn row_function(
+        &self,
+        table: &RelationName,
+        columns: &SchemaRef,
+        key: &Key,
+        expressions: &[Option<Arc<Expr>>],
+        condition: Option<&Expr>,
+    ) -> Result<Arc<dyn RowFunction>> {
+        self.planner.row_function(table, columns, key, expressions, condition)
+    }
+
     fn view(&self, definition: &str, columns: SchemaRef) -> Result<View> {
         let parsed = self.planner.parse(definition)?;
         match parsed.statement {
@@ -131,6 +143,7 @@ impl Surroundings for Definitions<'_> {
 mod tests {
     use std::path::Path;
 
+    use arrow::array::ArrayRef;
     use diligence_native::SegmentSizes;
 
     use crate::{Database, DatabaseOptions};
@@ -259,6 +272,233 @@ mod tests {
         database.session().execute("CREATE TABLE later AS SELECT 1 AS a").unwrap();
         let oids = lines(&database, "SELECT count(DISTINCT oid) = count(*) AS distinct FROM pg_class");
         assert!(oids.contains("true"), "{oids}");
+    }
+
+    /// The rows of a statement as texts, NULL as nothing.
+    fn table(database: &Database, sql: &str) -> Vec<Vec<String>> {
+        let rows = database.session().execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap();
+        let mut lines = Vec::new();
+        for batch in rows {
+            for row in 0..batch.num_rows() {
+                let cell = |column: &ArrayRef| arrow::util::display::array_value_to_string(column, row).unwrap();
+                lines.push(batch.columns().iter().map(cell).collect());
+            }
+        }
+        lines
+    }
+
+    #[test]
+    fn a_backup_is_the_database_of_one_moment() {
+        let folder = tempfile::tempdir().unwrap();
+        let sizes = SegmentSizes { rows_min: 100, cluster_rows: 100 };
+        let path = |name: &str| folder.path().join(name);
+        let open = |name: &str| {
+            let (workers, folder) = (Some(2), Some(path(name)));
+            Database::open(DatabaseOptions { folder, segments: sizes, workers, ..DatabaseOptions::default() }).unwrap()
+        };
+        let database = open("db");
+        let session = database.session();
+        let run = |sql: &str| session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap();
+        run("CREATE TABLE accounts (id INT PRIMARY KEY, balance INT NOT NULL CHECK (balance > -1000000))");
+        run("CREATE TABLE log (id INT REFERENCES accounts, amount INT, note TEXT)");
+        run("INSERT INTO accounts SELECT g, 0 FROM generate_series(1, 1000) u(g)");
+        run("CREATE VIEW rich AS SELECT * FROM accounts WHERE balance > 0");
+        run("CREATE SEQUENCE s START 7");
+        // What transactions keep true, backups have true, whenever they are made.
+        let is_true = |database: &Database| {
+            let sums = "SELECT (SELECT sum(balance) FROM accounts), (SELECT coalesce(sum(amount), 0) FROM log)";
+            let sums = table(database, sums);
+            assert_eq!(sums[0][0], sums[0][1]);
+        };
+        std::thread::scope(|scope| {
+            for writer in 0..2 {
+                let database = &database;
+                scope.spawn(move || {
+                    let session = database.session();
+                    let run = |sql: &str| session.execute(sql).unwrap().collect().unwrap();
+                    for step in 1..=100 {
+                        let id = writer * 500 + step;
+                        run("BEGIN");
+                        run(&format!("UPDATE accounts SET balance = balance + {step} WHERE id = {id}"));
+                        run(&format!("INSERT INTO log SELECT {id}, {step}, 'as a text' FROM generate_series(1, 1)"));
+                        run("COMMIT");
+                    }
+                });
+            }
+            for round in 0..5 {
+                run(&format!("BACKUP DATABASE TO '{}'", path(&format!("backup-{round}")).display()));
+                run("CHECKPOINT");
+            }
+        });
+        for round in 0..5 {
+            let backup = open(&format!("backup-{round}"));
+            is_true(&backup);
+            let problems = table(&backup, "CHECK DATABASE");
+            assert!(problems.iter().all(|line| line[2].is_empty()) && problems.len() >= 5, "{problems:?}");
+        }
+        let last = path("last");
+        run(&format!("BACKUP DATABASE TO '{}'", last.display()));
+        // The database goes on, and its files go; the backup stays as it was.
+        run("DELETE FROM log");
+        run("UPDATE accounts SET balance = 0");
+        run("CHECKPOINT");
+        run("DROP TABLE log");
+        run("CHECKPOINT");
+        let next = path("next");
+        run(&format!("BACKUP DATABASE TO '{}' INCREMENTAL FROM '{}'", next.display(), last.display()));
+        let next = open("next");
+        assert_eq!(table(&next, "SELECT count(*), sum(balance) FROM accounts"), [["1000", "0"]]);
+        let restored = open("last");
+        is_true(&restored);
+        assert_eq!(table(&restored, "SELECT count(*), sum(amount) FROM log"), [["200", "10100"]]);
+        assert_eq!(table(&restored, "SELECT count(*) FROM rich"), [["200"]]);
+        assert_eq!(table(&restored, "SELECT nextval('s')"), [["7"]]);
+        let error = |sql: &str| session.execute(sql).and_then(|result| result.collect()).map(|_| ()).unwrap_err();
+        let again = error(&format!("BACKUP DATABASE TO '{}'", last.display()));
+        assert_eq!(again.code(), Some("58P02"), "{again}");
+        let nowhere = error(&format!("BACKUP DATABASE TO '{}'", path("no/such").display()));
+        assert_eq!(nowhere.code(), Some("58P01"), "{nowhere}");
+        assert_eq!(error("BACKUP DATABASE TO 7").code(), Some("42601"));
+        let memory = Database::open(DatabaseOptions { workers: Some(1), ..DatabaseOptions::default() }).unwrap();
+        let error = memory.session().execute("BACKUP DATABASE TO 'x'").and_then(|result| result.collect()).unwrap_err();
+        assert_eq!(error.code(), Some("55000"), "{error}");
+    }
+
+    #[test]
+    fn what_is_exported_is_imported() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str| open(&folder.path().join(name));
+        let database = open("db");
+        let session = database.session();
+        for sql in [
+            "CREATE SCHEMA \"My lab\"",
+            "CREATE TABLE p (id SERIAL PRIMARY KEY, k TEXT UNIQUE, n NUMERIC(9, 3) CHECK (n > 0), at TIMESTAMPTZ DEFAULT now())",
+            "COMMENT ON COLUMN p.k IS 'it''s the key'",
+            "CREATE UNIQUE INDEX by_lower ON p (lower(k)) WHERE n < 1000",
+            "CREATE TABLE \"My lab\".\"C/d\" (i BIGINT GENERATED ALWAYS AS IDENTITY, p INT REFERENCES p ON DELETE CASCADE \
+             DEFERRABLE INITIALLY DEFERRED, g INT GENERATED ALWAYS AS (p * 2) STORED, \
+             j JSONB, l INT[], v VARCHAR(7), u UUID, s INTERVAL NOT NULL, b BYTEA, d DATE, f REAL)",
+            "CREATE TABLE nothing (a INT)",
+            "CREATE SEQUENCE counts AS SMALLINT INCREMENT BY 5 START WITH 100 MAXVALUE 1000 CYCLE",
+            "CREATE FUNCTION twice(a INT) RETURNS INT LANGUAGE sql AS 'SELECT a * 2'",
+            "SET search_path = \"My lab\", public",
+            "CREATE VIEW of_lab AS SELECT count(*) AS c, sum(twice(p)) AS t FROM \"C/d\"",
+            "RESET search_path",
+            "CREATE VIEW above AS SELECT c FROM \"My lab\".of_lab",
+            "INSERT INTO p (k, n, at) SELECT 'k' || g, g, '2020-01-01 12:00+00' FROM generate_series(1, 500) u(g)",
+            "INSERT INTO \"My lab\".\"C/d\" (p, j, l, v, u, s, b, d, f) SELECT g, jsonb_build_object('a', g), ARRAY[g, NULL], \
+             'v' || g, '00000000-0000-0000-0000-000000000001', interval '1 month 2 days 3 hours', '\\x00ff', '2021-02-03', g / 4.0 \
+             FROM generate_series(1, 300) u(g)",
+            "SELECT nextval('counts')",
+            "DELETE FROM p WHERE id = 500",
+        ] {
+            session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap();
+        }
+        let questions = [
+            "SELECT * FROM p ORDER BY id",
+            "SELECT * FROM \"My lab\".\"C/d\" ORDER BY i",
+            "SELECT * FROM nothing",
+            "SELECT * FROM above, \"My lab\".of_lab",
+            "SELECT table_schema, table_name, column_name, data_type, is_nullable, column_default, is_identity, \
+             is_generated FROM information_schema.columns WHERE table_schema IN ('public', 'My lab') ORDER BY 1, 2, ordinal_position",
+            "SELECT conname, contype, pg_get_constraintdef(oid) FROM pg_constraint ORDER BY 1",
+            "SELECT indexname, indexdef FROM pg_indexes ORDER BY 1",
+            "SELECT col_description('p'::regclass, 2)",
+            "SELECT nextval('counts'), nextval('p_id_seq'), currval('counts')",
+        ];
+        for (format, name) in [("", "one"), (" (FORMAT csv)", "two")] {
+            let to = folder.path().join(format!("export {name}"));
+            session.execute(&format!("EXPORT DATABASE '{}'{format}", to.display())).unwrap().collect().unwrap();
+            let imported = open(name);
+            let import = format!("IMPORT DATABASE '{}'", to.display());
+            imported.session().execute(&import).unwrap().collect().unwrap();
+            for question in &questions[..8] {
+                assert_eq!(table(&imported, question), table(&database, question), "{name}: {question}");
+            }
+            assert_eq!(table(&imported, questions[8]), [["105", "501", "105"]]);
+            let code = |sql: &str| imported.session().execute(sql).map(|_| ()).unwrap_err().code().map(str::to_owned);
+            assert_eq!(code("INSERT INTO p (k, n) VALUES ('K7', 1)").as_deref(), Some("23505"));
+            assert_eq!(code("INSERT INTO \"My lab\".\"C/d\" (p, s) VALUES (9999, '1 day')").as_deref(), Some("23503"));
+            // A second time there is something in the way, and all stays as it is.
+            let again = imported.session().execute(&import).and_then(|result| result.collect()).unwrap_err();
+            assert_eq!(again.code(), Some("42P06"), "{again}");
+            assert_eq!(table(&imported, "SELECT count(*) FROM p"), [["499"]]);
+        }
+        let code =
+            |sql: &str| session.execute(sql).and_then(|result| result.collect()).unwrap_err().code().map(str::to_owned);
+        let there = folder.path().join("export one");
+        assert_eq!(code(&format!("EXPORT DATABASE '{}'", there.display())).as_deref(), Some("58P02"));
+        assert_eq!(code("EXPORT DATABASE 'x' (FORMAT excel)").as_deref(), Some("42601"));
+        assert_eq!(code(&format!("IMPORT DATABASE '{}'", folder.path().display())).as_deref(), Some("58030"));
+    }
+
+    #[test]
+    fn a_check_names_what_is_wrong() {
+        let folder = tempfile::tempdir().unwrap();
+        let sizes = SegmentSizes { rows_min: 1, cluster_rows: 1000 };
+        let open = || {
+            let (workers, folder) = (Some(1), Some(folder.path().to_owned()));
+            Database::open(DatabaseOptions { folder, segments: sizes, workers, ..DatabaseOptions::default() }).unwrap()
+        };
+        {
+            let database = open();
+            let session = database.session();
+            for sql in [
+                "CREATE TABLE p (id INT PRIMARY KEY, t TEXT NOT NULL)",
+                "CREATE TABLE \"C d\" (a INT REFERENCES p, \"n n\" INT CHECK (\"n n\" > 0), UNIQUE NULLS NOT DISTINCT (a))",
+                "INSERT INTO p SELECT g, 'text ' || g FROM generate_series(1, 5000) u(g)",
+                "INSERT INTO \"C d\" SELECT g, g FROM generate_series(1, 10) u(g)",
+                "CREATE VIEW v AS SELECT 1 AS one",
+                "CHECKPOINT",
+            ] {
+                session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap();
+            }
+            let found = table(&database, "CHECK DATABASE");
+            let names = found.iter().map(|line| (line[0].as_str(), line[1].as_str())).collect::<Vec<_>>();
+            let of_c = [("C d", "rows"), ("C d", "C d_n n_check"), ("C d", "C d_a_key"), ("C d", "C d_a_fkey")];
+            assert_eq!(names, [&of_c[..], &[("p", "rows"), ("p", "p_pkey")]].concat());
+            assert!(found.iter().all(|line| line[2].is_empty()), "{found:?}");
+            assert_eq!(table(&database, "CHECK TABLE p").len(), 2);
+            let code = |sql: &str| database.session().execute(sql).map(|_| ()).unwrap_err().code().map(str::to_owned);
+            assert_eq!(code("CHECK TABLE v").as_deref(), Some("42809"));
+            assert_eq!(code("CHECK TABLE nothing").as_deref(), Some("42P01"));
+        }
+        // A byte of the largest segment, in a key or in a text.
+        let largest = segments(folder.path()).into_iter().max_by_key(|entry| entry.metadata().unwrap().len()).unwrap();
+        let file = largest.file_name().to_str().unwrap().to_owned();
+        let whole = std::fs::read(largest.path()).unwrap();
+        let (mut refused, mut accepted) = (0, 0);
+        for part in 1..9 {
+            let mut bytes = whole.clone();
+            let at = bytes.len() * part / 16;
+            bytes[at] ^= 1;
+            std::fs::write(largest.path(), bytes).unwrap();
+            let database = open();
+            let found = table(&database, "CHECK DATABASE");
+            let problems = found.iter().filter(|line| !line[2].is_empty()).collect::<Vec<_>>();
+            let is_found = |line: &&Vec<String>| line[0] == "p" && line[1] == "rows" && line[2].contains(&file);
+            assert!(problems.iter().any(is_found), "{problems:?}");
+            // Everything else goes on.
+            assert_eq!(table(&database, "SELECT count(*) FROM \"C d\""), [["10"]]);
+            database.session().execute("INSERT INTO \"C d\" VALUES (NULL, 1)").unwrap();
+            database.session().execute("DELETE FROM \"C d\" WHERE a IS NULL").unwrap();
+            database.checkpoint().unwrap();
+            // Whether a key is there is not known if keys cannot be read.
+            match database.session().execute("INSERT INTO p VALUES (0, 'new')").map(|_| ()) {
+                Ok(()) => {
+                    accepted += 1;
+                    database.session().execute("DELETE FROM p WHERE id = 0").unwrap();
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert_eq!(error.code(), Some("XX001"), "{error}");
+                }
+            }
+        }
+        assert!(refused > 0 && accepted > 0, "{refused} refused, {accepted} accepted");
+        std::fs::write(largest.path(), whole).unwrap();
+        let found = table(&open(), "CHECK DATABASE");
+        assert!(found.iter().all(|line| line[2].is_empty()), "{found:?}");
     }
 
     /// The files of a folder's segments.

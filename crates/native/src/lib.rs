@@ -23,6 +23,7 @@
 //!   order, so a record that is half there, or an old one, ends the log.
 //! * A record in the middle that cannot be read is an error that names the file, never a shorter database.
 
+mod backup;
 mod bytes;
 mod files;
 mod image;
@@ -35,6 +36,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use backup::Backup;
 pub use lock::FolderLock;
 pub use replay::Surroundings;
 pub use segments::SegmentSizes;

@@ -7,14 +7,20 @@ use arrow::datatypes::SchemaRef;
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use diligence_catalog::journal::Entry;
-use diligence_catalog::rules::{Identity, Key, KeyKind, Materialized, Reference, ReferenceAction, TableRules};
+use diligence_catalog::rules::{
+    Deferral, Identity, Key, KeyKind, Materialized, Reference, ReferenceAction, TableRules,
+};
 use diligence_catalog::sequence::{SequenceOptions, SequenceState};
 use diligence_catalog::{ColumnIds, NativeTable, Object, Relation, RelationName};
 use diligence_storage::DeletedRows;
 use diligence_storage::memory::RowNumbers;
 use diligence_storage::segment::{Seal, Segment};
+use sqlparser::ast::Expr;
 
 use crate::bytes::{Decoder, Encoder};
+
+/// Where, in the byte of an action, it says when its reference is looked at.
+const DEFERRAL_SHIFT: u32 = 4;
 
 /// One record. Rows come before the record that uses them, under the number of their statement.
 #[derive(Debug)]
@@ -147,7 +153,8 @@ pub struct RulesRecord {
     pub generated: Vec<(String, String)>,
     pub identities: Vec<(String, Identity)>,
     pub checks: Vec<(String, String)>,
-    pub keys: Vec<Key>,
+    /// With the expressions and the condition of those that have some; an empty text is none.
+    pub keys: Vec<(Key, Option<(Vec<String>, String)>)>,
     pub references: Vec<Reference>,
     pub comments: Vec<(String, String)>,
     pub unproven: Vec<String>,
@@ -360,13 +367,21 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
     for key in keys {
         encoder.text(&key.name);
         encode_texts(encoder, &key.columns);
-        encoder.byte(match key.kind {
-            KeyKind::Primary => 0,
-            KeyKind::Unique => 1,
-            KeyKind::UniqueIndex => 2,
-            KeyKind::Index => 3,
+        encoder.byte(match (key.kind, &key.computed) {
+            (KeyKind::Primary, _) => 0,
+            (KeyKind::Unique, _) => 1,
+            (KeyKind::UniqueIndex, None) => 2,
+            (KeyKind::Index, None) => 3,
+            (KeyKind::UniqueIndex, Some(_)) => 4,
+            (KeyKind::Index, Some(_)) => 5,
         });
         encoder.byte(u8::from(key.nulls_are_equal));
+        if let Some(computed) = &key.computed {
+            let text =
+                |expression: &Option<Arc<Expr>>| expression.as_ref().map(ToString::to_string).unwrap_or_default();
+            encode_texts(encoder, &computed.expressions.iter().map(text).collect::<Vec<_>>());
+            encoder.text(&text(&computed.condition));
+        }
     }
     encoder.number(references.len() as u64);
     for reference in references {
@@ -374,12 +389,19 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
         encode_texts(encoder, &reference.columns);
         encoder.number(reference.table.0);
         encode_texts(encoder, &reference.referred);
+        let deferral = match reference.deferral {
+            Deferral::Never => 0,
+            Deferral::Immediate => 1,
+            Deferral::Deferred => 2,
+        };
         for action in [reference.on_delete, reference.on_update] {
-            encoder.byte(match action {
+            let action = match action {
                 ReferenceAction::Refuse => 0,
                 ReferenceAction::Cascade => 1,
                 ReferenceAction::SetNull => 2,
-            });
+                ReferenceAction::Restrict => 3,
+            };
+            encoder.byte(action | deferral << DEFERRAL_SHIFT);
         }
     }
 }
@@ -527,31 +549,47 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
     }
     for _ in 0..decoder.count()? {
         let (name, columns) = (decoder.text()?, decode_texts(decoder)?);
-        let kind = match decoder.byte()? {
+        let byte = decoder.byte()?;
+        let kind = match byte {
             0 => KeyKind::Primary,
             1 => KeyKind::Unique,
-            2 => KeyKind::UniqueIndex,
-            3 => KeyKind::Index,
+            2 | 4 => KeyKind::UniqueIndex,
+            3 | 5 => KeyKind::Index,
             other => return Err(Error::file(format!("a key of kind {other} is not known to this version"))),
         };
-        rules.keys.push(Key { name, columns, kind, nulls_are_equal: decoder.byte()? != 0 });
+        let nulls_are_equal = decoder.byte()? != 0;
+        let computed = match byte {
+            4 | 5 => Some((decode_texts(decoder)?, decoder.text()?)),
+            _ => None,
+        };
+        rules.keys.push((Key::of_columns(name, columns, kind, nulls_are_equal), computed));
     }
     for _ in 0..decoder.count()? {
         let (name, columns, table) = (decoder.text()?, decode_texts(decoder)?, ObjectId(decoder.number()?));
         let referred = decode_texts(decoder)?;
-        let (on_delete, on_update) = (decode_action(decoder)?, decode_action(decoder)?);
-        rules.references.push(Reference { name, columns, table, referred, on_delete, on_update });
+        let ((on_delete, deferral), (on_update, _)) = (decode_action(decoder)?, decode_action(decoder)?);
+        rules.references.push(Reference { name, columns, table, referred, on_delete, on_update, deferral });
     }
     Ok(rules)
 }
 
-fn decode_action(decoder: &mut Decoder<'_>) -> Result<ReferenceAction> {
-    Ok(match decoder.byte()? {
+fn decode_action(decoder: &mut Decoder<'_>) -> Result<(ReferenceAction, Deferral)> {
+    let byte = decoder.byte()?;
+    let unknown = || Error::file(format!("an action of kind {byte} is not known to this version"));
+    let action = match byte & ((1 << DEFERRAL_SHIFT) - 1) {
         0 => ReferenceAction::Refuse,
         1 => ReferenceAction::Cascade,
         2 => ReferenceAction::SetNull,
-        other => return Err(Error::file(format!("an action of kind {other} is not known to this version"))),
-    })
+        3 => ReferenceAction::Restrict,
+        _ => return Err(unknown()),
+    };
+    let deferral = match byte >> DEFERRAL_SHIFT {
+        0 => Deferral::Never,
+        1 => Deferral::Immediate,
+        2 => Deferral::Deferred,
+        _ => return Err(unknown()),
+    };
+    Ok((action, deferral))
 }
 
 fn decode_texts(decoder: &mut Decoder<'_>) -> Result<Vec<String>> {

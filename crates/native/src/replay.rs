@@ -7,11 +7,11 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::{Check, TableRules};
+use diligence_catalog::rules::{Check, ComputedKey, Key, RowFunction, TableRules};
 use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
-    Catalog, ColumnIds, EnumDefinition, FileRelation, NativeTable, NewRows, ObjectRef, Relation, Routine, RowChange, StoredCluster,
-    TableAlteration, View,
+    Catalog, ColumnIds, EnumDefinition, FileRelation, NativeTable, NewRows, ObjectRef, Relation, RelationName, Routine,
+    RowChange, StoredCluster, TableAlteration, View,
 };
 use diligence_memory::Reservation;
 use sqlparser::ast::Expr;
@@ -24,6 +24,16 @@ use crate::segments::Segments;
 pub trait Surroundings {
     /// The expression in a text.
     fn expression(&self, text: &str) -> Result<Expr>;
+    /// What computes an index over expressions of a table with these columns; `None` among the expressions is a column of
+    /// the key, as `key` has it.
+    fn row_function(
+        &self,
+        table: &RelationName,
+        columns: &SchemaRef,
+        key: &Key,
+        expressions: &[Option<Arc<Expr>>],
+        condition: Option<&Expr>,
+    ) -> Result<Arc<dyn RowFunction>>;
     /// The view that a statement makes, with these columns.
     fn view(&self, definition: &str, columns: SchemaRef) -> Result<View>;
     /// The function that a statement makes.
@@ -114,7 +124,7 @@ impl<'a> Replay<'a> {
             }
             Record::Alter { table, name, renamed, columns, places, rules } => {
                 let table = ObjectRef { id: ObjectId(table), name };
-                let rules = self.rules(rules)?;
+                let rules = self.rules(rules, &renamed, &columns)?;
                 let alteration = TableAlteration { name: renamed, columns, places, rules };
                 catalog.restore_alteration(&table, alteration, &surroundings.memory())?;
             }
@@ -142,19 +152,31 @@ impl<'a> Replay<'a> {
         let pieces = rows.into_iter().zip(numbers).collect();
         let ids = ids.unwrap_or_else(|| ColumnIds::of_new(columns.fields().len()));
         let made = NativeTable::restored(&name, &columns, ids, pieces, next_number, memory, version)?;
-        let made = made.with_rules(self.rules(rules)?, &self.surroundings.memory(), version)?;
+        let made =
+            made.with_restored_rules(self.rules(rules, &name, &columns)?, &self.surroundings.memory(), version)?;
         self.catalog.restore(ObjectId(id), &name, Relation::Native(Arc::new(made)))
     }
 
-    fn rules(&self, record: RulesRecord) -> Result<TableRules> {
+    fn rules(&self, record: RulesRecord, table: &RelationName, columns: &SchemaRef) -> Result<TableRules> {
         let expression = |(name, text): (String, String)| Ok((name, Arc::new(self.surroundings.expression(&text)?)));
         let check = |pair| expression(pair).map(|(name, condition)| Check { name, condition });
+        let given = |text: &String| match text.is_empty() {
+            true => Ok(None),
+            false => self.surroundings.expression(text).map(|expression| Some(Arc::new(expression))),
+        };
+        let key = |(key, computed): (Key, Option<(Vec<String>, String)>)| {
+            let Some((expressions, condition)) = computed else { return Ok(key) };
+            let expressions = expressions.iter().map(given).collect::<Result<Vec<_>>>()?;
+            let condition = given(&condition)?;
+            let function = self.surroundings.row_function(table, columns, &key, &expressions, condition.as_deref())?;
+            Ok(Key { computed: Some(ComputedKey { expressions, condition, function }), ..key })
+        };
         Ok(TableRules {
             defaults: record.defaults.into_iter().map(expression).collect::<Result<_>>()?,
             generated: record.generated.into_iter().map(expression).collect::<Result<_>>()?,
             identities: record.identities.into_iter().collect(),
             checks: record.checks.into_iter().map(check).collect::<Result<_>>()?,
-            keys: record.keys,
+            keys: record.keys.into_iter().map(key).collect::<Result<_>>()?,
             references: record.references,
             comments: record.comments.into_iter().collect(),
             unproven: record.unproven.into_iter().collect(),

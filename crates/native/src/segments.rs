@@ -23,13 +23,18 @@ use parking_lot::Mutex;
 use crate::files::failed;
 
 /// The folder's part for segments.
-const FOLDER: &str = "segments";
+pub(crate) const FOLDER: &str = "segments";
 /// Bytes of rows that make a cluster, at most.
 const CLUSTER_BYTES: usize = 16 << 20;
 /// Clusters of one segment, at most.
 const CLUSTERS_MAX: usize = 64;
 /// A cluster is written anew when more than one of so many of its rows is gone.
 const DELETED_PART: usize = 5;
+
+/// The name of a segment's file.
+pub(crate) fn file_name(number: u64) -> String {
+    format!("{number:08}.parquet")
+}
 
 /// The segments of an open database. Used from any thread.
 pub struct Segments {
@@ -79,7 +84,7 @@ impl Segments {
     }
 
     fn path(&self, number: u64) -> PathBuf {
-        self.folder.join(format!("{number:08}.parquet"))
+        self.folder.join(file_name(number))
     }
 
     /// The numbers of all files, in order.

@@ -10,6 +10,7 @@ use diligence_base::ids::ObjectId;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_catalog::{Catalog, CatalogSnapshot, NativeTable, Piece, PieceRows, Relation};
+use diligence_storage::segment::Segment;
 use parking_lot::{Condvar, Mutex};
 
 use crate::files::{Purpose, RecordFile, failed};
@@ -47,8 +48,8 @@ impl StoreOptions {
 
 /// A database's folder. Used from any thread.
 pub struct Store {
-    options: StoreOptions,
-    catalog: Arc<Catalog>,
+    pub(crate) options: StoreOptions,
+    pub(crate) catalog: Arc<Catalog>,
     log: Arc<Log>,
     segments: Arc<Segments>,
     /// One checkpoint at a time.
@@ -117,7 +118,11 @@ impl Store {
             if object.name.is_temporary() {
                 continue;
             }
-            let pieces = self.segments.store(table)?;
+            let pieces = match self.segments.store(table) {
+                // Where rows cannot be read any more, those of the table stay where they are.
+                Err(error) if error.code() == Some("XX001") => vec![],
+                stored => stored?,
+            };
             if !pieces.is_empty() {
                 moved.insert(object.id, Arc::new(table.with_stored(&pieces)?));
                 stored.push((object.reference(), table.origin(), pieces));
@@ -127,7 +132,7 @@ impl Store {
             self.segments.sync()?;
         }
         let image_bytes = image::write(&**disk, folder, number, &snapshot, next_object, &moved)?;
-        let referred = segments_of(&snapshot, &moved);
+        let referred = segments_of(&snapshot, &moved).into_keys().collect::<HashSet<_>>();
         drop((snapshot, moved));
         for (table, origin, pieces) in stored {
             // Rows that stay in memory are no loss.
@@ -175,14 +180,17 @@ impl Store {
     }
 }
 
-/// The numbers of the segments that tables have rows in.
-fn segments_of(snapshot: &CatalogSnapshot, moved: &HashMap<ObjectId, Arc<NativeTable>>) -> HashSet<u64> {
+/// The segments that tables have rows in, by number.
+pub(crate) fn segments_of(
+    snapshot: &CatalogSnapshot,
+    moved: &HashMap<ObjectId, Arc<NativeTable>>,
+) -> HashMap<u64, Arc<Segment>> {
     let tables = snapshot.all_objects().filter_map(|object| match &object.relation {
         Relation::Native(table) => Some(moved.get(&object.id).unwrap_or(table)),
         _ => None,
     });
     let segment = |piece: &Piece| match piece.rows() {
-        PieceRows::Stored(stored) => Some(stored.view.segment().number()),
+        PieceRows::Stored(stored) => Some((stored.view.segment().number(), stored.view.segment().clone())),
         PieceRows::Memory(_) => None,
     };
     tables.flat_map(|table| table.pieces().iter().filter_map(segment).collect::<Vec<_>>()).collect()

@@ -10,6 +10,7 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use diligence_base::seams::{CrashDisk, Disk, DiskFault, FaultyDisk, LocalDisk, OpenMode, Random};
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_catalog::rules::{Key, RowFunction};
 use diligence_catalog::transaction::Transaction;
 use diligence_catalog::{
     Catalog, DEFAULT_SCHEMA, FileRelation, NativeTable, NewRows, ObjectRef, Relation, RelationName, Routine, RowChange,
@@ -27,6 +28,17 @@ type Model = BTreeMap<String, (BTreeMap<i64, i64>, i64)>;
 struct Tester;
 
 impl Surroundings for Tester {
+    fn row_function(
+        &self,
+        _table: &RelationName,
+        _columns: &SchemaRef,
+        _key: &Key,
+        _expressions: &[Option<Arc<Expr>>],
+        _condition: Option<&Expr>,
+    ) -> Result<Arc<dyn RowFunction>> {
+        Err(Error::bug("no table has a key here"))
+    }
+
     fn expression(&self, _text: &str) -> Result<Expr> {
         Err(Error::bug("no table has a default here"))
     }
@@ -251,9 +263,13 @@ fn loaded_rows(catalog: &Catalog, table: &ObjectRef, values: &[i64]) -> Result<V
 }
 
 fn open(disk: Arc<dyn Disk>) -> Result<(Arc<Catalog>, Store)> {
+    open_at("/db", disk)
+}
+
+fn open_at(folder: &str, disk: Arc<dyn Disk>) -> Result<(Arc<Catalog>, Store)> {
     let catalog = Arc::<Catalog>::default();
     let options =
-        StoreOptions { sizes: SegmentSizes { rows_min: 3, cluster_rows: 8 }, ..StoreOptions::new("/db", disk) };
+        StoreOptions { sizes: SegmentSizes { rows_min: 3, cluster_rows: 8 }, ..StoreOptions::new(folder, disk) };
     let store = Store::open(options, catalog.clone(), &Tester)?;
     Ok((catalog, store))
 }
@@ -263,6 +279,8 @@ fn lives(seed: u64) {
     let mut random = Random::new(seed);
     let mut disk = CrashDisk::default();
     let mut model = Model::new();
+    // Backups by their folders, with what each has. No later life of the database may touch them.
+    let mut backups = Vec::<(String, Model)>::new();
     for life in 0..4 {
         let inner: Arc<dyn Disk> = Arc::new(disk.clone());
         let fault = match random.below(5) {
@@ -304,6 +322,16 @@ fn lives(seed: u64) {
                 }
                 let at = || format!("seed {seed}, life {life}, step {step}, {operation:?}, {:?}", faulty.first_fault());
                 is_as(&model, at());
+                if random.below(12) == 0 {
+                    let to = format!("/backup-{life}-{step}");
+                    let earlier = backups.last().filter(|_| random.below(2) == 0);
+                    let earlier = earlier.map(|(earlier, _)| Path::new(earlier.as_str()));
+                    match store.back_up(Path::new(&to), earlier) {
+                        Ok(_) => backups.push((to, model.clone())),
+                        Err(error) => assert!(faulty.first_fault().is_some(), "{}: {error}", at()),
+                    }
+                    is_as(&model, at());
+                }
                 if random.below(8) == 0 {
                     faulty.heal();
                 }
@@ -320,6 +348,14 @@ fn lives(seed: u64) {
             faulty.first_fault()
         );
         model = found;
+        for (folder, model) in &backups {
+            // A database that is opened begins a log.
+            let copy = disk.crash(0);
+            let (catalog, _store) = open_at(folder, Arc::new(copy)).unwrap_or_else(|error| {
+                panic!("{error}, seed {seed}, life {life}, {folder}");
+            });
+            assert_eq!(content(&catalog), *model, "seed {seed}, life {life}, {folder}");
+        }
     }
 }
 

@@ -42,5 +42,7 @@ pub use planning::{
     Description, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions, parameter_value, rebind,
 };
 pub use session_functions::{QueryRunner, SettingsSink};
-pub use statement::{Command, DroppedKind, Part, Query, Several, Statement, TransactionStep, Write};
+pub use statement::{
+    Command, DroppedKind, ExportFormat, Maintenance, Part, Query, Several, Statement, TransactionStep, Write,
+};
 pub use write::native::{NativeWriter, Returned};

@@ -1,5 +1,6 @@
 //! What a statement asks for, ready to be done.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -9,8 +10,8 @@ use diligence_base::{Error, Result};
 use diligence_catalog::locks::{LockOwner, TableLock};
 use diligence_catalog::sequence::{Sequence, SequenceOptions, SequenceState};
 use diligence_catalog::{
-    Catalog, EnumChange, EnumDefinition, FileRelation, Isolation, LockWay, ObjectRef, Relation, RelationName, Routine, SessionCatalogs,
-    SessionSnapshot, TableAlteration, View, may_change, no_schema,
+    Catalog, EnumChange, EnumDefinition, FileRelation, Isolation, LockWay, Object, ObjectRef, Relation, RelationName,
+    Routine, SessionCatalogs, SessionSnapshot, TableAlteration, View, may_change, no_schema,
 };
 use diligence_engine::plan::{Needs, Plan};
 use diligence_memory::QueryMemory;
@@ -41,8 +42,8 @@ pub enum Statement {
     Several(Several),
     /// Changes the catalog.
     Command(Command),
-    /// A database on disk writes down what it holds, so that it is opened faster.
-    Checkpoint,
+    /// Looks after the database.
+    Maintain(Maintenance),
     /// A transaction begins, ends, or goes back.
     Transaction(TransactionStep),
     /// Changes a setting of the session.
@@ -62,6 +63,71 @@ pub enum Statement {
         /// The setting.
         name: Option<String>,
     },
+}
+
+/// What is done for a database by those who keep it. Each takes as long as the database is large.
+#[derive(Clone, Debug)]
+pub enum Maintenance {
+    /// A database on disk writes down what it holds, so that it is opened faster.
+    Checkpoint,
+    /// A folder is made that opens as the database is now.
+    BackUp {
+        /// The folder, which is not there.
+        to: PathBuf,
+        /// That of an earlier backup, of which files may be taken.
+        earlier: Option<PathBuf>,
+    },
+    /// A folder is made with statements and files that make the database again.
+    Export {
+        /// The folder, which is not there.
+        to: PathBuf,
+        /// Of the files.
+        format: ExportFormat,
+    },
+    /// The statements of such a folder are run.
+    Import {
+        /// The folder.
+        from: PathBuf,
+    },
+    /// All rows of these tables are read, and held against what the tables promise.
+    Check {
+        /// The tables.
+        tables: Vec<Arc<Object>>,
+    },
+}
+
+/// How EXPORT DATABASE writes rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// As Parquet, where it has a form for all values of a table, else as text.
+    #[default]
+    Parquet,
+    /// As text.
+    Csv,
+}
+
+impl Maintenance {
+    /// Its tag.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Checkpoint => "CHECKPOINT",
+            Self::BackUp { .. } => "BACKUP",
+            Self::Export { .. } => "EXPORT",
+            Self::Import { .. } => "IMPORT",
+            Self::Check { .. } => "CHECK",
+        }
+    }
+
+    /// The columns that come out; `None` if it gives no rows.
+    pub fn schema(&self) -> Option<SchemaRef> {
+        let field = |name: &str, nullable| Field::new(name, DataType::Utf8View, nullable);
+        match self {
+            Self::Checkpoint | Self::BackUp { .. } | Self::Export { .. } | Self::Import { .. } => None,
+            Self::Check { .. } => {
+                Some(Arc::new(Schema::new(vec![field("table", false), field("check", false), field("problem", true)])))
+            }
+        }
+    }
 }
 
 impl Statement {
@@ -102,6 +168,13 @@ pub enum TransactionStep {
     Release(String),
     /// ROLLBACK TO name.
     RollBackTo(String),
+    /// SET CONSTRAINTS.
+    SetConstraints {
+        /// Their names; all if there are none.
+        names: Vec<String>,
+        /// Whether they are looked at when the transaction ends, or after each statement.
+        is_deferred: bool,
+    },
 }
 
 /// A query that writes its rows, and gives one row with their number.

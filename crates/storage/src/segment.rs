@@ -150,19 +150,36 @@ impl SegmentView {
         Ok(Arc::new(SegmentCluster { inner, view: self.clone(), cluster, deleted }))
     }
 
-    /// These columns of a cluster's rows, or of some of them, now: blocks the calling thread. Fails with kind `File` if
-    /// they cannot be read.
-    pub fn read(&self, cluster: usize, columns: &[usize], rows: Option<&BooleanBuffer>) -> Result<RecordBatch> {
+    /// Reads a column of a cluster's rows, without those that are deleted, and holds it against its checksum: how many
+    /// rows there are, and how many NULLs. Blocks the calling thread. Fails with kind `File` if it cannot be read, with
+    /// code XX001 if it is not what was written.
+    pub fn verify(&self, cluster: usize, column: usize, deleted: Option<Arc<DeletedRows>>) -> Result<(usize, usize)> {
+        let mut decode = self.decode(cluster, &[column], deleted)?;
+        let (mut rows, mut nulls) = (0, 0);
+        while let Some(chunk) = decode.next()? {
+            rows += chunk.rows;
+            nulls += chunk.columns.iter().map(|column| column.logical_null_count()).sum::<usize>();
+        }
+        Ok((rows, nulls))
+    }
+
+    fn decode(&self, cluster: usize, columns: &[usize], deleted: Option<Arc<DeletedRows>>) -> Result<Box<dyn Decode>> {
         let inner = self.file.cluster(cluster, None)?;
         let fetched = match inner.fetch(columns) {
             Fetch::Ready(fetched) => fetched,
             Fetch::Blocking(read) => read()?,
             Fetch::Waiting(read) => futures::executor::block_on(read)?,
         };
-        let deleted = rows.map(|rows| Arc::new(DeletedRows::of(rows.clone())));
         let request =
             DecodeRequest { columns: columns.to_vec(), batch_rows: BATCH_ROWS_MAX, deleted, ..Default::default() };
-        let mut decode = inner.decode(fetched, &request)?;
+        inner.decode(fetched, &request)
+    }
+
+    /// These columns of a cluster's rows, or of some of them, now: blocks the calling thread. Fails with kind `File` if
+    /// they cannot be read.
+    pub fn read(&self, cluster: usize, columns: &[usize], rows: Option<&BooleanBuffer>) -> Result<RecordBatch> {
+        let deleted = rows.map(|rows| Arc::new(DeletedRows::of(rows.clone())));
+        let mut decode = self.decode(cluster, columns, deleted)?;
         let (mut pieces, mut count) = (vec![Vec::<ArrayRef>::new(); columns.len()], 0);
         while let Some(chunk) = decode.next()? {
             count += chunk.rows;

@@ -117,3 +117,24 @@ fn what_is_no_table_is_explained() {
     let ran = run(home.path(), &["sql", "--data", "d", "SHOW TABLES"], "");
     assert!(ran.stdout.contains(" bad "), "files that cannot be opened are listed: {}{}", ran.stdout, ran.stderr);
 }
+
+#[test]
+fn a_database_is_checked() {
+    let home = tempfile::tempdir().unwrap();
+    let ran = run(home.path(), &["check", "shop"], "");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
+    let made = "CREATE TABLE t (id INT PRIMARY KEY, s TEXT); \
+                INSERT INTO t SELECT g, 'text ' || g FROM generate_series(1, 200000) u(g); CHECKPOINT";
+    assert_eq!(run(home.path(), &["sql", "--db", "shop", made], "").code, Some(0));
+    let ran = run(home.path(), &["check", "shop"], "");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "2 checks, no problem\n"), "{}", ran.stderr);
+    let segment = fs::read_dir(home.path().join("shop/segments")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&segment, bytes).unwrap();
+    let ran = run(home.path(), &["check", "shop"], "");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stdout.starts_with("t: rows: ") && ran.stdout.contains("00000001.parquet"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("1 problem found in shop"), "{}", ran.stderr);
+}

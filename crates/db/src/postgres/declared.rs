@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use diligence_catalog::privileges::{OWNER, OWNER_OID};
-use diligence_catalog::rules::{Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
+use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules};
 use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, RelationName, SessionSnapshot};
 
+use super::definitions::{index_definition, key_definition, key_parts, qualified, quoted, reference_definition};
 use super::rows::Cell;
 
 /// Numbers of what tables are declared with begin here.
@@ -62,57 +63,6 @@ fn declared(snapshot: &SessionSnapshot) -> Vec<Declared> {
         _ => None,
     };
     readable.filter_map(table).collect()
-}
-
-/// A name as it is written: in quotes, where it must be.
-fn quoted(name: &str) -> String {
-    let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if is_plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
-}
-
-fn list(names: &[String]) -> String {
-    names.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
-}
-
-fn qualified(name: &RelationName) -> String {
-    match name.schema.as_str() {
-        DEFAULT_SCHEMA => quoted(&name.name),
-        schema => format!("{}.{}", quoted(schema), quoted(&name.name)),
-    }
-}
-
-/// `CREATE INDEX …`, as `pg_get_indexdef` shows it.
-fn index_definition(of: &Declared, key: &Key) -> String {
-    let unique = if key.kind.is_unique() { "UNIQUE " } else { "" };
-    let name = &of.object.name;
-    let table = format!("{}.{}", quoted(&name.schema), quoted(&name.name));
-    let nulls = if key.nulls_are_equal && key.kind.is_unique() { " NULLS NOT DISTINCT" } else { "" };
-    format!("CREATE {unique}INDEX {} ON {table} USING btree ({}){nulls}", quoted(&key.name), list(&key.columns))
-}
-
-fn key_definition(key: &Key) -> String {
-    let kind = match (key.kind, key.nulls_are_equal) {
-        (KeyKind::Primary, _) => "PRIMARY KEY",
-        (_, true) => "UNIQUE NULLS NOT DISTINCT",
-        (_, false) => "UNIQUE",
-    };
-    format!("{kind} ({})", list(&key.columns))
-}
-
-fn reference_definition(reference: &Reference, referred: &str) -> String {
-    let action = |event: &str, action: ReferenceAction| match action {
-        ReferenceAction::Refuse => String::new(),
-        ReferenceAction::Cascade => format!(" ON {event} CASCADE"),
-        ReferenceAction::SetNull => format!(" ON {event} SET NULL"),
-    };
-    format!(
-        "FOREIGN KEY ({}) REFERENCES {referred}({}){}{}",
-        list(&reference.columns),
-        list(&reference.referred),
-        action("UPDATE", reference.on_update),
-        action("DELETE", reference.on_delete)
-    )
 }
 
 /// Rows of `pg_class` for indexes: number, name, schema's number, how many columns.
@@ -230,7 +180,7 @@ pub(super) fn listed_indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     for of in declared(snapshot) {
         rows.extend(of.keys().map(|(_, key)| {
             let name = &of.object.name;
-            let definition = index_definition(&of, key);
+            let definition = index_definition(&of.object.name, key);
             vec![
                 name.schema.as_str().into(),
                 name.name.as_str().into(),
@@ -248,8 +198,8 @@ pub(super) fn index_definitions(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let mut rows = Vec::new();
     for of in declared(snapshot) {
         for (place, key) in of.keys() {
-            let whole = index_definition(&of, key);
-            let parts = std::iter::once(whole).chain(key.columns.iter().map(|column| quoted(column)));
+            let whole = index_definition(&of.object.name, key);
+            let parts = std::iter::once(whole).chain(key_parts(key));
             rows.extend(
                 parts
                     .enumerate()
@@ -289,6 +239,8 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
                 (kind != "c").into(),
             ]
         };
+        /// Where a row says whether it is deferrable, and behind that, whether it is deferred.
+        const DEFERRABLE: usize = 4;
         const NONE: [&str; 3] = [" ", " ", " "];
         for (place, key) in of.keys().filter(|(_, key)| key.kind.is_constraint()) {
             let kind = if key.kind == KeyKind::Primary { "p" } else { "u" };
@@ -311,14 +263,17 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             let Some(referred) = referred else { continue };
             let action = |action: ReferenceAction| match action {
                 ReferenceAction::Refuse => "a",
+                ReferenceAction::Restrict => "r",
                 ReferenceAction::Cascade => "c",
                 ReferenceAction::SetNull => "n",
             };
-            let is_it = |(_, key): &(usize, &Key)| key.kind.is_unique() && key.columns == reference.referred;
+            let is_it = |(_, key): &(usize, &Key)| key.refers_to(&reference.referred);
             let index = referred.keys().find(is_it).map_or(0.into(), |(place, _)| referred.number(Kind::Index, place));
             let number = of.number(Kind::Reference, place);
             let actions = [action(reference.on_update), action(reference.on_delete), "s"];
             let mut cells = row(number, &reference.name, "f", index, referred.object.oid(), actions);
+            cells[DEFERRABLE] = reference.is_deferrable().into();
+            cells[DEFERRABLE + 1] = (reference.deferral == Deferral::Deferred).into();
             cells.push(of.columns(&reference.columns));
             cells.push(referred.columns(&reference.referred));
             let text = reference_definition(reference, &qualified(&referred.object.name));

@@ -110,7 +110,8 @@ impl Session {
         let options = self.query_options(&format!("COPY {table} FROM STDIN"));
         let engine = self.database().engine();
         let (stream, rows, schema) = self.in_runtime(|| {
-            let PlannedAppend { plan, rows, schema } = self.planner().plan_append(&self.snapshot(), &name, columns, condition)?;
+            let PlannedAppend { plan, rows, schema } =
+                self.planner().plan_append(&self.snapshot(), &name, columns, condition)?;
             Ok((engine.run(&plan, options)?, rows, schema))
         })?;
         let result = QueryResult::write("COPY", stream, None).with_retries(None, self.statement_locks());

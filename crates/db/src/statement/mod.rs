@@ -16,6 +16,9 @@
 //! without a statement.
 
 mod append;
+mod elsewhere;
+mod export;
+mod maintenance;
 mod parse;
 mod pending;
 mod plan;

@@ -22,6 +22,7 @@ use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
+use super::elsewhere::Elsewhere;
 use super::several::{Committing, SeveralEnd, SeveralRun};
 use crate::plan_json;
 use crate::plans::Used;
@@ -68,6 +69,11 @@ impl CancelToken {
         if let Some(wait) = &cancelling.wait {
             wait.end(GivenUp::Cancelled);
         }
+    }
+
+    /// Fails with kind `Cancelled` if the statement was cancelled.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.0.lock().is_cancelled { Err(Error::cancelled()) } else { Ok(()) }
     }
 
     /// The statement does something else from now on. Fails with kind `Cancelled` if it was cancelled.
@@ -183,6 +189,8 @@ enum Body {
     Committing(JoinHandle<Result<()>>, SeveralEnd),
     /// A statement that waits for another transaction.
     Waiting(LockWait),
+    /// Work that another thread does.
+    Elsewhere(Elsewhere),
     /// A query whose rows nobody wants, only how it ran; and its plan.
     Analyze(QueryStream, Explained),
 }
@@ -206,7 +214,7 @@ impl Pull<'_, '_> {
         }
     }
 
-    fn wait<T>(&mut self, wait: &mut (impl Future<Output = T> + Unpin)) -> Poll<T> {
+    fn wait<F: Future + Unpin>(&mut self, wait: &mut F) -> Poll<F::Output> {
         let end = match self {
             Self::Polled(context) => return Pin::new(wait).poll(context),
             Self::Blocking => None,
@@ -307,9 +315,23 @@ impl QueryResult {
         Ok(Self { body: Body::Waiting(wait), ..result })
     }
 
-    /// Whether it waits for another transaction.
+    /// Work that another thread does and that gives these columns; a command if there are none.
+    pub(crate) fn elsewhere(
+        tag: &'static str,
+        schema: Option<SchemaRef>,
+        runtime: &tokio::runtime::Handle,
+        work: impl FnOnce(&CancelToken) -> Result<Vec<RecordBatch>> + Send + 'static,
+    ) -> Self {
+        let result = match schema {
+            Some(schema) => Self::rows(schema, vec![]),
+            None => Self::done(tag),
+        };
+        Self { body: Body::Elsewhere(Elsewhere::begin(runtime, result.token.clone(), work)), ..result }
+    }
+
+    /// Whether it waits for another transaction, or for work that another thread does.
     pub fn is_waiting(&self) -> bool {
-        matches!(self.body, Body::Waiting(_))
+        matches!(self.body, Body::Waiting(_) | Body::Elsewhere(_))
     }
 
     pub(crate) fn done(tag: &'static str) -> Self {
@@ -443,13 +465,16 @@ impl QueryResult {
         Ok(())
     }
 
-    /// Does a command's work until it is done or has to wait for another transaction; whether it waits. Fails with the
-    /// command's error.
+    /// Does a command's work until it is done or has to wait, for another transaction or for work that another thread
+    /// does; whether it waits. Fails with the command's error.
     pub fn work_blocking(&mut self) -> Result<bool> {
         while self.is_working() {
-            if let Body::Waiting(wait) = &self.body
-                && wait.is_waiting()
-            {
+            let waits = match &self.body {
+                Body::Waiting(wait) => wait.is_waiting(),
+                Body::Elsewhere(work) => work.is_at_work(),
+                _ => false,
+            };
+            if waits {
                 return Ok(true);
             }
             if let Poll::Ready(Err(error)) = self.work(&mut Pull::Blocking) {
@@ -459,11 +484,17 @@ impl QueryResult {
         Ok(false)
     }
 
-    /// Waits for the other transaction that a command waits for. Fails with code 55P03 if it may not wait any longer,
+    /// Waits for what a command waits for. Fails with code 55P03 if it may not wait for another transaction any longer,
     /// and with kind `Cancelled`.
     pub async fn wait(&mut self) -> Result<()> {
-        let Body::Waiting(wait) = &mut self.body else { return Ok(()) };
-        Pin::new(wait).await
+        match &mut self.body {
+            Body::Waiting(wait) => Pin::new(wait).await,
+            Body::Elsewhere(work) => {
+                Pin::new(work).await;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// As [`settle`](Self::settle), without blocking.
@@ -477,7 +508,8 @@ impl QueryResult {
     /// Whether it gives nothing before its work is done.
     fn is_working(&self) -> bool {
         match &self.body {
-            Body::Write(..) | Body::Held(..) | Body::Waiting(_) | Body::Several(_) | Body::Committing(..) => true,
+            Body::Write(..) | Body::Held(..) | Body::Waiting(_) | Body::Elsewhere(_) => true,
+            Body::Several(_) | Body::Committing(..) => true,
             Body::Ready(_) | Body::Query(_) | Body::Analyze(..) => false,
         }
     }
@@ -501,6 +533,16 @@ impl QueryResult {
                 let waited = ready!(pull.wait(wait));
                 return Poll::Ready(match waited {
                     Ok(()) => self.go_on(None, may_block),
+                    Err(error) => self.fail(error),
+                });
+            }
+            Body::Elsewhere(work) => {
+                ready!(pull.wait(work));
+                return Poll::Ready(match work.take() {
+                    Ok(rows) => {
+                        self.body = Body::Ready(rows.into());
+                        Ok(())
+                    }
                     Err(error) => self.fail(error),
                 });
             }
@@ -637,7 +679,7 @@ impl QueryResult {
 
     fn stream(&self) -> Option<&QueryStream> {
         match &self.body {
-            Body::Ready(_) | Body::Waiting(_) | Body::Committing(..) => None,
+            Body::Ready(_) | Body::Waiting(_) | Body::Elsewhere(_) | Body::Committing(..) => None,
             Body::Several(run) => Some(run.stream()),
             Body::Query(stream) | Body::Write(stream, _) | Body::Held(stream, _) | Body::Analyze(stream, _) => {
                 Some(stream)
@@ -651,12 +693,15 @@ impl QueryResult {
             let ended = match &mut self.body {
                 Body::Ready(batches) => return Poll::Ready(batches.pop_front().map(Ok)),
                 Body::Query(stream) => return pull.batch(stream),
-                Body::Write(..) | Body::Held(..) | Body::Waiting(_) | Body::Several(_) | Body::Committing(..) => {
-                    match ready!(self.work(pull)) {
-                        Ok(()) => continue,
-                        Err(error) => return Poll::Ready(Some(Err(error))),
-                    }
-                }
+                Body::Write(..)
+                | Body::Held(..)
+                | Body::Waiting(_)
+                | Body::Elsewhere(_)
+                | Body::Several(_)
+                | Body::Committing(..) => match ready!(self.work(pull)) {
+                    Ok(()) => continue,
+                    Err(error) => return Poll::Ready(Some(Err(error))),
+                },
                 Body::Analyze(stream, _) => match ready!(pull.batch(stream)) {
                     Some(Ok(_)) => Ok(false),
                     Some(Err(error)) => Err(error),
@@ -696,6 +741,7 @@ impl QueryResult {
             | Body::Query(_)
             | Body::Write(_, None)
             | Body::Waiting(_)
+            | Body::Elsewhere(_)
             | Body::Several(_)
             | Body::Committing(..) => {}
         }

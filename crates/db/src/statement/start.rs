@@ -252,10 +252,7 @@ impl Session {
             }
             Statement::Several(_) => return Err(Error::bug("several statements start as one")),
             Statement::Command(command) => self.start_command(command)?,
-            Statement::Checkpoint => {
-                self.database().checkpoint()?;
-                QueryResult::done("CHECKPOINT")
-            }
+            Statement::Maintain(maintenance) => self.maintain(maintenance),
             Statement::Transaction(step) => QueryResult::done(self.step(step)?),
             Statement::Set { name, value } => {
                 self.set(&name, &value)?;

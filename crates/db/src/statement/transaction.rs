@@ -99,6 +99,10 @@ impl Session {
                 }
                 "ROLLBACK"
             }
+            TransactionStep::SetConstraints { names, is_deferred } => {
+                self.planner().catalogs().set_deferred(&names, is_deferred)?;
+                "SET CONSTRAINTS"
+            }
         })
     }
 

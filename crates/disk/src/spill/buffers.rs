@@ -53,8 +53,6 @@ pub(super) struct Shared {
 }
 
 struct BufferState {
-    /// At least for the buffers that are wanted and spare, or for the minimum, and for those that were read ahead.
-    reservation: Reservation,
     spare: Vec<Pages>,
     /// Buffers that somebody holds: those that were filled, and those that were read and wanted.
     wanted: usize,
@@ -63,6 +61,8 @@ struct BufferState {
     /// Buffers on their way to the disk: they come back whatever happens.
     writing: usize,
     waiting: Vec<Waker>,
+    /// At least for the buffers that are wanted and spare, or for the minimum, and for those that were read ahead.
+    reservation: Reservation,
 }
 
 impl SpillBuffers {

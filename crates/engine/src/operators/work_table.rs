@@ -89,10 +89,10 @@ impl Storage {
 pub(super) struct TableWriter {
     storage: Storage,
     batches: VecDeque<(Batch, usize)>,
-    reservation: Reservation,
     /// Once there is one, all rows go there.
     writer: Option<BatchWriter>,
     rows: u64,
+    reservation: Reservation,
 }
 
 impl TableWriter {

@@ -115,6 +115,50 @@ pub(crate) fn bind_rule(
     Ok(())
 }
 
+/// What an index computes, over a table's columns.
+pub(crate) struct BoundIndex {
+    /// The columns, in the table's order.
+    pub columns: Vec<Column>,
+    /// The values.
+    pub values: Vec<Scalar>,
+    /// Which rows it has.
+    pub condition: Option<Scalar>,
+}
+
+/// Binds the values and the condition of an index over a table's columns. Fails with kind `Input` if they mean nothing,
+/// with code 0A000 for a query in them, 42P17 for what would be another one each time.
+pub(crate) fn bind_index(
+    values: &[Expr],
+    condition: Option<&Expr>,
+    table: &str,
+    columns: &[Target],
+    context: &dyn Context,
+) -> Result<BoundIndex> {
+    let (binder, withs) = (Binder::new(context), Withs::default());
+    let columns = columns.iter().map(|target| context.numbers().named(&target.name, target.sql_type.clone(), true));
+    let columns = columns.collect::<Vec<_>>();
+    let names = Namespace::of(Source::new(Some(table.to_owned()), columns.clone()));
+    let level = Level::new(None, &withs, names, Clause::Default);
+    let lasting = |scalar: Scalar, what: &str| {
+        if scalar.is_volatile() || binder.is_transient.get() {
+            let message = format!("functions in index {what} must be marked IMMUTABLE");
+            return Err(Error::input(message).with_code("42P17"));
+        }
+        if scalar.has_subquery() {
+            return Err(Error::unsupported(format!("cannot use subquery in index {what}")).with_code("0A000"));
+        }
+        Ok(scalar)
+    };
+    let values = values.iter().map(|value| {
+        let scalar = binder.typed(binder.scalar(value, &level)?)?;
+        lasting(scalar, "expression")
+    });
+    let values = values.collect::<Result<Vec<_>>>()?;
+    let condition = condition.map(|condition| lasting(binder.condition(condition, &level, "WHERE")?, "predicate"));
+    let condition = condition.transpose()?;
+    Ok(BoundIndex { columns, values, condition })
+}
+
 /// Which columns of some rows are held in other types where they go.
 pub(crate) struct Held<'a> {
     /// Those whose values become the names of folders: NULLs have this name.

@@ -136,10 +136,8 @@ impl Binder<'_> {
         let shown = join(by.iter().map(|by| format!("({by})::text")).collect(), ", ");
         let keys = join(by.iter().map(|by| format!("({by})")).collect(), ", ");
         let there = join(by.iter().map(|by| format!("({by}) IS NOT NULL")).collect(), " AND ");
-        let text = format!(
-            "SELECT {shown} FROM t WHERE {there} GROUP BY {keys} ORDER BY {keys} LIMIT {}",
-            VALUES_MAX + 1
-        );
+        let text =
+            format!("SELECT {shown} FROM t WHERE {there} GROUP BY {keys} ORDER BY {keys} LIMIT {}", VALUES_MAX + 1);
         let rows = self.context.texts_of(&over(&text, table)?)?;
         self.is_transient.set(true);
         if rows.len() > VALUES_MAX {

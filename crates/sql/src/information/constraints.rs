@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diligence_catalog::rules::{Identity, KeyKind, ReferenceAction, TableRules};
+use diligence_catalog::rules::{Deferral, Identity, KeyKind, ReferenceAction, TableRules};
 use diligence_catalog::{CATALOG_NAME, NativeTable, Object, Relation, SessionSnapshot};
 
 use super::{Cell, Row};
@@ -35,20 +35,24 @@ fn of_table(object: &Object, name: &str) -> Row {
 pub(super) fn table_constraints(snapshot: &SessionSnapshot) -> Vec<Row> {
     let mut rows = Vec::new();
     for (object, table) in tables(snapshot) {
-        let mut add = |name: &str, kind: &str| {
+        let mut add = |name: &str, kind: &str, deferral: Deferral| {
+            let yes_or_no = |is_it| if is_it { "YES" } else { "NO" };
             let mut row = of_table(&object, name);
             let more = row! {
-                "constraint_type": kind, "is_deferrable": "NO", "initially_deferred": "NO", "enforced": "YES"
+                "constraint_type": kind,
+                "is_deferrable": yes_or_no(deferral != Deferral::Never),
+                "initially_deferred": yes_or_no(deferral == Deferral::Deferred),
+                "enforced": "YES",
             };
             row.extend(more);
             rows.push(row);
         };
         let rules = table.rules();
         for key in rules.keys.iter().filter(|key| key.kind.is_constraint()) {
-            add(&key.name, if key.kind == KeyKind::Primary { "PRIMARY KEY" } else { "UNIQUE" });
+            add(&key.name, if key.kind == KeyKind::Primary { "PRIMARY KEY" } else { "UNIQUE" }, Deferral::Never);
         }
-        rules.references.iter().for_each(|reference| add(&reference.name, "FOREIGN KEY"));
-        rules.checks.iter().for_each(|check| add(&check.name, "CHECK"));
+        rules.references.iter().for_each(|reference| add(&reference.name, "FOREIGN KEY", reference.deferral));
+        rules.checks.iter().for_each(|check| add(&check.name, "CHECK", Deferral::Never));
     }
     rows
 }
@@ -82,6 +86,7 @@ pub(super) fn key_columns(snapshot: &SessionSnapshot) -> Vec<Row> {
 fn action(action: ReferenceAction) -> &'static str {
     match action {
         ReferenceAction::Refuse => "NO ACTION",
+        ReferenceAction::Restrict => "RESTRICT",
         ReferenceAction::Cascade => "CASCADE",
         ReferenceAction::SetNull => "SET NULL",
     }
@@ -99,7 +104,7 @@ pub(super) fn references(snapshot: &SessionSnapshot) -> Vec<Row> {
                 "delete_rule": action(reference.on_delete),
             });
             if let Some((other, there)) = all.iter().find(|(other, _)| other.id == reference.table)
-                && let Some(key) = there.rules().keys.iter().find(|key| key.columns == reference.referred)
+                && let Some(key) = there.rules().keys.iter().find(|key| key.refers_to(&reference.referred))
             {
                 row.extend(row! {
                     "unique_constraint_catalog": CATALOG_NAME,

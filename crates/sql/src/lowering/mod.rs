@@ -96,6 +96,20 @@ pub(crate) fn value_of(scalar: &Scalar, options: &LoweringOptions) -> Result<Con
     Ok(Constant { value, sql_type })
 }
 
+/// What computes expressions without subqueries from rows of these columns, whose schema is given too. Fails with kind
+/// `Bug` if they have others.
+pub(crate) fn over_columns(
+    scalars: &[Scalar],
+    columns: &[Column],
+    schema: &SchemaRef,
+    options: &LoweringOptions,
+) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+    let expressions = Expressions { zone: &options.zone, options: &options.options, keeps_parameters: false };
+    let positions = columns.iter().enumerate().map(|(place, column)| (column.id, place)).collect::<Positions>();
+    let mut none = SubqueryValues::new(0);
+    scalars.iter().map(|scalar| expressions.lower(scalar, &positions, schema, &mut none)).collect()
+}
+
 struct Lowering<'a> {
     numbers: &'a Numbers,
     expressions: Expressions<'a>,

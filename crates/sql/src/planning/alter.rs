@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::{Identity, KeyKind};
+use diligence_catalog::rules::{ComputedKey, Identity, Key, KeyKind};
 use diligence_catalog::sequence::{Sequence, SequenceOptions};
 use diligence_catalog::{NativeTable, Object, OwnedSequence, Relation, RelationName, Resolved, TableAlteration};
 use diligence_storage::memory::ROW_NUMBERS;
@@ -19,9 +19,10 @@ use sqlparser::ast::{
 
 use super::around::Around;
 use super::definitions::{lower, unwritable};
+use super::indexes::{IndexParts, shown};
 use super::sequences::{self, SequenceChange, arguments_of, changed, changes_of};
 use super::statements::BoundStatement;
-use super::tables::{Declaration, key_columns, sequence_options_of};
+use super::tables::{Declaration, sequence_options_of};
 use crate::binder::{self, CHANGED, Changed, Given, Target};
 use crate::errors;
 use crate::parse::CONSTRAINT;
@@ -154,6 +155,7 @@ impl Around<'_> {
 
     /// A change that leaves the rows as they are.
     fn altered(&self, object: &Object, mut altered: Altered, tag: &'static str) -> Result<BoundStatement> {
+        self.settle_indexes(&mut altered.declaration)?;
         let also = std::mem::take(&mut altered.also);
         let alteration = altered.alteration();
         let memory = self.planner.options.tables.clone();
@@ -189,7 +191,8 @@ impl Around<'_> {
                 }
             }
         }
-        let declaration = altered.declaration;
+        let mut declaration = altered.declaration;
+        self.settle_indexes(&mut declaration)?;
         // Values of columns that are generated or count come from the query; a generated column is computed anew.
         let plain = |target: Target| Target { is_always: false, ..target };
         let all = declaration.targets()?.into_iter().map(plain).collect::<Vec<_>>();
@@ -360,7 +363,7 @@ impl Around<'_> {
             return Err(Error::input(message).with_code("2BP01").with_detail(detail));
         }
         rules.checks.retain(|check| !uses(&check.condition));
-        rules.keys.retain(|key| !key.columns.contains(&name));
+        rules.keys.retain(|key| !key.uses(&name));
         rules.references.retain(|reference| !reference.columns.contains(&name));
         let gone = rules.generated.iter().filter(|(own, expression)| **own != name && uses(expression));
         let gone = gone.map(|(own, _)| own.clone()).collect::<Vec<_>>();
@@ -420,13 +423,7 @@ impl Around<'_> {
     }
 
     /// What becomes of a column that counts or is generated. Fails with 55000 if it does not, or is not.
-    fn alter_identity(
-        &self,
-        altered: &mut Altered,
-        name: &Ident,
-        call: &ast::Function,
-        object: &Object,
-    ) -> Result<()> {
+    fn alter_identity(&self, altered: &mut Altered, name: &Ident, call: &ast::Function, object: &Object) -> Result<()> {
         let place = altered.place(name)?;
         let column = altered.declaration.fields[place].name().clone();
         let table = &object.name.name;
@@ -447,7 +444,8 @@ impl Around<'_> {
             let message = format!("column \"{column}\" of relation \"{table}\" is not an identity column");
             return Err(Error::input(message).with_code("55000"));
         }
-        let found = self.sequence_of(object, &column).ok_or_else(|| Error::bug("a column counts without a sequence"))?;
+        let found =
+            self.sequence_of(object, &column).ok_or_else(|| Error::bug("a column counts without a sequence"))?;
         let Relation::Sequence(sequence) = &found.relation else { return Err(Error::bug("a sequence is none")) };
         for change in &changes {
             match change {
@@ -528,9 +526,7 @@ impl Around<'_> {
             let own = &altered.declaration.rules.references;
             let references = if other.id == object.id { own } else { &rows.rules().references };
             for reference in references.iter().filter(|reference| reference.table == object.id) {
-                let there = |keys: &[diligence_catalog::rules::Key]| {
-                    keys.iter().any(|key| key.kind.is_unique() && key.columns == reference.referred)
-                };
+                let there = |keys: &[Key]| keys.iter().any(|key| key.refers_to(&reference.referred));
                 if there(&table.rules().keys) && !there(keys) {
                     let message = format!(
                         "cannot change table {} because constraint {} on table {} depends on it",
@@ -546,10 +542,6 @@ impl Around<'_> {
     /// CREATE INDEX.
     pub(super) fn create_index(&self, create: &ast::CreateIndex) -> Result<BoundStatement> {
         const TAG: &str = "CREATE INDEX";
-        if create.predicate.is_some() {
-            let error = Error::unsupported("an index of some rows only is not supported").with_code("0A000");
-            return Err(error.with_hint("leave WHERE out"));
-        }
         let name = self.changeable(&create.table_name)?;
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
@@ -577,7 +569,19 @@ impl Around<'_> {
         let mut altered = Altered { declaration: Declaration::of(name, table), from, new_checks: vec![], also: vec![] };
         let kind = if create.unique { KeyKind::UniqueIndex } else { KeyKind::Index };
         let equal = create.nulls_distinct == Some(false);
-        altered.declaration.add_key(given.as_ref(), key_columns(&create.columns)?, kind, equal)?;
+        let parts = IndexParts::of(&create.columns);
+        match parts.expressions.iter().all(Option::is_none) && create.predicate.is_none() {
+            true => altered.declaration.add_key(given.as_ref(), parts.columns, kind, equal)?,
+            false => {
+                let (declaration, condition) = (&altered.declaration, create.predicate.clone().map(Arc::new));
+                let (table, schema) = (&declaration.name.name, declaration.schema());
+                let IndexParts { columns, expressions, .. } = &parts;
+                let function = self.index_function(table, &schema, columns, expressions, condition.as_deref())?;
+                let computed = ComputedKey { expressions: parts.expressions, condition, function };
+                let key = Key { computed: Some(computed), ..Key::of_columns("", parts.columns, kind, equal) };
+                altered.declaration.add_index(given.as_ref(), &parts.called, key)?;
+            }
+        }
         self.altered(object, altered, TAG)
     }
 
@@ -777,6 +781,16 @@ fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Result<()> {
         });
         *expression = Arc::new(copy);
     };
+    for key in &mut rules.keys {
+        let Some(computed) = &mut key.computed else { continue };
+        computed.condition.iter_mut().for_each(in_expression);
+        for (column, expression) in key.columns.iter_mut().zip(&mut computed.expressions) {
+            if let Some(expression) = expression {
+                in_expression(expression);
+                *column = shown(expression);
+            }
+        }
+    }
     rules.checks.iter_mut().for_each(|check| in_expression(&mut check.condition));
     rules.generated.values_mut().for_each(in_expression);
     Ok(())

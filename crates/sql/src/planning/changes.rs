@@ -81,6 +81,7 @@ impl ChangedTable {
                 }
                 let same = |key: &&Key| {
                     key.kind.is_unique()
+                        && key.is_whole()
                         && key.columns.iter().all(|column| columns.contains(column))
                         && columns.iter().all(|column| key.columns.contains(column))
                 };

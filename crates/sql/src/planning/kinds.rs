@@ -9,7 +9,7 @@ use super::Planner;
 use super::path::SEARCH_PATH;
 use super::prepared::no_prepared;
 use super::settings::{set_statement, setting_name};
-use crate::parse::{CHECKPOINT, Parsed, VARIABLE};
+use crate::parse::{Parsed, VARIABLE};
 use crate::statement::{Command, Statement, TransactionStep};
 
 impl Planner {
@@ -51,7 +51,6 @@ impl Planner {
             ast::Statement::ReleaseSavepoint { name } => {
                 Ok(Statement::Transaction(TransactionStep::Release(name.value.clone())))
             }
-            ast::Statement::Call(call) if is_checkpoint(call) => Ok(Statement::Checkpoint),
             // What they are for is done all the time: rows that are gone hold no room, and statistics are those of the
             // rows that a statement sees.
             ast::Statement::Vacuum(_) => Ok(Statement::Command(Command::Nothing("VACUUM"))),
@@ -98,10 +97,6 @@ impl Planner {
             }
         }
     }
-}
-
-fn is_checkpoint(call: &ast::Function) -> bool {
-    matches!(call.name.0.as_slice(), [part] if part.as_ident().is_some_and(|name| name.value == CHECKPOINT))
 }
 
 /// RESET.

@@ -21,7 +21,9 @@ mod describing;
 mod enums;
 mod file_functions;
 mod generic;
+mod indexes;
 mod kinds;
+mod maintenance;
 mod materialized;
 mod names;
 mod parameters;
@@ -91,6 +93,7 @@ impl Planned {
             Planned::Query(query, _) => Some(query.schema().clone()),
             Planned::Other(statement) => match statement.as_ref() {
                 Statement::Explain { .. } => Some(Statement::plan_schema()),
+                Statement::Maintain(maintenance) => maintenance.schema(),
                 Statement::Write(write) => write.returning.as_ref().map(|(schema, _)| schema.clone()),
                 Statement::Several(several) => several.schema(),
                 _ => None,

@@ -121,10 +121,9 @@ impl BoundStatement {
             Self::Write { rows, returning, .. } => {
                 Description { parameters: types(&rows), schema: returning.map(|(schema, _)| schema) }
             }
-            Self::Several(BoundSeveral { parameters, last, .. }) => Description {
-                parameters: parameters.iter().map(SqlType::arrow).collect(),
-                ..last.described()
-            },
+            Self::Several(BoundSeveral { parameters, last, .. }) => {
+                Description { parameters: parameters.iter().map(SqlType::arrow).collect(), ..last.described() }
+            }
             Self::Explain { statement, .. } => {
                 Description { schema: Some(Statement::plan_schema()), ..statement.described() }
             }
@@ -132,6 +131,7 @@ impl BoundStatement {
                 let schema = match &statement {
                     Statement::Query(query) => Some(query.schema().clone()),
                     Statement::Explain { .. } => Some(Statement::plan_schema()),
+                    Statement::Maintain(maintenance) => maintenance.schema(),
                     _ => None,
                 };
                 Description { parameters: vec![], schema }
@@ -212,6 +212,10 @@ impl Around<'_> {
             ast::Statement::DropFunction(drop) => other(self.drop_routines(drop)?),
             ast::Statement::Lock(lock) => other(self.lock_tables(lock)?),
             ast::Statement::CreateSequence { .. } => other(self.create_sequence(statement)?),
+            ast::Statement::Call(call) => match self.maintenance(call)? {
+                Some(maintenance) => other(maintenance),
+                None => other(self.planner.session_statement(statement)?),
+            },
             _ => other(self.planner.session_statement(statement)?),
         }
     }

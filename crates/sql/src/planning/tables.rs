@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::{Check, Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
+use diligence_catalog::rules::{Check, Deferral, Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
 use diligence_catalog::sequence::SequenceOptions;
 use diligence_catalog::{NativeTable, OwnedSequence, Relation, RelationName, Resolved, free_name};
 use diligence_types::SqlType;
@@ -115,7 +115,14 @@ impl Declaration {
         if kind == KeyKind::Primary {
             columns.iter().for_each(|column| self.set_nullable(column, false));
         }
-        self.rules.keys.push(Key { name, columns, kind, nulls_are_equal });
+        self.rules.keys.push(Key::of_columns(name, columns, kind, nulls_are_equal));
+        Ok(())
+    }
+
+    /// Adds an index that is computed, called after these names. Fails with code 42710 if the name is taken.
+    pub(super) fn add_index(&mut self, given: Option<&Ident>, called: &[String], key: Key) -> Result<()> {
+        let name = self.free_name(given, format!("{}_{}_idx", self.name.name, called.join("_")))?;
+        self.rules.keys.push(Key { name, ..key });
         Ok(())
     }
 }
@@ -329,7 +336,7 @@ impl Around<'_> {
         columns: Vec<String>,
         key: &ast::ForeignKeyConstraint,
     ) -> Result<()> {
-        not_deferred(key.characteristics.as_ref())?;
+        let deferral = deferral(key.characteristics.as_ref())?;
         if matches!(
             key.match_kind,
             Some(ast::ConstraintReferenceMatchKind::Full | ast::ConstraintReferenceMatchKind::Partial)
@@ -377,6 +384,7 @@ impl Around<'_> {
         // A key of the same columns in another order is the same key.
         let same = |key: &&Key| {
             key.kind.is_unique()
+                && key.is_whole()
                 && key.columns.len() == referred.len()
                 && key.columns.iter().all(|column| referred.contains(column))
         };
@@ -391,7 +399,9 @@ impl Around<'_> {
         let name = declaration.free_name(given.or(key.name.as_ref()), wanted)?;
         let (on_delete, on_update) = (action(key.on_delete)?, action(key.on_update)?);
         let referred = there.columns.clone();
-        declaration.rules.references.push(Reference { name, columns, table: table_id, referred, on_delete, on_update });
+        let table = table_id;
+        let reference = Reference { name, columns, table, referred, on_delete, on_update, deferral };
+        declaration.rules.references.push(reference);
         Ok(())
     }
 
@@ -440,19 +450,36 @@ fn integer_of(bits: u8) -> SqlType {
     }
 }
 
-fn not_deferred(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<()> {
-    match characteristics {
-        Some(ast::ConstraintCharacteristics { deferrable: Some(true), .. }) => {
-            let error = Error::unsupported("DEFERRABLE constraints are not supported").with_code("0A000");
-            Err(error.with_hint("constraints hold after each statement"))
+/// When a constraint is held against the rows.
+fn deferral(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<Deferral> {
+    let Some(ast::ConstraintCharacteristics { deferrable, initially, .. }) = characteristics else {
+        return Ok(Deferral::Never);
+    };
+    match (deferrable, initially) {
+        (Some(false), Some(ast::DeferrableInitial::Deferred)) => {
+            Err(Error::input("constraint declared INITIALLY DEFERRED must be DEFERRABLE").with_code("42601"))
         }
-        _ => Ok(()),
+        (_, Some(ast::DeferrableInitial::Deferred)) => Ok(Deferral::Deferred),
+        (Some(true), _) => Ok(Deferral::Immediate),
+        _ => Ok(Deferral::Never),
+    }
+}
+
+/// Keys hold after each statement: that is what DEFERRABLE says as well.
+fn not_deferred(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<()> {
+    match deferral(characteristics)? {
+        Deferral::Deferred => {
+            let error = Error::unsupported("keys that are INITIALLY DEFERRED are not supported").with_code("0A000");
+            Err(error.with_hint("leave it out: unique keys hold after each statement, not after each row"))
+        }
+        Deferral::Never | Deferral::Immediate => Ok(()),
     }
 }
 
 fn action(given: Option<ReferentialAction>) -> Result<ReferenceAction> {
     match given {
-        None | Some(ReferentialAction::Restrict | ReferentialAction::NoAction) => Ok(ReferenceAction::Refuse),
+        None | Some(ReferentialAction::NoAction) => Ok(ReferenceAction::Refuse),
+        Some(ReferentialAction::Restrict) => Ok(ReferenceAction::Restrict),
         Some(ReferentialAction::Cascade) => Ok(ReferenceAction::Cascade),
         Some(ReferentialAction::SetNull) => Ok(ReferenceAction::SetNull),
         Some(ReferentialAction::SetDefault) => {

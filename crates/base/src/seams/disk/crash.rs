@@ -376,6 +376,20 @@ impl Disk for CrashDisk {
         volume.change(Some((from_folder, from_name)), Some((to_folder, to_name, node)))
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut volume = self.0.lock();
+        let (from_folder, from_name) = volume.parent(from)?;
+        let (to_folder, to_name) = volume.parent(to)?;
+        let node = volume.child(from_folder, &from_name)?;
+        if volume.is_folder(node) {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
+        if volume.child(to_folder, &to_name).is_ok() {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        volume.change(None, Some((to_folder, to_name, node)))
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let mut volume = self.0.lock();
         let (folder, name) = volume.parent(path)?;

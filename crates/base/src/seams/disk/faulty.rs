@@ -142,6 +142,11 @@ impl Disk for FaultyDisk {
         self.inner.rename(from, to)
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.faults.operate("link", to, Effect::Takes)?;
+        self.inner.link(from, to)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.faults.operate("remove file", path, Effect::Other)?;
         self.inner.remove_file(path)

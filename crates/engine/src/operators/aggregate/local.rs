@@ -94,7 +94,6 @@ pub(super) struct Groups {
     tuning: Tuning,
     packets: usize,
     table: GroupTable,
-    reservation: Reservation,
     direct: DirectGroups,
     encoded: EncodedKeys,
     ids: Vec<u32>,
@@ -115,6 +114,7 @@ pub(super) struct Groups {
     /// Bytes of chunks at which to consolidate next.
     consolidated_bytes: usize,
     consolidation: Option<Consolidation>,
+    reservation: Reservation,
 }
 
 /// Rows that are so few that there must be memory for them.

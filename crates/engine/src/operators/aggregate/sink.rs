@@ -382,8 +382,10 @@ impl Shared {
         {
             other.freeze()?;
             merged = table.merge_table(&other, &mut reserve);
-            if merged.is_err() {
-                tables.push((other, other_reservation));
+            match merged {
+                // Before what it has reserved: of two variables the later one goes first.
+                Ok(()) => drop(other),
+                Err(_) => tables.push((other, other_reservation)),
             }
         }
         if merged.is_ok() {

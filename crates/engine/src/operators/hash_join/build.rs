@@ -348,7 +348,11 @@ impl BuildState {
                 }
                 Todo::Write(partition, batch, reservation) => {
                     match partitions.poll_write(Side::Build, partition, &batch, self.owner, waker) {
-                        Poll::Ready(written) => written?,
+                        Poll::Ready(written) => {
+                            // Before what it has reserved.
+                            drop(batch);
+                            written?;
+                        }
                         Poll::Pending => {
                             self.todo.push_front(Todo::Write(partition, batch, reservation));
                             return Ok(Accept::Wait);

@@ -33,10 +33,10 @@ const SET_BYTES_MIN: usize = 256 << 10;
 pub(super) struct Seen {
     converter: RowConverter,
     set: HashSet<Box<[u8]>, RandomState>,
-    reservation: Reservation,
     files: Vec<BatchFile>,
     storage: Storage,
     leaving: Option<Leaving>,
+    reservation: Reservation,
 }
 
 /// Rows on their way to temp space.

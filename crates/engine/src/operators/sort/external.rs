@@ -77,10 +77,10 @@ enum Stage {
 pub(super) struct Brought {
     pub disk: Vec<DiskRun>,
     pub memory: Vec<Run>,
-    /// Of the runs in memory, and the minimum of each packet.
-    pub reservation: Reservation,
     /// The minimal buffers of the packets, at least one of them.
     pub buffers: Vec<SpillBuffers>,
+    /// Of the runs in memory, and the minimum of each packet.
+    pub reservation: Reservation,
 }
 
 /// Before the last merge.

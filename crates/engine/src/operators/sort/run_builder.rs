@@ -55,8 +55,6 @@ pub(super) struct RunBuilder {
     /// Bytes of `pending`, as far as they are counted here and not with whoever made them.
     pending_bytes: usize,
     memory: QueryMemory,
-    /// For rows beyond what `work` is for. Somebody else may ask for it: then they are spilled.
-    reservation: Reservation,
     /// What a packet that may use the disk has reserved whatever happens: for the first rows that it collects, and for
     /// a batch on its way to the disk.
     work: Reservation,
@@ -66,6 +64,8 @@ pub(super) struct RunBuilder {
     /// The same for what is read and written.
     minimal: Option<SpillBuffers>,
     job: Option<Job>,
+    /// For rows beyond what `work` is for. Somebody else may ask for it: then they are spilled.
+    reservation: Reservation,
 }
 
 /// What a packet does while it takes no rows: its runs become one on the disk, or runs on the disk a longer one.

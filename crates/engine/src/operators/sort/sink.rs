@@ -97,10 +97,10 @@ enum Phase {
 struct Collected {
     memory: Vec<Run>,
     disk: Vec<DiskRun>,
-    reservation: Option<Reservation>,
     buffers: Vec<SpillBuffers>,
     /// Packets that have left their runs here.
     left: usize,
+    reservation: Option<Reservation>,
 }
 
 /// Runs, and the ranges in which they are merged.

@@ -45,8 +45,8 @@ pub(super) struct TopRows {
     /// The first key of the threshold, if it is a text.
     threshold_text: Option<FirstText>,
     setup: Setup,
-    reservation: Reservation,
     overflow: Overflow,
+    reservation: Reservation,
 }
 
 /// A sort that takes what is too much for a top-N: many long rows may be wanted.

@@ -114,10 +114,10 @@ pub(super) struct Work {
     /// Rows that have gone on.
     given: u64,
     widening: Option<Widening>,
-    /// Of what each of the columns holds.
-    held: Vec<Reservation>,
     /// Of where partitions and peers begin.
     starts: Reservation,
+    /// Of what each of the columns holds.
+    held: Vec<Reservation>,
 }
 
 impl Functions {

@@ -7,6 +7,7 @@
 
 mod alterations;
 mod duckdb;
+mod maintenance;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -18,6 +19,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 
 pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
 use self::duckdb::Open;
+pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 use super::dialect::PostgresSyntax;
 
 /// INSERT … OVERRIDING SYSTEM VALUE, as the parser's tree has it: a partition or an alias of this name.
@@ -30,9 +32,8 @@ pub(crate) const KEY_SHARE: &str = "for key share";
 pub(crate) const VARIABLE: &str = "variable \u{1}";
 /// What stands in front of the name in RENAME CONSTRAINT, which is a column's in the parser's tree.
 pub(crate) const CONSTRAINT: &str = "constraint \u{1}";
-/// CHECKPOINT, as the parser's tree has it: a call of this name.
-pub(crate) const CHECKPOINT: &str = "checkpoint statement";
-/// REFRESH MATERIALIZED VIEW, likewise: the view's name is the first argument, its options are texts behind it.
+/// REFRESH MATERIALIZED VIEW, as the parser's tree has it: a call of this name. The view's name is the first argument,
+/// its options are texts behind it.
 pub(crate) const REFRESH: &str = "refresh materialized view";
 /// The alias of the query of AS query WITH NO DATA; an option of REFRESH.
 pub(crate) const NO_DATA: &str = "no data";
@@ -404,8 +405,10 @@ impl<'a> Text<'a> {
                 self.drop(at + 1..end);
             }
             Keyword::ANALYZE if self.begins_statement(at) && self.is(at + 1, "VERBOSE") => self.drop(at + 1..at + 2),
-            _ if self.is(at, "CHECKPOINT") && self.begins_statement(at) => {
-                self.replace(at, [word("CALL"), quoted(CHECKPOINT), Token::LParen, Token::RParen]);
+            _ if self.begins_statement(at)
+                && self.is_any(at, &["CHECKPOINT", "BACKUP", "CHECK", "EXPORT", "IMPORT", "SET"]) =>
+            {
+                self.maintenance(at);
             }
             _ if self.is(at, "REFRESH") && self.begins_statement(at) && self.is(at + 1, "MATERIALIZED") => {
                 self.refresh(at);

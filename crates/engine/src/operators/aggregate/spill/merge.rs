@@ -64,11 +64,11 @@ pub(in super::super) struct Gather {
     spill: Arc<Spill>,
     resident: Resident,
     table: GroupTable,
-    reservation: Reservation,
     /// On their way to temp space, to make room.
     outgoing: VecDeque<Outgoing>,
     /// Whether it is going there itself.
     given_up: bool,
+    reservation: Reservation,
 }
 
 impl Gather {
@@ -146,13 +146,13 @@ pub(in super::super) struct Merge {
     is_pairs: bool,
     reader: BatchReader,
     held: Held,
-    reservation: Reservation,
     /// Rows that have been read but not looked at, from this one on.
     batch: Option<(Batch, usize)>,
     /// Where the parts go, once it has turned out that it does not fit.
     split: Option<(Arc<PartitionFiles>, Outgoing)>,
     /// Other pieces on their way to temp space, to make room.
     outgoing: VecDeque<Outgoing>,
+    reservation: Reservation,
 }
 
 impl Merge {

@@ -1,0 +1,324 @@
+//! EXPORT DATABASE and IMPORT DATABASE: a database as statements and files that any version reads.
+//!
+//! ```text
+//!   folder/  schema.sql     what makes schemas, sequences, tables and functions
+//!            load.sql       COPY of each table's file, then indexes, references, views and where sequences are
+//!            shop.orders.parquet
+//! ```
+//! Everything is of one snapshot, and comes back in one transaction.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use diligence_base::ids::ObjectId;
+use diligence_base::seams::{Disk, LocalDisk, OpenMode};
+use diligence_base::{Error, Result};
+use diligence_catalog::rules::{Identity, KeyKind};
+use diligence_catalog::sequence::Sequence;
+use diligence_catalog::{DEFAULT_SCHEMA, Isolation, NativeTable, Object, Relation, RelationName};
+use diligence_sql::ExportFormat;
+use diligence_types::SqlType;
+
+use super::result::{CancelToken, QueryResult};
+use crate::postgres::definitions::{index_definition, key_definition, reference_definition};
+use crate::session::Session;
+
+/// The statements that come before rows.
+const SCHEMA: &str = "schema.sql";
+/// Those that bring rows, and those that come behind them.
+const LOAD: &str = "load.sql";
+
+/// Writes a database into a folder that is made. Fails with code 58P02 if there is something at the path, and with kind
+/// `File` if it cannot be written; then what was written is removed.
+pub(super) fn export(session: &Session, to: &Path, format: ExportFormat, token: &CancelToken) -> Result<()> {
+    let disk = LocalDisk;
+    disk.create_folder(to).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            let error = Error::file(format!("{}: there is something already", to.display())).with_code("58P02");
+            error.with_hint("EXPORT DATABASE makes its folder: name one that is not there")
+        }
+        _ => failed(to, &error),
+    })?;
+    let written = in_transaction(session, Isolation::RepeatableRead, false, || {
+        Exported::new(session, to, format, token).write(&disk)
+    });
+    written.inspect_err(|_| {
+        let _ = disk.remove_tree(to);
+    })
+}
+
+/// Runs the statements of a folder that EXPORT has written, in one transaction. Fails with kind `File` if there is none,
+/// and as the statements fail; then nothing of it is there.
+pub(super) fn import(session: &Session, from: &Path, token: &CancelToken) -> Result<()> {
+    let read = |name: &str| {
+        let path = from.join(name);
+        std::fs::read_to_string(&path).map_err(|error| {
+            failed(&path, &error).with_hint("IMPORT DATABASE takes a folder that EXPORT DATABASE has written")
+        })
+    };
+    let (schema, load) = (read(SCHEMA)?, read(LOAD)?);
+    in_transaction(session, Isolation::ReadCommitted, true, || {
+        for statement in Session::split(&schema)?.into_iter().chain(Session::split(&load)?) {
+            token.check()?;
+            let placed = in_folder(&statement, from);
+            let ran = session.execute(&placed).and_then(QueryResult::collect);
+            let short = || statement.chars().take(60).collect::<String>();
+            ran.map_err(|error| error.context(format!("{}: {}", from.display(), short())))?;
+        }
+        Ok(())
+    })
+}
+
+/// Does something in the session's transaction, or in one of its own, which is kept if `keeps` says so.
+fn in_transaction(
+    session: &Session,
+    isolation: Isolation,
+    keeps: bool,
+    body: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    if session.transaction_mark().is_some() {
+        return body();
+    }
+    session.begin(isolation)?;
+    let done = body();
+    match (&done, keeps) {
+        (Ok(()), true) => session.commit()?,
+        _ => session.roll_back(),
+    }
+    done
+}
+
+/// A COPY whose file is named in a folder.
+fn in_folder(statement: &str, folder: &Path) -> String {
+    let trimmed = statement.trim_start();
+    match trimmed.strip_prefix("COPY ").and_then(|rest| rest.split_once(" FROM '")) {
+        Some((table, rest)) => {
+            let folder = folder.display().to_string().replace('\'', "''");
+            format!("COPY {table} FROM '{folder}/{rest}")
+        }
+        None => statement.to_owned(),
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    let said = Error::file(format!("{}: {error}", path.display()));
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => said.with_code("53100"),
+        _ => said.with_code("58030"),
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn qualified(name: &RelationName) -> String {
+    format!("{}.{}", quoted(&name.schema), quoted(&name.name))
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// The statements and files of a database.
+struct Exported<'a> {
+    session: &'a Session,
+    folder: PathBuf,
+    format: ExportFormat,
+    token: &'a CancelToken,
+    schema: String,
+    /// What brings rows.
+    load: String,
+    /// What comes behind them.
+    after: String,
+    /// Views, and functions that may be of tables.
+    last: String,
+}
+
+impl<'a> Exported<'a> {
+    fn new(session: &'a Session, folder: &Path, format: ExportFormat, token: &'a CancelToken) -> Self {
+        let [schema, load, after, last] = [const { String::new() }; 4];
+        Self { session, folder: folder.to_owned(), format, token, schema, load, after, last }
+    }
+
+    fn write(mut self, disk: &dyn Disk) -> Result<()> {
+        let snapshot = self.session.snapshot();
+        for (schema, _) in snapshot.catalog.kept_schemas().filter(|(schema, _)| *schema != DEFAULT_SCHEMA) {
+            let _ = writeln!(self.schema, "CREATE SCHEMA {};", quoted(schema));
+        }
+        let mut objects = snapshot.catalog.objects().cloned().collect::<Vec<_>>();
+        objects.retain(|object| !object.name.is_temporary() && snapshot.rights.may_read(&object.name));
+        // As they were made: what is needed for another comes before it.
+        objects.sort_by_key(|object| object.id);
+        for object in &objects {
+            if let Relation::Sequence(sequence) = &object.relation {
+                self.sequence(object, sequence, &objects)?;
+            }
+        }
+        for object in &objects {
+            self.token.check()?;
+            match &object.relation {
+                Relation::Native(table) => self.table(object, table)?,
+                Relation::View(view) => self.defined(&object.name, &view.definition()),
+                Relation::Routine(routine) => self.defined(&object.name, &routine.definition()),
+                Relation::Files(files) => {
+                    if let Some(definition) = &files.definition {
+                        self.defined(&object.name, definition);
+                    }
+                }
+                Relation::Sequence(_) | Relation::Table(_) => {}
+            }
+        }
+        for object in &objects {
+            if let Relation::Native(table) = &object.relation {
+                self.references(object, table, &objects);
+            }
+        }
+        let load = format!("{}{}{}", self.load, self.after, self.last);
+        for (name, text) in [(SCHEMA, &self.schema), (LOAD, &load)] {
+            let path = self.folder.join(name);
+            let written = disk.open(&path, OpenMode::CREATE_NEW).and_then(|file| {
+                file.write_all_at(text.as_bytes(), 0)?;
+                file.sync()
+            });
+            written.map_err(|error| failed(&path, &error))?;
+        }
+        disk.sync_folder(&self.folder).map_err(|error| failed(&self.folder, &error))
+    }
+
+    /// A statement as it was given, where its names mean what they meant.
+    fn defined(&mut self, name: &RelationName, definition: &str) {
+        let path = match name.schema.as_str() {
+            DEFAULT_SCHEMA => quoted(DEFAULT_SCHEMA),
+            schema => format!("{}, {}", quoted(schema), quoted(DEFAULT_SCHEMA)),
+        };
+        let _ = writeln!(self.last, "SET search_path = {path};\n{definition};\nRESET search_path;");
+    }
+
+    fn sequence(&mut self, object: &Object, sequence: &Sequence, objects: &[Arc<Object>]) -> Result<()> {
+        let name = qualified(&object.name);
+        let options = &sequence.options;
+        let is_identity = options.owner.as_ref().is_some_and(|owner| is_identity(owner, objects));
+        if !is_identity {
+            let bits = match options.bits {
+                16 => "smallint",
+                32 => "integer",
+                _ => "bigint",
+            };
+            let cycle = if options.cycles { " CYCLE" } else { "" };
+            let _ = writeln!(
+                self.schema,
+                "CREATE SEQUENCE {name} AS {bits} INCREMENT BY {} MINVALUE {} MAXVALUE {} START WITH {}{cycle};",
+                options.increment, options.min, options.max, options.start
+            );
+        }
+        let state = sequence.state();
+        let _ = writeln!(self.after, "SELECT setval({}, {}, {});", literal(&name), state.last, state.is_called);
+        Ok(())
+    }
+
+    fn table(&mut self, object: &Object, table: &NativeTable) -> Result<()> {
+        let (name, rules) = (qualified(&object.name), table.rules());
+        let mut parts = Vec::new();
+        for field in table.schema().fields() {
+            parts.push(column_definition(field, table)?);
+        }
+        for key in rules.keys.iter().filter(|key| key.kind.is_constraint()) {
+            parts.push(format!("CONSTRAINT {} {}", quoted(&key.name), key_definition(key)));
+        }
+        for check in &rules.checks {
+            parts.push(format!("CONSTRAINT {} CHECK ({})", quoted(&check.name), check.condition));
+        }
+        let _ = writeln!(self.schema, "CREATE TABLE {name} (\n  {}\n);", parts.join(",\n  "));
+        for (column, comment) in &rules.comments {
+            let on = match column.is_empty() {
+                true => format!("TABLE {name}"),
+                false => format!("COLUMN {name}.{}", quoted(column)),
+            };
+            let _ = writeln!(self.schema, "COMMENT ON {on} IS {};", literal(comment));
+        }
+        self.rows(object, table)?;
+        for key in rules.keys.iter().filter(|key| matches!(key.kind, KeyKind::UniqueIndex | KeyKind::Index)) {
+            let _ = writeln!(self.after, "{};", index_definition(&object.name, key));
+        }
+        Ok(())
+    }
+
+    /// Writes a table's file.
+    fn rows(&mut self, object: &Object, table: &NativeTable) -> Result<()> {
+        if table.rows() == 0 {
+            return Ok(());
+        }
+        let fields = table.schema().fields();
+        // What is computed is computed again.
+        let columns = fields.iter().filter(|field| !table.rules().generated.contains_key(field.name()));
+        let columns = columns.map(|field| quoted(field.name())).collect::<Vec<_>>().join(", ");
+        let is_csv = self.format == ExportFormat::Csv || fields.iter().any(|field| !is_in_parquet(field.data_type()));
+        let (ending, format) = if is_csv { ("csv", "FORMAT csv, HEADER true") } else { ("parquet", "FORMAT parquet") };
+        let file = file_name(&object.name, ending);
+        let path = self.folder.join(&file).display().to_string();
+        let name = qualified(&object.name);
+        let copy = format!("COPY (SELECT {columns} FROM {name}) TO {} ({format})", literal(&path));
+        self.session.execute(&copy).and_then(QueryResult::collect)?;
+        let _ = writeln!(self.load, "COPY {name} ({columns}) FROM {} ({format});", literal(&file));
+        Ok(())
+    }
+
+    fn references(&mut self, object: &Object, table: &NativeTable, objects: &[Arc<Object>]) {
+        for reference in &table.rules().references {
+            let Some(referred) = objects.iter().find(|other| other.id == reference.table) else { continue };
+            let definition = reference_definition(reference, &qualified(&referred.name));
+            let (table, name) = (qualified(&object.name), quoted(&reference.name));
+            let _ = writeln!(self.after, "ALTER TABLE {table} ADD CONSTRAINT {name} {definition};");
+        }
+    }
+}
+
+/// Whether a sequence counts for an identity column, which makes it.
+fn is_identity((table, column): &(ObjectId, String), objects: &[Arc<Object>]) -> bool {
+    let owner = objects.iter().find(|object| object.id == *table).map(|object| &object.relation);
+    matches!(owner, Some(Relation::Native(table)) if table.rules().identities.contains_key(column))
+}
+
+fn column_definition(field: &FieldRef, table: &NativeTable) -> Result<String> {
+    let (name, rules) = (field.name(), table.rules());
+    let sql_type = SqlType::of_field(field).ok_or_else(|| {
+        let message = format!("the column '{name}' of {} has no type that a statement can say", table.name());
+        Error::unsupported(message).with_code("0A000")
+    })?;
+    let value = match (rules.generated.get(name), rules.identities.get(name), rules.defaults.get(name)) {
+        (Some(generated), ..) => format!(" GENERATED ALWAYS AS ({generated}) STORED"),
+        (_, Some(Identity::Always), _) => " GENERATED ALWAYS AS IDENTITY".to_owned(),
+        (_, Some(Identity::ByDefault), _) => " GENERATED BY DEFAULT AS IDENTITY".to_owned(),
+        (.., Some(default)) => format!(" DEFAULT {default}"),
+        _ => String::new(),
+    };
+    let required = if field.is_nullable() { "" } else { " NOT NULL" };
+    Ok(format!("{} {sql_type}{value}{required}", quoted(name)))
+}
+
+/// Whether Parquet gives back what it was given.
+fn is_in_parquet(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Interval(_) | DataType::Duration(_) | DataType::Null | DataType::Union(..) => false,
+        DataType::Struct(fields) => fields.iter().all(|field| is_in_parquet(field.data_type())),
+        DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => is_in_parquet(item.data_type()),
+        _ => true,
+    }
+}
+
+/// A file's name, of letters that every file system has.
+fn file_name(name: &RelationName, ending: &str) -> String {
+    let mut file = String::new();
+    for c in format!("{}.{}", name.schema, name.name).chars() {
+        match c.is_alphanumeric() || matches!(c, '.' | '_' | '-') {
+            true => file.push(c),
+            false => {
+                let _ = write!(file, "~{:x}", u32::from(c));
+            }
+        }
+    }
+    format!("{file}.{ending}")
+}

@@ -1,0 +1,182 @@
+//! Indexes over expressions and of some rows only: what computes their values.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion_physical_expr::PhysicalExpr;
+use diligence_base::{Error, Result};
+use diligence_catalog::RelationName;
+use diligence_catalog::rules::{ComputedKey, Key, RowFunction, TableRules};
+use diligence_storage::foreign_error::{from_arrow, from_datafusion};
+use sqlparser::ast::{self, Expr, Ident};
+
+use super::around::Around;
+use super::definitions::lower;
+use super::names::Names;
+use super::tables::{Declaration, targets};
+use super::{Planner, guarded};
+use crate::binder::{self, BoundIndex};
+use crate::lowering::{self, LoweringOptions};
+
+/// What an index of expressions or of some rows is made of.
+pub(super) struct IndexParts {
+    /// The names of columns, and the texts of expressions.
+    pub columns: Vec<String>,
+    /// By column: the expression, if it is one.
+    pub expressions: Vec<Option<Arc<Expr>>>,
+    /// What the index is called after.
+    pub called: Vec<String>,
+}
+
+impl IndexParts {
+    pub(super) fn of(columns: &[ast::IndexColumn]) -> Self {
+        let mut parts = Self { columns: vec![], expressions: vec![], called: vec![] };
+        for column in columns {
+            let expression = unnested(&column.column.expr);
+            match expression {
+                Expr::Identifier(name) => {
+                    parts.columns.push(lower(name));
+                    parts.called.push(lower(name));
+                    parts.expressions.push(None);
+                }
+                other => {
+                    parts.columns.push(shown(other));
+                    parts.called.push(called(other));
+                    parts.expressions.push(Some(Arc::new(other.clone())));
+                }
+            }
+        }
+        parts
+    }
+}
+
+fn unnested(expression: &Expr) -> &Expr {
+    match expression {
+        Expr::Nested(inner) => unnested(inner),
+        other => other,
+    }
+}
+
+/// An expression as messages show it: in parentheses, unless it is a call.
+pub(super) fn shown(expression: &Expr) -> String {
+    match expression {
+        Expr::Function(_) => expression.to_string(),
+        other => format!("({other})"),
+    }
+}
+
+fn called(expression: &Expr) -> String {
+    match expression {
+        Expr::Function(call) => call.name.0.last().and_then(|part| part.as_ident()).map(lower).unwrap_or_default(),
+        Expr::Cast { expr, .. } | Expr::Collate { expr, .. } => match unnested(expr) {
+            Expr::Identifier(name) => lower(name),
+            inner => called(inner),
+        },
+        _ => "expr".to_owned(),
+    }
+}
+
+impl Planner {
+    /// What computes an index of a table with these columns. Fails with kind `Input` if its expressions mean nothing.
+    pub fn row_function(
+        &self,
+        table: &RelationName,
+        columns: &SchemaRef,
+        key: &Key,
+        expressions: &[Option<Arc<Expr>>],
+        condition: Option<&Expr>,
+    ) -> Result<Arc<dyn RowFunction>> {
+        let snapshot = self.catalogs().snapshot();
+        let at = self.planning(&snapshot);
+        let names = Names::new(&at);
+        let around = Around::new(self, &at, &names, vec![]);
+        guarded(|| around.index_function(&table.name, columns, &key.columns, expressions, condition))
+    }
+}
+
+impl Around<'_> {
+    pub(super) fn index_function(
+        &self,
+        table: &str,
+        schema: &SchemaRef,
+        names: &[String],
+        expressions: &[Option<Arc<Expr>>],
+        condition: Option<&Expr>,
+    ) -> Result<Arc<dyn RowFunction>> {
+        let values = names.iter().zip(expressions).map(|(name, expression)| match expression {
+            Some(expression) => expression.as_ref().clone(),
+            None => Expr::Identifier(Ident::with_quote('"', name)),
+        });
+        let values = values.collect::<Vec<_>>();
+        let targets = targets(schema, &TableRules::default())?;
+        let BoundIndex { columns, values, condition } = binder::bind_index(&values, condition, table, &targets, self)?;
+        let mut scalars = values;
+        let count = scalars.len();
+        scalars.extend(condition);
+        let used = scalars.iter().flat_map(|scalar| scalar.columns()).collect::<Vec<_>>();
+        let places = (0..columns.len()).filter(|place| used.contains(&columns[*place].id)).collect::<Vec<_>>();
+        let columns = places.iter().map(|place| columns[*place].clone()).collect::<Vec<_>>();
+        let fields = places.iter().map(|place| Field::clone(schema.field(*place)).with_nullable(true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let options = LoweringOptions {
+            zone: binder::Context::zone(self).to_owned(),
+            options: self.at.session.options.clone(),
+            keeps_parameters: false,
+        };
+        let mut values = lowering::over_columns(&scalars, &columns, &schema, &options)?;
+        let condition = values.split_off(count).pop();
+        let types = values.iter().map(|value| value.data_type(&schema).map_err(from_datafusion));
+        let types = types.collect::<Result<Vec<_>>>()?;
+        let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
+        Ok(Arc::new(IndexFunction { columns, schema, types, values, condition }))
+    }
+
+    /// Has the indexes of a table that is altered computed from its columns as they are now.
+    pub(super) fn settle_indexes(&self, declaration: &mut Declaration) -> Result<()> {
+        let (table, schema) = (declaration.name.name.clone(), declaration.schema());
+        for key in &mut declaration.rules.keys {
+            let Key { columns, computed: Some(computed), .. } = key else { continue };
+            let ComputedKey { expressions, condition, function } = computed;
+            *function = self.index_function(&table, &schema, columns, expressions, condition.as_deref())?;
+        }
+        Ok(())
+    }
+}
+
+/// Computes the values of an index.
+#[derive(Debug)]
+struct IndexFunction {
+    columns: Vec<String>,
+    /// Of these columns.
+    schema: SchemaRef,
+    types: Vec<DataType>,
+    values: Vec<Arc<dyn PhysicalExpr>>,
+    condition: Option<Arc<dyn PhysicalExpr>>,
+}
+
+impl RowFunction for IndexFunction {
+    fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    fn types(&self) -> &[DataType] {
+        &self.types
+    }
+
+    fn compute(&self, columns: &[ArrayRef], rows: usize) -> Result<(Vec<ArrayRef>, Option<BooleanArray>)> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns.to_vec(), &options);
+        let batch = batch.map_err(from_arrow)?;
+        let value = |value: &Arc<dyn PhysicalExpr>| {
+            value.evaluate(&batch).and_then(|value| value.into_array(rows)).map_err(from_datafusion)
+        };
+        let values = self.values.iter().map(value).collect::<Result<Vec<_>>>()?;
+        let wanted = self.condition.as_ref().map(|condition| {
+            let wanted = value(condition)?;
+            let wanted = wanted.as_boolean_opt().cloned();
+            wanted.ok_or_else(|| Error::bug("an index has a condition that is none"))
+        });
+        Ok((values, wanted.transpose()?))
+    }
+}

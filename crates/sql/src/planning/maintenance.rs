@@ -1,0 +1,140 @@
+//! CHECKPOINT, BACKUP, EXPORT and IMPORT DATABASE, CHECK TABLE and SET CONSTRAINTS.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use diligence_base::{Error, Result};
+use diligence_catalog::{Object, Relation, Resolved};
+use sqlparser::ast;
+
+use super::around::Around;
+use super::definitions::lower;
+use crate::parse::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
+use crate::statement::{ExportFormat, Maintenance, Statement, TransactionStep};
+
+impl Around<'_> {
+    /// What a call asks for that stands for such a statement; `None` for another call.
+    pub(super) fn maintenance(&self, call: &ast::Function) -> Result<Option<Statement>> {
+        let [part] = call.name.0.as_slice() else { return Ok(None) };
+        let maintenance = match part.as_ident().map(|name| name.value.as_str()) {
+            Some(CHECKPOINT) => Maintenance::Checkpoint,
+            Some(BACKUP) => {
+                self.planner.may_use_files("BACKUP DATABASE")?;
+                let folders = arguments(call).map(|folder| folder_of(folder, of_backup)).collect::<Result<Vec<_>>>()?;
+                match <[PathBuf; 2]>::try_from(folders) {
+                    Ok([to, earlier]) => Maintenance::BackUp { to, earlier: Some(earlier) },
+                    Err(folders) => match <[PathBuf; 1]>::try_from(folders) {
+                        Ok([to]) => Maintenance::BackUp { to, earlier: None },
+                        Err(_) => return Err(of_backup()),
+                    },
+                }
+            }
+            Some(EXPORT) => {
+                self.planner.may_use_files("EXPORT DATABASE")?;
+                let mut given = arguments(call);
+                let to = given.next().map_or_else(|| Err(of_export()), |to| folder_of(to, of_export))?;
+                let format = match given.next() {
+                    None => ExportFormat::default(),
+                    Some(Some(ast::Expr::Identifier(name))) if lower(name) == "parquet" => ExportFormat::Parquet,
+                    Some(Some(ast::Expr::Identifier(name))) if lower(name) == "csv" => ExportFormat::Csv,
+                    Some(_) => return Err(of_export()),
+                };
+                Maintenance::Export { to, format }
+            }
+            Some(IMPORT) => {
+                self.planner.may_use_files("IMPORT DATABASE")?;
+                let from =
+                    arguments(call).next().map_or_else(|| Err(of_import()), |from| folder_of(from, of_import))?;
+                Maintenance::Import { from }
+            }
+            Some(CHECK) => Maintenance::Check { tables: self.checked(call)? },
+            Some(SET_CONSTRAINTS) => return set_constraints(call).map(Some),
+            _ => return Ok(None),
+        };
+        Ok(Some(Statement::Maintain(maintenance)))
+    }
+
+    /// The tables that CHECK TABLE names; without names, all that the session may read.
+    fn checked(&self, call: &ast::Function) -> Result<Vec<Arc<Object>>> {
+        let snapshot = self.at.snapshot;
+        let mut tables = Vec::new();
+        for argument in arguments(call) {
+            let name = match argument {
+                Some(ast::Expr::Identifier(name)) => ast::ObjectName::from(vec![name.clone()]),
+                Some(ast::Expr::CompoundIdentifier(names)) => ast::ObjectName::from(names.clone()),
+                _ => return Err(Error::input("CHECK TABLE takes names of tables").with_code("42601")),
+            };
+            let name = self.relation_name(&name)?;
+            match snapshot.readable(&name)? {
+                Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => tables.push(object),
+                Some(other) => {
+                    let message =
+                        format!("\"{}\" is {}: only tables of the database are checked", name.name, other.a_kind());
+                    return Err(Error::input(message).with_code("42809"));
+                }
+                None => return Err(self.unknown(&name)),
+            }
+        }
+        if tables.is_empty() {
+            let names = snapshot.names().into_iter().filter_map(|name| match snapshot.get(&name) {
+                Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => Some(object),
+                _ => None,
+            });
+            tables.extend(names);
+        }
+        Ok(tables)
+    }
+}
+
+fn set_constraints(call: &ast::Function) -> Result<Statement> {
+    let wrong = || Error::input("SET CONSTRAINTS takes names of constraints, or ALL").with_code("42601");
+    let mut given = arguments(call);
+    let is_deferred = match given.next() {
+        Some(Some(ast::Expr::Value(value))) => value.value == ast::Value::Boolean(true),
+        _ => return Err(wrong()),
+    };
+    // A schema says where to look for one. Here all of a name are meant.
+    let names = given.map(|name| match name {
+        Some(ast::Expr::Identifier(name)) => Ok(lower(name)),
+        Some(ast::Expr::CompoundIdentifier(names)) => names.last().map(lower).ok_or_else(wrong),
+        _ => Err(wrong()),
+    });
+    let names = names.collect::<Result<Vec<_>>>()?;
+    Ok(Statement::Transaction(TransactionStep::SetConstraints { names, is_deferred }))
+}
+
+fn arguments(call: &ast::Function) -> impl Iterator<Item = Option<&ast::Expr>> {
+    let list = match &call.args {
+        ast::FunctionArguments::List(list) => list.args.as_slice(),
+        _ => &[],
+    };
+    list.iter().map(|argument| match argument {
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument)) => Some(argument),
+        _ => None,
+    })
+}
+
+fn folder_of(argument: Option<&ast::Expr>, wrong: fn() -> Error) -> Result<PathBuf> {
+    match argument {
+        Some(ast::Expr::Value(value)) => match &value.value {
+            ast::Value::SingleQuotedString(text) if !text.is_empty() => Ok(text.into()),
+            _ => Err(wrong()),
+        },
+        _ => Err(wrong()),
+    }
+}
+
+fn of_export() -> Error {
+    let error = Error::input("EXPORT DATABASE takes a folder as a text, and a format").with_code("42601");
+    error.with_hint("write EXPORT DATABASE 'folder', or … 'folder' (FORMAT csv); formats are parquet and csv")
+}
+
+fn of_import() -> Error {
+    let error = Error::input("IMPORT DATABASE takes a folder as a text").with_code("42601");
+    error.with_hint("write IMPORT DATABASE 'folder', one that EXPORT DATABASE has written")
+}
+
+fn of_backup() -> Error {
+    let error = Error::input("BACKUP DATABASE takes a folder as a text").with_code("42601");
+    error.with_hint("write BACKUP DATABASE TO 'folder', or … TO 'folder' INCREMENTAL FROM 'earlier folder'")
+}
