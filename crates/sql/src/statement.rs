@@ -421,6 +421,8 @@ pub enum Command {
         names: Vec<RelationName>,
         /// What is meant.
         kind: DroppedKind,
+        /// Views that go with them.
+        also: Vec<RelationName>,
         /// Whether it is fine if one is not there.
         if_exists: bool,
         /// Whether what depends on them goes, too.
@@ -563,14 +565,16 @@ impl Command {
                 block.commit()?;
                 Ok(tag)
             }
-            Command::Drop { names, kind, if_exists, cascade } => {
+            Command::Drop { names, kind, also, if_exists, cascade } => {
                 if !*if_exists {
                     names.iter().try_for_each(|name| droppable(catalogs, name, *kind))?;
                 }
                 for name in names {
                     may_change(&name.schema, &format!("'{name}' cannot be dropped"))?;
                 }
-                catalog.drop_all(names, *cascade, |name, relation| match (kind, relation) {
+                let all = names.iter().chain(also).cloned().collect::<Vec<_>>();
+                catalog.drop_all(&all, *cascade, |name, relation| match (kind, relation) {
+                    _ if also.contains(name) => Ok(()),
                     (DroppedKind::MaterializedView, relation) if relation.materialized().is_some() => Ok(()),
                     (DroppedKind::Table, relation) if relation.materialized().is_some() => {
                         let error = Error::input(format!("\"{name}\" is not a table")).with_code("42809");

@@ -53,6 +53,19 @@ enum JoinedKind {
     RightAnti,
 }
 
+/// The columns of a view, of those that its query has now: with `*`, its tables may have got more since it was made.
+fn as_made(columns: Vec<Column>, made: &[String], is_renamed: bool) -> Vec<Column> {
+    if columns.len() <= made.len() {
+        return columns;
+    }
+    if is_renamed {
+        return columns.into_iter().take(made.len()).collect();
+    }
+    let of_name = |name: &String| columns.iter().find(|column| column.name == *name).cloned();
+    let picked = made.iter().map(of_name).collect::<Option<Vec<_>>>();
+    picked.unwrap_or(columns)
+}
+
 impl Binder<'_> {
     /// FROM. Its parts with commas between them are joined; each may read those before it, if it is LATERAL or a
     /// function.
@@ -396,7 +409,7 @@ impl Binder<'_> {
                 scan.sample = sample.map(|sample| self.share(sample)).transpose()?;
                 named(Relation::Scan(scan), shown, alias, Some((name, qualifiers)))
             }
-            Named::View { query, columns, name, schema } => {
+            Named::View { query, columns, made, name, schema } => {
                 if self.view_depth.get() >= VIEW_DEPTH_MAX {
                     let message = format!("views nest too deep: the view '{name}' is below {VIEW_DEPTH_MAX} others");
                     return Err(at(Error::input(message).with_code("54001")));
@@ -412,7 +425,7 @@ impl Binder<'_> {
                     true => at(error.context(format!("the view '{name}'"))),
                     false => error,
                 })?;
-                let mut shown = rows.columns();
+                let mut shown = as_made(rows.columns(), &made, !columns.is_empty());
                 for (column, name) in shown.iter_mut().zip(columns) {
                     column.name = name;
                 }

@@ -101,6 +101,8 @@ pub(crate) enum Named {
         query: Arc<ast::Query>,
         /// Its columns' names; those of the query, if empty.
         columns: Vec<String>,
+        /// The names of the columns that it had when it was made.
+        made: Vec<String>,
         /// Its name without schema.
         name: String,
         /// Its schema, where the names in its query are looked up first.

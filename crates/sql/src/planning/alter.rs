@@ -126,6 +126,7 @@ impl Around<'_> {
         altered.forget_gone();
         self.validate(&altered.declaration)?;
         self.check_referred(object, table, &altered)?;
+        self.check_views(object, &altered.declaration)?;
         if altered.is_rewritten() {
             if !altered.also.is_empty() {
                 let error = Error::unsupported("a change of rows and one of how a column counts are two statements");

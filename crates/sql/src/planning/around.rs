@@ -135,6 +135,11 @@ impl<'a> Around<'a> {
         self.changed.borrow().clone()
     }
 
+    /// A name stands for this table, whatever the catalog has.
+    pub(super) fn knows(&self, name: &RelationName, table: Arc<dyn Table>) {
+        self.tables.borrow_mut().insert(name.clone(), table);
+    }
+
     /// Whether the statement has met a relation.
     pub(super) fn has_met(&self, name: &RelationName) -> bool {
         self.tables.borrow().contains_key(name) || self.views.borrow().contains(name)
@@ -172,6 +177,7 @@ impl<'a> Around<'a> {
                 return Ok(Named::View {
                     query: view.query()?,
                     columns: view.column_names(),
+                    made: view.schema.fields().iter().map(|field| field.name().clone()).collect(),
                     name: name.name.clone(),
                     schema: name.schema.clone(),
                 });

@@ -190,6 +190,14 @@ impl Around<'_> {
         let ast::Statement::Drop { object_type, if_exists, names, cascade, .. } = statement else {
             return Err(Error::bug("not a DROP"));
         };
+        let is_relation = matches!(object_type, ObjectType::Table | ObjectType::View | ObjectType::MaterializedView);
+        let also = match is_relation {
+            true => {
+                let names = names.iter().map(|name| self.changeable(name)).collect::<Result<Vec<_>>>()?;
+                self.dependent_views(&names, *cascade)?
+            }
+            false => vec![],
+        };
         let command = match object_type {
             ObjectType::Table | ObjectType::View | ObjectType::MaterializedView | ObjectType::Sequence => {
                 Command::Drop {
@@ -200,6 +208,7 @@ impl Around<'_> {
                         ObjectType::MaterializedView => DroppedKind::MaterializedView,
                         _ => DroppedKind::Sequence,
                     },
+                    also,
                     if_exists: *if_exists,
                     cascade: *cascade,
                 }

@@ -17,6 +17,7 @@ mod appends;
 mod around;
 mod changes;
 mod definitions;
+mod depends;
 mod describing;
 mod enums;
 mod file_functions;

@@ -62,7 +62,13 @@ impl Context for Tables {
             "hits" => &[("CounterID", "integer", false), ("URL", "text", true)],
             "adults" => {
                 let query = parsed("SELECT id, name FROM people WHERE born < DATE '2000-01-01'");
-                return Ok(Some(Named::View { query: Arc::new(query), columns: vec![], name, schema: String::new() }));
+                return Ok(Some(Named::View {
+                    query: Arc::new(query),
+                    columns: vec![],
+                    made: vec![],
+                    name,
+                    schema: String::new(),
+                }));
             }
             _ => return Ok(None),
         };
