@@ -379,6 +379,11 @@ mod tests {
              DEFERRABLE INITIALLY DEFERRED, g INT GENERATED ALWAYS AS (p * 2) STORED, \
              j JSONB, l INT[], v VARCHAR(7), u UUID, s INTERVAL NOT NULL, b BYTEA, d DATE, f REAL)",
             "CREATE TABLE nothing (a INT)",
+            "CREATE TYPE mood AS ENUM ('sad', 'it''s ok', 'happy')",
+            "CREATE TABLE moods (m mood NOT NULL DEFAULT 'sad', l mood[])",
+            "INSERT INTO moods VALUES ('happy', ARRAY['sad', 'happy']::mood[]), (DEFAULT, NULL)",
+            "CREATE MATERIALIZED VIEW by_mood AS SELECT m, count(*) AS c FROM moods GROUP BY m",
+            "CREATE UNIQUE INDEX ON by_mood (m)",
             "CREATE SEQUENCE counts AS SMALLINT INCREMENT BY 5 START WITH 100 MAXVALUE 1000 CYCLE",
             "CREATE FUNCTION twice(a INT) RETURNS INT LANGUAGE sql AS 'SELECT a * 2'",
             "SET search_path = \"My lab\", public",
@@ -398,6 +403,8 @@ mod tests {
             "SELECT * FROM p ORDER BY id",
             "SELECT * FROM \"My lab\".\"C/d\" ORDER BY i",
             "SELECT * FROM nothing",
+            "SELECT * FROM moods ORDER BY m",
+            "SELECT * FROM by_mood ORDER BY m",
             "SELECT * FROM above, \"My lab\".of_lab",
             "SELECT table_schema, table_name, column_name, data_type, is_nullable, column_default, is_identity, \
              is_generated FROM information_schema.columns WHERE table_schema IN ('public', 'My lab') ORDER BY 1, 2, ordinal_position",
@@ -412,10 +419,10 @@ mod tests {
             let imported = open(name);
             let import = format!("IMPORT DATABASE '{}'", to.display());
             imported.session().execute(&import).unwrap().collect().unwrap();
-            for question in &questions[..8] {
+            for question in &questions[..10] {
                 assert_eq!(table(&imported, question), table(&database, question), "{name}: {question}");
             }
-            assert_eq!(table(&imported, questions[8]), [["105", "501", "105"]]);
+            assert_eq!(table(&imported, questions[10]), [["105", "501", "105"]]);
             let code = |sql: &str| imported.session().execute(sql).map(|_| ()).unwrap_err().code().map(str::to_owned);
             assert_eq!(code("INSERT INTO p (k, n) VALUES ('K7', 1)").as_deref(), Some("23505"));
             assert_eq!(code("INSERT INTO \"My lab\".\"C/d\" (p, s) VALUES (9999, '1 day')").as_deref(), Some("23503"));

@@ -153,8 +153,13 @@ impl<'a> Exported<'a> {
         // As they were made: what is needed for another comes before it.
         objects.sort_by_key(|object| object.id);
         for object in &objects {
-            if let Relation::Sequence(sequence) = &object.relation {
-                self.sequence(object, sequence, &objects)?;
+            match &object.relation {
+                Relation::Sequence(sequence) => self.sequence(object, sequence, &objects)?,
+                Relation::Enum(definition) => {
+                    let labels = definition.labels.iter().map(|label| literal(label)).collect::<Vec<_>>().join(", ");
+                    let _ = writeln!(self.schema, "CREATE TYPE {} AS ENUM ({labels});", qualified(&object.name));
+                }
+                _ => {}
             }
         }
         for object in &objects {
@@ -168,7 +173,7 @@ impl<'a> Exported<'a> {
                         self.defined(&object.name, definition);
                     }
                 }
-                Relation::Sequence(_) | Relation::Table(_) => {}
+                Relation::Sequence(_) | Relation::Enum(_) | Relation::Table(_) => {}
             }
         }
         for object in &objects {
@@ -221,6 +226,15 @@ impl<'a> Exported<'a> {
 
     fn table(&mut self, object: &Object, table: &NativeTable) -> Result<()> {
         let (name, rules) = (qualified(&object.name), table.rules());
+        if let Some(view) = &rules.materialized {
+            let without = if view.is_populated { "" } else { " WITH NO DATA" };
+            let query = &view.query;
+            self.defined(&object.name, &format!("CREATE MATERIALIZED VIEW {name} AS {query}{without}"));
+            for key in &rules.keys {
+                let _ = writeln!(self.last, "{};", index_definition(&object.name, key));
+            }
+            return Ok(());
+        }
         let mut parts = Vec::new();
         for field in table.schema().fields() {
             parts.push(column_definition(field, table)?);
