@@ -259,7 +259,7 @@ impl Engine {
         stages
     }
 
-    /// Batches that the gated policies in force have admitted, and the packets in them.
+    /// Cohorts that the gated policies in force have admitted, and the packets in them.
     pub fn cohorts(&self) -> (u64, u64) {
         self.launcher.scheduler.cohorts()
     }

@@ -80,7 +80,7 @@ fn processor_sharing_knows_only_the_mean_demand() {
 }
 
 #[test]
-fn gated_batches_are_their_markov_chain() {
+fn gated_cohorts_are_their_markov_chain() {
     for sizes in [Sizes::Whole, Sizes::Each] {
         for (share, load) in [(0.1, 0.5), (0.3, 0.8), (0.7, 0.9)] {
             let line = Line::with_share(5, 100.0, share, sizes);
@@ -110,14 +110,14 @@ fn d_gated_is_first_come_first_served_while_one_query_at_most_is_queued() {
 }
 
 #[test]
-fn a_batch_of_one_is_first_come_first_served() {
+fn a_cohort_of_one_is_first_come_first_served() {
     let line = Line::with_share(4, 100.0, 0.3, Sizes::Each);
     let queries = Queries::draw(&line, line.rate(0.95), 5_000, 2);
     assert_eq!(Policy::TGated(1).responses_ms(&line, &queries), Policy::Fcfs.responses_ms(&line, &queries));
 }
 
 #[test]
-fn a_batch_pays_once_for_each_module() {
+fn a_cohort_pays_once_for_each_module() {
     let line = Line { modules: 2, own_ms: 20.0, common_ms: 6.0, sizes: Sizes::Whole };
     let queries = given(&line, &[0.0; 4], &[10.0; 4]);
     let last = |policy: Policy| policy.responses_ms(&line, &queries).into_iter().fold(0.0, f64::max);
@@ -130,7 +130,7 @@ fn a_batch_pays_once_for_each_module() {
 }
 
 #[test]
-fn a_gate_keeps_out_who_comes_during_the_batch() {
+fn a_gate_keeps_out_who_comes_during_the_cohort() {
     let line = Line { modules: 2, own_ms: 20.0, common_ms: 6.0, sizes: Sizes::Whole };
     // The second comes while the first is in the first module, the third while it is in the second.
     let queries = given(&line, &[0.0, 5.0, 25.0], &[10.0; 3]);
@@ -141,11 +141,11 @@ fn a_gate_keeps_out_who_comes_during_the_batch() {
 }
 
 #[test]
-fn who_exceeds_the_cutoff_stays_in_the_module_for_the_next_batch() {
+fn who_exceeds_the_cutoff_stays_in_the_module_for_the_next_cohort() {
     let line = Line { modules: 2, own_ms: 20.0, common_ms: 6.0, sizes: Sizes::Whole };
     let queries = given(&line, &[0.0, 0.0], &[25.0, 10.0]);
-    // Batch 1: 3 + 12 for the large one, which stays, 10 for the small one, then 3 + 10 for it in the second module.
-    // Batch 2: 3 + 12, the large one stays again. Batch 3: the last 1 there, without fetching, then 3 + 12 in the
+    // Cohort 1: 3 + 12 for the large one, which stays, 10 for the small one, then 3 + 10 for it in the second module.
+    // Cohort 2: 3 + 12, the large one stays again. Cohort 3: the last 1 there, without fetching, then 3 + 12 in the
     // second module, and so on to 12 and 1 there, which is warm.
     assert_eq!(Policy::CGated(12.0).responses_ms(&line, &queries), [38.0 + 15.0 + 1.0 + 15.0 + 13.0, 38.0]);
 }

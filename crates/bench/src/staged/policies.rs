@@ -19,11 +19,11 @@ pub enum Policy {
     Fcfs,
     /// A module serves all who come while it does, then the processor goes to the next module.
     NonGated,
-    /// All who wait in front of the first module are admitted and pass every module together; then the next batch.
+    /// All who wait in front of the first module are admitted and pass every module together; then the next cohort.
     DGated,
     /// The same, at most so many at a time.
     TGated(usize),
-    /// The same as `DGated`, but after so many milliseconds in a module a query stays there for the next batch. Not
+    /// The same as `DGated`, but after so many milliseconds in a module a query stays there for the next cohort. Not
     /// counted is the fetching of common data, or a cutoff below that would let nobody pass.
     CGated(f64),
 }
@@ -161,17 +161,17 @@ impl<'a> Processor<'a> {
 
     fn non_gated(mut self) -> Vec<f64> {
         while self.rest() {
-            let mut batch = Vec::new();
+            let mut cohort = Vec::new();
             // Whoever comes meanwhile is served as well.
             while let Some(query) = self.admit() {
                 self.work(0, self.demand_ms(query, 0));
                 if self.line.modules == 1 {
                     self.leaves(query);
                 }
-                batch.push(query);
+                cohort.push(query);
             }
             for module in 1..self.line.modules {
-                for &query in &batch {
+                for &query in &cohort {
                     self.work(module, self.demand_ms(query, module));
                     if module + 1 == self.line.modules {
                         self.leaves(query);
@@ -183,13 +183,13 @@ impl<'a> Processor<'a> {
     }
 
     fn gated(mut self, queries_max: Option<usize>, cutoff_ms: Option<f64>) -> Vec<f64> {
-        // Who is in front of each module, with what is left there. Between batches: who was left behind.
+        // Who is in front of each module, with what is left there. Between cohorts: who was left behind.
         let mut waiting: Vec<VecDeque<(usize, f64)>> = vec![VecDeque::new(); self.line.modules];
         loop {
             if waiting.iter().all(VecDeque::is_empty) && !self.rest() {
                 return self.responses_ms;
             }
-            // The gate is open now, and not for those who come during the batch.
+            // The gate is open now, and not for those who come during the cohort.
             let mut admitted = 0;
             while queries_max.is_none_or(|max| admitted < max)
                 && let Some(query) = self.admit()

@@ -24,24 +24,24 @@ fn variance_ms2(line: &Line, queries: usize) -> f64 {
     queries as f64 * line.own_ms.powi(2) / line.draws() as f64
 }
 
-/// T-gated with batches of at most `queries_max`, and D-gated without such a number, on two modules or more (or without
+/// T-gated with cohorts of at most `queries_max`, and D-gated without such a number, on two modules or more (or without
 /// common data). `None` where queues become too long to be looked at.
 ///
-/// The length of the queue when a gate closes is a Markov chain: a batch of `b` takes the common demand and `b` own
+/// The length of the queue when a gate closes is a Markov chain: a cohort of `b` takes the common demand and `b` own
 /// ones, Poisson arrivals during that time come to those left over, and an empty queue waits for one query. The
 /// chain's stationary distribution gives what queries wait in all, by Little's law, and how many are served, per
-/// batch.
+/// cohort.
 pub fn gated_ms(line: &Line, rate: f64, queries_max: Option<usize>) -> Option<f64> {
     let queued_max = queued_max(line, rate, queries_max)?;
-    let batch = |queued: usize| queries_max.map_or(queued, |max| queued.min(max));
+    let cohort = |queued: usize| queries_max.map_or(queued, |max| queued.min(max));
     // Row by queue when the gate closes, column by that when the next one does; both begin with one query.
     let mut chain = vec![vec![0.0; queued_max]; queued_max];
     let mut arrivals = Vec::new();
     for (row, next) in chain.iter_mut().enumerate() {
         let queued = row + 1;
-        let left = queued - batch(queued);
+        let left = queued - cohort(queued);
         if left == 0 || arrivals.is_empty() {
-            arrivals = arrivals_during(line, rate, batch(queued), queued_max);
+            arrivals = arrivals_during(line, rate, cohort(queued), queued_max);
         }
         for (come, probability) in arrivals.iter().enumerate() {
             next[(left + come).clamp(1, queued_max) - 1] += probability;
@@ -50,9 +50,9 @@ pub fn gated_ms(line: &Line, rate: f64, queries_max: Option<usize>) -> Option<f6
     let (mut spent_ms, mut served) = (0.0, 0.0);
     for (row, probability) in stationary(chain).iter().enumerate() {
         let queued = row + 1;
-        let size = batch(queued) as f64;
+        let size = cohort(queued) as f64;
         let lasts_ms = line.common_ms + size * line.own_ms;
-        let squared_ms2 = variance_ms2(line, batch(queued)) + lasts_ms.powi(2);
+        let squared_ms2 = variance_ms2(line, cohort(queued)) + lasts_ms.powi(2);
         let waiting = (queued as f64 - size) * lasts_ms + rate * squared_ms2 / 2.0;
         // All pass all modules but the last, then one after another leaves that.
         let last_ms = line.own_ms / line.modules as f64;
@@ -69,13 +69,13 @@ fn queued_max(line: &Line, rate: f64, queries_max: Option<usize>) -> Option<usiz
     let common_ms = queries_max.map_or(0.0, |max| line.common_ms / max as f64);
     let load = rate * (line.own_ms + common_ms);
     let lengths = NEGLIGIBLE.ln() / load.ln();
-    // What comes while the common data of one batch is fetched is there in any case.
+    // What comes while the common data of one cohort is fetched is there in any case.
     let queued = 20 + (2.0 * rate * line.common_ms) as usize + lengths as usize;
     (load < 1.0 && queued <= QUEUED_MAX).then_some(queued)
 }
 
-/// The probabilities of 0, 1, … arrivals during a batch; the last stands for all beyond.
-fn arrivals_during(line: &Line, rate: f64, batch: usize, queued_max: usize) -> Vec<f64> {
+/// The probabilities of 0, 1, … arrivals during a cohort; the last stands for all beyond.
+fn arrivals_during(line: &Line, rate: f64, cohort: usize, queued_max: usize) -> Vec<f64> {
     // Poisson while common data is fetched.
     let mean = rate * line.common_ms;
     let poisson: Vec<f64> = std::iter::successors(Some((0, (-mean).exp())), |(count, probability)| {
@@ -85,7 +85,7 @@ fn arrivals_during(line: &Line, rate: f64, batch: usize, queued_max: usize) -> V
     .take(queued_max + 1)
     .collect();
     // During a sum of exponential times: negative binomial.
-    let shape = (batch * line.draws()) as f64;
+    let shape = (cohort * line.draws()) as f64;
     let odds = rate * line.own_ms / line.draws() as f64;
     let own: Vec<f64> = std::iter::successors(Some((0, (1.0 + odds).powf(-shape))), |(count, probability)| {
         let next = f64::from(*count) + 1.0;
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_of_one_are_pollaczek_and_khinchines_queue() {
+    fn cohorts_of_one_are_pollaczek_and_khinchines_queue() {
         for sizes in [Sizes::Whole, Sizes::Each] {
             let line = Line::with_share(5, 100.0, 0.4, sizes);
             let rate = line.rate(0.7);

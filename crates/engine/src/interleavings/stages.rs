@@ -217,7 +217,7 @@ impl Work for Yields {
 }
 
 #[test]
-fn a_gate_opens_once_for_each_batch_however_its_members_run() {
+fn a_gate_opens_once_for_each_cohort_however_its_members_run() {
     interleave(3_000, || {
         const QUERIES: usize = 4;
         let scheduler = scheduler(2, PolicyKind::TGated(1));
@@ -229,11 +229,11 @@ fn a_gate_opens_once_for_each_batch_however_its_members_run() {
         done.wait();
         scheduler.stop();
         assert_eq!(begun.load(Ordering::Acquire), QUERIES);
-        // A member that yields is in its batch still, so nobody is admitted twice; who was a guest only, never.
-        let (batches, packets) = scheduler.cohorts();
+        // A member that yields is in its cohort still, so nobody is admitted twice; who was a guest only, never.
+        let (cohorts, packets) = scheduler.cohorts();
         assert!(
-            (1..=QUERIES as u64).contains(&batches) && packets == batches,
-            "{batches} batches of {packets} packets"
+            (1..=QUERIES as u64).contains(&cohorts) && packets == cohorts,
+            "{cohorts} cohorts of {packets} packets"
         );
     });
 }

@@ -1,37 +1,37 @@
-//! The gated policies: a *batch* of queries is admitted together and carried through the stages to the end, one stage
+//! The gated policies: a *cohort* of queries is admitted together and carried through the stages to the end, one stage
 //! after another, so that what a stage needs of the caches is there for all of its queries (Harizopoulos, "Staged
 //! Database Systems", thesis proposal, section 3.3.2).
 //!
 //! ```text
-//!                 gate                     batch
+//!                 gate                     cohort
 //!   queries ---->  |  ---> scan ---> join ---> aggregate ---> ... ---> ended
 //!   in front of it |         ^                                   |
 //!        ^         |         +----- a query comes back here -----+
-//!        +--- left behind: longer in a stage than the cutoff, or waiting when the batch ends
+//!        +--- left behind: longer in a stage than the cutoff, or waiting when the cohort ends
 //! ```
 //!
 //! D-gated admits all queries that are in front of the gate, T-gated(N) the first N of them, C-gated all, but whoever
-//! has used more than the cutoff in one stage is left behind and joins the next batch. Within a stage packets are
-//! served first come first served, and each to its end there; the batch goes on when nobody of it is left in a stage.
+//! has used more than the cutoff in one stage is left behind and joins the next cohort. Within a stage packets are
+//! served first come first served, and each to its end there; the cohort goes on when nobody of it is left in a stage.
 //!
 //! The paper's line has one processor and no waiting. Here there are many workers, and packets wait: for I/O, for
 //! credits of a port, for memory, for a table or a state of another query, for a reader. So these rules hold as well:
 //!
 //! * What a gate admits is a query, with all packets that it has or will have: a packet may wait for another one of its
 //!   query, which must not be on the other side of the gate.
-//! * A batch has ended when a worker asks for a packet and no query of the batch has one in a queue or on a worker. Who
-//!   waits then is left behind. When it is woken it is in front of the gate as everybody who comes, in the order of
-//!   queries, and so before those that came after it. So no place in a batch is held by who waits, neither for a slow reader nor for a query in
-//!   front of the gate that has the memory which it needs.
-//! * A gate keeps nobody from an idle worker. While members of the batch run on other workers and none is in a queue, a
-//!   worker gives a turn to a *guest* from in front of the gate, and members are first again after it. Guests stay
-//!   where they are, so a batch has N queries at most, and no other is admitted before it has ended.
-//! * What gives memory back goes first, in the batch or not: others wait for it.
+//! * A cohort has ended when a worker asks for a packet and no query of the cohort has one in a queue or on a worker.
+//!   Who waits then is left behind. When it is woken it is in front of the gate as everybody who comes, in the order of
+//!   queries, and so before those that came after it. So no place in a cohort is held by who waits, neither for a slow
+//!   reader nor for a query in front of the gate that has the memory which it needs.
+//! * A gate keeps nobody from an idle worker. While members of the cohort run on other workers and none is in a queue,
+//!   a worker gives a turn to a *guest* from in front of the gate, and members are first again after it. Guests stay
+//!   where they are, so a cohort has N queries at most, and no other is admitted before it has ended.
+//! * What gives memory back goes first, in the cohort or not: others wait for it.
 //!
 //! It follows that whenever a packet is in a queue, a worker that asks gets one. Policies do not decide anything else,
 //! so whatever can end under another one ends under these, and nothing can wait in a circle because of a gate.
 //!
-//! As the policy of one stage ([`Policies`](super::Policies)) a gate sees the packets of that stage alone: a batch is
+//! As the policy of one stage ([`Policies`](super::Policies)) a gate sees the packets of that stage alone: a cohort is
 //! served to its end in the stage.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -48,24 +48,24 @@ const STAGES: usize = StageId::ALL.len();
 pub(super) struct Gated {
     /// Who is in front of the gate. Queries are numbered in the order in which they come.
     outside: BTreeMap<QueryId, VecDeque<Arc<Packet>>>,
-    /// The queries of the batch, and what each has used in each stage since it was admitted, in nanoseconds.
+    /// The queries of the cohort, and what each has used in each stage since it was admitted, in nanoseconds.
     members: BTreeMap<QueryId, [u64; STAGES]>,
-    /// The packets of the batch that wait for a worker, by stage.
+    /// The packets of the cohort that wait for a worker, by stage.
     inside: [VecDeque<Arc<Packet>>; STAGES],
     /// What gives memory back.
     first: VecDeque<Arc<Packet>>,
     /// Packets on workers. One that has waited and was woken before its worker said so is here twice.
     running: Vec<Arc<Packet>>,
-    /// Where the batch is.
+    /// Where the cohort is.
     stage: usize,
-    batches_total: u64,
+    cohorts_total: u64,
     admitted_total: u64,
     queries_max: usize,
     cutoff_ns: u64,
 }
 
 impl Gated {
-    /// A policy whose batches have at most `queries_max` queries, each of which is left behind after `cutoff_ns` in a
+    /// A policy whose cohorts have at most `queries_max` queries, each of which is left behind after `cutoff_ns` in a
     /// stage.
     pub(super) fn new(queries_max: Option<usize>, cutoff_ns: Option<u64>) -> Self {
         Self {
@@ -75,24 +75,24 @@ impl Gated {
             first: VecDeque::new(),
             running: Vec::new(),
             stage: 0,
-            batches_total: 0,
+            cohorts_total: 0,
             admitted_total: 0,
             queries_max: queries_max.unwrap_or(usize::MAX),
             cutoff_ns: cutoff_ns.unwrap_or(u64::MAX),
         }
     }
 
-    /// Whether a member of the batch is on a worker, in that stage or in any.
+    /// Whether a member of the cohort is on a worker, in that stage or in any.
     fn runs(&self, stage: Option<usize>) -> bool {
         let here = |packet: &Packet| stage.is_none_or(|stage| packet.stage() as usize == stage);
         self.running.iter().any(|packet| here(packet) && self.members.contains_key(&packet.query()))
     }
 
-    fn batch_has_ended(&self) -> bool {
+    fn cohort_has_ended(&self) -> bool {
         self.inside.iter().all(VecDeque::is_empty) && !self.runs(None)
     }
 
-    /// Opens the gate for the next batch, if anybody is there.
+    /// Opens the gate for the next cohort, if anybody is there.
     fn admit(&mut self) {
         self.members.clear();
         self.stage = 0;
@@ -105,10 +105,10 @@ impl Gated {
                 self.inside[packet.stage() as usize].push_back(packet);
             }
         }
-        self.batches_total += u64::from(!self.members.is_empty());
+        self.cohorts_total += u64::from(!self.members.is_empty());
     }
 
-    /// The batch goes on to the next stage where it has anybody, if it has nobody in this one.
+    /// The cohort goes on to the next stage where it has anybody, if it has nobody in this one.
     fn go_on(&mut self) {
         let mut stages = (0..STAGES).map(|step| (self.stage + step) % STAGES);
         if let Some(stage) = stages.find(|&stage| !self.inside[stage].is_empty() || self.runs(Some(stage))) {
@@ -128,7 +128,7 @@ impl Gated {
         }
     }
 
-    /// The next packet of the batch: of the stage where it is, or else, while others of it run there, of a later one.
+    /// The next packet of the cohort: of the stage where it is, or else, while others of it run there, of a later one.
     fn next_inside(&mut self) -> Option<Arc<Packet>> {
         self.go_on();
         (0..STAGES).find_map(|step| self.inside[(self.stage + step) % STAGES].pop_front())
@@ -157,7 +157,7 @@ impl Policy for Gated {
     }
 
     fn pop(&mut self) -> Option<Arc<Packet>> {
-        if self.batch_has_ended() {
+        if self.cohort_has_ended() {
             self.admit();
         }
         let first = self.first.pop_front();
@@ -199,6 +199,6 @@ impl Policy for Gated {
     }
 
     fn cohorts(&self) -> (u64, u64) {
-        (self.batches_total, self.admitted_total)
+        (self.cohorts_total, self.admitted_total)
     }
 }

@@ -1,4 +1,4 @@
-//! What gates admit, in which order batches pass the stages, with one worker and with several, and policies of single
+//! What gates admit, in which order cohorts pass the stages, with one worker and with several, and policies of single
 //! stages beside them.
 
 use std::collections::BTreeMap;
@@ -78,11 +78,11 @@ impl Work for Route {
 }
 
 #[test]
-fn a_batch_passes_every_stage_before_the_next_is_admitted() {
+fn a_cohort_passes_every_stage_before_the_next_is_admitted() {
     let line = Line::new(PolicyKind::DGated);
     line.submit(1, &[(Scan, 2), (Join, 1), (Sort, 1)]);
     line.submit(2, &[(Scan, 1), (Join, 2)]);
-    // The third comes in the batch's first turn, and the fourth at its end; both are in the next one.
+    // The third comes in the cohort's first turn, and the fourth at its end; both are in the next one.
     line.comes_at(1, 3, &[(Scan, 1), (Sort, 1)]);
     line.comes_at(7, 4, &[(Scan, 1), (Join, 1)]);
     let first = [(1, Scan), (1, Scan), (2, Scan), (1, Join), (2, Join), (2, Join), (1, Sort)];
@@ -92,13 +92,13 @@ fn a_batch_passes_every_stage_before_the_next_is_admitted() {
 }
 
 #[test]
-fn a_query_that_comes_back_to_a_stage_is_in_its_batch_still() {
+fn a_query_that_comes_back_to_a_stage_is_in_its_cohort_still() {
     let line = Line::new(PolicyKind::DGated);
     line.submit(1, &[(Scan, 1), (Join, 1), (Scan, 1), (Aggregate, 1)]);
     line.submit(2, &[(Scan, 1), (Aggregate, 1)]);
     line.comes_at(1, 3, &[(Scan, 1)]);
-    let batch = [(1, Scan), (2, Scan), (1, Join), (2, Aggregate), (1, Scan), (1, Aggregate)];
-    assert_eq!(line.served(), [&batch[..], &[(3, Scan)]].concat());
+    let cohort = [(1, Scan), (2, Scan), (1, Join), (2, Aggregate), (1, Scan), (1, Aggregate)];
+    assert_eq!(line.served(), [&cohort[..], &[(3, Scan)]].concat());
 }
 
 #[test]
@@ -107,9 +107,9 @@ fn a_threshold_admits_the_first_of_those_that_wait() {
     for query in 1..=5 {
         line.submit(query, &[(Scan, 1), (Join, 1)]);
     }
-    let batch = |queries: &[u64]| [Scan, Join].iter().flat_map(|&at| queries.iter().map(move |&q| (q, at))).collect();
-    let batches: [Vec<_>; 3] = [batch(&[1, 2]), batch(&[3, 4]), batch(&[5])];
-    assert_eq!(line.served(), batches.concat());
+    let cohort = |queries: &[u64]| [Scan, Join].iter().flat_map(|&at| queries.iter().map(move |&q| (q, at))).collect();
+    let cohorts: [Vec<_>; 3] = [cohort(&[1, 2]), cohort(&[3, 4]), cohort(&[5])];
+    assert_eq!(line.served(), cohorts.concat());
     assert_eq!(line.scheduler.cohorts(), (3, 5));
 }
 
@@ -127,20 +127,20 @@ fn d_gated_is_first_come_first_served_while_one_query_at_most_is_queued() {
 }
 
 #[test]
-fn who_exceeds_the_cutoff_in_a_stage_joins_the_next_batch() {
+fn who_exceeds_the_cutoff_in_a_stage_joins_the_next_cohort() {
     let line = Line::new(PolicyKind::CGated(2));
     // 2 ms in each of two stages are below the cutoff until they are reached.
     line.submit(1, &[(Scan, 5), (Join, 1)]);
     line.submit(2, &[(Scan, 1), (Join, 1)]);
     line.comes_at(1, 3, &[(Scan, 1), (Join, 1)]);
-    let batches = [
+    let cohorts = [
         // The first has had its 2 ms and stays where it is; the second passes the line.
         [(1, Scan), (1, Scan), (2, Scan), (2, Join)].as_slice(),
-        // It is the first of the next batch, as it came first.
+        // It is the first of the next cohort, as it came first.
         &[(1, Scan), (1, Scan), (3, Scan), (3, Join)],
         &[(1, Scan), (1, Join)],
     ];
-    assert_eq!(line.served(), batches.concat());
+    assert_eq!(line.served(), cohorts.concat());
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_gate_stays_closed_while_a_member_runs_on_another_worker() {
 }
 
 #[test]
-fn a_worker_that_finds_nobody_in_the_batchs_stage_goes_ahead_and_comes_back() {
+fn a_worker_that_finds_nobody_in_the_cohorts_stage_goes_ahead_and_comes_back() {
     let mut line = ByHand::new(PolicyKind::DGated);
     line.comes(1, Scan);
     line.comes(2, Join);
@@ -240,7 +240,7 @@ fn a_worker_that_finds_nobody_in_the_batchs_stage_goes_ahead_and_comes_back() {
     let ahead = line.takes(2, Join);
     line.yields(third);
     line.yields(ahead);
-    // The batch is at the scans as long as one of it is there.
+    // The cohort is at the scans as long as one of it is there.
     let third = line.takes(3, Scan);
     let ahead = line.takes(2, Join);
     line.leaves(&third);
@@ -258,13 +258,13 @@ fn a_worker_that_finds_nobody_in_the_batchs_stage_goes_ahead_and_comes_back() {
 }
 
 #[test]
-fn a_batch_whose_members_wait_has_ended_and_they_are_the_first_of_the_next() {
+fn a_cohort_whose_members_wait_has_ended_and_they_are_the_first_of_the_next() {
     let mut line = ByHand::new(PolicyKind::TGated(2));
     for query in 1..=4 {
         line.comes(query, Scan);
     }
     let [first, second] = [line.takes(1, Scan), line.takes(2, Scan)];
-    // The first waits and is woken while its batch goes on: it is inside still.
+    // The first waits and is woken while its cohort goes on: it is inside still.
     line.leaves(&first);
     line.policy.push(first, Arrival::Woken);
     line.yields(second);
@@ -293,7 +293,7 @@ fn a_batch_whose_members_wait_has_ended_and_they_are_the_first_of_the_next() {
 }
 
 #[test]
-fn a_packet_that_is_woken_before_its_worker_says_that_it_waits_is_in_its_batch() {
+fn a_packet_that_is_woken_before_its_worker_says_that_it_waits_is_in_its_cohort() {
     let mut line = ByHand::new(PolicyKind::TGated(1));
     line.comes(1, Scan);
     line.comes(2, Scan);

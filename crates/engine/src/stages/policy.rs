@@ -56,7 +56,7 @@ pub trait Policy: Send {
     /// A packet's turn has ended, after so many nanoseconds; if it yielded, it is pushed next, under the same lock. Told
     /// of packets as well that an earlier policy has chosen.
     fn turn_ended(&mut self, _packet: &Arc<Packet>, _worked_ns: u64) {}
-    /// Batches admitted so far and the packets in them; zero for policies without gates.
+    /// Cohorts admitted so far and the packets in them; zero for policies without gates.
     fn cohorts(&self) -> (u64, u64) {
         (0, 0)
     }
@@ -72,15 +72,15 @@ pub enum PolicyKind {
     ProcessorSharing,
     /// The oldest query first.
     Fcfs,
-    /// All queries that wait are admitted and pass the stages together, then the next batch of queries.
+    /// All queries that wait are admitted and pass the stages together, then the next cohort of queries.
     DGated,
     /// The same, at most so many queries at a time.
     TGated(usize),
-    /// As `DGated`, but a query that has used so many milliseconds in one stage joins the next batch.
+    /// As `DGated`, but a query that has used so many milliseconds in one stage joins the next cohort.
     CGated(u64),
 }
 
-/// The queries a batch of T-gated has if the setting does not say.
+/// The queries a cohort of T-gated has if the setting does not say.
 const T_GATED_QUERIES: usize = 2;
 /// The cutoff of C-gated in milliseconds if the setting does not say: some quanta.
 const C_GATED_CUTOFF_MS: u64 = 10;

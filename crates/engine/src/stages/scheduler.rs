@@ -262,7 +262,7 @@ impl Scheduler {
         queues.policies = policies;
     }
 
-    /// Batches that gated policies have admitted since the last change of policy, and the packets in them.
+    /// Cohorts that gated policies have admitted since the last change of policy, and the packets in them.
     pub fn cohorts(&self) -> (u64, u64) {
         self.queues.lock().policy.cohorts()
     }
