@@ -4,8 +4,8 @@
 //!
 //! Queries of a Poisson process come to the first module of a [`line`] and pass all of them; [`policies`] say who is
 //! served next; [`theory`] knows the means of some of them without simulating. Times are those of the model, in
-//! milliseconds; no clock is read, and a seed gives the same numbers on every machine. What is found is in
-//! `docs/experiments/staged.md`.
+//! milliseconds; no clock is read, and a seed gives the same numbers on every machine. Beside the model, [`probes`]
+//! measures the case study of section 4.1.2. What is found is in `docs/experiments/staged.md`.
 
 mod estimate;
 #[cfg(test)]
@@ -13,6 +13,7 @@ mod golden;
 mod line;
 mod map;
 mod policies;
+mod probes;
 mod theory;
 
 use std::path::{Path, PathBuf};
@@ -27,9 +28,12 @@ use self::policies::Policy;
 use crate::curve;
 use crate::report::print_table;
 
-/// What to simulate.
+/// What to simulate, and what to measure.
 #[derive(Args)]
 pub struct StagedArguments {
+    /// Which parts to run.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "model,probes")]
+    parts: Vec<StagedPart>,
     /// Modules of the line.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=100))]
     modules: u32,
@@ -67,12 +71,23 @@ pub struct StagedArguments {
     /// Arrivals and sizes are drawn from this seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Rounds of the index probes.
+    #[arg(long, default_value_t = 61, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
     /// Draw Figure 5, the map of T-gated over PS, into this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Draw the mean response times of the first table into this file.
     #[arg(long, value_name = "FILE")]
     curve_svg: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum StagedPart {
+    /// The simulated line: mean response times and Figure 5.
+    Model,
+    /// Section 4.1.2: index probes of ten tables, measured.
+    Probes,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -145,27 +160,37 @@ impl StagedArguments {
     }
 }
 
-/// Runs the simulation, prints its tables and draws its pictures.
+/// Runs the parts, prints their tables and draws their pictures.
 pub fn run(arguments: &StagedArguments) -> Result<Value> {
+    let mut report = json!({"benchmark": "staged"});
+    if arguments.parts.contains(&StagedPart::Model) {
+        report["model"] = model(arguments)?;
+    }
+    if arguments.parts.contains(&StagedPart::Probes) {
+        report["probes"] = probes::run(arguments.rounds, arguments.seed)?;
+        report["disagreements"] = report["probes"]["disagreements"].take();
+    }
+    Ok(report)
+}
+
+fn model(arguments: &StagedArguments) -> Result<Value> {
     if arguments.shares.is_empty() || arguments.loads.is_empty() || arguments.t_gated.is_empty() {
         return Err(Error::input("name at least one share, one load and one number of queries for T-gated"));
     }
+    let sizes = match arguments.sizes {
+        SizesArgument::Whole => "one exponential size for each query",
+        SizesArgument::Each => "an exponential size for each module",
+    };
     println!(
-        "{} modules, {} ms a query with every module cold, {} sizes, {} runs of {} queries, seed {}",
-        arguments.modules,
-        arguments.demand_ms,
-        match arguments.sizes {
-            SizesArgument::Whole => "one exponential number for each query's",
-            SizesArgument::Each => "an exponential number for each module's",
-        },
-        arguments.runs,
-        arguments.queries,
-        arguments.seed
+        "{} modules, {} ms a query with every module cold, {sizes}, {} runs of {} queries, seed {}",
+        arguments.modules, arguments.demand_ms, arguments.runs, arguments.queries, arguments.seed
     );
-    let mut report = json!({"benchmark": "staged", "modules": arguments.modules, "demand_ms": arguments.demand_ms});
-    report["at_one_load"] = one_load(arguments)?;
-    report["figure_5"] = figure(arguments)?;
-    Ok(report)
+    let at_one_load = one_load(arguments)?;
+    let figure_5 = figure(arguments)?;
+    Ok(json!({
+        "modules": arguments.modules, "demand_ms": arguments.demand_ms, "seed": arguments.seed,
+        "at_one_load": at_one_load, "figure_5": figure_5,
+    }))
 }
 
 /// Mean response times over the share of common data at one load.
