@@ -3,12 +3,12 @@
 //! Scheduling has two levels, as in the staged database (thesis proposal, sections 3.2 and 3.2.1): within a stage and
 //! across stages. A stage with a policy of its own has a queue of its own, and its policy says which of its packets
 //! *stands for* it; the policy across stages decides among these and the packets of all other stages, and knows of no
-//! more than that one. Once that has a turn, the next stands for the stage.
+//! more than that one. Once that has a turn, another one stands for the stage when the next packet is asked for.
 //!
 //! So a packet is served when both policies say so, and a long query that stands for a stage holds up a short one
-//! behind it: that is what the stage's policy wants. Whenever a packet is in a queue, one stands for its stage, so a
-//! worker that asks gets one. Nothing starves: when the scheduler asks for the packet that has waited longest, the
-//! queues take turns in giving theirs.
+//! behind it: that is what the stage's policy wants. Whenever a packet is asked for, one stands for each stage that has
+//! any, so a worker that asks gets one if one is in a queue. Nothing starves: when the scheduler asks for the packet
+//! that has waited longest, the queues take turns in giving theirs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -41,7 +41,8 @@ impl Policies {
         if self.of_stages.iter().all(Option::is_none) {
             return self.global.build();
         }
-        let own = |kind: Option<PolicyKind>| kind.map(|kind| Own { policy: kind.build(), stands: false });
+        let own =
+            |kind: Option<PolicyKind>| kind.map(|kind| Own { policy: kind.build(), stands: false, has_urgent: false });
         Box::new(TwoLevels { global: self.global.build(), own: self.of_stages.map(own), oldest_of: 0 })
     }
 }
@@ -93,6 +94,8 @@ struct Own {
     policy: Box<dyn Policy>,
     /// Whether one of its packets is among those that the global policy chooses from.
     stands: bool,
+    /// Whether one that goes before others has come since the last was chosen to stand for it.
+    has_urgent: bool,
 }
 
 /// Policies of stages below one across stages.
@@ -104,14 +107,15 @@ struct TwoLevels {
 }
 
 impl TwoLevels {
-    /// Has a packet stand for a stage that has a queue of its own, if there is one and none does.
-    fn stand(&mut self, stage: StageId) {
-        if let Some(own) = &mut self.own[stage as usize]
-            && !own.stands
-            && let Some(packet) = own.policy.pop()
-        {
-            own.stands = true;
-            self.global.push(packet, Arrival::Woken);
+    /// Has a packet stand for each stage that has some in its own queue. Only when a packet is asked for: until then
+    /// one that goes before these may come.
+    fn stand(&mut self) {
+        for own in self.own.iter_mut().flatten().filter(|own| !own.stands) {
+            own.has_urgent = false;
+            if let Some(packet) = own.policy.pop() {
+                own.stands = true;
+                self.global.push(packet, Arrival::Woken);
+            }
         }
     }
 
@@ -119,7 +123,6 @@ impl TwoLevels {
     fn taken(&mut self, packet: Arc<Packet>) -> Arc<Packet> {
         if let Some(own) = &mut self.own[packet.stage() as usize] {
             own.stands = false;
-            self.stand(packet.stage());
         }
         packet
     }
@@ -127,22 +130,23 @@ impl TwoLevels {
 
 impl Policy for TwoLevels {
     fn push(&mut self, packet: Arc<Packet>, arrival: Arrival) {
-        let stage = packet.stage();
-        match &mut self.own[stage as usize] {
+        match &mut self.own[packet.stage() as usize] {
             None => self.global.push(packet, arrival),
             Some(own) => {
+                own.has_urgent |= self.global.is_urgent(&packet);
                 own.policy.push(packet, arrival);
-                self.stand(stage);
             }
         }
     }
 
     fn pop(&mut self) -> Option<Arc<Packet>> {
+        self.stand();
         let packet = self.global.pop()?;
         Some(self.taken(packet))
     }
 
     fn pop_oldest(&mut self) -> Option<Arc<Packet>> {
+        self.stand();
         let queues = 1 + STAGES;
         for step in 0..queues {
             let queue = (self.oldest_of + step) % queues;
@@ -159,6 +163,7 @@ impl Policy for TwoLevels {
     }
 
     fn pop_urgent(&mut self) -> Option<Arc<Packet>> {
+        self.stand();
         let packet = self.global.pop_urgent()?;
         Some(self.taken(packet))
     }
@@ -168,7 +173,7 @@ impl Policy for TwoLevels {
     }
 
     fn has_urgent(&self) -> bool {
-        self.global.has_urgent()
+        self.global.has_urgent() || self.own.iter().flatten().any(|own| own.has_urgent && !own.stands)
     }
 
     fn follows_turns(&self) -> bool {
