@@ -20,6 +20,7 @@ mod report;
 mod rivals;
 mod serve;
 mod setup;
+mod staged;
 mod startup;
 mod tpch;
 mod weblog;
@@ -52,6 +53,8 @@ enum Benchmark {
     Startup(startup::StartupArguments),
     /// Short and long queries together under each policy.
     Policies(policies::PoliciesArguments),
+    /// Policies on a production line of modules with common data, simulated: Figure 5 of the staged database.
+    Staged(staged::StagedArguments),
     /// Many clients at once, with and without sharing, beside rivals.
     Concurrent(concurrent::ConcurrentArguments),
     /// Two joins that differ in one range, the second so much after the first: Figure 8 of the QPipe paper.
@@ -99,6 +102,7 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Tpch(arguments) => tpch::run(arguments, &command.data)?,
         Benchmark::Startup(arguments) => startup::run(arguments)?,
         Benchmark::Policies(arguments) => policies::run(arguments, &command.data)?,
+        Benchmark::Staged(arguments) => staged::run(arguments)?,
         Benchmark::Concurrent(arguments) => concurrent::run(arguments, &command.data)?,
         Benchmark::Overlap(arguments) => concurrent::overlap::run(arguments, &command.data)?,
         Benchmark::Satellites(arguments) => concurrent::satellites::run(arguments, &command.data)?,

@@ -17,7 +17,7 @@ use diligence_engine::Engine;
 use diligence_engine::QueryOptions;
 use diligence_engine::SharingMode;
 use diligence_engine::plan::SortPlan;
-use diligence_engine::stages::PolicyKind;
+use diligence_engine::stages::Policies;
 use diligence_sql::Planner;
 use diligence_sql::errors::suggest;
 use parking_lot::RwLock;
@@ -86,7 +86,7 @@ impl Setting {
         match self {
             Setting::StagePolicy => {
                 "Which packet runs next, for everybody: two_level(MILLISECONDS), processor_sharing, fcfs, d_gated, t_gated(QUERIES) or \
-                 c_gated(MILLISECONDS)"
+                 c_gated(MILLISECONDS); then those of single stages, as in 'two_level(6), scan: t_gated(2)'"
             }
             Setting::BatchRows => "Rows in a batch at most, from 1 to 8192",
             Setting::LockTimeout => {
@@ -144,7 +144,7 @@ pub(crate) struct Shown {
 /// What settings go back to.
 #[derive(Debug)]
 pub(crate) struct Defaults {
-    policy: PolicyKind,
+    policy: Policies,
     memory_bytes: usize,
     columns_percent: usize,
     retained_percent: usize,
@@ -287,7 +287,7 @@ impl SettingsView<'_> {
         }
         let mut own = self.settings.own.write();
         match setting {
-            Setting::StagePolicy => self.engine.set_policy(value.parse()?),
+            Setting::StagePolicy => self.engine.set_policy(value.parse::<Policies>()?),
             Setting::BatchRows => own.batch_rows = number(value, 1, BATCH_ROWS_MAX)?,
             Setting::LockTimeout => own.lock_timeout = duration(value)?,
             Setting::Packets => {

@@ -151,6 +151,8 @@ fn settings_are_set_shown_and_reset() {
     }
     session.execute("SET stage_policy = t_gated(3)").unwrap();
     assert_eq!(rows(&session, "SHOW stage_policy"), ["stage_policy t_gated(3)"]);
+    session.execute("SET stage_policy = 'fcfs, Scan: t_gated(2), sort: ps'").unwrap();
+    assert_eq!(rows(&session, "SHOW stage_policy"), ["stage_policy fcfs, scan: t_gated(2), sort: processor_sharing"]);
     session.execute("SET sort_plan = mms(1)").unwrap();
     assert_eq!(rows(&session, "SHOW sort_plan"), ["sort_plan mms(1)"]);
     session.execute("SET sort_plan = 'ems-nr'").unwrap();
@@ -170,6 +172,8 @@ fn settings_are_set_shown_and_reset() {
     assert!(error(&session, "SET workers = 5").hint().is_some());
     assert!(error(&session, "SET parquet_row_group_rows = 'many'").message().contains("parquet_row_group_rows"));
     assert!(error(&session, "SET stage_policy = lifo").hint().is_some());
+    let no_stage = error(&session, "SET stage_policy = 'fcfs, scans: fcfs'");
+    assert_eq!((no_stage.code(), no_stage.hint().unwrap().contains("scan, join")), (Some("22023"), true), "{no_stage}");
     assert!(error(&session, "SET sort_plan = bubble").hint().is_some());
 }
 

@@ -24,7 +24,7 @@ use crate::reuse::retained::Retained;
 use crate::reuse::tables::Tables;
 use crate::sharing::{RunningPlan, SharingOffer};
 use crate::short::run_short;
-use crate::stages::{PolicyKind, Scheduler, StageInfo, WorkerInfo};
+use crate::stages::{Policies, Scheduler, StageInfo, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
 
 /// The part of what a query may have, as its divisor, that a common part of its plan is expected to have at most: half
@@ -229,15 +229,15 @@ impl Engine {
         self.launcher.workers
     }
 
-    /// The policy in force.
-    pub fn policy(&self) -> PolicyKind {
+    /// The policies in force.
+    pub fn policy(&self) -> Policies {
         self.launcher.scheduler.policy()
     }
 
-    /// Changes the policy, for the queries that run as well. The inline executor keeps its own.
-    pub fn set_policy(&self, policy: PolicyKind) {
+    /// Changes the policies, for the queries that run as well. The inline executor keeps its own.
+    pub fn set_policy(&self, policies: impl Into<Policies>) {
         if self.launcher.mode == Mode::Threads {
-            self.launcher.scheduler.set_policy(policy);
+            self.launcher.scheduler.set_policy(policies.into());
         }
     }
 
@@ -259,7 +259,7 @@ impl Engine {
         stages
     }
 
-    /// Cohorts that the gated policy in force has admitted, and the packets in them.
+    /// Cohorts that the gated policies in force have admitted, and the packets in them.
     pub fn cohorts(&self) -> (u64, u64) {
         self.launcher.scheduler.cohorts()
     }

@@ -11,7 +11,7 @@ use diligence_disk::TempOptions;
 use diligence_memory::default_budget_bytes;
 
 use crate::plan::SortPlan;
-use crate::stages::PolicyKind;
+use crate::stages::Policies;
 
 /// Nanoseconds that the inline executor's clock moves at every look: a quantum is over after a few hundred looks, so
 /// that packets interleave without any dependence on real time.
@@ -40,7 +40,7 @@ pub struct EngineOptions {
     /// The memory budget in bytes. Default: 70 % of the machine's or the container's memory.
     pub memory_bytes: usize,
     /// Which packet runs next.
-    pub policy: PolicyKind,
+    pub policy: Policies,
     /// On which threads packets run.
     pub mode: Mode,
     /// Time.
@@ -63,7 +63,7 @@ impl Default for EngineOptions {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             worker_nice: 0,
             memory_bytes: default_budget_bytes(),
-            policy: PolicyKind::default(),
+            policy: Policies::default(),
             mode: Mode::Threads,
             clock: Arc::new(SystemClock::default()),
             spawn: Arc::new(ThreadSpawn),
@@ -99,7 +99,7 @@ pub struct QueryOptions {
     pub waits_for_memory: bool,
     /// What it is expected to use of workers, in nanoseconds; 0 where nobody knows. It counts as used from the start,
     /// so that one that is known to take long is never taken for one that has only begun
-    /// ([`PolicyKind::TwoLevel`]).
+    /// ([`PolicyKind::TwoLevel`](crate::stages::PolicyKind::TwoLevel)).
     pub work_expected_ns: u64,
     /// Packets that may work on one pipeline at once; one per worker if `None`.
     pub packets: Option<usize>,

@@ -78,6 +78,10 @@ pub fn all(seed: u64) -> Vec<Weather> {
             ..weather(&format!("policy:{policy}"), "another policy for what runs next")
         });
     }
+    all.push(Weather {
+        settings: vec![("stage_policy", "two_level(6), scan: t_gated(2), join: d_gated, sort: fcfs".to_owned())],
+        ..weather("policy:of-stages", "stages with policies of their own for what runs next")
+    });
     let mut random = Random::new(seed);
     all.push(of_memory(MEMORY_BYTES_MIN, "the smallest memory budget that there is"));
     for _ in 0..BUDGETS_DRAWN {

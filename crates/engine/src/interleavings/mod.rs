@@ -45,7 +45,7 @@ const STEPS_MAX: usize = 1_000_000;
 const PCT_DEPTH: usize = 4;
 
 /// Runs `body` under `schedules` schedules.
-fn interleave(schedules: usize, body: fn()) {
+fn interleave(schedules: usize, body: impl Fn() + Copy + Send + Sync + 'static) {
     if let Ok(schedule) = std::env::var(SCHEDULE_VARIABLE) {
         return run(ReplayScheduler::new_from_encoded(&schedule), body);
     }
@@ -55,7 +55,7 @@ fn interleave(schedules: usize, body: fn()) {
     run(PctScheduler::new_from_seed(told.0, PCT_DEPTH, schedules.div_ceil(2)), body);
 }
 
-fn run(scheduler: impl Scheduler + 'static, body: fn()) {
+fn run(scheduler: impl Scheduler + 'static, body: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     config.max_steps = MaxSteps::FailAfter(STEPS_MAX);

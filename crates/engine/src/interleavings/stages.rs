@@ -20,14 +20,14 @@ use crate::pipeline::PipelinePacket;
 use crate::plan::Node;
 use crate::plan::Pact;
 use crate::query::tests::numbers;
-use crate::stages::{Arrival, Packet, PacketState, PolicyKind, Quantum, Scheduler, StageId, Step, Work};
+use crate::stages::{Arrival, Packet, PacketState, Policies, PolicyKind, Quantum, Scheduler, StageId, Step, Work};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What packets do is not measured in time: each turn says itself how it ends.
-pub(super) fn scheduler(workers: usize, kind: PolicyKind) -> Arc<Scheduler> {
+pub(super) fn scheduler(workers: usize, policies: impl Into<Policies>) -> Arc<Scheduler> {
     let clock = Arc::new(ManualClock::stepping(1_000_000));
-    Scheduler::start(workers, 0, kind, clock, &DrivenSpawn, runtime()).unwrap()
+    Scheduler::start(workers, 0, policies.into(), clock, &DrivenSpawn, runtime()).unwrap()
 }
 
 /// Schedulers want one; threads of shuttle never enter it.
@@ -133,8 +133,8 @@ fn submit(
     (packet, events)
 }
 
-fn serve(kind: PolicyKind, changes: &'static [PolicyKind]) {
-    let scheduler = scheduler(2, kind);
+fn serve(policies: impl Into<Policies>, changes: &[Policies]) {
+    let scheduler = scheduler(2, policies);
     let done = Countdown::new(3);
     let packets: Vec<_> = PLACES.into_iter().map(|place| submit(&scheduler, place, &done)).collect();
     let waking = {
@@ -145,8 +145,8 @@ fn serve(kind: PolicyKind, changes: &'static [PolicyKind]) {
             }
         })
     };
-    for kind in changes {
-        scheduler.set_policy(*kind);
+    for policies in changes {
+        scheduler.set_policy(*policies);
     }
     done.wait();
     waking.join().unwrap();
@@ -182,7 +182,138 @@ fn packets_pass_gates() {
 
 #[test]
 fn packets_move_over_when_the_policy_changes() {
-    interleave(2_000, || serve(PolicyKind::TGated(1), &[PolicyKind::Fcfs, PolicyKind::DGated]));
+    interleave(2_000, || serve(PolicyKind::TGated(1), &[PolicyKind::Fcfs, PolicyKind::DGated].map(Policies::from)));
+    interleave(1_000, || {
+        let of_stages: Policies = "processor_sharing, scan: t_gated(1)".parse().unwrap();
+        serve(of_stages, &[PolicyKind::CGated(2).into(), of_stages, PolicyKind::default().into()]);
+    });
+}
+
+#[test]
+fn packets_pass_the_gate_of_one_stage() {
+    interleave(1_000, || serve("two_level(6), scan: t_gated(1)".parse::<Policies>().unwrap(), &[]));
+    interleave(1_000, || serve("d_gated, scan: fcfs, join: d_gated".parse::<Policies>().unwrap(), &[]));
+}
+
+/// Yields so many times. Counts the queries that have begun, and those that have ended.
+struct Yields {
+    left: usize,
+    begun: Option<Arc<AtomicUsize>>,
+    done: Arc<Countdown>,
+}
+
+impl Work for Yields {
+    fn run(&mut self, _quantum: &Quantum<'_>) -> Step {
+        if let Some(begun) = self.begun.take() {
+            begun.fetch_add(1, Ordering::AcqRel);
+        }
+        self.left -= 1;
+        if self.left > 0 {
+            return Step::Yield;
+        }
+        self.done.one_less();
+        Step::Done
+    }
+}
+
+#[test]
+fn a_gate_opens_once_for_each_cohort_however_its_members_run() {
+    interleave(3_000, || {
+        const QUERIES: usize = 4;
+        let scheduler = scheduler(2, PolicyKind::TGated(1));
+        let (begun, done) = (Arc::new(AtomicUsize::new(0)), Countdown::new(QUERIES));
+        for query in 0..QUERIES {
+            let work = Yields { left: 3, begun: Some(begun.clone()), done: done.clone() };
+            Packet::new(QueryId(query as u64), StageId::Scan, Box::new(work), &scheduler).submit(Arrival::New);
+        }
+        done.wait();
+        scheduler.stop();
+        assert_eq!(begun.load(Ordering::Acquire), QUERIES);
+        // A member that yields is in its cohort still, so nobody is admitted twice; who was a guest only, never.
+        let (cohorts, packets) = scheduler.cohorts();
+        assert!(
+            (1..=QUERIES as u64).contains(&cohorts) && packets == cohorts,
+            "{cohorts} cohorts of {packets} packets"
+        );
+    });
+}
+
+/// Waits until another packet of its query has had its turn, which is made only in its own first turn.
+struct WaitsForOwn {
+    scheduler: Weak<Scheduler>,
+    query: QueryId,
+    events: Arc<Events>,
+    made: bool,
+    done: Arc<Countdown>,
+}
+
+impl Work for WaitsForOwn {
+    fn run(&mut self, quantum: &Quantum<'_>) -> Step {
+        if !self.made {
+            self.made = true;
+            *self.events.waiting.lock() = Some(quantum.waker.clone());
+            if let Some(scheduler) = self.scheduler.upgrade() {
+                let work = Box::new(Happens(self.events.clone()));
+                Packet::new(self.query, StageId::Sort, work, &scheduler).submit(Arrival::New);
+            }
+        }
+        if self.events.happened.load(Ordering::Acquire) == 0 {
+            return Step::Wait;
+        }
+        self.done.one_less();
+        Step::Done
+    }
+}
+
+struct Happens(Arc<Events>);
+
+impl Work for Happens {
+    fn run(&mut self, _quantum: &Quantum<'_>) -> Step {
+        self.0.happen();
+        Step::Done
+    }
+}
+
+/// Waits until a packet of the query behind it has ended, as one that waits for that one's memory or table.
+struct WaitsForOther {
+    events: Arc<Events>,
+    done: Arc<Countdown>,
+}
+
+impl Work for WaitsForOther {
+    fn run(&mut self, quantum: &Quantum<'_>) -> Step {
+        *self.events.waiting.lock() = Some(quantum.waker.clone());
+        if self.events.happened.load(Ordering::Acquire) == 0 {
+            return Step::Wait;
+        }
+        self.done.one_less();
+        Step::Done
+    }
+}
+
+#[test]
+fn who_waits_inside_of_a_gate_waits_for_nobody_whom_the_gate_keeps_out() {
+    fn body(workers: usize, policies: Policies) {
+        let scheduler = scheduler(workers, policies);
+        let done = Countdown::new(3);
+        for query in [1, 2].map(QueryId) {
+            let (scheduler_of, events) = (Arc::downgrade(&scheduler), Arc::default());
+            let work = WaitsForOwn { scheduler: scheduler_of, query, events, made: false, done: done.clone() };
+            Packet::new(query, StageId::Scan, Box::new(work), &scheduler).submit(Arrival::New);
+        }
+        let events = Arc::<Events>::default();
+        let work = WaitsForOther { events: events.clone(), done: done.clone() };
+        Packet::new(QueryId(3), StageId::Scan, Box::new(work), &scheduler).submit(Arrival::New);
+        Packet::new(QueryId(4), StageId::Scan, Box::new(Happens(events)), &scheduler).submit(Arrival::New);
+        done.wait();
+        scheduler.stop();
+    }
+    for policies in ["d_gated", "t_gated(1)", "c_gated(1)", "t_gated(1), scan: t_gated(1)"] {
+        let policies: Policies = policies.parse().unwrap();
+        for workers in [1, 2] {
+            interleave(500, move || body(workers, policies));
+        }
+    }
 }
 
 /// Sends numbers into a port until they are all in.

@@ -30,7 +30,7 @@ use crate::pipeline::{Graph, Part, PipelineSpec, SinkSpec};
 use crate::plan::Pact;
 use crate::plan::{HashJoin, Node, Plan, SortKey};
 use crate::query::{QueryRun, QueryState, QueryStream};
-use crate::stages::{Arrival, PolicyKind, Quantum, Scheduler, StageId, Step, Work};
+use crate::stages::{Arrival, Policies, PolicyKind, Quantum, Scheduler, StageId, Step, Work};
 use crate::{Engine, EngineOptions};
 
 pub(crate) fn schema() -> SchemaRef {
@@ -266,9 +266,10 @@ fn policies_change_while_queries_run() {
     let engine = Engine::start(EngineOptions { workers: 2, ..EngineOptions::default() }).unwrap();
     let plan = sort(self_join(numbers(20_000), numbers(20_000)), None);
     let streams: Vec<_> = (0..10).map(|_| engine.run(&plan, options(100)).unwrap()).collect();
-    for policy in PolicyKind::ALL {
-        engine.set_policy(policy);
-        assert_eq!(engine.policy(), policy);
+    let of_stages = "two_level(6), scan: t_gated(2), sort: fcfs".parse().unwrap();
+    for policies in PolicyKind::ALL.into_iter().map(Policies::from).chain([of_stages]) {
+        engine.set_policy(policies);
+        assert_eq!(engine.policy(), policies);
     }
     for stream in streams {
         assert_eq!(read(stream).unwrap().len(), 20_000);
@@ -455,7 +456,7 @@ impl Work for Noted {
 fn a_query_that_is_known_to_take_long_is_behind_others_from_the_start() {
     let clock = Arc::new(SystemClock::default());
     let scheduler = Scheduler::inline(1, clock.clone());
-    scheduler.set_policy(PolicyKind::default());
+    scheduler.set_policy(Policies::default());
     let turns = Arc::new(Mutex::new(Vec::new()));
     for (id, work_expected_ns) in [(1, 7_000_000), (2, 0), (3, u64::MAX), (4, 1_000_000)] {
         let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 1 };

@@ -16,11 +16,15 @@
 //! * Nothing starves: every so often the scheduler serves the packet that has waited longest, whatever the policy says.
 
 mod gated;
+#[cfg(test)]
+mod gated_tests;
 mod packet;
+mod policies;
 mod policy;
 mod scheduler;
 
 pub use packet::{Packet, PacketState, Quantum, Step, Work};
+pub use policies::Policies;
 pub use policy::{Arrival, Policy, PolicyKind};
 pub use scheduler::{Scheduler, StageCounters, StageInfo, WorkerInfo};
 

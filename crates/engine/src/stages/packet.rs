@@ -116,9 +116,6 @@ pub struct Packet {
     scheduler: Weak<Scheduler>,
     /// When it entered the queue, for waiting times and against starvation.
     pub(super) queued_at_ns: AtomicU64,
-    /// The cohort that admitted it last, and what it has used in there (gated policies).
-    pub(super) cohort: AtomicU64,
-    pub(super) cohort_used_ns: AtomicU64,
     /// What all packets of its query have used of workers.
     attained_ns: Arc<AtomicU64>,
     /// Totals, for EXPLAIN ANALYZE.
@@ -148,8 +145,6 @@ impl Packet {
             work: Mutex::new(Some(work)),
             scheduler: Arc::downgrade(scheduler),
             queued_at_ns: AtomicU64::new(0),
-            cohort: AtomicU64::new(u64::MAX),
-            cohort_used_ns: AtomicU64::new(0),
             attained_ns,
             waited_ns: AtomicU64::new(0),
             worked_ns: AtomicU64::new(0),
@@ -188,7 +183,7 @@ impl Packet {
 
     /// Notes a turn on a worker.
     pub(super) fn worked(&self, worked_ns: u64) {
-        for total in [&self.worked_ns, &self.cohort_used_ns, &*self.attained_ns] {
+        for total in [&self.worked_ns, &*self.attained_ns] {
             total.fetch_add(worked_ns, Ordering::Relaxed);
         }
     }

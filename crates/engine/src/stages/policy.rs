@@ -49,6 +49,13 @@ pub trait Policy: Send {
     fn has_urgent(&self) -> bool {
         false
     }
+    /// Whether the policy wants to hear of the end of every turn.
+    fn follows_turns(&self) -> bool {
+        false
+    }
+    /// A packet's turn has ended, after so many nanoseconds; if it yielded, it is pushed next, under the same lock. Told
+    /// of packets as well that an earlier policy has chosen.
+    fn turn_ended(&mut self, _packet: &Arc<Packet>, _worked_ns: u64) {}
     /// Cohorts admitted so far and the packets in them; zero for policies without gates.
     fn cohorts(&self) -> (u64, u64) {
         (0, 0)
@@ -65,15 +72,15 @@ pub enum PolicyKind {
     ProcessorSharing,
     /// The oldest query first.
     Fcfs,
-    /// A stage admits all who wait, and serves them to their end in it.
+    /// All queries that wait are admitted and pass the stages together, then the next cohort of queries.
     DGated,
-    /// A stage admits the packets of at most so many queries, and serves them to their end in it.
+    /// The same, at most so many queries at a time.
     TGated(usize),
-    /// As `DGated`, but a packet that has used so many milliseconds rejoins the next cohort.
+    /// As `DGated`, but a query that has used so many milliseconds in one stage joins the next cohort.
     CGated(u64),
 }
 
-/// The queries a T-gated cohort has if the setting does not say.
+/// The queries a cohort of T-gated has if the setting does not say.
 const T_GATED_QUERIES: usize = 2;
 /// The cutoff of C-gated in milliseconds if the setting does not say: some quanta.
 const C_GATED_CUTOFF_MS: u64 = 10;

@@ -10,9 +10,9 @@ use diligence_base::{Error, Result};
 use diligence_disk::PoolInfo;
 
 use super::policy::AnyOrder;
-use super::{Arrival, Packet, Policy, PolicyKind, Quantum, StageId};
+use super::{Arrival, Packet, Policies, Policy, Quantum, StageId};
 use crate::sync::{
-    self, Condvar, Mutex,
+    self, Condvar, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
@@ -115,11 +115,13 @@ struct Turn {
     is_urgent: bool,
     /// Whether the turn is shorter if such a packet comes.
     may_be_cut: bool,
+    /// Whether the policy hears of its end.
+    is_followed: bool,
 }
 
 struct Queues {
     policy: Box<dyn Policy>,
-    kind: PolicyKind,
+    policies: Policies,
     pops: u64,
     /// Workers that sleep.
     idle: usize,
@@ -165,12 +167,12 @@ impl Scheduler {
     pub fn start(
         workers: usize,
         nice: u8,
-        kind: PolicyKind,
+        policies: Policies,
         clock: Arc<dyn Clock>,
         spawn: &dyn Spawn,
         runtime: tokio::runtime::Handle,
     ) -> Result<Arc<Self>> {
-        let scheduler = Arc::new(Self::new(workers + 1, kind.build(), kind, clock));
+        let scheduler = Arc::new(Self::new(workers + 1, policies.build(), policies, clock));
         for index in 0..=workers {
             // A worker holds the scheduler strongly; `stop` ends it.
             let own = scheduler.clone();
@@ -194,14 +196,14 @@ impl Scheduler {
     /// A scheduler without threads: [`run_one`](Self::run_one) runs packets on the calling thread, in an order that the
     /// seed gives.
     pub fn inline(seed: u64, clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self::new(1, Box::new(AnyOrder::new(seed)), PolicyKind::default(), clock))
+        Arc::new(Self::new(1, Box::new(AnyOrder::new(seed)), Policies::default(), clock))
     }
 
-    fn new(workers: usize, policy: Box<dyn Policy>, kind: PolicyKind, clock: Arc<dyn Clock>) -> Self {
+    fn new(workers: usize, policy: Box<dyn Policy>, policies: Policies, clock: Arc<dyn Clock>) -> Self {
         Self {
             queues: Mutex::new(Queues {
                 policy,
-                kind,
+                policies,
                 pops: 0,
                 idle: 0,
                 long_turns: 0,
@@ -244,20 +246,20 @@ impl Scheduler {
         let _ = self.between_turns.set(tidy);
     }
 
-    /// The policy in force.
-    pub fn policy(&self) -> PolicyKind {
-        self.queues.lock().kind
+    /// The policies in force.
+    pub fn policy(&self) -> Policies {
+        self.queues.lock().policies
     }
 
-    /// Changes the policy; packets that wait move over.
-    pub fn set_policy(&self, kind: PolicyKind) {
+    /// Changes the policies; packets that wait move over.
+    pub fn set_policy(&self, policies: Policies) {
         let mut queues = self.queues.lock();
-        let mut policy = kind.build();
+        let mut policy = policies.build();
         while let Some(packet) = queues.policy.pop() {
             policy.push(packet, Arrival::Woken);
         }
         queues.policy = policy;
-        queues.kind = kind;
+        queues.policies = policies;
     }
 
     /// Cohorts that gated policies have admitted since the last change of policy, and the packets in them.
@@ -312,7 +314,11 @@ impl Scheduler {
             counters.packets_total.fetch_add(1, Ordering::Relaxed);
         }
         packet.queued_at_ns.store(self.clock.now_ns(), Ordering::Relaxed);
-        let mut queues = self.queues.lock();
+        self.push(self.queues.lock(), packet, arrival);
+    }
+
+    /// Puts it into its queue, and calls a worker if one is needed.
+    fn push(&self, mut queues: MutexGuard<'_, Queues>, packet: Arc<Packet>, arrival: Arrival) {
         queues.policy.push(packet, arrival);
         self.urgent.store(queues.policy.has_urgent(), Ordering::Relaxed);
         if queues.lingerer == Lingerer::Looks {
@@ -345,7 +351,8 @@ impl Scheduler {
         }
         self.call_express(queues);
         // Who had its turn although such packets waited has all of it.
-        Some(Turn { packet, is_urgent, may_be_cut: !some_urgent && !is_urgent })
+        let may_be_cut = !some_urgent && !is_urgent;
+        Some(Turn { packet, is_urgent, may_be_cut, is_followed: queues.policy.follows_turns() })
     }
 
     /// Looks for a moment whether a reader was called. One reader at a time does so: many would take the cores from the
@@ -384,7 +391,8 @@ impl Scheduler {
             let packet = if queues.needs_express() { queues.policy.pop_urgent() } else { None };
             if let Some(packet) = packet {
                 self.urgent.store(queues.policy.has_urgent(), Ordering::Relaxed);
-                return Some(Turn { packet, is_urgent: true, may_be_cut: false });
+                let is_followed = queues.policy.follows_turns();
+                return Some(Turn { packet, is_urgent: true, may_be_cut: false, is_followed });
             }
             queues.express_sleeps = true;
             self.express.wait(&mut queues);
@@ -458,13 +466,23 @@ impl Scheduler {
         slot.busy_ns_total.fetch_add(worked_ns, Ordering::Relaxed);
         slot.turn_ns_max.fetch_max(worked_ns, Ordering::Relaxed);
         slot.stage.store(0, Ordering::Relaxed);
-        if !turn.is_urgent {
-            self.queues.lock().long_turns -= 1;
-        }
         if again {
-            self.enqueue(packet.clone(), Arrival::Yielded);
+            counters.queued.fetch_add(1, Ordering::Relaxed);
+            packet.queued_at_ns.store(self.clock.now_ns(), Ordering::Relaxed);
         } else {
             counters.waits_total.fetch_add(1, Ordering::Relaxed);
+            if turn.is_urgent && !turn.is_followed {
+                return;
+            }
+        }
+        let mut queues = self.queues.lock();
+        queues.long_turns -= usize::from(!turn.is_urgent);
+        if turn.is_followed {
+            queues.policy.turn_ended(packet, worked_ns);
+        }
+        if again {
+            // Under the same lock: nobody sees it neither on a worker nor in a queue.
+            self.push(queues, packet.clone(), Arrival::Yielded);
         }
     }
 
@@ -489,7 +507,7 @@ mod tests {
     use diligence_base::ids::QueryId;
     use diligence_base::seams::{ManualClock, SystemClock, ThreadSpawn};
 
-    use super::super::{PacketState, Step, Work};
+    use super::super::{PacketState, PolicyKind, Step, Work};
     use super::*;
 
     /// Runs for so many turns, reports each, then is done.
@@ -508,7 +526,7 @@ mod tests {
     }
 
     fn served(kind: PolicyKind, queries: &[(u64, usize)]) -> Vec<u64> {
-        let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind, Arc::new(SystemClock::default())));
+        let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind.into(), Arc::new(SystemClock::default())));
         let (seen, order) = mpsc::channel();
         for &(query, left) in queries {
             let work = Turns { query, left, seen: seen.clone() };
@@ -523,7 +541,7 @@ mod tests {
     fn started(workers: usize) -> (Arc<Scheduler>, tokio::runtime::Runtime) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (kind, clock) = (PolicyKind::default(), Arc::new(SystemClock::default()));
-        let scheduler = Scheduler::start(workers, 0, kind, clock, &ThreadSpawn, runtime.handle().clone());
+        let scheduler = Scheduler::start(workers, 0, kind.into(), clock, &ThreadSpawn, runtime.handle().clone());
         (scheduler.unwrap(), runtime)
     }
 
@@ -545,7 +563,7 @@ mod tests {
     #[test]
     fn whoever_has_used_little_goes_first() {
         let (kind, clock) = (PolicyKind::TwoLevel(1), Arc::new(ManualClock::stepping(0)));
-        let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind, clock.clone()));
+        let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind.into(), clock.clone()));
         let (seen, order) = mpsc::channel();
         let submit = |query: u64, left: usize, attained: &Arc<AtomicU64>| {
             let work = Box::new(Works(Turns { query, left, seen: seen.clone() }, clock.clone()));
@@ -589,7 +607,7 @@ mod tests {
     fn a_turn_is_cut_short_for_who_has_used_little() {
         let run = |attained_ns: u64, comes_attained_ns: u64| {
             let (kind, clock) = (PolicyKind::TwoLevel(1), Arc::new(ManualClock::stepping(0)));
-            let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind, clock.clone()));
+            let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind.into(), clock.clone()));
             let (lengths_ns, lengths) = mpsc::channel();
             let packet = |query: u64, attained_ns: u64, work: Box<dyn Work>| {
                 let attained = Arc::new(AtomicU64::new(attained_ns));
@@ -611,7 +629,7 @@ mod tests {
     #[test]
     fn many_that_have_used_little_leave_turns_to_the_others() {
         let kind = PolicyKind::TwoLevel(1);
-        let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind, Arc::new(ManualClock::stepping(0))));
+        let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind.into(), Arc::new(ManualClock::stepping(0))));
         let (seen, order) = mpsc::channel();
         for (query, attained_ns) in [(1, 5_000_000), (2, 0)] {
             let work = Box::new(Turns { query, left: 10, seen: seen.clone() });
