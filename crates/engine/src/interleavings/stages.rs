@@ -27,7 +27,7 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// What packets do is not measured in time: each turn says itself how it ends.
 pub(super) fn scheduler(workers: usize, kind: PolicyKind) -> Arc<Scheduler> {
     let clock = Arc::new(ManualClock::stepping(1_000_000));
-    Scheduler::start(workers, 0, kind, clock, &DrivenSpawn, runtime()).unwrap()
+    Scheduler::start(workers, 0, kind, clock, Arc::new(DrivenSpawn), runtime()).unwrap()
 }
 
 /// Schedulers want one; threads of shuttle never enter it.

@@ -16,11 +16,11 @@
 //! packet drops its states, then the graph is dropped with everything in it, then the query counts as ended, and only
 //! then the reader hears of it. So whoever has seen the end of a stream finds its memory free and its state final.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 
 use diligence_base::ids::QueryId;
-use diligence_base::limits::{QUERY_GRANT_BYTES, READER_RESTS};
+use diligence_base::limits::{PRINTED_BYTES_MAX, QUERY_GRANT_BYTES, READER_RESTS};
 use diligence_base::seams::Clock;
 use diligence_base::{Error, ErrorKind, Result};
 
@@ -35,7 +35,7 @@ use crate::operators::result::Outcome;
 use crate::operators::scan::ScanProgress;
 use crate::options::QueryOptions;
 use crate::pipeline::{Graph, Part, PipelinePacket};
-use crate::stages::{Arrival, Packet, Scheduler, StageId, Work};
+use crate::stages::{Arrival, Caller, Packet, Scheduler, StageId, Work};
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -111,6 +111,8 @@ pub struct QueryRun {
     /// When it was asked to for the first time since its reader took something, on the clock; 0 if it was not.
     rests_since_ns: AtomicU64,
     pub(super) status: Mutex<Status>,
+    /// What functions outside of the engine have printed, until its reader takes it.
+    printed: Mutex<Vec<String>>,
     /// Told once when the query has ended.
     pub(super) on_end: Mutex<Option<Box<dyn FnOnce(QueryId) + Send>>>,
 }
@@ -157,6 +159,7 @@ impl QueryRun {
                 error: None,
                 ended_ns: None,
             }),
+            printed: Mutex::default(),
             on_end: Mutex::new(Some(on_end)),
         });
         run.setup.memory.set_giving(Arc::new(GivingBack(Arc::downgrade(&run))));
@@ -309,6 +312,16 @@ impl QueryRun {
             status.traced.iter().flat_map(|traced| &traced.packets).cloned().collect()
         };
         packets.into_iter().for_each(|packet| packet.submit(Arrival::Woken));
+    }
+
+    /// Itself, for what waits outside of the engine in its name.
+    pub(super) fn as_caller(self: &Arc<Self>) -> Weak<dyn Caller> {
+        Arc::downgrade(self) as Weak<dyn Caller>
+    }
+
+    /// What functions outside of the engine have printed since this was asked last.
+    pub(super) fn take_printed(&self) -> Vec<String> {
+        std::mem::take(&mut *self.printed.lock())
     }
 
     /// Its number.
@@ -582,6 +595,28 @@ impl QueryRun {
             on_end(self.id);
         }
         self.result.end(error);
+    }
+}
+
+impl Caller for QueryRun {
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    fn printed(&self, text: &str) {
+        let mut printed = self.printed.lock();
+        let held = printed.iter().map(String::len).sum::<usize>();
+        if held + text.len() <= PRINTED_BYTES_MAX {
+            printed.push(text.to_owned());
+        }
+    }
+
+    fn leave(&self) {
+        self.scheduler.leave();
+    }
+
+    fn come_back(&self) {
+        self.scheduler.come_back();
     }
 }
 

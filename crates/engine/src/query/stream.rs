@@ -137,6 +137,11 @@ impl QueryStream {
         self.run.profile()
     }
 
+    /// What functions outside of the engine have printed since this was asked last; what is too much is lost.
+    pub fn take_printed(&self) -> Vec<String> {
+        self.run.take_printed()
+    }
+
     /// How far it is.
     pub fn progress(&self) -> Progress {
         let (clusters_done, clusters_total) = self.run.clusters();
