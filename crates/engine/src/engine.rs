@@ -295,7 +295,9 @@ impl Engine {
 fn start_threads(options: &EngineOptions, runtime: &tokio::runtime::Handle) -> Result<(Arc<IoPool>, Arc<Scheduler>)> {
     let (clock, spawn) = (&options.clock, &options.spawn);
     match options.mode {
-        Mode::Inline { seed } => Ok((IoPool::start(0, clock.clone(), spawn.as_ref())?, Scheduler::inline(seed, clock.clone()))),
+        Mode::Inline { seed } => {
+            Ok((IoPool::start(0, clock.clone(), spawn.as_ref())?, Scheduler::inline(seed, clock.clone())))
+        }
         Mode::Threads => {
             let pool = IoPool::start(IO_THREADS, clock.clone(), spawn.as_ref())?;
             Scheduler::start(

@@ -75,8 +75,7 @@ pub struct CodeSpec {
 pub struct Code {
     /// What it is.
     pub spec: CodeSpec,
-    /// Its number within the pool.
-    pub(crate) number: u64,
+    number: u64,
     /// What a row has taken lately; 0 if nobody knows.
     row_ns: AtomicU64,
 }
@@ -84,6 +83,11 @@ pub struct Code {
 impl Code {
     pub(crate) fn new(spec: CodeSpec, number: u64) -> Self {
         Self { spec, number, row_ns: AtomicU64::new(0) }
+    }
+
+    /// Its number: no other function of the pool has it.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Rows that are sent at once: few enough that it notices soon when it is to stop, and many enough that the way

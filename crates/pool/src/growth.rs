@@ -109,7 +109,8 @@ mod tests {
     fn numbers_stay_within_their_bounds() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
-            let growth = Growth { threshold: random.below(8), minimum: 1 + random.below(8), maximum: 1 + random.below(40) };
+            let growth =
+                Growth { threshold: random.below(8), minimum: 1 + random.below(8), maximum: 1 + random.below(40) };
             let mut counts = Counts::default();
             for _ in 0..200 {
                 match random.below(4) {

@@ -290,7 +290,7 @@ impl Pool {
         self.keep(&mut state)?;
         let refusals = state.refusals;
         loop {
-            while let Some(mut process) = state.pick(code.number) {
+            while let Some(mut process) = state.pick(code.number()) {
                 if process.is_alive() {
                     process.shown.is_active.store(true, Ordering::Relaxed);
                     let (time, shared) = (state.options.time, &*self.shared);
@@ -457,7 +457,7 @@ impl Lease<'_> {
     /// Sees to it that the process has the function.
     fn load(&mut self, code: &Code, caller: &dyn Caller) -> Result<()> {
         let Some(process) = &mut self.process else { return Err(Error::bug("a call without a process")) };
-        if let Some(place) = process.loaded.iter().position(|(number, _)| *number == code.number) {
+        if let Some(place) = process.loaded.iter().position(|(number, _)| *number == code.number()) {
             let used = process.loaded.remove(place);
             process.loaded.extend(used);
             return Ok(());
@@ -476,7 +476,7 @@ impl Lease<'_> {
         match self.ask(code, &wire::load(code, number)?, number, caller)? {
             Reply::Loaded => {
                 if let Some(process) = &mut self.process {
-                    process.loaded.push_back((code.number, code.spec.name.clone()));
+                    process.loaded.push_back((code.number(), code.spec.name.clone()));
                     let names = process.loaded.iter().map(|(_, name)| name.clone());
                     *process.shown.functions.lock() = names.collect();
                 }
@@ -539,7 +539,7 @@ impl Lease<'_> {
         let error = match failure {
             Failure::Stopped => return Error::cancelled(),
             Failure::TooLate => {
-                let error = Error::resource(format!("the function {name} took longer than function_time allows"));
+                let error = Error::value(format!("the function {name} took longer than function_time allows"));
                 error.with_code("57014").with_hint("SET function_time = '5min' gives all functions more")
             }
             Failure::Died(status) => {
@@ -548,7 +548,7 @@ impl Lease<'_> {
             }
             Failure::Malformed(Malformed(reason)) => nonsense(name, &reason),
             Failure::Broken(error) => {
-                let error = Error::resource(format!("the process of the function {name} cannot be asked: {error}"));
+                let error = Error::value(format!("the process of the function {name} cannot be asked: {error}"));
                 error.with_code("39000")
             }
         };
@@ -582,11 +582,12 @@ impl Lease<'_> {
             Cause::Memory => {
                 // What is left of its memory is in pieces.
                 self.bury();
-                let error = Error::resource(format!("the function {name} has used up its memory")).with_code("53200");
+                let error = Error::value(format!("the function {name} has used up its memory")).with_code("53200");
                 error.with_hint("SET function_memory = '4GB' gives all functions more")
             }
-            Cause::Wrong => Error::value(format!("the function {name} gave what it must not: {message}"))
-                .with_code("39000"),
+            Cause::Wrong => {
+                Error::value(format!("the function {name} gave what it must not: {message}")).with_code("39000")
+            }
         };
         if place.is_empty() { error } else { error.with_detail(place) }
     }
@@ -632,7 +633,8 @@ fn nonsense(name: &str, reason: &str) -> Error {
 fn refused_start(python: &str, error: &std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::NotFound {
         let message = format!("there is no Python interpreter: '{python}' was not found");
-        let hint = "install Python 3.8 or newer (apt install python3), or say where it is: SET python = '/path/to/python3'";
+        let hint =
+            "install Python 3.8 or newer (apt install python3), or say where it is: SET python = '/path/to/python3'";
         return Error::input(message).with_code("58P01").with_hint(hint);
     }
     Error::resource(format!("the interpreter '{python}' cannot be started: {error}")).with_code("58000")

@@ -204,12 +204,7 @@ impl Process {
     }
 
     /// The next frame: the number of its call, and what it says.
-    fn answer(
-        &mut self,
-        came: &mut Vec<u8>,
-        caller: &dyn Caller,
-        end: Instant,
-    ) -> Result<(u64, Reply), Failure> {
+    fn answer(&mut self, came: &mut Vec<u8>, caller: &dyn Caller, end: Instant) -> Result<(u64, Reply), Failure> {
         let mut is_over = false;
         loop {
             let wanted = wanted(came)?;

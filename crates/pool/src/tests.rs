@@ -146,7 +146,7 @@ impl Caller for Stopper {
 fn an_endless_loop_ends_when_nobody_wants_it_or_its_time_is_over() {
     let Some(pool) = pool_with(|options| options.time = Duration::from_millis(300)) else { return };
     let error = one(&pool, "while True: pass", &Nobody).unwrap_err();
-    assert_eq!((error.kind(), error.code()), (ErrorKind::Resource, Some("57014")), "{error}");
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Value, Some("57014")), "{error}");
     pool.set_options(|options| options.time = Duration::from_secs(3600));
     let stopper = Arc::new(Stopper::default());
     let calling = {
@@ -169,7 +169,7 @@ fn an_endless_loop_ends_when_nobody_wants_it_or_its_time_is_over() {
 fn memory_without_end_is_an_error_of_the_call() {
     let Some(pool) = pool_with(|options| options.memory_bytes = 200 << 20) else { return };
     let error = one(&pool, "a = []\nwhile True: a.append(bytes(1000000))", &Nobody).unwrap_err();
-    assert_eq!((error.kind(), error.code()), (ErrorKind::Resource, Some("53200")), "{error}");
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Value, Some("53200")), "{error}");
     assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
 }
 

@@ -134,7 +134,7 @@ fn frame(kind: u8, number: u64, fill: impl FnOnce(&mut Vec<u8>) -> Result<()>) -
 pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
     let CodeSpec { name, parameters, returns, form, source } = &code.spec;
     frame(LOAD, number, |bytes| {
-        bytes.extend(code.number.to_le_bytes());
+        bytes.extend(code.number().to_le_bytes());
         bytes.extend([u8::from(*form == Form::Arrow), *returns as u8]);
         bytes.extend(short_length(parameters.len())?.to_le_bytes());
         for (name, kind) in parameters {
@@ -159,7 +159,7 @@ pub(crate) fn forget(code: u64) -> Result<Vec<u8>> {
 /// Calls a function for these rows. The columns are of the kinds of its parameters, or alike.
 pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) -> Result<Vec<u8>> {
     frame(CALL, number, |bytes| {
-        bytes.extend(code.number.to_le_bytes());
+        bytes.extend(code.number().to_le_bytes());
         bytes.extend(length(rows)?.to_le_bytes());
         bytes.extend(short_length(columns.len())?.to_le_bytes());
         match code.spec.form {
@@ -247,9 +247,10 @@ fn add_stream(bytes: &mut Vec<u8>, columns: &[ArrayRef], rows: usize) -> Result<
         _ => Ok(column.clone()),
     });
     let columns = columns.collect::<Result<Vec<_>, _>>().map_err(no_array)?;
-    let fields = columns.iter().enumerate().map(|(place, column)| {
-        Field::new(format!("a{place}"), column.data_type().clone(), true)
-    });
+    let fields = columns
+        .iter()
+        .enumerate()
+        .map(|(place, column)| Field::new(format!("a{place}"), column.data_type().clone(), true));
     let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     let batch = RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(no_array)?;
@@ -286,12 +287,7 @@ pub fn reply(kind: u8, payload: Vec<u8>) -> std::result::Result<Reply, Malformed
 }
 
 /// The values of an answer for so many rows.
-pub fn values(
-    payload: &[u8],
-    returns: Kind,
-    form: Form,
-    rows: usize,
-) -> std::result::Result<Answer, Malformed> {
+pub fn values(payload: &[u8], returns: Kind, form: Form, rows: usize) -> std::result::Result<Answer, Malformed> {
     let mut rest = Rest(payload);
     let values_form = rest.byte()?;
     if (form == Form::Arrow) != (values_form == ARROW) {
@@ -331,11 +327,7 @@ pub fn values(
     Ok(answer)
 }
 
-fn eights<T>(
-    rest: &mut Rest<'_>,
-    rows: usize,
-    of_bytes: fn([u8; 8]) -> T,
-) -> std::result::Result<Vec<T>, Malformed> {
+fn eights<T>(rest: &mut Rest<'_>, rows: usize, of_bytes: fn([u8; 8]) -> T) -> std::result::Result<Vec<T>, Malformed> {
     let (chunks, _) = rest.take(rows.saturating_mul(8))?.as_chunks::<8>();
     Ok(chunks.iter().map(|chunk| of_bytes(*chunk)).collect())
 }
@@ -366,17 +358,13 @@ fn floats(values: Float64Array, returns: Kind) -> Answer {
     };
     match values.iter().flatten().find(is_lost) {
         Some(outside) => Answer::OutOfRange(outside.to_string(), returns),
-        None => {
-            Answer::Values(Arc::new(Float32Array::from_iter(values.iter().map(|value| value.map(|value| value as f32)))))
-        }
+        None => Answer::Values(Arc::new(Float32Array::from_iter(
+            values.iter().map(|value| value.map(|value| value as f32)),
+        ))),
     }
 }
 
-fn texts(
-    rest: &mut Rest<'_>,
-    nulls: Option<NullBuffer>,
-    rows: usize,
-) -> std::result::Result<ArrayRef, Malformed> {
+fn texts(rest: &mut Rest<'_>, nulls: Option<NullBuffer>, rows: usize) -> std::result::Result<ArrayRef, Malformed> {
     let mut builder = StringViewBuilder::with_capacity(rows);
     blobs(rest, nulls, rows, |blob| match blob.map(std::str::from_utf8) {
         None => {

@@ -112,7 +112,7 @@ pub struct QueryRun {
     rests_since_ns: AtomicU64,
     pub(super) status: Mutex<Status>,
     /// What functions outside of the engine have printed, until its reader takes it.
-    printed: Mutex<Vec<String>>,
+    printed: Printed,
     /// Told once when the query has ended.
     pub(super) on_end: Mutex<Option<Box<dyn FnOnce(QueryId) + Send>>>,
 }
@@ -159,7 +159,7 @@ impl QueryRun {
                 error: None,
                 ended_ns: None,
             }),
-            printed: Mutex::default(),
+            printed: Printed::default(),
             on_end: Mutex::new(Some(on_end)),
         });
         run.setup.memory.set_giving(Arc::new(GivingBack(Arc::downgrade(&run))));
@@ -319,9 +319,9 @@ impl QueryRun {
         Arc::downgrade(self) as Weak<dyn Caller>
     }
 
-    /// What functions outside of the engine have printed since this was asked last.
-    pub(super) fn take_printed(&self) -> Vec<String> {
-        std::mem::take(&mut *self.printed.lock())
+    /// What functions outside of the engine print.
+    pub(super) fn printed(&self) -> &Printed {
+        &self.printed
     }
 
     /// Its number.
@@ -598,17 +598,32 @@ impl QueryRun {
     }
 }
 
+/// What functions outside of the engine print for a query, until somebody takes it. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Printed(Arc<Mutex<Vec<String>>>);
+
+impl Printed {
+    /// What was printed since this was asked last; what was too much is lost.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock())
+    }
+
+    fn add(&self, text: &str) {
+        let mut printed = self.0.lock();
+        let held = printed.iter().map(String::len).sum::<usize>();
+        if held + text.len() <= PRINTED_BYTES_MAX {
+            printed.push(text.to_owned());
+        }
+    }
+}
+
 impl Caller for QueryRun {
     fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 
     fn printed(&self, text: &str) {
-        let mut printed = self.printed.lock();
-        let held = printed.iter().map(String::len).sum::<usize>();
-        if held + text.len() <= PRINTED_BYTES_MAX {
-            printed.push(text.to_owned());
-        }
+        self.printed.add(text);
     }
 
     fn leave(&self) {

@@ -12,7 +12,7 @@ use diligence_base::ids::QueryId;
 use diligence_base::limits::READER_RESTS;
 use futures::Stream;
 
-use super::run::QueryRun;
+use super::run::{Printed, QueryRun};
 use crate::exchange::port::Receiver;
 use crate::flow::profile::Profile;
 use crate::stages::Scheduler;
@@ -137,9 +137,9 @@ impl QueryStream {
         self.run.profile()
     }
 
-    /// What functions outside of the engine have printed since this was asked last; what is too much is lost.
-    pub fn take_printed(&self) -> Vec<String> {
-        self.run.take_printed()
+    /// What functions outside of the engine print; may be kept beyond the stream.
+    pub fn printed(&self) -> Printed {
+        self.run.printed().clone()
     }
 
     /// How far it is.

@@ -180,7 +180,9 @@ impl Work for PartsWork {
                 return Step::Done;
             }
             let start_ns = quantum.now_ns();
-            if let Err(error) = catch(|| on_behalf_of(self.run.as_caller(), || spec.sink.part.part(part, &self.run.setup))) {
+            if let Err(error) =
+                catch(|| on_behalf_of(self.run.as_caller(), || spec.sink.part.part(part, &self.run.setup)))
+            {
                 self.run.fail(error);
                 break;
             }

@@ -65,6 +65,7 @@ use sqlparser::ast::{self, Ident, Spanned};
 use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
 use crate::errors;
 use crate::external::OptionValue;
+use crate::programs::ProgramCall;
 use crate::routines::Definition;
 pub(crate) use changes::{
     BoundChange, CHANGED, Changed, Conflict, Given, MergeStep, bind_delete, bind_merge, bind_new_rows, bind_update,
@@ -173,6 +174,15 @@ pub(crate) trait Context {
     /// The functions of a name that statements made. Fails if one cannot be read.
     fn routines(&self, _name: &ast::ObjectName) -> Result<Vec<Definition>> {
         Ok(vec![])
+    }
+    /// The function that calls a process. Fails with 0A000 where there are none.
+    fn program(&self, call: &ProgramCall<'_>) -> Result<Arc<ScalarUDF>> {
+        Err(unsupported(format!("the function {}, which a process computes,", call.name)))
+    }
+    /// Looks whether a function that a process computes may be made, and whether a process takes it. Fails with 42501
+    /// if it may not.
+    fn check_program(&self, call: &ProgramCall<'_>) -> Result<()> {
+        self.program(call).map(drop)
     }
     /// The table of a name in FROM, to be locked row by row. Fails with 42501 if the session may not, 0A000 if its rows
     /// cannot be locked.
