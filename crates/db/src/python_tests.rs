@@ -398,3 +398,74 @@ fn volatile_functions_are_called_anew_and_constants_are_no_folded_at_planning() 
     assert_eq!(rows(&session, "SELECT CASE WHEN true THEN 1 ELSE fails() END"), ["1"]);
     assert_eq!(error(&session, "SELECT fails()").code(), Some("38000"));
 }
+
+/// An interpreter that has pyarrow: `DILIGENCE_PYTHON`, or what there is.
+fn python_with_arrow() -> Option<String> {
+    let names = [std::env::var("DILIGENCE_PYTHON").ok(), Some("python3".to_owned())];
+    names.into_iter().flatten().find(|python| {
+        let mut python = Command::new(python);
+        let python = python.args(["-I", "-c", "import pyarrow"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        python.is_ok_and(|status| status.success())
+    })
+}
+
+#[test]
+fn functions_of_whole_columns_get_arrow_arrays() {
+    let Some(session) = session() else { return };
+    let function = "CREATE OR REPLACE FUNCTION hypotenuse(x double precision, y bigint) RETURNS double precision
+                    LANGUAGE python_arrow IMMUTABLE STRICT AS
+                    'return pc.sqrt(pc.add(pc.multiply(x, x), pc.multiply(y, y)))'";
+    let Some(python) = python_with_arrow() else {
+        eprintln!("not tested: there is no pyarrow here, nor what DILIGENCE_PYTHON names");
+        let missing = error(&session, function);
+        assert_eq!(missing.code(), Some("58P01"), "{missing}");
+        assert!(missing.hint().unwrap().contains("pip install pyarrow"), "{missing}");
+        return;
+    };
+    session.execute(&format!("SET python = '{python}'")).unwrap();
+    make(&session, function);
+    session.execute("CREATE TABLE t AS SELECT value AS x FROM generate_series(1, 50000) g(value)").unwrap();
+    assert_eq!(rows(&session, "SELECT hypotenuse(3, 4), hypotenuse(3, NULL) IS NULL"), ["5.0 true"]);
+    assert_eq!(rows(&session, "SELECT round(sum(hypotenuse(3 * x, 4 * x))) = 5 * sum(x) FROM t"), ["true"]);
+    for (sql_type, literal) in [
+        ("boolean", "true"),
+        ("smallint", "-7"),
+        ("bigint", "9223372036854775807"),
+        ("real", "1.5"),
+        ("numeric", "12345678901234567890.123450"),
+        ("text", "'Grüße'"),
+        ("bytea", "'\\x00ff'"),
+        ("date", "'2024-02-29'"),
+        ("timestamp", "'2024-02-29 12:34:56.789'"),
+        ("timestamptz", "'2024-02-29 12:34:56+00'"),
+        ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"),
+        ("jsonb", "'{\"a\": [1, null]}'"),
+    ] {
+        make(&session, &format!("CREATE FUNCTION same(v {sql_type}) RETURNS {sql_type} LANGUAGE python_arrow AS 'return v'"));
+        let value = format!("CAST({literal} AS {sql_type})");
+        let same = rows(&session, &format!("SELECT same({value}) = {value}, same(NULL) IS NULL"));
+        assert_eq!(same, ["true true"], "{sql_type}");
+        session.execute(&format!("DROP FUNCTION same({sql_type})")).unwrap();
+    }
+    for (body, returns, expected) in [
+        ("return pc.add(x, 1)", "bigint", Ok("2")),
+        ("return pc.sum(x)", "bigint", Ok("1")),
+        ("return [None]", "bigint", Ok("")),
+        ("return pc.cast(x, pa.string())", "bigint", Ok("1")),
+        ("return pc.cast(x, pa.string())", "date", Err("22007")),
+        ("return pa.array([70000])", "smallint", Err("22003")),
+        ("return pa.array([1, 2])", "bigint", Err("39000")),
+        ("return pc.divide(x, 0)", "bigint", Err("38000")),
+        ("return pa.array([[1]])", "bigint", Err("42804")),
+        ("return 1.5", "bigint", Err("38000")),
+    ] {
+        make(&session, &format!("CREATE OR REPLACE FUNCTION f(x bigint) RETURNS {returns} LANGUAGE python_arrow AS '{body}'"));
+        match expected {
+            Ok(expected) => assert_eq!(rows(&session, "SELECT f(1)"), [expected], "{body}"),
+            Err(code) => {
+                let found = error(&session, "SELECT f(1)");
+                assert_eq!(found.code(), Some(code), "{body} {returns}: {found}");
+            }
+        }
+    }
+}
