@@ -441,7 +441,10 @@ fn functions_of_whole_columns_get_arrow_arrays() {
         ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"),
         ("jsonb", "'{\"a\": [1, null]}'"),
     ] {
-        make(&session, &format!("CREATE FUNCTION same(v {sql_type}) RETURNS {sql_type} LANGUAGE python_arrow AS 'return v'"));
+        make(
+            &session,
+            &format!("CREATE FUNCTION same(v {sql_type}) RETURNS {sql_type} LANGUAGE python_arrow AS 'return v'"),
+        );
         let value = format!("CAST({literal} AS {sql_type})");
         let same = rows(&session, &format!("SELECT same({value}) = {value}, same(NULL) IS NULL"));
         assert_eq!(same, ["true true"], "{sql_type}");
@@ -459,7 +462,10 @@ fn functions_of_whole_columns_get_arrow_arrays() {
         ("return pa.array([[1]])", "bigint", Err("42804")),
         ("return 1.5", "bigint", Err("38000")),
     ] {
-        make(&session, &format!("CREATE OR REPLACE FUNCTION f(x bigint) RETURNS {returns} LANGUAGE python_arrow AS '{body}'"));
+        make(
+            &session,
+            &format!("CREATE OR REPLACE FUNCTION f(x bigint) RETURNS {returns} LANGUAGE python_arrow AS '{body}'"),
+        );
         match expected {
             Ok(expected) => assert_eq!(rows(&session, "SELECT f(1)"), [expected], "{body}"),
             Err(code) => {
