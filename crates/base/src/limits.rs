@@ -170,6 +170,65 @@ pub const MERGED_QUERIES_MAX: usize = 64;
 /// Finished queries that `system.queries` remembers.
 pub const QUERY_HISTORY_MAX: usize = 200;
 
+/// Primed processes that are to be free at any time. One: while it works, others start behind it.
+pub const POOL_THRESHOLD: usize = 1;
+
+/// Primed processes that are started at once, at least: the one that is asked for and the next.
+pub const POOL_MINIMUM: usize = 2;
+
+/// Primed processes at most, unless a setting says otherwise: each is an interpreter of 10 MB or more, and more than a
+/// few per core only get in each other's way.
+pub const POOL_MAXIMUM: usize = 32;
+
+/// The most that it can be set to: each takes four file descriptors and, while a call waits for it, a thread.
+pub const POOL_MAXIMUM_MAX: usize = 1000;
+
+/// How long a primed process may be idle before it is ended, if others are free.
+pub const POOL_IDLE: Duration = Duration::from_secs(60);
+
+/// Functions that a primed process keeps: most are some kilobytes, but what a function imports stays as well.
+pub const POOL_FUNCTIONS_MAX: usize = 64;
+
+/// Functions that the pool remembers by their texts, beside those that plans have.
+pub const POOL_CODES_MAX: usize = 1000;
+
+/// Rows that a function gets at once as long as nobody knows what one takes.
+pub const POOL_FIRST_ROWS: usize = 256;
+
+/// How long a function is to work on the rows that it gets at once: long beside the 50 us of the way there and back,
+/// and short enough that a statement that is cancelled hardly ever has to kill a process.
+pub const POOL_FRAME_TIME: Duration = Duration::from_millis(20);
+
+/// How long a function may work on the rows that it gets at once, unless a setting says otherwise. They are few where
+/// rows take long, so this is the time of about one call.
+pub const FUNCTION_TIME: Duration = Duration::from_secs(60);
+
+/// Virtual memory of a primed process, unless a setting says otherwise: an interpreter takes 30 MB, one with large
+/// libraries half a gigabyte.
+pub const FUNCTION_MEMORY_BYTES: u64 = 1 << 30;
+
+/// The least that it can be set to: with less, the interpreter does not start.
+pub const FUNCTION_MEMORY_BYTES_MIN: u64 = 64 << 20;
+
+/// How long an interpreter may take to start: a cold disk takes seconds.
+pub const POOL_START_TIME: Duration = Duration::from_secs(30);
+
+/// Bytes that a primed process may answer at once: more are held by no batch.
+pub const POOL_REPLY_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes of what a function prints that one call keeps.
+pub const POOL_PRINTED_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of what functions print that a query holds until its reader takes it.
+pub const PRINTED_BYTES_MAX: usize = 256 << 10;
+
+/// Threads that take the places of workers which wait for a primed process. As many calls as that wait without being in
+/// the way of other queries.
+pub const STAND_INS_MAX: usize = 64;
+
 const _: () = assert!(BATCH_ROWS_MAX <= MORSEL_ROWS_MAX);
+const _: () = assert!(POOL_FIRST_ROWS <= BATCH_ROWS_MAX);
+const _: () = assert!(POOL_THRESHOLD <= POOL_MINIMUM && POOL_MINIMUM <= POOL_MAXIMUM);
+const _: () = assert!(POOL_MAXIMUM <= POOL_MAXIMUM_MAX);
 const _: () = assert!(QUERY_GRANT_BYTES <= MEMORY_BYTES_MIN);
 const _: () = assert!(8 * TEMP_CLUSTER_BYTES <= MEMORY_BYTES_MIN);

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::Statement;
+use sqlparser::ast::{FunctionBehavior, FunctionCalledOnNull, Statement};
 
 use crate::RelationName;
 
@@ -26,6 +26,34 @@ impl Routine {
     /// The text of the statement that made it.
     pub fn definition(&self) -> String {
         self.source.to_string()
+    }
+
+    /// The language of its body, in lower case.
+    pub fn language(&self) -> String {
+        match self.source.as_ref() {
+            Statement::CreateFunction(create) => create.language.as_ref().map(|language| language.value.to_lowercase()),
+            _ => None,
+        }
+        .unwrap_or_else(|| "sql".to_owned())
+    }
+
+    /// How its values may change, as `pg_proc` says it: `i`, `s` or `v`.
+    pub fn volatility(&self) -> &'static str {
+        match self.source.as_ref() {
+            Statement::CreateFunction(create) => match create.behavior {
+                Some(FunctionBehavior::Immutable) => "i",
+                Some(FunctionBehavior::Stable) => "s",
+                Some(FunctionBehavior::Volatile) | None => "v",
+            },
+            _ => "v",
+        }
+    }
+
+    /// Whether it is NULL if an argument is.
+    pub fn is_strict(&self) -> bool {
+        let strict = Some(FunctionCalledOnNull::Strict);
+        matches!(self.source.as_ref(), Statement::CreateFunction(create) if create.called_on_null == strict
+            || create.called_on_null == Some(FunctionCalledOnNull::ReturnsNullOnNullInput))
     }
 }
 

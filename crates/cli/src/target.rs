@@ -8,7 +8,9 @@ use arrow::datatypes::SchemaRef;
 use diligence_base::Error;
 use diligence_db::{Progress, QueryResult, ResultKind, Session};
 
+use crate::failure::complain;
 use crate::interrupt::InterruptGuard;
+use crate::output::printable;
 use crate::progress::StatementProgress;
 
 /// The interval at which progress and interrupts are checked.
@@ -103,7 +105,12 @@ impl RunningStatement for QueryResult {
     }
 
     fn next_within(&mut self, time: Duration) -> Poll<Option<Result<RecordBatch, Error>>> {
-        QueryResult::next_within(self, time)
+        let next = QueryResult::next_within(self, time);
+        if next.is_ready() {
+            // What functions print is no part of the result.
+            self.printed().take().iter().for_each(|text| complain(format!("notice: {}", printable(text.trim_end()))));
+        }
+        next
     }
 
     fn progress(&self) -> Progress {

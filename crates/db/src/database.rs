@@ -15,6 +15,7 @@ use diligence_catalog::{
 use diligence_disk::TempOptions;
 use diligence_engine::{Engine, EngineOptions};
 use diligence_native::{Backup, SegmentSizes, StoreOptions};
+use diligence_pool::{Pool, PoolOptions};
 use diligence_sql::{Planner, PlannerOptions};
 use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
@@ -105,6 +106,7 @@ impl Database {
             None => EngineOptions::default(),
         };
         let memory_bytes = memory_bytes.unwrap_or(base.memory_bytes);
+        let (clock, spawn) = (base.clock.clone(), base.spawn.clone());
         let engine = Engine::start(EngineOptions {
             workers: options.workers.unwrap_or(base.workers),
             worker_nice: options.worker_nice,
@@ -114,12 +116,14 @@ impl Database {
         })?;
         let catalog: Arc<Catalog> = Arc::default();
         let files: Arc<dyn Disk> = Arc::new(LocalDisk);
-        let status = Status::new(engine.clone());
         let postgres = Arc::new(postgres::tables());
         let rights = Arc::new(Rights::all());
         let catalogs = SessionCatalogs::new(catalog.clone(), Arc::default(), postgres.clone(), rights);
         let tables = engine.table_memory().clone();
-        let planning = PlannerOptions { paths_are_tables: false, files: files.clone(), tables };
+        let pool = Pool::new(PoolOptions::default(), clock, spawn);
+        let status = Status::new(engine.clone(), pool.clone());
+        let planning =
+            PlannerOptions { paths_are_tables: false, files: files.clone(), tables, may_program: false, pool };
         let planner = Planner::new(catalogs.clone(), planning.clone());
         let kept = match &options.folder {
             None => None,
@@ -150,7 +154,7 @@ impl Database {
         // A wrong name or value is an error now, not in every session. What is the engine's or the planner's is set
         // here, what is a session's in every session.
         for (name, value) in &options.settings {
-            inner.settings(&Settings::new(true, None), &inner.planner).set(name, value)?;
+            inner.settings(&Settings::at_the_opening(), &inner.planner).set(name, value)?;
         }
         inner.defaults.remember(&options.settings);
         Ok(Self(Arc::new(inner)))
@@ -258,6 +262,11 @@ impl Database {
 
     pub(crate) fn more_system_tables(&self) -> BTreeMap<String, Arc<dyn ComputedTable>> {
         self.0.more_system_tables.read().clone()
+    }
+
+    /// The processes that compute functions in other languages.
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.0.planner.options().pool
     }
 
     pub(crate) fn files(&self) -> &Arc<dyn Disk> {

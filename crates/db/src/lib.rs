@@ -32,6 +32,8 @@ mod kept;
 mod plan_json;
 pub mod plans;
 pub mod postgres;
+#[cfg(test)]
+mod python_tests;
 mod session;
 mod settings;
 mod statement;
@@ -48,6 +50,7 @@ pub use diligence_catalog::transaction::TransactionMark;
 pub use diligence_catalog::{ComputedTable, PlanningIdentity, SessionSnapshot, rights};
 pub use diligence_disk::{Compression, TempIo, TempOptions};
 pub use diligence_engine::plan::Needs;
+pub use diligence_engine::query::Printed;
 pub use diligence_engine::{SharingKey, SharingOffer};
 pub use diligence_native::SegmentSizes;
 pub use diligence_sql::{Description, Facts};

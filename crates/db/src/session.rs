@@ -140,7 +140,13 @@ impl Session {
             let (catalog, postgres) = (database.catalog().clone(), database.postgres().clone());
             let catalogs = SessionCatalogs::new(catalog, Arc::new(system), postgres, options.rights.clone());
             let (files, tables) = (database.files().clone(), database.engine().table_memory().clone());
-            let planning = PlannerOptions { paths_are_tables: options.files, files, tables };
+            let planning = PlannerOptions {
+                paths_are_tables: options.files,
+                files,
+                tables,
+                may_program: options.files && options.engine_settings,
+                pool: database.pool().clone(),
+            };
             let planner = database.planner().for_session(catalogs, planning);
             let settings = Settings::new(options.engine_settings, options.query_memory_bytes);
             let sink: Weak<dyn SettingsSink> = parts.clone();

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use diligence_base::limits::{
-    BATCH_ROWS_MAX, COLUMNS_PERCENT_MAX, MEMORY_BYTES_MIN, RETAINED_PERCENT_MAX, SHARING_ROWS_MIN,
+    BATCH_ROWS_MAX, COLUMNS_PERCENT_MAX, FUNCTION_MEMORY_BYTES_MIN, MEMORY_BYTES_MIN, POOL_MAXIMUM_MAX,
+    RETAINED_PERCENT_MAX, SHARING_ROWS_MIN,
 };
 use diligence_base::units::display_bytes;
 use diligence_base::{Error, ErrorKind, Result};
@@ -18,6 +19,7 @@ use diligence_engine::QueryOptions;
 use diligence_engine::SharingMode;
 use diligence_engine::plan::SortPlan;
 use diligence_engine::stages::Policies;
+use diligence_pool::PoolOptions;
 use diligence_sql::Planner;
 use diligence_sql::errors::suggest;
 use parking_lot::RwLock;
@@ -32,8 +34,14 @@ const PACKETS_MAX: usize = 1024;
 pub(crate) enum Setting {
     StagePolicy,
     BatchRows,
+    FunctionMemory,
+    FunctionTime,
     LockTimeout,
     Packets,
+    PoolMaximum,
+    PoolMinimum,
+    PoolThreshold,
+    Python,
     QueryMemory,
     Memory,
     Sharing,
@@ -47,14 +55,37 @@ pub(crate) enum Setting {
 impl Setting {
     /// Whether it is everybody's.
     fn is_engines(self) -> bool {
-        matches!(self, Setting::StagePolicy | Setting::Memory | Setting::SharingColumns | Setting::SharingRetained)
+        self.is_pools()
+            || matches!(
+                self,
+                Setting::StagePolicy | Setting::Memory | Setting::SharingColumns | Setting::SharingRetained
+            )
     }
 
-    pub(crate) const ALL: [Setting; 12] = [
+    /// Whether it is about the processes that compute functions.
+    fn is_pools(self) -> bool {
+        matches!(
+            self,
+            Setting::FunctionMemory
+                | Setting::FunctionTime
+                | Setting::PoolMaximum
+                | Setting::PoolMinimum
+                | Setting::PoolThreshold
+                | Setting::Python
+        )
+    }
+
+    pub(crate) const ALL: [Setting; 18] = [
         Setting::BatchRows,
+        Setting::FunctionMemory,
+        Setting::FunctionTime,
         Setting::LockTimeout,
         Setting::Memory,
         Setting::Packets,
+        Setting::PoolMaximum,
+        Setting::PoolMinimum,
+        Setting::PoolThreshold,
+        Setting::Python,
         Setting::QueryMemory,
         Setting::Sharing,
         Setting::SharingColumns,
@@ -69,8 +100,14 @@ impl Setting {
         match self {
             Setting::StagePolicy => "stage_policy",
             Setting::BatchRows => "batch_rows",
+            Setting::FunctionMemory => "function_memory",
+            Setting::FunctionTime => "function_time",
             Setting::LockTimeout => "lock_timeout",
             Setting::Packets => "packets",
+            Setting::PoolMaximum => "pool_maximum",
+            Setting::PoolMinimum => "pool_minimum",
+            Setting::PoolThreshold => "pool_threshold",
+            Setting::Python => "python",
             Setting::QueryMemory => "query_memory",
             Setting::Memory => "memory",
             Setting::Sharing => "sharing",
@@ -89,6 +126,19 @@ impl Setting {
                  c_gated(MILLISECONDS); then those of single stages, as in 'two_level(6), scan: t_gated(2)'"
             }
             Setting::BatchRows => "Rows in a batch at most, from 1 to 8192",
+            Setting::FunctionMemory => {
+                "Virtual memory of a process that computes functions in Python, for everybody, like 2GB, 64MB at least; none is no limit"
+            }
+            Setting::FunctionTime => {
+                "How long a function in Python may take for the rows that it gets at once, one where they take long, for everybody, like 5min"
+            }
+            Setting::PoolMaximum => "Processes that compute functions in Python at most, for everybody, from 1 to 1000",
+            Setting::PoolMinimum => "Of these processes, how many are started at once, at least, for everybody",
+            Setting::PoolThreshold => "Of these processes, how many are to be free at any time, for everybody",
+            Setting::Python => {
+                "The interpreter for functions in Python, for everybody: a path, such as that of a virtual environment, or a name that is \
+                 looked for along PATH"
+            }
             Setting::LockTimeout => {
                 "How long a statement waits for another transaction's lock, in milliseconds or like 5s; 0 is as long as it takes"
             }
@@ -214,6 +264,8 @@ pub(crate) struct Settings {
     own: RwLock<Own>,
     /// Whether the session may change what is everybody's.
     may_change_engine: bool,
+    /// Whether they are a session's, not what the database is opened with.
+    is_somebodys: bool,
     /// What one of its queries may reserve at most, whatever the session says.
     query_memory_bytes_max: Option<usize>,
 }
@@ -230,7 +282,12 @@ pub(crate) struct SettingsView<'a> {
 impl Settings {
     /// The first settings of a session.
     pub(crate) fn new(may_change_engine: bool, query_memory_bytes_max: Option<usize>) -> Self {
-        Self { own: RwLock::default(), may_change_engine, query_memory_bytes_max }
+        Self { own: RwLock::default(), may_change_engine, is_somebodys: true, query_memory_bytes_max }
+    }
+
+    /// Those that a database is opened with.
+    pub(crate) fn at_the_opening() -> Self {
+        Self { is_somebodys: false, ..Self::new(true, None) }
     }
 
     /// How long a statement waits for a lock; for as long as it takes, if zero.
@@ -285,6 +342,9 @@ impl SettingsView<'_> {
                 .with_code(DENIED)
                 .with_hint("the server's file of users grants it to a role: admin = true"));
         }
+        if setting.is_pools() {
+            return self.set_pools(setting, value);
+        }
         let mut own = self.settings.own.write();
         match setting {
             Setting::StagePolicy => self.engine.set_policy(value.parse::<Policies>()?),
@@ -311,6 +371,52 @@ impl SettingsView<'_> {
                     .with_code("55P02")
                     .with_hint("open it with --workers"));
             }
+            _ => return Err(Error::bug(format!("{} is the pool's", setting.name()))),
+        }
+        Ok(())
+    }
+
+    /// Changes how functions in other languages are computed.
+    fn set_pools(&self, setting: Setting, value: &str) -> Result<()> {
+        let pool = &self.planner.options().pool;
+        match setting {
+            Setting::FunctionMemory if is(value, "none") => pool.set_options(|options| options.memory_bytes = 0),
+            Setting::FunctionMemory => {
+                let bytes = bytes(value)? as u64;
+                if bytes < FUNCTION_MEMORY_BYTES_MIN {
+                    let least = display_bytes(FUNCTION_MEMORY_BYTES_MIN as usize);
+                    return Err(Error::input(format!("an interpreter needs more memory than that: {least} at least")));
+                }
+                pool.set_options(|options| options.memory_bytes = bytes);
+            }
+            Setting::FunctionTime => {
+                let time = duration(value)?;
+                if time.is_zero() {
+                    return Err(Error::input("a function needs more time than none").with_hint("write it like 5min"));
+                }
+                pool.set_options(|options| options.time = time);
+            }
+            Setting::PoolMaximum => {
+                let maximum = number(value, 1, POOL_MAXIMUM_MAX)?;
+                pool.set_options(|options| options.growth.maximum = maximum);
+            }
+            Setting::PoolMinimum => {
+                let minimum = number(value, 1, POOL_MAXIMUM_MAX)?;
+                pool.set_options(|options| options.growth.minimum = minimum);
+            }
+            Setting::PoolThreshold => {
+                let threshold = number(value, 0, POOL_MAXIMUM_MAX)?;
+                pool.set_options(|options| options.growth.threshold = threshold);
+            }
+            Setting::Python if value.trim().is_empty() => {
+                return Err(Error::input("an interpreter has a name").with_hint("SET python = 'python3'"));
+            }
+            // When the database is opened, nobody is there who could not.
+            Setting::Python if !self.planner.options().may_program && self.settings.is_somebodys => {
+                let error = Error::input("this user may not say which program computes functions").with_code(DENIED);
+                return Err(error.with_hint("the server's file of users grants it: admin = true and files = true"));
+            }
+            _ => pool.set_options(|options| options.python = value.trim().to_owned()),
         }
         Ok(())
     }
@@ -385,6 +491,7 @@ impl SettingsView<'_> {
             Setting::SharingRows => own.sharing_rows.to_string(),
             Setting::SortPlan => own.sort_plan.to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
+            _ => pools(setting, &self.planner.options().pool.options()),
         };
         let default = self.defaults.given(setting.name()).unwrap_or_else(|| self.built_in(setting));
         Shown { name: setting.name().into(), value, default, description: setting.description().into() }
@@ -404,6 +511,7 @@ impl SettingsView<'_> {
             Setting::SharingRows => SHARING_ROWS_MIN.to_string(),
             Setting::SortPlan => SortPlan::default().to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
+            _ => pools(setting, &PoolOptions::default()),
         }
     }
 
@@ -424,6 +532,19 @@ impl SettingsView<'_> {
     fn unknown(&self, name: &str) -> Error {
         let names = self.all().into_iter().map(|shown| shown.name).collect::<Vec<_>>();
         suggest(Error::input(format!("no setting is named '{name}'")), name, &names)
+    }
+}
+
+/// The value of a setting about the pool.
+fn pools(setting: Setting, options: &PoolOptions) -> String {
+    match setting {
+        Setting::FunctionMemory if options.memory_bytes == 0 => "none".into(),
+        Setting::FunctionMemory => display_exact(options.memory_bytes as usize),
+        Setting::FunctionTime => display(options.time),
+        Setting::PoolMaximum => options.growth.maximum.to_string(),
+        Setting::PoolMinimum => options.growth.minimum.to_string(),
+        Setting::PoolThreshold => options.growth.threshold.to_string(),
+        _ => options.python.clone(),
     }
 }
 

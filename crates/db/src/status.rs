@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use diligence_engine::Engine;
+use diligence_pool::Pool;
 
 pub use diligence_base::units::display_bytes;
 pub use diligence_disk::{DirectoryInfo, TempInfo};
@@ -12,15 +13,21 @@ pub use diligence_engine::query::{Progress, QueryInfo, QueryState};
 pub use diligence_engine::reuse::{BuildInfo, SharingInfo};
 pub use diligence_engine::stages::{StageInfo, WorkerInfo};
 pub use diligence_memory::HolderInfo;
+pub use diligence_pool::{ProcessInfo, ProcessState};
 
 /// The status of a database's engine. Cheap to clone; each method tells of the moment when it is called, and none of
 /// them runs a query or waits for one.
 #[derive(Clone)]
-pub struct Status(Arc<Engine>);
+pub struct Status(Arc<Engine>, Arc<Pool>);
 
 impl Status {
-    pub(crate) fn new(engine: Arc<Engine>) -> Self {
-        Self(engine)
+    pub(crate) fn new(engine: Arc<Engine>, pool: Arc<Pool>) -> Self {
+        Self(engine, pool)
+    }
+
+    /// The processes that compute functions in other languages.
+    pub fn pool(&self) -> Vec<ProcessInfo> {
+        self.1.processes()
     }
 
     /// Queries that wait for memory or run, and those that ended last.

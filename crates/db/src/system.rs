@@ -16,7 +16,7 @@ use diligence_catalog::{
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::settings::Shown;
-use crate::status::{BuildInfo, DirectoryInfo, HolderInfo, QueryInfo, StageInfo, Status, WorkerInfo};
+use crate::status::{BuildInfo, DirectoryInfo, HolderInfo, ProcessInfo, QueryInfo, StageInfo, Status, WorkerInfo};
 
 /// A query that whoever serves the database does not let in yet, for `system.queries`.
 #[derive(Clone, Debug)]
@@ -58,6 +58,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
     };
     BTreeMap::from([
         table("memory", &MEMORY, RowsOf::Running(memory)),
+        table("pool", &POOL, RowsOf::Running(pool)),
         table("queries", &QUERIES, RowsOf::Running(queries)),
         table("segments", &SEGMENTS, RowsOf::Kept(segments)),
         table("settings", &SETTINGS, RowsOf::Running(settings)),
@@ -416,6 +417,32 @@ fn workers(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
         ]
     };
     status.workers().into_iter().map(row).collect()
+}
+
+const POOL: [Column; 7] = [
+    ("id", Kind::Number),
+    ("pid", Kind::Number),
+    ("state", Kind::Text),
+    ("functions", Kind::Text),
+    ("calls", Kind::Number),
+    ("rows", Kind::Number),
+    ("memory_bytes", Kind::Number),
+];
+
+/// Processes that compute functions in other languages.
+fn pool(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let row = |process: ProcessInfo| {
+        vec![
+            process.number.into(),
+            u64::from(process.pid).into(),
+            process.state.name().into(),
+            process.functions.join(", ").into(),
+            process.calls.into(),
+            process.rows.into(),
+            process.memory_bytes.into(),
+        ]
+    };
+    status.pool().into_iter().map(row).collect()
 }
 
 const SETTINGS: [Column; 4] =

@@ -116,7 +116,7 @@ fn schemas_hold_tables() {
     session.execute("DROP SCHEMA lab CASCADE").unwrap();
     assert_eq!(
         rows(&session, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'system' ORDER BY 1"),
-        ["memory", "queries", "segments", "settings", "sharing", "stages", "tables", "temp", "workers"]
+        ["memory", "pool", "queries", "segments", "settings", "sharing", "stages", "tables", "temp", "workers"]
     );
 }
 

@@ -293,17 +293,19 @@ impl Engine {
 
 /// Starts the I/O threads and the workers: all of them or none.
 fn start_threads(options: &EngineOptions, runtime: &tokio::runtime::Handle) -> Result<(Arc<IoPool>, Arc<Scheduler>)> {
-    let (clock, spawn) = (&options.clock, options.spawn.as_ref());
+    let (clock, spawn) = (&options.clock, &options.spawn);
     match options.mode {
-        Mode::Inline { seed } => Ok((IoPool::start(0, clock.clone(), spawn)?, Scheduler::inline(seed, clock.clone()))),
+        Mode::Inline { seed } => {
+            Ok((IoPool::start(0, clock.clone(), spawn.as_ref())?, Scheduler::inline(seed, clock.clone())))
+        }
         Mode::Threads => {
-            let pool = IoPool::start(IO_THREADS, clock.clone(), spawn)?;
+            let pool = IoPool::start(IO_THREADS, clock.clone(), spawn.as_ref())?;
             Scheduler::start(
                 options.workers,
                 options.worker_nice,
                 options.policy,
                 clock.clone(),
-                spawn,
+                spawn.clone(),
                 runtime.clone(),
             )
             .inspect_err(|_| pool.stop())

@@ -16,6 +16,7 @@ use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::{DecodeRequest, Fetch, Fetched, ScanRequest, SharedColumns, WriteIo, WriteRequest};
 
 use crate::batch::Batch;
+use crate::expressions::Expr;
 use crate::plan::{Node, Plan, Scan};
 use crate::reuse::columns::Scans;
 
@@ -25,12 +26,15 @@ const ROWS_MAX: usize = 2 * BATCH_ROWS_MAX;
 /// Clusters that it reads from a disk, at most.
 const READS_MAX: usize = 4;
 
-/// Whether a plan may take the short path, as far as it can be told without its tables.
+/// Whether a plan may take the short path, as far as it can be told without its tables. What waits for something
+/// outside of the engine may not: the thread is its asker's.
 pub fn may_be_short(plan: &Plan) -> bool {
     match &plan.node {
-        Node::Scan(scan) => scan.runtime_filters.is_empty(),
+        Node::Scan(scan) => scan.runtime_filters.is_empty() && !scan.filters.iter().any(Expr::calls_outside),
         Node::Values { batches } => batches.iter().map(RecordBatch::num_rows).sum::<usize>() <= ROWS_MAX,
-        Node::Filter { input, .. } | Node::Project { input, .. } | Node::Limit { input, .. } => may_be_short(input),
+        Node::Filter { input, predicate, .. } => !predicate.calls_outside() && may_be_short(input),
+        Node::Project { input, expressions } => !expressions.iter().any(Expr::calls_outside) && may_be_short(input),
+        Node::Limit { input, .. } => may_be_short(input),
         Node::Write(write) => may_be_short(&write.input),
         _ => false,
     }
@@ -164,7 +168,6 @@ mod tests {
     use diligence_storage::memory::MemoryTable;
 
     use super::*;
-    use crate::expressions::Expr;
 
     fn table(batches: usize) -> Plan {
         let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, false)]));

@@ -28,6 +28,7 @@ mod ordering;
 pub mod parse;
 mod planning;
 mod privileges;
+mod programs;
 mod rewrites;
 mod routines;
 mod row_locks;

@@ -3,13 +3,15 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use datafusion_expr::Volatility;
 use diligence_base::{Error, Result};
 use sqlparser::ast::{
-    self, ArgMode, CreateFunctionBody, DataType, Expr, FunctionCalledOnNull, FunctionReturnType, Ident,
-    MacroDefinition, Query, SetExpr, Statement, VisitMut, VisitorMut,
+    self, ArgMode, CreateFunctionBody, DataType, Expr, FunctionBehavior, FunctionCalledOnNull, FunctionReturnType,
+    Ident, MacroDefinition, Query, SetExpr, Statement, VisitMut, VisitorMut,
 };
 
 use crate::parse;
+use crate::programs::{self, Program};
 
 /// A function as it is put in the place of its calls.
 pub(crate) struct Definition {
@@ -41,11 +43,14 @@ pub(crate) struct RoutineParameter {
 }
 
 /// What a routine computes, with parameters as placeholders.
+#[derive(Clone)]
 pub(crate) enum Body {
     /// A value.
     Value(Arc<Expr>),
     /// Rows.
     Rows(Arc<Query>),
+    /// A value that a process computes.
+    Program(Arc<Program>),
 }
 
 impl Definition {
@@ -81,9 +86,10 @@ impl Definition {
 
     fn of_function(create: &ast::CreateFunction) -> Result<Self> {
         let language = create.language.as_ref().map_or_else(|| "sql".to_owned(), lower);
-        if language != "sql" {
-            let error = Error::unsupported(format!("language \"{language}\" is not supported")).with_code("0A000");
-            return Err(error.with_hint("functions are written in SQL: LANGUAGE sql"));
+        let form = programs::form_of(&language);
+        if language != "sql" && form.is_none() {
+            let error = Error::input(format!("language \"{language}\" does not exist")).with_code("42704");
+            return Err(error.with_hint("functions are written in SQL or Python: LANGUAGE sql, python, python_arrow"));
         }
         let (mut parameters, mut columns) = (Vec::new(), Vec::new());
         for given in create.args.iter().flatten() {
@@ -119,11 +125,27 @@ impl Definition {
             returns = Some(only.clone());
             columns.clear();
         }
+        let is_value = !gives_rows && columns.is_empty() && returns.is_some();
         let body = match &create.function_body {
+            _ if form.is_some() && !is_value => {
+                let error = Error::unsupported(format!("functions in {language} return one value"));
+                return Err(error
+                    .with_code("0A000")
+                    .with_hint("RETURNS text, or another type; json for several values"));
+            }
+            Some(CreateFunctionBody::AsBeforeOptions { body, link_symbol: None }) if let Some(form) = form => {
+                let text = text_of(body).ok_or_else(no_body)?.to_owned();
+                let volatility = match create.behavior {
+                    Some(FunctionBehavior::Immutable) => Volatility::Immutable,
+                    Some(FunctionBehavior::Stable) => Volatility::Stable,
+                    Some(FunctionBehavior::Volatile) | None => Volatility::Volatile,
+                };
+                Body::Program(Arc::new(Program { form, text, volatility }))
+            }
+            _ if form.is_some() => return Err(no_body()),
             Some(CreateFunctionBody::Return(value)) => Body::Value(Arc::new(value.clone())),
             Some(CreateFunctionBody::AsBeforeOptions { body, .. } | CreateFunctionBody::AsAfterOptions(body)) => {
-                let text =
-                    text_of(body).ok_or_else(|| Error::input("no function body specified").with_code("42P13"))?;
+                let text = text_of(body).ok_or_else(no_body)?;
                 let query = parse::query(text.trim().trim_end_matches(';'))?;
                 // Of several rows the first counts.
                 match value_of(&query).filter(|_| !gives_rows && columns.is_empty()) {
@@ -131,7 +153,7 @@ impl Definition {
                     None => Body::Rows(Arc::new(query)),
                 }
             }
-            _ => return Err(Error::input("no function body specified").with_code("42P13")),
+            _ => return Err(no_body()),
         };
         let body = match body {
             Body::Rows(query) if !gives_rows && columns.is_empty() => {
@@ -159,6 +181,7 @@ impl Definition {
         match &mut self.body {
             Body::Value(value) => drop(Arc::make_mut(value).visit(&mut places)),
             Body::Rows(query) => drop(Arc::make_mut(query).visit(&mut places)),
+            Body::Program(_) => {}
         }
         self
     }
@@ -177,6 +200,7 @@ impl Definition {
                 let _ = query.visit(&mut places);
                 Body::Rows(Arc::new(query))
             }
+            Body::Program(program) => Body::Program(program.clone()),
         }
     }
 
@@ -269,6 +293,10 @@ fn last(name: &ast::ObjectName) -> Result<String> {
     last.ok_or_else(|| Error::input(format!("improper function name: {name}")).with_code("42601"))
 }
 
+fn no_body() -> Error {
+    Error::input("no function body specified").with_code("42P13")
+}
+
 fn is_void(data_type: &DataType) -> bool {
     data_type.to_string().eq_ignore_ascii_case("void")
 }
@@ -310,6 +338,7 @@ mod tests {
         match body {
             Body::Value(value) => value.to_string(),
             Body::Rows(query) => query.to_string(),
+            Body::Program(program) => program.text.clone(),
         }
     }
 
@@ -337,5 +366,24 @@ mod tests {
         assert_eq!((shown(&rows.body).as_str(), rows.columns.len()), ("SELECT $1, 'b'", 2));
         let first = definition("CREATE FUNCTION h() RETURNS int LANGUAGE sql AS 'SELECT a FROM t ORDER BY a'");
         assert_eq!(shown(&first.body), "(SELECT a FROM t ORDER BY a LIMIT 1)");
+    }
+
+    #[test]
+    fn a_function_in_python_is_its_text() {
+        let made = definition(
+            "CREATE FUNCTION f(x bigint, text) RETURNS bigint IMMUTABLE STRICT LANGUAGE python AS $$return x + $1$$",
+        );
+        assert_eq!((shown(&made.body).as_str(), made.arguments().as_deref()), ("return x + $1", Some("bigint, text")));
+        let Body::Program(program) = &made.body else { panic!() };
+        assert!(made.is_strict && program.volatility == Volatility::Immutable);
+        let refused = |text: &str| {
+            let parsed = parse::parse_one(text).unwrap();
+            let datafusion_sql::parser::Statement::Statement(statement) = parsed.statement else { panic!("{text}") };
+            Definition::of(&statement).err().and_then(|error| error.code())
+        };
+        assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE cobol AS 'x'"), Some("42704"));
+        assert_eq!(refused("CREATE FUNCTION f() RETURNS SETOF int LANGUAGE python AS 'x'"), Some("0A000"));
+        assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE python RETURN 1"), Some("42P13"));
+        assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE python"), Some("42P13"));
     }
 }

@@ -387,6 +387,22 @@ pub(super) fn serials(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     rows
 }
 
+/// `pg_language`: what functions are written in. PostgreSQL has no numbers for the others: they are some that it gives
+/// to nothing.
+const LANGUAGES: [(&str, u32); 4] = [("sql", 14), ("python", 13_801), ("plpython3u", 13_802), ("python_arrow", 13_803)];
+
+fn language_oid(name: &str) -> u32 {
+    LANGUAGES.iter().find(|(known, _)| *known == name).map_or(0, |(_, oid)| *oid)
+}
+
+pub(super) fn languages(_: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let row = |(name, oid): &(&str, u32)| {
+        let is_sql = *name == "sql";
+        vec![(*oid).into(), (*name).into(), OWNER_OID.into(), (!is_sql).into(), is_sql.into()]
+    };
+    LANGUAGES.iter().map(row).collect()
+}
+
 /// `pg_proc`: the functions that statements made.
 pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let routine = |object: &Arc<Object>| match &object.relation {
@@ -399,7 +415,7 @@ pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 name.into(),
                 snapshot.schema_oid(&object.name.schema).unwrap_or_default().into(),
                 OWNER_OID.into(),
-                14.into(),
+                language_oid(&routine.language()).into(),
                 100.into(),
                 0.into(),
                 0.into(),
@@ -407,9 +423,9 @@ pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 "f".into(),
                 false.into(),
                 false.into(),
+                routine.is_strict().into(),
                 false.into(),
-                false.into(),
-                "v".into(),
+                routine.volatility().into(),
                 "u".into(),
                 Cell::Number(arguments.split(',').filter(|part| !part.is_empty()).count() as i64),
                 0.into(),

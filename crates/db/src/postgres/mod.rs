@@ -465,9 +465,7 @@ pub(crate) fn tables() -> BTreeMap<String, Arc<dyn ComputedTable>> {
     add("pg_tablespace", "oid:o spcname spcowner:o spcacl:T spcoptions:T xmin:o", |_| {
         vec![vec![1663.into(), "pg_default".into(), OWNER_OID.into()]]
     });
-    add("pg_language", "oid:o lanname lanowner:o lanispl:b lanpltrusted:b", |_| {
-        vec![vec![14.into(), "sql".into(), OWNER_OID.into(), false.into(), true.into()]]
-    });
+    add("pg_language", "oid:o lanname lanowner:o lanispl:b lanpltrusted:b", declared::languages);
     add("pg_attrdef", "oid:o adrelid:o adnum:s adbin", declared::defaults);
     add(
         "pg_constraint",

@@ -15,7 +15,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::locks::{GivenUp, LOCK_NOT_AVAILABLE, LockOwner, LockWait, Locks, MUST_WAIT, WaitEnder};
 use diligence_engine::flow::profile::Profile;
 use diligence_engine::plan::Plan;
-use diligence_engine::query::{CancelToken as QueryToken, QueryStream};
+use diligence_engine::query::{CancelToken as QueryToken, Printed, QueryStream};
 use diligence_sql::{Planned, Returned, Statement};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
@@ -96,6 +96,8 @@ pub struct QueryResult {
     token: CancelToken,
     /// Of a query that has ended.
     last: Option<(Profile, Progress)>,
+    /// What functions outside of the engine print.
+    printed: Printed,
     /// For a statement that others may be in the way of.
     again: Option<Again>,
     /// What it has locked, outside of a transaction.
@@ -349,7 +351,8 @@ impl QueryResult {
     /// Rows that are there already.
     pub fn rows(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
         let (body, token) = (Body::Ready(batches.into()), CancelToken::default());
-        Self { schema, command: None, body, id: None, token, last: None, again: None, locked: None }
+        let printed = Printed::default();
+        Self { schema, command: None, body, id: None, token, last: None, printed, again: None, locked: None }
     }
 
     fn of(
@@ -359,7 +362,8 @@ impl QueryResult {
         body: impl FnOnce(QueryStream) -> Body,
     ) -> Self {
         let (id, token) = (Some(stream.id()), CancelToken::of(stream.cancel_token()));
-        Self { schema, command, body: body(stream), id, token, last: None, again: None, locked: None }
+        let printed = stream.printed();
+        Self { schema, command, body: body(stream), id, token, last: None, printed, again: None, locked: None }
     }
 
     /// The columns; none for a command.
@@ -379,6 +383,12 @@ impl QueryResult {
     /// What a statement with RETURNING has done, and with how many rows; known once it gives rows.
     pub fn written(&self) -> Option<(&'static str, u64)> {
         self.command.as_ref().filter(|done| done.is_returning).map(|done| (done.tag, done.rows.unwrap_or(0)))
+    }
+
+    /// What functions in other languages print while the statement runs, for whoever asked. May be kept beyond the
+    /// result.
+    pub fn printed(&self) -> Printed {
+        self.printed.clone()
     }
 
     /// The query's number in `system.queries`, if the statement runs one.
@@ -674,6 +684,7 @@ impl QueryResult {
 
     fn runs(&mut self, stream: &QueryStream) -> Result<()> {
         self.id = Some(stream.id());
+        self.printed = stream.printed();
         self.token.is_now(Some(stream.cancel_token()), None)
     }
 

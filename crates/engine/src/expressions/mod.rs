@@ -32,6 +32,7 @@ mod logic;
 mod members;
 mod node;
 mod operand;
+mod outside;
 mod overflow;
 mod predicate_filter;
 mod strings;
@@ -49,6 +50,7 @@ use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
 use self::node::Node;
+pub use self::outside::{Outside, is_outside, outside_function};
 pub use self::predicate_filter::PredicateFilter;
 use crate::batch::{Batch, Column, Selection};
 
@@ -63,6 +65,8 @@ pub struct Expr {
     nullable: bool,
     /// Positions of the columns it reads, ascending.
     columns: Arc<[usize]>,
+    /// Whether it waits for something outside of the engine.
+    calls_outside: bool,
     /// The logical types of those columns.
     column_types: Arc<[DataType]>,
     /// The expression over just those columns.
@@ -80,7 +84,8 @@ impl Expr {
             input.project(&columns).map_err(|_| Error::bug("an expression reads a column that its input lacks"))?;
         let node = Arc::new(compile::compile(&dense, &dense_schema)?);
         let column_types = dense_schema.fields().iter().map(|field| field.data_type().clone()).collect();
-        Ok(Self { physical, data_type, nullable, columns: columns.into(), column_types, node })
+        let calls_outside = outside::calls_outside(&physical);
+        Ok(Self { physical, data_type, nullable, columns: columns.into(), calls_outside, column_types, node })
     }
 
     /// The column at `index` of `input`.
@@ -112,6 +117,11 @@ impl Expr {
     /// The position of the column, if the expression is just a column.
     pub fn as_column(&self) -> Option<usize> {
         self.physical.downcast_ref::<ColumnExpr>().map(ColumnExpr::index)
+    }
+
+    /// Whether evaluating it waits for something outside of the engine.
+    pub fn calls_outside(&self) -> bool {
+        self.calls_outside
     }
 
     /// Whether a row may make it fail; also if nobody knows.

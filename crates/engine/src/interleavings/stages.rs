@@ -21,13 +21,13 @@ use crate::plan::Node;
 use crate::plan::Pact;
 use crate::query::tests::numbers;
 use crate::stages::{Arrival, Packet, PacketState, Policies, PolicyKind, Quantum, Scheduler, StageId, Step, Work};
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex};
 
 /// What packets do is not measured in time: each turn says itself how it ends.
 pub(super) fn scheduler(workers: usize, policies: impl Into<Policies>) -> Arc<Scheduler> {
     let clock = Arc::new(ManualClock::stepping(1_000_000));
-    Scheduler::start(workers, 0, policies.into(), clock, &DrivenSpawn, runtime()).unwrap()
+    Scheduler::start(workers, 0, policies.into(), clock, Arc::new(DrivenSpawn), runtime()).unwrap()
 }
 
 /// Schedulers want one; threads of shuttle never enter it.
@@ -423,6 +423,70 @@ fn the_slowest_consumer_holds_its_producers() {
             assert_eq!(thread.join().unwrap(), ROWS);
         }
         scheduler.stop();
+    });
+}
+
+/// Something that happens once.
+#[derive(Default)]
+struct Flag(Mutex<bool>, Condvar);
+
+impl Flag {
+    fn raise(&self) {
+        *self.0.lock() = true;
+        self.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let mut is_raised = self.0.lock();
+        while !*is_raised {
+            self.1.wait(&mut is_raised);
+        }
+    }
+}
+
+/// Waits in the middle of its turns, outside of the engine, for packets that come later.
+struct Outside {
+    turns: usize,
+    awaited: Option<Arc<Flag>>,
+    raises: Arc<Flag>,
+    scheduler: Arc<Scheduler>,
+    done: Arc<Countdown>,
+}
+
+impl Work for Outside {
+    fn run(&mut self, _quantum: &Quantum<'_>) -> Step {
+        self.raises.raise();
+        if let Some(awaited) = &self.awaited {
+            self.scheduler.leave();
+            awaited.wait();
+            self.scheduler.come_back();
+        }
+        self.turns -= 1;
+        if self.turns > 0 {
+            return Step::Yield;
+        }
+        self.done.one_less();
+        Step::Done
+    }
+}
+
+#[test]
+fn whoever_waits_outside_is_stood_in_for() {
+    interleave(3_000, || {
+        const PACKETS: u64 = 3;
+        let scheduler = scheduler(1, PolicyKind::ProcessorSharing);
+        let done = Countdown::new(PACKETS as usize);
+        let flags = (0..PACKETS).map(|_| Arc::<Flag>::default()).collect::<Vec<_>>();
+        for query in 0..PACKETS {
+            // With as many threads as workers, nobody would ever get on.
+            let awaited = flags.get(query as usize + 1).cloned();
+            let (raises, own) = (flags[query as usize].clone(), scheduler.clone());
+            let work = Outside { turns: 2, awaited, raises, scheduler: own, done: done.clone() };
+            Packet::new(QueryId(query), StageId::Scan, Box::new(work), &scheduler).submit(Arrival::New);
+        }
+        done.wait();
+        scheduler.stop();
+        assert_eq!(scheduler.stages()[StageId::Scan as usize].turns_total, 2 * PACKETS);
     });
 }
 

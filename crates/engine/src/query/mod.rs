@@ -15,7 +15,7 @@ pub(crate) mod tests;
 mod work;
 
 pub use info::{QueryInfo, QueryState, Waits};
-pub use run::QueryRun;
+pub use run::{Printed, QueryRun};
 pub(crate) use stream::Inline;
 pub use stream::{CancelToken, Progress, QueryStream};
 pub(crate) use work::catch;

@@ -16,11 +16,11 @@
 //! packet drops its states, then the graph is dropped with everything in it, then the query counts as ended, and only
 //! then the reader hears of it. So whoever has seen the end of a stream finds its memory free and its state final.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};
 
 use diligence_base::ids::QueryId;
-use diligence_base::limits::{QUERY_GRANT_BYTES, READER_RESTS};
+use diligence_base::limits::{PRINTED_BYTES_MAX, QUERY_GRANT_BYTES, READER_RESTS};
 use diligence_base::seams::Clock;
 use diligence_base::{Error, ErrorKind, Result};
 
@@ -35,7 +35,7 @@ use crate::operators::result::Outcome;
 use crate::operators::scan::ScanProgress;
 use crate::options::QueryOptions;
 use crate::pipeline::{Graph, Part, PipelinePacket};
-use crate::stages::{Arrival, Packet, Scheduler, StageId, Work};
+use crate::stages::{Arrival, Caller, Packet, Scheduler, StageId, Work};
 use crate::sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -111,6 +111,8 @@ pub struct QueryRun {
     /// When it was asked to for the first time since its reader took something, on the clock; 0 if it was not.
     rests_since_ns: AtomicU64,
     pub(super) status: Mutex<Status>,
+    /// What functions outside of the engine have printed, until its reader takes it.
+    printed: Printed,
     /// Told once when the query has ended.
     pub(super) on_end: Mutex<Option<Box<dyn FnOnce(QueryId) + Send>>>,
 }
@@ -157,6 +159,7 @@ impl QueryRun {
                 error: None,
                 ended_ns: None,
             }),
+            printed: Printed::default(),
             on_end: Mutex::new(Some(on_end)),
         });
         run.setup.memory.set_giving(Arc::new(GivingBack(Arc::downgrade(&run))));
@@ -309,6 +312,16 @@ impl QueryRun {
             status.traced.iter().flat_map(|traced| &traced.packets).cloned().collect()
         };
         packets.into_iter().for_each(|packet| packet.submit(Arrival::Woken));
+    }
+
+    /// Itself, for what waits outside of the engine in its name.
+    pub(super) fn as_caller(self: &Arc<Self>) -> Weak<dyn Caller> {
+        Arc::downgrade(self) as Weak<dyn Caller>
+    }
+
+    /// What functions outside of the engine print.
+    pub(super) fn printed(&self) -> &Printed {
+        &self.printed
     }
 
     /// Its number.
@@ -582,6 +595,43 @@ impl QueryRun {
             on_end(self.id);
         }
         self.result.end(error);
+    }
+}
+
+/// What functions outside of the engine print for a query, until somebody takes it. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Printed(Arc<Mutex<Vec<String>>>);
+
+impl Printed {
+    /// What was printed since this was asked last; what was too much is lost.
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock())
+    }
+
+    fn add(&self, text: &str) {
+        let mut printed = self.0.lock();
+        let held = printed.iter().map(String::len).sum::<usize>();
+        if held + text.len() <= PRINTED_BYTES_MAX {
+            printed.push(text.to_owned());
+        }
+    }
+}
+
+impl Caller for QueryRun {
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    fn printed(&self, text: &str) {
+        self.printed.add(text);
+    }
+
+    fn leave(&self) {
+        self.scheduler.leave();
+    }
+
+    fn come_back(&self) {
+        self.scheduler.come_back();
     }
 }
 

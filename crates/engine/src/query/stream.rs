@@ -12,7 +12,7 @@ use diligence_base::ids::QueryId;
 use diligence_base::limits::READER_RESTS;
 use futures::Stream;
 
-use super::run::QueryRun;
+use super::run::{Printed, QueryRun};
 use crate::exchange::port::Receiver;
 use crate::flow::profile::Profile;
 use crate::stages::Scheduler;
@@ -135,6 +135,11 @@ impl QueryStream {
     /// What the query has done so far; final after the end of the stream.
     pub fn profile(&self) -> Profile {
         self.run.profile()
+    }
+
+    /// What functions outside of the engine print; may be kept beyond the stream.
+    pub fn printed(&self) -> Printed {
+        self.run.printed().clone()
     }
 
     /// How far it is.

@@ -13,7 +13,7 @@ use diligence_memory::Giving;
 
 use super::run::QueryRun;
 use crate::pipeline::{PipelinePacket, SinkSpec};
-use crate::stages::{Quantum, Step, Work};
+use crate::stages::{Quantum, Step, Work, on_behalf_of};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs a piece of a query so that a panic in it is an error of that query and nothing else.
@@ -139,7 +139,7 @@ impl Work for PipelineWork {
     fn run(&mut self, quantum: &Quantum<'_>) -> Step {
         let Some(packet) = &mut self.packet else { return Step::Done };
         if !self.run.stopped.load(Ordering::Acquire) {
-            match catch(|| packet.run(quantum)) {
+            match catch(|| on_behalf_of(self.run.as_caller(), || packet.run(quantum))) {
                 Ok(Step::Done) => {
                     // The states go first: what waits for this pipeline must find its memory free.
                     self.packet = None;
@@ -180,7 +180,9 @@ impl Work for PartsWork {
                 return Step::Done;
             }
             let start_ns = quantum.now_ns();
-            if let Err(error) = catch(|| spec.sink.part.part(part, &self.run.setup)) {
+            if let Err(error) =
+                catch(|| on_behalf_of(self.run.as_caller(), || spec.sink.part.part(part, &self.run.setup)))
+            {
                 self.run.fail(error);
                 break;
             }

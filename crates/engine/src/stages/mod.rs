@@ -11,6 +11,9 @@
 //! pool). A packet runs for one quantum and goes back to its stage's queue, so nobody owns a thread and parallelism is
 //! elastic. Nothing here knows what a packet computes.
 //!
+//! A packet may wait in the middle of a turn for something outside of the engine (`outside`). Meanwhile another thread
+//! takes its worker's place, so that as many work as before.
+//!
 //! Invariants:
 //! * A packet is in at most one queue and runs on at most one worker.
 //! * Nothing starves: every so often the scheduler serves the packet that has waited longest, whatever the policy says.
@@ -18,11 +21,14 @@
 mod gated;
 #[cfg(test)]
 mod gated_tests;
+mod outside;
 mod packet;
 mod policies;
 mod policy;
 mod scheduler;
 
+pub use outside::Caller;
+pub(crate) use outside::{on_behalf_of, outside};
 pub use packet::{Packet, PacketState, Quantum, Step, Work};
 pub use policies::Policies;
 pub use policy::{Arrival, Policy, PolicyKind};

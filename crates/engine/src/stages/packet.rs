@@ -14,7 +14,8 @@ use crate::sync::{
 
 /// What a packet does. Called by one worker at a time.
 pub trait Work: Send {
-    /// Works until it is finished, has to wait, or the quantum is over. Must not panic and must not block.
+    /// Works until it is finished, has to wait, or the quantum is over. Must not panic and must not block, but for what
+    /// is [outside of the engine](super::Caller).
     fn run(&mut self, quantum: &Quantum<'_>) -> Step;
 }
 

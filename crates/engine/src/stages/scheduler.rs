@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use diligence_base::ids::WorkerId;
-use diligence_base::limits::{QUANTUM, QUANTUM_CUT};
+use diligence_base::limits::{QUANTUM, QUANTUM_CUT, STAND_INS_MAX};
 use diligence_base::seams::{Clock, NiceSpawn, Spawn, Thread};
 use diligence_base::{Error, Result};
 use diligence_disk::PoolInfo;
@@ -129,14 +129,32 @@ struct Queues {
     long_turns: usize,
     express_sleeps: bool,
     lingerer: Lingerer,
+    /// Turns whose threads wait for something outside of the engine.
+    absent: usize,
+    /// Threads that stand in for such, those of them that run packets, and those that sleep.
+    stand_ins: usize,
+    standing_in: usize,
+    stand_ins_idle: usize,
     stopping: bool,
 }
 
 impl Queues {
+    /// Whether one more may run packets in the place of a worker that waits.
+    fn needs_stand_in(&self) -> bool {
+        self.standing_in < self.absent
+    }
+
     /// Whether a packet that goes before others would have to wait for the end of another's turn.
     fn needs_express(&self) -> bool {
         self.idle == 0 && self.long_turns > 0 && self.policy.has_urgent()
     }
+}
+
+/// What it takes to start a thread that runs packets.
+struct Starting {
+    spawn: Arc<dyn Spawn>,
+    nice: u8,
+    runtime: tokio::runtime::Handle,
 }
 
 /// The stages' queues, their policy, and the workers that serve them.
@@ -144,6 +162,11 @@ pub struct Scheduler {
     queues: Mutex<Queues>,
     available: Condvar,
     express: Condvar,
+    stand_in: Condvar,
+    /// How threads are started that stand in; `None` without threads.
+    starting: Option<Starting>,
+    /// Where they say what they do.
+    stand_in_slot: WorkerSlot,
     /// Tells the worker that lingers that there is work.
     called: AtomicBool,
     /// Whether a packet waits for which others' turns are cut short.
@@ -169,10 +192,12 @@ impl Scheduler {
         nice: u8,
         policies: Policies,
         clock: Arc<dyn Clock>,
-        spawn: &dyn Spawn,
+        spawn: Arc<dyn Spawn>,
         runtime: tokio::runtime::Handle,
     ) -> Result<Arc<Self>> {
-        let scheduler = Arc::new(Self::new(workers + 1, policies.build(), policies, clock));
+        let starting = Starting { spawn: spawn.clone(), nice, runtime: runtime.clone() };
+        let scheduler = Self { starting: Some(starting), ..Self::new(workers + 1, policies.build(), policies, clock) };
+        let scheduler = Arc::new(scheduler);
         for index in 0..=workers {
             // A worker holds the scheduler strongly; `stop` ends it.
             let own = scheduler.clone();
@@ -182,7 +207,7 @@ impl Scheduler {
                 let _entered = sync::enter(&runtime);
                 own.serve(index, if is_express { Self::wait_for_urgent } else { Self::wait_for_packet });
             });
-            let spawn = &NiceSpawn { spawn, nice: if is_express { 0 } else { nice } };
+            let spawn = &NiceSpawn { spawn: spawn.as_ref(), nice: if is_express { 0 } else { nice } };
             let name = if is_express { "diligence-express".to_owned() } else { format!("diligence-worker-{index}") };
             let thread = spawn.spawn(name.clone(), body).map_err(|error| {
                 scheduler.stop();
@@ -209,10 +234,17 @@ impl Scheduler {
                 long_turns: 0,
                 express_sleeps: false,
                 lingerer: Lingerer::Nobody,
+                absent: 0,
+                stand_ins: 0,
+                standing_in: 0,
+                stand_ins_idle: 0,
                 stopping: false,
             }),
             available: Condvar::new(),
             express: Condvar::new(),
+            stand_in: Condvar::new(),
+            starting: None,
+            stand_in_slot: WorkerSlot::default(),
             called: AtomicBool::new(false),
             urgent: AtomicBool::new(false),
             reader_lingers: AtomicBool::new(false),
@@ -328,6 +360,9 @@ impl Scheduler {
             drop(queues);
             self.available.notify_one();
         } else {
+            if queues.stand_ins_idle > 0 && queues.needs_stand_in() {
+                self.stand_in.notify_one();
+            }
             self.call_express(&queues);
         }
     }
@@ -370,17 +405,83 @@ impl Scheduler {
     pub fn run_one(&self) -> bool {
         let turn = self.pop(&mut self.queues.lock());
         let Some(turn) = turn else { return false };
-        self.give(0, &turn);
+        self.give(&self.workers[0], &turn);
         true
     }
 
     fn serve(&self, index: usize, wait: fn(&Self) -> Option<Turn>) {
         while let Some(turn) = wait(self) {
-            self.give(index, &turn);
+            self.give(&self.workers[index], &turn);
             drop(turn);
             if let Some(tidy) = self.between_turns.get() {
                 tidy();
             }
+        }
+    }
+
+    /// The calling thread, which runs a packet, will wait for something outside of the engine. Until it
+    /// [comes back](Self::come_back), another thread takes its place: one that has done so before, or a new one, as
+    /// long as there are not too many.
+    pub(crate) fn leave(self: &Arc<Self>) {
+        let Some(starting) = &self.starting else { return };
+        let mut queues = self.queues.lock();
+        queues.absent += 1;
+        if queues.stopping {
+            return;
+        }
+        if queues.stand_ins_idle > 0 {
+            drop(queues);
+            return self.stand_in.notify_one();
+        }
+        if queues.stand_ins >= STAND_INS_MAX || queues.stand_ins >= queues.absent {
+            return;
+        }
+        let own = self.clone();
+        let runtime = starting.runtime.clone();
+        let body = Box::new(move || {
+            let _entered = sync::enter(&runtime);
+            own.stand_in();
+        });
+        let spawn = NiceSpawn { spawn: starting.spawn.as_ref(), nice: starting.nice };
+        // Without one, others wait until this thread is back.
+        if let Ok(thread) = spawn.spawn(format!("diligence-stand-in-{}", queues.stand_ins), body) {
+            queues.stand_ins += 1;
+            self.threads.lock().push(thread);
+        }
+    }
+
+    /// The calling thread goes on. Who has its place gives it up after its turn.
+    pub(crate) fn come_back(&self) {
+        if self.starting.is_some() {
+            self.queues.lock().absent -= 1;
+        }
+    }
+
+    /// Runs packets in the places of workers that wait, whenever there are such.
+    fn stand_in(&self) {
+        loop {
+            let turn = {
+                let mut queues = self.queues.lock();
+                loop {
+                    if queues.stopping {
+                        return;
+                    }
+                    let turn = if queues.needs_stand_in() { self.pop(&mut queues) } else { None };
+                    if let Some(turn) = turn {
+                        queues.standing_in += 1;
+                        break turn;
+                    }
+                    queues.stand_ins_idle += 1;
+                    self.stand_in.wait(&mut queues);
+                    queues.stand_ins_idle -= 1;
+                }
+            };
+            self.give(&self.stand_in_slot, &turn);
+            drop(turn);
+            if let Some(tidy) = self.between_turns.get() {
+                tidy();
+            }
+            self.queues.lock().standing_in -= 1;
         }
     }
 
@@ -438,10 +539,9 @@ impl Scheduler {
         }
     }
 
-    fn give(&self, index: usize, turn: &Turn) {
+    fn give(&self, slot: &WorkerSlot, turn: &Turn) {
         let packet = &turn.packet;
         let counters = &self.counters[packet.stage() as usize];
-        let slot = &self.workers[index];
         counters.queued.fetch_sub(1, Ordering::Relaxed);
         counters.running.fetch_add(1, Ordering::Relaxed);
         slot.query.store(packet.query().0, Ordering::Relaxed);
@@ -493,6 +593,7 @@ impl Scheduler {
         self.queues.lock().stopping = true;
         self.available.notify_all();
         self.express.notify_all();
+        self.stand_in.notify_all();
         // Not under the lock: a worker may be here as well.
         let threads = std::mem::take(&mut *self.threads.lock());
         threads.into_iter().for_each(Thread::join);
@@ -541,7 +642,8 @@ mod tests {
     fn started(workers: usize) -> (Arc<Scheduler>, tokio::runtime::Runtime) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (kind, clock) = (PolicyKind::default(), Arc::new(SystemClock::default()));
-        let scheduler = Scheduler::start(workers, 0, kind.into(), clock, &ThreadSpawn, runtime.handle().clone());
+        let spawn = Arc::new(ThreadSpawn);
+        let scheduler = Scheduler::start(workers, 0, kind.into(), clock, spawn, runtime.handle().clone());
         (scheduler.unwrap(), runtime)
     }
 
@@ -713,6 +815,48 @@ mod tests {
         let workers = scheduler.workers();
         let served = workers.iter().map(|worker| (worker.is_express, worker.turns_total));
         assert_eq!(served.collect::<Vec<_>>(), [(false, 2), (true, 3)]);
+    }
+
+    /// Waits outside of the engine until it is told to go on.
+    struct Waits(Occupies, Arc<Scheduler>);
+
+    impl Work for Waits {
+        fn run(&mut self, quantum: &Quantum<'_>) -> Step {
+            self.1.leave();
+            let step = self.0.run(quantum);
+            self.1.come_back();
+            step
+        }
+    }
+
+    #[test]
+    fn whoever_waits_outside_is_in_nobodys_way() {
+        let (scheduler, _runtime) = started(1);
+        let long_ns = 1_000_000_000;
+        let packet = |query: u64, work: Box<dyn Work>| {
+            let attained = Arc::new(AtomicU64::new(long_ns));
+            Packet::beside(attained, QueryId(query), StageId::Scan, work, &scheduler).submit(Arrival::New);
+        };
+        let (began, begins) = mpsc::channel();
+        let ends = (0..3).map(|query| {
+            let (end, ends) = mpsc::channel();
+            let occupies = Occupies { began: began.clone(), ends: Arc::new(Mutex::new(ends)) };
+            packet(query, Box::new(Waits(occupies, scheduler.clone())));
+            // Each waits while those before it do so as well.
+            begins.recv_timeout(Duration::from_secs(10)).unwrap();
+            end
+        });
+        let ends = ends.collect::<Vec<_>>();
+        let (seen, order) = mpsc::channel();
+        packet(9, Box::new(Turns { query: 9, left: 5, seen: seen.clone() }));
+        (0..5).for_each(|_| assert_eq!(order.recv_timeout(Duration::from_secs(10)), Ok(9)));
+        ends.iter().for_each(|end| end.send(()).unwrap());
+        packet(10, Box::new(Turns { query: 10, left: 1, seen }));
+        assert_eq!(order.recv_timeout(Duration::from_secs(10)), Ok(10));
+        scheduler.stop();
+        let queues = scheduler.queues.lock();
+        assert_eq!((queues.absent, queues.standing_in), (0, 0));
+        assert!((3..=4).contains(&queues.stand_ins), "{}", queues.stand_ins);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_db::plans::{ANSWER_BYTES_MAX, PlanHistory};
-use diligence_db::{CancelToken, PlannedStatement, QueryResult, ResultKind, Session};
+use diligence_db::{CancelToken, PlannedStatement, Printed, QueryResult, ResultKind, Session};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
@@ -243,6 +243,11 @@ impl RunningStatement {
     /// Its number in `system.queries`.
     pub fn id(&self) -> Option<u64> {
         self.id
+    }
+
+    /// What functions in other languages print while it runs.
+    pub fn printed(&self) -> Printed {
+        self.result.as_ref().map(QueryResult::printed).unwrap_or_default()
     }
 
     /// What a statement with RETURNING has done, once its rows are there.

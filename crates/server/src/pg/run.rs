@@ -7,7 +7,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
-use diligence_db::ParsedStatement;
+use diligence_db::{ParsedStatement, Printed};
 use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
 use pgwire::messages::data::DataRow;
 use pgwire::messages::extendedquery::PortalSuspended;
@@ -87,9 +87,11 @@ impl PgSession {
         }
         if running.is_command() {
             portal.state = PortalState::Done;
+            let printed = running.printed();
             let finish = running.finish();
-            let done = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, finish).await?;
-            self.complete(tag_of(&done));
+            let done = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, finish).await;
+            self.show_printed(&printed);
+            self.complete(tag_of(&done?));
             return Ok(false);
         }
         let columns = Columns::new(running.schema(), &portal.forms)?.in_zone(self.session.time_zone());
@@ -187,8 +189,12 @@ impl PgSession {
         if let Some(there) = reading.rows.take() {
             return Ok(Some(there));
         }
+        let printed = reading.running.printed();
         let next = async { reading.running.next().await.transpose() };
-        match Self::until(&self.entry, &mut self.inbox, &self.service, deadline, next).await {
+        let next = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, next).await;
+        self.show_printed(&printed);
+        let PortalState::Running(reading) = &mut portal.state else { return Ok(None) };
+        match next {
             Ok(Some(batch)) if batch.num_rows() <= ROWS_AT_ONCE => {
                 Ok(Some((Arc::new(reading.columns.rows(&batch)?), 0)))
             }
@@ -202,6 +208,14 @@ impl PgSession {
                 portal.state = PortalState::Done;
                 ended.map(|_| None)
             }
+        }
+    }
+
+    /// Tells the client what functions have printed.
+    fn show_printed(&mut self, printed: &Printed) {
+        for text in printed.take() {
+            let text = Error::input(text.trim_end()).with_code(sqlstate::SUCCESS);
+            self.outbox.put(notice("NOTICE", &text));
         }
     }
 

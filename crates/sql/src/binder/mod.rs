@@ -65,6 +65,7 @@ use sqlparser::ast::{self, Ident, Spanned};
 use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
 use crate::errors;
 use crate::external::OptionValue;
+use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::write::written::WrittenRows;
 pub(crate) use changes::{
@@ -182,6 +183,15 @@ pub(crate) trait Context {
     /// The type of a name that a statement made. Fails if it may not be used.
     fn made_type(&self, _name: &ast::ObjectName) -> Result<Option<SqlType>> {
         Ok(None)
+    }
+    /// The function that calls a process. Fails with 0A000 where there are none.
+    fn program(&self, call: &ProgramCall<'_>) -> Result<Arc<ScalarUDF>> {
+        Err(unsupported(format!("the function {}, which a process computes,", call.name)))
+    }
+    /// Looks whether a function that a process computes may be made, and whether a process takes it. Fails with 42501
+    /// if it may not.
+    fn check_program(&self, call: &ProgramCall<'_>) -> Result<()> {
+        self.program(call).map(drop)
     }
     /// The table of a name in FROM, to be locked row by row. Fails with 42501 if the session may not, 0A000 if its rows
     /// cannot be locked.

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use datafusion_expr::Volatility;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::{
@@ -13,8 +14,9 @@ use sqlparser::ast::{
 
 use super::functions::{bare_name, written};
 use super::scope::{Clause, Level, Namespace, Withs};
-use super::{Binder, Context, Rows, normalized};
-use crate::algebra::{Constant, Scalar};
+use super::{Binder, Context, Output, Rows, normalized};
+use crate::algebra::{Constant, Relation, Scalar};
+use crate::programs::{Carried, Program, ProgramCall};
 use crate::routines::{Body, Definition, RoutineParameter};
 
 /// Functions within functions at most: one that calls itself is found by it.
@@ -44,6 +46,9 @@ impl Binder<'_> {
             let Body::Value(value) = definition.with_arguments(&arguments) else { return Err(in_from(&name)) };
             return self.deeper(|| self.scalar(&value, level)).map(Some);
         }
+        if let Body::Program(program) = &definition.body {
+            return self.program(&definition, program, &arguments, level).map(Some);
+        }
         let Body::Value(value) = &definition.body else { return Err(in_from(&name)) };
         let mut bound = Vec::with_capacity(arguments.len());
         for (argument, parameter) in arguments.iter().zip(&definition.parameters) {
@@ -67,6 +72,51 @@ impl Binder<'_> {
             }
             _ => value,
         }))
+    }
+
+    /// A call of a function that a process computes.
+    fn program(
+        &self,
+        definition: &Definition,
+        program: &Program,
+        arguments: &[Expr],
+        level: &Level<'_>,
+    ) -> Result<Scalar> {
+        let call = self.program_call(definition, program)?;
+        let mut bound = Vec::with_capacity(arguments.len());
+        for ((argument, parameter), (_, carried)) in arguments.iter().zip(&definition.parameters).zip(&call.parameters)
+        {
+            let argument = self.typed_scalar(&cast_to(argument, parameter), level)?;
+            bound.push(argument.cast(carried.sql_type.clone(), true));
+        }
+        // Its rows are of this time.
+        if program.volatility != Volatility::Immutable {
+            self.is_transient.set(true);
+        }
+        let function = self.context.program(&call)?;
+        let sql_type = call.returns.sql_type;
+        let value = Scalar::Asked { function, arguments: bound, sql_type };
+        Ok(match &definition.returns {
+            Some(returns) => value.cast(self.sql_type(returns)?, true),
+            None => value,
+        })
+    }
+
+    /// What a call of such a function needs. Fails with 0A000 for types that no process gets.
+    fn program_call<'d>(&self, definition: &'d Definition, program: &'d Program) -> Result<ProgramCall<'d>> {
+        let carried = |data_type: &DataType| Carried::of(&self.sql_type(data_type)?, program.form);
+        let parameter = |parameter: &RoutineParameter| {
+            let data_type = parameter.data_type.as_ref().ok_or_else(|| Error::bug("a parameter without a type"))?;
+            Ok((parameter.name.trim_matches('"').to_owned(), carried(data_type)?))
+        };
+        let returns = definition.returns.as_ref().ok_or_else(|| Error::bug("a function that returns nothing"))?;
+        Ok(ProgramCall {
+            name: &definition.name,
+            program,
+            parameters: definition.parameters.iter().map(parameter).collect::<Result<_>>()?,
+            returns: carried(returns)?,
+            is_strict: definition.is_strict,
+        })
     }
 
     /// A call in FROM; `None` if there is no function of the name.
@@ -95,7 +145,14 @@ impl Binder<'_> {
         let rows = |body: &Body| match body {
             Body::Value(value) => as_query(value),
             Body::Rows(query) => Ok(query.clone()),
+            Body::Program(_) => Err(Error::bug("a program is no query")),
         };
+        if let Body::Program(program) = &definition.body {
+            let scalar = self.program(&definition, program, &arguments, level)?;
+            let column = self.column_for(&bare, &scalar);
+            let outputs = vec![Output { name: bare, scalar: column.scalar() }];
+            return Ok(Some(Rows { relation: Relation::one_row().mapped(vec![(column, scalar)]), outputs }));
+        }
         if definition.is_macro {
             let query = rows(&definition.with_arguments(&arguments))?;
             return self.deeper(|| self.query(&query, Some(level), withs)).map(Some);
@@ -186,6 +243,9 @@ impl Binder<'_> {
 /// Looks whether a function's body makes sense for arguments of its types. Fails as binding it does.
 pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> Result<()> {
     let binder = Binder::new(context);
+    if let Body::Program(program) = &definition.body {
+        return context.check_program(&binder.program_call(definition, program)?);
+    }
     let null = |parameter: &RoutineParameter| {
         let sql_type = parameter.data_type.as_ref().map(|given| binder.sql_type(given)).transpose()?;
         Ok(Scalar::Constant(Constant::null(sql_type.unwrap_or(SqlType::Text))))
@@ -200,6 +260,7 @@ pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> R
             let level = Level::new(None, &withs, Namespace::default(), Clause::Select);
             binder.scalar(value, &level).map(|_| ())
         }
+        Body::Program(_) => Ok(()),
         Body::Rows(query) => {
             let rows = binder.query(query, None, &withs)?;
             match definition.columns.len() {

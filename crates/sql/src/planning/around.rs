@@ -12,6 +12,7 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result};
 use diligence_catalog::locks::RowLock;
+use diligence_catalog::rights::DENIED;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, LockWay, Object, POSTGRES_SCHEMA, Relation, RelationName,
     Resolved, looks_like_path, sequence_schema,
@@ -32,6 +33,7 @@ use crate::algebra::{Constant, Numbers};
 use crate::binder::{Context, Lockable, Named, bind_query};
 use crate::external::OptionValue;
 use crate::information;
+use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::statement::Query;
 use crate::write::written::WrittenRows;
@@ -363,6 +365,20 @@ impl Context for Around<'_> {
             }
         }
         Ok(found)
+    }
+
+    fn program(&self, call: &ProgramCall<'_>) -> Result<Arc<ScalarUDF>> {
+        Ok(call.function(&self.planner.options.pool))
+    }
+
+    fn check_program(&self, call: &ProgramCall<'_>) -> Result<()> {
+        if !self.planner.options.may_program {
+            let error = Error::input("functions in Python may not be made by this user").with_code(DENIED);
+            let hint = "such a function may do whatever the server's process may: the server's file of users grants it to a \
+                        role that has both admin = true and files = true";
+            return Err(error.with_hint(hint));
+        }
+        call.check(&self.planner.options.pool)
     }
 
     fn lockable(&self, name: &ast::ObjectName, mode: RowLock, way: LockWay) -> Result<Lockable> {

@@ -49,6 +49,7 @@ use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_catalog::{PlanningIdentity, SessionCatalogs, SessionSnapshot, Uses};
 use diligence_memory::QueryMemory;
+use diligence_pool::Pool;
 use diligence_types::SqlType;
 use diligence_types::functions;
 use parking_lot::{Mutex, RwLock};
@@ -76,6 +77,11 @@ pub struct PlannerOptions {
     pub files: Arc<dyn Disk>,
     /// What tables in memory are counted in.
     pub tables: QueryMemory,
+    /// Whether statements may make functions in other languages than SQL. Such a function may do whatever our process
+    /// may, so it is for those who may do everything else.
+    pub may_program: bool,
+    /// The processes that compute those functions.
+    pub pool: Arc<Pool>,
 }
 
 /// A planned statement.

@@ -1,6 +1,7 @@
 //! Expressions that say the same with less.
 
 use diligence_base::Result;
+use diligence_engine::expressions::is_outside;
 use diligence_types::SqlType;
 use diligence_types::functions::Stability;
 
@@ -92,6 +93,8 @@ fn folded(scalar: Scalar, evaluate: Evaluate<'_>) -> Scalar {
         Scalar::Constant(_) | Scalar::Column { .. } | Scalar::Parameter { .. } | Scalar::Subquery(_) => false,
         Scalar::Call { call, .. } if call.overload.stability != Stability::Immutable => false,
         Scalar::Asked { .. } if scalar.is_volatile() => false,
+        // It may take its time, which planning has not.
+        Scalar::Asked { function, .. } if is_outside(function) => false,
         Scalar::Call { call, .. } if series::gives_series(call.overload.name) => false,
         _ => children.iter().all(|child| child.as_constant().is_some()),
     };

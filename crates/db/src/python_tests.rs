@@ -1,0 +1,477 @@
+//! Functions in Python, through the front door. Without an interpreter these tests say so and are done.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use arrow::util::pretty::pretty_format_batches;
+use diligence_catalog::Rights;
+
+use crate::{Database, DatabaseOptions, Error, ErrorKind, Session, SessionOptions};
+
+fn has_python() -> bool {
+    let mut python = Command::new("python3");
+    let found = python.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let is_there = found.is_ok_and(|status| status.success());
+    if !is_there {
+        eprintln!("not tested: there is no python3 here");
+    }
+    is_there
+}
+
+fn database() -> Option<Database> {
+    has_python().then(|| Database::open(DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() }).unwrap())
+}
+
+fn session() -> Option<Session> {
+    database().map(|database| database.session())
+}
+
+fn shown(batches: &[arrow::array::RecordBatch]) -> Vec<String> {
+    let table = pretty_format_batches(batches).unwrap().to_string();
+    let lines = table.lines().filter(|line| line.starts_with('|')).skip(1);
+    lines.map(|line| line.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>().join(" ")).collect()
+}
+
+fn rows(session: &Session, sql: &str) -> Vec<String> {
+    shown(&session.execute(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).collect().unwrap_or_else(|error| {
+        panic!("{sql}: {error}");
+    }))
+}
+
+fn error(session: &Session, sql: &str) -> Error {
+    match session.execute(sql).map(|result| result.collect()) {
+        Err(error) | Ok(Err(error)) => error,
+        Ok(Ok(rows)) => panic!("{sql} succeeded: {:?}", shown(&rows)),
+    }
+}
+
+fn make(session: &Session, function: &str) {
+    session.execute(function).unwrap_or_else(|error| panic!("{function}: {error}"));
+}
+
+#[test]
+fn a_function_is_made_called_replaced_and_dropped() {
+    let Some(session) = session() else { return };
+    make(&session, "CREATE FUNCTION twice(x bigint, s text) RETURNS text LANGUAGE python AS $$ return s * x $$");
+    session.execute("CREATE TABLE t AS SELECT * FROM (VALUES (2, 'a'), (3, 'bä'), (NULL, 'c')) v(x, s)").unwrap();
+    assert_eq!(error(&session, "SELECT twice(x, s) FROM t").code(), Some("38000"), "NULL is None");
+    assert_eq!(rows(&session, "SELECT x, twice(x, s) FROM t WHERE x > 0 ORDER BY x"), ["2 aa", "3 bäbäbä"]);
+    assert_eq!(rows(&session, "SELECT twice(s => 'z', x => 2), twice(1, 'y')"), ["zz y"]);
+    assert_eq!(
+        error(&session, "CREATE FUNCTION twice(x bigint, s text) RETURNS text LANGUAGE python AS 'x'").code(),
+        Some("42723")
+    );
+    make(
+        &session,
+        "CREATE OR REPLACE FUNCTION twice(x bigint, s text) RETURNS text STRICT LANGUAGE plpython3u AS
+         'return s + str(x)'",
+    );
+    assert_eq!(rows(&session, "SELECT twice(x, s) FROM t ORDER BY x"), ["a2", "bä3", ""]);
+    assert_eq!(rows(&session, "SELECT * FROM twice(1, 'a')"), ["a1"]);
+    assert_eq!(rows(&session, "SELECT max(twice(x, s)), count(*) FROM t WHERE twice(x, s) <> 'a2'"), ["bä3 1"]);
+    assert_eq!(
+        rows(&session, "SELECT proname, prosrc LIKE '%return s + str(x)%' FROM pg_proc WHERE proname = 'twice'"),
+        ["twice true"]
+    );
+    session.execute("DROP FUNCTION twice(bigint, text)").unwrap();
+    assert_eq!(error(&session, "SELECT twice(1, 'a')").code(), Some("42883"));
+}
+
+#[test]
+fn values_of_all_types_go_there_and_back() {
+    let Some(session) = session() else { return };
+    for (sql_type, literal, python) in [
+        ("boolean", "true", "bool"),
+        ("smallint", "-7", "int"),
+        ("integer", "70000", "int"),
+        ("bigint", "9223372036854775807", "int"),
+        ("real", "1.5", "float"),
+        ("double precision", "0.1", "float"),
+        ("numeric", "12345678901234567890.123450", "Decimal"),
+        ("numeric(10, 2)", "1.25", "Decimal"),
+        ("text", "'Grüße'", "str"),
+        ("varchar(5)", "'abc'", "str"),
+        ("bytea", "'\\x00ff'", "bytes"),
+        ("date", "'2024-02-29'", "str"),
+        ("time", "'12:34:56'", "str"),
+        ("timestamp", "'2024-02-29 12:34:56.789'", "str"),
+        ("timestamptz", "'2024-02-29 12:34:56+00'", "str"),
+        ("interval", "'1 day 02:00:00'", "str"),
+        ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "str"),
+        ("json", "'{\"a\": 1}'", "str"),
+        ("jsonb", "'{\"a\": [1, null]}'", "str"),
+    ] {
+        make(
+            &session,
+            &format!("CREATE OR REPLACE FUNCTION same(v {sql_type}) RETURNS {sql_type} LANGUAGE python AS 'return v'"),
+        );
+        make(
+            &session,
+            &format!(
+                "CREATE OR REPLACE FUNCTION kind(v {sql_type}) RETURNS text LANGUAGE python AS 'return type(v).__name__'"
+            ),
+        );
+        let value = format!("CAST({literal} AS {sql_type})");
+        let both = rows(&session, &format!("SELECT {value}, kind({value}), same(NULL) IS NULL"));
+        let same = rows(&session, &format!("SELECT same({value}), kind({value}), same(NULL) IS NULL"));
+        assert_eq!(both, same, "{sql_type}");
+        assert!(same[0].ends_with(&format!(" {python} true")), "{sql_type}: {same:?}");
+        session.execute(&format!("DROP FUNCTION same({sql_type})")).unwrap();
+        session.execute(&format!("DROP FUNCTION kind({sql_type})")).unwrap();
+    }
+    let refused = error(&session, "CREATE FUNCTION f(a int[]) RETURNS int LANGUAGE python AS 'return 1'");
+    assert_eq!(refused.code(), Some("0A000"), "{refused}");
+}
+
+#[test]
+fn what_a_function_returns_is_read_as_postgresql_reads_it() {
+    let Some(session) = session() else { return };
+    for (sql_type, python, expected) in [
+        ("integer", "'42'", Ok("42")),
+        ("integer", "4.0", Err("22P02")),
+        ("integer", "True", Err("22P02")),
+        ("integer", "2 ** 40", Err("22003")),
+        ("smallint", "40000", Err("22003")),
+        ("bigint", "2 ** 80", Err("22003")),
+        ("real", "1e300", Err("22003")),
+        ("boolean", "[0]", Ok("true")),
+        ("boolean", "''", Ok("false")),
+        ("double precision", "3", Ok("3.0")),
+        ("text", "1.5", Ok("1.5")),
+        ("numeric", "'x'", Err("22P02")),
+        ("date", "'2024-02-30'", Err("22008")),
+        ("jsonb", "'{'", Err("22P02")),
+        ("bytea", "'text'", Err("39000")),
+        ("text", "'a\\0b'", Err("22021")),
+        ("text", "None", Ok("")),
+    ] {
+        make(
+            &session,
+            &format!("CREATE OR REPLACE FUNCTION f() RETURNS {sql_type} LANGUAGE python AS $$return {python}$$"),
+        );
+        match expected {
+            Ok(expected) => assert_eq!(rows(&session, "SELECT f()"), [expected], "{sql_type} {python}"),
+            Err(code) => {
+                let found = error(&session, "SELECT f()");
+                assert_eq!(found.code(), Some(code), "{sql_type} {python}: {found}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_function_is_called_only_for_rows_that_need_it() {
+    let Some(session) = session() else { return };
+    make(
+        &session,
+        "CREATE FUNCTION inverse(x bigint) RETURNS double precision IMMUTABLE LANGUAGE python AS 'return 1 / x'",
+    );
+    session.execute("CREATE TABLE t AS SELECT value AS x FROM generate_series(0, 20000) g(value)").unwrap();
+    assert_eq!(
+        rows(&session, "SELECT count(CASE WHEN x = 0 THEN NULL ELSE inverse(x) END), min(x) FROM t"),
+        ["20000 0"]
+    );
+    assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE x > 0 AND inverse(x) < 0.5"), ["19998"]);
+    let raised = error(&session, "SELECT sum(inverse(x)) FROM t");
+    assert_eq!((raised.message(), raised.code()), ("ZeroDivisionError: division by zero", Some("38000")));
+    assert_eq!(raised.detail(), Some("function inverse, line 1: return 1 / x"));
+    // In a join, an aggregate, a sort and a table that is written.
+    assert_eq!(
+        rows(
+            &session,
+            "SELECT a.x, round(inverse(a.x)::numeric, 3) FROM t a JOIN t b ON a.x = b.x + 1 AND inverse(b.x + 1) > 0.3
+             ORDER BY inverse(a.x) DESC LIMIT 2"
+        ),
+        ["1 1.000", "2 0.500"]
+    );
+    session.execute("CREATE TABLE u AS SELECT x, inverse(x + 1) AS y FROM t").unwrap();
+    assert_eq!(rows(&session, "SELECT count(y), max(y) FROM u"), ["20001 1.0"]);
+    session.execute("UPDATE u SET y = inverse(x) WHERE x = 4").unwrap();
+    assert_eq!(rows(&session, "SELECT y FROM u WHERE x = 4"), ["0.25"]);
+}
+
+#[test]
+fn only_who_may_do_everything_makes_functions_in_python() {
+    let Some(database) = database() else { return };
+    let function = "CREATE FUNCTION f(x bigint) RETURNS bigint LANGUAGE python AS 'return x + 1'";
+    for (files, engine_settings) in [(true, false), (false, true), (false, false)] {
+        let options = SessionOptions { files, engine_settings, ..SessionOptions::default() };
+        let session = database.session_with(options);
+        assert_eq!(error(&session, function).code(), Some("42501"));
+        assert_eq!(error(&session, "SET python = '/bin/sh'").code(), Some("42501"));
+    }
+    let rights = Arc::new(Rights::only(vec![], vec!["public.*".parse().unwrap()]));
+    let options = SessionOptions { rights, engine_settings: false, ..SessionOptions::default() };
+    let stranger = database.session_with(options);
+    assert_eq!(error(&stranger, function).code(), Some("42501"));
+    make(&database.session(), function);
+    assert_eq!(rows(&stranger, "SELECT f(1)"), ["2"], "it may be called");
+}
+
+#[test]
+fn functions_are_kept_with_the_database() {
+    if !has_python() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let folder = Some(folder.path().join("db"));
+        Database::open(DatabaseOptions { folder, workers: Some(2), ..DatabaseOptions::default() }).unwrap()
+    };
+    for _ in 0..2 {
+        let database = open();
+        let session = database.session();
+        make(
+            &session,
+            "CREATE OR REPLACE FUNCTION kept(x bigint) RETURNS text IMMUTABLE STRICT LANGUAGE python AS $body$
+# It has 'quotes', \"others\", a \\ and a $$.
+if x > 1:
+    return f\"it's {x}\"
+return 'less'
+$body$",
+        );
+        database.checkpoint().unwrap();
+    }
+    let session = open().session();
+    assert_eq!(rows(&session, "SELECT kept(2), kept(1), kept(NULL) IS NULL"), ["it's 2 less true"]);
+}
+
+#[test]
+fn a_function_that_spins_is_cancelled_and_is_in_nobodys_way() {
+    let Some(database) = database() else { return };
+    let session = database.session();
+    make(&session, "CREATE FUNCTION spin(x bigint) RETURNS bigint LANGUAGE python AS 'while True: pass'");
+    session.execute("CREATE TABLE t AS SELECT value AS x FROM generate_series(1, 100000) g(value)").unwrap();
+    // More of them than there are workers.
+    let mut spinning = (0..4).map(|_| session.start("SELECT sum(spin(x)) FROM t").unwrap()).collect::<Vec<_>>();
+    let active = || rows(&session, "SELECT count(*) FROM system.pool WHERE state = 'active' AND functions = 'spin'");
+    while active()[0].parse::<usize>().unwrap() < 4 {
+        for query in &mut spinning {
+            assert!(matches!(query.next_within(Duration::from_millis(1)), Poll::Pending));
+        }
+    }
+    assert_eq!(rows(&session, "SELECT count(*), sum(x) FROM t"), ["100000 5000050000"], "others go on");
+    for query in &spinning {
+        query.cancel_token().cancel();
+    }
+    for query in spinning {
+        assert_eq!(query.collect().unwrap_err().kind(), ErrorKind::Cancelled);
+    }
+    assert_eq!(rows(&session, "SELECT count(*) FROM t"), ["100000"]);
+    session.execute("SET function_time = '200ms'").unwrap();
+    let late = error(&session, "SELECT spin(1)");
+    assert_eq!(
+        (late.code(), late.message()),
+        (Some("57014"), "the function spin took longer than function_time allows")
+    );
+}
+
+#[test]
+fn limits_are_settings() {
+    let Some(session) = session() else { return };
+    session.execute("SET function_memory = '200MB'").unwrap();
+    make(&session, "CREATE FUNCTION grow() RETURNS bigint LANGUAGE python AS 'return len(bytearray(10 ** 9))'");
+    assert_eq!(error(&session, "SELECT grow()").code(), Some("53200"));
+    session.execute("SET function_memory = '4GB'").unwrap();
+    assert_eq!(rows(&session, "SELECT grow()"), ["1000000000"]);
+    session.execute("SET pool_threshold = 5").unwrap();
+    session.execute("SET pool_minimum = 6").unwrap();
+    assert_eq!(rows(&session, "SELECT grow()"), ["1000000000"]);
+    assert!(rows(&session, "SELECT count(*) FROM system.pool")[0].parse::<usize>().unwrap() >= 6);
+    session.execute("RESET function_memory").unwrap();
+    assert_eq!(rows(&session, "SHOW function_memory"), ["1.00 GiB"]);
+    for wrong in ["function_memory = '1MB'", "function_time = 0", "pool_maximum = 0", "python = ''"] {
+        assert_eq!(error(&session, &format!("SET {wrong}")).code(), Some("22023"), "{wrong}");
+    }
+    session.execute("SET python = 'no-such-python'").unwrap();
+    let missing = error(&session, "SELECT grow()");
+    assert_eq!(missing.code(), Some("58P01"));
+    assert!(missing.hint().unwrap().contains("apt install python3"), "{missing}");
+}
+
+#[test]
+fn what_functions_do_wrong_ends_their_query_alone() {
+    let Some(session) = session() else { return };
+    session.execute("CREATE TABLE t AS SELECT value AS x FROM generate_series(1, 3000) g(value)").unwrap();
+    make(&session, "CREATE FUNCTION good(x bigint) RETURNS bigint LANGUAGE python AS 'return x + 1'");
+    for (body, code) in [
+        ("import os; os._exit(1)", "38000"),
+        ("import sys; sys.exit()", "38000"),
+        ("import ctypes; ctypes.string_at(0)", "38000"),
+        (
+            "import os; [os.write(fd, b'junk' * 100) for fd in range(3, 100) if os.path.exists(f'/proc/self/fd/{fd}') and fd >= 64]",
+            "39000",
+        ),
+        ("raise KeyboardInterrupt()", "38000"),
+        ("a = 'x'; return a * 10 ** 9 * 100", "53200"),
+        ("def f(): return f()\n\nreturn f()", "38000"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "38000"),
+        ("return undefined", "38000"),
+    ] {
+        make(
+            &session,
+            &format!("CREATE OR REPLACE FUNCTION bad(x bigint) RETURNS text LANGUAGE python AS $$\n{body}\n$$"),
+        );
+        let found = error(&session, "SELECT count(bad(x)) FROM t");
+        assert_eq!(found.code(), Some(code), "{body}: {found}");
+        assert_eq!(rows(&session, "SELECT sum(good(x)) FROM t"), ["4504500"], "{body}");
+    }
+    let syntax = error(&session, "CREATE FUNCTION worse() RETURNS int LANGUAGE python AS 'return ('");
+    assert_eq!((syntax.code(), syntax.message()), (Some("42601"), "could not compile the function worse"));
+}
+
+#[test]
+fn what_a_function_prints_is_the_query_s() {
+    let Some(session) = session() else { return };
+    make(
+        &session,
+        "CREATE FUNCTION say(x bigint) RETURNS bigint LANGUAGE python AS $$
+import os
+print('x is', x)
+os.write(2, b'and more\\n')
+return x
+$$",
+    );
+    let mut result = session.start("SELECT say(7)").unwrap();
+    let printed = result.printed();
+    while let Some(batch) = result.next_blocking() {
+        batch.unwrap();
+    }
+    assert_eq!(printed.take(), ["x is 7\nand more\n"]);
+}
+
+/// Processes are killed while queries run: each gives what it is to, or the error of its own process.
+#[test]
+fn kills_end_single_queries() {
+    let Some(database) = database() else { return };
+    let session = database.session();
+    make(&session, "CREATE FUNCTION slow(x bigint) RETURNS bigint LANGUAGE python AS 'return sum(range(500)) * 0 + x'");
+    session.execute("CREATE TABLE t AS SELECT value AS x FROM generate_series(1, 3000) g(value)").unwrap();
+    let clients = (0..4).map(|_| {
+        let session = database.session();
+        std::thread::spawn(move || {
+            let outcomes = (0..8).map(|_| match session.execute("SELECT sum(slow(x)) FROM t").unwrap().collect() {
+                Ok(batches) => {
+                    assert_eq!(shown(&batches), ["4501500"]);
+                    0
+                }
+                Err(error) => {
+                    assert_eq!(error.code(), Some("38000"), "{error}");
+                    1
+                }
+            });
+            outcomes.sum::<usize>()
+        })
+    });
+    let clients = clients.collect::<Vec<_>>();
+    let mut kills = 0;
+    while clients.iter().any(|client| !client.is_finished()) {
+        let active = database.status().pool();
+        if let Some(process) = active.iter().find(|process| process.calls > 8)
+            && kills < 12
+        {
+            let killed = Command::new("kill").args(["-9", &process.pid.to_string()]).status().unwrap();
+            kills += usize::from(killed.success());
+        }
+        assert_eq!(rows(&session, "SELECT count(*) FROM t"), ["3000"]);
+    }
+    let failed = clients.into_iter().map(|client| client.join().unwrap()).sum::<usize>();
+    assert!(failed <= kills, "{failed} failed by {kills} kills");
+    assert_eq!(rows(&session, "SELECT sum(slow(x)) FROM t"), ["4501500"]);
+}
+
+#[test]
+fn volatile_functions_are_called_anew_and_constants_are_no_folded_at_planning() {
+    let Some(session) = session() else { return };
+    make(
+        &session,
+        "CREATE FUNCTION next() RETURNS bigint LANGUAGE python AS $$GD['n'] = GD.get('n', 0) + 1; return GD['n']$$",
+    );
+    session.execute("SET pool_maximum = 1").unwrap();
+    assert_eq!(rows(&session, "SELECT next() FROM generate_series(1, 3)"), ["1", "2", "3"]);
+    assert_eq!(rows(&session, "SELECT next() FROM generate_series(1, 1)"), ["4"]);
+    assert_eq!(rows(&session, "SELECT next()"), ["5"]);
+    make(&session, "CREATE FUNCTION fails() RETURNS bigint IMMUTABLE LANGUAGE python AS 'return 1 // 0'");
+    assert!(rows(&session, "EXPLAIN SELECT fails()").iter().any(|line| line.contains("fails()")));
+    assert_eq!(rows(&session, "SELECT CASE WHEN true THEN 1 ELSE fails() END"), ["1"]);
+    assert_eq!(error(&session, "SELECT fails()").code(), Some("38000"));
+}
+
+/// An interpreter that has pyarrow: `DILIGENCE_PYTHON`, or what there is.
+fn python_with_arrow() -> Option<String> {
+    let names = [std::env::var("DILIGENCE_PYTHON").ok(), Some("python3".to_owned())];
+    names.into_iter().flatten().find(|python| {
+        let mut python = Command::new(python);
+        let python = python.args(["-I", "-c", "import pyarrow"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        python.is_ok_and(|status| status.success())
+    })
+}
+
+#[test]
+fn functions_of_whole_columns_get_arrow_arrays() {
+    let Some(session) = session() else { return };
+    let function = "CREATE OR REPLACE FUNCTION hypotenuse(x double precision, y bigint) RETURNS double precision
+                    LANGUAGE python_arrow IMMUTABLE STRICT AS
+                    'return pc.sqrt(pc.add(pc.multiply(x, x), pc.multiply(y, y)))'";
+    let Some(python) = python_with_arrow() else {
+        eprintln!("not tested: there is no pyarrow here, nor what DILIGENCE_PYTHON names");
+        let missing = error(&session, function);
+        assert_eq!(missing.code(), Some("58P01"), "{missing}");
+        assert!(missing.hint().unwrap().contains("pip install pyarrow"), "{missing}");
+        return;
+    };
+    session.execute(&format!("SET python = '{python}'")).unwrap();
+    make(&session, function);
+    session.execute("CREATE TABLE t AS SELECT value AS x FROM generate_series(1, 50000) g(value)").unwrap();
+    assert_eq!(rows(&session, "SELECT hypotenuse(3, 4), hypotenuse(3, NULL) IS NULL"), ["5.0 true"]);
+    assert_eq!(rows(&session, "SELECT round(sum(hypotenuse(3 * x, 4 * x))) = 5 * sum(x) FROM t"), ["true"]);
+    for (sql_type, literal) in [
+        ("boolean", "true"),
+        ("smallint", "-7"),
+        ("bigint", "9223372036854775807"),
+        ("real", "1.5"),
+        ("numeric", "12345678901234567890.123450"),
+        ("text", "'Grüße'"),
+        ("bytea", "'\\x00ff'"),
+        ("date", "'2024-02-29'"),
+        ("timestamp", "'2024-02-29 12:34:56.789'"),
+        ("timestamptz", "'2024-02-29 12:34:56+00'"),
+        ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"),
+        ("jsonb", "'{\"a\": [1, null]}'"),
+    ] {
+        make(
+            &session,
+            &format!("CREATE FUNCTION same(v {sql_type}) RETURNS {sql_type} LANGUAGE python_arrow AS 'return v'"),
+        );
+        let value = format!("CAST({literal} AS {sql_type})");
+        let same = rows(&session, &format!("SELECT same({value}) = {value}, same(NULL) IS NULL"));
+        assert_eq!(same, ["true true"], "{sql_type}");
+        session.execute(&format!("DROP FUNCTION same({sql_type})")).unwrap();
+    }
+    for (body, returns, expected) in [
+        ("return pc.add(x, 1)", "bigint", Ok("2")),
+        ("return pc.sum(x)", "bigint", Ok("1")),
+        ("return [None]", "bigint", Ok("")),
+        ("return pc.cast(x, pa.string())", "bigint", Ok("1")),
+        ("return pc.cast(x, pa.string())", "date", Err("22007")),
+        ("return pa.array([70000])", "smallint", Err("22003")),
+        ("return pa.array([1, 2])", "bigint", Err("39000")),
+        ("return pc.divide(x, 0)", "bigint", Err("38000")),
+        ("return pa.array([[1]])", "bigint", Err("42804")),
+        ("return 1.5", "bigint", Err("38000")),
+    ] {
+        make(
+            &session,
+            &format!("CREATE OR REPLACE FUNCTION f(x bigint) RETURNS {returns} LANGUAGE python_arrow AS '{body}'"),
+        );
+        match expected {
+            Ok(expected) => assert_eq!(rows(&session, "SELECT f(1)"), [expected], "{body}"),
+            Err(code) => {
+                let found = error(&session, "SELECT f(1)");
+                assert_eq!(found.code(), Some(code), "{body} {returns}: {found}");
+            }
+        }
+    }
+}

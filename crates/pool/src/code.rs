@@ -1,0 +1,127 @@
+//! A function: its text, what it takes and what it gives.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arrow::datatypes::DataType;
+use diligence_base::limits::{BATCH_ROWS_MAX, POOL_FIRST_ROWS, POOL_FRAME_TIME};
+
+/// How a value is sent to a function and back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Truth values.
+    Boolean = 0,
+    /// 16-bit integers.
+    SmallInt = 1,
+    /// 32-bit integers.
+    Integer = 2,
+    /// 64-bit integers.
+    BigInt = 3,
+    /// 32-bit floats.
+    Real = 4,
+    /// 64-bit floats.
+    Double = 5,
+    /// Decimals, as texts.
+    Numeric = 6,
+    /// Texts.
+    Text = 7,
+    /// Bytes.
+    Bytes = 8,
+}
+
+impl Kind {
+    /// The type of the arrays.
+    pub fn arrow(self) -> DataType {
+        match self {
+            Self::Boolean => DataType::Boolean,
+            Self::SmallInt => DataType::Int16,
+            Self::Integer => DataType::Int32,
+            Self::BigInt => DataType::Int64,
+            Self::Real => DataType::Float32,
+            Self::Double => DataType::Float64,
+            Self::Numeric | Self::Text => DataType::Utf8View,
+            Self::Bytes => DataType::BinaryView,
+        }
+    }
+}
+
+/// How a function sees its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Row by row.
+    Rows,
+    /// Batch by batch, as arrays of pyarrow.
+    Arrow,
+}
+
+/// What a function is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CodeSpec {
+    /// Its name, for messages.
+    pub name: String,
+    /// What it takes: names, empty where there are none, and kinds. Of [`Form::Arrow`] the kinds say nothing.
+    pub parameters: Vec<(String, Kind)>,
+    /// What it gives.
+    pub returns: Kind,
+    /// How it sees its arguments.
+    pub form: Form,
+    /// The text of its body.
+    pub source: String,
+}
+
+/// A function that a pool knows.
+#[derive(Debug)]
+pub struct Code {
+    /// What it is.
+    pub spec: CodeSpec,
+    number: u64,
+    /// What a row has taken lately; 0 if nobody knows.
+    row_ns: AtomicU64,
+}
+
+impl Code {
+    pub(crate) fn new(spec: CodeSpec, number: u64) -> Self {
+        Self { spec, number, row_ns: AtomicU64::new(0) }
+    }
+
+    /// Its number: no other function of the pool has it.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Rows that are sent at once: few enough that it notices soon when it is to stop, and many enough that the way
+    /// there and back does not count.
+    pub(crate) fn rows_at_once(&self) -> usize {
+        match self.row_ns.load(Ordering::Relaxed) {
+            0 => POOL_FIRST_ROWS,
+            row_ns => (POOL_FRAME_TIME.as_nanos() as u64 / row_ns).clamp(1, BATCH_ROWS_MAX as u64) as usize,
+        }
+    }
+
+    /// Notes that so many rows have taken so long.
+    pub(crate) fn took(&self, rows: usize, time: Duration) {
+        if rows > 0 {
+            self.row_ns.store((time.as_nanos() as u64 / rows as u64).max(1), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_functions_get_few_rows_at_once() {
+        let (parameters, source) = (vec![], String::new());
+        let spec = CodeSpec { name: "f".to_owned(), parameters, returns: Kind::Text, form: Form::Rows, source };
+        let code = Code::new(spec, 1);
+        assert_eq!(code.rows_at_once(), POOL_FIRST_ROWS);
+        for (rows, time, expected) in [(1000, POOL_FRAME_TIME, 1000), (1, POOL_FRAME_TIME * 50, 1)] {
+            code.took(rows, time);
+            assert_eq!(code.rows_at_once(), expected);
+        }
+        code.took(1000, Duration::from_micros(1));
+        assert_eq!(code.rows_at_once(), BATCH_ROWS_MAX);
+    }
+}

@@ -1,0 +1,37 @@
+//! Primed processes: interpreters that stand ready beside the engine and compute functions that people wrote.
+//!
+//! ```text
+//!   call ---- take ----> process (code loaded?) -- load, values --> reply -- give back --> idle
+//!     |                                                                |
+//!     +-- fewer idle than the threshold: the keeper starts more        +-- died, stopped, too late: killed, replaced
+//! ```
+//!
+//! After Bortvedt's "Functional implementation of the extensible query evaluation system Volcano with primed processes"
+//! (chapters 4 and 5): processes persist from query to query, any process runs any function, code is loaded where it is
+//! used first, and the pool grows before it is empty ([`growth`]). What the thesis lacks is here as well: the pool
+//! shrinks, and replaces what has died.
+//!
+//! * [`growth`] decides how many processes there are, and knows none.
+//! * [`code`](Code) is a function's text, with what it takes and gives.
+//! * [`wire`] is what the engine and a process say to each other; it believes no process.
+//! * `process` is one process: an interpreter, a socket, and what it prints.
+//! * [`pool`](Pool) has them, and the keeper, a thread that starts, ends and buries them.
+//! * `primed.py` is what a process runs.
+//!
+//! Invariants:
+//! * Nothing that a process does, or says, harms anything but the call that it serves.
+//! * Nothing is started before the first function is called or made. Without processes there is no thread.
+//! * No process outlives the engine, however that ends.
+//! * Knows no SQL, no query and no table.
+
+mod code;
+pub mod growth;
+mod pool;
+mod process;
+#[cfg(test)]
+mod tests;
+pub mod wire;
+
+pub use code::{Code, CodeSpec, Form, Kind};
+pub use pool::{Caller, Nobody, Pool, PoolOptions, ProcessInfo, ProcessState};
+pub use wire::Answer;

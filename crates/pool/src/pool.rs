@@ -1,0 +1,677 @@
+//! The pool: processes that are idle, and the keeper, which starts, ends and buries them.
+//!
+//! A call takes a process, one that has its function if there is one, and gives it back when it is done. It may wait for
+//! one; then it looks every so often whether it is to stop. The keeper is the thesis' daemon daemon (section 4.4): a
+//! thread that is there as long as there are processes.
+//!
+//! Invariant: a process is idle or one call's, never both; one whose call failed in a way that leaves doubt is not idle
+//! again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use arrow::array::ArrayRef;
+use diligence_base::limits::{
+    FUNCTION_MEMORY_BYTES, FUNCTION_TIME, POOL_CODES_MAX, POOL_FUNCTIONS_MAX, POOL_IDLE, POOL_MAXIMUM, POOL_MINIMUM,
+    POOL_THRESHOLD,
+};
+use diligence_base::seams::{Clock, Spawn};
+use diligence_base::{Error, Result};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::code::{Code, CodeSpec, Form, Kind};
+use crate::growth::{Counts, Growth};
+use crate::process::{Failure, Process, Shown, ending_text};
+use crate::wire::{self, Answer, Cause, Malformed, Raised, Reply};
+
+/// How often the keeper looks for what is idle or dead, and who waits whether to stop.
+const KEEPER_LOOKS: Duration = Duration::from_millis(500);
+const WAITER_LOOKS: Duration = Duration::from_millis(10);
+
+/// Who calls a function.
+pub trait Caller {
+    /// Whether the call is to end: nobody wants its answer. Asked every few milliseconds.
+    fn is_stopped(&self) -> bool;
+
+    /// What the function printed. Called once for each answer that came with something.
+    fn printed(&self, text: &str);
+}
+
+/// A caller who waits as long as it takes, and reads nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Nobody;
+
+impl Caller for Nobody {
+    fn is_stopped(&self) -> bool {
+        false
+    }
+
+    fn printed(&self, _text: &str) {}
+}
+
+/// How a pool is run. May change at any time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// The interpreter: a path, or a name that is looked for along PATH.
+    pub python: String,
+    /// The bounds of its size.
+    pub growth: Growth,
+    /// How long a process may be idle before it is ended.
+    pub idle: Duration,
+    /// How long a function may work on the rows that it gets at once, which are few where they take long.
+    pub time: Duration,
+    /// Virtual memory that a process may have, in bytes; 0 for as much as there is.
+    pub memory_bytes: u64,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            python: "python3".to_owned(),
+            growth: Growth { threshold: POOL_THRESHOLD, minimum: POOL_MINIMUM, maximum: POOL_MAXIMUM },
+            idle: POOL_IDLE,
+            time: FUNCTION_TIME,
+            memory_bytes: FUNCTION_MEMORY_BYTES,
+        }
+    }
+}
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessState {
+    /// It has not said yet that it has started, and nobody waits for it.
+    Starting,
+    /// It waits for a call.
+    Idle,
+    /// It serves one.
+    Active,
+}
+
+impl ProcessState {
+    /// Its name in `system.pool`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Idle => "idle",
+            Self::Active => "active",
+        }
+    }
+}
+
+/// A process at one moment: what `system.pool` shows.
+#[derive(Clone, Debug)]
+pub struct ProcessInfo {
+    /// Its number within the pool.
+    pub number: u64,
+    /// Its number in the operating system.
+    pub pid: u32,
+    /// What it does.
+    pub state: ProcessState,
+    /// The names of the functions that it has, the one used last at the end.
+    pub functions: Vec<String>,
+    /// Calls that it has served.
+    pub calls: u64,
+    /// Rows of these.
+    pub rows: u64,
+    /// Bytes that it has in memory, its code and libraries among them; 0 where the system does not say.
+    pub memory_bytes: u64,
+}
+
+/// A pool of primed processes. It starts the first when a function is called or checked for the first time.
+pub struct Pool {
+    shared: Arc<Shared>,
+    spawn: Arc<dyn Spawn>,
+    codes: Mutex<Codes>,
+}
+
+#[derive(Default)]
+struct Codes {
+    known: HashMap<CodeSpec, Arc<Code>>,
+    numbers: u64,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// Tells calls that a process is idle, or will not be.
+    idle: Condvar,
+    /// Tells the keeper that there is something to do.
+    wanted: Condvar,
+    clock: Arc<dyn Clock>,
+    calls: AtomicUsize,
+}
+
+struct State {
+    options: PoolOptions,
+    counts: Counts,
+    idle: Vec<Process>,
+    all: Vec<Arc<Shown>>,
+    /// Processes that the keeper is to start.
+    to_start: usize,
+    /// Processes that the keeper is to wait for.
+    buried: Vec<Process>,
+    numbers: u64,
+    /// Of the settings that a process is started with.
+    generation: u64,
+    /// Starts that the system refused, and why it refused the last.
+    refusals: u64,
+    refusal: Option<Error>,
+    has_keeper: bool,
+    is_closing: bool,
+}
+
+impl Pool {
+    /// A pool without processes.
+    pub fn new(options: PoolOptions, clock: Arc<dyn Clock>, spawn: Arc<dyn Spawn>) -> Arc<Self> {
+        let state = State {
+            options,
+            counts: Counts::default(),
+            idle: vec![],
+            all: vec![],
+            to_start: 0,
+            buried: vec![],
+            numbers: 0,
+            generation: 0,
+            refusals: 0,
+            refusal: None,
+            has_keeper: false,
+            is_closing: false,
+        };
+        let (idle, wanted) = (Condvar::new(), Condvar::new());
+        let shared = Shared { state: Mutex::new(state), idle, wanted, clock, calls: AtomicUsize::new(0) };
+        Arc::new(Self { shared: Arc::new(shared), spawn, codes: Mutex::default() })
+    }
+
+    /// The options.
+    pub fn options(&self) -> PoolOptions {
+        self.shared.state.lock().options.clone()
+    }
+
+    /// Changes the options. Processes that were started with others that matter to them are not used again.
+    pub fn set_options(&self, change: impl FnOnce(&mut PoolOptions)) {
+        let mut state = self.shared.state.lock();
+        let before = state.options.clone();
+        change(&mut state.options);
+        if (&before.python, before.memory_bytes) == (&state.options.python, state.options.memory_bytes) {
+            return;
+        }
+        state.generation += 1;
+        let old = std::mem::take(&mut state.idle);
+        for process in old {
+            state.bury(process);
+        }
+        self.shared.wanted.notify_one();
+    }
+
+    /// How many processes there are.
+    pub fn counts(&self) -> Counts {
+        self.shared.state.lock().counts
+    }
+
+    /// Answers that all processes have given.
+    pub fn calls(&self) -> usize {
+        self.shared.calls.load(Ordering::Relaxed)
+    }
+
+    /// The processes, in the order in which they were started.
+    pub fn processes(&self) -> Vec<ProcessInfo> {
+        let all = self.shared.state.lock().all.clone();
+        let info = |shown: &Arc<Shown>| ProcessInfo {
+            number: shown.number,
+            pid: shown.pid,
+            state: match (shown.is_active.load(Ordering::Relaxed), shown.has_started.load(Ordering::Relaxed)) {
+                (true, _) => ProcessState::Active,
+                (false, true) => ProcessState::Idle,
+                (false, false) => ProcessState::Starting,
+            },
+            functions: shown.functions.lock().clone(),
+            calls: shown.calls.load(Ordering::Relaxed),
+            rows: shown.rows.load(Ordering::Relaxed),
+            memory_bytes: resident_bytes(shown.pid),
+        };
+        all.iter().map(info).collect()
+    }
+
+    /// The function that this is. Equal ones are one.
+    pub fn code(&self, spec: CodeSpec) -> Arc<Code> {
+        let mut codes = self.codes.lock();
+        if let Some(known) = codes.known.get(&spec) {
+            return known.clone();
+        }
+        if codes.known.len() >= POOL_CODES_MAX {
+            codes.known.retain(|_, code| Arc::strong_count(code) > 1);
+        }
+        codes.numbers += 1;
+        let code = Arc::new(Code::new(spec.clone(), codes.numbers));
+        codes.known.insert(spec, code.clone());
+        code
+    }
+
+    /// Looks whether a process takes the function. Fails with 42601 if its body is none, with 58P01 if there is no
+    /// interpreter or library for it, and as [`call`](Self::call) does.
+    pub fn check(&self, code: &Arc<Code>, caller: &dyn Caller) -> Result<()> {
+        let mut lease = self.take(code, caller)?;
+        lease.load(code, caller)
+    }
+
+    /// The function's values for these rows. The columns are of its parameters, and have as many values. Fails with
+    /// 38000 if the function raises or its process ends, with 39000 if what that says makes no sense, with 57014 if it
+    /// takes too long, with 53200 if it has too little memory, and with kind `Cancelled` if the caller has stopped. In
+    /// all of these cases nothing but this call is affected.
+    pub fn call(
+        &self,
+        code: &Arc<Code>,
+        columns: &[ArrayRef],
+        rows: usize,
+        caller: &dyn Caller,
+    ) -> Result<Vec<Answer>> {
+        let mut lease = self.take(code, caller)?;
+        lease.load(code, caller)?;
+        let mut answers = Vec::new();
+        let mut from = 0;
+        while from < rows {
+            let at_once = match code.spec.form {
+                Form::Arrow => rows,
+                Form::Rows => code.rows_at_once().min(rows - from),
+            };
+            let part = columns.iter().map(|column| column.slice(from, at_once)).collect::<Vec<_>>();
+            answers.push(lease.call(code, &part, at_once, caller)?);
+            from += at_once;
+        }
+        Ok(answers)
+    }
+
+    /// A process for a call, once one is idle.
+    fn take(&self, code: &Code, caller: &dyn Caller) -> Result<Lease<'_>> {
+        let mut state = self.shared.state.lock();
+        let growth = state.options.growth;
+        state.to_start += state.counts.request(1, &growth);
+        self.keep(&mut state)?;
+        let refusals = state.refusals;
+        loop {
+            while let Some(mut process) = state.pick(code.number()) {
+                if process.is_alive() {
+                    process.shown.is_active.store(true, Ordering::Relaxed);
+                    let (time, shared) = (state.options.time, &*self.shared);
+                    return Ok(Lease { process: Some(process), time, shared, asked: 0 });
+                }
+                // Somebody has killed it while it was idle. It harms nobody.
+                state.bury(process);
+                state.to_start += state.counts.request(0, &growth);
+                self.keep(&mut state)?;
+            }
+            let refusal = state.refusal.clone().filter(|_| state.refusals != refusals);
+            let stopped = caller.is_stopped().then(Error::cancelled);
+            if let Some(error) = stopped.or(refusal) {
+                state.counts.release();
+                return Err(error);
+            }
+            self.shared.idle.wait_for(&mut state, WAITER_LOOKS);
+        }
+    }
+
+    /// Sees to it that there is a keeper if it has something to do.
+    fn keep(&self, state: &mut MutexGuard<'_, State>) -> Result<()> {
+        if state.to_start == 0 && state.buried.is_empty() {
+            return Ok(());
+        }
+        if !state.has_keeper {
+            let shared = self.shared.clone();
+            let body = Box::new(move || shared.keep());
+            if let Err(error) = self.spawn.spawn("diligence-pool".to_owned(), body) {
+                let missing = std::mem::take(&mut state.to_start);
+                state.counts.lost(missing);
+                state.counts.release();
+                return Err(Error::resource(format!("the system refuses a thread for primed processes: {error}")));
+            }
+            state.has_keeper = true;
+        }
+        self.shared.wanted.notify_one();
+        Ok(())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        state.is_closing = true;
+        let idle = std::mem::take(&mut state.idle);
+        drop(state);
+        self.shared.wanted.notify_one();
+        drop(idle);
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pool({:?})", self.counts())
+    }
+}
+
+impl State {
+    /// An idle process: one that has the function, else the one that was used last.
+    fn pick(&mut self, code: u64) -> Option<Process> {
+        let has = |process: &Process| process.loaded.iter().any(|(number, _)| *number == code);
+        let started = |process: &Process| process.shown.has_started.load(Ordering::Relaxed);
+        let place = self.idle.iter().rposition(has).or_else(|| self.idle.iter().rposition(started));
+        match place {
+            Some(place) => Some(self.idle.remove(place)),
+            // The first that was started is the first to be there.
+            None if self.idle.is_empty() => None,
+            None => Some(self.idle.remove(0)),
+        }
+    }
+
+    /// A process is gone; the keeper waits for its end.
+    fn bury(&mut self, process: Process) {
+        self.counts.lost(1);
+        self.all.retain(|shown| !Arc::ptr_eq(shown, &process.shown));
+        self.buried.push(process);
+    }
+}
+
+impl Shared {
+    /// What the keeper does, until no process is left.
+    fn keep(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if state.is_closing {
+                let (idle, buried) = (std::mem::take(&mut state.idle), std::mem::take(&mut state.buried));
+                state.has_keeper = false;
+                drop(state);
+                return drop((idle, buried));
+            }
+            if state.to_start > 0 {
+                self.start_one(&mut state);
+                continue;
+            }
+            self.end_some(&mut state);
+            if !state.buried.is_empty() {
+                let buried = std::mem::take(&mut state.buried);
+                MutexGuard::unlocked(&mut state, || drop(buried));
+                continue;
+            }
+            if state.counts.total == 0 && state.counts.active == 0 {
+                state.has_keeper = false;
+                return;
+            }
+            self.wanted.wait_for(&mut state, KEEPER_LOOKS);
+        }
+    }
+
+    fn start_one(&self, state: &mut MutexGuard<'_, State>) {
+        state.to_start -= 1;
+        state.numbers += 1;
+        let (python, memory_bytes) = (state.options.python.clone(), state.options.memory_bytes);
+        let (number, generation) = (state.numbers, state.generation);
+        let started = MutexGuard::unlocked(state, || Process::start(&python, memory_bytes, number, generation));
+        match started {
+            Ok(mut process) => {
+                process.idle_since_ns = self.clock.now_ns();
+                state.all.push(process.shown.clone());
+                state.idle.push(process);
+            }
+            Err(error) => {
+                // The others would be refused as well.
+                let refused = 1 + std::mem::take(&mut state.to_start);
+                state.counts.lost(refused);
+                state.refusals += 1;
+                state.refusal = Some(refused_start(&python, &error));
+            }
+        }
+        self.idle.notify_all();
+    }
+
+    /// Ends processes that nobody has needed for long, and forgets those that are dead.
+    fn end_some(&self, state: &mut State) {
+        let now_ns = self.clock.now_ns();
+        let dead = state.idle.extract_if(.., |process| !process.is_alive()).collect::<Vec<_>>();
+        for process in dead {
+            // One that has never started would not the next time either.
+            let has_started = process.shown.has_started.load(Ordering::Relaxed);
+            state.bury(process);
+            let growth = state.options.growth;
+            if has_started {
+                state.to_start += state.counts.request(0, &growth);
+            }
+        }
+        let idle = state.idle.iter().map(|process| Duration::from_nanos(now_ns.saturating_sub(process.idle_since_ns)));
+        let surplus = state.counts.surplus(idle, state.options.idle, &state.options.growth);
+        // What was given back last stands last.
+        let ended = state.idle.drain(..surplus.min(state.idle.len())).collect::<Vec<_>>();
+        ended.into_iter().for_each(|process| state.bury(process));
+    }
+}
+
+/// A process that a call has.
+struct Lease<'p> {
+    process: Option<Process>,
+    time: Duration,
+    shared: &'p Shared,
+    /// Questions that were asked of it.
+    asked: u64,
+}
+
+impl Lease<'_> {
+    /// Sees to it that the process has the function.
+    fn load(&mut self, code: &Code, caller: &dyn Caller) -> Result<()> {
+        let Some(process) = &mut self.process else { return Err(Error::bug("a call without a process")) };
+        if let Some(place) = process.loaded.iter().position(|(number, _)| *number == code.number()) {
+            let used = process.loaded.remove(place);
+            process.loaded.extend(used);
+            return Ok(());
+        }
+        let mut forgotten = Ok(());
+        while process.loaded.len() >= POOL_FUNCTIONS_MAX
+            && forgotten.is_ok()
+            && let Some((number, _)) = process.loaded.pop_front()
+        {
+            forgotten = process.tell(&wire::forget(number)?, caller);
+        }
+        if let Err(failure) = forgotten {
+            return Err(self.failed(code, failure));
+        }
+        let number = self.number();
+        match self.ask(code, &wire::load(code, number)?, number, caller)? {
+            Reply::Loaded => {
+                if let Some(process) = &mut self.process {
+                    process.loaded.push_back((code.number(), code.spec.name.clone()));
+                    let names = process.loaded.iter().map(|(_, name)| name.clone());
+                    *process.shown.functions.lock() = names.collect();
+                }
+                Ok(())
+            }
+            Reply::Raised(raised) => Err(self.raised(code, raised)),
+            Reply::Hello(_) | Reply::Values(_) => Err(self.nonsense(code, "values where it was to take a function")),
+        }
+    }
+
+    fn call(&mut self, code: &Code, columns: &[ArrayRef], rows: usize, caller: &dyn Caller) -> Result<Answer> {
+        let number = self.number();
+        let frame = wire::call(code, number, columns, rows)?;
+        let start = Instant::now();
+        let values = match self.ask(code, &frame, number, caller)? {
+            Reply::Values(values) => values,
+            Reply::Raised(raised) => return Err(self.raised(code, raised)),
+            Reply::Hello(_) | Reply::Loaded => return Err(self.nonsense(code, "no values")),
+        };
+        code.took(rows, start.elapsed());
+        if let Some(process) = &self.process {
+            process.shown.rows.fetch_add(rows as u64, Ordering::Relaxed);
+        }
+        match wire::values(&values, code.spec.returns, code.spec.form, rows) {
+            Ok(Answer::OutOfRange(value, kind)) => {
+                let message = format!("value \"{value}\" is out of range for type {}", type_name(kind));
+                Err(Error::value(message).with_code("22003").with_detail(format!("function {}", code.spec.name)))
+            }
+            Ok(answer) => Ok(answer),
+            Err(Malformed(reason)) => Err(self.nonsense(code, &reason)),
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.asked += 1;
+        self.asked
+    }
+
+    fn ask(&mut self, code: &Code, frame: &[u8], number: u64, caller: &dyn Caller) -> Result<Reply> {
+        let Some(process) = &mut self.process else { return Err(Error::bug("a call without a process")) };
+        match process.ask(frame, number, caller, self.time) {
+            Ok(reply) => {
+                self.shared.calls.fetch_add(1, Ordering::Relaxed);
+                process.shown.calls.fetch_add(1, Ordering::Relaxed);
+                let printed = process.take_printed();
+                if !printed.is_empty() {
+                    caller.printed(&printed);
+                }
+                Ok(reply)
+            }
+            Err(failure) => Err(self.failed(code, failure)),
+        }
+    }
+
+    /// The error for a process that gave no answer. It is not used again.
+    fn failed(&mut self, code: &Code, failure: Failure) -> Error {
+        let printed = self.process.as_mut().map(Process::take_printed).unwrap_or_default();
+        self.bury();
+        let name = &code.spec.name;
+        let error = match failure {
+            Failure::Stopped => return Error::cancelled(),
+            Failure::TooLate => {
+                let error = Error::value(format!("the function {name} took longer than function_time allows"));
+                error.with_code("57014").with_hint("SET function_time = '5min' gives all functions more")
+            }
+            Failure::Died(status) => {
+                let how = ending_text(status);
+                Error::value(format!("the process of the function {name} {how}")).with_code("38000")
+            }
+            Failure::Malformed(Malformed(reason)) => nonsense(name, &reason),
+            Failure::Broken(error) => {
+                let error = Error::value(format!("the process of the function {name} cannot be asked: {error}"));
+                error.with_code("39000")
+            }
+        };
+        match printed.trim() {
+            "" => error,
+            printed => error.with_detail(format!("It printed:\n{}", last_lines(printed))),
+        }
+    }
+
+    fn nonsense(&mut self, code: &Code, reason: &str) -> Error {
+        self.bury();
+        nonsense(&code.spec.name, reason)
+    }
+
+    fn raised(&mut self, code: &Code, raised: Raised) -> Error {
+        let Raised { cause, message, place } = raised;
+        let name = &code.spec.name;
+        let error = match cause {
+            Cause::Exception => Error::value(message).with_code("38000"),
+            Cause::Syntax => {
+                let error = Error::input(format!("could not compile the function {name}")).with_code("42601");
+                return error.with_detail(format!("{message}\n{place}"));
+            }
+            Cause::Missing => {
+                let error = Error::input(format!("the function {name} needs pyarrow: {message}")).with_code("58P01");
+                return error.with_hint(
+                    "install it for the interpreter (python3 -m pip install pyarrow), or name one that has it: \
+                     SET python = '/path/to/venv/bin/python'",
+                );
+            }
+            Cause::Memory => {
+                // What is left of its memory is in pieces.
+                self.bury();
+                let error = Error::value(format!("the function {name} has used up its memory")).with_code("53200");
+                error.with_hint("SET function_memory = '4GB' gives all functions more")
+            }
+            Cause::Wrong => {
+                Error::value(format!("the function {name} gave what it must not: {message}")).with_code("39000")
+            }
+        };
+        if place.is_empty() { error } else { error.with_detail(place) }
+    }
+
+    /// The process is of no more use.
+    fn bury(&mut self) {
+        let Some(process) = self.process.take() else { return };
+        let mut state = self.shared.state.lock();
+        state.bury(process);
+        state.counts.release();
+        let growth = state.options.growth;
+        state.to_start += state.counts.request(0, &growth);
+        drop(state);
+        // There is a keeper as long as there was this process.
+        self.shared.wanted.notify_one();
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        process.idle_since_ns = self.shared.clock.now_ns();
+        process.shown.is_active.store(false, Ordering::Relaxed);
+        let mut state = self.shared.state.lock();
+        state.counts.release();
+        if state.is_closing || process.generation != state.generation {
+            state.bury(process);
+            drop(state);
+            self.shared.wanted.notify_one();
+        } else {
+            state.idle.push(process);
+            drop(state);
+            self.shared.idle.notify_one();
+        }
+    }
+}
+
+fn nonsense(name: &str, reason: &str) -> Error {
+    let error = Error::value(format!("the process of the function {name} answered what makes no sense: {reason}"));
+    error.with_code("39000").with_hint("a function must leave the process' sockets alone")
+}
+
+fn refused_start(python: &str, error: &std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::NotFound {
+        let message = format!("there is no Python interpreter: '{python}' was not found");
+        let hint =
+            "install Python 3.8 or newer (apt install python3), or say where it is: SET python = '/path/to/python3'";
+        return Error::input(message).with_code("58P01").with_hint(hint);
+    }
+    Error::resource(format!("the interpreter '{python}' cannot be started: {error}")).with_code("58000")
+}
+
+fn type_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Boolean => "boolean",
+        Kind::SmallInt => "smallint",
+        Kind::Integer => "integer",
+        Kind::BigInt => "bigint",
+        Kind::Real => "real",
+        Kind::Double => "double precision",
+        Kind::Numeric => "numeric",
+        Kind::Text => "text",
+        Kind::Bytes => "bytea",
+    }
+}
+
+/// The end of a text that may be long.
+fn last_lines(text: &str) -> &str {
+    const LAST_BYTES: usize = 2000;
+    let from = text.len().saturating_sub(LAST_BYTES);
+    let from = (from..text.len()).find(|from| text.is_char_boundary(*from)).unwrap_or(0);
+    &text[from..]
+}
+
+#[cfg(target_os = "linux")]
+fn resident_bytes(pid: u32) -> u64 {
+    let pages = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok();
+    let pages = pages.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    // SAFETY: the call touches no memory.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages.unwrap_or(0) * u64::try_from(page_bytes).unwrap_or(0)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn resident_bytes(_pid: u32) -> u64 {
+    0
+}

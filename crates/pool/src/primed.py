@@ -1,0 +1,367 @@
+"""What a primed process runs: takes functions and rows from its socket, and gives values back.
+
+It stands on the standard library alone. What a function prints goes to the file descriptors 1 and 2, which the engine
+reads; the socket has a number of its own, so that no function meets it by accident.
+"""
+
+import array
+import ast
+import fcntl
+import linecache
+import os
+import resource
+import socket
+import struct
+import sys
+import threading
+from itertools import accumulate
+
+# Kinds of frames. From the engine: LOAD, FORGET, CALL. From here: HELLO, LOADED, VALUES, RAISED.
+LOAD, FORGET, CALL = 1, 2, 3
+HELLO, LOADED, VALUES, RAISED = 1, 2, 3, 4
+# Why a function raised.
+EXCEPTION, SYNTAX, MISSING, MEMORY, WRONG = 0, 1, 2, 3, 4
+# How values are sent: as they are, as their texts, as an Arrow stream.
+NATIVE, TEXTS, ARROW = 0, 1, 2
+BOOLEAN, SMALLINT, INTEGER, BIGINT, REAL, DOUBLE, NUMERIC, TEXT, BYTES = range(9)
+# What `array` calls the integers and floats that come, and their bytes.
+CODES = {SMALLINT: ("h", 2), INTEGER: ("i", 4), BIGINT: ("q", 8), REAL: ("f", 4), DOUBLE: ("d", 8)}
+assert array.array("I").itemsize == 4 and array.array("q").itemsize == 8
+
+HEADER = struct.Struct("<IB3xQ")
+functions = {}
+GD = {}
+
+
+class Wrong(Exception):
+    """What a function gave is not what it was declared to give."""
+
+
+class Output:
+    """`plpy` as far as it needs no database: messages, and errors to raise."""
+
+    class Error(Exception):
+        """What plpy.error raises."""
+
+    def _say(self, *arguments, **_):
+        print(*arguments)
+
+    debug = log = info = notice = warning = _say
+
+    def error(self, *arguments, **_):
+        raise self.Error(*arguments)
+
+    fatal = error
+
+    def _missing(self, *_, **__):
+        raise self.Error("a function cannot run statements")
+
+    execute = prepare = cursor = _missing
+
+
+class Function:
+    """A function as it was loaded."""
+
+    def __init__(self, payload):
+        self.ident, self.is_arrow, self.returns, count = struct.unpack_from("<QBBH", payload)
+        at = 12
+        self.kinds, names = [], []
+
+        def text(size):
+            nonlocal at
+            (length,) = struct.unpack_from("<I" if size == 4 else "<H", payload, at)
+            at += size + length
+            return bytes(payload[at - length : at]).decode()
+
+        for _ in range(count):
+            self.kinds.append(payload[at])
+            at += 1
+            names.append(text(2))
+        self.name = text(2)
+        self.file = f"<function {self.name}, {self.ident}>"
+        self.call = self.compiled(names, text(4))
+
+    def compiled(self, names, source):
+        body = ast.parse(source, self.file)
+        named = [name or f"_{place}" for place, name in enumerate(names, 1)]
+        made = ast.parse("def function(%s):\n  pass" % ", ".join(f"a{place}" for place in range(len(named))), self.file)
+        function = made.body[0]
+        for argument, name in zip(function.args.args, named):
+            argument.arg = name
+        for node in ast.walk(function):
+            if hasattr(node, "lineno"):
+                node.lineno = node.end_lineno = 1
+        # A parameter that is declared global is one that the body changes: here all are.
+        statements = []
+        for statement in body.body:
+            if isinstance(statement, ast.Global):
+                statement.names = [name for name in statement.names if name not in named]
+                if not statement.names:
+                    continue
+            statements.append(statement)
+        if any(isinstance(node, ast.Name) and node.id == "args" for node in ast.walk(body)) and "args" not in named:
+            (listed,) = ast.parse("args = [%s]" % ", ".join(f"a{place}" for place in range(len(named)))).body
+            for element, name in zip(listed.value.elts, named):
+                element.id = name
+            for node in ast.walk(listed):
+                if hasattr(node, "lineno"):
+                    node.lineno = node.end_lineno = 1
+            statements.insert(0, listed)
+        function.body = statements or function.body
+        names_around = {"__name__": self.file, "plpy": Output(), "SD": {}, "GD": GD}
+        if self.is_arrow:
+            import pyarrow
+            import pyarrow.compute
+
+            names_around["pa"], names_around["pc"] = pyarrow, pyarrow.compute
+        exec(compile(made, self.file, "exec"), names_around)
+        lines = source.splitlines(True)
+        linecache.cache[self.file] = (len(source), None, lines, self.file)
+        return names_around["function"]
+
+    def run(self, payload):
+        rows, count = struct.unpack_from("<IH", payload, 8)
+        if self.is_arrow:
+            return self.run_arrow(payload[14:], rows)
+        at, columns = 14, []
+        for kind in self.kinds:
+            values, at = column(kind, payload, at, rows)
+            columns.append(values)
+        if columns:
+            out = list(map(self.call, *columns))
+        else:
+            out = [self.call() for _ in range(rows)]
+        return encoded(self.returns, out)
+
+    def run_arrow(self, stream, rows):
+        import pyarrow
+
+        with pyarrow.ipc.open_stream(pyarrow.py_buffer(stream)) as reader:
+            batch = reader.read_next_batch()
+        out = self.call(*batch.columns)
+        if isinstance(out, pyarrow.Scalar):
+            out = pyarrow.array([out.as_py()] * rows, out.type)
+        elif not isinstance(out, (pyarrow.Array, pyarrow.ChunkedArray)):
+            out = pyarrow.array(out)
+        if isinstance(out, pyarrow.ChunkedArray):
+            out = out.combine_chunks()
+        if len(out) != rows:
+            raise Wrong(f"it returned {len(out)} values for {rows} rows")
+        sink = pyarrow.BufferOutputStream()
+        made = pyarrow.record_batch([out], ["value"])
+        with pyarrow.ipc.new_stream(sink, made.schema) as writer:
+            writer.write_batch(made)
+        return [bytes([ARROW]), memoryview(sink.getvalue())]
+
+    def place(self, error):
+        """Where in the function an error was raised, the outermost first."""
+        lines, step = [], error.__traceback__
+        while step is not None:
+            file, number = step.tb_frame.f_code.co_filename, step.tb_lineno
+            if file == self.file:
+                line = linecache.getline(file, number).strip()
+                lines.append(f"function {self.name}, line {number}: {line}")
+            elif file != __file__:
+                name = step.tb_frame.f_code.co_name
+                lines.append(f"{file}, line {number}, in {name}")
+            step = step.tb_next
+        if isinstance(error, SyntaxError) and error.filename == self.file:
+            lines.append(f"function {self.name}, line {error.lineno}: {(error.text or '').strip()}")
+        return "\n".join(lines)
+
+
+def column(kind, payload, at, rows):
+    """A column's values, and where it ends."""
+    valid = None
+    if payload[at]:
+        valid = payload[at + 1 : at + 1 + rows]
+        at += rows
+    at += 1
+    if kind == BOOLEAN:
+        values = list(map(bool, payload[at : at + rows]))
+        at += rows
+    elif kind in CODES:
+        code, width = CODES[kind]
+        values = array.array(code)
+        values.frombytes(payload[at : at + rows * width])
+        at += rows * width
+    else:
+        lengths = array.array("I")
+        lengths.frombytes(payload[at : at + 4 * rows])
+        at += 4 * rows
+        ends = list(accumulate(lengths, initial=0))
+        blob = bytes(payload[at : at + ends[-1]])
+        at += ends[-1]
+        if kind == BYTES:
+            values = [blob[start:end] for start, end in zip(ends, ends[1:])]
+        elif blob.isascii():
+            text = blob.decode("ascii")
+            values = [text[start:end] for start, end in zip(ends, ends[1:])]
+        else:
+            values = [blob[start:end].decode() for start, end in zip(ends, ends[1:])]
+        if kind == NUMERIC:
+            from decimal import Decimal
+
+            values = [Decimal(value or "0") for value in values]
+    if valid is not None:
+        values = [value if there else None for value, there in zip(values, valid)]
+    return values, at
+
+
+def with_nulls(out, form, nothing):
+    """The head of values, and the values with something in the places of None."""
+    head = bytes([form, 1]) + bytes([value is not None for value in out])
+    return head, [nothing if value is None else value for value in out]
+
+
+def encoded(kind, out):
+    """Values as they are sent."""
+    kinds = set(map(type, out))
+    has_nulls = type(None) in kinds
+    kinds.discard(type(None))
+    try:
+        if kind == BOOLEAN:
+            head, values = with_nulls(out, NATIVE, False) if has_nulls else (bytes([NATIVE, 0]), out)
+            return [head, bytes([1 if value else 0 for value in values])]
+        if kind in (SMALLINT, INTEGER, BIGINT) and kinds <= {int}:
+            head, values = with_nulls(out, NATIVE, 0) if has_nulls else (bytes([NATIVE, 0]), out)
+            return [head, array.array("q", values)]
+        if kind in (REAL, DOUBLE) and kinds <= {float, int}:
+            head, values = with_nulls(out, NATIVE, 0) if has_nulls else (bytes([NATIVE, 0]), out)
+            return [head, array.array("d", values)]
+    except OverflowError:
+        pass
+    if kind == BYTES:
+        head, values = with_nulls(out, NATIVE, b"") if has_nulls else (bytes([NATIVE, 0]), out)
+        for value in values:
+            if not isinstance(value, (bytes, bytearray, memoryview)):
+                raise Wrong(f"it returned {type(value).__name__}, which is no bytes")
+        values = list(map(bytes, values))
+        return [head, array.array("I", map(len, values)), b"".join(values)]
+    # Anything else is read from its text, as a literal would be.
+    head, values = with_nulls(out, TEXTS, "") if has_nulls else (bytes([TEXTS, 0]), out)
+    if not kinds <= {str}:
+        values = [repr(value) if type(value) is float else str(value) for value in values]
+    joined = "".join(values)
+    if joined.isascii():
+        return [head, array.array("I", map(len, values)), joined.encode("ascii")]
+    values = [value.encode() for value in values]
+    return [head, array.array("I", map(len, values)), b"".join(values)]
+
+
+def raised(function, error):
+    """An error as it is sent."""
+    kind = type(error)
+    module = "" if kind.__module__ in ("builtins", "__main__", None) else kind.__module__ + "."
+    if kind is Output.Error:
+        module = "plpy."
+    if isinstance(error, ImportError) and (error.name or "").split(".")[0] == "pyarrow":
+        cause = MISSING
+    elif isinstance(error, SyntaxError) and error.filename == function.file:
+        cause = SYNTAX
+    elif isinstance(error, MemoryError):
+        cause = MEMORY
+    elif isinstance(error, Wrong):
+        cause = WRONG
+    else:
+        cause = EXCEPTION
+    try:
+        text = error.msg if cause == SYNTAX else str(error)
+    except BaseException:
+        text = "its text cannot be had"
+    message = text if cause == WRONG else f"{module}{kind.__qualname__.split('.')[-1]}: {text}"
+    if not text:
+        message = f"{module}{kind.__qualname__.split('.')[-1]}"
+    parts = [message.encode("utf-8", "backslashreplace"), function.place(error).encode("utf-8", "backslashreplace")]
+    return [bytes([cause])] + [part for text in parts for part in (struct.pack("<I", len(text)), text)]
+
+
+class Connection:
+    """The socket to the engine."""
+
+    def __init__(self, descriptor):
+        self.socket = socket.socket(fileno=descriptor)
+
+    def receive(self, count):
+        buffer = bytearray(count)
+        view, at = memoryview(buffer), 0
+        while at < count:
+            got = self.socket.recv_into(view[at:], 0, socket.MSG_WAITALL)
+            if not got:
+                os._exit(0)
+            at += got
+        return view
+
+    def send(self, kind, number, parts):
+        parts = [memoryview(part).cast("B") for part in parts]
+        parts.insert(0, HEADER.pack(sum(map(len, parts)), kind, number))
+        try:
+            self.socket.sendall(b"".join(parts))
+        except OSError:
+            os._exit(1)
+
+
+def answer(kind, payload):
+    """What is answered to a frame; `None` for nothing."""
+    (ident,) = struct.unpack_from("<Q", payload)
+    if kind == FORGET:
+        forgotten = functions.pop(ident, None)
+        if forgotten is not None:
+            linecache.cache.pop(forgotten.file, None)
+        return None
+    function = functions.get(ident)
+    try:
+        if kind == LOAD:
+            function = Function.__new__(Function)
+            function.__init__(payload)
+            functions[ident] = function
+            answered = LOADED, []
+        else:
+            answered = VALUES, function.run(payload)
+    except BaseException as error:
+        answered = RAISED, raised(function, error)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:
+            pass
+    return answered
+
+
+def prime(lifeline, memory):
+    """Sets up the process; its connection."""
+    descriptor = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 64)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    if lifeline >= 0:
+        # When the engine goes, however it does, the other end closes: SIGIO ends this process and those it started.
+        os.set_inheritable(lifeline, False)
+        fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if memory:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = open(number, "w", 1, "utf-8", "backslashreplace", closefd=False)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    threading.stack_size(1 << 20)
+    connection = Connection(descriptor)
+    # A process that a function forks does not speak for this one.
+    os.register_at_fork(after_in_child=connection.socket.close)
+    return connection
+
+
+def serve():
+    connection = prime(int(sys.argv[1]), int(sys.argv[2]))
+    connection.send(HELLO, 0, ["{}.{}.{}".format(*sys.version_info).encode()])
+    while True:
+        size, kind, number = HEADER.unpack(connection.receive(HEADER.size))
+        answered = answer(kind, connection.receive(size))
+        if answered is not None:
+            connection.send(answered[0], number, answered[1])
+
+
+__file__ = "<primed>"
+serve()

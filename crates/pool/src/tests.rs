@@ -1,0 +1,310 @@
+//! The pool with a real interpreter. Without one these tests say so and are done.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, AsArray, BinaryViewArray, BooleanArray, Int64Array, StringViewArray};
+use arrow::datatypes::{Float64Type, Int64Type};
+use diligence_base::seams::{SystemClock, ThreadSpawn};
+use diligence_base::{Error, ErrorKind};
+use parking_lot::Mutex;
+
+use crate::growth::Growth;
+use crate::{Answer, Caller, Code, CodeSpec, Form, Kind, Nobody, Pool, PoolOptions};
+
+/// A pool, if there is an interpreter.
+fn pool_with(change: impl FnOnce(&mut PoolOptions)) -> Option<Arc<Pool>> {
+    let mut found = Command::new("python3");
+    let found = found.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !found.is_ok_and(|status| status.success()) {
+        eprintln!("not tested: there is no python3 here");
+        return None;
+    }
+    let mut options = PoolOptions::default();
+    change(&mut options);
+    Some(Pool::new(options, Arc::new(SystemClock::default()), Arc::new(ThreadSpawn)))
+}
+
+fn pool() -> Option<Arc<Pool>> {
+    pool_with(|_| {})
+}
+
+fn code(pool: &Pool, parameters: &[(&str, Kind)], returns: Kind, source: &str) -> Arc<Code> {
+    let parameters = parameters.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
+    pool.code(CodeSpec { name: "f".to_owned(), parameters, returns, form: Form::Rows, source: source.to_owned() })
+}
+
+fn numbers(values: impl IntoIterator<Item = i64>) -> Vec<ArrayRef> {
+    vec![Arc::new(Int64Array::from_iter_values(values))]
+}
+
+/// A function of a number that gives a number, for one.
+fn one(pool: &Pool, source: &str, caller: &dyn Caller) -> Result<i64, Error> {
+    let code = code(pool, &[("x", Kind::BigInt)], Kind::BigInt, source);
+    let answers = pool.call(&code, &numbers([7]), 1, caller)?;
+    match answers.as_slice() {
+        [Answer::Values(values)] => Ok(values.as_primitive::<Int64Type>().value(0)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn rows_go_to_a_function_and_come_back() {
+    let Some(pool) = pool() else { return };
+    assert!(pool.processes().is_empty() && pool.counts().total == 0, "nothing is started before it is needed");
+    let kinds = [("x", Kind::BigInt), ("s", Kind::Text), ("b", Kind::Boolean), ("d", Kind::Bytes)];
+    let source = "if x is None: return None\nreturn s * x + str(b) + d.hex()";
+    let code = code(&pool, &kinds, Kind::Text, source);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from(vec![Some(2), None, Some(0)])),
+        Arc::new(StringViewArray::from(vec![Some("ä"), Some("b"), Some("c")])),
+        Arc::new(BooleanArray::from(vec![Some(true), Some(false), None])),
+        Arc::new(BinaryViewArray::from(vec![Some(&[255_u8, 0][..]), None, Some(&[])])),
+    ];
+    let answers = pool.call(&code, &columns, 3, &Nobody).unwrap();
+    let [Answer::Texts(values)] = answers.as_slice() else { panic!("{answers:?}") };
+    assert_eq!(values.as_string_view().iter().collect::<Vec<_>>(), [Some("ääTrueff00"), None, Some("None")]);
+    let processes = pool.processes();
+    assert!(processes.iter().any(|process| process.functions == ["f"] && process.rows == 3), "{processes:?}");
+}
+
+#[test]
+fn many_rows_go_in_parts() {
+    let Some(pool) = pool() else { return };
+    let code = code(&pool, &[("x", Kind::BigInt)], Kind::Double, "return x / 2");
+    let rows = 20_000;
+    let answers = pool.call(&code, &numbers(0..rows), rows as usize, &Nobody).unwrap();
+    assert!(answers.len() > 1);
+    let values = answers.iter().flat_map(|answer| match answer {
+        Answer::Values(values) => values.as_primitive::<Float64Type>().values().to_vec(),
+        other => panic!("{other:?}"),
+    });
+    assert!(values.eq((0..rows).map(|value| value as f64 / 2.0)));
+}
+
+#[test]
+fn the_pool_grows_by_the_rule_and_shrinks() {
+    let growth = Growth { threshold: 1, minimum: 3, maximum: 8 };
+    let Some(pool) = pool_with(|options| options.growth = growth) else { return };
+    assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
+    assert_eq!(pool.counts().total, 3);
+    pool.set_options(|options| options.idle = Duration::ZERO);
+    // The keeper looks by itself.
+    while pool.counts().total > 1 {
+        std::thread::yield_now();
+    }
+    assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
+}
+
+#[test]
+fn what_a_function_raises_is_told_with_its_place() {
+    let Some(pool) = pool() else { return };
+    let error = one(&pool, "\ny = x\nreturn y / 0", &Nobody).unwrap_err();
+    assert_eq!((error.message(), error.code()), ("ZeroDivisionError: division by zero", Some("38000")));
+    assert_eq!(error.detail(), Some("function f, line 3: return y / 0"));
+    let error = one(&pool, "import sys\nsys.exit(3)", &Nobody).unwrap_err();
+    assert_eq!((error.message(), error.code()), ("SystemExit: 3", Some("38000")));
+    let error = one(&pool, "return x +", &Nobody).unwrap_err();
+    assert_eq!((error.message(), error.code()), ("could not compile the function f", Some("42601")));
+    assert!(error.detail().unwrap().contains("line 1: return x +"), "{error}");
+    assert_eq!(pool.processes().iter().map(|process| process.calls).max(), Some(5), "it serves still");
+}
+
+#[test]
+fn a_process_that_dies_ends_its_call_alone() {
+    let Some(pool) = pool() else { return };
+    for (source, expected) in [
+        ("import os\nos._exit(3)", "ended with the exit code 3"),
+        ("import os, signal\nprint('so far')\nos.kill(os.getpid(), signal.SIGKILL)", "was killed (signal 9)"),
+        ("import ctypes\nctypes.string_at(0)", "crashed (signal 11"),
+        ("import os\nos.closerange(3, 1000)\nwhile True: pass", "closed its connection"),
+    ] {
+        let error = one(&pool, source, &Nobody).unwrap_err();
+        assert!(error.message().contains(expected) && error.code() == Some("38000"), "{source}: {error}");
+        assert_eq!(error.detail().is_some_and(|detail| detail.contains("so far")), source.contains("so far"));
+        assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
+    }
+}
+
+/// Stops when the function has said that it runs.
+#[derive(Default)]
+struct Stopper(AtomicBool, Mutex<String>);
+
+impl Caller for Stopper {
+    fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn printed(&self, text: &str) {
+        self.1.lock().push_str(text);
+    }
+}
+
+#[test]
+fn an_endless_loop_ends_when_nobody_wants_it_or_its_time_is_over() {
+    let Some(pool) = pool_with(|options| options.time = Duration::from_millis(300)) else { return };
+    let error = one(&pool, "while True: pass", &Nobody).unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Value, Some("57014")), "{error}");
+    pool.set_options(|options| options.time = Duration::from_secs(3600));
+    let stopper = Arc::new(Stopper::default());
+    let calling = {
+        let (pool, stopper) = (pool.clone(), stopper.clone());
+        std::thread::spawn(move || one(&pool, "try:\n  while True: pass\nfinally:\n  while True: pass", &*stopper))
+    };
+    while !pool.processes().iter().any(|process| process.functions == ["f"] && process.calls > 1) {
+        // The function is loaded; whether it runs already does not matter.
+        if pool.processes().iter().any(|process| process.state == crate::ProcessState::Active) {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    stopper.0.store(true, Ordering::Relaxed);
+    assert_eq!(calling.join().unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
+}
+
+#[test]
+fn memory_without_end_is_an_error_of_the_call() {
+    let Some(pool) = pool_with(|options| options.memory_bytes = 200 << 20) else { return };
+    let error = one(&pool, "a = []\nwhile True: a.append(bytes(1000000))", &Nobody).unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::Value, Some("53200")), "{error}");
+    assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
+}
+
+#[test]
+fn what_a_function_prints_goes_to_its_caller() {
+    let Some(pool) = pool() else { return };
+    let stopper = Stopper::default();
+    let source = "import os, sys, subprocess\nprint('one', x)\nprint('two', file=sys.stderr)\nos.write(1, b'three\\n')\n\
+                  plpy.notice('four')\nsubprocess.run(['echo', 'five'])\nreturn x";
+    assert_eq!(one(&pool, source, &stopper).unwrap(), 7);
+    assert_eq!(*stopper.1.lock(), "one 7\ntwo\nthree\nfour\nfive\n");
+    let stopper = Stopper::default();
+    assert_eq!(one(&pool, "for _ in range(1000): print('x' * 1000)\nreturn x", &stopper).unwrap(), 7);
+    let printed = stopper.1.lock().len();
+    assert!((60_000..=70_000).contains(&printed), "{printed}");
+}
+
+#[test]
+fn a_function_that_forks_speaks_once() {
+    let Some(pool) = pool() else { return };
+    assert_eq!(one(&pool, "import os\nos.fork()\nreturn x", &Nobody).unwrap(), 7);
+    assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
+    // One that lives on has the output still; the process itself goes.
+    let error = one(&pool, "import os\nif os.fork() == 0:\n  while True: pass\nos._exit(4)", &Nobody).unwrap_err();
+    assert!(error.message().contains("exit code 4"), "{error}");
+}
+
+#[test]
+fn values_of_other_types_are_texts_to_be_read_and_errors_where_they_cannot_be() {
+    let Some(pool) = pool() else { return };
+    let given = |returns, source: &str| {
+        let code = code(&pool, &[("x", Kind::BigInt)], returns, source);
+        pool.call(&code, &numbers([7]), 1, &Nobody).map(|mut answers| answers.remove(0))
+    };
+    for (returns, source, expected) in [
+        (Kind::BigInt, "return '12'", "12"),
+        (Kind::BigInt, "return True", "True"),
+        (Kind::BigInt, "return 2 ** 70", "1180591620717411303424"),
+        (Kind::Double, "return [1]", "[1]"),
+        (Kind::Text, "return {'a': 1.5}", "{'a': 1.5}"),
+        (Kind::Text, "return 0.1", "0.1"),
+        (Kind::Numeric, "from decimal import Decimal\nreturn Decimal('1.50')", "1.50"),
+    ] {
+        match given(returns, source) {
+            Ok(Answer::Texts(texts)) => assert_eq!(texts.as_string_view().value(0), expected, "{source}"),
+            other => panic!("{source}: {other:?}"),
+        }
+    }
+    let error = given(Kind::SmallInt, "return 40000").unwrap_err();
+    assert_eq!((error.message(), error.code()), ("value \"40000\" is out of range for type smallint", Some("22003")));
+    let error = given(Kind::Bytes, "return 'text'").unwrap_err();
+    assert_eq!(error.code(), Some("39000"), "{error}");
+}
+
+#[test]
+fn pl_python_s_names_are_there() {
+    let Some(pool) = pool() else { return };
+    let source = "SD['n'] = SD.get('n', 0) + 1\nglobal x\nx = x + args[0]\nreturn x + SD['n']";
+    let code = code(&pool, &[("x", Kind::BigInt)], Kind::BigInt, source);
+    let answers = pool.call(&code, &numbers([1, 2]), 2, &Nobody).unwrap();
+    let [Answer::Values(values)] = answers.as_slice() else { panic!("{answers:?}") };
+    assert_eq!(values.as_primitive::<Int64Type>().values(), &[3, 6]);
+    let error = one(&pool, "plpy.error('so not')", &Nobody).unwrap_err();
+    assert_eq!((error.message(), error.code()), ("plpy.Error: so not", Some("38000")));
+}
+
+#[test]
+fn without_an_interpreter_the_error_says_what_to_install() {
+    let clock = Arc::new(SystemClock::default());
+    let options = PoolOptions { python: "no-such-python".to_owned(), ..PoolOptions::default() };
+    let pool = Pool::new(options, clock, Arc::new(ThreadSpawn));
+    for _ in 0..2 {
+        let error = one(&pool, "return x", &Nobody).unwrap_err();
+        assert_eq!(error.code(), Some("58P01"), "{error}");
+        assert!(error.hint().unwrap().contains("install"), "{error}");
+    }
+    assert_eq!(pool.counts().active, 0);
+    pool.set_options(|options| options.python = "false".to_owned());
+    let error = one(&pool, "return x", &Nobody).unwrap_err();
+    assert!(error.message().contains("ended with the exit code 1"), "{error}");
+}
+
+/// Processes are killed at any time while calls run. A call gives what it is to, or says that its process was killed;
+/// calls that have no process yet notice nothing.
+#[test]
+fn kills_at_any_time_end_single_calls() {
+    let Some(pool) = pool() else { return };
+    let callers = (0..4).map(|_| {
+        let pool = pool.clone();
+        std::thread::spawn(move || {
+            let mut killed = 0;
+            for _ in 0..60 {
+                match one(&pool, "return sum(range(20000)) * 0 + x + 1", &Nobody) {
+                    Ok(value) => assert_eq!(value, 8),
+                    Err(error) => {
+                        assert_eq!(error.code(), Some("38000"), "{error}");
+                        killed += 1;
+                    }
+                }
+            }
+            killed
+        })
+    });
+    let callers = callers.collect::<Vec<_>>();
+    let mut kills = 0;
+    while callers.iter().any(|caller| !caller.is_finished()) {
+        let processes = pool.processes();
+        if let Some(process) = processes.get(kills % processes.len().max(1))
+            && process.calls > 3
+        {
+            // SAFETY: a signal touches no memory; the process is the pool's.
+            unsafe { libc::kill(process.pid as libc::pid_t, libc::SIGKILL) };
+            kills += 1;
+        }
+        std::thread::yield_now();
+    }
+    let killed = callers.into_iter().map(|caller| caller.join().unwrap()).sum::<usize>();
+    assert!(killed <= kills, "{killed} calls ended by {kills} kills");
+    assert_eq!(pool.counts().active, 0);
+    assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
+}
+
+#[test]
+fn functions_are_forgotten_by_least_recent_use() {
+    let growth = Growth { threshold: 0, minimum: 1, maximum: 1 };
+    let Some(pool) = pool_with(|options| options.growth = growth) else { return };
+    for number in 0..100 {
+        assert_eq!(one(&pool, &format!("return x + {number}"), &Nobody).unwrap(), 7 + number);
+        assert_eq!(one(&pool, "return x", &Nobody).unwrap(), 7);
+    }
+    let processes = pool.processes();
+    let calls = processes[0].calls;
+    assert_eq!((processes.len(), processes[0].functions.len()), (1, diligence_base::limits::POOL_FUNCTIONS_MAX));
+    assert_eq!(one(&pool, "return x", &Nobody).unwrap(), 7);
+    assert_eq!(pool.processes()[0].calls, calls + 1, "the one that was used often is there still");
+    assert_eq!(one(&pool, "return x + 0", &Nobody).unwrap(), 7);
+    assert_eq!(pool.processes()[0].calls, calls + 3, "the oldest is loaded anew");
+}

@@ -1,0 +1,575 @@
+//! What the engine and a process say to each other: frames of a head and bytes.
+//!
+//! ```text
+//!   head:    bytes behind it (4), kind (1), nothing (3), number of the call (8)
+//!   load:    function (8), arrow? (1), returns (1), parameters (2), of each: kind (1), name; name of the function, body
+//!   forget:  function (8)
+//!   call:    function (8), rows (4), columns (2), of each: some NULL? (1), a byte for each row if so, values
+//!   values:  form (1), some NULL? (1), a byte for each row if so, values
+//!   raised:  cause (1), message, place
+//! ```
+//!
+//! Truth values are bytes, texts and bytes are lengths of four bytes each and then all bytes. Integers of an answer have
+//! eight bytes, floats as well. Of [`Form::Arrow`] values are a stream of Arrow's. Everything is little-endian, as are
+//! the machines.
+//!
+//! Invariant: a process is not believed. Whatever it answers is an answer that fits or [`Malformed`], and takes no more
+//! memory than the bytes that came.
+
+use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryViewBuilder, BooleanArray, Float32Array, Float64Array, Int16Array, Int32Array,
+    Int64Array, RecordBatch, RecordBatchOptions, StringViewBuilder,
+};
+use arrow::buffer::NullBuffer;
+use arrow::compute::cast;
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Field, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Schema,
+};
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::root_as_message;
+use arrow::ipc::writer::StreamWriter;
+use diligence_base::{Error, Result};
+
+use crate::code::{Code, CodeSpec, Form, Kind};
+
+/// Bytes of a frame's head.
+pub const HEAD_BYTES: usize = 16;
+
+const LOAD: u8 = 1;
+const FORGET: u8 = 2;
+const CALL: u8 = 3;
+
+const HELLO: u8 = 1;
+const LOADED: u8 = 2;
+const VALUES: u8 = 3;
+const RAISED: u8 = 4;
+
+const NATIVE: u8 = 0;
+const TEXTS: u8 = 1;
+const ARROW: u8 = 2;
+
+/// An answer that makes no sense, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed(pub String);
+
+impl Malformed {
+    fn because<T>(reason: impl Into<String>) -> std::result::Result<T, Self> {
+        Err(Self(reason.into()))
+    }
+}
+
+/// What a function gave.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// Values of the kind that it was declared to give; of [`Form::Arrow`], of any type.
+    Values(ArrayRef),
+    /// Texts, each of which is to be read as a value.
+    Texts(ArrayRef),
+    /// A value that its type does not have: what it is, and of which type it is none.
+    OutOfRange(String, Kind),
+}
+
+/// Why a function raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It did.
+    Exception,
+    /// Its body is no Python.
+    Syntax,
+    /// It needs pyarrow, which is not there.
+    Missing,
+    /// It has no more memory.
+    Memory,
+    /// What it gave is not what it was declared to give.
+    Wrong,
+}
+
+/// An error of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// Why.
+    pub cause: Cause,
+    /// What, with the kind of error in front.
+    pub message: String,
+    /// Where, a line for each step, the outermost first.
+    pub place: String,
+}
+
+/// What a process answers.
+#[derive(Debug)]
+pub enum Reply {
+    /// It has started; which Python it is.
+    Hello(String),
+    /// It has the function.
+    Loaded,
+    /// Bytes of values, for [`values`].
+    Values(Vec<u8>),
+    /// The function raised.
+    Raised(Raised),
+}
+
+/// The head of a frame: its bytes, its kind and its number.
+pub fn head(bytes: [u8; HEAD_BYTES]) -> (usize, u8, u64) {
+    let length = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let number = u64::from_le_bytes(bytes[8..].try_into().unwrap_or_default());
+    (length as usize, bytes[4], number)
+}
+
+fn frame(kind: u8, number: u64, fill: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; HEAD_BYTES];
+    fill(&mut bytes)?;
+    let too_large = |_| Error::resource("a batch has too many bytes for a function");
+    let length = u32::try_from(bytes.len() - HEAD_BYTES).map_err(too_large)?;
+    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    bytes[4] = kind;
+    bytes[8..HEAD_BYTES].copy_from_slice(&number.to_le_bytes());
+    Ok(bytes)
+}
+
+/// Makes a function known.
+pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
+    let CodeSpec { name, parameters, returns, form, source } = &code.spec;
+    frame(LOAD, number, |bytes| {
+        bytes.extend(code.number().to_le_bytes());
+        bytes.extend([u8::from(*form == Form::Arrow), *returns as u8]);
+        bytes.extend(short_length(parameters.len())?.to_le_bytes());
+        for (name, kind) in parameters {
+            bytes.push(*kind as u8);
+            add_name(bytes, name)?;
+        }
+        add_name(bytes, name)?;
+        bytes.extend(length(source.len())?.to_le_bytes());
+        bytes.extend(source.as_bytes());
+        Ok(())
+    })
+}
+
+/// Makes a function unknown.
+pub(crate) fn forget(code: u64) -> Result<Vec<u8>> {
+    frame(FORGET, 0, |bytes| {
+        bytes.extend(code.to_le_bytes());
+        Ok(())
+    })
+}
+
+/// Calls a function for these rows. The columns are of the kinds of its parameters, or alike.
+pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) -> Result<Vec<u8>> {
+    frame(CALL, number, |bytes| {
+        bytes.extend(code.number().to_le_bytes());
+        bytes.extend(length(rows)?.to_le_bytes());
+        bytes.extend(short_length(columns.len())?.to_le_bytes());
+        match code.spec.form {
+            Form::Arrow => add_stream(bytes, columns, rows),
+            Form::Rows => {
+                let mut columns = columns.iter().zip(&code.spec.parameters);
+                columns.try_for_each(|(column, (_, kind))| add_column(bytes, column, *kind))
+            }
+        }
+    })
+}
+
+fn length(count: usize) -> Result<u32> {
+    u32::try_from(count).map_err(|_| Error::resource("a batch is too large for a function"))
+}
+
+fn short_length(count: usize) -> Result<u16> {
+    u16::try_from(count).map_err(|_| Error::resource("a function has too many parameters, or too long a name"))
+}
+
+fn add_name(bytes: &mut Vec<u8>, name: &str) -> Result<()> {
+    bytes.extend(short_length(name.len())?.to_le_bytes());
+    bytes.extend(name.as_bytes());
+    Ok(())
+}
+
+fn no_array(error: arrow::error::ArrowError) -> Error {
+    Error::bug(format!("a column cannot be sent to a function: {error}"))
+}
+
+fn add_column(bytes: &mut Vec<u8>, column: &ArrayRef, kind: Kind) -> Result<()> {
+    let column = match *column.data_type() == kind.arrow() {
+        true => column.clone(),
+        false => cast(column, &kind.arrow()).map_err(no_array)?,
+    };
+    let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
+    bytes.push(u8::from(nulls.is_some()));
+    if let Some(nulls) = nulls {
+        bytes.extend(nulls.iter().map(u8::from));
+    }
+    match kind {
+        Kind::Boolean => bytes.extend(column.as_boolean().values().iter().map(u8::from)),
+        Kind::SmallInt => add_numbers::<Int16Type, 2>(bytes, &column, i16::to_le_bytes),
+        Kind::Integer => add_numbers::<Int32Type, 4>(bytes, &column, i32::to_le_bytes),
+        Kind::BigInt => add_numbers::<Int64Type, 8>(bytes, &column, i64::to_le_bytes),
+        Kind::Real => add_numbers::<Float32Type, 4>(bytes, &column, f32::to_le_bytes),
+        Kind::Double => add_numbers::<Float64Type, 8>(bytes, &column, f64::to_le_bytes),
+        Kind::Numeric | Kind::Text => {
+            let texts = column.as_string_view();
+            add_blobs(bytes, (0..texts.len()).map(|row| (texts.is_valid(row), texts.value(row).as_bytes())))?;
+        }
+        Kind::Bytes => {
+            let blobs = column.as_binary_view();
+            add_blobs(bytes, (0..blobs.len()).map(|row| (blobs.is_valid(row), blobs.value(row))))?;
+        }
+    }
+    Ok(())
+}
+
+fn add_numbers<T: ArrowPrimitiveType, const N: usize>(
+    bytes: &mut Vec<u8>,
+    column: &ArrayRef,
+    to_bytes: fn(T::Native) -> [u8; N],
+) {
+    let values = column.as_primitive::<T>().values();
+    bytes.reserve(values.len() * N);
+    values.iter().for_each(|value| bytes.extend(to_bytes(*value)));
+}
+
+/// Lengths, then bytes; of what is not valid none.
+fn add_blobs<'b>(bytes: &mut Vec<u8>, blobs: impl Iterator<Item = (bool, &'b [u8])> + Clone) -> Result<()> {
+    let blobs = blobs.map(|(is_valid, blob)| if is_valid { blob } else { &[] });
+    for blob in blobs.clone() {
+        bytes.extend(length(blob.len())?.to_le_bytes());
+    }
+    blobs.for_each(|blob| bytes.extend(blob));
+    Ok(())
+}
+
+fn add_stream(bytes: &mut Vec<u8>, columns: &[ArrayRef], rows: usize) -> Result<()> {
+    // What all versions of pyarrow can compute with.
+    let columns = columns.iter().map(|column| match column.data_type() {
+        DataType::Utf8View => cast(column, &DataType::Utf8),
+        DataType::BinaryView => cast(column, &DataType::Binary),
+        _ => Ok(column.clone()),
+    });
+    let columns = columns.collect::<Result<Vec<_>, _>>().map_err(no_array)?;
+    let fields = columns
+        .iter()
+        .enumerate()
+        .map(|(place, column)| Field::new(format!("a{place}"), column.data_type().clone(), true));
+    let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    let batch = RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(no_array)?;
+    let mut writer = StreamWriter::try_new(bytes, &schema).map_err(no_array)?;
+    writer.write(&batch).and_then(|()| writer.finish()).map_err(no_array)
+}
+
+/// What a frame of a process says.
+pub fn reply(kind: u8, payload: Vec<u8>) -> std::result::Result<Reply, Malformed> {
+    let mut rest = Rest(&payload);
+    match kind {
+        HELLO => Ok(Reply::Hello(String::from_utf8_lossy(&payload).into_owned())),
+        LOADED => Ok(Reply::Loaded),
+        VALUES => Ok(Reply::Values(payload)),
+        RAISED => {
+            let cause = match rest.byte()? {
+                0 => Cause::Exception,
+                1 => Cause::Syntax,
+                2 => Cause::Missing,
+                3 => Cause::Memory,
+                4 => Cause::Wrong,
+                other => return Malformed::because(format!("a cause {other}")),
+            };
+            let mut text = || {
+                let length = rest.number()?;
+                Ok(String::from_utf8_lossy(rest.take(length)?).into_owned())
+            };
+            let (message, place) = (text()?, text()?);
+            rest.end()?;
+            Ok(Reply::Raised(Raised { cause, message, place }))
+        }
+        other => Malformed::because(format!("a frame of the kind {other}")),
+    }
+}
+
+/// The values of an answer for so many rows.
+pub fn values(payload: &[u8], returns: Kind, form: Form, rows: usize) -> std::result::Result<Answer, Malformed> {
+    let mut rest = Rest(payload);
+    let values_form = rest.byte()?;
+    if (form == Form::Arrow) != (values_form == ARROW) {
+        return Malformed::because(format!("values of the form {values_form}"));
+    }
+    if form == Form::Arrow {
+        return stream(rest.0, rows).map(Answer::Values);
+    }
+    let nulls = match rest.byte()? {
+        0 => None,
+        1 => Some(NullBuffer::from_iter(rest.take(rows)?.iter().map(|byte| *byte != 0))),
+        other => return Malformed::because(format!("NULLs of the form {other}")),
+    };
+    let answer = match (values_form, returns) {
+        (TEXTS, _) => Answer::Texts(texts(&mut rest, nulls, rows)?),
+        (NATIVE, Kind::Boolean) => {
+            let values = rest.take(rows)?.iter().map(|byte| *byte != 0).collect();
+            Answer::Values(Arc::new(BooleanArray::new(values, nulls)))
+        }
+        (NATIVE, Kind::SmallInt | Kind::Integer | Kind::BigInt) => {
+            integers(Int64Array::new(eights(&mut rest, rows, i64::from_le_bytes)?.into(), nulls), returns)?
+        }
+        (NATIVE, Kind::Real | Kind::Double) => {
+            floats(Float64Array::new(eights(&mut rest, rows, f64::from_le_bytes)?.into(), nulls), returns)
+        }
+        (NATIVE, Kind::Bytes) => {
+            let mut builder = BinaryViewBuilder::with_capacity(rows);
+            blobs(&mut rest, nulls, rows, |blob| {
+                builder.append_option(blob);
+                Ok(())
+            })?;
+            Answer::Values(Arc::new(builder.finish()))
+        }
+        (other, returns) => return Malformed::because(format!("{returns:?} in the form {other}")),
+    };
+    rest.end()?;
+    Ok(answer)
+}
+
+fn eights<T>(rest: &mut Rest<'_>, rows: usize, of_bytes: fn([u8; 8]) -> T) -> std::result::Result<Vec<T>, Malformed> {
+    let (chunks, _) = rest.take(rows.saturating_mul(8))?.as_chunks::<8>();
+    Ok(chunks.iter().map(|chunk| of_bytes(*chunk)).collect())
+}
+
+fn integers(values: Int64Array, returns: Kind) -> std::result::Result<Answer, Malformed> {
+    let within = match returns {
+        Kind::SmallInt => i64::from(i16::MIN)..=i64::from(i16::MAX),
+        Kind::Integer => i64::from(i32::MIN)..=i64::from(i32::MAX),
+        _ => return Ok(Answer::Values(Arc::new(values))),
+    };
+    if let Some(outside) = values.iter().flatten().find(|value| !within.contains(value)) {
+        return Ok(Answer::OutOfRange(outside.to_string(), returns));
+    }
+    // What stands for NULL may be anything.
+    Ok(Answer::Values(match returns {
+        Kind::SmallInt => Arc::new(Int16Array::from_iter(values.iter().map(|value| value.map(|value| value as i16)))),
+        _ => Arc::new(Int32Array::from_iter(values.iter().map(|value| value.map(|value| value as i32)))),
+    }))
+}
+
+fn floats(values: Float64Array, returns: Kind) -> Answer {
+    if returns == Kind::Double {
+        return Answer::Values(Arc::new(values));
+    }
+    let is_lost = |value: &f64| {
+        let narrow = *value as f32;
+        narrow.is_infinite() && value.is_finite() || narrow == 0.0 && *value != 0.0
+    };
+    match values.iter().flatten().find(is_lost) {
+        Some(outside) => Answer::OutOfRange(outside.to_string(), returns),
+        None => Answer::Values(Arc::new(Float32Array::from_iter(
+            values.iter().map(|value| value.map(|value| value as f32)),
+        ))),
+    }
+}
+
+fn texts(rest: &mut Rest<'_>, nulls: Option<NullBuffer>, rows: usize) -> std::result::Result<ArrayRef, Malformed> {
+    let mut builder = StringViewBuilder::with_capacity(rows);
+    blobs(rest, nulls, rows, |blob| match blob.map(std::str::from_utf8) {
+        None => {
+            builder.append_null();
+            Ok(())
+        }
+        Some(Ok(text)) => {
+            builder.append_value(text);
+            Ok(())
+        }
+        Some(Err(_)) => Malformed::because("a text that is no UTF-8"),
+    })?;
+    Ok(Arc::new(builder.finish()))
+}
+
+fn blobs<'b>(
+    rest: &mut Rest<'b>,
+    nulls: Option<NullBuffer>,
+    rows: usize,
+    mut add: impl FnMut(Option<&'b [u8]>) -> std::result::Result<(), Malformed>,
+) -> std::result::Result<(), Malformed> {
+    let (lengths, _) = rest.take(rows.saturating_mul(4))?.as_chunks::<4>();
+    for (row, length) in lengths.iter().enumerate() {
+        let blob = rest.take(u32::from_le_bytes(*length) as usize)?;
+        add(Some(blob).filter(|_| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))))?;
+    }
+    Ok(())
+}
+
+/// The column of a stream of Arrow's. The reader is a library's that trusts what it reads more than we do.
+fn stream(bytes: &[u8], rows: usize) -> std::result::Result<ArrayRef, Malformed> {
+    check_lengths(bytes)?;
+    let read = || {
+        let mut reader = StreamReader::try_new(Cursor::new(bytes), None).map_err(|error| error.to_string())?;
+        let batch = reader.next().ok_or_else(|| "no batch".to_owned())?.map_err(|error| error.to_string())?;
+        match batch.columns() {
+            [column] if column.len() == rows => Ok(column.clone()),
+            columns => Err(format!("{} columns of {} rows", columns.len(), batch.num_rows())),
+        }
+    };
+    let read = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("the reader panicked".to_owned()));
+    read.map_err(|reason| Malformed(format!("no Arrow stream: {reason}")))
+}
+
+/// Fails if a message of the stream says that it is longer than what came: the reader would allocate that.
+fn check_lengths(bytes: &[u8]) -> std::result::Result<(), Malformed> {
+    let mut rest = Rest(bytes);
+    while !rest.0.is_empty() {
+        let length = match rest.number()? {
+            0xffff_ffff => rest.number()?,
+            length => length,
+        };
+        if length == 0 {
+            break;
+        }
+        let message = rest.take(length)?;
+        let parsed = catch_unwind(|| root_as_message(message).map(|message| message.bodyLength()));
+        let Ok(Ok(body)) = parsed else { return Malformed::because("a message that is none of Arrow's") };
+        let Ok(body) = usize::try_from(body) else { return Malformed::because("a message of less than no bytes") };
+        rest.take(body)?;
+    }
+    Ok(())
+}
+
+/// What is left to read.
+struct Rest<'b>(&'b [u8]);
+
+impl<'b> Rest<'b> {
+    fn take(&mut self, count: usize) -> std::result::Result<&'b [u8], Malformed> {
+        let Some((taken, rest)) = self.0.split_at_checked(count) else {
+            return Malformed::because(format!("{} bytes where {count} were to come", self.0.len()));
+        };
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn byte(&mut self) -> std::result::Result<u8, Malformed> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn number(&mut self) -> std::result::Result<usize, Malformed> {
+        let bytes = self.take(4)?;
+        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize)
+    }
+
+    fn end(&self) -> std::result::Result<(), Malformed> {
+        match self.0.len() {
+            0 => Ok(()),
+            left => Malformed::because(format!("{left} bytes too many")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use diligence_base::seams::Random;
+
+    use super::*;
+
+    const KINDS: [Kind; 9] = [
+        Kind::Boolean,
+        Kind::SmallInt,
+        Kind::Integer,
+        Kind::BigInt,
+        Kind::Real,
+        Kind::Double,
+        Kind::Numeric,
+        Kind::Text,
+        Kind::Bytes,
+    ];
+
+    #[test]
+    fn values_are_read_as_they_were_written() {
+        let mut payload = vec![NATIVE, 1, 1, 0];
+        payload.extend([7_i64, -1].iter().flat_map(|value| value.to_le_bytes()));
+        let Ok(Answer::Values(values)) = super::values(&payload, Kind::SmallInt, Form::Rows, 2) else { panic!() };
+        assert_eq!(values.as_primitive::<Int16Type>(), &Int16Array::from(vec![Some(7), None]));
+
+        let mut payload = vec![TEXTS, 0];
+        payload.extend([2_u32, 0].iter().flat_map(|length| length.to_le_bytes()));
+        payload.extend("ä".as_bytes());
+        let Ok(Answer::Texts(values)) = super::values(&payload, Kind::BigInt, Form::Rows, 2) else { panic!() };
+        assert_eq!(values.as_string_view().iter().collect::<Vec<_>>(), [Some("ä"), Some("")]);
+
+        payload.push(0);
+        assert_eq!(
+            super::values(&payload, Kind::BigInt, Form::Rows, 2).unwrap_err(),
+            Malformed("1 bytes too many".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_a_type_does_not_hold_is_said() {
+        let mut payload = vec![NATIVE, 0];
+        payload.extend(40_000_i64.to_le_bytes());
+        assert!(matches!(
+            super::values(&payload, Kind::SmallInt, Form::Rows, 1),
+            Ok(Answer::OutOfRange(value, Kind::SmallInt)) if value == "40000"
+        ));
+        let mut payload = vec![NATIVE, 0];
+        payload.extend(1e300_f64.to_le_bytes());
+        assert!(matches!(super::values(&payload, Kind::Real, Form::Rows, 1), Ok(Answer::OutOfRange(..))));
+        assert!(matches!(super::values(&payload, Kind::Double, Form::Rows, 1), Ok(Answer::Values(_))));
+    }
+
+    /// Ten thousand answers of a process that says anything: changed, cut and made up. Each is refused or fits.
+    #[test]
+    fn whatever_a_process_answers_is_refused_or_fits() {
+        let (mut refused, mut fitting) = (0, 0);
+        for seed in 0..10_000_u64 {
+            let mut random = Random::new(seed);
+            let (kind, rows) = (random.pick(&KINDS), random.below(6));
+            let mut payload = vec![random.pick(&[NATIVE, NATIVE, TEXTS, ARROW, 9]), random.pick(&[0, 0, 1, 7])];
+            for _ in 0..random.below(8 * rows + 2) {
+                let byte = if random.chance(60) { random.below(3) } else { random.below(256) };
+                payload.push(byte as u8);
+            }
+            let form = if random.chance(20) { Form::Arrow } else { Form::Rows };
+            match values(&payload, kind, form, rows) {
+                Ok(Answer::Values(array)) => {
+                    assert_eq!((array.len(), array.data_type()), (rows, &kind.arrow()), "seed {seed}");
+                    array.to_data().validate_full().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                    fitting += 1;
+                }
+                Ok(Answer::Texts(array)) => {
+                    assert_eq!(array.len(), rows, "seed {seed}");
+                    fitting += 1;
+                }
+                Ok(Answer::OutOfRange(..)) => fitting += 1,
+                Err(_) => refused += 1,
+            }
+            let _ = reply(random.below(6) as u8, payload);
+        }
+        assert!(refused > 1000 && fitting > 100, "{refused} refused, {fitting} fitting");
+    }
+
+    /// Arrow's streams, with some bytes changed or cut off.
+    #[test]
+    fn a_stream_that_was_changed_is_refused_or_fits() {
+        let columns: [ArrayRef; 2] = [
+            Arc::new(Int64Array::from(vec![Some(1), None, Some(3)])),
+            Arc::new(arrow::array::StringArray::from(vec![Some("one"), None, Some("three")])),
+        ];
+        let (mut refused, mut fitting) = (0, 0);
+        for seed in 0..4_000_u64 {
+            let mut random = Random::new(seed);
+            let mut payload = vec![ARROW];
+            add_stream(&mut payload, &[random.pick(&columns)], 3).unwrap();
+            for _ in 0..random.below(4) {
+                let at = 1 + random.below(payload.len() - 1);
+                payload[at] = random.below(256) as u8;
+            }
+            if random.chance(20) {
+                payload.truncate(1 + random.below(payload.len()));
+            }
+            match values(&payload, Kind::BigInt, Form::Arrow, 3) {
+                Ok(Answer::Values(array)) => {
+                    assert_eq!(array.len(), 3, "seed {seed}");
+                    array.to_data().validate_full().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                    fitting += 1;
+                }
+                Ok(other) => panic!("seed {seed}: {other:?}"),
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(refused > 500 && fitting > 500, "{refused} refused, {fitting} fitting");
+    }
+}

@@ -1,0 +1,218 @@
+//! Functions in other languages: what goes to a primed process and what comes back.
+//!
+//! As in PostgreSQL's PL/Python, truth values, numbers, texts and bytes are values of the language; everything else is
+//! its text, which is read as a literal is where it comes back. A function of [`Form::Arrow`] has whole columns of
+//! Arrow's types instead.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::{CastOptions as ArrowCast, can_cast_types, cast_with_options, concat};
+use arrow::datatypes::DataType;
+use datafusion_expr::{ScalarUDF, Volatility};
+use diligence_base::{Error, Result};
+use diligence_engine::expressions::{Outside, outside_function};
+use diligence_engine::stages::Caller;
+use diligence_pool::{Answer, Code, CodeSpec, Form, Kind, Pool};
+use diligence_storage::foreign_error::from_arrow;
+use diligence_types::SqlType;
+use diligence_types::coercion::{CastOptions, cast_array};
+
+/// The languages, with how their functions see their arguments: `plpython3u` is what PostgreSQL calls Python.
+const LANGUAGES: [(&str, Form); 3] =
+    [("python", Form::Rows), ("plpython3u", Form::Rows), ("python_arrow", Form::Arrow)];
+
+/// How functions of a language see their arguments; `None` if there is no such language.
+pub(crate) fn form_of(language: &str) -> Option<Form> {
+    LANGUAGES.iter().find(|(known, _)| *known == language).map(|(_, form)| *form)
+}
+
+/// The body of a function in another language.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// How it sees its arguments.
+    pub form: Form,
+    /// Its text.
+    pub text: String,
+    /// How its values may change.
+    pub volatility: Volatility,
+}
+
+/// A value on its way to a process or back: the type that it has there, and how it is sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Carried {
+    /// What it is cast to before, and from afterwards.
+    pub sql_type: SqlType,
+    /// How it is sent.
+    pub kind: Kind,
+}
+
+impl Carried {
+    /// How values of a type are sent. Fails with 0A000 if they are not.
+    pub(crate) fn of(sql_type: &SqlType, form: Form) -> Result<Self> {
+        use SqlType::{
+            BigInt, Boolean, Bytea, Char, Date, Double, Integer, Interval, Json, Jsonb, Name, Numeric, Real, SmallInt,
+            Text, Time, Timestamp, TimestampTz, Uuid, Varchar,
+        };
+        let own = |kind| Ok(Self { sql_type: sql_type.without_modifier(), kind });
+        match sql_type {
+            Boolean => own(Kind::Boolean),
+            SmallInt => own(Kind::SmallInt),
+            Integer => own(Kind::Integer),
+            BigInt => own(Kind::BigInt),
+            Real => own(Kind::Real),
+            Double => own(Kind::Double),
+            Bytea => own(Kind::Bytes),
+            Numeric(_) | Date | Timestamp | TimestampTz if form == Form::Arrow => own(Kind::Text),
+            Numeric(_) => Ok(Self { sql_type: Text, kind: Kind::Numeric }),
+            Text | Varchar(_) | Char(_) | Name | Date | Time | Timestamp | TimestampTz | Interval | Uuid | Json
+            | Jsonb => Ok(Self { sql_type: Text, kind: Kind::Text }),
+            other => {
+                let error = Error::unsupported(format!("functions in Python cannot take or return type {other}"));
+                Err(error.with_code("0A000").with_hint("pass it as text, json or bytea"))
+            }
+        }
+    }
+}
+
+/// A function, as far as a call of it needs it.
+pub(crate) struct ProgramCall<'d> {
+    /// Its name.
+    pub name: &'d str,
+    /// Its body.
+    pub program: &'d Program,
+    /// What it takes, with the names in its body.
+    pub parameters: Vec<(String, Carried)>,
+    /// What it gives.
+    pub returns: Carried,
+    /// Whether it is NULL if an argument is.
+    pub is_strict: bool,
+}
+
+impl ProgramCall<'_> {
+    fn code(&self, pool: &Pool) -> Arc<Code> {
+        let parameters = self.parameters.iter().map(|(name, carried)| (name.clone(), carried.kind));
+        pool.code(CodeSpec {
+            name: self.name.to_owned(),
+            parameters: parameters.collect(),
+            returns: self.returns.kind,
+            form: self.program.form,
+            source: self.program.text.clone(),
+        })
+    }
+
+    /// Looks whether a process takes it. Fails as [`Pool::check`] does.
+    pub(crate) fn check(&self, pool: &Pool) -> Result<()> {
+        pool.check(&self.code(pool), &diligence_pool::Nobody)
+    }
+
+    /// The function that expressions call, whose arguments have the types in which they are sent.
+    pub(crate) fn function(&self, pool: &Arc<Pool>) -> Arc<ScalarUDF> {
+        outside_function(Arc::new(PoolFunction {
+            code: self.code(pool),
+            pool: pool.clone(),
+            returns: self.returns.sql_type.clone(),
+            is_strict: self.is_strict && !self.parameters.is_empty(),
+            volatility: self.program.volatility,
+        }))
+    }
+}
+
+/// A function that primed processes compute.
+#[derive(Debug)]
+struct PoolFunction {
+    pool: Arc<Pool>,
+    code: Arc<Code>,
+    returns: SqlType,
+    is_strict: bool,
+    volatility: Volatility,
+}
+
+/// A query, as the pool sees it.
+struct Asker<'c>(&'c dyn Caller);
+
+impl diligence_pool::Caller for Asker<'_> {
+    fn is_stopped(&self) -> bool {
+        self.0.is_stopped()
+    }
+
+    fn printed(&self, text: &str) {
+        self.0.printed(text);
+    }
+}
+
+impl Outside for PoolFunction {
+    fn name(&self) -> &str {
+        &self.code.spec.name
+    }
+
+    fn identity(&self) -> u64 {
+        self.code.number()
+    }
+
+    fn returns(&self) -> DataType {
+        self.returns.arrow()
+    }
+
+    fn volatility(&self) -> Volatility {
+        self.volatility
+    }
+
+    fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
+    fn call(&self, arguments: &[ArrayRef], rows: usize, caller: &dyn Caller) -> Result<ArrayRef> {
+        let answers = self.pool.call(&self.code, arguments, rows, &Asker(caller))?;
+        let mut arrays = answers.into_iter().map(|answer| self.read(answer)).collect::<Result<Vec<_>>>()?;
+        if let [_] = arrays.as_slice() {
+            return Ok(arrays.remove(0));
+        }
+        let arrays = arrays.iter().map(AsRef::as_ref).collect::<Vec<_>>();
+        concat(&arrays).map_err(from_arrow)
+    }
+}
+
+impl PoolFunction {
+    /// What came, in the type that is to come out. Fails like a literal of that type, and with 42804 if it is of
+    /// another.
+    fn read(&self, answer: Answer) -> Result<ArrayRef> {
+        let (array, is_text) = match answer {
+            Answer::Values(array) => {
+                let is_text = matches!(array.data_type(), DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+                (array, is_text)
+            }
+            Answer::Texts(array) => (array, true),
+            Answer::OutOfRange(value, _) => {
+                return Err(Error::value(format!("value \"{value}\" is out of range")).with_code("22003"));
+            }
+        };
+        let wanted = self.returns.arrow();
+        if is_text {
+            let texts = arrow::compute::cast(&array, &DataType::Utf8View).map_err(from_arrow)?;
+            if texts.as_string_view().iter().flatten().any(|text| text.as_bytes().contains(&0)) {
+                let error = Error::value("invalid byte sequence for encoding \"UTF8\": 0x00").with_code("22021");
+                return Err(error.with_detail(format!("function {}", self.name())));
+            }
+            if self.returns == SqlType::Text {
+                return Ok(texts);
+            }
+            let options = CastOptions { zone: "UTC".to_owned(), is_explicit: true, is_try: false };
+            return cast_array(&texts, &SqlType::Text, &self.returns, &options);
+        }
+        let found = array.data_type();
+        if *found == wanted {
+            return Ok(array);
+        }
+        let are_numbers = found.is_numeric() && wanted.is_numeric();
+        let are_times = found.is_temporal() && wanted.is_temporal();
+        let are_bytes = matches!(found, DataType::Binary | DataType::LargeBinary) && wanted == DataType::BinaryView;
+        let is_nothing = *found == DataType::Null;
+        if (are_numbers || are_times || are_bytes || is_nothing) && can_cast_types(found, &wanted) {
+            let options = ArrowCast { safe: false, ..ArrowCast::default() };
+            return cast_with_options(&array, &wanted, &options).map_err(|error| from_arrow(error).with_code("22003"));
+        }
+        let message = format!("the function {} returned Arrow's {found} for type {}", self.name(), self.returns);
+        Err(Error::value(message).with_code("42804"))
+    }
+}
