@@ -164,9 +164,9 @@ impl Catalog {
                 let proven = |rules: &TableRules, name: &String| {
                     rules.references.iter().any(|one| one.name == *name) && !rules.unproven.contains(name)
                 };
-                let (before, after) = (before.rules(), rows.rules());
-                let is_new = |one: &&Reference| proven(after, &one.name) && !proven(before, &one.name);
-                for reference in after.references.iter().filter(is_new) {
+                let (old, new) = (before.rules(), rows.rules());
+                let is_new = |one: &&Reference| proven(new, &one.name) && !proven(old, &one.name);
+                for reference in new.references.iter().filter(is_new) {
                     references::all_refer_well(root, &after, rows, reference)?;
                 }
             }

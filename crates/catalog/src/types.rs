@@ -41,7 +41,7 @@ const fn base(
 }
 
 /// The types that columns, parameters and the catalog's own columns have.
-pub const TYPES: [PostgresType; 28] = [
+pub const TYPES: [PostgresType; 30] = [
     BOOL,
     BYTEA,
     base(18, "char", "\"char\"", 1, 1002, "S"),
@@ -66,6 +66,8 @@ pub const TYPES: [PostgresType; 28] = [
     TIMESTAMPTZ,
     INTERVAL,
     NUMERIC,
+    base(1560, "bit", "bit", -1, 1561, "V"),
+    base(1562, "varbit", "bit varying", -1, 1563, "V"),
     base(2205, "regclass", "regclass", 4, 2210, "N"),
     base(2206, "regtype", "regtype", 4, 2211, "N"),
     base(2950, "uuid", "uuid", 16, 2951, "U"),
@@ -173,11 +175,14 @@ pub fn field_type(field: &Field) -> ColumnType {
     let Some(text) = field.metadata().get(SQL_TYPE_KEY) else { return column_type(field.data_type()) };
     match SqlType::of_field(field) {
         Some(SqlType::Enum(one)) => return of_enum(&one, false),
-        Some(SqlType::Array(element)) => {
-            if let SqlType::Enum(one) = element.as_ref() {
-                return of_enum(one, true);
+        Some(known @ (SqlType::Bit(length) | SqlType::VarBit(length))) => return of_bits(known.oid(), length, false),
+        Some(SqlType::Array(element)) => match element.as_ref() {
+            SqlType::Enum(one) => return of_enum(one, true),
+            known @ (SqlType::Bit(length) | SqlType::VarBit(length)) => {
+                return of_bits(known.oid(), *length, true);
             }
-        }
+            _ => {}
+        },
         _ => {}
     }
     let (name, is_array) = match text.strip_suffix("[]") {
@@ -203,6 +208,13 @@ pub fn field_type(field: &Field) -> ColumnType {
 fn of_enum(one: &EnumType, is_array: bool) -> ColumnType {
     let element = base(one.oid, "enum", "enum", 4, one.array_oid, "E");
     ColumnType { oid: if is_array { one.array_oid } else { one.oid }, element, is_array, modifier: -1 }
+}
+
+/// `bit` and `bit varying`, or their arrays.
+fn of_bits(oid: u32, length: Option<u32>, is_array: bool) -> ColumnType {
+    let element = TYPES.iter().find(|known| known.oid == oid).copied().unwrap_or(TEXT);
+    let modifier = length.filter(|_| !is_array).and_then(|length| i32::try_from(length).ok()).unwrap_or(-1);
+    ColumnType { oid: if is_array { element.array_oid } else { oid }, element, is_array, modifier }
 }
 
 /// The type with this number, and whether the number is that of its arrays.

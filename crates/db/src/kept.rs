@@ -214,6 +214,63 @@ mod tests {
     }
 
     #[test]
+    fn types_views_with_rows_and_what_is_not_validated_are_there_when_the_database_is_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let code = |database: &Database, sql: &str| {
+            database.session().execute(sql).map(|_| ()).unwrap_err().code().unwrap_or("none").to_owned()
+        };
+        let questions = [
+            "SELECT id, m, l FROM t ORDER BY m, id",
+            "SELECT enum_range(NULL::mood)::text AS labels",
+            "SELECT n FROM totals ORDER BY n",
+            "SELECT matviewname, ispopulated FROM pg_matviews ORDER BY 1",
+            "SELECT conname, convalidated FROM pg_constraint WHERE contype = 'c'",
+            "SELECT increment_by, max_value FROM pg_sequences WHERE sequencename = 's'",
+            "SELECT typname, oid FROM pg_type WHERE typtype = 'e'",
+        ];
+        let answers = {
+            let database = open(&path);
+            let session = database.session();
+            for statement in [
+                "CREATE TYPE mood AS ENUM ('sad', 'ok')",
+                "CREATE TABLE t (id INT PRIMARY KEY, m mood DEFAULT 'ok', l mood[])",
+                "INSERT INTO t VALUES (1, 'sad', '{ok,sad}'), (2, DEFAULT, NULL), (3, NULL, '{}')",
+                "ALTER TYPE mood ADD VALUE 'angry' BEFORE 'sad'",
+                "INSERT INTO t VALUES (4, 'angry', '{angry}')",
+                "ALTER TYPE mood RENAME VALUE 'ok' TO 'fine'",
+                "CREATE MATERIALIZED VIEW totals AS SELECT count(*) AS n FROM t",
+                "CREATE UNIQUE INDEX ON totals (n)",
+                "CREATE MATERIALIZED VIEW later AS SELECT 1 AS a WITH NO DATA",
+                "ALTER TABLE t ADD CONSTRAINT small CHECK (id < 3) NOT VALID",
+                "CREATE SEQUENCE s",
+                "ALTER SEQUENCE s INCREMENT 5 MAXVALUE 100 RESTART WITH 50",
+                "WITH gone AS (DELETE FROM t WHERE id = 3 RETURNING id) INSERT INTO t SELECT id - 3, 'fine' FROM gone",
+            ] {
+                session.execute(statement).map(|_| ()).unwrap_or_else(|error| panic!("{statement}: {error}"));
+            }
+            questions.map(|question| lines(&database, question))
+        };
+        for checkpoint in [false, true, false] {
+            let database = open(&path);
+            assert_eq!(questions.map(|question| lines(&database, question)), answers);
+            assert_eq!(code(&database, "INSERT INTO t VALUES (2, 'ok')"), "22P02");
+            assert_eq!(code(&database, "INSERT INTO t VALUES (7)"), "23514");
+            assert_eq!(code(&database, "INSERT INTO totals VALUES (7)"), "42809");
+            assert_eq!(code(&database, "SELECT * FROM later"), "55000");
+            if checkpoint {
+                database.checkpoint().unwrap();
+            }
+        }
+        let database = open(&path);
+        assert!(lines(&database, "SELECT nextval('s')").contains("50"));
+        assert!(lines(&database, "SELECT nextval('s')").contains("55"));
+        assert_eq!(code(&database, "DROP TYPE mood"), "2BP01");
+        database.session().execute("REFRESH MATERIALIZED VIEW later").unwrap();
+        assert!(lines(&database, "SELECT a FROM later").contains("| 1 |"));
+    }
+
+    #[test]
     fn what_statements_make_is_there_when_the_database_is_opened_again() {
         let folder = tempfile::tempdir().unwrap();
         let csv = folder.path().join("some file.csv");

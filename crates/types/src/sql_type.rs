@@ -13,6 +13,7 @@
 //! * `date`: days since 1970; `i32::MAX` and `i32::MIN` are the infinities. `time`: microseconds since midnight.
 //! * `interval`: months, days and nanoseconds, which are multiples of 1,000.
 //! * `uuid`: its text of 36 characters, in lower case, which sorts as the bytes do. `json`, `jsonb`, enums: text.
+//! * `bit`, `bit varying`: texts of zeros and ones, which sort as the bits do.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +24,9 @@ use crate::enum_type::EnumType;
 
 /// The key in a field's metadata under which its SQL type stands.
 pub const FIELD_KEY: &str = "sql_type";
+
+/// `bit` of any length, in a field's metadata and in signatures.
+const ANY_BITS: &str = "bits";
 
 /// Digits of a `numeric` without parentheses.
 pub const NUMERIC_PRECISION: u8 = 76;
@@ -60,6 +64,10 @@ pub enum SqlType {
     Name,
     /// `bytea`.
     Bytea,
+    /// `bit`, with its number of bits.
+    Bit(Option<u32>),
+    /// `bit varying`, with the most bits.
+    VarBit(Option<u32>),
     /// `date`.
     Date,
     /// `time without time zone`.
@@ -135,6 +143,8 @@ pub enum Category {
     Timespan,
     /// `U`: bytea, uuid, json.
     UserDefined,
+    /// `V`: bit strings.
+    Bits,
     /// `X`.
     Unknown,
 }
@@ -161,6 +171,7 @@ impl SqlType {
         match self {
             Self::Unknown | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => DataType::Utf8View,
             Self::Uuid | Self::Json | Self::Jsonb | Self::Enum(_) => DataType::Utf8View,
+            Self::Bit(_) | Self::VarBit(_) => DataType::Utf8View,
             Self::Boolean => DataType::Boolean,
             Self::SmallInt => DataType::Int16,
             Self::Integer => DataType::Int32,
@@ -206,8 +217,11 @@ impl SqlType {
     fn noted(&self) -> String {
         match self {
             Self::Enum(one) => one.noted(),
+            // `bit` alone is one bit.
+            Self::Bit(None) => ANY_BITS.to_owned(),
             Self::Array(element) => match element.innermost() {
                 Self::Enum(one) => format!("{}[]", one.noted()),
+                Self::Bit(None) => format!("{ANY_BITS}[]"),
                 _ => self.to_string(),
             },
             _ => self.to_string(),
@@ -276,6 +290,7 @@ impl SqlType {
             Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => Category::String,
             Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb => Category::UserDefined,
             Self::Enum(_) => Category::Enum,
+            Self::Bit(_) | Self::VarBit(_) => Category::Bits,
             Self::Date | Self::Time | Self::Timestamp | Self::TimestampTz => Category::DateTime,
             Self::Interval => Category::Timespan,
             Self::Array(_) => Category::Array,
@@ -288,7 +303,13 @@ impl SqlType {
     pub fn is_preferred(&self) -> bool {
         matches!(
             self,
-            Self::Boolean | Self::Double | Self::Oid(OidKind::Oid) | Self::Text | Self::TimestampTz | Self::Interval
+            Self::Boolean
+                | Self::Double
+                | Self::Oid(OidKind::Oid)
+                | Self::Text
+                | Self::TimestampTz
+                | Self::Interval
+                | Self::VarBit(_)
         )
     }
 
@@ -298,6 +319,8 @@ impl SqlType {
             Self::Numeric(_) => Self::NUMERIC,
             Self::Varchar(_) => Self::Varchar(None),
             Self::Char(_) => Self::Char(None),
+            Self::Bit(_) => Self::Bit(None),
+            Self::VarBit(_) => Self::VarBit(None),
             Self::Array(element) => Self::array_of(element.without_modifier()),
             other => other.clone(),
         }
@@ -341,6 +364,8 @@ impl SqlType {
             Self::Json => 114,
             Self::Jsonb => 3802,
             Self::Enum(one) => one.oid,
+            Self::Bit(_) => 1560,
+            Self::VarBit(_) => 1562,
             Self::Oid(OidKind::Oid) => 26,
             Self::Oid(OidKind::Class) => 2205,
             Self::Oid(OidKind::Type) => 2206,
@@ -367,6 +392,8 @@ impl SqlType {
                 Self::Json => 199,
                 Self::Jsonb => 3807,
                 Self::Enum(one) => one.array_oid,
+                Self::Bit(_) => 1561,
+                Self::VarBit(_) => 1563,
                 Self::Oid(OidKind::Oid) => 1028,
                 Self::Record(_) => 2287,
                 _ => 1009,
@@ -410,6 +437,8 @@ impl SqlType {
             Self::Json => "json",
             Self::Jsonb => "jsonb",
             Self::Enum(_) => "anyenum",
+            Self::Bit(_) => "bit",
+            Self::VarBit(_) => "varbit",
             Self::Oid(OidKind::Oid) => "oid",
             Self::Oid(OidKind::Class) => "regclass",
             Self::Oid(OidKind::Type) => "regtype",
@@ -498,6 +527,9 @@ impl SqlType {
             "regtype" => Self::Oid(OidKind::Type),
             "regproc" => Self::Oid(OidKind::Procedure),
             "regnamespace" => Self::Oid(OidKind::Namespace),
+            "bit" => Self::Bit(Some(length.unwrap_or(1))),
+            "varbit" | "bit varying" => Self::VarBit(length),
+            ANY_BITS => Self::Bit(None),
             "unknown" => Self::Unknown,
             "void" => Self::Void,
             _ => return None,
@@ -544,6 +576,9 @@ impl fmt::Display for SqlType {
             }
             Self::Map(pair) => write!(f, "map({}, {})", pair.0, pair.1),
             Self::Enum(one) => one.fmt(f),
+            Self::Bit(Some(length)) => write!(f, "bit({length})"),
+            Self::VarBit(None) => f.write_str("bit varying"),
+            Self::VarBit(Some(length)) => write!(f, "bit varying({length})"),
             other => f.write_str(other.internal_name()),
         }
     }

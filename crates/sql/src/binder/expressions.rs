@@ -128,11 +128,6 @@ impl Binder<'_> {
             Expr::AllOp { left, compare_op, right } => self.any_or_all(left, compare_op, right, Quantifier::All, level),
             Expr::Cast { kind, expr, data_type, .. } => {
                 let is_try = matches!(kind, CastKind::TryCast | CastKind::SafeCast);
-                if let Expr::Value(value) = unnested(expr)
-                    && let Some(bits) = literals::bits(&value.value)?
-                {
-                    return literals::bits_as(&bits, &self.sql_type(data_type)?);
-                }
                 let (scalar, to) = (self.scalar(expr, level)?, self.sql_type(data_type)?);
                 let scalar = self.looked_up(scalar, &to, level)?;
                 let scalar = self.explicit(scalar, &to, is_try)?;

@@ -32,7 +32,10 @@ impl Binder<'_> {
             | Value::DoubleQuotedString(text)
             | Value::SingleQuotedRawStringLiteral(text) => unknown(text),
             Value::DollarQuotedString(text) => unknown(&text.value),
-            other => return Err(unsupported(format!("the literal {other}"))),
+            other => match bits(other)? {
+                Some(bits) => Constant { value: ScalarValue::Utf8View(Some(bits)), sql_type: SqlType::Bit(None) },
+                None => return Err(unsupported(format!("the literal {other}"))),
+            },
         }))
     }
 
@@ -76,6 +79,11 @@ impl Binder<'_> {
             // What is cut or refused, and padded or not, is the cast's.
             SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name => {
                 Ok(Scalar::Constant(Constant::text(text)).cast(to.clone(), is_explicit))
+            }
+            SqlType::Bit(Some(_)) | SqlType::VarBit(Some(_)) => {
+                let any = to.without_modifier();
+                let value = text::parse(text, &any, zone)?;
+                Ok(Scalar::Constant(Constant { value, sql_type: any }).cast(to.clone(), is_explicit))
             }
             SqlType::Numeric(None) => match number(text.trim(), false) {
                 Ok(number) => Ok(Scalar::Constant(number).cast(SqlType::NUMERIC, is_explicit)),
@@ -249,7 +257,7 @@ impl Binder<'_> {
 }
 
 /// The bits of `b'101'` and `x'1F'`. Fails with 22P02 for other digits.
-pub(super) fn bits(value: &Value) -> Result<Option<String>> {
+fn bits(value: &Value) -> Result<Option<String>> {
     let invalid =
         |digit: char, kind: &str| Error::input(format!("\"{digit}\" is not a valid {kind} digit")).with_code("22P02");
     match value {
@@ -265,23 +273,6 @@ pub(super) fn bits(value: &Value) -> Result<Option<String>> {
             digits.collect::<Result<String>>().map(Some)
         }
         _ => Ok(None),
-    }
-}
-
-/// Bits cast to a type: a number in two's complement, or a text of them. Fails with 22003 for more bits than the number
-/// has, 42846 for other types.
-pub(super) fn bits_as(bits: &str, to: &SqlType) -> Result<Scalar> {
-    let number = |width: usize| match bits.len() > width {
-        true => Err(Error::input(format!("{to} out of range")).with_code("22003")),
-        false => Ok(bits.chars().fold(0_u64, |number, bit| number << 1 | u64::from(bit == '1'))),
-    };
-    match to {
-        SqlType::Integer => Ok(Scalar::Constant(Constant::integer((number(32)? as u32).cast_signed()))),
-        SqlType::BigInt => Ok(Scalar::Constant(Constant::bigint(number(64)?.cast_signed()))),
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
-            Ok(Scalar::Constant(Constant::text(bits)).cast(to.clone(), true))
-        }
-        _ => Err(Error::input(format!("cannot cast type bit to {to}")).with_code("42846")),
     }
 }
 
@@ -401,11 +392,24 @@ fn plain_type(data_type: &DataType) -> Option<SqlType> {
         DataType::Bytea | DataType::Blob(_) | DataType::Varbinary(_) | DataType::Binary(_) | DataType::Bytes(_) => {
             Some(SqlType::Bytea)
         }
+        DataType::Bit(length) => bit_length(*length, 1).map(SqlType::Bit),
+        DataType::BitVarying(length) | DataType::VarBit(length) => match length {
+            None => Some(SqlType::VarBit(None)),
+            length => bit_length(*length, 1).map(SqlType::VarBit),
+        },
         DataType::Uuid => Some(SqlType::Uuid),
         DataType::JSON => Some(SqlType::Json),
         DataType::JSONB => Some(SqlType::Jsonb),
         DataType::Regclass => Some(SqlType::Oid(OidKind::Class)),
         _ => None,
+    }
+}
+
+/// How many bits a type has; as many as it has without saying, if it does not say. `None` for none.
+fn bit_length(length: Option<u64>, otherwise: u32) -> Option<Option<u32>> {
+    match length {
+        None => Some(Some(otherwise)),
+        Some(length) => u32::try_from(length).ok().filter(|length| *length > 0).map(Some),
     }
 }
 

@@ -232,6 +232,10 @@ fn describe(sql_type: &SqlType, row: &mut Row) {
             row.insert("character_maximum_length", length.into());
             row.insert("character_octet_length", length.saturating_mul(4).into());
         }
+        SqlType::Bit(Some(length)) | SqlType::VarBit(Some(length)) => {
+            let length = i32::try_from(*length).unwrap_or(i32::MAX);
+            row.insert("character_maximum_length", length.into());
+        }
         SqlType::Date => {
             row.insert("datetime_precision", 0.into());
         }

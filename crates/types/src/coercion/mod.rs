@@ -94,6 +94,11 @@ impl Cast<'_> {
             (from, to) if is_string(from) && is_string(to) => strings::fit(self, array),
             (from, _) if is_string(from) => text::parse_array(array.as_string_view(), self.to, &self.read_options()),
             (_, to) if is_string(to) => self.texts(array),
+            (T::Bit(_) | T::VarBit(_), T::Bit(_) | T::VarBit(_)) => {
+                text::parse_array(array.as_string_view(), self.to, &self.read_options())
+            }
+            (T::Integer | T::BigInt, T::Bit(length)) => strings::bits_of(self, array, length.unwrap_or(1)),
+            (T::Bit(_), T::Integer | T::BigInt) => strings::of_bits(self, array),
             (T::Jsonb, T::Json) => Ok(array.clone()),
             (T::Json, T::Jsonb) => text::parse_array(array.as_string_view(), self.to, &self.read_options()),
             (T::Jsonb, _) => strings::of_jsonb(self, array),

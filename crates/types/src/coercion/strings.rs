@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, StringViewArray, StringViewBuilder};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, Int64Array, StringViewArray, StringViewBuilder};
+use arrow::datatypes::Int64Type;
 use diligence_base::{Error, Result};
 
 use super::Cast;
@@ -71,4 +72,25 @@ pub(super) fn of_jsonb(cast: &Cast<'_>, array: &ArrayRef) -> Result<ArrayRef> {
             Cast { from: &SqlType::NUMERIC, ..*cast }.array(&numbers)
         }
     }
+}
+
+/// The last bits of integers.
+pub(super) fn bits_of(cast: &Cast<'_>, array: &ArrayRef, length: u32) -> Result<ArrayRef> {
+    let numbers = Cast { to: &SqlType::BigInt, ..*cast }.array(array)?;
+    let numbers = numbers.as_primitive::<Int64Type>();
+    let bits = numbers.iter().map(|number| number.map(|number| text::bits::of_integer(number, length)));
+    Ok(Arc::new(bits.collect::<StringViewArray>()))
+}
+
+/// The integers that bits are.
+pub(super) fn of_bits(cast: &Cast<'_>, array: &ArrayRef) -> Result<ArrayRef> {
+    let width = if *cast.to == SqlType::Integer { 32 } else { 64 };
+    let name = cast.to.to_string();
+    let number = |bits: Option<&str>| match bits.map(|bits| text::bits::to_integer(bits, width, &name)) {
+        Some(Err(_)) if cast.is_try => Ok(None),
+        other => other.transpose(),
+    };
+    let numbers = array.as_string_view().iter().map(number).collect::<Result<Int64Array>>()?;
+    let numbers: ArrayRef = Arc::new(numbers);
+    Cast { from: &SqlType::BigInt, ..*cast }.array(&numbers)
 }

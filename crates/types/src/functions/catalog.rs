@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
-    arithmetic, arrays, bytes, comparisons, date_units, datetime, enums, foreign, formatting, intervals, json, lists,
+    arithmetic, arrays, bits, bytes, comparisons, date_units, datetime, enums, foreign, formatting, intervals, json, lists,
     maps, math, more_texts, numeric, others, patterns, strftime, strings,
 };
 use crate::SqlType;
@@ -36,6 +36,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     maps::declare(&mut catalog);
     lists::declare(&mut catalog);
     enums::declare(&mut catalog);
+    bits::declare(&mut catalog);
     others::declare(&mut catalog);
     super::aggregates::declare(&mut catalog);
     more_texts::declare(&mut catalog);

@@ -19,7 +19,7 @@ use super::{Body, Call, ScalarCall, Special, catalog};
 use crate::SqlType;
 
 /// Types that the engine's kernels compare as PostgreSQL does.
-const NATIVE: [&str; 16] = [
+const NATIVE: [&str; 18] = [
     "boolean",
     "smallint",
     "integer",
@@ -36,6 +36,8 @@ const NATIVE: [&str; 16] = [
     "timestamptz",
     "uuid",
     "oid",
+    "bits",
+    "varbit",
 ];
 
 /// Declares the operators.

@@ -10,6 +10,7 @@
 mod aggregates;
 mod arithmetic;
 mod arrays;
+mod bits;
 mod bytes;
 mod calendar;
 mod catalog;

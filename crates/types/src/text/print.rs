@@ -84,9 +84,12 @@ impl<'a> Printer<'a> {
             SqlType::Unknown | SqlType::Text | SqlType::Varchar(_) | SqlType::Char(None) | SqlType::Name => {
                 array.as_string_view_opt().map(Kind::Text)
             }
-            SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Enum(_) => {
-                array.as_string_view_opt().map(Kind::Text)
-            }
+            SqlType::Uuid
+            | SqlType::Json
+            | SqlType::Jsonb
+            | SqlType::Enum(_)
+            | SqlType::Bit(_)
+            | SqlType::VarBit(_) => array.as_string_view_opt().map(Kind::Text),
             SqlType::Bytea => array.as_binary_view_opt().map(Kind::Bytes),
             SqlType::Date => primitive(array, Kind::Date),
             SqlType::Time => primitive(array, Kind::Time),

@@ -54,6 +54,12 @@ pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOp
         SqlType::Jsonb => reader.written(|text, out| json::parse(text).map(|value| json::write(out, &value)))?,
         SqlType::Uuid => reader.written(bytes::parse_uuid)?,
         SqlType::Enum(one) => reader.slices(|text| one.check(text).map(|()| text))?,
+        SqlType::Bit(length) => reader.written(|text, out| {
+            bits::fit_bit(bits::parse_bits(text)?, *length, options.is_explicit).map(|bits| out.push_str(&bits))
+        })?,
+        SqlType::VarBit(length) => reader.written(|text, out| {
+            bits::fit_varbit(bits::parse_bits(text)?, *length, options.is_explicit).map(|bits| out.push_str(&bits))
+        })?,
         SqlType::Boolean => reader.booleans()?,
         SqlType::SmallInt => {
             let (least, most) = (i16::MIN.into(), i16::MAX.into());

@@ -51,6 +51,7 @@ fn samples(sql_type: &SqlType) -> &'static [&'static str] {
     match sql_type {
         SqlType::Boolean => &["t"],
         SqlType::Enum(_) => &["happy", "sad"],
+        SqlType::Bit(_) | SqlType::VarBit(_) => &["", "101", "0"],
         SqlType::SmallInt => &["-32768", "0", "7", "32767"],
         SqlType::Integer => &["-2147483648", "0", "3", "2147483647"],
         SqlType::BigInt => &["-9223372036854775808", "0", "3", "9223372036854775807"],

@@ -1,0 +1,112 @@
+//! Bit strings (manual, section 9.6): `bit(n)` and `bit varying`, which are held as texts of zeros and ones.
+//!
+//! So they compare as texts do: bit by bit, a shorter one before those that it begins.
+
+use diligence_base::{Error, Result};
+
+use super::catalog::Catalog;
+use super::columns::kernel;
+use super::errors::as_integer;
+
+/// Declares the operators and functions.
+pub(super) fn declare(catalog: &mut Catalog) {
+    catalog.add("||(varbit, varbit) -> varbit", kernel!(|a: &str, b: &str| [a, b].concat()));
+    catalog.add("&(bit, bit) -> bit", kernel!(try |a: &str, b: &str| merged(a, b, "AND", |a, b| a & b)));
+    catalog.add("|(bit, bit) -> bit", kernel!(try |a: &str, b: &str| merged(a, b, "OR", |a, b| a | b)));
+    catalog.add("#(bit, bit) -> bit", kernel!(try |a: &str, b: &str| merged(a, b, "XOR", |a, b| a ^ b)));
+    catalog.add("~(bit) -> bit", kernel!(|a: &str| a.bytes().map(|bit| letter(bit == b'0')).collect::<String>()));
+    catalog.add("<<(bit, integer) -> bit", kernel!(|a: &str, places: i32| shifted(a, i64::from(places))));
+    catalog.add(">>(bit, integer) -> bit", kernel!(|a: &str, places: i32| shifted(a, -i64::from(places))));
+    for name in ["length", "bit_length"] {
+        let signature: &'static str = Box::leak(format!("{name}(bit) -> integer").into_boxed_str());
+        catalog.add(signature, kernel!(try |a: &str| as_integer(a.len())));
+    }
+    catalog.add("octet_length(bit) -> integer", kernel!(try |a: &str| as_integer(a.len().div_ceil(8))));
+    catalog.add("bit_count(bit) -> bigint", kernel!(|a: &str| a.bytes().filter(|bit| *bit == b'1').count() as i64));
+    catalog.add_all(
+        &["substring(bit, integer) -> bit", "substr(bit, integer) -> bit"],
+        kernel!(try |a: &str, start: i32| part(a, start.into(), None).map(str::to_owned)),
+    );
+    catalog.add_all(
+        &["substring(bit, integer, integer) -> bit", "substr(bit, integer, integer) -> bit"],
+        kernel!(try |a: &str, start: i32, length: i32| part(a, start.into(), Some(length.into())).map(str::to_owned)),
+    );
+    catalog.add(
+        "overlay(bit, bit, integer) -> bit",
+        kernel!(try |a: &str, by: &str, start: i32| overlaid(a, by, start.into(), by.len() as i64)),
+    );
+    catalog.add(
+        "overlay(bit, bit, integer, integer) -> bit",
+        kernel!(try |a: &str, by: &str, start: i32, length: i32| overlaid(a, by, start.into(), length.into())),
+    );
+    catalog.add(
+        "position(bit, bit) -> integer",
+        kernel!(try |a: &str, part: &str| as_integer(a.find(part).map_or(0, |at| at + 1))),
+    );
+    catalog.add(
+        "get_bit(bit, integer) -> integer",
+        kernel!(try |a: &str, at: i32| Ok(i32::from(a.as_bytes()[place(a, at)?] == b'1'))),
+    );
+    catalog.add("set_bit(bit, integer, integer) -> bit", kernel!(try |a: &str, at: i32, new: i32| set(a, at, new)));
+}
+
+fn letter(is_one: bool) -> char {
+    if is_one { '1' } else { '0' }
+}
+
+/// Two bit strings, bit by bit. Fails with 22026 if they are of different sizes.
+fn merged(a: &str, b: &str, name: &str, merge: fn(bool, bool) -> bool) -> Result<String> {
+    if a.len() != b.len() {
+        let error = Error::value(format!("cannot {name} bit strings of different sizes"));
+        return Err(error.with_code("22026"));
+    }
+    Ok(a.bytes().zip(b.bytes()).map(|(a, b)| letter(merge(a == b'1', b == b'1'))).collect())
+}
+
+/// The bits some places to the left, with zeros where they come from.
+fn shifted(bits: &str, left: i64) -> String {
+    let count = usize::try_from(left.unsigned_abs()).unwrap_or(usize::MAX).min(bits.len());
+    let zeros = "0".repeat(count);
+    match left >= 0 {
+        true => [&bits[count..], &zeros].concat(),
+        false => [&zeros, &bits[..bits.len() - count]].concat(),
+    }
+}
+
+/// A part from a place on, counted from 1. Fails with 22011 for a negative length.
+fn part(bits: &str, start: i64, length: Option<i64>) -> Result<&str> {
+    let end = match length {
+        Some(length) if length < 0 => {
+            return Err(Error::value("negative substring length not allowed").with_code("22011"));
+        }
+        Some(length) => start.saturating_add(length),
+        None => i64::MAX,
+    };
+    let at = |place: i64| usize::try_from(place.saturating_sub(1).max(0)).unwrap_or(usize::MAX).min(bits.len());
+    let (start, end) = (at(start), at(end));
+    Ok(&bits[start..end.max(start)])
+}
+
+fn overlaid(bits: &str, by: &str, start: i64, length: i64) -> Result<String> {
+    if start <= 0 {
+        return Err(Error::value("negative substring length not allowed").with_code("22011"));
+    }
+    let before = part(bits, 1, Some(start - 1))?;
+    Ok([before, by, part(bits, start.saturating_add(length), None)?].concat())
+}
+
+/// A place counted from 0. Fails with 2202E outside of the bits.
+fn place(bits: &str, at: i32) -> Result<usize> {
+    usize::try_from(at).ok().filter(|at| *at < bits.len()).ok_or_else(|| {
+        let last = bits.len() as i64 - 1;
+        Error::value(format!("bit index {at} out of valid range (0..{last})")).with_code("2202E")
+    })
+}
+
+fn set(bits: &str, at: i32, new: i32) -> Result<String> {
+    let at = place(bits, at)?;
+    if !(0..=1).contains(&new) {
+        return Err(Error::value("new bit must be 0 or 1").with_code("22023"));
+    }
+    Ok([&bits[..at], if new == 1 { "1" } else { "0" }, &bits[at + 1..]].concat())
+}
