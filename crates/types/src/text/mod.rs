@@ -10,7 +10,7 @@
 //! `extra_float_digits` 1, `bytea_output` hex.
 
 mod abbreviations;
-pub(crate) pub(crate) mod bits;
+pub(crate) mod bits;
 mod bytes;
 pub mod calendar;
 pub(crate) mod datetime;
