@@ -11,7 +11,7 @@
 
 mod abbreviations;
 pub(crate) mod bits;
-mod bytes;
+pub(crate) mod bytes;
 pub mod calendar;
 pub(crate) mod datetime;
 pub mod decimals;
