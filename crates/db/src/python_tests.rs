@@ -281,7 +281,7 @@ fn limits_are_settings() {
     assert_eq!(rows(&session, "SELECT grow()"), ["1000000000"]);
     assert!(rows(&session, "SELECT count(*) FROM system.pool")[0].parse::<usize>().unwrap() >= 6);
     session.execute("RESET function_memory").unwrap();
-    assert_eq!(rows(&session, "SHOW function_memory"), ["1.00 GiB"]);
+    assert_eq!(rows(&session, "SHOW function_memory"), ["function_memory 1.0 GiB"]);
     for wrong in ["function_memory = '1MB'", "function_time = 0", "pool_maximum = 0", "python = ''"] {
         assert_eq!(error(&session, &format!("SET {wrong}")).code(), Some("22023"), "{wrong}");
     }

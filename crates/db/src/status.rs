@@ -30,6 +30,11 @@ impl Status {
         self.1.processes()
     }
 
+    /// Answers that such processes have given.
+    pub fn pool_calls(&self) -> usize {
+        self.1.calls()
+    }
+
     /// Queries that wait for memory or run, and those that ended last.
     pub fn queries(&self) -> Vec<QueryInfo> {
         self.0.queries()

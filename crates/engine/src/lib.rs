@@ -27,8 +27,9 @@
 //! Beside them are [`reference`](mod@reference), the slow judges of operators, and `interleavings`, the tests under
 //! random schedules.
 //!
-//! Invariants: nobody blocks a worker, but who waits outside of the engine, for whom another thread stands in; operators know no thread, clock or other query; every byte that an operator
-//! keeps is reserved; a panic in a packet ends its query and nothing else.
+//! Invariants: nobody blocks a worker, but who waits outside of the engine, for whom another thread stands in;
+//! operators know no thread, clock or other query; every byte that an operator keeps is reserved; a panic in a packet
+//! ends its query and nothing else.
 
 pub mod batch;
 mod engine;

@@ -13,7 +13,14 @@ const NAME: &str = "LOCK";
 /// process ends, however that is.
 #[derive(Debug)]
 pub struct FolderLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // To close the file is not enough: a process that is just being started has it, too, for a moment.
+        let _ = self.file.unlock();
+    }
 }
 
 impl FolderLock {
@@ -37,6 +44,6 @@ impl FolderLock {
         }
         let name = format!("process {}\n", std::process::id());
         file.set_len(0).and_then(|()| file.write_all(name.as_bytes())).map_err(failed)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }

@@ -24,6 +24,7 @@
 //! * No process outlives the engine, however that ends.
 //! * Knows no SQL, no query and no table.
 
+mod caller;
 mod code;
 pub mod growth;
 mod pool;
@@ -32,6 +33,7 @@ mod process;
 mod tests;
 pub mod wire;
 
+pub use caller::{Caller, Nobody};
 pub use code::{Code, CodeSpec, Form, Kind};
-pub use pool::{Caller, Nobody, Pool, PoolOptions, ProcessInfo, ProcessState};
+pub use pool::{Pool, PoolOptions, ProcessInfo, ProcessState};
 pub use wire::Answer;

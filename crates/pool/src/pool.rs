@@ -1,8 +1,8 @@
 //! The pool: processes that are idle, and the keeper, which starts, ends and buries them.
 //!
-//! A call takes a process, one that has its function if there is one, and gives it back when it is done. It may wait for
-//! one; then it looks every so often whether it is to stop. The keeper is the thesis' daemon daemon (section 4.4): a
-//! thread that is there as long as there are processes.
+//! A call takes a process, one that has its function if there is one, and gives it back when it is done. It may wait
+//! for one; then it looks every so often whether it is to stop. The keeper is the thesis' daemon daemon (section 4.4):
+//! a thread that is there as long as there are processes.
 //!
 //! Invariant: a process is idle or one call's, never both; one whose call failed in a way that leaves doubt is not idle
 //! again.
@@ -21,6 +21,7 @@ use diligence_base::seams::{Clock, Spawn};
 use diligence_base::{Error, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::caller::Caller;
 use crate::code::{Code, CodeSpec, Form, Kind};
 use crate::growth::{Counts, Growth};
 use crate::process::{Failure, Process, Shown, ending_text};
@@ -29,27 +30,6 @@ use crate::wire::{self, Answer, Cause, Malformed, Raised, Reply};
 /// How often the keeper looks for what is idle or dead, and who waits whether to stop.
 const KEEPER_LOOKS: Duration = Duration::from_millis(500);
 const WAITER_LOOKS: Duration = Duration::from_millis(10);
-
-/// Who calls a function.
-pub trait Caller {
-    /// Whether the call is to end: nobody wants its answer. Asked every few milliseconds.
-    fn is_stopped(&self) -> bool;
-
-    /// What the function printed. Called once for each answer that came with something.
-    fn printed(&self, text: &str);
-}
-
-/// A caller who waits as long as it takes, and reads nothing.
-#[derive(Clone, Copy, Debug)]
-pub struct Nobody;
-
-impl Caller for Nobody {
-    fn is_stopped(&self) -> bool {
-        false
-    }
-
-    fn printed(&self, _text: &str) {}
-}
 
 /// How a pool is run. May change at any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -426,6 +406,7 @@ impl Shared {
     /// Ends processes that nobody has needed for long, and forgets those that are dead.
     fn end_some(&self, state: &mut State) {
         let now_ns = self.clock.now_ns();
+        state.idle.iter_mut().for_each(Process::greet);
         let dead = state.idle.extract_if(.., |process| !process.is_alive()).collect::<Vec<_>>();
         for process in dead {
             // One that has never started would not the next time either.

@@ -82,7 +82,7 @@ class Function:
         self.call = self.compiled(names, text(4))
 
     def compiled(self, names, source):
-        body = ast.parse(source, self.file)
+        body = self.parsed(source)
         named = [name or f"_{place}" for place, name in enumerate(names, 1)]
         made = ast.parse("def function(%s):\n  pass" % ", ".join(f"a{place}" for place in range(len(named))), self.file)
         function = made.body[0]
@@ -118,6 +118,21 @@ class Function:
         lines = source.splitlines(True)
         linecache.cache[self.file] = (len(source), None, lines, self.file)
         return names_around["function"]
+
+    def parsed(self, source):
+        try:
+            return ast.parse(source, self.file)
+        except IndentationError:
+            if not source.lstrip("\n\r")[:1].isspace():
+                raise
+        # All of it is indented. It is not moved to the left: that would change texts of several lines.
+        try:
+            tree = ast.parse("if True:\n" + source, self.file)
+        except SyntaxError as error:
+            error.lineno = (error.lineno or 1) - 1
+            raise
+        body = ast.Module(tree.body[0].body + tree.body[1:], [])
+        return ast.increment_lineno(body, -1)
 
     def run(self, payload):
         rows, count = struct.unpack_from("<IH", payload, 8)
@@ -161,7 +176,7 @@ class Function:
             if file == self.file:
                 line = linecache.getline(file, number).strip()
                 lines.append(f"function {self.name}, line {number}: {line}")
-            elif file != __file__:
+            elif file not in (__file__, ast.__file__):
                 name = step.tb_frame.f_code.co_name
                 lines.append(f"{file}, line {number}, in {name}")
             step = step.tb_next

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use diligence_base::limits::{POOL_PRINTED_BYTES_MAX, POOL_REPLY_BYTES_MAX, POOL_START_TIME};
 use parking_lot::Mutex;
 
-use crate::pool::Caller;
+use crate::caller::{Caller, Nobody};
 use crate::wire::{HEAD_BYTES, Malformed, Reply, head, reply};
 
 /// What a process runs.
@@ -143,6 +143,17 @@ impl Process {
     /// Whether it is there still.
     pub(crate) fn is_alive(&mut self) -> bool {
         !self.has_ended && matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Takes note that it has started, if it has said so by now.
+    pub(crate) fn greet(&mut self) {
+        if self.shown.has_started.load(Ordering::Relaxed) || !is_readable(self.socket.as_raw_fd(), Duration::ZERO) {
+            return;
+        }
+        // What it says comes in one piece. One that says anything else is found out when it is used.
+        if let Ok((0, Reply::Hello(_))) = self.answer(&mut Vec::new(), &Nobody, Instant::now() + LOOK) {
+            self.shown.has_started.store(true, Ordering::Relaxed);
+        }
     }
 
     /// What it printed since this was asked last.
@@ -388,4 +399,31 @@ fn ending_of(pid: u32) -> Option<OwnedFd> {
 #[cfg(not(target_os = "linux"))]
 fn ending_of(_pid: u32) -> Option<OwnedFd> {
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::{Code, CodeSpec, Form, Kind};
+    use crate::wire;
+
+    /// However the engine ends, its end of the pipe is closed then.
+    #[test]
+    fn a_process_that_spins_ends_with_the_engine() {
+        let Ok(mut process) = Process::start("python3", 0, 1, 0) else {
+            return eprintln!("not tested: there is no python3 here");
+        };
+        let (parameters, source) = (vec![], "while True: pass".to_owned());
+        let spec = CodeSpec { name: "spin".to_owned(), parameters, returns: Kind::Text, form: Form::Rows, source };
+        let code = Code::new(spec, 1);
+        let loaded = process.ask(&wire::load(&code, 1).unwrap(), 1, &Nobody, Duration::from_secs(60));
+        assert!(matches!(loaded, Ok(Reply::Loaded)), "{loaded:?}");
+        process.tell(&wire::call(&code, 2, &[], 1).unwrap(), &Nobody).unwrap();
+        let (_, another) = std::io::pipe().unwrap();
+        drop(std::mem::replace(&mut process._lifeline, another));
+        while process.is_alive() {
+            std::thread::yield_now();
+        }
+        assert_eq!(process.child.wait().unwrap().signal(), Some(libc::SIGIO));
+    }
 }

@@ -106,10 +106,14 @@ fn what_a_function_raises_is_told_with_its_place() {
     assert_eq!(error.detail(), Some("function f, line 3: return y / 0"));
     let error = one(&pool, "import sys\nsys.exit(3)", &Nobody).unwrap_err();
     assert_eq!((error.message(), error.code()), ("SystemExit: 3", Some("38000")));
+    assert_eq!(one(&pool, " return x ", &Nobody).unwrap(), 7);
+    assert_eq!(one(&pool, "\n\n  y = \"\"\"a\n b\"\"\"\n  return len(y)", &Nobody).unwrap(), 4);
+    let error = one(&pool, "\n  y = x\n  return y / 0", &Nobody).unwrap_err();
+    assert_eq!(error.detail(), Some("function f, line 3: return y / 0"));
     let error = one(&pool, "return x +", &Nobody).unwrap_err();
     assert_eq!((error.message(), error.code()), ("could not compile the function f", Some("42601")));
     assert!(error.detail().unwrap().contains("line 1: return x +"), "{error}");
-    assert_eq!(pool.processes().iter().map(|process| process.calls).max(), Some(5), "it serves still");
+    assert_eq!(pool.processes().iter().map(|process| process.calls).max(), Some(11), "it serves still");
 }
 
 #[test]

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   head:    bytes behind it (4), kind (1), nothing (3), number of the call (8)
-//!   load:    function (8), arrow? (1), returns (1), parameters (2), of each: kind (1), name; name of the function, body
+//!   load:    function (8), arrow? (1), returns (1), parameters (2), of each: kind (1), name; the function's name, body
 //!   forget:  function (8)
 //!   call:    function (8), rows (4), columns (2), of each: some NULL? (1), a byte for each row if so, values
 //!   values:  form (1), some NULL? (1), a byte for each row if so, values
 //!   raised:  cause (1), message, place
 //! ```
 //!
-//! Truth values are bytes, texts and bytes are lengths of four bytes each and then all bytes. Integers of an answer have
+//! Truth values are bytes, texts and bytes are lengths of four bytes each and then all bytes. Integers of an answer
+//! have
 //! eight bytes, floats as well. Of [`Form::Arrow`] values are a stream of Arrow's. Everything is little-endian, as are
 //! the machines.
 //!

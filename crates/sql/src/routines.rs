@@ -88,7 +88,7 @@ impl Definition {
         let language = create.language.as_ref().map_or_else(|| "sql".to_owned(), lower);
         let form = programs::form_of(&language);
         if language != "sql" && form.is_none() {
-            let error = Error::input(format!("language \"{language}\" does not exist")).with_code("42704");
+            let error = Error::unsupported(format!("language \"{language}\" is not supported")).with_code("0A000");
             return Err(error.with_hint("functions are written in SQL or Python: LANGUAGE sql, python, python_arrow"));
         }
         let (mut parameters, mut columns) = (Vec::new(), Vec::new());
@@ -381,7 +381,7 @@ mod tests {
             let datafusion_sql::parser::Statement::Statement(statement) = parsed.statement else { panic!("{text}") };
             Definition::of(&statement).err().and_then(|error| error.code())
         };
-        assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE cobol AS 'x'"), Some("42704"));
+        assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE cobol AS 'x'"), Some("0A000"));
         assert_eq!(refused("CREATE FUNCTION f() RETURNS SETOF int LANGUAGE python AS 'x'"), Some("0A000"));
         assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE python RETURN 1"), Some("42P13"));
         assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE python"), Some("42P13"));

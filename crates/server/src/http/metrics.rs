@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use diligence_db::status::StageInfo;
+use diligence_db::status::{ProcessState, StageInfo};
 
 use crate::admission::lanes::LaneInfo;
 use crate::service::Service;
@@ -117,6 +117,14 @@ fn text(service: &Service) -> String {
         "What all queries together may reserve.",
         status.memory_budget_bytes() as u64,
     );
+    let pool = status.pool();
+    let by = [ProcessState::Starting, ProcessState::Idle, ProcessState::Active].map(|state| {
+        let processes = pool.iter().filter(|process| process.state == state).count();
+        (format!("{{state=\"{}\"}}", state.name()), processes as u64)
+    });
+    text.metric("pool_processes", "gauge", "Processes that run functions in Python.", &by);
+    text.one("pool_memory_bytes", "gauge", "Memory that they have.", pool.iter().map(|one| one.memory_bytes).sum());
+    text.one("pool_calls_total", "counter", "Answers of such processes.", status.pool_calls() as u64);
     let sharing = status.sharing();
     text.one("sharing_queries_total", "counter", "Queries that asked to share.", sharing.queries_total);
     text.one("sharing_builds_total", "counter", "Runs that built a state for whoever reads it.", sharing.builds_total);

@@ -456,3 +456,33 @@ async fn who_waits_for_whom_is_shown() {
     assert_eq!(rows(said(&mut carl, "SELECT state FROM pg_stat_activity WHERE usename = 'ann'").await), ["D idle"]);
     server.stop().await;
 }
+
+/// Without an interpreter this test says so and is done.
+#[tokio::test]
+async fn what_functions_print_is_told_to_their_client() {
+    let options = DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() };
+    let database = Database::open(options).unwrap();
+    let function = "CREATE FUNCTION say(x bigint) RETURNS bigint LANGUAGE python AS 'print(x); return x // (x - 5)'";
+    match database.session().execute(function) {
+        Err(error) if error.code() == Some("58P01") => return eprintln!("not tested: there is no python3 here"),
+        made => drop(made.unwrap()),
+    }
+    let postgres = Some("127.0.0.1:0".parse().unwrap());
+    let options = ServerOptions { postgres, ..ServerOptions::default() };
+    let server = Server::start(database, options).await.unwrap();
+    let mut connection = connect(&Address::Tcp(server.addresses().postgres.unwrap())).await;
+    assert_eq!(
+        said(&mut connection, "SELECT say(7)").await,
+        ["T say:20", "N NOTICE 00000", "D 3", "C SELECT 1", "Z I"]
+    );
+    assert_eq!(
+        said(&mut connection, "CREATE TABLE t AS SELECT say(8) AS x").await,
+        ["N NOTICE 00000", "C SELECT 1", "Z I"]
+    );
+    assert_eq!(said(&mut connection, "SELECT say(5)").await, ["T say:20", "N NOTICE 00000", "E ERROR 38000", "Z I"]);
+    // Whoever may not name files of the server makes none.
+    assert_eq!(
+        said(&mut connection, "CREATE FUNCTION f() RETURNS int LANGUAGE python AS 'return 1'").await,
+        ["E ERROR 42501", "Z I"]
+    );
+}

@@ -1,0 +1,22 @@
+//! Who calls a function, as far as the pool is concerned.
+
+/// Who calls a function.
+pub trait Caller {
+    /// Whether the call is to end: nobody wants its answer. Asked every few milliseconds.
+    fn is_stopped(&self) -> bool;
+
+    /// What the function printed. Called once for each answer that came with something.
+    fn printed(&self, text: &str);
+}
+
+/// A caller who waits as long as it takes, and reads nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Nobody;
+
+impl Caller for Nobody {
+    fn is_stopped(&self) -> bool {
+        false
+    }
+
+    fn printed(&self, _text: &str) {}
+}
