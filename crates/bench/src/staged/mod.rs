@@ -56,14 +56,14 @@ pub struct StagedArguments {
     load: u32,
     /// Queries that pass the gate of T-gated together; with several numbers there is a column for each. Figure 5 has
     /// the first.
-    #[arg(long, value_delimiter = ',', default_value = "2,10", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_delimiter = ',', default_value = "2", value_parser = clap::value_parser!(u32).range(1..))]
     t_gated: Vec<u32>,
     /// Milliseconds in a module after which C-gated leaves a query behind; with several numbers there is a column for
     /// each.
     #[arg(long, value_delimiter = ',', default_value = "20,40", value_parser = positive)]
     c_gated: Vec<f64>,
     /// Queries of each run, of which the first tenth does not count.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..))]
+    #[arg(long, default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(100..))]
     queries: u32,
     /// Runs, each with arrivals and sizes of its own, which are the same for all policies.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..))]

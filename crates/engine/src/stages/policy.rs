@@ -53,8 +53,8 @@ pub trait Policy: Send {
     fn follows_turns(&self) -> bool {
         false
     }
-    /// A packet's turn has ended, after so many nanoseconds; if it yielded, it is pushed next, under the same lock. Told
-    /// of packets as well that an earlier policy has chosen.
+    /// A packet's turn has ended, after so many nanoseconds. If it yielded, it is pushed next, under the same lock.
+    /// Told of packets that an earlier policy has chosen as well.
     fn turn_ended(&mut self, _packet: &Arc<Packet>, _worked_ns: u64) {}
     /// Cohorts admitted so far and the packets in them; zero for policies without gates.
     fn cohorts(&self) -> (u64, u64) {
