@@ -54,7 +54,7 @@ pub use diligence_sql::{Description, Facts};
 pub use diligence_types::text::Zone;
 pub use plans::{GenericPlan, ParsedStatement, PlanCache, PlannedStatement, Used};
 pub use session::{Session, SessionOptions};
-pub use settings::memory_budget;
+pub use settings::{bytes, memory_budget};
 pub use statement::{Append, CancelToken, PendingStatement, QueryResult, ResultKind, Short};
 pub use status::Progress;
 pub use system::WaitingQuery;

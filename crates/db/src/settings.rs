@@ -463,8 +463,9 @@ pub(crate) fn budget(bytes: usize) -> Result<usize> {
     Err(error.with_hint("what does not fit in memory goes on in temp space, but that needs some memory, too"))
 }
 
-/// Bytes from `1000000`, `512MB`, `1.5 GiB`. Units are powers of 1024, as is usual for memory.
-fn bytes(value: &str) -> Result<usize> {
+/// Bytes from `1000000`, `512MB`, `1.5 GiB`. Units are powers of 1024, as is usual for memory. Fails with kind `Input`
+/// if the text is no amount of memory.
+pub fn bytes(value: &str) -> Result<usize> {
     let wrong = || {
         Error::input(format!("expected an amount of memory, found '{value}'")).with_hint("write it like 512MB or 4GB")
     };

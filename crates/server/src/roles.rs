@@ -7,7 +7,7 @@
 //! [roles.analyst]
 //! tables = ["sales.*", "customers"]   # may read these
 //! write = ["scratch.*"]               # may make, change and drop these, and read them
-//! endpoints = ["/api/*"]              # may ask these, whatever tables are behind them
+//! endpoints = ["/api/*"]              # may call these, whatever tables are behind them; "GET /api/*" for a method
 //! files = false                       # may name files and URLs of the server
 //! admin = false                       # may see and end others' queries, and change what is everybody's
 //! priority = 0                        # -10 to 10: who comes first in line
@@ -95,19 +95,22 @@ impl Role {
         }
     }
 
-    /// What a session may do that answers an endpoint: its query is of whoever runs the server, and only its parameters
-    /// are of the user.
-    pub fn endpoint_options(&self) -> SessionOptions {
-        SessionOptions { files: true, rights: Arc::new(Rights::read_all()), ..self.session_options() }
+    /// What a session may do that answers an endpoint: its statements are of whoever runs the server, and only its
+    /// parameters are of the user. Whether it `writes`, its method says.
+    pub fn endpoint_options(&self, writes: bool) -> SessionOptions {
+        let rights = if writes { Rights::all() } else { Rights::read_all() };
+        SessionOptions { files: true, rights: Arc::new(rights), ..self.session_options() }
     }
 
-    /// Fails with `42501` if the users may not ask this endpoint.
-    pub fn check_endpoint(&self, path: &str) -> Result<()> {
-        if self.endpoints.as_ref().is_none_or(|patterns| patterns.iter().any(|pattern| matches(pattern, path))) {
+    /// Fails with `42501` if the users may not call this endpoint: if no pattern fits its path, or its method and path.
+    pub fn check_endpoint(&self, method: &str, path: &str) -> Result<()> {
+        let both = format!("{method} {path}");
+        let fits = |pattern: &String| matches(pattern, path) || matches(pattern, &both);
+        if self.endpoints.as_ref().is_none_or(|patterns| patterns.iter().any(fits)) {
             return Ok(());
         }
-        let error = Error::input(format!("the endpoint {path} is not for this user")).with_code(DENIED);
-        Err(error.with_hint(format!("the server's file of users grants it to a role: endpoints = [\"{path}\"]")))
+        let error = Error::input(format!("the endpoint {both} is not for this user")).with_code(DENIED);
+        Err(error.with_hint(format!("the server's file of users grants it to a role: endpoints = [\"{both}\"]")))
     }
 
     /// The shorter of the role's limit of time and another one; zero is none, of both.
@@ -186,7 +189,7 @@ mod tests {
     #[test]
     fn who_has_a_role_may_do_what_it_says_and_nothing_else() {
         let users = Users::parse(
-            "[roles.none]\n[roles.some]\ntables = ['a']\nendpoints = ['/api/*']\nmemory = '64MB'\ntime = '2s'\npriority = -3\n\
+            "[roles.none]\n[roles.some]\ntables = ['a']\nendpoints = ['/api/*', 'POST /orders/*']\nmemory = '64MB'\ntime = '2s'\npriority = -3\n\
              [users.ann]\npassword = 'x'\nrole = 'none'\n[users.bob]\npassword = 'x'\nrole = 'some'\nfiles = true\n\
              [users.eve]\npassword = 'x'",
         )
@@ -194,13 +197,17 @@ mod tests {
         let role = |user: &str| users.get(user).unwrap().role.clone();
         let (ann, bob, eve) = (role("ann"), role("bob"), role("eve"));
         assert_eq!(*ann.rights, Rights::only(vec![], vec![]));
-        assert!(ann.check_endpoint("/api/x").is_err() && !ann.files && !ann.admin);
-        assert!(bob.check_endpoint("/api/x").is_ok() && bob.check_endpoint("/other").is_err() && bob.files);
+        assert!(ann.check_endpoint("GET", "/api/x").is_err() && !ann.files && !ann.admin);
+        assert!(
+            bob.check_endpoint("GET", "/api/x").is_ok() && bob.check_endpoint("GET", "/other").is_err() && bob.files
+        );
+        assert!(bob.check_endpoint("POST", "/api/x").is_ok() && bob.check_endpoint("POST", "/orders/{id}").is_ok());
+        assert!(bob.check_endpoint("DELETE", "/orders/{id}").is_err());
         assert_eq!(bob.session_options().query_memory_bytes, Some(64 << 20));
         assert_eq!(bob.time(Duration::ZERO), Duration::from_secs(2));
         assert_eq!(bob.time(Duration::from_secs(1)), Duration::from_secs(1));
         assert_eq!(bob.time(Duration::from_secs(3)), Duration::from_secs(2));
-        assert!(eve.admin && !eve.files && eve.check_endpoint("/other").is_ok());
+        assert!(eve.admin && !eve.files && eve.check_endpoint("PUT", "/other").is_ok());
     }
 
     #[test]

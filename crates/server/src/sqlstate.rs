@@ -20,6 +20,10 @@ pub const READ_ONLY: &str = "25006";
 pub const ACTIVE_TRANSACTION: &str = "25001";
 /// `in_failed_sql_transaction`.
 pub const FAILED_TRANSACTION: &str = "25P02";
+/// `serialization_failure`.
+pub const SERIALIZATION_FAILURE: &str = "40001";
+/// `deadlock_detected`.
+pub const DEADLOCK: &str = "40P01";
 /// `insufficient_privilege`.
 pub const DENIED: &str = "42501";
 /// `program_limit_exceeded`.
@@ -44,7 +48,7 @@ pub fn of(error: &Error) -> &'static str {
         ErrorKind::File => "58030",
         ErrorKind::Unsupported => UNSUPPORTED,
         ErrorKind::Resource => "53200",
-        ErrorKind::Retry => "40001",
+        ErrorKind::Retry => SERIALIZATION_FAILURE,
         ErrorKind::Cancelled => CANCELLED,
         ErrorKind::Bug => "XX000",
     }
@@ -57,6 +61,14 @@ pub fn http_status(error: &Error) -> u16 {
         LIMIT => 400,
         TOO_MANY | SHUTDOWN => 503,
         CANCELLED => 499,
+        // Unique keys, references, exclusions: what is there does not go together with the request.
+        "23505" | "23503" | "23P01" => 409,
+        // NOT NULL, CHECK: a value that the table does not take.
+        "23502" | "23514" => 422,
+        // Others were in the way; the next try may come through.
+        SERIALIZATION_FAILURE | DEADLOCK | "55P03" => 503,
+        // A database that takes no changes, since its disk has failed; not a statement that may only read.
+        READ_ONLY if error.kind() != ErrorKind::Unsupported => 503,
         _ => match error.kind() {
             ErrorKind::Input | ErrorKind::Value => 400,
             ErrorKind::Unsupported => 501,
@@ -90,6 +102,12 @@ mod tests {
         assert_eq!(of(&Error::cancelled()), CANCELLED);
         assert_eq!(http_status(&Error::input("x").with_code(TOO_MANY)), 503);
         assert_eq!(http_status(&Error::input("x").with_code(DENIED)), 403);
+        for (code, status) in [("23505", 409), ("23503", 409), ("23502", 422), ("23514", 422), ("40001", 503)] {
+            assert_eq!(http_status(&Error::value("x").with_code(code)), status, "{code}");
+        }
+        assert_eq!(http_status(&Error::unsupported("x").with_code(READ_ONLY)), 501);
+        assert_eq!(http_status(&Error::file("x").with_code(READ_ONLY)), 503);
+        assert_eq!(http_status(&Error::resource("x").with_code("53100")), 507);
     }
 
     #[test]

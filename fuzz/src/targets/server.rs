@@ -72,6 +72,7 @@ impl ServerTarget {
         let folder = Path::new("fuzz-endpoints");
         std::fs::create_dir_all(folder)
             .and_then(|()| std::fs::write(folder.join("numbers.sql"), ENDPOINT))
+            .and_then(|()| std::fs::write(folder.join("add.sql"), CHANGE))
             .map_err(|error| format!("no endpoint: {error}"))?;
         let database =
             DatabaseOptions { memory_bytes: Some(MEMORY_BYTES), workers: Some(1), ..DatabaseOptions::default() };
@@ -205,6 +206,10 @@ const ENDPOINT: &str = "-- endpoint: GET /api/numbers\n-- param: least integer =
                         -- param: day date = 2024-01-01\nSELECT value, $word AS word, $day AS day FROM generate_series(1, 5) AS g(value) \
                         WHERE value >= $least ORDER BY value\n";
 
+const CHANGE: &str = "-- endpoint: PUT /api/numbers/{n}\n-- param: n integer\n-- param: word text = x\n\
+                      -- param: flag boolean = f\n-- body: 1kB\nCREATE TABLE IF NOT EXISTS numbers (n BIGINT PRIMARY KEY, word TEXT);\n\
+                      DELETE FROM numbers WHERE $flag;\nINSERT INTO numbers VALUES ($n, $word) RETURNING n, word\n";
+
 /// Pieces of PostgreSQL's protocol.
 pub const WIRE_TOKENS: &[&[u8]] = &[
     b"Q\0\0\0\x0dSELECT 1\0",
@@ -289,6 +294,9 @@ pub const HTTP_TOKENS: &[&[u8]] = &[
     b"GET",
     b"POST",
     b"DELETE",
+    b"PUT",
+    b"HEAD",
+    b"OPTIONS",
     b"HTTP/1.1",
     b"\r\n",
     b"\r\n\r\n",
@@ -296,11 +304,17 @@ pub const HTTP_TOKENS: &[&[u8]] = &[
     b"Content-Length: 8\r\n",
     b"Transfer-Encoding: chunked\r\n",
     b"Content-Type: application/json\r\n",
+    b"Content-Type: application/x-www-form-urlencoded\r\n",
+    b"Origin: http://localhost\r\n",
+    b"Sec-Fetch-Site: cross-site\r\n",
+    b"Diligence-Transaction: serializable\r\n",
     b"Accept: text/csv\r\n",
     b"Accept-Encoding: zstd\r\n",
     b"Expect: 100-continue\r\n",
     b"/v1/sql",
     b"/v1/queries/",
+    b"/api/numbers/",
+    b"&flag=on",
     b"?format=",
     b"%00",
     b"%ff",
@@ -324,6 +338,13 @@ pub fn http_corpus() -> Vec<Vec<u8>> {
         )
         .into_bytes()
     };
+    let put = |path: &str, kind: &str, body: &str| {
+        format!(
+            "PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .into_bytes()
+    };
     let json = "application/json";
     let mut corpus = vec![
         get("/healthz", ""),
@@ -337,6 +358,9 @@ pub fn http_corpus() -> Vec<Vec<u8>> {
         post("application/sql", "application/x-ndjson", "", "SELECT 1 AS a, NULL AS b, 'é' AS c"),
         post("application/sql", "application/vnd.apache.arrow.stream", "Accept-Encoding: zstd\r\n", "SELECT 1"),
         post("application/sql", json, "", "SELECT nothing FROM nowhere"),
+        post("application/sql", json, "Diligence-Transaction: true\r\n", "SELECT 1 AS a; SET timezone = 'UTC'; SELECT 2"),
+        put("/api/numbers/7", json, r#"{"word": "é", "flag": true}"#),
+        put("/api/numbers/8?word=a", "application/x-www-form-urlencoded", "flag=on"),
         b"DELETE /v1/queries/7 HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec(),
         b"POST /v1/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sql\r\nTransfer-Encoding: chunked\r\n\r\n8\r\nSELECT 1\r\n0\r\n\r\n"
             .to_vec(),

@@ -8,6 +8,7 @@
 //! Sessions wait here without a thread. What they give up (a cancel, a time limit, a client that left) ends by being
 //! dropped: work in a queue is not begun, a query that runs is cancelled.
 
+mod block;
 mod running;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,8 @@ use diligence_base::{Error, Result};
 use diligence_db::plans::{GenericKey, PlanCache, PlanHistory, PlanKey, RememberedGeneric, RememberedPlan, Used};
 use diligence_db::{Database, Description, Needs, ParsedStatement, PlannedStatement, Session, SharingOffer, Short};
 
+pub(crate) use self::block::check_bytes;
+pub use self::block::{Attempts, OpenBlock, ScriptDone, ScriptRows, ScriptStatement};
 pub use self::running::{CommandDone, RunningStatement};
 use self::running::{Runner, StartedStatement};
 use crate::admission::lanes::Ticket;
@@ -92,8 +95,10 @@ impl Allowed {
     fn check(self, planned: &PlannedStatement) -> Result<()> {
         if planned.is_transaction_step() {
             // Sessions that have transactions answer these themselves.
-            let error = Error::unsupported("a transaction needs a session, and requests over HTTP have none");
-            return Err(error.with_code("0A000").with_hint("connect over PostgreSQL's protocol"));
+            let error =
+                Error::unsupported("requests over HTTP have no session, so no statement begins or ends a transaction");
+            let hint = "a request with the header Diligence-Transaction is one; blocks are for PostgreSQL's protocol";
+            return Err(error.with_code(sqlstate::UNSUPPORTED).with_hint(hint));
         }
         if self == Self::Anything || planned.is_read_only() {
             return Ok(());

@@ -13,7 +13,7 @@ use super::{Allowed, ExecutionOptions, StatementExecution};
 use crate::admission::{Asker, Class, Query};
 use crate::roles::Role;
 
-fn execution(memory_bytes: usize, rows_max: Option<u64>) -> (Arc<StatementExecution>, Session, Asker) {
+pub(super) fn execution(memory_bytes: usize, rows_max: Option<u64>) -> (Arc<StatementExecution>, Session, Asker) {
     let options = DatabaseOptions { memory_bytes: Some(memory_bytes), workers: Some(2), ..DatabaseOptions::default() };
     let database = Database::open(options).unwrap();
     let session = database.session();

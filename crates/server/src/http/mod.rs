@@ -6,7 +6,7 @@
 //! | `GET /v1/queries`, `DELETE /v1/queries/{id}` | what runs; cancels it |
 //! | `GET /v1/status` | the stages, workers and memory ([`status`]) |
 //! | `GET /` | the console in the browser ([`console`]) |
-//! | `GET` of an endpoint | the rows of its file's query ([`endpoints`]), described in `GET /openapi.json` |
+//! | an endpoint | the rows of its file's statements ([`endpoints`]), described in `GET /openapi.json` |
 //! | `GET /metrics`, `/healthz`, `/readyz` | for Prometheus and for whoever restarts servers |
 //!
 //! Without users only this machine is served, and only under a name that cannot belong to somebody else: a page from
@@ -16,9 +16,13 @@ mod console;
 mod endpoints;
 mod metrics;
 mod openapi;
+mod placeholders;
 mod rows;
+mod script;
 mod sql;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,12 +32,12 @@ use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{any, delete, get, post};
 use axum::serve::Listener;
 use axum::{Extension, Router};
 use base64::Engine;
 use diligence_base::{Error, ErrorKind, Result};
-use diligence_db::{Session, SessionOptions};
+use diligence_db::{Isolation, Session, SessionOptions};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -95,12 +99,10 @@ pub(crate) fn router(service: &Arc<Service>) -> Result<Router> {
         .route("/v1/status", get(status::status))
         .route("/metrics", get(metrics::metrics))
         .route("/openapi.json", get(move || async move { axum::Json(description) }));
-    for index in 0..endpoints.len() {
-        let (all, path) = (endpoints.clone(), endpoints.path(index));
-        guarded = guarded.route(
-            &path,
-            get(move |state: State<Arc<Service>>, request: Request| endpoints::serve(state, all, index, request)),
-        );
+    for route in endpoints.routes() {
+        let (all, path, route) = (endpoints.clone(), route.path.clone(), Arc::new(route));
+        let serve = move |state: State<Arc<Service>>, request: Request| endpoints::serve(state, all, route, request);
+        guarded = guarded.route(&path, any(serve));
     }
     for file in console::FILES {
         guarded = guarded.route(file.path, get(move |headers: HeaderMap| async move { file.answer(&headers) }));
@@ -175,23 +177,64 @@ fn unauthorized() -> Response {
 
 fn error_json(error: &Error) -> serde_json::Value {
     let place = error.span().map(|span| json!({ "line": span.line, "column": span.column }));
+    let about = error.about();
     json!({ "error": {
         "code": sqlstate::of(error),
         "message": error.message(),
         "detail": error.detail(),
         "hint": error.hint(),
         "place": place,
+        "schema": about.schema,
+        "table": about.table,
+        "column": about.column,
+        "constraint": about.constraint,
     }})
 }
 
 /// The answer for an error.
 pub(crate) fn failure(error: &Error) -> Response {
-    let status = StatusCode::from_u16(sqlstate::http_status(error)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = (status, axum::Json(error_json(error))).into_response();
-    if status == StatusCode::SERVICE_UNAVAILABLE || error.kind() == ErrorKind::Retry {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    Refused::from(error.clone()).into_response()
+}
+
+/// An error with the status of its answer.
+#[derive(Debug)]
+struct Refused {
+    status: StatusCode,
+    error: Error,
+}
+
+impl Refused {
+    fn new(status: StatusCode, error: Error) -> Self {
+        Self { status, error }
     }
-    response
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        let status = StatusCode::from_u16(sqlstate::http_status(&error)).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Self { status, error }
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, axum::Json(error_json(&self.error))).into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE || self.error.kind() == ErrorKind::Retry {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// What a transaction sees of others, by its name in SQL.
+fn isolation(text: &str) -> Option<Isolation> {
+    let words = text.split_whitespace().map(str::to_ascii_lowercase).collect::<Vec<_>>().join(" ");
+    Some(match words.as_str() {
+        "read committed" | "read uncommitted" => Isolation::ReadCommitted,
+        "repeatable read" => Isolation::RepeatableRead,
+        "serializable" => Isolation::Serializable,
+        _ => return None,
+    })
 }
 
 /// What a client accepts, if it says so.
@@ -216,7 +259,7 @@ fn queue_header(passed: &Passed) -> HeaderValue {
 
 /// Has an answer begin within so much time; zero for as long as it takes. The time is for the first row: a client that
 /// wants no more rows closes its connection.
-async fn within(limit: Duration, answer: impl Future<Output = Result<Response>>) -> Result<Response> {
+async fn within<T>(limit: Duration, answer: impl Future<Output = Result<T>>) -> Result<T> {
     if limit.is_zero() {
         return answer.await;
     }
@@ -343,25 +386,5 @@ async fn accept(service: Arc<Service>, listener: TcpListener, sender: mpsc::Send
             drop(place);
             let _ = sender.send((socket, peer)).await;
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_names_of_this_machine_are_its_own() {
-        let own = |host: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::HOST, HeaderValue::from_str(host).unwrap());
-            is_own_name(&headers)
-        };
-        for host in ["localhost", "localhost:8123", "127.0.0.1:8123", "[::1]:80", "LOCALHOST"] {
-            assert!(own(host), "{host}");
-        }
-        for host in ["evil.example", "localhost.evil.example:8123", "127.0.0.1.evil.example"] {
-            assert!(!own(host), "{host}");
-        }
     }
 }

@@ -1,0 +1,248 @@
+//! Endpoints made of SQL files.
+//!
+//! A file of the folder, `top.sql`:
+//!
+//! ```sql
+//! -- endpoint: GET /api/top-products
+//! -- description: The products that sold best
+//! -- param: region text                 required
+//! -- param: limit integer = 10          with a default
+//! -- template: top.html                 for clients that want HTML
+//! SELECT product, sum(price) AS total FROM sales WHERE region = $region
+//! GROUP BY product ORDER BY total DESC LIMIT $limit
+//! ```
+//!
+//! The life of a request: its path and method say which endpoint it is for ([`serve`]); its query string, path and body
+//! give values ([`given`]). An endpoint for GET is a query, whose rows go out as they come ([`reading`]). One for POST,
+//! PUT, PATCH or DELETE is a script in one transaction ([`changing`]), which pages of others cannot call ([`origin`]).
+//!
+//! This is the integrated web and database server of Harizopoulos, "Staged Database Systems" (thesis proposal), section
+//! 4.4.2.
+
+mod changing;
+mod file;
+mod given;
+mod origin;
+mod reading;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, RawPathParams, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use diligence_base::{Error, Result};
+use minijinja::Environment;
+
+pub(super) use self::file::{Endpoint, Kind};
+use self::given::GivenValues;
+use super::{Caller, Refused, wanted_types};
+use crate::encoding::formats::Format;
+use crate::service::Service;
+
+/// The endpoints of a folder.
+pub(super) struct Endpoints {
+    endpoints: Vec<Endpoint>,
+    templates: Environment<'static>,
+}
+
+/// A path with the endpoints of its methods.
+pub(super) struct Route {
+    /// As the router wants it: parameters are called by their place.
+    pub(super) path: String,
+    /// Places of endpoints.
+    endpoints: Vec<usize>,
+}
+
+impl Endpoints {
+    /// Reads a folder; without one there are none.
+    pub(super) fn read(folder: Option<&Path>) -> Result<Self> {
+        let mut templates = Environment::new();
+        let mut endpoints: Vec<Endpoint> = Vec::new();
+        let Some(folder) = folder else { return Ok(Self { endpoints, templates }) };
+        let unreadable = |path: &Path, error: std::io::Error| Error::file(format!("{}: {error}", path.display()));
+        let entries = std::fs::read_dir(folder).map_err(|error| unreadable(folder, error))?;
+        let mut paths = Vec::new();
+        for entry in entries {
+            paths.push(entry.map_err(|error| unreadable(folder, error))?.path());
+        }
+        paths.sort();
+        for path in paths {
+            let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_owned();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            if !["sql", "html"].contains(&extension.as_str()) || !path.is_file() {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
+            if extension == "html" {
+                let added = templates.add_template_owned(name.clone(), text);
+                added.map_err(|error| Error::input(format!("{}: {error:#}", path.display())))?;
+                continue;
+            }
+            let endpoint = Endpoint::parse(&text).map_err(|error| error.context(path.display()))?;
+            let is_same = |other: &&Endpoint| other.method == endpoint.method && other.route() == endpoint.route();
+            if let Some(other) = endpoints.iter().find(is_same) {
+                let error = Error::input(format!("another file has the endpoint {other} already"));
+                return Err(error.context(path.display()));
+            }
+            endpoints.push(endpoint);
+        }
+        for endpoint in &endpoints {
+            if let Some(template) = &endpoint.template
+                && templates.get_template(template).is_err()
+            {
+                return Err(Error::input(format!(
+                    "the endpoint {endpoint} wants the template '{template}', which is not in the folder"
+                )));
+            }
+        }
+        Ok(Self { endpoints, templates })
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.iter()
+    }
+
+    /// The paths.
+    pub(super) fn routes(&self) -> Vec<Route> {
+        let mut routes: Vec<Route> = Vec::new();
+        for (place, endpoint) in self.endpoints.iter().enumerate() {
+            let path = endpoint.route();
+            match routes.iter_mut().find(|route| route.path == path) {
+                Some(route) => route.endpoints.push(place),
+                None => routes.push(Route { path, endpoints: vec![place] }),
+            }
+        }
+        routes
+    }
+
+    /// The endpoint of a route for a method.
+    fn of_method(&self, route: &Route, method: &Method) -> Option<&Endpoint> {
+        let method = if *method == Method::HEAD { &Method::GET } else { method };
+        route.endpoints.iter().map(|place| &self.endpoints[*place]).find(|endpoint| endpoint.method == *method)
+    }
+
+    /// The methods of a route.
+    fn allowed(&self, route: &Route) -> String {
+        let mut methods =
+            route.endpoints.iter().map(|place| self.endpoints[*place].method.as_str()).collect::<Vec<_>>();
+        if methods.contains(&"GET") {
+            methods.push("HEAD");
+        }
+        methods.push("OPTIONS");
+        methods.join(", ")
+    }
+}
+
+impl Endpoint {
+    /// Its path as the router wants it. Equal for paths that the same requests fit.
+    fn route(&self) -> String {
+        let mut place = 0;
+        let segments = self.path.split('/').map(|segment| match segment.starts_with('{') {
+            true => {
+                place += 1;
+                format!("{{p{place}}}")
+            }
+            false => segment.to_owned(),
+        });
+        segments.collect::<Vec<_>>().join("/")
+    }
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
+    }
+}
+
+/// A request for an endpoint, with what it gives.
+struct Asked<'a> {
+    service: &'a Arc<Service>,
+    all: &'a Endpoints,
+    endpoint: &'a Endpoint,
+    caller: &'a Caller,
+    given: GivenValues,
+    headers: &'a HeaderMap,
+    /// Whether only the head of the answer is wanted.
+    is_head: bool,
+}
+
+/// Answers a request for a path.
+pub(super) async fn serve(
+    State(service): State<Arc<Service>>,
+    all: Arc<Endpoints>,
+    route: Arc<Route>,
+    request: Request,
+) -> Response {
+    answered(&service, &all, &route, request).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn answered(
+    service: &Arc<Service>,
+    all: &Endpoints,
+    route: &Route,
+    request: Request,
+) -> Result<Response, Refused> {
+    let (mut parts, body) = request.into_parts();
+    let Some(caller) = parts.extensions.get::<Caller>().cloned() else {
+        return Err(Error::bug("a request that nobody looked at").into());
+    };
+    let Some(endpoint) = all.of_method(route, &parts.method) else {
+        return Ok(other_method(&parts.method, &all.allowed(route)));
+    };
+    if !endpoint.is_reading() {
+        origin::check(&parts.headers)?;
+    }
+    caller.role.check_endpoint(endpoint.method.as_str(), &endpoint.path)?;
+    let in_path = RawPathParams::from_request_parts(&mut parts, &()).await;
+    let in_path = in_path.map_err(|error| Error::input(error.body_text()).with_code("22021"))?;
+    let in_path = in_path.iter().map(|(_, value)| value.to_owned()).collect();
+    let bytes_max = service.options().limits.message_bytes_max;
+    let given = endpoint.given(parts.uri.query(), in_path, &parts.headers, body, bytes_max).await?;
+    let is_head = parts.method == Method::HEAD;
+    let asked = Asked { service, all, endpoint, caller: &caller, given, headers: &parts.headers, is_head };
+    let format = asked.format()?;
+    let mut answer = match endpoint.is_reading() {
+        true => asked.read(format).await?,
+        false => asked.change(format).await?,
+    };
+    answer.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
+    Ok(answer)
+}
+
+/// What a method gets that the path has no endpoint for.
+fn other_method(method: &Method, allowed: &str) -> Response {
+    let mut response = match *method {
+        Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
+        _ => {
+            let error = Error::input(format!("this path does not take {method}"));
+            Refused::new(StatusCode::METHOD_NOT_ALLOWED, error.with_hint(format!("it takes {allowed}"))).into_response()
+        }
+    };
+    if let Ok(allowed) = HeaderValue::from_str(allowed) {
+        response.headers_mut().insert(header::ALLOW, allowed);
+    }
+    response
+}
+
+impl Asked<'_> {
+    /// The format of the answer.
+    fn format(&self) -> Result<Format, Refused> {
+        let has_html = self.endpoint.template.is_some();
+        let format = match self.given.format() {
+            Some(name) => Format::named(name),
+            None => Format::accepted(wanted_types(self.headers), has_html),
+        };
+        format
+            .filter(|format| *format != Format::Html || has_html)
+            .ok_or_else(|| Refused::new(StatusCode::NOT_ACCEPTABLE, Error::input("this endpoint has no such format")))
+    }
+
+    /// The page that the endpoint's template makes of rows.
+    fn page(&self, columns: &[String], rows: &[serde_json::Value]) -> Result<String> {
+        let template = self.endpoint.template.as_deref().unwrap_or_default();
+        let context = minijinja::context! { columns, rows, parameters => self.given.shown() };
+        let text = self.all.templates.get_template(template).and_then(|template| template.render(context));
+        text.map_err(|error| Error::input(format!("the template '{template}': {error:#}")))
+    }
+}
