@@ -176,6 +176,11 @@ impl Uses {
         self.names.iter().all(|(_, found)| matches!(found, Found::Nothing | Found::Object { rows: Some(_), .. }))
     }
 
+    /// Whether no files are behind it, so that telling whether it is current never blocks.
+    pub fn are_without_files(&self) -> bool {
+        self.names.iter().all(|(_, found)| matches!(found, Found::Nothing | Found::Object { files: None, .. }))
+    }
+
     /// Whether there is no table and no view: then the plan gives the same rows every time.
     pub fn is_empty(&self) -> bool {
         self.names.iter().all(|(_, found)| matches!(found, Found::Nothing))

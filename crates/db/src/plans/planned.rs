@@ -183,6 +183,14 @@ impl PlannedStatement {
         })
     }
 
+    /// What [`fingerprint`](Self::fingerprint) tells of the rows that a planner's session sees now; `None` if the
+    /// statement has to be planned anew for it, or if it reads files, which takes a look at them.
+    pub(crate) fn states_now_for(&self, planner: &Planner) -> Option<String> {
+        let uses = self.uses().filter(|uses| uses.are_without_files())?;
+        let (now, _) = planner.renewed_uses(uses, &planner.catalogs().snapshot())?;
+        Some(now.fingerprint())
+    }
+
     /// Whether it gives the same rows every time: it reads no table, and no function of it depends on when or by whom
     /// it is called.
     pub fn is_constant(&self) -> bool {

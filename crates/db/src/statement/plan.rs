@@ -47,6 +47,12 @@ impl PlannedStatement {
     pub fn renewed(&self, session: &Session) -> Option<Self> {
         self.renewed_for(session.planner())
     }
+
+    /// A text that is another one whenever the tables behind the query are in another state, for a session now. Told
+    /// without blocking: `None` if the statement reads files, or has to be planned anew.
+    pub fn states_now(&self, session: &Session) -> Option<String> {
+        self.states_now_for(session.planner())
+    }
 }
 
 impl GenericPlan {

@@ -390,6 +390,15 @@ impl StatementExecution {
         Ok(ready)
     }
 
+    /// What the tables are like behind a statement, as [`PlannedStatement::fingerprint`] tells it, if its plan is
+    /// remembered and that can be told at once; otherwise `None`.
+    pub fn states_behind(&self, session: &Session, parsed: &ParsedStatement, values: &[ArrayRef]) -> Option<String> {
+        let key = PlanKey::new(session.planning_identity(), parsed.text(), values)?;
+        let states = self.plan_cache().get(&key)?.plan.states_now(session)?;
+        self.plan_cache().count(true);
+        Some(states)
+    }
+
     /// Starts a planned statement with this text. Fails as [`start`](Self::start) does.
     pub async fn start_ready(
         &self,

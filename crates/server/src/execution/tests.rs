@@ -153,6 +153,45 @@ async fn a_text_that_comes_again_is_not_parsed_or_planned_again() {
 }
 
 #[tokio::test]
+async fn what_is_behind_a_remembered_plan_is_told_at_once() {
+    let (execution, session, asker) = execution(256 << 20, None);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("f.csv"), "a\n1\n").unwrap();
+    for statement in
+        ["CREATE TABLE t AS SELECT 1 AS a", "CREATE TABLE u AS SELECT 1 AS a", "CREATE VIEW v AS SELECT a FROM t"]
+    {
+        session.execute(statement).unwrap();
+    }
+    let files = format!("SELECT a FROM '{}/f.csv'", folder.path().display());
+    for (sql, is_told) in [
+        ("SELECT a FROM t", true),
+        ("SELECT a FROM v", true),
+        ("SELECT a FROM t, system.sharing", false),
+        (&files, false),
+    ] {
+        let parsed = execution.parse(&session, sql.to_owned()).await.unwrap();
+        let states = || execution.states_behind(&session, &parsed, &[]);
+        assert_eq!(states(), None, "{sql} has no plan yet");
+        rows(&mut start(&execution, &session, &asker, sql).await).await.unwrap();
+        let first = states();
+        assert_eq!(first.is_some(), is_told, "{sql}");
+        if !is_told {
+            continue;
+        }
+        let planned = execution.plan(&session, &parsed, vec![]).await.unwrap().planned.fingerprint();
+        assert_eq!(planned, first);
+        session.execute("INSERT INTO u VALUES (2)").unwrap();
+        session.execute("UPDATE t SET a = 3 WHERE a > 100").unwrap();
+        assert_eq!(states(), first, "{sql}");
+        session.execute("INSERT INTO t VALUES (2)").unwrap();
+        assert!(states().is_some_and(|now| Some(now) != first), "{sql}");
+        session.execute("ALTER TABLE t ADD COLUMN b INT").unwrap();
+        assert_eq!(states(), None, "{sql} is to be planned anew");
+        session.execute("ALTER TABLE t DROP COLUMN b").unwrap();
+    }
+}
+
+#[tokio::test]
 async fn queries_that_can_share_a_run_need_one_place() {
     let options = DatabaseOptions { memory_bytes: Some(1 << 30), workers: Some(2), ..DatabaseOptions::default() };
     let database = Database::open(options).unwrap();

@@ -69,11 +69,17 @@ impl Planner {
     /// A query's plan over the rows that a snapshot has, and what it uses then; `None` if it is not good for them.
     /// Looks at the times of files, so it may block for a moment.
     pub fn renewed(&self, plan: &Plan, uses: &Uses, snapshot: &SessionSnapshot) -> Option<(Plan, Uses)> {
-        let path = |path: &str| self.catalogs.catalog().path(path, &self.options.files);
-        let (uses, rebinding) = uses.renewed(snapshot, self.identity(), path)?;
+        let (uses, rebinding) = self.renewed_uses(uses, snapshot)?;
         let mut plan = plan.clone();
         rebind(&mut plan, &rebinding);
         Some((plan, uses))
+    }
+
+    /// What a plan was made from, as it is in a snapshot of the planner's session, and which rows it reads then; `None`
+    /// if it has to be planned anew. May block as [`is_current`](Self::is_current) does.
+    pub fn renewed_uses(&self, uses: &Uses, snapshot: &SessionSnapshot) -> Option<(Uses, Rebinding)> {
+        let path = |path: &str| self.catalogs.catalog().path(path, &self.options.files);
+        uses.renewed(snapshot, self.identity(), path)
     }
 }
 
