@@ -1,7 +1,8 @@
-//! `POST /v1/sql`: one statement.
+//! `POST /v1/sql`: one statement, or a script that is one transaction.
 //!
-//! The body is JSON, `{"sql": "…", "parameters": [1, "a", null], "timeout_ms": 5000}`, or the statement alone as
-//! `application/sql`. Other types are refused: those are what a page of somebody else could send.
+//! The body is JSON, `{"sql": "…", "parameters": [1, "a", null], "timeout_ms": 5000, "transaction": true}`, or the
+//! statement alone as `application/sql`. Other types are refused: those are what a page of somebody else could send.
+//! The header `Diligence-Transaction` stands for `transaction`; instead of `true` both may name an isolation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +15,16 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use diligence_base::{Error, Result};
+use diligence_db::{Isolation, Session};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::placeholders::numbered;
 use super::rows::response;
+use super::script::answer_of;
 use super::{Caller, QUEUE_HEADER, failure, queue_header, wanted_types, within};
 use crate::encoding::formats::Format;
-use crate::execution::Allowed;
+use crate::execution::{Allowed, Attempts, ScriptStatement, StatementExecution};
 use crate::service::Service;
 
 #[derive(Deserialize)]
@@ -30,7 +34,11 @@ struct SqlRequest {
     #[serde(default)]
     parameters: Vec<Value>,
     timeout_ms: Option<u64>,
+    transaction: Option<Value>,
 }
+
+/// The header that makes a script one transaction.
+const TRANSACTION_HEADER: &str = "diligence-transaction";
 
 /// Runs the statement.
 pub(super) async fn run(
@@ -63,6 +71,11 @@ async fn answer(
     let values = request.parameters.iter().map(value).collect::<Result<Vec<_>>>()?;
     let limit = request.timeout_ms.map_or(service.options().limits.statement_time_max, Duration::from_millis);
     let (limit, asker) = (caller.role.time(limit), caller.asker());
+    if let Some(isolation) = isolation_of(headers, request.transaction.as_ref())? {
+        let script = Script { service, caller, session: &session, isolation, format };
+        let statements = statements_of(execution, request.sql, &values).await?;
+        return within(limit, script.run(&statements)).await;
+    }
     let started = async {
         let parsed = execution.parse(&session, request.sql).await?;
         let running = execution.start(&session, &asker, &parsed, values, Allowed::Anything).await?;
@@ -78,6 +91,85 @@ async fn answer(
     within(limit, started).await
 }
 
+/// A script that is one transaction.
+struct Script<'a> {
+    service: &'a Arc<Service>,
+    caller: &'a Caller,
+    session: &'a Session,
+    isolation: Isolation,
+    format: Format,
+}
+
+impl Script<'_> {
+    /// Runs it; once more where others were in the way. Fails with the error of a statement or of the commit.
+    async fn run(&self, statements: &[ScriptStatement]) -> Result<Response> {
+        let mut attempts = Attempts::default();
+        loop {
+            match self.attempt(statements).await {
+                Err(error) if attempts.again(&error).await => {}
+                ended => return ended,
+            }
+        }
+    }
+
+    async fn attempt(&self, statements: &[ScriptStatement]) -> Result<Response> {
+        let execution = self.service.execution();
+        let block = execution.begin(self.session, self.isolation)?;
+        let done = block.run(&self.caller.asker(), statements).await?;
+        let answer = answer_of(execution, done, self.format).await?;
+        block.commit().await?;
+        Ok(answer)
+    }
+}
+
+/// The statements of a script. Each has those of the values that it names.
+async fn statements_of(
+    execution: &StatementExecution,
+    script: String,
+    values: &[ArrayRef],
+) -> Result<Vec<ScriptStatement>> {
+    let statements = execution.statements_of(script).await?.into_iter().map(|statement| {
+        let (sql, names) = numbered(&statement);
+        let value = |name: &str| {
+            let place = name.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+            place.and_then(|place| values.get(place)).cloned().ok_or_else(|| {
+                let error = Error::input(format!("there is no value for ${name}: there are {}", values.len()));
+                error.with_code("08P01")
+            })
+        };
+        let values = names.into_iter().map(value).collect::<Result<_>>()?;
+        Ok(ScriptStatement { sql, values })
+    });
+    statements.collect()
+}
+
+/// What the request's transaction sees of others; `None` if it is none. Fails with code 22023 if that is not told in a
+/// known way, or in two.
+fn isolation_of(headers: &HeaderMap, member: Option<&Value>) -> Result<Option<Isolation>> {
+    let header = headers.get(TRANSACTION_HEADER).map(|value| Value::from(value.to_str().unwrap_or_default()));
+    let told = match (&header, member) {
+        (Some(_), Some(_)) => {
+            let error = Error::input("the transaction is asked for in a header and in the body");
+            return Err(error.with_code("22023").with_hint("leave out one of them"));
+        }
+        (header, member) => header.as_ref().or(member),
+    };
+    match told {
+        None | Some(Value::Null | Value::Bool(false)) => Ok(None),
+        Some(Value::Bool(true)) => Ok(Some(Isolation::default())),
+        Some(Value::String(text)) if text.eq_ignore_ascii_case("true") => Ok(Some(Isolation::default())),
+        Some(Value::String(text)) if text.eq_ignore_ascii_case("false") => Ok(None),
+        Some(other) => {
+            let known = other.as_str().and_then(super::isolation);
+            let error = || {
+                let error = Error::input(format!("{other} is no transaction")).with_code("22023");
+                error.with_hint("it is true, or one of: read committed, repeatable read, serializable")
+            };
+            known.map(Some).ok_or_else(error)
+        }
+    }
+}
+
 fn read(headers: &HeaderMap, body: &[u8]) -> Result<SqlRequest> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -86,7 +178,7 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<SqlRequest> {
             .map_err(|error| Error::input(format!("the request is not as expected: {error}")).with_code("22023")),
         "application/sql" => {
             let sql = std::str::from_utf8(body).map_err(|_| Error::input("the statement is not valid UTF-8"))?;
-            Ok(SqlRequest { sql: sql.to_owned(), parameters: vec![], timeout_ms: None })
+            Ok(SqlRequest { sql: sql.to_owned(), parameters: vec![], timeout_ms: None, transaction: None })
         }
         other => Err(Error::input(format!("a request of type '{other}' is not taken"))
             .with_hint("send Content-Type: application/json or application/sql")),

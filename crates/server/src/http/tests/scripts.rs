@@ -49,3 +49,67 @@ async fn those_that_meet_are_run_again() {
     assert_eq!(answer.rows(), json!([[100 - moved], [100 + moved]]));
     door.close().await;
 }
+
+#[tokio::test]
+async fn a_script_over_sql_is_one_transaction_if_it_says_so() {
+    for is_kept in [false, true] {
+        let door = Door::open(is_kept, &[], None).await;
+        door.run(&["CREATE TABLE t (a BIGINT PRIMARY KEY, b TEXT)"]);
+        let count =
+            async || door.send("POST /v1/sql", r#"{"sql": "SELECT count(*) FROM t"}"#).await.rows()[0][0].clone();
+        let script = r#"{"sql": "INSERT INTO t VALUES ($1, $2); UPDATE t SET b = b || $2; SELECT a, b FROM t",
+                         "parameters": [1, "x"], "transaction": true}"#;
+        let answer = door.send("POST /v1/sql", script).await;
+        assert_eq!((answer.status, answer.rows()), (200, json!([[1, "xx"]])), "{answer:?}");
+        // The first statement goes with the last.
+        let again = r#"{"sql": "INSERT INTO t VALUES (2, 'y'); INSERT INTO t VALUES (1, 'z')",
+                        "transaction": "repeatable read"}"#;
+        let answer = door.send("POST /v1/sql", again).await;
+        assert_eq!((answer.status, answer.code()), (409, "23505".to_owned()), "{answer:?}");
+        assert_eq!(count().await, json!(1));
+        let sql = ("Content-Type", "application/sql");
+        let csv = ("Accept", "text/csv");
+        let script =
+            "INSERT INTO t VALUES (2, NULL), (3, 'y'); DELETE FROM t WHERE a = 1 RETURNING a; SET timezone = 'UTC'";
+        let answer = door.ask("POST /v1/sql", &[sql, csv, ("Diligence-Transaction", "true")], script).await;
+        assert_eq!((answer.status, answer.body.as_str()), (200, "a\n1\n"));
+        let answer = door.ask("POST /v1/sql", &[sql, ("Diligence-Transaction", "serializable")], "DELETE FROM t").await;
+        assert_eq!(answer.json(), json!({ "command": "DELETE", "rows": 2 }));
+        door.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_transaction_is_told() {
+    let door = Door::open(false, &[], None).await;
+    door.run(&["CREATE TABLE t (a BIGINT)"]);
+    let sql = ("Content-Type", "application/sql");
+    let header = |value| vec![sql, ("Diligence-Transaction", value)];
+    for (headers, script, status, code) in [
+        (vec![sql], "INSERT INTO t VALUES (1); SELECT 1", 400, "42000"),
+        (header("chaos"), "SELECT 1", 400, "22023"),
+        (header("false"), "SELECT 1; SELECT 2", 400, "42000"),
+        (header("true"), "", 400, "42601"),
+        (header("true"), "INSERT INTO t VALUES (1); COMMIT", 501, "0A000"),
+        (header("true"), "BEGIN; INSERT INTO t VALUES (1)", 501, "0A000"),
+        (header("true"), "INSERT INTO t VALUES (1); SELECT $1", 400, "08P01"),
+        (header("true"), "INSERT INTO t VALUES (1); SELECT 1 / (a - 1) FROM t", 400, "22012"),
+        (header("true"), "INSERT INTO t VALUES (1); SELECT nonsense", 400, "42703"),
+        (
+            header("true"),
+            "INSERT INTO t VALUES (1); SELECT repeat('x', 1000) FROM generate_series(1, 20000)",
+            400,
+            "54000",
+        ),
+    ] {
+        let answer = door.ask("POST /v1/sql", &headers, script).await;
+        assert_eq!((answer.status, answer.code().as_str()), (status, code), "{script} {answer:?}");
+    }
+    let both = r#"{"sql": "SELECT 1", "transaction": true}"#;
+    let json = ("Content-Type", "application/json");
+    let answer = door.ask("POST /v1/sql", &[json, ("Diligence-Transaction", "true")], both).await;
+    assert_eq!((answer.status, answer.code().as_str()), (400, "22023"));
+    let answer = door.ask("POST /v1/sql", &[sql], "SELECT count(*) FROM t").await;
+    assert_eq!(answer.rows(), json!([[0]]), "nothing was left");
+    door.close().await;
+}
