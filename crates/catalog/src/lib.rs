@@ -59,7 +59,7 @@ pub use declared::ColumnIds;
 pub use files::FileRelation;
 pub use guard::{LockGuard, LockWay, RowsLocked};
 pub use name::{
-    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA,
+    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA, oid_of,
 };
 pub use object::{Object, ObjectRef, Relation, sequence_schema};
 pub use paths::looks_like_path;

@@ -55,6 +55,16 @@ pub enum RowLock {
 impl RowLock {
     const ALL: [Self; 4] = [Self::KeyShare, Self::Share, Self::NoKeyUpdate, Self::Update];
 
+    /// As `pg_locks` has it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::KeyShare => "AccessShareLock",
+            Self::Share => "RowShareLock",
+            Self::NoKeyUpdate => "ExclusiveLock",
+            Self::Update => "AccessExclusiveLock",
+        }
+    }
+
     /// Whether two owners cannot have both.
     fn excludes(self, other: Self) -> bool {
         let (weaker, stronger) = (self.min(other), self.max(other));
@@ -477,7 +487,7 @@ impl Locks {
                 };
                 shown.extend(held.modes.iter().map(|mode| granted("relation", mode.name().to_owned(), 1)));
                 for (mode, rows) in RowLock::ALL.iter().zip(&held.rows).filter(|(_, rows)| !rows.is_empty()) {
-                    shown.push(granted("tuple", format!("{mode:?}"), rows.len()));
+                    shown.push(granted("tuple", mode.name().to_owned(), rows.len()));
                 }
                 if !held.keys.is_empty() {
                     shown.push(granted("key", "ExclusiveLock".to_owned(), held.keys.len()));

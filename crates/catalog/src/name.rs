@@ -38,7 +38,7 @@ pub(crate) fn shown_schema_oid(name: &str) -> Option<u32> {
 }
 
 /// The number by which PostgreSQL's clients know an object. It has 32 bits, so it begins again after a billion objects.
-pub(crate) fn oid_of(id: ObjectId) -> u32 {
+pub fn oid_of(id: ObjectId) -> u32 {
     let oid = match id.0.checked_sub(OBJECTS_FROM) {
         Some(number) => OBJECTS_FROM + number % (u64::from(SHOWN_FROM) - OBJECTS_FROM),
         None => id.0,

@@ -20,6 +20,7 @@ use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
 use parking_lot::RwLock;
 
+use crate::activity::{Activities, Activity};
 use crate::kept::KeptFolder;
 use crate::plans::PlanCache;
 use crate::postgres;
@@ -71,6 +72,7 @@ struct Inner {
     more_system_tables: RwLock<BTreeMap<String, Arc<dyn ComputedTable>>>,
     /// Tells which queries wait at a server's door.
     waiting: RwLock<Option<Waiting>>,
+    activities: Arc<Activities>,
     kept: Option<KeptFolder>,
 }
 
@@ -115,7 +117,8 @@ impl Database {
         let catalog: Arc<Catalog> = Arc::default();
         let files: Arc<dyn Disk> = Arc::new(LocalDisk);
         let status = Status::new(engine.clone());
-        let postgres = Arc::new(postgres::tables());
+        let activities = Arc::<Activities>::default();
+        let postgres = Arc::new(postgres::tables(catalog.locks(), &activities));
         let rights = Arc::new(Rights::all());
         let catalogs = SessionCatalogs::new(catalog.clone(), Arc::default(), postgres.clone(), rights);
         let tables = engine.table_memory().clone();
@@ -143,6 +146,7 @@ impl Database {
             postgres,
             more_system_tables: RwLock::default(),
             waiting: RwLock::default(),
+            activities,
         };
         if let Some(folder) = &options.data {
             inner.add_folder(folder)?;
@@ -175,6 +179,15 @@ impl Database {
     /// Has `system.queries` show what waits at the door, too.
     pub fn show_waiting(&self, waiting: impl Fn() -> Vec<WaitingQuery> + Send + Sync + 'static) {
         *self.0.waiting.write() = Some(Arc::new(waiting));
+    }
+
+    /// Has `pg_stat_activity` list the sessions of whoever serves the database.
+    pub fn show_activity(&self, sessions: impl Fn() -> Vec<Activity> + Send + Sync + 'static) {
+        self.0.activities.show(Arc::new(sessions));
+    }
+
+    pub(crate) fn activities(&self) -> &Activities {
+        &self.0.activities
     }
 
     pub(crate) fn waiting(&self) -> Vec<WaitingQuery> {

@@ -22,10 +22,11 @@
 //! PostgreSQL's clients look at it in [`postgres`].
 //!
 //! The rooms, of which each imports only those before it: `duration`, `settings`, `status`, `system`, `plan_json`,
-//! `postgres`, `plans`, `kept`, `database`, `session`, `words`, `statement`.
+//! `activity`, `postgres`, `plans`, `kept`, `database`, `session`, `words`, `statement`.
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 
+mod activity;
 mod database;
 pub mod duration;
 mod kept;
@@ -41,6 +42,7 @@ mod system;
 mod tests;
 mod words;
 
+pub use activity::Activity;
 pub use database::{Database, DatabaseOptions, TableInfo};
 pub use diligence_base::{Error, ErrorKind, Result};
 pub use diligence_catalog::Isolation;

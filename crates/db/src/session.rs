@@ -62,9 +62,16 @@ impl Parts {
 impl Parts {
     /// `current_setting` answers what the settings are now.
     fn tell(&self, mut facts: Facts) {
+        self.database.activities().is_of(self.planner.catalogs().owner().number(), facts.process_id);
         facts.settings.retain(|name, _| !settings::is_custom(name));
         facts.settings.extend(self.settings().all().into_iter().map(|shown| (shown.name, shown.value)));
         self.planner.set_facts(facts);
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        self.database.activities().ended(self.planner.catalogs().owner().number());
     }
 }
 

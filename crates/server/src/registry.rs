@@ -1,11 +1,13 @@
 //! The sessions that are there: for cancel requests, listings, and the end of the server.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use diligence_base::Result;
+use diligence_db::Activity;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -26,6 +28,8 @@ pub struct Entry {
     pub peer: String,
     /// Since when.
     pub began: Instant,
+    /// The same, in microseconds since 1970.
+    began_us: i64,
     /// Told when the running statement is to end.
     pub cancel: Notify,
     /// Whether somebody asked for that since the statement began.
@@ -35,8 +39,32 @@ pub struct Entry {
 
 #[derive(Clone, Debug, Default)]
 struct SessionState {
+    /// The statement that runs, or the last one.
     statement: Option<String>,
+    is_running: bool,
+    block: InBlock,
     application: String,
+    statement_began_us: Option<i64>,
+    block_began_us: Option<i64>,
+    changed_us: i64,
+}
+
+/// Whether a session is within a block of statements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InBlock {
+    /// It is not.
+    #[default]
+    No,
+    /// It is.
+    Yes,
+    /// It is, and the block has failed.
+    Failed,
+}
+
+/// Now, in microseconds since 1970.
+fn now_us() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// A session as it is listed.
@@ -72,10 +100,50 @@ impl Entry {
         if statement.is_some() {
             self.cancel_asked.store(false, Ordering::Release);
         }
-        self.state.lock().statement = statement.map(|text| {
+        let mut state = self.state.lock();
+        state.is_running = statement.is_some();
+        state.changed_us = now_us();
+        if let Some(text) = statement {
             let end = (0..=STATEMENT_BYTES_SHOWN.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-            text[..end.unwrap_or(0)].to_owned()
-        });
+            state.statement = Some(text[..end.unwrap_or(0)].to_owned());
+            state.statement_began_us = Some(state.changed_us);
+        }
+    }
+
+    /// Whether the session is within a block.
+    pub fn is_in(&self, block: InBlock) {
+        let mut state = self.state.lock();
+        match block {
+            InBlock::No => state.block_began_us = None,
+            // As the statement that has begun it.
+            _ if state.block == InBlock::No => state.block_began_us = state.statement_began_us,
+            _ => {}
+        }
+        state.block = block;
+    }
+
+    /// As `pg_stat_activity` shows it.
+    fn activity(&self) -> Activity {
+        let state = self.state.lock().clone();
+        let address = self.peer.parse::<SocketAddr>().ok();
+        Activity {
+            process_id: self.id,
+            user: self.user.clone(),
+            application: state.application,
+            address: address.map(|address| address.ip().to_string()),
+            port: address.map(|address| address.port()),
+            began_us: self.began_us,
+            transaction_began_us: state.block_began_us.or(state.statement_began_us.filter(|_| state.is_running)),
+            statement_began_us: state.statement_began_us,
+            changed_us: state.changed_us,
+            state: match (state.is_running, state.block) {
+                (true, _) => "active",
+                (false, InBlock::No) => "idle",
+                (false, InBlock::Yes) => "idle in transaction",
+                (false, InBlock::Failed) => "idle in transaction (aborted)",
+            },
+            statement: state.statement,
+        }
     }
 
     /// What the client calls itself.
@@ -129,7 +197,7 @@ impl Registry {
         peer: String,
         key_bytes: usize,
     ) -> Result<Registered> {
-        let key = random(key_bytes)?;
+        let (key, began_us) = (random(key_bytes)?, now_us());
         let mut sessions = self.sessions.lock();
         let id = loop {
             // Positive, and not one that is there, after two thousand million sessions.
@@ -145,9 +213,10 @@ impl Registry {
             door,
             peer,
             began: Instant::now(),
+            began_us,
             cancel: Notify::new(),
             cancel_asked: AtomicBool::new(false),
-            state: Mutex::default(),
+            state: Mutex::new(SessionState { changed_us: began_us, ..SessionState::default() }),
         });
         sessions.insert(id, entry.clone());
         self.sessions_total.fetch_add(1, Ordering::Relaxed);
@@ -175,17 +244,24 @@ impl Registry {
         let mut sessions = self.sessions.lock().values().cloned().collect::<Vec<_>>();
         sessions.sort_by_key(|entry| entry.id);
         let info = |entry: Arc<Entry>| {
-            let SessionState { statement, application } = entry.state.lock().clone();
+            let SessionState { statement, application, is_running, .. } = entry.state.lock().clone();
             SessionInfo {
                 id: entry.id,
                 user: entry.user.clone(),
                 door: entry.door,
                 peer: entry.peer.clone(),
                 application,
-                statement,
+                statement: statement.filter(|_| is_running),
                 elapsed_us: entry.began.elapsed().as_micros() as u64,
             }
         };
         sessions.into_iter().map(info).collect()
+    }
+
+    /// The sessions as `pg_stat_activity` shows them.
+    pub(crate) fn activities(&self) -> Vec<Activity> {
+        let mut sessions = self.sessions.lock().values().cloned().collect::<Vec<_>>();
+        sessions.sort_by_key(|entry| entry.id);
+        sessions.iter().map(|entry| entry.activity()).collect()
     }
 }

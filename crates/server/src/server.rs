@@ -52,6 +52,10 @@ impl Server {
             let waiting = execution.upgrade().map(|execution| execution.admission().waiting()).unwrap_or_default();
             waiting.into_iter().map(|(_, query)| query).collect()
         });
+        let registry = Arc::downgrade(service.registry());
+        service
+            .database()
+            .show_activity(move || registry.upgrade().map(|registry| registry.activities()).unwrap_or_default());
         // Both are bound before one serves: a port that is taken is an error of the start.
         let options = service.options();
         let postgres = bind(options.postgres).await?;

@@ -8,7 +8,7 @@ use sqlparser::parser::Parser;
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
 /// always so.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 46] = [
+const FUNCTIONS: [(&str, &str); 47] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
     ("format_type", "(SELECT concat(max(_t.type_sql_name), CASE WHEN $2 IS NULL OR $2 < 4 THEN '' \
@@ -20,6 +20,8 @@ const FUNCTIONS: [(&str, &str); 46] = [
     ("name of regtype", "COALESCE((SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("obj_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = 0)"),
+    ("pg_blocking_pids", "COALESCE((SELECT array_agg(_w.blocking_pid) FROM pg_catalog.pg_lock_waits _w WHERE _w.waiting_pid = $1), \
+      CAST('{}' AS INTEGER[]))"),
     ("pg_char_to_encoding", "6"),
     ("pg_collation_is_visible", "true"),
     ("pg_conf_load_time", "now()"),

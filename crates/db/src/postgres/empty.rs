@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 43] = [
+const EMPTY: [(&str, &str); 41] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
     ("pg_auth_members", "oid:o roleid:o member:o grantor:o admin_option:b inherit_option:b set_option:b"),
     ("pg_cast", "oid:o castsource:o casttarget:o castfunc:o castcontext castmethod"),
@@ -26,8 +26,6 @@ const EMPTY: [(&str, &str); 43] = [
     ("pg_inherits", "inhrelid:o inhparent:o inhseqno:i inhdetachpending:b"),
     ("pg_largeobject_metadata", "oid:o lomowner:o lomacl:T"),
     ("pg_keywords", "word catcode barelabel:b catdesc baredesc"),
-    ("pg_locks", "locktype database:o relation:o page:i tuple:s virtualxid transactionid:o classid:o objid:o objsubid:s virtualtransaction \
-      pid:i mode granted:b fastpath:b waitstart"),
     ("pg_matviews", "schemaname matviewname matviewowner tablespace hasindexes:b ispopulated:b definition"),
     ("pg_opclass", "oid:o opcmethod:o opcname opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b opckeytype:o"),
     ("pg_operator", "oid:o oprname oprnamespace:o oprowner:o oprkind oprcanmerge:b oprcanhash:b oprleft:o oprright:o oprresult:o oprcode"),
@@ -43,7 +41,6 @@ const EMPTY: [(&str, &str); 43] = [
     ("pg_seclabel", "objoid:o classoid:o objsubid:i provider label"),
     ("pg_shdepend", "dbid:o classid:o objid:o objsubid:i refclassid:o refobjid:o deptype"),
     ("pg_shdescription", "objoid:o classoid:o description"),
-    ("pg_stat_activity", "datid:o datname pid:i usesysid:o usename application_name client_addr state query backend_type"),
     ("pg_stat_all_tables", "relid:o schemaname relname seq_scan:o n_live_tup:o n_dead_tup:o"),
     ("pg_stat_ssl", "pid:i ssl:b version cipher bits:i client_dn client_serial issuer_dn"),
     ("pg_stat_user_tables", "relid:o schemaname relname seq_scan:o n_live_tup:o n_dead_tup:o"),

@@ -1,12 +1,14 @@
 //! `pg_catalog`: the catalog as PostgreSQL's clients look at it, and the types that they know.
 //!
 //! What PostgreSQL has and we do not (triggers, roles with grants, …) are tables without rows, so that a client's joins
-//! over them find nothing. `pg_type_names`, `pg_class_names`, `pg_namespace_names`, `pg_serials` and those that end in
-//! `_texts` are ours: what functions and casts about numbers look into, with columns whose names nobody else's are.
+//! over them find nothing. `pg_type_names`, `pg_class_names`, `pg_namespace_names`, `pg_serials`, `pg_lock_waits` and
+//! those that end in `_texts` are ours: what functions and casts about numbers look into, with columns whose names
+//! nobody else's are.
 //! Numbers are the catalog's; those from [`SHOWN_FROM`](diligence_catalog::SHOWN_FROM) on are of what the engine shows
 //! of itself, so that `pg_table_is_visible` can tell by the number. All tables of one statement are computed from the
 //! same snapshot.
 
+mod activity;
 mod declared;
 mod empty;
 mod rows;
@@ -15,6 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use diligence_catalog::locks::Locks;
 use diligence_catalog::privileges::{DATABASE_OID, OWNER, OWNER_OID};
 pub use diligence_catalog::types::*;
 use diligence_catalog::{
@@ -23,6 +26,8 @@ use diligence_catalog::{
 };
 
 use rows::{CatalogTable, Cell};
+
+use crate::activity::Activities;
 
 /// The version that clients are told: they choose their questions by it.
 pub const SERVER_VERSION: &str = "16.6";
@@ -252,8 +257,9 @@ fn types() -> Vec<Vec<Cell>> {
 }
 
 /// The tables of `pg_catalog`.
-pub(crate) fn tables() -> BTreeMap<String, Arc<dyn ComputedTable>> {
+pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeMap<String, Arc<dyn ComputedTable>> {
     let mut tables = empty::tables();
+    tables.extend(activity::tables(locks, activities));
     let mut add = |name: &str, line: &str, rows: rows::Source| {
         tables.insert(name.to_owned(), CatalogTable::table(line, rows));
     };

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, ListArray, RecordBatch,
-    RecordBatchOptions, StringViewArray, new_null_array,
+    RecordBatchOptions, StringViewArray, TimestampMicrosecondArray, new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use diligence_base::Result;
 use diligence_catalog::{ComputedTable, SessionSnapshot};
 use diligence_storage::foreign_error::from_arrow;
-use diligence_types::sql_type::FIELD_KEY;
+use diligence_types::sql_type::{FIELD_KEY, INSTANT_ZONE};
 
 /// A value in a row.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +63,7 @@ impl From<i16> for Cell {
 
 /// Columns from text such as `"oid:o relname:t relhasindex:b"`. The letters: `o` a number of 64 bits (oids, too), `p`
 /// the same with PostgreSQL's type `oid`, `t` text, `b` boolean, `i` and `s` numbers of 32 and 16 bits, `f` a double,
-/// `T`, `S`, `O` arrays of `t`, `s` and `o`.
+/// `z` an instant in microseconds, `T`, `S`, `O` arrays of `t`, `s` and `o`.
 pub(super) fn columns(line: &str) -> SchemaRef {
     let list = |inner| DataType::List(Arc::new(Field::new("item", inner, true)));
     let fields = line.split_whitespace().map(|column| {
@@ -74,6 +74,7 @@ pub(super) fn columns(line: &str) -> SchemaRef {
             "i" => DataType::Int32,
             "s" => DataType::Int16,
             "f" => DataType::Float64,
+            "z" => DataType::Timestamp(TimeUnit::Microsecond, Some(INSTANT_ZONE.into())),
             "T" => list(DataType::Utf8),
             "S" => list(DataType::Int16),
             "O" => list(DataType::Int64),
@@ -92,14 +93,21 @@ pub(super) fn columns(line: &str) -> SchemaRef {
 /// Computes the rows that a statement sees.
 pub(super) type Source = fn(&SessionSnapshot) -> Vec<Vec<Cell>>;
 
+/// The same, of more than the snapshot.
+pub(super) type Computation = Arc<dyn Fn(&SessionSnapshot) -> Vec<Vec<Cell>> + Send + Sync>;
+
 /// A table of the catalog. Rows may leave out columns at their end: those are NULL.
 pub(super) struct CatalogTable {
     schema: SchemaRef,
-    source: Source,
+    source: Computation,
 }
 
 impl CatalogTable {
     pub(super) fn table(line: &str, source: Source) -> Arc<dyn ComputedTable> {
+        Self::computed(line, Arc::new(source))
+    }
+
+    pub(super) fn computed(line: &str, source: Computation) -> Arc<dyn ComputedTable> {
         Arc::new(Self { schema: columns(line), source })
     }
 
@@ -141,6 +149,10 @@ fn column<'a>(data_type: &DataType, cells: impl ExactSizeIterator<Item = &'a Cel
         DataType::Int16 => Arc::new(Int16Array::from_iter(cells.map(|cell| number(cell).map(|value| value as i16)))),
         DataType::Float64 => {
             Arc::new(Float64Array::from_iter(cells.map(|cell| number(cell).map(|value| value as f64))))
+        }
+        DataType::Timestamp(_, zone) => {
+            let instants = TimestampMicrosecondArray::from_iter(cells.map(number));
+            Arc::new(instants.with_timezone_opt(zone.clone()))
         }
         DataType::Boolean => Arc::new(BooleanArray::from_iter(cells.map(|cell| match cell {
             Cell::Flag(flag) => Some(*flag),

@@ -8,6 +8,7 @@
 mod changes;
 mod commands;
 mod copy;
+mod deadlines;
 mod listener;
 mod portal;
 mod run;

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::changes::Was;
 use super::commands::{Command, CopyIn, CopyOut, Lasts};
 use super::copy::CopyDecoder;
+use super::deadlines::Deadline;
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
 use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
 use super::wire::{Broken, Received, notice};
@@ -100,7 +101,7 @@ impl PgSession {
     /// Starts a statement. A client that has to wait for its turn is told where it stands.
     async fn started(
         &mut self,
-        deadline: Option<Instant>,
+        deadline: Option<Deadline>,
         parsed: &ParsedStatement,
         values: Vec<ArrayRef>,
         allowed: Allowed,
@@ -181,7 +182,7 @@ impl PgSession {
     async fn next_rows(
         &mut self,
         portal: &mut Portal,
-        deadline: Option<Instant>,
+        deadline: Option<Deadline>,
     ) -> Outcome<Option<(Arc<Rows>, usize)>> {
         let PortalState::Running(reading) = &mut portal.state else { return Ok(None) };
         if let Some(there) = reading.rows.take() {
@@ -237,6 +238,7 @@ impl PgSession {
                     self.outbox.put(notice("WARNING", &error));
                 } else {
                     self.session.begin(mode.isolation.unwrap_or_default())?;
+                    self.block_began = Some(Instant::now());
                     self.writes = mode.writes.unwrap_or(true);
                 }
                 self.block = Block::Open;

@@ -14,7 +14,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use diligence_base::{Error, Result};
 use diligence_db::plans::normalized;
@@ -30,6 +29,7 @@ use tokio::time::Instant;
 use super::Peer;
 use super::changes::Changes;
 use super::commands::{self, Command};
+use super::deadlines::Deadline;
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, number_of_object, same_columns};
 use super::settings::{ClientSettings, command_line_settings};
 use super::startup::Arrival;
@@ -38,7 +38,7 @@ use crate::admission::Asker;
 use crate::encoding::columns::{Columns, Form, form_of};
 use crate::encoding::parameters::{declared, value};
 use crate::execution::STALLED_AFTER;
-use crate::registry::Registered;
+use crate::registry::{InBlock, Registered};
 use crate::service::Service;
 use crate::sqlstate;
 
@@ -88,6 +88,8 @@ pub(super) struct PgSession {
     pub(super) outbox: Outbox,
     pub(super) settings: ClientSettings,
     pub(super) block: Block,
+    /// When the block began, if there is one.
+    pub(super) block_began: Option<Instant>,
     /// Whether statements of the block may write.
     pub(super) writes: bool,
     /// Settings that were changed in the block.
@@ -139,6 +141,7 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
         outbox,
         settings,
         block: Block::None,
+        block_began: None,
         writes: true,
         changes: Changes::default(),
         statements: HashMap::new(),
@@ -156,6 +159,8 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
     // What still runs ends now, not when the client's socket is closed.
     session.portals.clear();
     session.cursors.clear();
+    // Nor do others wait for its locks until the client has read its last message.
+    session.session.roll_back();
     session.outbox.close().await;
 }
 
@@ -210,6 +215,7 @@ impl PgSession {
     }
 
     async fn serve(&mut self) -> Broken {
+        let mut rests_since = None;
         loop {
             if !self.inbox.has_message() {
                 if let Err(broken) = self.outbox.flush(|| {}).await {
@@ -218,9 +224,15 @@ impl PgSession {
                 self.outbox.rest();
             }
             let reads = self.readings().next().is_some();
+            let since = *rests_since.get_or_insert_with(Instant::now);
+            let deadline = self.rest_deadline(since);
             let message = tokio::select! {
                 biased;
                 message = self.inbox.next() => message,
+                over = Deadline::over(deadline) => match over {
+                    Trouble::Broken(broken) => return broken,
+                    Trouble::Failed(error) => return Broken::Malformed(error),
+                },
                 () = tokio::time::sleep(STALLED_AFTER), if reads => {
                     self.readings().for_each(|reading| reading.running.stall());
                     continue;
@@ -236,7 +248,7 @@ impl PgSession {
                 Err(broken) => return broken,
             };
             match self.message(message).await {
-                Ok(()) => {}
+                Ok(()) => rests_since = None,
                 Err(broken) => return broken,
             }
         }
@@ -323,11 +335,12 @@ impl PgSession {
     }
 
     pub(super) fn ready(&mut self) {
-        let status = match self.block {
-            Block::None => TransactionStatus::Idle,
-            Block::Open => TransactionStatus::Transaction,
-            Block::Failed => TransactionStatus::Error,
+        let (status, block) = match self.block {
+            Block::None => (TransactionStatus::Idle, InBlock::No),
+            Block::Open => (TransactionStatus::Transaction, InBlock::Yes),
+            Block::Failed => (TransactionStatus::Error, InBlock::Failed),
         };
+        self.entry.is_in(block);
         self.outbox.put(Out::ReadyForQuery(ReadyForQuery::new(status)));
     }
 
@@ -340,7 +353,7 @@ impl PgSession {
         entry: &Registered,
         inbox: &mut Inbox,
         service: &Service,
-        deadline: Option<Instant>,
+        deadline: Option<Deadline>,
         work: impl Future<Output = Result<T>>,
     ) -> Outcome<T> {
         let cancelled = || Trouble::Failed(Error::cancelled().with_code(sqlstate::CANCELLED));
@@ -350,29 +363,16 @@ impl PgSession {
         if entry.is_cancelled() {
             return Err(cancelled());
         }
-        let late = async {
-            match deadline {
-                Some(deadline) => tokio::time::sleep_until(deadline).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             done = work => Ok(done?),
             () = asked => Err(cancelled()),
-            () = late => Err(Trouble::Failed(
-                Error::new(diligence_base::ErrorKind::Cancelled, "the statement took longer than statement_timeout allows")
-                    .with_code(sqlstate::CANCELLED),
-            )),
+            over = Deadline::over(deadline) => Err(over),
             () = inbox.left() => Err(Trouble::Broken(Broken::Gone)),
             () = service.stopping_hard() => Err(Trouble::Broken(Broken::Malformed(
                 Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN),
             ))),
         }
-    }
-
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.settings.timeout().map(|timeout: Duration| Instant::now() + timeout)
     }
 
     /// The simple protocol: a script, whose statements are answered one after the other.
@@ -669,7 +669,7 @@ impl PgSession {
                 committed.unwrap_or_else(|error| Err(Error::bug(format!("a commit ended early: {error}"))))
             }
         };
-        self.block = Block::None;
+        (self.block, self.block_began) = (Block::None, None);
         let undone = self.changes.end(commits && committed.is_ok());
         self.undo(undone);
         self.portals.clear();

@@ -22,14 +22,16 @@ enum Change {
     Free,
     /// To these values only: others would promise what is not done.
     Only(&'static [&'static str]),
+    /// To a time; zero is none.
+    Time,
     /// Never.
     Fixed,
 }
 
-use Change::{Fixed, Free, Only};
+use Change::{Fixed, Free, Only, Time};
 
 #[rustfmt::skip]
-const KNOWN: [(&str, &str, Change); 42] = [
+const KNOWN: [(&str, &str, Change); 44] = [
     ("application_name", "", Free),
     ("backslash_quote", "safe_encoding", Free),
     ("block_size", "8192", Fixed),
@@ -46,7 +48,8 @@ const KNOWN: [(&str, &str, Change); 42] = [
     ("escape_string_warning", "on", Free),
     ("extra_float_digits", "1", Free),
     ("geqo", "on", Free),
-    ("idle_in_transaction_session_timeout", "0", Only(&["0"])),
+    ("idle_in_transaction_session_timeout", "0", Time),
+    ("idle_session_timeout", "0", Time),
     ("in_hot_standby", "off", Fixed),
     ("integer_datetimes", "on", Fixed),
     ("intervalstyle", "postgres", Only(&["postgres"])),
@@ -71,6 +74,7 @@ const KNOWN: [(&str, &str, Change); 42] = [
     ("timezone", "UTC", Free),
     ("transaction_isolation", "read committed", Free),
     ("transaction_read_only", "on", Free),
+    ("transaction_timeout", "0", Time),
     ("xmloption", "content", Free),
 ];
 
@@ -135,6 +139,12 @@ impl ClientSettings {
         (!self.timeout.is_zero()).then_some(self.timeout)
     }
 
+    /// The time of a setting that is one; `None` for none.
+    pub(super) fn duration(&self, name: &str) -> Option<Duration> {
+        let time = duration(self.changed.get(name)?).ok()?;
+        (!time.is_zero()).then_some(time)
+    }
+
     /// A setting's value.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         let known = Self::known(name)?;
@@ -152,6 +162,7 @@ impl ClientSettings {
             return Err(Error::input(format!("no setting is named '{name}'")).with_code("42704"));
         };
         let value = match known.name {
+            _ if known.change == Time => shown(duration(value)?),
             // Of an encoding's name PostgreSQL looks at letters and digits; asyncpg sends it in quotes.
             "client_encoding" => value.chars().filter(char::is_ascii_alphanumeric).collect(),
             _ => value.trim().to_owned(),
@@ -243,6 +254,11 @@ impl ClientSettings {
     }
 }
 
+/// A time as SHOW has it.
+fn shown(time: Duration) -> String {
+    if time.is_zero() { "0".to_owned() } else { display(time) }
+}
+
 /// `-c name=value --name=value` of the start-up parameter `options`.
 pub(super) fn command_line_settings(options: &str) -> Vec<(String, String)> {
     let words = options.split_whitespace().collect::<Vec<_>>();
@@ -280,6 +296,16 @@ mod tests {
         assert_eq!(settings.set("statement_timeout", "5s").unwrap(), None);
         assert_eq!(settings.timeout(), Some(Duration::from_secs(5)));
         assert!(settings.set("statement_timeout", "soon").is_err());
+        for name in ["idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout"] {
+            assert!(settings.set(name, "soon").is_err() && settings.duration(name).is_none());
+            settings.set(name, "2s").unwrap();
+            assert_eq!(
+                (settings.get(name).as_deref(), settings.duration(name)),
+                (Some("2s"), Some(Duration::from_secs(2)))
+            );
+            settings.set(name, "0").unwrap();
+            assert_eq!((settings.get(name).as_deref(), settings.duration(name)), (Some("0"), None));
+        }
         settings.reset_all();
         assert_eq!((settings.timeout(), settings.get("application_name").as_deref()), (None, Some("")));
         assert_eq!(settings.reports().len(), REPORTED.len());

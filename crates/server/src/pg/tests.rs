@@ -378,3 +378,81 @@ async fn drop_proposes_only_what_may_be_read() {
         assert!(hint.contains("scratch.mine") && !hint.contains("secret"), "{sql}: {hint}");
     }
 }
+
+#[tokio::test]
+async fn a_session_that_rests_too_long_ends_and_lets_others_go_on() {
+    let (server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    said(&mut ann, "CREATE TABLE held AS SELECT 1 AS a").await;
+    for (settings, code) in [
+        ("SET idle_in_transaction_session_timeout = '20ms'; BEGIN; DELETE FROM held", "25P03"),
+        // It has failed, and rests all the same.
+        ("SET idle_in_transaction_session_timeout = '20ms'; BEGIN; DELETE FROM held; SELECT nonsense", "25P03"),
+        ("SET transaction_timeout = '20ms'; BEGIN; DELETE FROM held", "25P04"),
+        (
+            "SET transaction_timeout = '20ms'; BEGIN; DELETE FROM held; SELECT count(*) FROM generate_series(1, 100000000000)",
+            "25P04",
+        ),
+        ("SET transaction_timeout = '20ms'; SELECT count(*) FROM generate_series(1, 100000000000)", "25P04"),
+        ("SET idle_session_timeout = '20ms'", "57P05"),
+    ] {
+        let mut bob = connect(&address).await;
+        let mut answers = said(&mut bob, settings).await;
+        if answers.last().is_none_or(|last| last != "closed") {
+            // What it says by itself.
+            answers = told(&mut bob, &[]).await;
+        }
+        let last = answers.iter().rev().take(2).rev().cloned().collect::<Vec<_>>();
+        assert_eq!(last, [format!("E FATAL {code}"), "closed".to_owned()], "{settings}");
+        // Its locks are gone, and what it did.
+        assert_eq!(said(&mut ann, "UPDATE held SET a = a").await[0], "C UPDATE 1", "{settings}");
+    }
+    // Who is at work does not rest, nor who has no block.
+    said(&mut ann, "SET idle_in_transaction_session_timeout = '1ms'; SET statement_timeout = '30ms'").await;
+    let answers = said(&mut ann, "SELECT count(*) FROM generate_series(1, 100000000000)").await;
+    assert_eq!(answers[1], "E ERROR 57014");
+    assert_eq!(said(&mut ann, "SELECT 1").await[1], "D 1");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_waits_for_whom_is_shown() {
+    let (server, address) = serve().await;
+    let open = async |user: &str| Connection::open(&address, user, "diligence", &[]).await.unwrap();
+    let (mut ann, mut bob, mut carl) = (open("ann").await, open("bob").await, open("carl").await);
+    let rows = |answers: Vec<String>| answers.into_iter().filter(|answer| answer.starts_with("D ")).collect::<Vec<_>>();
+    said(&mut ann, "CREATE TABLE held AS SELECT i AS a FROM generate_series(1, 3) AS s(i)").await;
+    let pid = async |session: &mut Connection| rows(said(session, "SELECT pg_backend_pid()").await)[0][2..].to_owned();
+    let (ann_pid, bob_pid) = (pid(&mut ann).await, pid(&mut bob).await);
+    said(&mut ann, "BEGIN; UPDATE held SET a = a + 10 WHERE a < 3; SELECT pg_advisory_xact_lock(4294967298)").await;
+    let mut waits = Vec::new();
+    message::query(&mut waits, "DELETE FROM held WHERE a = 2");
+    bob.send(&waits).await.unwrap();
+    let waiting = "SELECT locktype, relation = 'held'::regclass, pid FROM pg_locks WHERE NOT granted";
+    let mut found = Vec::new();
+    while found.is_empty() {
+        found = rows(said(&mut carl, waiting).await);
+    }
+    assert_eq!(found, [format!("D tuple,t,{bob_pid}")]);
+    let held = "SELECT locktype, mode, classid, objid, objsubid, pid FROM pg_locks WHERE granted AND locktype <> 'relation' ORDER BY 1";
+    let expected = [
+        format!("D advisory,ExclusiveLock,1,2,1,{ann_pid}"),
+        format!("D tuple,ExclusiveLock,NULL,NULL,NULL,{ann_pid}"),
+    ];
+    assert_eq!(rows(said(&mut carl, held).await), expected);
+    let blocking = format!("SELECT pg_blocking_pids({bob_pid}), pg_blocking_pids({ann_pid})");
+    assert_eq!(rows(said(&mut carl, &blocking).await), [format!("D {{{ann_pid}}},{{}}")]);
+    let sessions = "SELECT usename, state, wait_event_type, wait_event, query, xact_start IS NOT NULL, query_start >= backend_start \
+                    FROM pg_stat_activity WHERE usename <> 'carl' ORDER BY 1";
+    let script = "BEGIN; UPDATE held SET a = a + 10 WHERE a < 3; SELECT pg_advisory_xact_lock(4294967298)";
+    let expected = [
+        format!("D ann,idle in transaction,Client,ClientRead,{script},t,t"),
+        "D bob,active,Lock,tuple,DELETE FROM held WHERE a = 2,t,t".to_owned(),
+    ];
+    assert_eq!(rows(said(&mut carl, sessions).await), expected);
+    said(&mut ann, "COMMIT").await;
+    assert_eq!(told(&mut bob, &[]).await[0], "C DELETE 0");
+    assert_eq!(rows(said(&mut carl, "SELECT count(*) FROM pg_locks").await), ["D 0"]);
+    assert_eq!(rows(said(&mut carl, "SELECT state FROM pg_stat_activity WHERE usename = 'ann'").await), ["D idle"]);
+    server.stop().await;
+}
