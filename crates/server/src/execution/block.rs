@@ -57,6 +57,17 @@ pub struct ScriptRows {
     pub query: Option<u64>,
 }
 
+impl ScriptRows {
+    /// The first of them, if there is one.
+    #[must_use]
+    pub fn first(mut self) -> Self {
+        self.batches.retain(|batch| batch.num_rows() > 0);
+        self.batches.truncate(1);
+        self.batches.iter_mut().for_each(|batch| *batch = batch.slice(0, 1));
+        self
+    }
+}
+
 /// A transaction that is open. Dropped, it is rolled back.
 pub struct OpenBlock<'a> {
     execution: &'a StatementExecution,

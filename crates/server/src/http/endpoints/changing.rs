@@ -11,13 +11,15 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use diligence_base::Result;
 use diligence_db::Session;
+use serde_json::Value;
 
 use super::super::script::{answer_of, objects_of};
 use super::super::{QUEUE_HEADER, queue_header, within};
 use super::Asked;
 use super::reading::TEMPLATE_ROWS_MAX;
+use super::redirect::Redirect;
 use crate::encoding::formats::Format;
-use crate::execution::{Attempts, ScriptDone, ScriptStatement};
+use crate::execution::{Attempts, ScriptDone, ScriptRows, ScriptStatement};
 
 impl Asked<'_> {
     /// Runs it. Fails with the error of a statement or of the commit, and of what makes a page.
@@ -42,6 +44,7 @@ impl Asked<'_> {
         };
         let mut answer = within(caller.role.time(service.options().limits.statement_time_max), run).await?;
         match endpoint.status {
+            _ if answer.status() == StatusCode::SEE_OTHER => {}
             Some(StatusCode::NO_CONTENT) => return Ok(StatusCode::NO_CONTENT.into_response()),
             Some(status) => *answer.status_mut() = status,
             None => {}
@@ -54,11 +57,27 @@ impl Asked<'_> {
         let block = execution.begin(session, self.endpoint.isolation)?;
         let done = block.run(&self.caller.asker(), statements).await?;
         let answer = match format {
-            Format::Html => self.changed_page(done).await?,
+            Format::Html => match &self.endpoint.redirect {
+                Some(redirect) => self.elsewhere(redirect, done).await?,
+                None => self.changed_page(done).await?,
+            },
             _ => answer_of(execution, done, format).await?,
         };
         block.commit().await?;
         Ok(answer)
+    }
+
+    /// Sends a browser on.
+    async fn elsewhere(&self, redirect: &Redirect, done: ScriptDone) -> Result<Response> {
+        let first = done.rows.map(ScriptRows::first);
+        let (_, rows) = objects_of(self.service.execution(), first, 1).await?;
+        let value = |name: &str| match rows.first().and_then(|row| row.get(name)) {
+            Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(other) => Some(other.to_string()),
+            None => self.given.text(name),
+        };
+        Ok((StatusCode::SEE_OTHER, [(header::LOCATION, redirect.with(value)?)]).into_response())
     }
 
     async fn changed_page(&self, done: ScriptDone) -> Result<Response> {

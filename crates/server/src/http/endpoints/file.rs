@@ -6,6 +6,7 @@ use diligence_base::{Error, Result};
 use diligence_db::{Isolation, Session, bytes};
 
 use super::super::placeholders::numbered;
+use super::redirect::Redirect;
 use crate::encoding::parameters::from_text;
 
 /// Bytes of a request's body, if the file does not say. Parameters are values of a form, not uploads.
@@ -19,6 +20,8 @@ pub(in crate::http) struct Endpoint {
     pub(in crate::http) description: String,
     pub(in crate::http) parameters: Vec<Parameter>,
     pub(super) template: Option<String>,
+    /// Where a browser goes on when something was changed.
+    pub(super) redirect: Option<Redirect>,
     /// The status of an answer, if it is another one than usual.
     pub(in crate::http) status: Option<StatusCode>,
     pub(super) isolation: Isolation,
@@ -90,6 +93,7 @@ impl Endpoint {
             description: String::new(),
             parameters: Vec::new(),
             template: None,
+            redirect: None,
             status: None,
             isolation: Isolation::ReadCommitted,
             body_bytes_max: BODY_BYTES_MAX,
@@ -104,6 +108,7 @@ impl Endpoint {
                 "description" => value.clone_into(&mut endpoint.description),
                 "template" => endpoint.template = Some(value.to_owned()),
                 "param" => endpoint.parameters.push(Parameter::parse(value)?),
+                "redirect" => endpoint.redirect = Some(Redirect::parse(value)?),
                 "status" => endpoint.status = Some(status(value)?),
                 "isolation" => endpoint.isolation = isolation(value)?,
                 "body" => {
@@ -165,6 +170,11 @@ impl Endpoint {
     }
 
     fn check_statements(&self) -> Result<()> {
+        if self.redirect.is_some() && (self.is_reading() || self.template.is_some()) {
+            let error =
+                Error::input("a redirect is what a browser gets in place of a page, when something was changed");
+            return Err(error.with_hint("leave out the redirect, or the template, or have POST in place of GET"));
+        }
         match self.statements.len() {
             0 => Err(Error::input("the file has no statement")),
             1 => Ok(()),
@@ -310,6 +320,11 @@ mod tests {
             "-- endpoint: POST /api/x\n-- status: 404\nSELECT 1",
             "-- endpoint: POST /api/x\n-- isolation: chaos\nSELECT 1",
             "-- endpoint: POST /api/x\n-- body: much\nSELECT 1",
+            "-- endpoint: POST /api/x\n-- redirect: https://elsewhere.example/\nSELECT 1",
+            "-- endpoint: POST /api/x\n-- redirect: //elsewhere.example/\nSELECT 1",
+            "-- endpoint: POST /api/x\n-- redirect: /a{b\nSELECT 1",
+            "-- endpoint: GET /api/x\n-- redirect: /a\nSELECT 1",
+            "-- endpoint: POST /api/x\n-- redirect: /a\n-- template: a.html\nSELECT 1",
             "-- endpoint: GET /api/x\n-- param: a json\nSELECT $a",
             "-- endpoint: GET /api/x\n-- param: a integer = ten\nSELECT $a",
             "-- endpoint: GET /api/x\n-- param: a text\n-- param: a text\nSELECT $a",

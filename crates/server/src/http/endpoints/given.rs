@@ -83,6 +83,11 @@ impl GivenValues {
         }
     }
 
+    /// A value as text; `None` if there is none, or it is NULL.
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        self.0.get(name)?.text()
+    }
+
     /// What a template sees.
     pub(super) fn shown(&self) -> BTreeMap<&str, Option<String>> {
         self.0.iter().map(|(name, given)| (name.as_str(), given.text())).collect()

@@ -24,6 +24,7 @@ mod file;
 mod given;
 mod origin;
 mod reading;
+mod redirect;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -228,7 +229,7 @@ fn other_method(method: &Method, allowed: &str) -> Response {
 impl Asked<'_> {
     /// The format of the answer.
     fn format(&self) -> Result<Format, Refused> {
-        let has_html = self.endpoint.template.is_some();
+        let has_html = self.endpoint.template.is_some() || self.endpoint.redirect.is_some();
         let format = match self.given.format() {
             Some(name) => Format::named(name),
             None => Format::accepted(wanted_types(self.headers), has_html),

@@ -193,6 +193,23 @@ async fn who_may_call_an_endpoint_may_change_what_it_changes_and_no_more() {
 }
 
 #[tokio::test]
+async fn a_browser_goes_on_where_the_file_says() {
+    let file = "-- endpoint: POST /notes\n-- param: name text\n-- redirect: /notes/{id}?of={name}\n-- status: 201\n\
+                INSERT INTO notes (name) SELECT $name WHERE $name <> 'none' RETURNING id";
+    let door = Door::open(false, &[("note.sql", file)], None).await;
+    door.run(&["CREATE TABLE notes (id BIGINT GENERATED ALWAYS AS IDENTITY, name TEXT)"]);
+    let form = ("Content-Type", "application/x-www-form-urlencoded");
+    let browser = ("Accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+    let sent = door.ask("POST /notes", &[form, browser], "name=a+b").await;
+    assert_eq!((sent.status, sent.header("location")), (303, Some("/notes/1?of=a%20b")), "{sent:?}");
+    let sent = door.ask("POST /notes", &[form], "name=c").await;
+    assert_eq!((sent.status, sent.rows()), (201, json!([[2]])), "{sent:?}");
+    let sent = door.ask("POST /notes", &[form, browser], "name=none").await;
+    assert_eq!(sent.status, 400, "there is no id: {sent:?}");
+    door.close().await;
+}
+
+#[tokio::test]
 async fn a_template_makes_a_page_of_what_was_done_or_nothing_is_done() {
     let files = [
         (
