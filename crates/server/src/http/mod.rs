@@ -7,6 +7,7 @@
 //! | `GET /v1/status` | the stages, workers and memory ([`status`]) |
 //! | `GET /` | the console in the browser ([`console`]) |
 //! | an endpoint | the rows of its file's statements ([`endpoints`]), described in `GET /openapi.json` |
+//! | `GET` of a file beside the endpoints | the file ([`public`]) |
 //! | `GET /metrics`, `/healthz`, `/readyz` | for Prometheus and for whoever restarts servers |
 //!
 //! Without users only this machine is served, and only under a name that cannot belong to somebody else: a page from
@@ -17,6 +18,7 @@ mod endpoints;
 mod metrics;
 mod openapi;
 mod placeholders;
+mod public;
 mod rows;
 mod script;
 mod sql;
@@ -37,7 +39,7 @@ use axum::serve::Listener;
 use axum::{Extension, Router};
 use base64::Engine;
 use diligence_base::{Error, ErrorKind, Result};
-use diligence_db::{Isolation, Session, SessionOptions};
+use diligence_db::{Facts, Isolation, Session, SessionOptions};
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -73,7 +75,7 @@ impl Caller {
         }
         let entry = service.registry().register("http", &self.user, String::new(), 4)?;
         let session = service.database().session_with(options);
-        session.set_facts(diligence_db::Facts { user: self.user.clone(), ..diligence_db::Facts::default() });
+        session.set_facts(Facts { user: self.user.clone(), process_id: entry.id, ..Facts::default() });
         Ok((session, entry))
     }
 
@@ -106,6 +108,9 @@ pub(crate) fn router(service: &Arc<Service>) -> Result<Router> {
     }
     for file in console::FILES {
         guarded = guarded.route(file.path, get(move |headers: HeaderMap| async move { file.answer(&headers) }));
+    }
+    if let Some(public) = public::Public::of(service.options().endpoints.as_deref())? {
+        guarded = guarded.fallback(move |request: Request| public.serve(request));
     }
     let guarded = guarded.layer(from_fn_with_state(service.clone(), guard)).layer(CompressionLayer::new());
     Ok(Router::new()
@@ -240,6 +245,13 @@ fn isolation(text: &str) -> Option<Isolation> {
 /// What a client accepts, if it says so.
 fn wanted_types(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::ACCEPT)?.to_str().ok()
+}
+
+/// Whether the client shows the tag: it has the answer.
+fn shows(headers: &HeaderMap, tag: &str) -> bool {
+    let plain = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+    let shown = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|shown| shown.to_str().ok());
+    shown.flat_map(|shown| shown.split(',')).any(|shown| shown.trim() == "*" || plain(shown) == plain(tag))
 }
 
 /// What clients are told of how their query was let in: its class, and where it stood in line and for how long.

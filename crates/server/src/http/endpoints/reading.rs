@@ -11,7 +11,7 @@ use diligence_base::Result;
 use ring::digest;
 
 use super::super::rows::{objects, response};
-use super::super::{QUEUE_HEADER, queue_header, within};
+use super::super::{QUEUE_HEADER, queue_header, shows, within};
 use super::Asked;
 use crate::encoding::formats::Format;
 use crate::execution::RunningStatement;
@@ -32,13 +32,13 @@ impl Asked<'_> {
         let parsed = execution.parse(&session, statement.sql.clone()).await?;
         if let Some(states) = execution.states_behind(&session, &parsed, &values) {
             let tag = self.tag(format, &states);
-            if self.shows(&tag) {
+            if shows(self.headers, &tag) {
                 return Ok(tagged(StatusCode::NOT_MODIFIED.into_response(), &tag));
             }
         }
         let ready = execution.plan(&session, &parsed, values).await?;
         let tag = ready.planned.fingerprint().map(|states| self.tag(format, &states));
-        let answer = if tag.as_ref().is_some_and(|tag| self.shows(tag)) {
+        let answer = if tag.as_ref().is_some_and(|tag| shows(self.headers, tag)) {
             StatusCode::NOT_MODIFIED.into_response()
         } else if self.is_head {
             [(header::CONTENT_TYPE, format.content_type())].into_response()
@@ -87,13 +87,6 @@ impl Asked<'_> {
         }
         let hex = hash.finish().as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         format!("W/\"{hex}\"")
-    }
-
-    /// Whether the client shows the tag.
-    fn shows(&self, tag: &str) -> bool {
-        let plain = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
-        let shown = self.headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|shown| shown.to_str().ok());
-        shown.flat_map(|shown| shown.split(',')).any(|shown| shown.trim() == "*" || plain(shown) == plain(tag))
     }
 }
 

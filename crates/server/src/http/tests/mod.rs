@@ -1,6 +1,7 @@
 //! The door as its clients see it: requests over a socket, answers as bytes.
 
 mod changing;
+mod public;
 mod scripts;
 
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ struct Door {
     server: Arc<Server>,
     database: Database,
     address: SocketAddr,
-    _folders: Vec<TempDir>,
+    folders: Vec<TempDir>,
 }
 
 /// An answer.
@@ -82,7 +83,12 @@ impl Door {
         };
         let server = Server::start(database.clone(), options).await.unwrap();
         let address = server.addresses().http.unwrap();
-        Self { server, database, address, _folders: folders }
+        Self { server, database, address, folders }
+    }
+
+    /// The folder of the endpoints.
+    fn folder(&self) -> &std::path::Path {
+        self.folders[0].path()
     }
 
     /// Runs statements at the database itself.
