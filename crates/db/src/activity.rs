@@ -33,7 +33,7 @@ pub struct Activity {
     pub statement: Option<String>,
 }
 
-type Source = Arc<dyn Fn() -> Vec<Activity> + Send + Sync>;
+type ActivitySource = Arc<dyn Fn() -> Vec<Activity> + Send + Sync>;
 
 /// What is known of the sessions of a database.
 #[derive(Default)]
@@ -41,7 +41,7 @@ pub(crate) struct Activities {
     /// Processes by the number of who has their locks.
     processes: Mutex<HashMap<u64, i32>>,
     /// Tells of the server's sessions.
-    source: RwLock<Option<Source>>,
+    source: RwLock<Option<ActivitySource>>,
 }
 
 impl Activities {
@@ -64,7 +64,7 @@ impl Activities {
     }
 
     /// Has sessions listed.
-    pub(crate) fn show(&self, source: Source) {
+    pub(crate) fn show(&self, source: ActivitySource) {
         *self.source.write() = Some(source);
     }
 

@@ -102,7 +102,7 @@ impl Role {
         SessionOptions { files: true, rights: Arc::new(rights), ..self.session_options() }
     }
 
-    /// Fails with `42501` if the users may not call this endpoint: by no pattern of its path, or of its method and path.
+    /// Fails with `42501` if the users may not call this endpoint: if no pattern fits its path, or its method and path.
     pub fn check_endpoint(&self, method: &str, path: &str) -> Result<()> {
         let both = format!("{method} {path}");
         let fits = |pattern: &String| matches(pattern, path) || matches(pattern, &both);

@@ -1,8 +1,8 @@
 //! Who sends a request that changes something: a program, a page of this server, or somebody else's page.
 //!
 //! A browser adds the password that it was given to every request for this server, whatever page has made it do so, and
-//! a server on loopback asks for none. So a page of another site must not be able to change anything (cross-site request
-//! forgery). Browsers say where a request comes from, and pages cannot say it for them; programs say nothing.
+//! a server on loopback asks for none. So a page of another site must not be able to change anything (cross-site
+//! request forgery). Browsers say where a request comes from, and pages cannot say it for them; programs say nothing.
 
 use axum::http::{HeaderMap, StatusCode, header};
 use diligence_base::Error;
