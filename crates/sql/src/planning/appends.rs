@@ -134,7 +134,14 @@ impl Planner {
 /// A column of what is sent. Types that are held as texts take any text: those are looked at on their way.
 fn sent_field(field: &Field) -> Field {
     let sent = match SqlType::of_field(field) {
-        Some(SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Enum(_)) => SqlType::Text,
+        Some(
+            SqlType::Uuid
+            | SqlType::Json
+            | SqlType::Jsonb
+            | SqlType::Enum(_)
+            | SqlType::Bit(_)
+            | SqlType::VarBit(_),
+        ) => SqlType::Text,
         Some(SqlType::Array(element)) if matches!(*element, SqlType::Enum(_)) => SqlType::array_of(SqlType::Text),
         _ => return field.clone().with_nullable(true),
     };
@@ -150,6 +157,8 @@ fn shown_value(field: &Field) -> String {
     };
     match SqlType::of_field(field) {
         Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb)) => format!("CAST({name} AS {known})"),
+        // What is too long for the column is an error, as it is not where a cast names the length.
+        Some(SqlType::Bit(_) | SqlType::VarBit(_)) => format!("CAST({name} AS varbit)"),
         Some(SqlType::Enum(one)) => format!("CAST({name} AS {})", of_enum(&one)),
         Some(SqlType::Array(element)) => match element.as_ref() {
             SqlType::Enum(one) => format!("CAST({name} AS {}[])", of_enum(one)),
