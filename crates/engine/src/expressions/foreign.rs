@@ -16,6 +16,7 @@ use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 
 use super::node::Node;
 use super::operand::Operand;
+use super::outside::calls_outside;
 use super::read_columns;
 use crate::batch::{Batch, to_logical};
 
@@ -27,6 +28,8 @@ pub(super) struct Foreign {
     /// A field per input.
     schema: SchemaRef,
     pub(super) volatile: bool,
+    /// Whether it waits for something outside of the engine, which takes longer than anything else.
+    pub(super) outside: bool,
 }
 
 impl Foreign {
@@ -35,8 +38,8 @@ impl Foreign {
         let columns = read_columns(physical)?;
         let schema = Arc::new(input.project(&columns).map_err(from_arrow)?);
         let inputs = columns.iter().map(|&index| Node::column(index, input.field(index).data_type())).collect();
-        let volatile = is_volatile(physical);
-        Ok(Self { physical: renumbered(physical, &columns)?, inputs, schema, volatile })
+        let (volatile, outside) = (is_volatile(physical), calls_outside(physical));
+        Ok(Self { physical: renumbered(physical, &columns)?, inputs, schema, volatile, outside })
     }
 
     /// The expression over values for some of its children, which it must evaluate for every row anyway. `None` stands
@@ -61,9 +64,9 @@ impl Foreign {
             fields.push(Arc::new(Field::new(name, data_type, true).with_metadata(field.metadata().clone())));
             inputs.push(node);
         }
-        let volatile = physical.is_volatile_node();
+        let (volatile, outside) = (physical.is_volatile_node(), calls_outside(physical));
         let physical = physical.clone().with_new_children(new_children).map_err(from_datafusion)?;
-        Ok(Self { physical, inputs, schema: Arc::new(Schema::new(fields)), volatile })
+        Ok(Self { physical, inputs, schema: Arc::new(Schema::new(fields)), volatile, outside })
     }
 
     /// The values for a batch's rows.

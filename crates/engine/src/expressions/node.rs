@@ -166,6 +166,7 @@ impl Node {
             Node::IsNull { input, .. } | Node::Not(input) => input.cost(),
             Node::Junction(node) => node.terms.iter().map(Node::cost).sum(),
             Node::Case(node) => 4 + node.parts().map(Node::cost).sum::<u32>(),
+            Node::Foreign(node) if node.outside => 1000,
             Node::Foreign(node) => 20 + node.inputs.iter().map(Node::cost).sum::<u32>(),
         }
     }

@@ -45,7 +45,12 @@ pub trait Outside: Debug + Send + Sync {
 
 /// The function as one that expressions can call.
 pub fn outside_function(function: Arc<dyn Outside>) -> Arc<ScalarUDF> {
-    let signature = Signature::variadic_any(function.volatility());
+    // What is stable within a statement is not what an earlier one has left, and others share nothing else.
+    let volatility = match function.volatility() {
+        Volatility::Immutable => Volatility::Immutable,
+        Volatility::Stable | Volatility::Volatile => Volatility::Volatile,
+    };
+    let signature = Signature::variadic_any(volatility);
     Arc::new(ScalarUDF::from(OutsideFunction { function, signature }))
 }
 
