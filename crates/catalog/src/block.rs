@@ -32,9 +32,7 @@ impl SessionCatalogs {
     /// Begins a statement that makes several changes.
     pub fn begin_block(&self) -> StatementBlock {
         match self.mark() {
-            Some(mark) => {
-                StatementBlock { within: Within::Session(self.clone()), begun: Mutex::new(Some(mark)) }
-            }
+            Some(mark) => StatementBlock { within: Within::Session(self.clone()), begun: Mutex::new(Some(mark)) },
             None => {
                 let own = Transaction::begin_as(self.shared().clone(), self.owner());
                 let begun = Mutex::new(Some(own.mark()));

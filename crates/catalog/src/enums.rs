@@ -112,7 +112,10 @@ fn with_enum(columns: &SchemaRef, one: &Arc<EnumType>) -> Result<SchemaRef> {
             (Some(true), Some(SqlType::Array(_))) => SqlType::array_of(SqlType::Enum(one.clone())),
             (Some(true), _) => SqlType::Enum(one.clone()),
             (Some(false), _) => {
-                let message = format!("the labels of {one} cannot change while column \"{}\" has it inside of others", field.name());
+                let message = format!(
+                    "the labels of {one} cannot change while column \"{}\" has it inside of others",
+                    field.name()
+                );
                 return Err(Error::unsupported(message).with_code("0A000"));
             }
         };
@@ -176,12 +179,11 @@ impl Catalog {
         let mut batches = Vec::new();
         for piece in rows.pieces() {
             let read = piece.read()?;
-            let changed = read.columns().iter().zip(columns.fields()).map(|(column, field)| {
-                match has_enum(field, oid) {
+            let changed =
+                read.columns().iter().zip(columns.fields()).map(|(column, field)| match has_enum(field, oid) {
                     None => Ok(column.clone()),
                     Some(_) => renamed(column, old, new),
-                }
-            });
+                });
             let changed = changed.collect::<Result<Vec<_>>>()?;
             let batch = RecordBatch::try_new(columns.clone(), changed).map_err(from_arrow)?;
             counted.grow(batch.get_array_memory_size())?;

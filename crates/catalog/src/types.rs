@@ -176,15 +176,13 @@ pub fn field_type(field: &Field) -> ColumnType {
     match SqlType::of_field(field) {
         Some(SqlType::Enum(one)) => return of_enum(&one, false),
         Some(known @ (SqlType::Bit(length) | SqlType::VarBit(length))) => return of_bits(known.oid(), length, false),
-        Some(SqlType::Array(element)) => {
-            match element.as_ref() {
-                SqlType::Enum(one) => return of_enum(one, true),
-                known @ (SqlType::Bit(length) | SqlType::VarBit(length)) => {
-                    return of_bits(known.oid(), *length, true);
-                }
-                _ => {}
+        Some(SqlType::Array(element)) => match element.as_ref() {
+            SqlType::Enum(one) => return of_enum(one, true),
+            known @ (SqlType::Bit(length) | SqlType::VarBit(length)) => {
+                return of_bits(known.oid(), *length, true);
             }
-        }
+            _ => {}
+        },
         _ => {}
     }
     let (name, is_array) = match text.strip_suffix("[]") {

@@ -10,8 +10,8 @@ use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Check, TableRules};
 use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
-    Catalog, ColumnIds, EnumDefinition, FileRelation, NativeTable, NewRows, ObjectRef, Relation, Routine, RowChange, StoredCluster,
-    TableAlteration, View,
+    Catalog, ColumnIds, EnumDefinition, FileRelation, NativeTable, NewRows, ObjectRef, Relation, Routine, RowChange,
+    StoredCluster, TableAlteration, View,
 };
 use diligence_memory::Reservation;
 use sqlparser::ast::Expr;

@@ -9,8 +9,8 @@ use diligence_base::{Error, Result};
 use diligence_catalog::locks::{LockOwner, TableLock};
 use diligence_catalog::sequence::{Sequence, SequenceOptions, SequenceState};
 use diligence_catalog::{
-    Catalog, EnumChange, EnumDefinition, FileRelation, Isolation, LockWay, ObjectRef, Relation, RelationName, Routine, SessionCatalogs,
-    SessionSnapshot, TableAlteration, View, may_change, no_schema,
+    Catalog, EnumChange, EnumDefinition, FileRelation, Isolation, LockWay, ObjectRef, Relation, RelationName, Routine,
+    SessionCatalogs, SessionSnapshot, TableAlteration, View, may_change, no_schema,
 };
 use diligence_engine::plan::{Needs, Plan};
 use diligence_memory::QueryMemory;

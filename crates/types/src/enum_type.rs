@@ -39,9 +39,7 @@ impl EnumType {
     pub(crate) fn check(&self, text: &str) -> Result<()> {
         match self.place(text) {
             Some(_) => Ok(()),
-            None => {
-                Err(Error::input(format!("invalid input value for enum {self}: \"{text}\"")).with_code("22P02"))
-            }
+            None => Err(Error::input(format!("invalid input value for enum {self}: \"{text}\"")).with_code("22P02")),
         }
     }
 

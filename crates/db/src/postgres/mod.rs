@@ -386,8 +386,7 @@ pub(crate) fn tables() -> BTreeMap<String, Arc<dyn ComputedTable>> {
     );
     add("pg_type_names", "type_oid:o type_name type_sql_name", |snapshot| {
         let named = listed_types(snapshot).into_iter().flat_map(|ListedType { name, sql_name, known, .. }| {
-            let array =
-                vec![known.array_oid.into(), format!("_{name}").into(), format!("{sql_name}[]").into()];
+            let array = vec![known.array_oid.into(), format!("_{name}").into(), format!("{sql_name}[]").into()];
             [vec![known.oid.into(), name.into(), sql_name.into()], array]
         });
         named.filter(|row| row[0] != Cell::Number(0)).collect()

@@ -421,7 +421,10 @@ fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
     let refused = [
         (options.force_quote != Forced::None && is(direction, "FROM"), "FORCE_QUOTE only available using COPY TO"),
         (options.force_null != Forced::None && is(direction, "TO"), "FORCE_NULL only available using COPY FROM"),
-        (options.force_not_null != Forced::None && is(direction, "TO"), "FORCE_NOT_NULL only available using COPY FROM"),
+        (
+            options.force_not_null != Forced::None && is(direction, "TO"),
+            "FORCE_NOT_NULL only available using COPY FROM",
+        ),
         (options.ignores_errors && is(direction, "TO"), "ON_ERROR only available using COPY FROM"),
     ];
     if let Some((_, message)) = refused.iter().find(|(is_refused, _)| *is_refused) {

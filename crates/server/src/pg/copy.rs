@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, BooleanArray, RecordBatch, StringViewArray, StringViewBuilder, new_null_array,
-};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, StringViewArray, StringViewBuilder, new_null_array};
 use arrow::compute::{concat, filter};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::limits::BATCH_ROWS_MAX;
@@ -193,8 +191,7 @@ impl CopyDecoder {
                 ended => {
                     let name = self.schema.fields().get(fields.len()).map_or("", |field| field.name().as_str());
                     let is_quoted = quoted && !options.force_null.has(name);
-                    let is_null =
-                        !is_quoted && field == options.null.as_bytes() && !options.force_not_null.has(name);
+                    let is_null = !is_quoted && field == options.null.as_bytes() && !options.force_not_null.has(name);
                     fields.push((!is_null).then(|| std::mem::take(&mut field)));
                     field.clear();
                     quoted = false;

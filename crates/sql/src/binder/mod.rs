@@ -76,8 +76,8 @@ pub(crate) use locking::Lockable;
 use locking::Locking;
 pub(crate) use routines::check_routine;
 use scope::{Level, Withs};
-pub(crate) use with::{bind_volatile, is_writing};
 pub(crate) use targets::{Held, Target, bind_any, bind_insert, bind_rule, bind_value, held};
+pub(crate) use with::{bind_volatile, is_writing};
 
 /// Stack that is left before more is taken.
 const STACK_RED_ZONE: usize = 128 * 1024;

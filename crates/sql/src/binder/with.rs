@@ -21,7 +21,9 @@ use sqlparser::ast::{
 use super::expressions::unnested;
 use super::scope::{Clause, Level, Namespace, WithEntry, Withs};
 use super::sets::misplaced_recursion;
-use super::{Binder, Bound, Context, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, unsupported};
+use super::{
+    Binder, Bound, Context, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, unsupported,
+};
 use crate::algebra::{Column, Comparison, Constant, Recursive, Relation, Scalar, Scan, WithId};
 use crate::errors;
 use crate::write::written::WrittenRows;

@@ -29,7 +29,10 @@ use crate::errors;
 pub(crate) use copy::COPY_FROM;
 use dialect::PostgresSyntax;
 use tokens::Rewritten;
-pub(crate) use tokens::{ALTER_IDENTITY, ALTER_SEQUENCE, BY_NAME, CHECKPOINT, CONSTRAINT, KEY_SHARE, LIMIT_PERCENT, NO_DATA, NO_KEY_UPDATE, NOTHING, OVERRIDING, REFRESH, VARIABLE};
+pub(crate) use tokens::{
+    ALTER_IDENTITY, ALTER_SEQUENCE, BY_NAME, CHECKPOINT, CONSTRAINT, KEY_SHARE, LIMIT_PERCENT, NO_DATA, NO_KEY_UPDATE,
+    NOTHING, OVERRIDING, PIVOT_GROUPS, REFRESH, VARIABLE,
+};
 
 /// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers
 /// evaluate and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.

@@ -420,13 +420,7 @@ impl Around<'_> {
     }
 
     /// What becomes of a column that counts or is generated. Fails with 55000 if it does not, or is not.
-    fn alter_identity(
-        &self,
-        altered: &mut Altered,
-        name: &Ident,
-        call: &ast::Function,
-        object: &Object,
-    ) -> Result<()> {
+    fn alter_identity(&self, altered: &mut Altered, name: &Ident, call: &ast::Function, object: &Object) -> Result<()> {
         let place = altered.place(name)?;
         let column = altered.declaration.fields[place].name().clone();
         let table = &object.name.name;
@@ -447,7 +441,8 @@ impl Around<'_> {
             let message = format!("column \"{column}\" of relation \"{table}\" is not an identity column");
             return Err(Error::input(message).with_code("55000"));
         }
-        let found = self.sequence_of(object, &column).ok_or_else(|| Error::bug("a column counts without a sequence"))?;
+        let found =
+            self.sequence_of(object, &column).ok_or_else(|| Error::bug("a column counts without a sequence"))?;
         let Relation::Sequence(sequence) = &found.relation else { return Err(Error::bug("a sequence is none")) };
         for change in &changes {
             match change {

@@ -191,17 +191,19 @@ impl Around<'_> {
             return Err(Error::bug("not a DROP"));
         };
         let command = match object_type {
-            ObjectType::Table | ObjectType::View | ObjectType::MaterializedView | ObjectType::Sequence => Command::Drop {
-                names: names.iter().map(|name| self.changeable(name)).collect::<Result<_>>()?,
-                kind: match object_type {
-                    ObjectType::Table => DroppedKind::Table,
-                    ObjectType::View => DroppedKind::View,
-                    ObjectType::MaterializedView => DroppedKind::MaterializedView,
-                    _ => DroppedKind::Sequence,
-                },
-                if_exists: *if_exists,
-                cascade: *cascade,
-            },
+            ObjectType::Table | ObjectType::View | ObjectType::MaterializedView | ObjectType::Sequence => {
+                Command::Drop {
+                    names: names.iter().map(|name| self.changeable(name)).collect::<Result<_>>()?,
+                    kind: match object_type {
+                        ObjectType::Table => DroppedKind::Table,
+                        ObjectType::View => DroppedKind::View,
+                        ObjectType::MaterializedView => DroppedKind::MaterializedView,
+                        _ => DroppedKind::Sequence,
+                    },
+                    if_exists: *if_exists,
+                    cascade: *cascade,
+                }
+            }
             ObjectType::Type => return self.drop_types(names, *if_exists, *cascade),
             ObjectType::Index => return self.drop_indexes(names, *if_exists),
             ObjectType::Schema => {

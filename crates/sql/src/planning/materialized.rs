@@ -96,7 +96,8 @@ impl Around<'_> {
             }
             if !table.rules().keys.iter().any(|key| key.kind.is_unique()) {
                 let message = format!("cannot refresh materialized view \"{name}\" concurrently");
-                let hint = "Create a unique index with no WHERE clause on one or more columns of the materialized view.";
+                let hint =
+                    "Create a unique index with no WHERE clause on one or more columns of the materialized view.";
                 return Err(Error::input(message).with_code("55000").with_hint(hint));
             }
         }

@@ -51,10 +51,13 @@ pub(super) fn is_alter_identity(call: &ast::Function) -> bool {
 
 /// What the arguments of a call say, which come in pairs; see `parse/tokens/alterations`.
 pub(super) fn changes_of(arguments: &[&Expr]) -> Result<Vec<SequenceChange>> {
-    arguments.chunks(2).map(|pair| match pair {
-        [kind, value] => change_of(kind, value),
-        _ => Err(Error::bug("a change of a sequence has no value")),
-    }).collect()
+    arguments
+        .chunks(2)
+        .map(|pair| match pair {
+            [kind, value] => change_of(kind, value),
+            _ => Err(Error::bug("a change of a sequence has no value")),
+        })
+        .collect()
 }
 
 fn change_of(kind: &Expr, value: &Expr) -> Result<SequenceChange> {
@@ -69,7 +72,9 @@ fn change_of(kind: &Expr, value: &Expr) -> Result<SequenceChange> {
         "minvalue" => SequenceChange::Min(number_of(value)?),
         "maxvalue" => SequenceChange::Max(number_of(value)?),
         "cache" => SequenceChange::Cache(number()?),
-        "cycle" => SequenceChange::Cycle(matches!(value, Expr::Value(value) if value.value == ast::Value::Boolean(true))),
+        "cycle" => {
+            SequenceChange::Cycle(matches!(value, Expr::Value(value) if value.value == ast::Value::Boolean(true)))
+        }
         "as" => SequenceChange::As(match text_of(value).unwrap_or_default().to_lowercase().as_str() {
             "smallint" | "int2" => 16,
             "integer" | "int" | "int4" => 32,
@@ -162,7 +167,9 @@ pub(super) fn changed(
             SequenceChange::Min(min) => options.min = min.unwrap_or(of_type.min),
             SequenceChange::Max(max) => options.max = max.unwrap_or(of_type.max),
             SequenceChange::Cycle(cycles) => options.cycles = *cycles,
-            SequenceChange::Cache(count) if *count < 1 => return fail(format!("CACHE ({count}) must be greater than zero")),
+            SequenceChange::Cache(count) if *count < 1 => {
+                return fail(format!("CACHE ({count}) must be greater than zero"));
+            }
             SequenceChange::Restart(at) => restart = Some(*at),
             _ => {}
         }

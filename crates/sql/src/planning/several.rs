@@ -123,7 +123,8 @@ impl Around<'_> {
 /// A WITH, and one inside of it, whose names come first.
 fn both(mut outer: With, inner: Option<&With>) -> With {
     if let Some(inner) = inner {
-        let hides = |cte: &Cte| inner.cte_tables.iter().any(|own| normalized(&own.alias.name) == normalized(&cte.alias.name));
+        let hides =
+            |cte: &Cte| inner.cte_tables.iter().any(|own| normalized(&own.alias.name) == normalized(&cte.alias.name));
         outer.cte_tables.retain(|cte| !hides(cte));
         outer.cte_tables.extend(inner.cte_tables.iter().cloned());
         outer.recursive |= inner.recursive;

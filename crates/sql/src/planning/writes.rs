@@ -63,9 +63,11 @@ impl Around<'_> {
         match &object.relation {
             Relation::Native(table) => self.insert_rows(insert, with, object, table),
             Relation::Files(files) => self.insert_into_files(insert, with, &name, files),
-            Relation::Table(_) | Relation::View(_) | Relation::Sequence(_) | Relation::Routine(_) | Relation::Enum(_) => {
-                Err(unwritable(&name, &found))
-            }
+            Relation::Table(_)
+            | Relation::View(_)
+            | Relation::Sequence(_)
+            | Relation::Routine(_)
+            | Relation::Enum(_) => Err(unwritable(&name, &found)),
         }
     }
 

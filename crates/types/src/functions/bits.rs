@@ -4,9 +4,9 @@
 
 use diligence_base::{Error, Result};
 
+use super::bytes::as_integer;
 use super::catalog::Catalog;
 use super::columns::kernel;
-use super::errors::as_integer;
 
 /// Declares the operators and functions.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -17,18 +17,16 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add("~(bit) -> bit", kernel!(|a: &str| a.bytes().map(|bit| letter(bit == b'0')).collect::<String>()));
     catalog.add("<<(bit, integer) -> bit", kernel!(|a: &str, places: i32| shifted(a, i64::from(places))));
     catalog.add(">>(bit, integer) -> bit", kernel!(|a: &str, places: i32| shifted(a, -i64::from(places))));
-    for name in ["length", "bit_length"] {
-        let signature: &'static str = Box::leak(format!("{name}(bit) -> integer").into_boxed_str());
-        catalog.add(signature, kernel!(try |a: &str| as_integer(a.len())));
-    }
+    catalog
+        .add_all(&["length(bit) -> integer", "bit_length(bit) -> integer"], kernel!(try |a: &str| as_integer(a.len())));
     catalog.add("octet_length(bit) -> integer", kernel!(try |a: &str| as_integer(a.len().div_ceil(8))));
     catalog.add("bit_count(bit) -> bigint", kernel!(|a: &str| a.bytes().filter(|bit| *bit == b'1').count() as i64));
-    catalog.add_all(
-        &["substring(bit, integer) -> bit", "substr(bit, integer) -> bit"],
+    catalog.add(
+        "substring(bit, integer) -> bit",
         kernel!(try |a: &str, start: i32| part(a, start.into(), None).map(str::to_owned)),
     );
-    catalog.add_all(
-        &["substring(bit, integer, integer) -> bit", "substr(bit, integer, integer) -> bit"],
+    catalog.add(
+        "substring(bit, integer, integer) -> bit",
         kernel!(try |a: &str, start: i32, length: i32| part(a, start.into(), Some(length.into())).map(str::to_owned)),
     );
     catalog.add(

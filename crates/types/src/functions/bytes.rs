@@ -24,7 +24,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     digests(catalog);
 }
 
-fn as_integer(number: usize) -> Result<i32> {
+pub(super) fn as_integer(number: usize) -> Result<i32> {
     i32::try_from(number).map_err(|_| too_large())
 }
 

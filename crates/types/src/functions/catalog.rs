@@ -13,8 +13,8 @@ use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
-    arithmetic, arrays, bits, bytes, comparisons, date_units, datetime, enums, foreign, formatting, intervals, json, lists, maps,
-    math, more_texts, numeric, others, patterns, strftime, strings,
+    arithmetic, arrays, bits, bytes, comparisons, date_units, datetime, enums, foreign, formatting, intervals, json,
+    lists, maps, math, more_texts, numeric, others, patterns, strftime, strings,
 };
 use crate::SqlType;
 

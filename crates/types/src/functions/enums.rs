@@ -29,15 +29,10 @@ fn enum_of<'a>(call: &Call<'a>) -> Result<&'a EnumType> {
 }
 
 /// A label, for all rows.
-fn end(
-    arguments: &[ColumnarValue],
-    call: &Call<'_>,
-    which: fn(&[String]) -> Option<&String>,
-) -> Result<ColumnarValue> {
+fn end(arguments: &[ColumnarValue], call: &Call<'_>, which: fn(&[String]) -> Option<&String>) -> Result<ColumnarValue> {
     let one = enum_of(call)?;
-    let label = which(&one.labels).ok_or_else(|| {
-        Error::input(format!("enum {one} contains no values")).with_code("55000")
-    })?;
+    let label =
+        which(&one.labels).ok_or_else(|| Error::input(format!("enum {one} contains no values")).with_code("55000"))?;
     let columns = Columns::new(arguments, call);
     let labels: ArrayRef = Arc::new(StringViewArray::from_iter_values(std::iter::repeat_n(label, columns.rows())));
     columns.result(labels)

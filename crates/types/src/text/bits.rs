@@ -4,9 +4,8 @@ use diligence_base::{Error, Result};
 
 /// The bits of a text. Fails with 22P02 for other digits.
 pub(crate) fn parse_bits(text: &str) -> Result<String> {
-    let wrong = |digit: char, kind: &str| {
-        Error::input(format!("\"{digit}\" is not a valid {kind} digit")).with_code("22P02")
-    };
+    let wrong =
+        |digit: char, kind: &str| Error::input(format!("\"{digit}\" is not a valid {kind} digit")).with_code("22P02");
     if let Some(digits) = text.strip_prefix(['x', 'X']) {
         let bits = digits.chars().map(|digit| match digit.to_digit(16) {
             Some(value) => Ok(format!("{value:04b}")),

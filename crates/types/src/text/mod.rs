@@ -10,8 +10,8 @@
 //! `extra_float_digits` 1, `bytea_output` hex.
 
 mod abbreviations;
-pub(crate) pub(crate) mod bits;
-mod bytes;
+pub(crate) mod bits;
+pub(crate) mod bytes;
 pub mod calendar;
 pub(crate) mod datetime;
 pub mod decimals;

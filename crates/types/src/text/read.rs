@@ -15,7 +15,7 @@ use arrow::datatypes::{
 use diligence_base::{Error, Result};
 
 use super::zones::Zone;
-use super::{bytes, datetime, decimals, errors, interval, json, literals, numbers, strings};
+use super::{bits, bytes, datetime, decimals, errors, interval, json, literals, numbers, strings};
 use crate::SqlType;
 use crate::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE, RecordField};
 

@@ -52,7 +52,8 @@ impl Text<'_> {
         if !self.ends_statement(behind) {
             return;
         }
-        let condition = if is_conditional { vec![Token::Comma, text("if exists"), Token::Comma, word("NULL")] } else { vec![] };
+        let condition =
+            if is_conditional { vec![Token::Comma, text("if exists"), Token::Comma, word("NULL")] } else { vec![] };
         let name = (name..end).map(|at| self.token(at).clone()).collect::<Vec<_>>();
         let call = [word("CALL"), quoted(ALTER_SEQUENCE), Token::LParen];
         let all = call.into_iter().chain(name).chain(condition).chain(arguments).chain([Token::RParen]);
