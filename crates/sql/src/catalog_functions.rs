@@ -11,7 +11,8 @@ use sqlparser::parser::Parser;
 const FUNCTIONS: [(&str, &str); 47] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
-    ("format_type", "(SELECT concat(max(_t.type_sql_name), CASE WHEN $1 IN (1560, 1562) AND $2 > 0 THEN concat('(', $2, ')') WHEN $2 IS NULL OR $2 < 4 THEN '' \
+    ("format_type", "(SELECT concat(max(_t.type_sql_name), CASE WHEN $2 IS NULL OR $2 < 1 THEN '' \
+      WHEN $1 IN (1560, 1562) THEN concat('(', $2, ')') WHEN $2 < 4 THEN '' \
       WHEN $1 = 1700 THEN concat('(', ($2 - 4) / 65536, ',', ($2 - 4) % 65536, ')') \
       WHEN $1 IN (1042, 1043) THEN concat('(', $2 - 4, ')') ELSE '' END) \
       FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),

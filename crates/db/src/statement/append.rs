@@ -95,23 +95,26 @@ impl Session {
     /// table's types; columns that are not named get their defaults. Fails as [`appendable`](Self::appendable), and
     /// with kind `Input` if the table has no such column.
     pub fn begin_append(&self, schema: Option<&str>, table: &str, columns: &[String]) -> Result<Append> {
-        self.begin_append_where(schema, table, columns, None)
+        self.begin_append_where(schema, table, columns, None, false)
     }
 
-    /// As [`begin_append`](Self::begin_append), of those rows only for which a condition over the columns is true.
+    /// As [`begin_append`](Self::begin_append), of those rows only for which a condition over the columns is true; with
+    /// `leaves_out_errors`, only of those whose texts are values of their columns' types.
     pub fn begin_append_where(
         &self,
         schema: Option<&str>,
         table: &str,
         columns: &[String],
         condition: Option<&str>,
+        leaves_out_errors: bool,
     ) -> Result<Append> {
         let name = RelationName::new(schema.unwrap_or(DEFAULT_SCHEMA), table);
         let options = self.query_options(&format!("COPY {table} FROM STDIN"));
         let engine = self.database().engine();
         let (stream, rows, schema) = self.in_runtime(|| {
+            let (planner, snapshot) = (self.planner(), self.snapshot());
             let PlannedAppend { plan, rows, schema } =
-                self.planner().plan_append(&self.snapshot(), &name, columns, condition)?;
+                planner.plan_append(&snapshot, &name, columns, condition, leaves_out_errors)?;
             Ok((engine.run(&plan, options)?, rows, schema))
         })?;
         let result = QueryResult::write("COPY", stream, None).with_retries(None, self.statement_locks());

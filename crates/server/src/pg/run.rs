@@ -647,7 +647,9 @@ impl PgSession {
             check_forced(option, forced, &schema)?;
         }
         let (table, target, condition) = (copy.table.clone(), copy.schema.clone(), copy.condition.clone());
-        let begun = move || session.begin_append_where(target.as_deref(), &table, &columns, condition.as_deref());
+        let leaves_out = copy.options.ignores_errors;
+        let begun =
+            move || session.begin_append_where(target.as_deref(), &table, &columns, condition.as_deref(), leaves_out);
         let mut append = execution.compute(begun).await?;
         self.outbox.put(Out::CopyInResponse(CopyInResponse::new(code as i8, count as i16, vec![code; count])));
         self.outbox.flush(|| {}).await?;

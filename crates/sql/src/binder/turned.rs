@@ -16,6 +16,7 @@ use super::functions::{bare_name, written};
 use super::scope::{Level, Withs};
 use super::select::is_like;
 use super::{Binder, Rows, normalized, place, placed, unsupported};
+use crate::parse::PIVOT_GROUPS;
 
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -76,6 +77,13 @@ impl Binder<'_> {
             }
             PivotValueSource::Subquery(_) => return Err(unsupported("PIVOT of the values of a subquery")),
         };
+        let (groups, aggregates) = match aggregates {
+            [ExprWithAlias { expr: Expr::Function(first), .. }, others @ ..] if bare_name(first) == PIVOT_GROUPS => {
+                let columns = written(first).iter().map(ToString::to_string).collect::<Vec<_>>();
+                (Some(columns.join(", ")), others)
+            }
+            _ => (None, aggregates),
+        };
         let mut used = Vec::new();
         let mut note = |expression: &Expr| {
             let found = visit_expressions(expression, |part| {
@@ -93,7 +101,8 @@ impl Binder<'_> {
         used.sort();
         used.dedup();
         let excluded = used.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
-        let mut query = over(&format!("SELECT * EXCLUDE ({excluded}) FROM t GROUP BY ALL"), table)?;
+        let rows = groups.unwrap_or_else(|| format!("* EXCLUDE ({excluded})"));
+        let mut query = over(&format!("SELECT {rows} FROM t GROUP BY ALL"), table)?;
         let SetExpr::Select(select) = query.body.as_mut() else { return Err(Error::bug("a SELECT is one")) };
         for value in values {
             let parts = match (by.len(), unnested(&value.expr)) {

@@ -72,13 +72,15 @@ impl Planner {
 
     /// Plans an INSERT of rows that are sent, with these of a table's columns. Fails as
     /// [`appendable`](Self::appendable) does, with code 42703 if there is no such column, and as an INSERT does.
-    /// `condition` says which of the rows the table gets, over its columns.
+    /// `condition` says which of the rows the table gets, over its columns; with `leaves_out_errors`, it gets none with a
+    /// text that is no value of its column's type.
     pub fn plan_append(
         &self,
         snapshot: &SessionSnapshot,
         name: &RelationName,
         columns: &[String],
         condition: Option<&str>,
+        leaves_out_errors: bool,
     ) -> Result<PlannedAppend> {
         let (object, table) = memory_table(snapshot, name)?;
         let places = columns.iter().map(|column| {
@@ -98,9 +100,16 @@ impl Planner {
             let around = Around::new(self, &at, &names, vec![]);
             let sent: Arc<dyn Table> = Arc::new(SentTable(schema.clone()));
             around.set_changed(sent.clone());
-            let shown = places.iter().map(|place| shown_value(table.schema().field(*place)));
+            let shown = places.iter().map(|place| shown_value(table.schema().field(*place), "CAST"));
             let shown = shown.collect::<Vec<_>>().join(", ");
             let mut source = format!("SELECT {shown} FROM \"{CHANGED}\" AS {}", quoted(&name.name));
+            if leaves_out_errors {
+                let valid = places.iter().map(|place| {
+                    let field = table.schema().field(*place);
+                    format!("({} IS NOT NULL OR {} IS NULL)", shown_value(field, "TRY_CAST"), quoted(field.name()))
+                });
+                source = format!("{source} WHERE {}", valid.collect::<Vec<_>>().join(" AND "));
+            }
             if let Some(condition) = condition {
                 let all = places.iter().map(|place| quoted(table.schema().field(*place).name())).collect::<Vec<_>>();
                 let (columns, table) = (all.join(", "), quoted(&name.name));
@@ -143,20 +152,20 @@ fn sent_field(field: &Field) -> Field {
     sent.field(field.name(), true)
 }
 
-/// The value that a column gets of what is sent.
-fn shown_value(field: &Field) -> String {
+/// The value that a column gets of what is sent, by CAST or TRY_CAST.
+fn shown_value(field: &Field, cast: &str) -> String {
     let name = quoted(field.name());
     let of_enum = |one: &EnumType| {
         let schema = one.schema.as_deref().unwrap_or(DEFAULT_SCHEMA);
         format!("{}.{}", quoted(schema), quoted(&one.name))
     };
     match SqlType::of_field(field) {
-        Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb)) => format!("CAST({name} AS {known})"),
+        Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb)) => format!("{cast}({name} AS {known})"),
         // What is too long for the column is an error, as it is not where a cast names the length.
-        Some(SqlType::Bit(_) | SqlType::VarBit(_)) => format!("CAST({name} AS varbit)"),
-        Some(SqlType::Enum(one)) => format!("CAST({name} AS {})", of_enum(&one)),
+        Some(SqlType::Bit(_) | SqlType::VarBit(_)) => format!("{cast}({name} AS varbit)"),
+        Some(SqlType::Enum(one)) => format!("{cast}({name} AS {})", of_enum(&one)),
         Some(SqlType::Array(element)) => match element.as_ref() {
-            SqlType::Enum(one) => format!("CAST({name} AS {}[])", of_enum(one)),
+            SqlType::Enum(one) => format!("{cast}({name} AS {}[])", of_enum(one)),
             _ => name,
         },
         _ => name,

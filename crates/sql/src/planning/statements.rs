@@ -59,8 +59,17 @@ impl Planner {
     pub(super) fn plan_in(&self, at: &Planning<'_>, parsed: &Parsed, values: &[ScalarValue]) -> Result<Planned> {
         let names = Names::new(at);
         let types = values.iter().map(|value| SqlType::of_arrow(&value.data_type()).unwrap_or(SqlType::Text));
-        let around = Around::new(self, at, &names, types.collect());
-        let bound = around.bind(&parsed.statement, parsed)?;
+        let types = types.collect::<Vec<_>>();
+        let around = Around::new(self, at, &names, types.clone());
+        let error = match around.bind(&parsed.statement, parsed) {
+            Ok(bound) => return around.planned(bound, values),
+            Err(error) if are_texts_refused(&error, &types) => error,
+            Err(error) => return Err(error),
+        };
+        // A text that is sent may stand for a value of any type that is held as text, where the statement says which.
+        let undecided = types.into_iter().map(|given| if is_text(&given) { SqlType::Unknown } else { given });
+        let around = Around::new(self, at, &names, undecided.collect());
+        let bound = around.bind(&parsed.statement, parsed).map_err(|_| error)?;
         around.planned(bound, values)
     }
 
@@ -84,8 +93,14 @@ impl Planner {
         let names = Names::new(at);
         let count = types.len();
         let types = types.iter().map(|given| SqlType::of_arrow(given).unwrap_or(SqlType::Text));
-        let around = Around::new(self, at, &names, types.collect()).with_now(count);
-        let (bound, write) = match around.bind(&parsed.statement, parsed)? {
+        let types = types.collect::<Vec<_>>();
+        let around = Around::new(self, at, &names, types.clone()).with_now(count);
+        let bound = match around.bind(&parsed.statement, parsed) {
+            // Texts become values of other types, which is looked at for each.
+            Err(error) if are_texts_refused(&error, &types) => return Ok(None),
+            bound => bound?,
+        };
+        let (bound, write) = match bound {
             BoundStatement::Query(bound) => (bound, None),
             BoundStatement::Write { tag, rows, again: Some(writer), returning, .. } => {
                 (rows, Some(AnyWrite::new(tag, writer, returning.map(|(schema, _)| schema))))
@@ -96,6 +111,15 @@ impl Planner {
         let uses = if planned.is_transient { None } else { names.uses() };
         Ok(uses.map(|uses| Unvalued { plan: planned.plan, write, uses }))
     }
+}
+
+fn is_text(given: &SqlType) -> bool {
+    matches!(given, SqlType::Text) || given.element().is_some_and(is_text)
+}
+
+/// Whether a statement was refused as texts are not of the types that it takes.
+fn are_texts_refused(error: &Error, given: &[SqlType]) -> bool {
+    matches!(error.code(), Some("42883" | "42804")) && given.iter().any(is_text)
 }
 
 /// Whether SET is of one of DuckDB's variables.

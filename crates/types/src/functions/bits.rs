@@ -21,12 +21,12 @@ pub(super) fn declare(catalog: &mut Catalog) {
         .add_all(&["length(bit) -> integer", "bit_length(bit) -> integer"], kernel!(try |a: &str| as_integer(a.len())));
     catalog.add("octet_length(bit) -> integer", kernel!(try |a: &str| as_integer(a.len().div_ceil(8))));
     catalog.add("bit_count(bit) -> bigint", kernel!(|a: &str| a.bytes().filter(|bit| *bit == b'1').count() as i64));
-    catalog.add_all(
-        &["substring(bit, integer) -> bit", "substr(bit, integer) -> bit"],
+    catalog.add(
+        "substring(bit, integer) -> bit",
         kernel!(try |a: &str, start: i32| part(a, start.into(), None).map(str::to_owned)),
     );
-    catalog.add_all(
-        &["substring(bit, integer, integer) -> bit", "substr(bit, integer, integer) -> bit"],
+    catalog.add(
+        "substring(bit, integer, integer) -> bit",
         kernel!(try |a: &str, start: i32, length: i32| part(a, start.into(), Some(length.into())).map(str::to_owned)),
     );
     catalog.add(

@@ -13,6 +13,9 @@ use super::{Text, quoted, word};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
 
+/// The columns that PIVOT groups by, where it says so.
+pub(crate) const PIVOT_GROUPS: &str = "pivot groups";
+
 /// Functions that take a lambda.
 const LAMBDA_FUNCTIONS: [&str; 7] =
     ["list_transform", "list_apply", "array_transform", "array_apply", "list_filter", "array_filter", "apply"];
@@ -147,12 +150,24 @@ impl Text<'_> {
             Keyword::STRUCT if at > 0 && (*self.token(at - 1) == Token::DoubleColon || self.follows(at, &["AS"])) => {
                 self.struct_type(at + 1);
             }
-            Keyword::UNPIVOT if begins => self.unpivot_statement(at),
-            Keyword::PIVOT if begins => self.pivot_statement(at),
+            Keyword::UNPIVOT if begins || self.begins_query(at, open) => self.unpivot_statement(at),
+            Keyword::PIVOT if begins || self.begins_query(at, open) => self.pivot_statement(at),
             _ if self.is(at, "LAMBDA") && open.is_parenthesis => self.lambda(at, open),
             _ if self.is(at, "SUMMARIZE") && begins => self.summarize(at),
             _ => {}
         }
+    }
+
+    /// Whether a query begins at a place: behind a parenthesis, or behind what WITH names.
+    fn begins_query(&self, at: usize, open: &Open) -> bool {
+        let first = open.at + usize::from(*self.token(open.at) == Token::LParen);
+        let is_behind_with = self.is(first, "WITH") && *self.token(at + 1) != Token::LParen;
+        at > 0
+            && match self.token(at - 1) {
+                Token::LParen => open.at == at - 1,
+                Token::RParen => is_behind_with && open.from.is_none(),
+                _ => false,
+            }
     }
 
     /// `::STRUCT(a integer)`: `::STRUCT<a integer>`.
@@ -283,12 +298,15 @@ impl Text<'_> {
         }
     }
 
-    /// Where the statement ends that a place is in.
+    /// Where the statement ends that a place is in, or the parentheses around it.
     fn statement_end(&self, mut at: usize) -> usize {
-        while !matches!(self.token(at), Token::EOF | Token::SemiColon) {
-            at += 1;
+        loop {
+            at = match self.token(at) {
+                Token::EOF | Token::SemiColon | Token::RParen => return at,
+                Token::LParen => self.closed.get(&at).map_or(at, |closed| *closed) + 1,
+                _ => at + 1,
+            };
         }
-        at
     }
 
     fn summarize(&mut self, at: usize) {
@@ -334,15 +352,22 @@ impl Text<'_> {
         self.insert_or_end(end, [Token::RParen, Token::RParen]);
     }
 
-    /// `PIVOT t ON k IN ('a', 'b') USING sum(v)`.
+    /// `PIVOT t ON k IN ('a', 'b') USING sum(v) GROUP BY g`; the groups are a first aggregate, `"pivot groups"(g)`.
     fn pivot_statement(&mut self, at: usize) {
         let Some(on) = self.next_of(at, &["ON"]) else { return };
         let Some(using) = self.next_of(on, &["USING"]) else { return };
-        let end = self.next_of(using, &["GROUP", "ORDER", "LIMIT"]).unwrap_or_else(|| self.statement_end(using));
-        let aggregates = self.between(using, end);
+        let behind =
+            |text: &Self, names: &[&str]| text.next_of(using, names).unwrap_or_else(|| text.statement_end(using));
+        let end = behind(self, &["ORDER", "LIMIT"]);
+        let group = self.next_of(using, &["GROUP"]).filter(|group| *group < end && self.is(group + 1, "BY"));
+        let aggregates = self.between(using, group.unwrap_or(end));
+        let groups = group.map(|group| {
+            let columns = self.between(group + 1, end);
+            [quoted(PIVOT_GROUPS), Token::LParen].into_iter().chain(columns).chain([Token::RParen, Token::Comma])
+        });
         self.select_all(at);
-        let head = [word("PIVOT"), Token::LParen].into_iter().chain(aggregates).chain([word("FOR")]);
-        self.replace(on, head);
+        let head = [word("PIVOT"), Token::LParen].into_iter().chain(groups.into_iter().flatten());
+        self.replace(on, head.chain(aggregates).chain([word("FOR")]));
         self.drop(using..end);
         // Without a list, the values are those that there are.
         let any = [word("IN"), Token::LParen, word("ANY"), Token::RParen];

@@ -19,6 +19,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 
 pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
 use self::duckdb::Open;
+pub(crate) use self::duckdb::PIVOT_GROUPS;
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 use super::dialect::PostgresSyntax;
 
