@@ -195,7 +195,7 @@ pub const POOL_CODES_MAX: usize = 1000;
 /// Rows that a function gets at once as long as nobody knows what one takes.
 pub const POOL_FIRST_ROWS: usize = 256;
 
-/// How long a function is to work on the rows that it gets at once: long beside the 50 us of the way there and back,
+/// How long a function is to work on the rows that it gets at once: long beside the way there and back,
 /// and short enough that a statement that is cancelled hardly ever has to kill a process.
 pub const POOL_FRAME_TIME: Duration = Duration::from_millis(20);
 

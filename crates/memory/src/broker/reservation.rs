@@ -14,8 +14,8 @@ use super::{MORE_MEMORY_HINT, Slack, slack_bytes};
 /// moment, and one of more out of its first half; where the budget is one that a database accepts.
 const LITTLE_BYTES: usize = 256 << 10;
 
-/// An operator's part of its query's memory. Dropping it gives the bytes back, so what they are for must go before: in a
-/// structure it stands behind that, as fields are dropped in their order, and variables in the opposite one.
+/// An operator's part of its query's memory. Dropping it gives the bytes back, so what they are for must go before: in
+/// a structure it stands behind that, as fields are dropped in their order, and variables in the opposite one.
 #[derive(Debug)]
 pub struct Reservation {
     account: Arc<Account>,
