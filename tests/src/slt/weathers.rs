@@ -188,7 +188,7 @@ mod tests {
     fn a_weather_is_called_by_its_name_or_its_kind() {
         let all = all(1);
         let called = |name: &str| all.iter().filter(|weather| weather.is_called(name)).count();
-        assert_eq!((called("inline:7"), called("inline"), called("policy"), called("nice")), (1, 20, 6, 0));
+        assert_eq!((called("inline:7"), called("inline"), called("policy"), called("nice")), (1, 20, 7, 0));
         assert_eq!((called("memory:16384KiB"), called("memory")), (1, 4));
         assert_eq!(called(""), all.len());
     }
