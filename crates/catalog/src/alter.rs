@@ -243,8 +243,8 @@ impl Catalog {
         self.settle(position)
     }
 
-    /// Puts another definition in the place of an object's. Fails with kind `Input` if it has been dropped, and as a log
-    /// fails.
+    /// Puts another definition in the place of an object's. Fails with kind `Input` if it has been dropped, and as a
+    /// log fails.
     pub(crate) fn replace(&self, object: &ObjectRef, relation: Relation) -> Result<()> {
         self.commit(Staged::default(), |root| {
             let now = root.get(&object.name).filter(|now| now.id == object.id).cloned().ok_or_else(|| gone(object))?;
@@ -274,8 +274,8 @@ impl Catalog {
         })
     }
 
-    /// As [`rename`](Self::rename), with the defaults of columns that count by the name of a sequence. To be called in a
-    /// block: it makes several changes.
+    /// As [`rename`](Self::rename), with the defaults of columns that count by the name of a sequence. To be called in
+    /// a block: it makes several changes. Fails as that does.
     pub fn rename_with_defaults(&self, object: &ObjectRef, name: &RelationName) -> Result<()> {
         self.rename(object, name)?;
         let named = |name: &RelationName| format!("{}.{}", quoted(&name.schema), quoted(&name.name));
@@ -301,8 +301,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Has a sequence count otherwise, from where it is or from a state. Fails with kind `Input` if it has been dropped,
-    /// and as a log fails.
+    /// Has a sequence count otherwise, from where it is or from a state. Fails with kind `Input` if it has been
+    /// dropped, and as a log fails.
     pub fn change_sequence(
         &self,
         object: &ObjectRef,

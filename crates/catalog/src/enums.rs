@@ -15,36 +15,13 @@ use diligence_types::SqlType;
 use diligence_types::enum_type::EnumType;
 use sqlparser::ast::{self, Expr};
 
-use crate::name::oid_of;
 use crate::{
-    Catalog, CatalogSnapshot, DEFAULT_SCHEMA, NativeTable, NewRows, Object, ObjectRef, Relation, RelationName,
+    Catalog, CatalogSnapshot, EnumDefinition, NativeTable, NewRows, Object, ObjectRef, Relation, RelationName,
     TableAlteration,
 };
 
 /// Who holds the memory of rows in tables.
 const HOLDER: &str = "a table in memory";
-
-/// An enum as it was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EnumDefinition {
-    /// Its values, in their order.
-    pub labels: Vec<String>,
-    /// The id of the type of its arrays.
-    pub array: ObjectId,
-}
-
-impl EnumDefinition {
-    /// The type, where it is an object's.
-    pub fn of_object(&self, id: ObjectId, name: &RelationName) -> EnumType {
-        EnumType {
-            oid: oid_of(id),
-            array_oid: oid_of(self.array),
-            schema: Some(name.schema.clone()).filter(|schema| schema != DEFAULT_SCHEMA),
-            name: name.name.clone(),
-            labels: self.labels.clone(),
-        }
-    }
-}
 
 /// What becomes of an enum.
 #[derive(Clone, Debug)]

@@ -117,7 +117,7 @@ impl Catalog {
         version(inside.start.lock().clone()) != version(self.newest())
     }
 
-    /// Which of some rows the transaction has itself taken away.
+    /// Which of some rows the transaction has itself taken away. Fails with code 42P01 if the table is gone.
     pub fn own_taken(&self, table: &ObjectRef, rows: impl Iterator<Item = i64>) -> Result<HashSet<i64>> {
         let Some(inside) = self.inside() else { return Ok(HashSet::new()) };
         let (object, newest) = (self.object(table)?, inside.base.newest());

@@ -25,6 +25,7 @@ mod carried;
 mod catalog;
 mod conformed;
 mod declared;
+mod enum_definition;
 mod enums;
 mod files;
 mod guard;
@@ -59,7 +60,8 @@ pub use block::StatementBlock;
 pub use catalog::{Catalog, CatalogChange, CatalogObserver, may_change, no_schema};
 pub use conformed::{failing_row, table_schema};
 pub use declared::ColumnIds;
-pub use enums::{EnumChange, EnumDefinition};
+pub use enum_definition::EnumDefinition;
+pub use enums::EnumChange;
 pub use files::FileRelation;
 pub use guard::{LockGuard, LockWay, RowsLocked};
 pub use name::{

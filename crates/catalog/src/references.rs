@@ -125,8 +125,8 @@ pub(crate) fn came_well(root: &Root, changed: &ChangedTable, deferred: Option<&D
     Ok(())
 }
 
-/// Fails with code 23503 if a row refers to nothing by a deferrable reference, of a table that a transaction has made or
-/// altered, or to one: its changes are no rows that come and go. References that are `deferred` are not looked at.
+/// Fails with code 23503 if a row refers to nothing by a deferrable reference, of a table that a transaction has made
+/// or altered, or to one: its changes are no rows that come and go. References that are `deferred` are not looked at.
 pub(crate) fn put_well(root: &Root, put: &Object, deferred: Option<&DeferredReferences>) -> Result<()> {
     let Relation::Native(rows) = &put.relation else { return Ok(()) };
     let is_now =

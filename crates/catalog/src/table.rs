@@ -193,8 +193,8 @@ impl NativeTable {
         self.with_own_rules(rules, Some(memory), version)
     }
 
-    /// As [`with_rules`](Self::with_rules), of a table that is restored: where rows cannot be read, it has no index, and
-    /// takes no more rows.
+    /// As [`with_rules`](Self::with_rules), of a table that is restored: where rows cannot be read, it has no index,
+    /// and takes no more rows. Fails as that does.
     pub fn with_restored_rules(&self, rules: TableRules, memory: &Reservation, version: TableVersion) -> Result<Self> {
         let Declared { name, schema, columns, origin, .. } = &*self.declared;
         let indexes =

@@ -93,8 +93,8 @@ impl Transaction {
         Self { own: Arc::new(base.fork(now, inside)), base, start, owner, must_see, deferred }
     }
 
-    /// SET CONSTRAINTS: whether deferrable references of these names, or all if there are none, are looked at when it is
-    /// committed, or after each statement. In the second case they are looked at now. Fails with code 23503 if a row
+    /// SET CONSTRAINTS: whether deferrable references of these names, or all if there are none, are looked at when it
+    /// is committed, or after each statement. In the second case they are looked at now. Fails with code 23503 if a row
     /// refers to nothing; then all is as it was.
     pub fn set_deferred(&self, names: &[String], is_deferred: bool) -> Result<()> {
         if !is_deferred {

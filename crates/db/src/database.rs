@@ -221,9 +221,9 @@ impl Database {
         self.0.kept.as_ref().map_or(Ok(()), |kept| kept.store().checkpoint())
     }
 
-    /// Makes a folder that opens as the database is now, while statements go on; `earlier` is another backup, from which
-    /// files are taken that are the same. Fails with code 58P02 if there is something at the path, 55000 for a database
-    /// in memory, and with kind `File` if the folder cannot be written; then there is none.
+    /// Makes a folder that opens as the database is now, while statements go on; `earlier` is another backup, from
+    /// which files are taken that are the same. Fails with code 58P02 if there is something at the path, 55000 for a
+    /// database in memory, and with kind `File` if the folder cannot be written; then there is none.
     pub fn back_up(&self, to: &Path, earlier: Option<&Path>) -> Result<Backup> {
         match &self.0.kept {
             Some(kept) => kept.store().back_up(to, earlier),

@@ -24,8 +24,8 @@ use crate::segments::Segments;
 pub trait Surroundings {
     /// The expression in a text.
     fn expression(&self, text: &str) -> Result<Expr>;
-    /// What computes an index over expressions of a table with these columns; `None` among the expressions is a column of
-    /// the key, as `key` has it.
+    /// What computes an index over expressions of a table with these columns; `None` among the expressions is a column
+    /// of the key, as `key` has it.
     fn row_function(
         &self,
         table: &RelationName,

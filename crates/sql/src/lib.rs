@@ -37,6 +37,7 @@ mod session_functions;
 mod statement;
 mod unnesting;
 mod write;
+mod written;
 
 pub use facts::Facts;
 pub use planning::{

@@ -18,7 +18,7 @@ use diligence_memory::QueryMemory;
 use diligence_storage::Writer;
 
 use crate::write::native::{NativeWriter, Returned};
-use crate::write::written::WrittenRows;
+use crate::written::WrittenRows;
 
 /// A planned statement.
 #[derive(Debug)]

@@ -49,8 +49,8 @@ pub(super) fn export(session: &Session, to: &Path, format: ExportFormat, token: 
     })
 }
 
-/// Runs the statements of a folder that EXPORT has written, in one transaction. Fails with kind `File` if there is none,
-/// and as the statements fail; then nothing of it is there.
+/// Runs the statements of a folder that EXPORT has written, in one transaction. Fails with kind `File` if there is
+/// none, and as the statements fail; then nothing of it is there.
 pub(super) fn import(session: &Session, from: &Path, token: &CancelToken) -> Result<()> {
     let read = |name: &str| {
         let path = from.join(name);

@@ -67,7 +67,7 @@ use crate::errors;
 use crate::external::OptionValue;
 use crate::programs::ProgramCall;
 use crate::routines::Definition;
-use crate::write::written::WrittenRows;
+use crate::written::WrittenRows;
 pub(crate) use changes::{
     BoundChange, CHANGED, Changed, Conflict, Given, Meeting, MergeStep, NewValue, bind_delete, bind_merge,
     bind_new_rows, bind_update,

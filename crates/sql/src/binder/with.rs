@@ -26,7 +26,7 @@ use super::{
 };
 use crate::algebra::{Column, Comparison, Constant, Recursive, Relation, Scalar, Scan, WithId};
 use crate::errors;
-use crate::write::written::WrittenRows;
+use crate::written::WrittenRows;
 
 /// A bound common table expression.
 pub(super) struct Definition {

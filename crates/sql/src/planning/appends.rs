@@ -72,8 +72,8 @@ impl Planner {
 
     /// Plans an INSERT of rows that are sent, with these of a table's columns. Fails as
     /// [`appendable`](Self::appendable) does, with code 42703 if there is no such column, and as an INSERT does.
-    /// `condition` says which of the rows the table gets, over its columns; with `leaves_out_errors`, it gets none with a
-    /// text that is no value of its column's type.
+    /// `condition` says which of the rows the table gets, over its columns; with `leaves_out_errors`, it gets none with
+    /// a text that is no value of its column's type.
     pub fn plan_append(
         &self,
         snapshot: &SessionSnapshot,

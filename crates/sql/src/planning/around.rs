@@ -36,7 +36,7 @@ use crate::information;
 use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::statement::Query;
-use crate::write::written::WrittenRows;
+use crate::written::WrittenRows;
 use crate::{catalog_functions, facts, privileges, row_locks, sequences, session_functions};
 
 /// Numbers that PostgreSQL's tables have in every database, and clients ask for (`src/include/catalog`).

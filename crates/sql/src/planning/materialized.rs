@@ -74,8 +74,8 @@ impl Around<'_> {
         Ok(BoundStatement::Write { tag: TAG, rows, writer, returning: None, again: None })
     }
 
-    /// REFRESH MATERIALIZED VIEW. Fails with 42809 if it is none, 55000 if it has no unique index and is to be refreshed
-    /// while others read it.
+    /// REFRESH MATERIALIZED VIEW. Fails with 42809 if it is none, 55000 if it has no unique index and is to be
+    /// refreshed while others read it.
     pub(super) fn refresh(&self, call: &ast::Function) -> Result<BoundStatement> {
         let (view, options) = arguments(call)?;
         let (is_concurrent, has_no_data) = (options.contains(&"concurrently"), options.contains(&NO_DATA));

@@ -19,7 +19,7 @@ use super::around::Around;
 use super::statements::{BoundStatement, schema_of};
 use crate::binder::{self, is_writing, normalized};
 use crate::statement::{AnyWrite, Part, Query, Several};
-use crate::write::written::WrittenRows;
+use crate::written::WrittenRows;
 
 /// Several statements that are one, with everything that they name found.
 pub(super) struct BoundSeveral {

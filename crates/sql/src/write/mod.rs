@@ -8,7 +8,6 @@ mod formats;
 pub(crate) mod native;
 mod options;
 pub(crate) mod plan;
-pub(crate) mod written;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

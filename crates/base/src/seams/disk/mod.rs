@@ -158,9 +158,9 @@ pub trait Disk: Send + Sync + Debug {
     /// Gives a file or folder another path, in the place of a file there; in one step for all who look. Durable when
     /// the folder of `to` is synced.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Gives a file a second name: both have its bytes from now on. Durable when the folder of `to` is synced. Fails with
-    /// `AlreadyExists` if there is something, and where the file system has no such names or the two are on different
-    /// ones.
+    /// Gives a file a second name: both have its bytes from now on. Durable when the folder of `to` is synced. Fails
+    /// with `AlreadyExists` if there is something, and where the file system has no such names or the two are on
+    /// different ones.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file or link, but no folder.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
