@@ -11,10 +11,10 @@ use sqlparser::parser::Parser;
 const FUNCTIONS: [(&str, &str); 47] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
-    ("format_type", "(SELECT concat(max(_t.type_sql_name), CASE WHEN $2 IS NULL OR $2 < 1 THEN '' \
-      WHEN $1 IN (1560, 1562) THEN concat('(', $2, ')') WHEN $2 < 4 THEN '' \
-      WHEN $1 = 1700 THEN concat('(', ($2 - 4) / 65536, ',', ($2 - 4) % 65536, ')') \
-      WHEN $1 IN (1042, 1043) THEN concat('(', $2 - 4, ')') ELSE '' END) \
+    ("format_type", "(SELECT concat(max(_t.type_sql_name), CASE WHEN COALESCE(CAST($2 AS INTEGER), 0) < 1 THEN '' \
+      WHEN $1 IN (1560, 1562) THEN concat('(', CAST($2 AS INTEGER), ')') WHEN CAST($2 AS INTEGER) < 4 THEN '' \
+      WHEN $1 = 1700 THEN concat('(', (CAST($2 AS INTEGER) - 4) / 65536, ',', (CAST($2 AS INTEGER) - 4) % 65536, ')') \
+      WHEN $1 IN (1042, 1043) THEN concat('(', CAST($2 AS INTEGER) - 4, ')') ELSE '' END) \
       FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
     ("name of regclass", "COALESCE((SELECT max(_c.class_name) FROM pg_catalog.pg_class_names _c WHERE _c.class_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),

@@ -148,7 +148,7 @@ impl<'a> Exported<'a> {
         for (schema, _) in snapshot.catalog.kept_schemas().filter(|(schema, _)| *schema != DEFAULT_SCHEMA) {
             let _ = writeln!(self.schema, "CREATE SCHEMA {};", quoted(schema));
         }
-        let mut objects = snapshot.catalog.objects().cloned().collect::<Vec<_>>();
+        let mut objects = snapshot.catalog.all_objects().cloned().collect::<Vec<_>>();
         objects.retain(|object| !object.name.is_temporary() && snapshot.rights.may_read(&object.name));
         // As they were made: what is needed for another comes before it.
         objects.sort_by_key(|object| object.id);

@@ -55,7 +55,7 @@ enum JoinedKind {
 
 /// The columns of a view, of those that its query has now: with `*`, its tables may have got more since it was made.
 fn as_made(columns: Vec<Column>, made: &[String], is_renamed: bool) -> Vec<Column> {
-    if columns.len() <= made.len() {
+    if made.is_empty() || columns.len() <= made.len() {
         return columns;
     }
     if is_renamed {

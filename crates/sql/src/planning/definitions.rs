@@ -193,7 +193,16 @@ impl Around<'_> {
         let is_relation = matches!(object_type, ObjectType::Table | ObjectType::View | ObjectType::MaterializedView);
         let also = match is_relation {
             true => {
-                let names = names.iter().map(|name| self.changeable(name)).collect::<Result<Vec<_>>>()?;
+                let mut names = names.iter().map(|name| self.changeable(name)).collect::<Result<Vec<_>>>()?;
+                // What is something else is not dropped by this statement.
+                names.retain(|name| {
+                    let relation = self.at.snapshot.catalog.get(name).map(|object| &object.relation);
+                    relation.is_some_and(|relation| match object_type {
+                        ObjectType::View => matches!(relation, Relation::View(_)),
+                        ObjectType::MaterializedView => relation.materialized().is_some(),
+                        _ => !matches!(relation, Relation::View(_)) && relation.materialized().is_none(),
+                    })
+                });
                 self.dependent_views(&names, *cascade)?
             }
             false => vec![],

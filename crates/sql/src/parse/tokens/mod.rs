@@ -377,6 +377,7 @@ impl<'a> Text<'a> {
                 _ => {}
             },
             Keyword::ALTER if self.begins_statement(at) => self.alter(at),
+            Keyword::SET if self.begins_statement(at) && self.is(at + 1, "CONSTRAINTS") => self.maintenance(at),
             Keyword::SET | Keyword::RESTART | Keyword::DROP => self.alter_identity(at),
             Keyword::MATERIALIZED => self.materialized(at),
             Keyword::THEN if self.is(at + 1, "DO") && self.is(at + 2, "NOTHING") => self.merge_nothing(at),
@@ -407,7 +408,7 @@ impl<'a> Text<'a> {
             }
             Keyword::ANALYZE if self.begins_statement(at) && self.is(at + 1, "VERBOSE") => self.drop(at + 1..at + 2),
             _ if self.begins_statement(at)
-                && self.is_any(at, &["CHECKPOINT", "BACKUP", "CHECK", "EXPORT", "IMPORT", "SET"]) =>
+                && self.is_any(at, &["CHECKPOINT", "BACKUP", "CHECK", "EXPORT", "IMPORT"]) =>
             {
                 self.maintenance(at);
             }
