@@ -412,7 +412,7 @@ impl SettingsView<'_> {
                 return Err(Error::input("an interpreter has a name").with_hint("SET python = 'python3'"));
             }
             // When the database is opened, nobody is there who could not.
-            Setting::Python if !self.planner.options().may_program && self.settings.is_somebodys => {
+            Setting::Python if !self.may_program() => {
                 let error = Error::input("this user may not say which program computes functions").with_code(DENIED);
                 return Err(error.with_hint("the server's file of users grants it: admin = true and files = true"));
             }
@@ -436,9 +436,17 @@ impl SettingsView<'_> {
         }
     }
 
+    /// Whether the session may say which program computes functions.
+    fn may_program(&self) -> bool {
+        self.planner.options().may_program || !self.settings.is_somebodys
+    }
+
     /// Gives every setting that the session can change for itself its default back.
     pub(crate) fn reset_all(&self) -> Result<()> {
-        let own = |setting: &Setting| self.settings.may_change_engine || !setting.is_engines();
+        let own = |setting: &Setting| match setting {
+            Setting::Python if !self.may_program() => false,
+            setting => self.settings.may_change_engine || !setting.is_engines(),
+        };
         for setting in Setting::ALL.into_iter().filter(own) {
             self.reset(setting.name())?;
         }

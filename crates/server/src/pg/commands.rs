@@ -41,7 +41,7 @@ pub enum Command {
     ResetAll,
     /// SHOW name.
     Show(String),
-    /// SET TRANSACTION; SET CONSTRAINTS, which has nothing to do; SET SESSION CHARACTERISTICS, which has no effect.
+    /// SET TRANSACTION; SET SESSION CHARACTERISTICS, which has no effect.
     SetTransaction(TransactionMode),
     /// DISCARD ALL and its parts.
     Discard,
@@ -124,11 +124,9 @@ pub fn command(sql: &str) -> Result<Option<Command>, String> {
         ("SAVEPOINT", ..) => Command::Savepoint(name(&tokens, 1)?),
         ("RELEASE", ..) => Command::Release(savepoint(&tokens, 1)?),
         ("SET", "TRANSACTION", _) => Command::SetTransaction(mode(&tokens)),
-        ("SET", "CONSTRAINTS", _) | ("SET", "SESSION", "CHARACTERISTICS") => {
-            Command::SetTransaction(TransactionMode::default())
-        }
-        // DuckDB's variables are the engine's.
-        ("SET" | "RESET", "VARIABLE", _) => return Ok(None),
+        ("SET", "SESSION", "CHARACTERISTICS") => Command::SetTransaction(TransactionMode::default()),
+        // DuckDB's variables are the engine's, and so is what references wait for.
+        ("SET" | "RESET", "VARIABLE", _) | ("SET", "CONSTRAINTS", _) => return Ok(None),
         ("SET", ..) => return Ok(set(&tokens)),
         ("RESET", "ALL", _) => Command::ResetAll,
         ("RESET", ..) if count >= 2 => Command::Reset(setting_name(&tokens[1..]), Lasts::Session),

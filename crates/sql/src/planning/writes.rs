@@ -90,6 +90,10 @@ impl Around<'_> {
         insert.columns = columns.iter().map(|(name, _)| ObjectName::from(vec![Ident::with_quote('"', name)])).collect();
         let source = insert.source.as_deref().ok_or_else(|| Error::bug("a COPY without a source"))?;
         insert.source = Some(Box::new(self.copied_rows(source, &columns)?));
+        // What a file has is taken for columns that count as well.
+        if matches!(object.relation, Relation::Native(_)) {
+            insert.partitioned = Some(vec![ast::Expr::Identifier(Ident::new(OVERRIDING))]);
+        }
         let bound = match &object.relation {
             Relation::Native(table) => self.insert_rows(&insert, None, object, table)?,
             Relation::Files(files) => self.insert_into_files(&insert, None, name, files)?,
