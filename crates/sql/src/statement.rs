@@ -13,7 +13,7 @@ use diligence_catalog::{
     Catalog, EnumChange, EnumDefinition, FileRelation, Isolation, LockWay, Object, ObjectRef, Relation, RelationName,
     Routine, SessionCatalogs, SessionSnapshot, TableAlteration, View, may_change, no_schema,
 };
-use diligence_engine::plan::{Needs, Plan};
+use diligence_engine::plan::{Needs, Node, Plan};
 use diligence_memory::QueryMemory;
 use diligence_storage::Writer;
 
@@ -194,9 +194,23 @@ impl Write {
     /// Gives the rows of a query to a writer.
     pub(crate) fn new(tag: &'static str, rows: Query, writer: Arc<dyn Writer>) -> Self {
         let is_undoable = writer.is_undoable();
-        let query = Query { plan: Plan::write(rows.plan, writer), is_locking: rows.is_locking };
+        let Query { mut plan, is_locking } = rows;
+        keep_listed_order(&mut plan);
+        let query = Query { plan: Plan::write(plan, writer), is_locking };
         Self { tag, query, is_undoable, returning: None }
     }
+}
+
+/// Rows that a statement lists are written in the order in which it lists them: of two with one key the first counts
+/// (ON CONFLICT DO NOTHING), and numbers are given in that order. Whether the rows are listed.
+fn keep_listed_order(plan: &mut Plan) -> bool {
+    let is_listed = match &mut plan.node {
+        Node::Values { .. } => true,
+        Node::Project { input, .. } | Node::Filter { input, .. } => keep_listed_order(input),
+        _ => false,
+    };
+    plan.ordered |= is_listed;
+    is_listed
 }
 
 /// What a statement that writes does with its rows, in any run.
@@ -225,7 +239,7 @@ impl AnyWrite {
 
     /// The statement as one of several.
     fn part(&self, rows: Query, catalog: Arc<Catalog>, owner: LockOwner) -> Write {
-        self.in_run(rows, self.writer.anew(catalog, owner).as_part())
+        self.in_run(rows, self.writer.anew(catalog, owner).into_part())
     }
 
     fn in_run(&self, rows: Query, writer: NativeWriter) -> Write {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use diligence_catalog::privileges::{OWNER, OWNER_OID};
 use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules};
-use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, RelationName, SessionSnapshot};
+use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, SessionSnapshot};
 
 use super::definitions::{index_definition, key_definition, key_parts, qualified, quoted, reference_definition};
 use super::rows::Cell;

@@ -338,7 +338,7 @@ fn row_values(expression: &Expr) -> Option<Vec<&Expr>> {
     let Expr::Function(function) = expression else { return None };
     let [name] = function.name.0.as_slice() else { return None };
     let ast::FunctionArguments::List(list) = &function.args else { return None };
-    if !name.as_ident().is_some_and(|name| lower(name) == "row") {
+    if name.as_ident().is_none_or(|name| lower(name) != "row") {
         return None;
     }
     let value = |argument| match argument {

@@ -206,7 +206,7 @@ impl NativeWriter {
     }
 
     /// The same as one of several of a statement.
-    pub(crate) fn as_part(self) -> Self {
+    pub(crate) fn into_part(self) -> Self {
         Self { is_part: true, ..self }
     }
 
