@@ -313,14 +313,10 @@ fn column_definition(field: &FieldRef, table: &NativeTable) -> Result<String> {
     Ok(format!("{} {sql_type}{value}{required}", quoted(name)))
 }
 
-/// Whether Parquet gives back what it was given.
+/// Whether COPY takes from Parquet what it was given. Of nested values it takes the texts that CSV has.
 fn is_in_parquet(data_type: &DataType) -> bool {
-    match data_type {
-        DataType::Interval(_) | DataType::Duration(_) | DataType::Null | DataType::Union(..) => false,
-        DataType::Struct(fields) => fields.iter().all(|field| is_in_parquet(field.data_type())),
-        DataType::List(item) | DataType::LargeList(item) | DataType::Map(item, _) => is_in_parquet(item.data_type()),
-        _ => true,
-    }
+    !data_type.is_nested()
+        && !matches!(data_type, DataType::Interval(_) | DataType::Duration(_) | DataType::Null | DataType::Union(..))
 }
 
 /// A file's name, of letters that every file system has.

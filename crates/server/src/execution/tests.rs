@@ -193,19 +193,22 @@ async fn what_is_behind_a_remembered_plan_is_told_at_once() {
 
 #[tokio::test]
 async fn queries_that_can_share_a_run_need_one_place() {
-    let options = DatabaseOptions { memory_bytes: Some(1 << 30), workers: Some(2), ..DatabaseOptions::default() };
+    let options = DatabaseOptions { memory_bytes: Some(2 << 30), workers: Some(1), ..DatabaseOptions::default() };
     let database = Database::open(options).unwrap();
     let session = database.session();
     session
-        .execute("CREATE TABLE t AS SELECT i AS a, i % 10 AS b FROM generate_series(1::BIGINT, 6000000) AS i")
+        .execute("CREATE TABLE t AS SELECT i AS a, i % 10 AS b FROM generate_series(1::BIGINT, 20000000) AS i")
         .unwrap();
     let options = ExecutionOptions { heavy_max: 1, ..ExecutionOptions::default() };
     let execution = StatementExecution::open(database, options, None).unwrap();
     let asker = Asker::new("ann", Arc::new(Role::none(false)));
-    let sql = |bound: u32| format!("SELECT b, count(*) AS n FROM t WHERE a <= {bound} GROUP BY b");
+    // The run must not have ended when the last one comes: what it leaves behind needs no place.
+    let sql = |bound: u32| {
+        format!("SELECT b, count(*) AS n, sum(a % 97 * (a % 89)) AS s FROM t WHERE a <= {bound} GROUP BY b")
+    };
     let mut members = Vec::new();
     // Nobody reads, so the first keeps its place: one that needed another would wait for ever.
-    for bound in [3_000_000, 2_000_000, 3_000_000, 1_000_000] {
+    for bound in [19_000_000, 12_000_000, 19_000_000, 1_000_000] {
         let sql = sql(bound);
         let begun = tokio::time::timeout(Duration::from_secs(20), start(&execution, &session, &asker, &sql));
         let running = begun.await.expect("it waits for a place");
