@@ -429,12 +429,12 @@ mod tests {
         let session = database.session();
         for sql in [
             "CREATE SCHEMA \"My lab\"",
-            "CREATE TABLE p (id SERIAL PRIMARY KEY, k TEXT UNIQUE, n NUMERIC(9, 3) CHECK (n > 0), at TIMESTAMPTZ DEFAULT now())",
+            "CREATE TABLE p (id SERIAL PRIMARY KEY, k TEXT UNIQUE, n NUMERIC(9, 3) CHECK (n > 0), at TIMESTAMPTZ DEFAULT now(), b BYTEA)",
             "COMMENT ON COLUMN p.k IS 'it''s the key'",
             "CREATE UNIQUE INDEX by_lower ON p (lower(k)) WHERE n < 1000",
             "CREATE TABLE \"My lab\".\"C/d\" (i BIGINT GENERATED ALWAYS AS IDENTITY, p INT REFERENCES p ON DELETE CASCADE \
              DEFERRABLE INITIALLY DEFERRED, g INT GENERATED ALWAYS AS (p * 2) STORED, \
-             j JSONB, l INT[], v VARCHAR(7), u UUID, s INTERVAL NOT NULL, b BYTEA, d DATE, f REAL)",
+             j JSONB, l INT[], v VARCHAR(7), u UUID, s INTERVAL NOT NULL, d DATE, f REAL)",
             "CREATE TABLE nothing (a INT)",
             "CREATE TYPE mood AS ENUM ('sad', 'it''s ok', 'happy')",
             "CREATE TABLE moods (m mood NOT NULL DEFAULT 'sad', l mood[])",
@@ -447,9 +447,9 @@ mod tests {
             "CREATE VIEW of_lab AS SELECT count(*) AS c, sum(twice(p)) AS t FROM \"C/d\"",
             "RESET search_path",
             "CREATE VIEW above AS SELECT c FROM \"My lab\".of_lab",
-            "INSERT INTO p (k, n, at) SELECT 'k' || g, g, '2020-01-01 12:00+00' FROM generate_series(1, 500) u(g)",
-            "INSERT INTO \"My lab\".\"C/d\" (p, j, l, v, u, s, b, d, f) SELECT g, jsonb_build_object('a', g), ARRAY[g, NULL], \
-             'v' || g, '00000000-0000-0000-0000-000000000001', interval '1 month 2 days 3 hours', '\\x00ff', '2021-02-03', g / 4.0 \
+            "INSERT INTO p (k, n, at, b) SELECT 'k' || g, g, '2020-01-01 12:00+00', '\\x00ff' FROM generate_series(1, 500) u(g)",
+            "INSERT INTO \"My lab\".\"C/d\" (p, j, l, v, u, s, d, f) SELECT g, jsonb_build_object('a', g), ARRAY[g, NULL], \
+             'v' || g, '00000000-0000-0000-0000-000000000001', interval '1 month 2 days 3 hours', '2021-02-03', g / 4.0 \
              FROM generate_series(1, 300) u(g)",
             "SELECT nextval('counts')",
             "DELETE FROM p WHERE id = 500",
@@ -490,6 +490,10 @@ mod tests {
         }
         let code =
             |sql: &str| session.execute(sql).and_then(|result| result.collect()).unwrap_err().code().map(str::to_owned);
+        session.execute("CREATE TABLE mixed AS SELECT ARRAY[1] AS l, '\\x00'::BYTEA AS b").unwrap().collect().unwrap();
+        let mixed = folder.path().join("mixed");
+        assert_eq!(code(&format!("EXPORT DATABASE '{}'", mixed.display())).as_deref(), Some("0A000"));
+        assert!(!mixed.exists());
         let there = folder.path().join("export one");
         assert_eq!(code(&format!("EXPORT DATABASE '{}'", there.display())).as_deref(), Some("58P02"));
         assert_eq!(code("EXPORT DATABASE 'x' (FORMAT excel)").as_deref(), Some("42601"));

@@ -269,7 +269,15 @@ impl<'a> Exported<'a> {
         // What is computed is computed again.
         let columns = fields.iter().filter(|field| !table.rules().generated.contains_key(field.name()));
         let columns = columns.map(|field| quoted(field.name())).collect::<Vec<_>>().join(", ");
-        let is_csv = self.format == ExportFormat::Csv || fields.iter().any(|field| !is_in_parquet(field.data_type()));
+        let needs_text = fields.iter().any(|field| !is_in_parquet(field.data_type()));
+        let has_bytes = fields.iter().any(|field| is_bytes(field.data_type()));
+        if needs_text && has_bytes {
+            let message =
+                format!("{} has bytes beside intervals or nested values, which no file has both", object.name);
+            let error = Error::unsupported(message).with_code("0A000");
+            return Err(error.with_hint("BACKUP DATABASE copies everything"));
+        }
+        let is_csv = needs_text || self.format == ExportFormat::Csv && !has_bytes;
         let (ending, format) = if is_csv { ("csv", "FORMAT csv, HEADER true") } else { ("parquet", "FORMAT parquet") };
         let file = file_name(&object.name, ending);
         let path = self.folder.join(&file).display().to_string();
@@ -311,6 +319,11 @@ fn column_definition(field: &FieldRef, table: &NativeTable) -> Result<String> {
     };
     let required = if field.is_nullable() { "" } else { " NOT NULL" };
     Ok(format!("{} {sql_type}{value}{required}", quoted(name)))
+}
+
+/// Whether values are bytes, for which CSV has no form that COPY takes.
+fn is_bytes(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_))
 }
 
 /// Whether COPY takes from Parquet what it was given. Of nested values it takes the texts that CSV has.
