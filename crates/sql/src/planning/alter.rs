@@ -19,7 +19,7 @@ use sqlparser::ast::{
 
 use super::around::Around;
 use super::definitions::{lower, unwritable};
-use super::indexes::{IndexParts, shown};
+use super::indexes::{IndexParts, bare, shown};
 use super::sequences::{self, SequenceChange, arguments_of, changed, changes_of};
 use super::statements::BoundStatement;
 use super::tables::{Declaration, sequence_options_of};
@@ -574,7 +574,7 @@ impl Around<'_> {
         match parts.expressions.iter().all(Option::is_none) && create.predicate.is_none() {
             true => altered.declaration.add_key(given.as_ref(), parts.columns, kind, equal)?,
             false => {
-                let (declaration, condition) = (&altered.declaration, create.predicate.clone().map(Arc::new));
+                let (declaration, condition) = (&altered.declaration, create.predicate.as_ref().map(bare));
                 let (table, schema) = (&declaration.name.name, declaration.schema());
                 let IndexParts { columns, expressions, .. } = &parts;
                 let function = self.index_function(table, &schema, columns, expressions, condition.as_deref())?;

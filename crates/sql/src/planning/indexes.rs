@@ -58,6 +58,11 @@ fn unnested(expression: &Expr) -> &Expr {
     }
 }
 
+/// An expression without the parentheses around it.
+pub(super) fn bare(expression: &Expr) -> Arc<Expr> {
+    Arc::new(unnested(expression).clone())
+}
+
 /// An expression as messages show it: in parentheses, unless it is a call.
 pub(super) fn shown(expression: &Expr) -> String {
     match expression {
