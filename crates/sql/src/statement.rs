@@ -168,13 +168,6 @@ pub enum TransactionStep {
     Release(String),
     /// ROLLBACK TO name.
     RollBackTo(String),
-    /// SET CONSTRAINTS.
-    SetConstraints {
-        /// Their names; all if there are none.
-        names: Vec<String>,
-        /// Whether they are looked at when the transaction ends, or after each statement.
-        is_deferred: bool,
-    },
 }
 
 /// A query that writes its rows, and gives one row with their number.
@@ -458,6 +451,13 @@ pub enum Command {
         /// Whether its relations go with it.
         cascade: bool,
     },
+    /// SET CONSTRAINTS, of the transaction.
+    SetConstraints {
+        /// Their names; all if there are none.
+        names: Vec<String>,
+        /// Whether they are looked at when the transaction ends, or after each statement.
+        is_deferred: bool,
+    },
     /// TRUNCATE.
     Truncate {
         /// The tables.
@@ -614,6 +614,10 @@ impl Command {
                     return Err(Error::input(format!("no schema is named '{name}'")).with_code("3F000"));
                 }
                 Ok("DROP SCHEMA")
+            }
+            Command::SetConstraints { names, is_deferred } => {
+                catalogs.set_deferred(names, *is_deferred)?;
+                Ok("SET CONSTRAINTS")
             }
             Command::Truncate { tables, restarts, cascade } => {
                 catalog.truncate(tables, *restarts, *cascade)?;

@@ -99,10 +99,6 @@ impl Session {
                 }
                 "ROLLBACK"
             }
-            TransactionStep::SetConstraints { names, is_deferred } => {
-                self.planner().catalogs().set_deferred(&names, is_deferred)?;
-                "SET CONSTRAINTS"
-            }
         })
     }
 

@@ -10,7 +10,7 @@ use sqlparser::ast;
 use super::around::Around;
 use super::definitions::lower;
 use crate::parse::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
-use crate::statement::{ExportFormat, Maintenance, Statement, TransactionStep};
+use crate::statement::{Command, ExportFormat, Maintenance, Statement};
 
 impl Around<'_> {
     /// What a call asks for that stands for such a statement; `None` for another call.
@@ -100,7 +100,7 @@ fn set_constraints(call: &ast::Function) -> Result<Statement> {
         _ => Err(wrong()),
     });
     let names = names.collect::<Result<Vec<_>>>()?;
-    Ok(Statement::Transaction(TransactionStep::SetConstraints { names, is_deferred }))
+    Ok(Statement::Command(Command::SetConstraints { names, is_deferred }))
 }
 
 fn arguments(call: &ast::Function) -> impl Iterator<Item = Option<&ast::Expr>> {
