@@ -2,7 +2,7 @@
 
 use super::line::Line;
 
-/// The most queries in the queue that [`gated`] looks at: the time grows with their cube.
+/// The most queries in the queue that `gated` looks at: the time grows with their cube.
 const QUEUED_MAX: usize = 1_000;
 /// Longer queues than those looked at have at most about this probability.
 const NEGLIGIBLE: f64 = 1e-9;
