@@ -2,8 +2,8 @@
 //! fetched again after every change of module (Harizopoulos, "Staged Database Systems", thesis proposal, section 3.3,
 //! Figures 4 and 5).
 //!
-//! Queries of a Poisson process come to the first module of a [`mod@line`] and pass all of them; [`policies`] say who is
-//! served next; [`theory`] knows the means of some of them without simulating. Times are those of the model, in
+//! Queries of a Poisson process come to the first module of a [`mod@line`] and pass all of them; [`policies`] say who
+//! is served next; [`theory`] knows the means of some of them without simulating. Times are those of the model, in
 //! milliseconds; no clock is read, and a seed gives the same numbers on every machine. Beside the model, [`probes`]
 //! measures the case study of section 4.1.2. What is found is in `docs/experiments/staged.md`.
 
