@@ -293,7 +293,9 @@ fn kills_at_any_time_end_single_calls() {
     let killed = callers.into_iter().map(|caller| caller.join().unwrap()).sum::<usize>();
     assert!(killed <= kills, "{killed} calls ended by {kills} kills");
     assert_eq!(pool.counts().active, 0);
-    assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8);
+    // The last signals may meet processes that nobody has used since: so many calls end as well.
+    let left = (0..=kills).find_map(|_| one(&pool, "return x + 1", &Nobody).ok());
+    assert_eq!(left, Some(8));
 }
 
 #[test]
