@@ -1,7 +1,7 @@
 //! A query with a name.
 //!
-//! A view keeps its statement, not its plan: every use plans it again, so that it follows its tables when they change
-//! or are made anew, and says so when they are gone.
+//! A view keeps its statement, not its plan: every use plans it again, over its tables as they are. It keeps the
+//! columns that it had when it was made, and what it names is not dropped without it.
 
 use std::sync::Arc;
 
