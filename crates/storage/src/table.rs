@@ -9,8 +9,8 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Statistics;
 use datafusion_physical_expr::PhysicalExpr;
-use diligence_base::Result;
 use diligence_base::ids::TableVersion;
+use diligence_base::{Error, Result};
 use futures::future::BoxFuture;
 
 /// A table that can be scanned: one state of its content.
@@ -68,6 +68,12 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     fn bytes(&self, columns: &[usize]) -> usize;
     /// The I/O that brings these columns into memory. Does nothing before it is run or polled.
     fn fetch(&self, columns: &[usize]) -> Fetch;
+    /// The same in steps, for when memory is short: only the beginning of each column, of about `step_bytes`, is
+    /// fetched at first, and the decoder [asks](Decoded::Read) for what comes next. `None` if these columns can be
+    /// fetched as a whole only.
+    fn fetch_in_steps(&self, _columns: &[usize], _step_bytes: usize) -> Option<FirstStep> {
+        None
+    }
     /// Turns what was fetched into chunks. CPU work only: no I/O, no waiting. A cluster with a [place](Self::place)
     /// also takes
     /// [`Fetched::nothing`], where all columns that it [holds](Self::holds) of those that the request looks at are
@@ -104,6 +110,15 @@ impl fmt::Debug for Fetch {
             Fetch::Waiting(_) => "Fetch::Waiting",
         })
     }
+}
+
+/// The beginning of what is fetched [in steps](Cluster::fetch_in_steps).
+#[derive(Debug)]
+pub struct FirstStep {
+    /// Bytes that it brings.
+    pub bytes: usize,
+    /// The I/O.
+    pub fetch: Fetch,
 }
 
 /// What a fetch brought: only the cluster that made it knows its form.
@@ -284,10 +299,17 @@ pub trait Decode: Send {
     /// goes on. Not called after [`Decoded::Done`]. Errors name the file.
     fn step(&mut self) -> Result<Decoded>;
 
-    /// Bytes that the steps need beyond what was fetched: decompressed pages and dictionaries. Known before the first
-    /// step, so that they can be reserved before they are held.
+    /// Bytes that the steps need beyond what was fetched at first: decompressed pages and dictionaries. Known before
+    /// the first step, so that they can be reserved before they are held. Of a cluster fetched
+    /// [in steps](Cluster::fetch_in_steps) they may be others whenever it has asked for a read, which they count
+    /// already, and whenever that was brought.
     fn bytes(&self) -> usize {
         0
+    }
+
+    /// Takes what a [read](Decoded::Read) brought. Errors name the file.
+    fn bring(&mut self, _read: Fetched) -> Result<()> {
+        Err(Error::bug("a decoder was brought what it had not asked for"))
     }
 
     /// The next chunk, however many steps it takes; `None` at the end, where it is not called again.
@@ -296,6 +318,11 @@ pub trait Decode: Send {
             match self.step()? {
                 Decoded::Chunk(chunk) => return Ok(Some(chunk)),
                 Decoded::Again => {}
+                Decoded::Read(Fetch::Ready(read)) => self.bring(read)?,
+                Decoded::Read(Fetch::Blocking(read)) => self.bring(read()?)?,
+                Decoded::Read(Fetch::Waiting(_)) => {
+                    return Err(Error::bug("a read that waits needs somebody to drive it"));
+                }
                 Decoded::Done => return Ok(None),
             }
         }
@@ -309,6 +336,8 @@ pub enum Decoded {
     Chunk(Chunk),
     /// No chunk yet.
     Again,
+    /// The next step needs what this reads: it is to be [brought](Decode::bring) first.
+    Read(Fetch),
     /// There are no more rows.
     Done,
 }

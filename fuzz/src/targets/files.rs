@@ -49,6 +49,9 @@ impl Target for FileTarget {
     }
 }
 
+/// Few, so that pages come in several steps.
+const STEP_BYTES: usize = 100;
+
 /// Reads everything. A broken promise comes back as a text.
 fn read(name: &str, files: Arc<dyn Disk>) -> Result<Option<String>> {
     let table = open(name, &OpenOptions::default(), files)?;
@@ -59,7 +62,9 @@ fn read(name: &str, files: Arc<dyn Disk>) -> Result<Option<String>> {
     let scan = table.scan(&ScanRequest { columns: columns.clone(), predicate: None })?;
     let mut rows = 0;
     for cluster in scan.clusters {
-        let fetched = match cluster.fetch(&columns) {
+        // As a whole, and in steps where that is possible, in turn.
+        let in_steps = (rows / 2 % 2 == 1).then(|| cluster.fetch_in_steps(&columns, STEP_BYTES)).flatten();
+        let fetched = match in_steps.map_or_else(|| cluster.fetch(&columns), |first| first.fetch) {
             Fetch::Ready(fetched) => fetched,
             Fetch::Blocking(fetch) => fetch()?,
             Fetch::Waiting(fetch) => futures::executor::block_on(fetch)?,

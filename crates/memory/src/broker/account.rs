@@ -396,6 +396,11 @@ impl QueryMemory {
         self.0.most_bytes()
     }
 
+    /// Bytes that it can count on when all queries want everything: a part of the budget, or its own limit.
+    pub fn share_bytes(&self) -> usize {
+        self.0.broker.fair_share_bytes().min(self.limit_bytes())
+    }
+
     /// Bytes that one of its batches should have at most: several are on their way at once, and are not reserved.
     pub fn batch_bytes(&self) -> usize {
         (self.limit_bytes() / BATCH_BUDGET_DIVISOR).clamp(*BATCH_BYTES.start(), *BATCH_BYTES.end())

@@ -384,7 +384,7 @@ impl Broker {
     }
 
     /// What each query can count on when all want everything.
-    fn fair_share_bytes(&self) -> usize {
+    pub(super) fn fair_share_bytes(&self) -> usize {
         let queries = self.accounts().iter().filter(|account| account.is_query()).count();
         self.budget_bytes() / queries.max(1)
     }

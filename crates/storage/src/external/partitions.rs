@@ -24,8 +24,8 @@ use super::schema::{logical_type, type_name};
 use super::source::Source;
 use crate::foreign_error::from_datafusion;
 use crate::{
-    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns,
-    SharedItem,
+    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, FirstStep, RowFilter, ScanRequest,
+    SharedColumns, SharedItem,
 };
 
 /// What the name of a folder has for NULL, here and with other engines.
@@ -348,6 +348,10 @@ impl Cluster for PartitionCluster {
         self.inner.fetch(&self.partitions.inner_columns(columns))
     }
 
+    fn fetch_in_steps(&self, columns: &[usize], step_bytes: usize) -> Option<FirstStep> {
+        self.inner.fetch_in_steps(&self.partitions.inner_columns(columns), step_bytes)
+    }
+
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
         let mut filters: Vec<Arc<dyn RowFilter>> = Vec::with_capacity(request.filters.len());
         for filter in &request.filters {
@@ -503,6 +507,10 @@ impl Decode for PartitionDecode {
 
     fn bytes(&self) -> usize {
         self.inner.bytes()
+    }
+
+    fn bring(&mut self, read: Fetched) -> Result<()> {
+        self.inner.bring(read)
     }
 }
 

@@ -12,7 +12,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
 
-use crate::{AnswerId, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter};
+use crate::{AnswerId, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, FirstStep, RowFilter};
 
 /// Which columns of a table are declared NOT NULL.
 pub(crate) struct Required {
@@ -80,6 +80,10 @@ impl Cluster for RequiredCluster {
 
     fn fetch(&self, columns: &[usize]) -> Fetch {
         self.inner.fetch(columns)
+    }
+
+    fn fetch_in_steps(&self, columns: &[usize], step_bytes: usize) -> Option<FirstStep> {
+        self.inner.fetch_in_steps(columns, step_bytes)
     }
 
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
@@ -154,6 +158,10 @@ impl Decode for RequiredDecode {
 
     fn bytes(&self) -> usize {
         self.inner.bytes()
+    }
+
+    fn bring(&mut self, read: Fetched) -> Result<()> {
+        self.inner.bring(read)
     }
 }
 

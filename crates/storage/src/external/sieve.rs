@@ -27,7 +27,7 @@ use diligence_base::{Error, Result};
 use super::batches::columns_of;
 use super::schema::{conform, is_narrow_form};
 use crate::foreign_error::from_arrow;
-use crate::{AnswerId, Chunk, Decode, DecodeRequest, Decoded, SharedColumns, SharedItem};
+use crate::{AnswerId, Chunk, Decode, DecodeRequest, Decoded, Fetch, Fetched, SharedColumns, SharedItem};
 
 /// Rows of a cluster, window by window. Columns are named by their position in the table's schema.
 pub(crate) trait Windows: Send {
@@ -39,6 +39,14 @@ pub(crate) trait Windows: Send {
     /// Bytes that decoding needs beyond what was fetched, as [`Decode::bytes`] says.
     fn bytes(&self) -> usize {
         0
+    }
+    /// What must be read before the next window of at most `rows_max` rows can be decoded; `None` if it is there.
+    fn missing(&mut self, _rows_max: usize) -> Result<Option<Fetch>> {
+        Ok(None)
+    }
+    /// Takes what was [missing](Self::missing).
+    fn bring(&mut self, _read: Fetched) -> Result<()> {
+        Err(Error::bug("windows were brought what they had not asked for"))
     }
     /// Whether a column whose rows could not all be decoded may be asked for again, for some of them: a value that is
     /// wrong is nothing to a query that does not want its row.
@@ -367,6 +375,11 @@ impl<W: Windows> Decode for Sieve<W> {
         }
         let batch_rows = self.request.batch_rows;
         self.held.clear();
+        if !self.done
+            && let Some(fetch) = self.windows.missing(batch_rows)?
+        {
+            return Ok(Decoded::Read(fetch));
+        }
         let rows = if self.done { 0 } else { self.windows.advance(batch_rows)? };
         if rows == 0 {
             if let Some(shared) = self.request.shared.take() {
@@ -420,6 +433,10 @@ impl<W: Windows> Decode for Sieve<W> {
 
     fn bytes(&self) -> usize {
         self.windows.bytes()
+    }
+
+    fn bring(&mut self, read: Fetched) -> Result<()> {
+        self.windows.bring(read)
     }
 }
 

@@ -132,6 +132,23 @@ impl Source {
         Fetch::Waiting(Box::pin(async move { finish(source.read_object(&ranges).await?) }))
     }
 
+    /// Like [`fetch`](Self::fetch), with each range in memory of its own: none keeps what lies between them, nor the
+    /// others.
+    pub fn fetch_apart(
+        self: &Arc<Self>,
+        ranges: Vec<Range<u64>>,
+        finish: impl FnOnce(Vec<Bytes>) -> Result<Fetched> + Send + 'static,
+    ) -> Fetch {
+        let source = self.clone();
+        if self.is_local() {
+            return Fetch::Blocking(Box::new(move || finish(source.read_local_apart(&ranges)?)));
+        }
+        Fetch::Waiting(Box::pin(async move {
+            let read = source.read_object(&ranges).await?;
+            finish(read.iter().map(|bytes| Bytes::copy_from_slice(bytes)).collect())
+        }))
+    }
+
     /// Like [`fetch`](Self::fetch) for one range, of which the end is not known: reads `beyond` more bytes, and twice
     /// as many again, until `enough` or the file ends. More than `beyond_max` is an error.
     pub fn fetch_until(
@@ -205,6 +222,13 @@ impl Source {
 
     fn read_local(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         self.check(ranges)?;
+        let joined = join(ranges);
+        let read = self.read_local_apart(&joined)?;
+        cut(ranges, &joined.into_iter().zip(read).collect::<Vec<_>>())
+    }
+
+    fn read_local_apart(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        self.check(ranges)?;
         let (files, path) = match &self.place {
             Place::Local { files, path } => (files, path),
             Place::Held(bytes) => return cut(ranges, &[(0..self.bytes, bytes.clone())]),
@@ -216,13 +240,12 @@ impl Source {
         if bytes != self.bytes {
             return Err(self.changed(bytes));
         }
-        let mut joined = Vec::new();
-        for range in join(ranges) {
+        let read = ranges.iter().map(|range| {
             let mut buffer = vec![0u8; (range.end - range.start) as usize];
             file.read_exact_at(&mut buffer, range.start).map_err(failed)?;
-            joined.push((range, Bytes::from(buffer)));
-        }
-        cut(ranges, &joined)
+            Ok(Bytes::from(buffer))
+        });
+        read.collect()
     }
 
     async fn read_object(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {

@@ -35,7 +35,11 @@ pub(crate) fn all(table: &ExternalTable) -> Vec<usize> {
 
 /// Runs a fetch as the engine would.
 pub(crate) fn try_fetch(cluster: &Arc<dyn Cluster>, columns: &[usize]) -> Result<Fetched> {
-    match cluster.fetch(columns) {
+    run(cluster.fetch(columns))
+}
+
+fn run(fetch: Fetch) -> Result<Fetched> {
+    match fetch {
         Fetch::Ready(fetched) => Ok(fetched),
         Fetch::Blocking(read) => read(),
         Fetch::Waiting(read) => super::source::wait(read),
@@ -96,6 +100,37 @@ pub(crate) fn try_read_all(
     try_read_shared(table, request, filters, batch_rows, narrow, None)
 }
 
+/// The chunks of a cluster, in logical form.
+fn decode_all(
+    cluster: &Arc<dyn Cluster>,
+    fetched: Fetched,
+    request: &DecodeRequest,
+    schema: &SchemaRef,
+) -> Result<Vec<RecordBatch>> {
+    let mut decode = cluster.decode(fetched, request)?;
+    let mut batches = Vec::new();
+    while let Some(chunk) = decode.next()? {
+        assert!(chunk.rows > 0 && chunk.rows <= request.batch_rows);
+        assert_eq!(chunk.columns.len(), request.columns.len());
+        let arrays = chunk.columns.iter().zip(schema.fields()).map(|(array, field)| {
+            assert_eq!(array.len(), chunk.rows);
+            assert!(
+                array.data_type() == field.data_type()
+                    || request.narrow && is_narrow_form(array.data_type(), field.data_type()),
+                "{} came as {}",
+                field,
+                array.data_type()
+            );
+            array.to_data().validate_full().unwrap();
+            conform(array.clone(), field.data_type(), false).unwrap()
+        });
+        let options = RecordBatchOptions::new().with_row_count(Some(chunk.rows));
+        let batch = RecordBatch::try_new_with_options(schema.clone(), arrays.collect(), &options);
+        batches.push(batch.map_err(crate::foreign_error::from_arrow)?);
+    }
+    Ok(batches)
+}
+
 /// The same, with what others have left, if somebody has; all columns are left for others.
 pub(crate) fn try_read_shared(
     table: &ExternalTable,
@@ -132,28 +167,22 @@ pub(crate) fn try_read_shared(
             shared: shared.map(|shared| shared as Arc<dyn SharedColumns>),
             deleted: None,
         };
-        let mut decode = cluster.decode(fetched, &decode)?;
-        let mut here = 0;
-        while let Some(chunk) = decode.next()? {
-            assert!(chunk.rows > 0 && chunk.rows <= batch_rows);
-            assert_eq!(chunk.columns.len(), request.columns.len());
-            here += chunk.rows;
-            let arrays = chunk.columns.iter().zip(schema.fields()).map(|(array, field)| {
-                assert_eq!(array.len(), chunk.rows);
-                assert!(
-                    array.data_type() == field.data_type()
-                        || narrow && is_narrow_form(array.data_type(), field.data_type()),
-                    "{} came as {}",
-                    field,
-                    array.data_type()
-                );
-                array.to_data().validate_full().unwrap();
-                conform(array.clone(), field.data_type(), false).unwrap()
-            });
-            let options = RecordBatchOptions::new().with_row_count(Some(chunk.rows));
-            let batch = RecordBatch::try_new_with_options(schema.clone(), arrays.collect(), &options);
-            batches.push(batch.map_err(crate::foreign_error::from_arrow)?);
+        let whole = decode_all(cluster, fetched, &decode, &schema);
+        if left.is_none() {
+            for step_bytes in [1, 100, 10_000] {
+                let Some(first) = cluster.fetch_in_steps(&columns, step_bytes) else { break };
+                let in_steps = run(first.fetch).and_then(|first| decode_all(cluster, first, &decode, &schema));
+                // What is wrong beyond the pages that are wanted is seen by one of them only.
+                if let (Ok(whole), Ok(in_steps)) = (&whole, &in_steps) {
+                    let rows = |batches: &[RecordBatch]| concat_batches(&schema, batches).unwrap();
+                    assert_eq!(rows(whole), rows(in_steps), "in steps of {step_bytes} bytes");
+                }
+                assert!(whole.is_err() || in_steps.is_ok(), "in steps of {step_bytes} bytes: {:?}", in_steps.err());
+            }
         }
+        let whole = whole?;
+        let here = whole.iter().map(RecordBatch::num_rows).sum::<usize>();
+        batches.extend(whole);
         if filters.is_empty()
             && let Some(known) = cluster.rows()
         {

@@ -75,7 +75,7 @@ impl Shared {
         if buffers.is_none() {
             let (space, mut reservation) =
                 self.temp.lock().as_ref().map(|(space, none)| (space.clone(), none.sibling()))?;
-            if reservation.grow_to_spill(CLUSTERS_MIN * space.cluster_bytes()).is_err() {
+            if reservation.grow_to_free(CLUSTERS_MIN * space.cluster_bytes()).is_err() {
                 self.temp.lock().take();
                 return None;
             }

@@ -23,9 +23,9 @@ use datafusion_physical_expr::utils::conjunction;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_disk::IoPool;
 use diligence_memory::Reservation;
-use diligence_storage::{Cluster, Decode, DecodeRequest, Decoded, RowFilter, ScanRequest, SharedColumns};
+use diligence_storage::{Cluster, Decode, DecodeRequest, Decoded, Fetch, RowFilter, ScanRequest, SharedColumns};
 
-use self::read_ahead::{Next, ReadAhead, Ready};
+use self::read_ahead::{Next, ReadAhead, Ready, Step};
 use crate::batch::Batch;
 use crate::expressions::PredicateFilter;
 use crate::flow::{Pull, Setup, Source, SourceState};
@@ -220,8 +220,18 @@ struct Held {
     decoder: Option<Box<dyn Decode>>,
     /// Whether what decoding needs is reserved.
     is_admitted: bool,
+    /// What is read before the next step.
+    reading: Option<Reading>,
+    /// Bytes that decoding needs beyond those fetched, as far as they are reserved.
+    decode_bytes: usize,
     /// The bytes fetched and what decoding needs.
     reservation: Reservation,
+}
+
+/// A read that a decoder asked for.
+enum Reading {
+    Wanted(Fetch),
+    Begun(Arc<Step>),
 }
 
 impl SourceState for State {
@@ -231,6 +241,7 @@ impl SourceState for State {
             return Ok(Pull::Done);
         }
         let decoder = match &mut self.held {
+            Some(Held { reading: Some(_), .. }) => return self.read_on(waker),
             Some(Held { decoder: Some(decoder), is_admitted: true, .. }) => decoder,
             Some(_) => return self.admit(waker),
             None => return self.take_cluster(waker),
@@ -238,6 +249,12 @@ impl SourceState for State {
         let chunk = match decoder.step()? {
             Decoded::Chunk(chunk) => chunk,
             Decoded::Again => return Ok(Pull::Again),
+            Decoded::Read(fetch) => {
+                if let Some(held) = &mut self.held {
+                    held.reading = Some(Reading::Wanted(fetch));
+                }
+                return self.read_on(waker);
+            }
             Decoded::Done => {
                 self.let_go();
                 self.shared.progress.clusters_done.fetch_add(1, Ordering::Relaxed);
@@ -275,7 +292,9 @@ impl State {
                 Next::Cluster(ready) => *ready,
             };
         // From here on it is given back, whatever happens.
-        let held = self.held.insert(Held { index, cluster, decoder: None, is_admitted: false, reservation });
+        let held =
+            Held { index, cluster, decoder: None, is_admitted: false, reading: None, decode_bytes: 0, reservation };
+        let held = self.held.insert(held);
         let request = DecodeRequest {
             columns: self.shared.columns.clone(),
             filters: self.shared.filters.clone(),
@@ -294,11 +313,12 @@ impl State {
             return Err(Error::bug("a scan admits a cluster that it does not hold"));
         };
         let bytes = held.decoder.as_ref().map_or(0, |decoder| decoder.bytes());
-        held.is_admitted = match self.shared.read_ahead.make_room(&mut held.reservation, bytes) {
+        held.is_admitted = match self.shared.read_ahead.make_room(&self.setup.memory, &mut held.reservation, bytes) {
             // The cluster stays.
             Err(error) if error.kind() == ErrorKind::Resource => return Ok(Pull::NoMemory(error)),
             is_admitted => is_admitted?,
         };
+        held.decode_bytes = bytes;
         if !held.is_admitted {
             if let Some(Held { index, cluster, decoder, reservation, .. }) = self.held.take() {
                 drop((decoder, reservation));
@@ -311,10 +331,52 @@ impl State {
         Ok(Pull::Again)
     }
 
+    /// Goes on with what the decoder has asked for: reads it, and brings it when it is there.
+    fn read_on(&mut self, waker: &Waker) -> Result<Pull> {
+        let Some(held) = &mut self.held else { return Err(Error::bug("a scan reads a cluster that it does not hold")) };
+        let Some(decoder) = &mut held.decoder else { return Err(Error::bug("a scan reads for no decoder")) };
+        let read_ahead = &self.shared.read_ahead;
+        match held.reading.take() {
+            None => Ok(Pull::Again),
+            Some(Reading::Wanted(fetch)) => {
+                let bytes = decoder.bytes();
+                let more = bytes.saturating_sub(held.decode_bytes);
+                if let Err(error) = read_ahead.make_room_for_step(&mut held.reservation, more) {
+                    held.reading = Some(Reading::Wanted(fetch));
+                    return Ok(Pull::NoMemory(error));
+                }
+                // What is read is counted until it has arrived, also if the scan ends before that.
+                let part = held.reservation.split(more);
+                held.decode_bytes = bytes.max(held.decode_bytes);
+                held.reading = Some(Reading::Begun(read_ahead.read_step(&held.cluster, fetch, part, waker)));
+                self.read_on(waker)
+            }
+            Some(Reading::Begun(step)) => {
+                let Some((read, part)) = step.take(waker) else {
+                    held.reading = Some(Reading::Begun(step));
+                    return Ok(Pull::Wait);
+                };
+                held.reservation.absorb(part);
+                decoder.bring(read?)?;
+                let bytes = decoder.bytes();
+                match bytes.checked_sub(held.decode_bytes) {
+                    None => held.reservation.shrink(held.decode_bytes - bytes),
+                    Some(0) => {}
+                    // The pages that came are longer than those before.
+                    Some(more) => read_ahead.make_room_for_step(&mut held.reservation, more)?,
+                }
+                held.decode_bytes = bytes;
+                Ok(Pull::Again)
+            }
+        }
+    }
+
     /// Drops the cluster, if there is one.
     fn let_go(&mut self) {
-        if self.held.take().is_some() {
-            self.shared.read_ahead.released();
+        if let Some(held) = self.held.take() {
+            let was_decoding = held.is_admitted;
+            drop(held);
+            self.shared.read_ahead.released(was_decoding);
         }
     }
 }

@@ -14,7 +14,8 @@
 //! Reading ahead is a luxury; reading at all is not. So a refused reservation is an error only if no cluster is
 //! anywhere to the right of `clusters`: otherwise the packet waits for memory that this very scan holds. What a packet
 //! needs to decode the cluster that it holds goes before what was read ahead, which is then dropped and read again
-//! later.
+//! later. Where clusters are large for the memory that there is, their beginnings are fetched, and the packet that
+//! holds one reads on step by step.
 //!
 //! Invariants:
 //! * At most `READ_AHEAD_CLUSTERS` per packet are queued, being read or ready, and their bytes are reserved.
@@ -33,7 +34,7 @@ use crate::sync::Mutex;
 use diligence_base::limits::READ_AHEAD_CLUSTERS;
 use diligence_base::{Error, Result};
 use diligence_memory::{QueryMemory, Reservation};
-use diligence_storage::{Cluster, Fetch, Fetched};
+use diligence_storage::{Cluster, Fetch, Fetched, FirstStep};
 use futures::FutureExt;
 use futures::future::{AbortHandle, abortable};
 
@@ -43,6 +44,18 @@ use crate::reuse::columns::{Attendance, Choice, ClusterColumns};
 /// For so many clusters nothing is read ahead after memory was refused. What was read in vain by then is little, and a
 /// shortage that other queries made is soon forgotten.
 const SHORT_CLUSTERS: usize = 8;
+
+/// A cluster is fetched as a whole if all that may be under way are no more than this part of what the query can count
+/// on, as its divisor; otherwise in steps, if it can be. What a scan holds nobody can ask back, and others need the
+/// rest.
+const WHOLE_PART: usize = 4;
+
+/// A second cluster is decoded beside another if the scans of the query have no more than this part of what it can
+/// count on then, as its divisor.
+const DECODE_PART: usize = 2;
+
+/// Bytes of a column that a step brings: so many make a read worth its while, and more gain nothing.
+const STEP_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=1 << 20;
 
 /// The clusters of a scan that no packet has decoded yet.
 pub(super) struct ReadAhead {
@@ -60,12 +73,17 @@ struct Queue {
     window: usize,
     /// Clusters that are still to be decoded one at a time, because memory was refused.
     short: usize,
+    /// Whether a cluster that was fetched as a whole could not be decoded for want of memory: then those that can be
+    /// are fetched in steps.
+    in_steps: bool,
     /// Whether nothing more is wanted.
     is_stopped: bool,
     /// Packets that have not left.
     packets: usize,
     /// Clusters that packets hold.
     held: usize,
+    /// Those among them whose decoding has its memory.
+    decoding: usize,
     /// Not asked for yet.
     clusters: VecDeque<(usize, Arc<dyn Cluster>)>,
     /// Fetches that have not begun.
@@ -111,6 +129,38 @@ pub(super) enum Next {
     End,
 }
 
+/// A read for the next step of a cluster.
+pub(super) struct Step(Mutex<Progress>);
+
+enum Progress {
+    Reading(Waker),
+    /// What was read, and its bytes.
+    Read(Result<Fetched>, Reservation),
+    Taken,
+}
+
+impl Step {
+    fn arrived(&self, read: Result<Fetched>, reservation: Reservation) {
+        let before = std::mem::replace(&mut *self.0.lock(), Progress::Read(read, reservation));
+        if let Progress::Reading(waker) = before {
+            waker.wake();
+        }
+    }
+
+    /// What was read, with its bytes; `None` as long as it is not there, and the waker is woken when it is.
+    pub fn take(&self, waker: &Waker) -> Option<(Result<Fetched>, Reservation)> {
+        let mut progress = self.0.lock();
+        if let Progress::Reading(last) = &mut *progress {
+            last.clone_from(waker);
+            return None;
+        }
+        match std::mem::replace(&mut *progress, Progress::Taken) {
+            Progress::Read(read, reservation) => Some((read, reservation)),
+            Progress::Reading(_) | Progress::Taken => None,
+        }
+    }
+}
+
 impl Queue {
     /// Clusters that hold memory before a packet takes them.
     fn ahead(&self) -> usize {
@@ -152,9 +202,11 @@ impl ReadAhead {
         let queue = Queue {
             window: READ_AHEAD_CLUSTERS,
             short: 0,
+            in_steps: false,
             is_stopped: false,
             packets: 0,
             held: 0,
+            decoding: 0,
             clusters: clusters.into_iter().enumerate().collect(),
             queued: BTreeMap::new(),
             reading: 0,
@@ -214,7 +266,7 @@ impl ReadAhead {
     /// Orders fetches until the window is full or memory is short, or what comes next need not be fetched.
     pub fn order(self: &Arc<Self>, memory: &QueryMemory) -> Result<()> {
         loop {
-            let (index, cluster, columns) = {
+            let (index, fetch) = {
                 let mut queue = self.queue.lock();
                 if queue.ahead() >= queue.window || queue.is_one_at_a_time() {
                     return Ok(());
@@ -226,18 +278,51 @@ impl ReadAhead {
                     None => Some(self.columns.clone()),
                     Some(shared) => (!shared.is_all()).then(|| shared.missing(&self.columns)),
                 };
-                let bytes = columns.as_ref().map_or(0, |columns| cluster.bytes(columns));
                 let mut reservation = memory.reservation("Scan");
-                if let Err(error) = reservation.grow(bytes) {
-                    return if queue.under_way() > 0 { Ok(()) } else { Err(error) };
-                }
+                let fetch = match &columns {
+                    None => None,
+                    Some(columns) => match self.reserve(cluster, columns, &queue, &mut reservation, memory) {
+                        Ok(fetch) => Some(fetch),
+                        Err(error) => return if queue.under_way() > 0 { Ok(()) } else { Err(error) },
+                    },
+                };
                 let Some((index, cluster)) = queue.clusters.remove(position) else { return Ok(()) };
-                queue.queued.insert(index, Order { cluster: cluster.clone(), columns: shared, reservation });
-                (index, cluster, columns)
+                queue.queued.insert(index, Order { cluster, columns: shared, reservation });
+                (index, fetch)
             };
-            match columns {
-                Some(columns) => self.fetch(index, &cluster, &columns),
+            match fetch {
+                Some(fetch) => self.fetch(index, fetch),
                 None => self.read(index, || Ok(Fetched::nothing())),
+            }
+        }
+    }
+
+    /// Reserves what a fetch of these columns brings: of the whole cluster, or of its beginning.
+    fn reserve(
+        &self,
+        cluster: &Arc<dyn Cluster>,
+        columns: &[usize],
+        queue: &Queue,
+        reservation: &mut Reservation,
+        memory: &QueryMemory,
+    ) -> Result<Result<Fetch>> {
+        let bytes = cluster.bytes(columns);
+        // Of each packet one is decoded, and the others are read.
+        let under_way = queue.window + queue.window / READ_AHEAD_CLUSTERS;
+        let share = memory.share_bytes() / WHOLE_PART / under_way.max(1);
+        let whole = |reservation: &mut Reservation| {
+            reservation.grow(bytes)?;
+            Ok(caught(cluster, || Ok(cluster.fetch(columns))))
+        };
+        if bytes <= share && !queue.in_steps {
+            return whole(reservation);
+        }
+        let step_bytes = (share / columns.len().max(1)).clamp(*STEP_BYTES.start(), *STEP_BYTES.end());
+        match caught(cluster, || Ok(cluster.fetch_in_steps(columns, step_bytes)))? {
+            None => whole(reservation),
+            Some(FirstStep { bytes, fetch }) => {
+                reservation.grow(bytes)?;
+                Ok(Ok(fetch))
             }
         }
     }
@@ -270,9 +355,8 @@ impl ReadAhead {
         Some(ready)
     }
 
-    /// Fetches these columns of a queued cluster, on the I/O stage unless its bytes are in memory.
-    fn fetch(self: &Arc<Self>, index: usize, cluster: &Arc<dyn Cluster>, columns: &[usize]) {
-        let fetch = caught(cluster, || Ok(cluster.fetch(columns)));
+    /// Fetches a queued cluster, on the I/O stage unless its bytes are in memory.
+    fn fetch(self: &Arc<Self>, index: usize, fetch: Result<Fetch>) {
         let own = self.clone();
         match fetch {
             Err(error) => own.read(index, || Err(error)),
@@ -369,19 +453,78 @@ impl ReadAhead {
     }
 
     /// Reserves what decoding a held cluster needs, if need be in place of what was read ahead. False if the packet has
-    /// to wait for the memory of others: it is to put its cluster back.
-    pub fn make_room(&self, reservation: &mut Reservation, bytes: usize) -> Result<bool> {
+    /// to wait for the memory of others, or to have it fetched in steps: it is to put its cluster back. It waits also
+    /// where scans would have more than their part, if another packet decodes a cluster.
+    pub fn make_room(&self, memory: &QueryMemory, reservation: &mut Reservation, bytes: usize) -> Result<bool> {
+        let is_much = memory.held_by("Scan").saturating_add(bytes) > memory.share_bytes() / DECODE_PART;
+        let mut queue = self.queue.lock();
+        if is_much && queue.decoding > 0 {
+            queue.short = SHORT_CLUSTERS;
+            queue.give_up_ahead();
+            return Ok(false);
+        }
         if reservation.grow(bytes).is_ok() {
+            queue.decoding += 1;
             return Ok(true);
+        }
+        queue.short = SHORT_CLUSTERS;
+        queue.give_up_ahead();
+        match reservation.grow(bytes) {
+            Ok(()) => {
+                queue.decoding += 1;
+                Ok(true)
+            }
+            Err(error) if queue.held == 1 && queue.reading == 0 => {
+                if std::mem::replace(&mut queue.in_steps, true) {
+                    Err(error)
+                } else {
+                    Ok(false)
+                }
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Reserves what the next step of a cluster needs that is being decoded, if need be in place of what was read
+    /// ahead: it cannot be put back, and frees what it holds when it goes on.
+    pub fn make_room_for_step(&self, reservation: &mut Reservation, bytes: usize) -> Result<()> {
+        if reservation.grow(bytes).is_ok() {
+            return Ok(());
         }
         let mut queue = self.queue.lock();
         queue.short = SHORT_CLUSTERS;
         queue.give_up_ahead();
-        match reservation.grow(bytes) {
-            Ok(()) => Ok(true),
-            Err(error) if queue.held == 1 && queue.reading == 0 => Err(error),
-            Err(_) => Ok(false),
+        drop(queue);
+        reservation.grow_to_free(bytes)
+    }
+
+    /// What a step reads of a cluster that is being decoded; the waker is woken when it is there.
+    pub fn read_step(
+        &self,
+        cluster: &Arc<dyn Cluster>,
+        fetch: Fetch,
+        reservation: Reservation,
+        waker: &Waker,
+    ) -> Arc<Step> {
+        let step = Arc::new(Step(Mutex::new(Progress::Reading(waker.clone()))));
+        let (own, cluster, progress) = (step.clone(), cluster.clone(), self.progress.clone());
+        let arrived = move |read: Result<Fetched>| {
+            if let Ok(read) = &read {
+                progress.bytes.fetch_add(read.bytes, Ordering::Relaxed);
+            }
+            own.arrived(read, reservation);
+        };
+        match fetch {
+            Fetch::Ready(read) => arrived(Ok(read)),
+            Fetch::Blocking(read) => self.io.pool.submit(Box::new(move || arrived(caught(&cluster, read)))),
+            Fetch::Waiting(read) if self.io.inline => arrived(caught(&cluster, || self.io.runtime.block_on(read))),
+            Fetch::Waiting(read) => {
+                self.io.runtime.spawn(async move {
+                    arrived(AssertUnwindSafe(read).catch_unwind().await.unwrap_or_else(|_| Err(panicked(&cluster))));
+                });
+            }
         }
+        step
     }
 
     /// A held cluster, whose bytes were dropped, is to be read again; the packet waits.
@@ -405,10 +548,11 @@ impl ReadAhead {
     }
 
     /// A held cluster was decoded, or is not wanted any more; its memory is free.
-    pub fn released(&self) {
+    pub fn released(&self, was_decoding: bool) {
         let waiting = {
             let mut queue = self.queue.lock();
             queue.held -= 1;
+            queue.decoding -= usize::from(was_decoding);
             queue.short = queue.short.saturating_sub(1);
             std::mem::take(&mut queue.waiting)
         };

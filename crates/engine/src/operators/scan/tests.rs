@@ -13,7 +13,7 @@ use diligence_base::ids::{QueryId, TableVersion};
 use diligence_base::limits::READ_AHEAD_CLUSTERS;
 use diligence_base::seams::{ManualClock, SystemClock, ThreadSpawn};
 use diligence_memory::{Broker, QueryMemory};
-use diligence_storage::{Chunk, Fetch, Fetched, SharedItem, Table, TableScan};
+use diligence_storage::{Chunk, Fetch, Fetched, FirstStep, SharedItem, Table, TableScan};
 use futures::channel::oneshot;
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -37,6 +37,8 @@ struct TestCluster {
     decode_bytes: usize,
     /// Steps that give no chunk.
     empty_steps: usize,
+    /// Reads that come one after the other where it is not fetched as a whole; if there are none, it cannot be.
+    reads: usize,
     reading: Reading,
 }
 
@@ -76,7 +78,37 @@ impl Cluster for TestCluster {
     }
 
     fn fetch(&self, _columns: &[usize]) -> Fetch {
-        let fetched = Fetched { bytes: self.fetch_bytes, content: Box::new(()) };
+        self.read(self.fetch_bytes, InSteps(0))
+    }
+
+    fn fetch_in_steps(&self, _columns: &[usize], _step_bytes: usize) -> Option<FirstStep> {
+        let fetch = self.read(READ_BYTES, InSteps(self.reads));
+        (self.reads > 0).then_some(FirstStep { bytes: READ_BYTES, fetch })
+    }
+
+    fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        let InSteps(reads) = *fetched.content.downcast().unwrap_or_else(|_| Box::new(InSteps(0)));
+        Ok(Box::new(TestDecode { cluster: self.clone(), shared: request.shared.clone(), step: 0, reads, asked: false }))
+    }
+
+    fn describe(&self) -> String {
+        format!("cluster {}", self.number)
+    }
+
+    fn place(&self) -> Option<u64> {
+        Some(self.number as u64)
+    }
+}
+
+/// Bytes of a read where a cluster is fetched in steps.
+const READ_BYTES: usize = 20;
+
+/// What is fetched: so many reads are missing.
+struct InSteps(usize);
+
+impl TestCluster {
+    fn read(&self, bytes: usize, content: InSteps) -> Fetch {
+        let fetched = Fetched { bytes, content: Box::new(content) };
         match self.reading.clone() {
             Reading::Blocking(reads) => Fetch::Blocking(Box::new(move || {
                 reads.fetch_add(1, Ordering::Relaxed);
@@ -92,28 +124,24 @@ impl Cluster for TestCluster {
             }
         }
     }
-
-    fn decode(&self, _fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
-        Ok(Box::new(TestDecode { cluster: self.clone(), shared: request.shared.clone(), step: 0 }))
-    }
-
-    fn describe(&self) -> String {
-        format!("cluster {}", self.number)
-    }
-
-    fn place(&self) -> Option<u64> {
-        Some(self.number as u64)
-    }
 }
 
 struct TestDecode {
     cluster: TestCluster,
     shared: Option<Arc<dyn SharedColumns>>,
     step: usize,
+    /// Reads that are missing, and whether one was asked for.
+    reads: usize,
+    asked: bool,
 }
 
 impl Decode for TestDecode {
     fn step(&mut self) -> Result<Decoded> {
+        assert!(!self.asked, "a step without what it asked for");
+        if self.reads > 0 {
+            self.asked = true;
+            return Ok(Decoded::Read(self.cluster.read(READ_BYTES, InSteps(0))));
+        }
         self.step += 1;
         if self.step <= self.cluster.empty_steps {
             return Ok(Decoded::Again);
@@ -131,7 +159,13 @@ impl Decode for TestDecode {
     }
 
     fn bytes(&self) -> usize {
-        self.cluster.decode_bytes
+        self.cluster.decode_bytes + if self.asked { READ_BYTES } else { 0 }
+    }
+
+    fn bring(&mut self, read: Fetched) -> Result<()> {
+        assert!(std::mem::take(&mut self.asked) && read.bytes == READ_BYTES);
+        self.reads -= 1;
+        Ok(())
     }
 }
 
@@ -252,7 +286,14 @@ impl TestScan {
 }
 
 fn blocking(number: i64, bytes: usize, decode_bytes: usize) -> TestCluster {
-    TestCluster { number, fetch_bytes: bytes, decode_bytes, empty_steps: 0, reading: Reading::Blocking(Arc::default()) }
+    TestCluster {
+        number,
+        fetch_bytes: bytes,
+        decode_bytes,
+        empty_steps: 0,
+        reads: 0,
+        reading: Reading::Blocking(Arc::default()),
+    }
 }
 
 #[test]
@@ -288,6 +329,45 @@ fn what_decoding_needs_is_reserved_and_goes_before_reading_ahead() {
         let error = TestScan::new(clusters(), packets, false, 70, 0).run().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Resource);
     }
+}
+
+#[test]
+fn what_is_large_for_the_memory_is_read_in_steps() {
+    for (packets, ordered) in [(1, false), (1, true), (3, false)] {
+        // As a whole each would fit, but leave others nothing.
+        let clusters = (0..5).map(|number| TestCluster { reads: 4, ..blocking(number, 500, 30) }).collect::<Vec<_>>();
+        let reads = match &clusters[0].reading {
+            Reading::Blocking(reads) => reads.clone(),
+            Reading::Waiting(_) => panic!("these block"),
+        };
+        let mut scan = TestScan::new(clusters, packets, ordered, 1000, 0);
+        assert_eq!(scan.run().unwrap(), [0, 1, 2, 3, 4]);
+        assert_eq!(reads.load(Ordering::Relaxed), 5, "the first read and four more");
+        assert!(scan.memory.peak_bytes() < 500, "{}", scan.memory.peak_bytes());
+        assert_eq!(scan.memory.reserved_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_scan_that_ends_in_the_middle_of_a_step_gives_its_memory_back_when_the_read_is_done() {
+    let gates = Arc::new(Mutex::new(Vec::new()));
+    let cluster = TestCluster { reads: 2, reading: Reading::Waiting(gates.clone()), ..blocking(7, 500, 30) };
+    let mut scan = TestScan::new(vec![cluster], 1, false, 1000, 0);
+    scan.packets[0].pull().unwrap();
+    for _ in 0..2 {
+        scan.serve();
+        gates.lock().drain(..).for_each(|gate| drop(gate.send(())));
+        scan.serve();
+        while scan.packets[0].can_run() && gates.lock().is_empty() {
+            scan.packets[0].pull().unwrap();
+        }
+    }
+    // The packet waits for its second step.
+    scan.packets[0].state = None;
+    assert_eq!(scan.memory.reserved_bytes(), READ_BYTES);
+    gates.lock().drain(..).for_each(|gate| drop(gate.send(())));
+    scan.serve();
+    assert_eq!(scan.memory.reserved_bytes(), 0);
 }
 
 #[test]

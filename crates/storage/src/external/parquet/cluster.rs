@@ -1,6 +1,6 @@
 //! One row group or a part of one: fetching its bytes and decoding them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,15 +11,16 @@ use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 
 use super::bytes::{ChunkBytes, ParquetBytes};
-use super::columns::{ColumnRows, open_column};
+use super::columns::{ColumnRows, open_column, open_flat};
 use super::footer::chunk_range;
+use super::steps::{FirstParts, LaterParts, Steps};
 use super::stored::{NumberedWindows, numbered_schema};
 use super::survey::Surveyed;
 use super::{ParquetFile, ParquetTable, Piece};
 use crate::external::schema::{TYPE_KEY, UUID_TYPE, conform_column, nulls, uuid_texts};
 use crate::external::sieve::{SharedWindows, Sieve, Windows};
 use crate::memory::RowNumbers;
-use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
+use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, FirstStep};
 
 /// A cluster of a Parquet table.
 pub(super) struct ParquetCluster {
@@ -109,6 +110,61 @@ impl ParquetCluster {
     }
 }
 
+impl ParquetCluster {
+    /// Whether all of these columns are of kinds that can be decoded page by page.
+    fn can_be_read_in_steps(&self, columns: &[usize]) -> bool {
+        let file = self.file();
+        let nothing = |leaf| (leaf, ChunkBytes { dictionary: None, pages: bytes::Bytes::new(), first_row: 0 });
+        let can_be = |&column: &usize| {
+            let Some(root) = file.roots.get(column).copied().flatten() else { return true };
+            let leaves = file.leaves[root].clone();
+            let bytes = Box::new(ParquetBytes { leaves: leaves.clone().map(nothing).collect() });
+            let unread = leaves.map(|leaf| (leaf, 1)).collect();
+            let target = self.table.schema.field(column).data_type();
+            let opened = Surveyed::in_steps(file, &self.piece, bytes, &unread)
+                .and_then(|surveyed| open_flat(file, &self.piece, &surveyed, root, target, true));
+            matches!(opened, Ok(Some(_)))
+        };
+        columns.iter().all(can_be)
+    }
+
+    fn windows(&self, surveyed: Surveyed, request: &DecodeRequest) -> ParquetWindows {
+        ParquetWindows {
+            table: self.table.clone(),
+            file: self.file,
+            piece: self.piece.clone(),
+            surveyed,
+            batch_rows: request.batch_rows.max(1),
+            narrow: request.narrow,
+            start: 0,
+            rows: 0,
+            columns: HashMap::new(),
+            steps: None,
+        }
+    }
+
+    fn windows_in_steps(&self, first: FirstParts, bytes: usize, request: &DecodeRequest) -> Result<ParquetWindows> {
+        let file = self.file();
+        let FirstParts { bytes: parts, mut unread, step_bytes } = first;
+        let total = |ranges: &VecDeque<Range<u64>>| ranges.iter().map(|range| range.end - range.start).sum();
+        let bytes_unread = unread.iter().map(|(leaf, ranges)| (*leaf, total(ranges))).collect();
+        let surveyed = Surveyed::in_steps(file, &self.piece, Box::new(parts), &bytes_unread)?;
+        let mut windows = self.windows(surveyed, request);
+        let mut by_column = HashMap::with_capacity(unread.len());
+        for (column, root) in file.roots.iter().enumerate() {
+            let Some(leaf) = root.map(|root| file.leaves[root].start) else { continue };
+            if let Some(ranges) = unread.remove(&leaf) {
+                windows.open(column)?;
+                by_column.insert(column, ranges);
+            }
+        }
+        // The columns have them from here on.
+        windows.surveyed.bytes.leaves.clear();
+        windows.steps = Some(Steps::new(step_bytes, bytes, windows.batch_rows, by_column, &mut windows.columns)?);
+        Ok(windows)
+    }
+}
+
 impl Cluster for ParquetCluster {
     fn rows(&self) -> Option<usize> {
         Some(self.piece.rows.len())
@@ -146,6 +202,24 @@ impl Cluster for ParquetCluster {
         })
     }
 
+    fn fetch_in_steps(&self, columns: &[usize], step_bytes: usize) -> Option<FirstStep> {
+        // A checksum is of a whole chunk.
+        if self.numbers.is_some() || self.file().checksums.is_some() || !self.can_be_read_in_steps(columns) {
+            return None;
+        }
+        let leaves = self.reads(columns).into_iter().map(|read| {
+            let ranges = read.dictionary.into_iter().chain([read.pages]).filter(|range| !range.is_empty());
+            (read.leaf, read.first_row, ranges.collect())
+        });
+        let (ranges, finish) = FirstParts::plan(leaves.collect(), step_bytes);
+        let bytes = ranges.iter().map(|range| (range.end - range.start) as usize).sum();
+        let fetch = self
+            .file()
+            .source
+            .fetch_apart(ranges, move |parts| Ok(Fetched { bytes, content: Box::new(finish(parts)?) }));
+        Some(FirstStep { bytes, fetch })
+    }
+
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
         let schema = &self.table.schema;
         if fetched.is_nothing() {
@@ -154,20 +228,12 @@ impl Cluster for ParquetCluster {
                 Some(numbers) => self.numbered(SharedWindows::of(request)?, numbers, request),
             };
         }
-        let bytes = fetched
-            .content
-            .downcast::<ParquetBytes>()
-            .map_err(|_| Error::bug("what was fetched from another cluster came to a Parquet cluster"))?;
-        let windows = ParquetWindows {
-            table: self.table.clone(),
-            file: self.file,
-            piece: self.piece.clone(),
-            surveyed: Surveyed::new(self.file(), &self.piece, bytes)?,
-            batch_rows: request.batch_rows.max(1),
-            narrow: request.narrow,
-            start: 0,
-            rows: 0,
-            columns: HashMap::new(),
+        let windows = match fetched.content.downcast::<ParquetBytes>() {
+            Ok(bytes) => self.windows(Surveyed::new(self.file(), &self.piece, bytes)?, request),
+            Err(content) => match content.downcast::<FirstParts>() {
+                Ok(first) => self.windows_in_steps(*first, fetched.bytes, request)?,
+                Err(_) => return Err(Error::bug("what was fetched from another cluster came to a Parquet cluster")),
+            },
         };
         match &self.numbers {
             None => Ok(Box::new(Sieve::new(windows, request.clone(), schema.clone()))),
@@ -202,12 +268,40 @@ struct ParquetWindows {
     start: usize,
     rows: usize,
     columns: HashMap<usize, OpenColumn>,
+    /// If its columns are read in steps; then all are open.
+    steps: Option<Steps>,
 }
 
 /// A column of which `at` rows are behind.
-struct OpenColumn {
-    rows: Box<dyn ColumnRows>,
+pub(super) struct OpenColumn {
+    pub rows: Box<dyn ColumnRows>,
     at: usize,
+}
+
+impl OpenColumn {
+    /// Passes the rows before `start`.
+    pub fn skip_to(&mut self, start: usize) -> Result<()> {
+        if self.at < start {
+            self.rows.skip(start - self.at)?;
+            self.at = start;
+        }
+        Ok(())
+    }
+}
+
+impl ParquetWindows {
+    /// Opens a column that the file has.
+    fn open(&mut self, column: usize) -> Result<&mut OpenColumn> {
+        let file = &self.table.files[self.file];
+        if !self.columns.contains_key(&column) {
+            let target = self.table.schema.field(column).data_type();
+            let root = file.roots.get(column).copied().flatten();
+            let root = root.ok_or_else(|| Error::bug("a column is opened that the file does not have"))?;
+            let rows = open_column(file, &self.piece, &self.surveyed, root, target, self.batch_rows, self.narrow)?;
+            self.columns.insert(column, OpenColumn { rows, at: 0 });
+        }
+        self.columns.get_mut(&column).ok_or_else(|| Error::bug("an opened column is gone"))
+    }
 }
 
 impl Windows for ParquetWindows {
@@ -218,26 +312,20 @@ impl Windows for ParquetWindows {
     }
 
     fn column(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef> {
-        let file = &self.table.files[self.file];
-        let target = self.table.schema.field(column).data_type();
         let rows = selected.map_or(self.rows, BooleanBuffer::count_set_bits);
-        let Some(root) = file.roots.get(column).copied().flatten() else {
-            return Ok(nulls(target, rows));
+        let Some(root) = self.table.files[self.file].roots.get(column).copied().flatten() else {
+            return Ok(nulls(self.table.schema.field(column).data_type(), rows));
         };
-        if !self.columns.contains_key(&column) {
-            let opened = open_column(file, &self.piece, &self.surveyed, root, target, self.batch_rows, self.narrow)?;
-            self.columns.insert(column, OpenColumn { rows: opened, at: 0 });
-        }
-        let Some(open) = self.columns.get_mut(&column) else { return Err(Error::bug("an opened column is gone")) };
-        if open.at < self.start {
-            open.rows.skip(self.start - open.at)?;
-            open.at = self.start;
-        }
+        let (start, window_rows) = (self.start, self.rows);
+        let open = self.open(column)?;
+        open.skip_to(start)?;
         let array = match selected {
-            None => open.rows.read(self.rows)?,
+            None => open.rows.read(window_rows)?,
             Some(selected) => open.rows.read_selected(selected)?,
         };
-        open.at += self.rows;
+        open.at += window_rows;
+        let file = &self.table.files[self.file];
+        let target = self.table.schema.field(column).data_type();
         if array.len() != rows {
             let name = file.column_name(root);
             return Err(file.error(
@@ -257,6 +345,29 @@ impl Windows for ParquetWindows {
     }
 
     fn bytes(&self) -> usize {
-        self.surveyed.decode_bytes(self.batch_rows)
+        self.steps.as_ref().map_or_else(|| self.surveyed.decode_bytes(self.batch_rows), Steps::bytes)
+    }
+
+    fn missing(&mut self, rows_max: usize) -> Result<Option<Fetch>> {
+        let start = self.start + self.rows;
+        let rows = rows_max.min(self.piece.rows.len() - start);
+        let Some(steps) = self.steps.as_mut().filter(|_| rows > 0) else { return Ok(None) };
+        let (ranges, columns) = steps.missing(start, rows, &mut self.columns)?;
+        if ranges.is_empty() {
+            return Ok(None);
+        }
+        let source = &self.table.files[self.file].source;
+        Ok(Some(source.fetch_apart(ranges, move |parts| {
+            let bytes = parts.iter().map(bytes::Bytes::len).sum();
+            Ok(Fetched { bytes, content: Box::new(LaterParts::new(columns, parts)) })
+        })))
+    }
+
+    fn bring(&mut self, read: Fetched) -> Result<()> {
+        let parts = read.content.downcast::<LaterParts>();
+        let parts = parts.map_err(|_| Error::bug("what another cluster asked for came to a Parquet cluster"))?;
+        let steps =
+            self.steps.as_mut().ok_or_else(|| Error::bug("a cluster that is not read in steps was brought one"))?;
+        steps.bring(*parts, &mut self.columns)
     }
 }

@@ -7,6 +7,7 @@ use arrow::array::{Array, ArrayRef};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::concat;
 use arrow::datatypes::{DECIMAL64_MAX_PRECISION, DataType, Field, Fields};
+use bytes::Bytes;
 use diligence_base::{Error, Result};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector};
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
@@ -32,6 +33,24 @@ pub(super) trait ColumnRows: Send {
     fn read(&mut self, rows: usize) -> Result<ArrayRef>;
     /// Of the next `selected.len()` rows the selected ones.
     fn read_selected(&mut self, selected: &BooleanBuffer) -> Result<ArrayRef>;
+    /// Passes what was skipped, and looks for the next `rows` rows in what has been read. For columns that are read in
+    /// steps.
+    fn look_ahead(&mut self, _rows: usize, _pass: bool) -> Result<ColumnAhead> {
+        Err(Error::bug("a column is read in steps that cannot be"))
+    }
+    /// Takes the bytes that come next of one that is read in steps.
+    fn feed(&mut self, _bytes: &Bytes) {}
+}
+
+/// How a column that is read in steps stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ColumnAhead {
+    /// Bytes that are missing of the rows that were asked for, at least.
+    pub missing_bytes: usize,
+    /// Bytes of what has been read and not passed, as it is in the file.
+    pub held_bytes: usize,
+    /// Bytes of the dictionary, and of the longest page so far, when they are not compressed.
+    pub decoded_bytes: usize,
 }
 
 /// Rows that Parquet's reader decodes at once at least: below that its cost per call shows.
@@ -96,7 +115,7 @@ pub(super) fn open_column(
 }
 
 /// Opens a column that is neither a list nor a struct, in one of the common types, compressions and encodings.
-fn open_flat(
+pub(super) fn open_flat(
     file: &ParquetFile,
     piece: &Piece,
     surveyed: &Surveyed,
@@ -115,7 +134,7 @@ fn open_flat(
     let opening = Opening {
         source: file.source.clone(),
         what: cannot_be_decoded(piece, field.name()),
-        pages: Pages::new(chunk, metadata.compression(), metadata.uncompressed_size()),
+        pages: Pages::new(chunk, metadata.compression(), metadata.uncompressed_size()).unread(survey.unread),
         optional: descriptor.max_def_level() > 0,
         behind: piece.rows.start.saturating_sub(chunk.first_row),
     };

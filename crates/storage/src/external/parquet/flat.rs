@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanBufferBuilder};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
+use bytes::Bytes;
 use diligence_base::Result;
 
-use super::columns::ColumnRows;
+use super::columns::{ColumnAhead, ColumnRows};
 use super::page::{Header, Kind, Malformed, Page, Pages, Text, encoding};
 use super::runs::Runs;
+use super::survey::dictionary_bytes;
 use crate::external::sieve::extract;
 use crate::external::source::Source;
 
@@ -57,6 +59,8 @@ pub(super) struct FlatRows<V: Values> {
     /// Rows to pass before the next one that is wanted.
     behind: usize,
     codes: Box<[u32; CODES]>,
+    /// Bytes of the dictionary, and of the longest page seen so far, if it is read in steps.
+    decoded_bytes: (usize, usize),
 }
 
 /// A page with rows left.
@@ -74,7 +78,7 @@ impl<V: Values> FlatRows<V> {
     /// A column whose first row is `behind` rows after the first of its pages.
     pub fn new(source: Arc<Source>, what: String, pages: Pages, values: V, optional: bool, behind: usize) -> Self {
         let codes = Box::new([0; CODES]);
-        Self { source, what, pages, values, optional, page: None, behind, codes }
+        Self { source, what, pages, values, optional, page: None, behind, codes, decoded_bytes: (0, 0) }
     }
 
     fn error(&self, malformed: Malformed) -> diligence_base::Error {
@@ -123,6 +127,31 @@ impl<V: Values> FlatRows<V> {
         }
         // The loop ends only with a page.
         self.page.as_mut().ok_or_else(|| Malformed("it has no pages".to_owned()))
+    }
+
+    /// Passes pages that are behind as a whole, and takes the dictionary, as far as they have been read.
+    fn pass(&mut self) -> Result<(), Malformed> {
+        if let Some(page) = &self.page
+            && page.rows <= self.behind
+        {
+            self.behind -= page.rows;
+            self.page = None;
+        }
+        while self.page.is_none()
+            && let Some(header) = self.pages.peek()?
+        {
+            match header.kind {
+                Kind::Data | Kind::DataV2 if header.values > self.behind => break,
+                Kind::Data | Kind::DataV2 => self.behind -= header.values,
+                Kind::Dictionary | Kind::Other => {}
+            }
+            let Some((header, bytes)) = self.pages.next()? else { break };
+            if header.kind == Kind::Dictionary {
+                let page = self.pages.read(&header, bytes, Text::default(), false)?;
+                self.values.set_dictionary(page, header.values)?;
+            }
+        }
+        Ok(())
     }
 
     fn start(&mut self, header: &Header, page: Page) -> Result<Open, Malformed> {
@@ -272,6 +301,27 @@ impl<V: Values> ColumnRows for FlatRows<V> {
             self.values.finish(items, nulls)
         };
         read().map_err(|error| self.error(error))
+    }
+
+    fn look_ahead(&mut self, rows: usize, pass: bool) -> Result<ColumnAhead> {
+        let mut look = || {
+            if pass {
+                self.pass()?;
+            }
+            let here = self.page.as_ref().map_or(0, |page| page.rows);
+            let ahead = self.pages.look_ahead((self.behind + rows).saturating_sub(here))?;
+            let (dictionary, longest) = &mut self.decoded_bytes;
+            *dictionary = ahead.dictionary.as_ref().map_or(*dictionary, dictionary_bytes);
+            *longest = ahead.longest_bytes.max(*longest);
+            let decoded_bytes = dictionary.saturating_add(*longest);
+            let missing_bytes = if here >= self.behind + rows { 0 } else { ahead.missing_bytes };
+            Ok(ColumnAhead { missing_bytes, held_bytes: self.pages.held_bytes(), decoded_bytes })
+        };
+        look().map_err(|error| self.error(error))
+    }
+
+    fn feed(&mut self, bytes: &Bytes) {
+        self.pages.feed(bytes);
     }
 }
 

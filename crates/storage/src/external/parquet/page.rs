@@ -148,6 +148,8 @@ pub(super) struct Pages {
     rest: Bytes,
     /// The part after it.
     next: Option<Bytes>,
+    /// Bytes of the chunk that have not been read yet.
+    unread: u64,
     compression: Compression,
     /// How long the text of a page may be.
     text_bytes_max: u64,
@@ -164,7 +166,71 @@ impl Pages {
             None => (chunk.pages.clone(), None),
         };
         let text_bytes_max = u64::try_from(text_bytes).unwrap_or(0).max(UNSTATED_BYTES_MAX);
-        Self { rest, next, compression, text_bytes_max, begun: false, zstandard: None }
+        Self { rest, next, unread: 0, compression, text_bytes_max, begun: false, zstandard: None }
+    }
+
+    /// The same of a chunk of which so many bytes are still to be [fed](Self::feed).
+    pub fn unread(self, unread: u64) -> Self {
+        Self { unread, ..self }
+    }
+
+    /// Takes the bytes of the chunk that come next.
+    pub fn feed(&mut self, bytes: &Bytes) {
+        self.unread = self.unread.saturating_sub(bytes.len() as u64);
+        self.rest = match self.rest.is_empty() {
+            true => bytes.clone(),
+            false => [&self.rest[..], &bytes[..]].concat().into(),
+        };
+    }
+
+    /// Bytes that were read and not passed yet.
+    pub fn held_bytes(&self) -> usize {
+        self.rest.len() + self.next.as_ref().map_or(0, Bytes::len)
+    }
+
+    /// The header of the next page if all of the page has been read.
+    pub fn peek(&self) -> Result<Option<Header>, Malformed> {
+        match Ahead::at(&self.rest, self.unread)? {
+            Ahead::Page(header, _) => Ok(Some(header)),
+            Ahead::Missing(..) | Ahead::End => Ok(None),
+        }
+    }
+
+    /// What is ahead until pages of data have so many values, as far as it has been read.
+    pub fn look_ahead(&self, values: usize) -> Result<LookAhead, Malformed> {
+        let mut found = LookAhead::default();
+        let (mut at, mut seen) = (0, 0usize);
+        loop {
+            match Ahead::at(&self.rest[at..], self.unread)? {
+                Ahead::End => return Ok(found),
+                Ahead::Missing(header, bytes) => {
+                    header.map_or(Ok(0), |header| self.note(header, &mut found))?;
+                    found.missing_bytes = if seen < values { bytes } else { 0 };
+                    return Ok(found);
+                }
+                Ahead::Page(header, bytes) => {
+                    seen = seen.saturating_add(self.note(header, &mut found)?);
+                    at += bytes;
+                }
+            }
+        }
+    }
+
+    /// Notes what a page is; the values of data that it has.
+    fn note(&self, header: Header, found: &mut LookAhead) -> Result<usize, Malformed> {
+        self.check_length(&header)?;
+        let values = header.values;
+        match header.kind {
+            Kind::Other => Ok(0),
+            Kind::Dictionary => {
+                found.dictionary = Some(header);
+                Ok(0)
+            }
+            Kind::Data | Kind::DataV2 => {
+                found.longest_bytes = found.longest_bytes.max(header.text_bytes);
+                Ok(values)
+            }
+        }
     }
 
     /// The next page's header and its bytes; `None` at the end. There is one dictionary at most, and it comes before
@@ -282,6 +348,48 @@ impl Pages {
             other => return malformed(format!("the compression {other:?} is not read here")),
         }
         Ok(())
+    }
+}
+
+/// What the pages that have been read say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct LookAhead {
+    /// Bytes that are missing until there are as many values as were asked for, at least.
+    pub missing_bytes: usize,
+    /// The dictionary, if it is ahead.
+    pub dictionary: Option<Header>,
+    /// Bytes of the longest page of data, when it is not compressed.
+    pub longest_bytes: usize,
+}
+
+/// What a part of a chunk begins with.
+enum Ahead {
+    /// A page, and its bytes with the header.
+    Page(Header, usize),
+    /// A page of which so many bytes are missing at least; its header is there, or is not.
+    Missing(Option<Header>, usize),
+    End,
+}
+
+impl Ahead {
+    /// `unread` bytes come behind the part.
+    fn at(part: &[u8], unread: u64) -> Result<Self, Malformed> {
+        if part.is_empty() {
+            return Ok(if unread > 0 { Self::Missing(None, 1) } else { Self::End });
+        }
+        let mut reader = Compact { bytes: part, at: 0 };
+        let header = match reader.page_header() {
+            // What is read as malformed may be cut off.
+            Err(_) if unread > 0 => return Ok(Self::Missing(None, 1)),
+            header => header?,
+        };
+        let bytes = reader.at.saturating_add(header.page_bytes);
+        let missing = bytes.saturating_sub(part.len());
+        Ok(match missing > 0 && unread > 0 {
+            true => Self::Missing(Some(header), missing),
+            // What a page lacks at the end of a chunk is reported when it is read.
+            false => Self::Page(header, bytes.min(part.len())),
+        })
     }
 }
 

@@ -15,11 +15,11 @@ use diligence_base::{Error, Result};
 use super::cluster::ParquetCluster;
 use super::footer::{self, Footer};
 use super::{ParquetFile, ParquetTable, cut, pruning};
-use crate::Cluster;
 use crate::external::schema::{conform, conform_column, logical_schema};
 use crate::external::sieve::{Windows, filter_array};
 use crate::external::source::Source;
 use crate::memory::{ROW_NUMBERS, RowNumbers};
+use crate::{Cluster, Fetch, Fetched};
 
 /// Where the checksums are among the metadata: eight digits for each column's part, row group by row group.
 pub(crate) const CHECKSUMS_KEY: &str = "diligence.checksums";
@@ -187,6 +187,14 @@ impl<W: Windows> Windows for NumberedWindows<W> {
 
     fn bytes(&self) -> usize {
         self.inner.bytes()
+    }
+
+    fn missing(&mut self, rows_max: usize) -> Result<Option<Fetch>> {
+        self.inner.missing(rows_max)
+    }
+
+    fn bring(&mut self, read: Fetched) -> Result<()> {
+        self.inner.bring(read)
     }
 
     const MAY_TRY_AGAIN: bool = W::MAY_TRY_AGAIN;

@@ -6,13 +6,13 @@
 
 use std::collections::HashMap;
 
-use diligence_base::Result;
-use parquet::basic::Type as PhysicalType;
+use diligence_base::{Error, Result};
+use parquet::basic::{Encoding, Type as PhysicalType};
 use parquet::file::metadata::ColumnChunkMetaData;
 
 use super::bytes::{ChunkBytes, ParquetBytes};
 use super::columns::cannot_be_decoded;
-use super::page::{Kind, Malformed, Pages, encoding, is_supported};
+use super::page::{Header, Kind, Malformed, Pages, encoding, is_supported};
 use super::{ParquetFile, Piece};
 
 /// What was fetched of a piece, with a survey of each leaf.
@@ -32,20 +32,18 @@ pub(super) struct Survey {
     pub dictionary_values: usize,
     /// Bytes that decoding holds at once: the dictionary and the longest page.
     pub bytes: usize,
+    /// Bytes of the chunk that are read later.
+    pub unread: u64,
 }
 
 /// Bytes of a value in memory at most: a view, or the widest number.
-const VALUE_BYTES: usize = size_of::<u128>();
+pub(super) const VALUE_BYTES: usize = size_of::<u128>();
 
 impl Surveyed {
     pub fn new(file: &ParquetFile, piece: &Piece, bytes: Box<ParquetBytes>) -> Result<Self> {
         let group = file.metadata.row_group(piece.row_group);
         let survey = |(&leaf, chunk): (&usize, &ChunkBytes)| {
-            let cannot_be_decoded = |why: &str| {
-                let root = file.leaves.iter().position(|leaves| leaves.contains(&leaf));
-                let what = cannot_be_decoded(piece, root.map_or("?", |root| file.column_name(root)));
-                file.source.error(format!("{what} ({why}); the file is corrupt"))
-            };
+            let cannot_be_decoded = |why: &str| corrupt(file, piece, leaf, why);
             let expected = file.checksums.as_ref().filter(|_| piece.whole);
             if expected.is_some_and(|all| {
                 let expected = all.get(piece.row_group * group.num_columns() + leaf);
@@ -54,6 +52,27 @@ impl Surveyed {
                 return Err(cannot_be_decoded("its checksum is wrong").with_code("XX001"));
             }
             let survey = survey(chunk, group.column(leaf)).map_err(|error| cannot_be_decoded(&error.0))?;
+            Ok((leaf, survey))
+        };
+        let leaves = bytes.leaves.iter().map(survey).collect::<Result<_>>()?;
+        Ok(Self { bytes, leaves })
+    }
+
+    /// The beginnings of leaves that are read in steps, with the bytes of each that come later.
+    pub fn in_steps(
+        file: &ParquetFile,
+        piece: &Piece,
+        bytes: Box<ParquetBytes>,
+        unread: &HashMap<usize, u64>,
+    ) -> Result<Self> {
+        let group = file.metadata.row_group(piece.row_group);
+        let survey = |(&leaf, chunk): (&usize, &ChunkBytes)| {
+            let survey = survey_in_steps(group.column(leaf)).zip(unread.get(&leaf));
+            let (mut survey, unread) = survey.ok_or_else(|| Error::bug("a column is read in steps that cannot be"))?;
+            survey.unread = *unread;
+            let pages = Pages::new(chunk, group.column(leaf).compression(), group.column(leaf).uncompressed_size());
+            let ahead = pages.unread(*unread).look_ahead(0).map_err(|error| corrupt(file, piece, leaf, &error.0))?;
+            survey.dictionary_values = ahead.dictionary.map_or(0, |header| header.values);
             Ok((leaf, survey))
         };
         let leaves = bytes.leaves.iter().map(survey).collect::<Result<_>>()?;
@@ -74,6 +93,45 @@ impl Surveyed {
     }
 }
 
+/// Bytes of a dictionary: its text and its values.
+pub(super) fn dictionary_bytes(header: &Header) -> usize {
+    // Each value has a byte of text at least, so memory is never taken for more of them.
+    header.text_bytes.saturating_add(header.values.min(header.text_bytes).saturating_mul(VALUE_BYTES))
+}
+
+/// What the footer says of a chunk that is read in steps; `None` if that is too little, or it cannot be read so.
+pub(super) fn survey_in_steps(metadata: &ColumnChunkMetaData) -> Option<Survey> {
+    const CODES: [Encoding; 2] = [Encoding::PLAIN_DICTIONARY, Encoding::RLE_DICTIONARY];
+    let is_codes = |encoding: Encoding| CODES.contains(&encoding);
+    let is_known = |encoding: Encoding| encoding == Encoding::PLAIN || is_codes(encoding);
+    let descriptor = metadata.column_descr();
+    let flat = descriptor.max_rep_level() == 0 && descriptor.max_def_level() <= 1;
+    let (supported, all_codes) = match metadata.page_encoding_stats_mask() {
+        Some(pages) => (pages.encodings().all(is_known), pages.encodings().all(is_codes)),
+        // Among these are the encodings of levels and of the dictionary.
+        None => (metadata.encodings().all(|encoding| is_known(encoding) || is_of_levels(encoding)), false),
+    };
+    (flat && supported && is_supported(metadata.compression())).then_some(Survey {
+        is_supported: true,
+        is_all_codes: all_codes,
+        dictionary_values: 0,
+        bytes: 0,
+        unread: 0,
+    })
+}
+
+/// Levels that there are none of are said to be in an encoding of old.
+#[allow(deprecated)]
+fn is_of_levels(encoding: Encoding) -> bool {
+    matches!(encoding, Encoding::RLE | Encoding::BIT_PACKED)
+}
+
+fn corrupt(file: &ParquetFile, piece: &Piece, leaf: usize, why: &str) -> Error {
+    let root = file.leaves.iter().position(|leaves| leaves.contains(&leaf));
+    let what = cannot_be_decoded(piece, root.map_or("?", |root| file.column_name(root)));
+    file.source.error(format!("{what} ({why}); the file is corrupt"))
+}
+
 fn survey(chunk: &ChunkBytes, metadata: &ColumnChunkMetaData) -> Result<Survey, Malformed> {
     let descriptor = metadata.column_descr();
     let flat = descriptor.max_rep_level() == 0 && descriptor.max_def_level() <= 1;
@@ -87,6 +145,7 @@ fn survey(chunk: &ChunkBytes, metadata: &ColumnChunkMetaData) -> Result<Survey, 
         is_all_codes: true,
         dictionary_values: 0,
         bytes: 0,
+        unread: 0,
     };
     let (mut dictionary, mut longest) = (0usize, 0);
     while let Some((header, _)) = pages.next()? {
@@ -94,9 +153,7 @@ fn survey(chunk: &ChunkBytes, metadata: &ColumnChunkMetaData) -> Result<Survey, 
         match header.kind {
             Kind::Dictionary => {
                 survey.dictionary_values = header.values;
-                // Each value has a byte of text at least, so memory is never taken for more of them.
-                let values = header.values.min(header.text_bytes).saturating_mul(VALUE_BYTES);
-                dictionary = header.text_bytes.saturating_add(values);
+                dictionary = dictionary_bytes(&header);
             }
             Kind::Data | Kind::DataV2 => {
                 survey.is_all_codes &= is_codes;
