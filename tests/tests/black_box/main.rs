@@ -10,3 +10,4 @@ mod sharing;
 mod sharing_seeds;
 mod tpch_budgets;
 mod transcripts;
+mod web_log_budgets;
