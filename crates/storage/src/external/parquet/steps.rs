@@ -109,20 +109,22 @@ impl Steps {
         }
         self.rows = rows;
         self.look_ahead(open, true)?;
-        self.asked_bytes = 0;
         let (mut ranges, mut columns) = (Vec::new(), Vec::new());
+        let (mut read_bytes, mut joined_bytes) = (0, 0);
         for (column, step) in &mut self.columns {
             let ColumnAhead { missing_bytes, held_bytes, .. } = step.ahead;
             if missing_bytes > 0
                 && let Some(range) = take(&mut step.unread, missing_bytes.max(self.step_bytes))
             {
-                // What is held is joined with what comes, in a copy.
                 let bytes = (range.end - range.start) as usize;
-                self.asked_bytes += bytes + if held_bytes > 0 { held_bytes + bytes } else { 0 };
+                read_bytes += bytes;
+                // One column after the other joins what it holds with what came, in a copy.
+                joined_bytes = joined_bytes.max(if held_bytes > 0 { held_bytes + bytes } else { 0 });
                 ranges.push(range);
                 columns.push(*column);
             }
         }
+        self.asked_bytes = read_bytes + joined_bytes;
         Ok((ranges, columns))
     }
 
