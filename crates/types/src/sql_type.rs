@@ -21,6 +21,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 
 use crate::enum_type::EnumType;
+use crate::record_type::RecordType;
 
 /// The key in a field's metadata under which its SQL type stands.
 pub const FIELD_KEY: &str = "sql_type";
@@ -91,7 +92,7 @@ pub enum SqlType {
     /// An array of any number of dimensions: lists of one element type.
     Array(Arc<SqlType>),
     /// A row of named columns: a composite value, DuckDB's STRUCT.
-    Record(Arc<[RecordField]>),
+    Record(RecordType),
     /// DuckDB's MAP.
     Map(Arc<(SqlType, SqlType)>),
     /// `void`: the result of functions that are called for what they do.
@@ -217,6 +218,7 @@ impl SqlType {
     fn noted(&self) -> String {
         match self {
             Self::Enum(one) => one.noted(),
+            Self::Record(fields) => fields.noted(),
             // `bit` alone is one bit.
             Self::Bit(None) => ANY_BITS.to_owned(),
             Self::Array(element) => match element.innermost() {
@@ -231,7 +233,10 @@ impl SqlType {
     /// The SQL type of a field: what its metadata says, else what its Arrow type tells. `None` if SQL has no such type.
     pub fn of_field(field: &Field) -> Option<Self> {
         match field.metadata().get(FIELD_KEY) {
-            Some(text) => Self::parse(text).or_else(|| Self::of_arrow(field.data_type())),
+            Some(text) => match (RecordType::of_noted(text), field.data_type()) {
+                (Some(noted), DataType::Struct(fields)) => Some(Self::Record(noted.with(record_fields(fields)?))),
+                _ => Self::parse(text).or_else(|| Self::of_arrow(field.data_type())),
+            },
             None => Self::of_arrow(field.data_type()),
         }
     }
@@ -265,7 +270,7 @@ impl SqlType {
             | DataType::ListView(item)
             | DataType::LargeListView(item)
             | DataType::FixedSizeList(item, _) => Self::array_of(Self::of_field(item)?),
-            DataType::Struct(fields) => Self::Record(record_fields(fields)?),
+            DataType::Struct(fields) => Self::Record(record_fields(fields)?.into()),
             DataType::Map(entries, _) => match entries.data_type() {
                 DataType::Struct(fields) if fields.len() == 2 => {
                     Self::Map(Arc::new((Self::of_field(&fields[0])?, Self::of_field(&fields[1])?)))
@@ -395,10 +400,10 @@ impl SqlType {
                 Self::Bit(_) => 1561,
                 Self::VarBit(_) => 1563,
                 Self::Oid(OidKind::Oid) => 1028,
-                Self::Record(_) => 2287,
+                Self::Record(fields) => fields.oids().1,
                 _ => 1009,
             },
-            Self::Record(_) => 2249,
+            Self::Record(fields) => fields.oids().0,
             Self::Map(_) => 25,
             Self::Void => 2278,
         }
@@ -456,6 +461,7 @@ impl SqlType {
     pub fn column_name(&self) -> String {
         match self.innermost() {
             Self::Enum(one) => one.name.clone(),
+            Self::Record(fields) => fields.name().unwrap_or("row").to_owned(),
             other => other.internal_name().to_owned(),
         }
     }
@@ -537,7 +543,7 @@ impl SqlType {
     }
 }
 
-fn record_fields(fields: &Fields) -> Option<Arc<[RecordField]>> {
+fn record_fields(fields: &Fields) -> Option<Vec<RecordField>> {
     let field =
         |field: &FieldRef| Some(RecordField { name: field.name().clone(), sql_type: SqlType::of_field(field)? });
     fields.iter().map(field).collect()
@@ -566,6 +572,7 @@ impl fmt::Display for SqlType {
             Self::Timestamp => f.write_str("timestamp without time zone"),
             Self::TimestampTz => f.write_str("timestamp with time zone"),
             Self::Array(element) => write!(f, "{}[]", element.innermost()),
+            Self::Record(fields) if fields.is_row() => fields.fmt(f),
             Self::Record(fields) => {
                 f.write_str("struct(")?;
                 for (index, field) in fields.iter().enumerate() {

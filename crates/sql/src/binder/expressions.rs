@@ -11,7 +11,7 @@ use sqlparser::ast::{
 };
 
 use super::functions::{bare_name, written};
-use super::operators::{Way, record, sign_comparison};
+use super::operators::{Way, record, row, sign_comparison};
 use super::scope::{Clause, Level};
 use super::{Binder, Rows, STACK_GROWTH, STACK_RED_ZONE, literals, name_place, normalized, place, placed, unsupported};
 use crate::algebra::{
@@ -212,7 +212,7 @@ impl Binder<'_> {
             }
             Expr::Tuple(parts) => {
                 let fields = self.scalars(parts, level)?;
-                Ok(record(fields, (1..).map(|index| format!("f{index}"))))
+                Ok(row(fields))
             }
             Expr::Struct { values, fields } => {
                 let names = values.iter().enumerate().map(|(index, value)| match (fields.get(index), value) {
@@ -773,9 +773,10 @@ impl Binder<'_> {
     /// columns, 42883 if there is no such operator.
     pub(super) fn quantified(&self, left: Scalar, sign: &str, quantifier: Quantifier, rows: Rows) -> Result<Scalar> {
         let columns = rows.columns();
+        let is_whole = matches!(columns.as_slice(), [one] if matches!(one.sql_type, SqlType::Record(_)));
         let left = match left {
-            Scalar::Record { fields, .. } if columns.len() == fields.len() => fields,
-            Scalar::Record { fields, .. } => {
+            Scalar::Record { fields, .. } if !is_whole && columns.len() == fields.len() => fields,
+            Scalar::Record { fields, .. } if !is_whole => {
                 let few = columns.len() < fields.len();
                 let message = if few { "subquery has too few columns" } else { "subquery has too many columns" };
                 return Err(Error::input(message).with_code("42601"));
@@ -824,9 +825,8 @@ impl Binder<'_> {
                 self.operator(sign, vec![left, column.scalar()])?
             }
             _ => {
-                let names = || (1..).map(|index| format!("f{index}"));
-                let right = record(columns.iter().map(Column::scalar).collect(), names());
-                self.operator(sign, vec![record(left, names()), right])?
+                let right = row(columns.iter().map(Column::scalar).collect());
+                self.operator(sign, vec![row(left), right])?
             }
         };
         let column = self.column_for("test", &test);

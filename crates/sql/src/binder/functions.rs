@@ -11,7 +11,7 @@ use sqlparser::ast::{
 
 use super::expressions::{constant_elements, subquery_scalar};
 use super::grouping::is_other_form;
-use super::operators::{Way, record};
+use super::operators::{Way, record, row};
 use super::scope::Level;
 use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
@@ -301,7 +301,7 @@ impl Binder<'_> {
                 let [no, yes] = two(values).ok_or_else(|| Error::bug("two values are two"))?;
                 Scalar::Case { arms: vec![(is_null, no)], otherwise: Some(Box::new(yes)), sql_type }
             }
-            "row" => record(bound()?, (1..).map(|index| format!("f{index}"))),
+            "row" => row(bound()?),
             "struct" if scalars(name).is_empty() => record(bound()?, (1..).map(|index| format!("c{}", index - 1))),
             "struct_pack" => {
                 let mut names = Vec::new();
