@@ -514,7 +514,8 @@ impl SqlType {
                 _ => return None,
             },
             "double precision" | "double" | "float8" => Self::Double,
-            "text" | "string" => Self::Text,
+            // A path of JSON is a text, which is read where it is followed.
+            "text" | "string" | "jsonpath" => Self::Text,
             "varchar" | "character varying" | "char varying" | "nvarchar" => Self::Varchar(length),
             "bpchar" if modifiers.is_empty() => Self::Char(None),
             "char" | "character" | "bpchar" => Self::Char(Some(length.unwrap_or(1))),
