@@ -524,6 +524,7 @@ impl SqlType {
             "date" => Self::Date,
             "time" | "time without time zone" => Self::Time,
             "timestamp" | "timestamp without time zone" | "datetime" => Self::Timestamp,
+            "timestamp_s" | "timestamp_ms" | "timestamp_us" | "timestamp_ns" => Self::Timestamp,
             "timestamptz" | "timestamp with time zone" => Self::TimestampTz,
             "interval" => Self::Interval,
             "uuid" => Self::Uuid,

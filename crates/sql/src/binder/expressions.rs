@@ -154,6 +154,12 @@ impl Binder<'_> {
                 let field = Scalar::Constant(Constant::text(name));
                 self.call("extract", vec![field, self.scalar(expr, level)?])
             }
+            Expr::IsNormalized { expr, form, negated } => {
+                let mut arguments = vec![self.scalar(expr, level)?];
+                arguments.extend(form.map(|form| Scalar::Constant(Constant::text(form.to_string()))));
+                let is_normal = self.call("is_normalized", arguments)?;
+                Ok(if *negated { is_normal.negate() } else { is_normal })
+            }
             Expr::Ceil { expr, field } => self.rounded("ceil", expr, field, level),
             Expr::Floor { expr, field } => self.rounded("floor", expr, field, level),
             Expr::Position { expr, r#in } => {
@@ -512,7 +518,7 @@ impl Binder<'_> {
     }
 
     /// `timestamp(3)`: rounded to so many digits behind the seconds' point.
-    fn with_seconds_digits(&self, scalar: Scalar, digits: Option<i32>) -> Result<Scalar> {
+    pub(super) fn with_seconds_digits(&self, scalar: Scalar, digits: Option<i32>) -> Result<Scalar> {
         match digits {
             None => Ok(scalar),
             Some(digits) => {

@@ -81,7 +81,7 @@ impl Binder<'_> {
         if function.over.is_some() {
             return self.window_function(&name, function, level);
         }
-        if name == "grouping" {
+        if name == "grouping" || name == "grouping_id" {
             return self.grouping_call(function, level);
         }
         if !aggregates(&name).is_empty() || is_other_form(&name) {
@@ -316,6 +316,74 @@ impl Binder<'_> {
                 let fields = fields.collect::<Result<Vec<_>>>()?;
                 record(fields, names.into_iter())
             }
+            // A union is held as a struct of the one member that it has.
+            "union_value" => {
+                let [FunctionArg::Named { name, arg, .. }] = written(function) else {
+                    return Err(wrong("one argument with a name: union_value(a := 1)"));
+                };
+                let value = self.argument(arg, level)?;
+                record(vec![self.typed(value)?], std::iter::once(normalized(name)))
+            }
+            "union_tag" => {
+                let [union] = one(bound()?).ok_or_else(|| wrong("a union"))?;
+                match union.sql_type() {
+                    SqlType::Record(fields) if fields.len() == 1 => {
+                        Scalar::Constant(Constant::text(fields[0].name.clone()))
+                    }
+                    _ => return Err(wrong("a union")),
+                }
+            }
+            "struct_extract" | "union_extract" => {
+                let [row, field] = two(bound()?).ok_or_else(|| wrong("a struct and the name of a field"))?;
+                let literal = Self::candidate(&field).literal;
+                let field = literal.ok_or_else(|| wrong("the name of a field as a literal"))?;
+                self.field(row, &Ident::with_quote('"', field))?
+            }
+            "struct_keys" => {
+                let [row] = one(bound()?).ok_or_else(|| wrong("a struct"))?;
+                let SqlType::Record(fields) = row.sql_type() else { return Err(wrong("a struct")) };
+                let names = fields.iter().map(|field| Scalar::Constant(Constant::text(field.name.clone())));
+                self.array(names.collect())?
+            }
+            "struct_insert" => {
+                let [FunctionArg::Unnamed(row), more @ ..] = written(function) else {
+                    return Err(wrong("a struct and fields: struct_insert(s, a := 1)"));
+                };
+                let row = self.argument(row, level)?;
+                let SqlType::Record(known) = row.sql_type() else { return Err(wrong("a struct first")) };
+                let field = |field: &diligence_types::sql_type::RecordField| {
+                    self.field(row.clone(), &Ident::with_quote('"', field.name.clone()))
+                };
+                let mut fields = known.iter().map(field).collect::<Result<Vec<_>>>()?;
+                let mut names = known.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+                for argument in more {
+                    let FunctionArg::Named { name, arg, .. } = argument else {
+                        return Err(wrong("fields with names: struct_insert(s, a := 1)"));
+                    };
+                    names.push(normalized(name));
+                    let value = self.argument(arg, level)?;
+                    fields.push(self.typed(value)?);
+                }
+                record(fields, names.into_iter())
+            }
+            "normalize" if written(function).len() == 2 => {
+                let [FunctionArg::Unnamed(text), FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(form)))] =
+                    written(function)
+                else {
+                    return Ok(None);
+                };
+                let form = Scalar::Constant(Constant::text(form.value.clone()));
+                self.call("normalize", vec![self.argument(text, level)?, form])?
+            }
+            "get_current_timestamp" => {
+                bound()?;
+                self.now()
+            }
+            "date_add" if !has_function(name) => {
+                let [day, interval] = two(bound()?).ok_or_else(|| wrong("a date and an interval"))?;
+                self.operator("+", vec![day, interval])?
+            }
+            "datetrunc" if !has_function(name) => self.call("date_trunc", bound()?)?,
             "named_struct" => {
                 let mut names = Vec::new();
                 let mut fields = Vec::new();

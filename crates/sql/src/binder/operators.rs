@@ -116,6 +116,16 @@ impl Binder<'_> {
         {
             return Err(Error::input(format!("cannot cast type {from} to {to}")).with_code("42846"));
         }
+        // The text of an array says how many dimensions it has.
+        let to = match &scalar {
+            Scalar::Constant(constant) if from == SqlType::Unknown && to.element().is_some() => {
+                match constant.value.try_as_str().flatten() {
+                    Some(text) => &diligence_types::text::array_type_of(text, to),
+                    None => to,
+                }
+            }
+            _ => to,
+        };
         self.cast(scalar, to, if is_try { Way::Try } else { Way::Explicit })
     }
 

@@ -401,7 +401,9 @@ impl Trace {
 
     fn sql_type(&self, types: &[SqlType], names: &[String]) -> SqlType {
         match self {
-            Self::Depth { by, .. } => SqlType::array_of(SqlType::Record(RecordType::row(Self::row_type(by, types, names)))),
+            Self::Depth { by, .. } => {
+                SqlType::array_of(SqlType::Record(RecordType::row(Self::row_type(by, types, names))))
+            }
             Self::Breadth { by, .. } => {
                 let depth = RecordField { name: "depth".into(), sql_type: SqlType::BigInt };
                 let fields = std::iter::once(depth).chain(Self::row_type(by, types, names));

@@ -3,11 +3,15 @@
 use std::fmt::Write;
 
 use diligence_base::Result;
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
 
+use super::Body;
 use super::catalog::Catalog;
-use super::columns::{List, kernel};
+use super::columns::{Columns, List, kernel};
 use super::errors::{invalid_argument, value_error};
 use super::regexes::Patterns;
+use super::strings::{Texts, written};
 
 /// Declares the functions whose names nothing else has taken.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -62,6 +66,37 @@ pub(super) fn declare(catalog: &mut Catalog) {
             String::from_utf8(bytes).map_err(|_| value_error("what the URL encodes is no text", "22021"))
         }),
     );
+    catalog
+        .add(
+            "normalize(text, text?) -> text",
+            Body::Kernel(|arguments, call| {
+                written(arguments, call, |texts, row| match texts.at(0, row) {
+                    Some(text) => normalized(text, form(texts, row)?).map(Some),
+                    None => Ok(None),
+                })
+            }),
+        )
+        .zoned();
+    catalog
+        .add(
+            "is_normalized(text, text?) -> boolean",
+            Body::Kernel(|arguments, call| {
+                let columns = Columns::new(arguments, call);
+                let texts = Texts::of(arguments, call, &columns)?;
+                let row = |row: usize| match texts.at(0, row) {
+                    Some(text) => Ok(Some(normalized(text, form(&texts, row)?)? == text)),
+                    None => Ok(None),
+                };
+                let rows = (0..texts.rows).map(row).collect::<Result<Vec<_>>>()?;
+                columns.result(std::sync::Arc::new(rows.into_iter().collect::<arrow::array::BooleanArray>()))
+            }),
+        )
+        .zoned();
+    catalog.add("nfc_normalize(text) -> text", kernel!(|text: &str| text.nfc().collect::<String>()));
+    catalog.add(
+        "strip_accents(text) -> text",
+        kernel!(|text: &str| text.nfd().filter(|letter| !is_combining_mark(*letter)).nfc().collect::<String>()),
+    );
     let hex = kernel!(try |text: &str| {
         let padded = if text.len() % 2 == 1 { format!("0{text}") } else { text.to_owned() };
         let digits = padded.as_bytes().chunks(2).map(|pair| {
@@ -70,6 +105,24 @@ pub(super) fn declare(catalog: &mut Catalog) {
         digits.collect::<Option<Vec<u8>>>().ok_or_else(|| invalid_argument(format!("\"{text}\" is not hexadecimal")))
     });
     catalog.add_all(&["from_hex(text) -> bytea", "unhex(text) -> bytea"], hex);
+}
+
+/// The form that a text is to have: the second argument, before the zone; NFC without one.
+fn form<'t>(texts: &'t Texts, row: usize) -> Result<&'t str> {
+    if texts.len() < 2 {
+        return Ok("NFC");
+    }
+    Ok(texts.at(1, row).unwrap_or("NFC"))
+}
+
+fn normalized(text: &str, form: &str) -> Result<String> {
+    Ok(match form.to_ascii_uppercase().as_str() {
+        "NFC" => text.nfc().collect(),
+        "NFD" => text.nfd().collect(),
+        "NFKC" => text.nfkc().collect(),
+        "NFKD" => text.nfkd().collect(),
+        other => return Err(invalid_argument(format!("invalid normalization form: {other}"))),
+    })
 }
 
 fn bytes_shown(bytes: i64) -> String {

@@ -95,12 +95,26 @@ impl VisitorMut for Clauses {
 
 /// The tokens of a statement as the parser can read them.
 pub(super) fn rewritten(tokens: Vec<TokenWithSpan>) -> Rewritten {
-    let tokens = with_whole_strings(tokens);
+    let tokens = with_hexadecimal_numbers(with_whole_strings(tokens));
     let mut text = Text::new(&tokens);
     text.walk();
     let queries = text.queries();
     let (edits, clauses) = (text.edits, text.clauses);
     Rewritten { tokens: edits.applied(tokens), clauses, queries }
+}
+
+/// `0x1F` is a number, `X'1F'` a string of bits; the parser has one token for both, of which the first is shorter.
+fn with_hexadecimal_numbers(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    for token in &mut tokens {
+        let Token::HexStringLiteral(digits) = &token.token else { continue };
+        let columns = token.span.end.column.saturating_sub(token.span.start.column);
+        if usize::try_from(columns).is_ok_and(|columns| columns == digits.len() + 2)
+            && let Ok(number) = u128::from_str_radix(&digits.replace('_', ""), 16)
+        {
+            token.token = Token::Number(number.to_string(), false);
+        }
+    }
+    tokens
 }
 
 /// String literals with only a line's end and comments between them are one.
@@ -368,6 +382,11 @@ impl<'a> Text<'a> {
             Keyword::VARIADIC if at > 0 && matches!(self.token(at - 1), Token::LParen | Token::Comma) => {
                 self.variadic(at, level.opened);
             }
+            // substring(a SIMILAR b ESCAPE c): substring(a FROM b FOR c).
+            Keyword::SIMILAR if !self.is(at + 1, "TO") && self.is_in_substring(level) => {
+                self.replace(at, [word("FROM")]);
+            }
+            Keyword::ESCAPE if self.is_in_substring(level) => self.replace(at, [word("FOR")]),
             Keyword::TABLE => self.table(at),
             Keyword::FOR if at >= self.locks_until => self.row_locks(at),
             Keyword::FETCH => self.fetch(at),
@@ -434,6 +453,10 @@ impl<'a> Text<'a> {
             },
             _ => {}
         }
+    }
+
+    fn is_in_substring(&self, level: &TokenLevel) -> bool {
+        level.opened > 0 && self.is(level.opened - 1, "SUBSTRING")
     }
 
     /// `FOR UPDATE OF a, b SKIP LOCKED LIMIT 1`: one clause for each name, behind LIMIT, OFFSET and FETCH.

@@ -78,7 +78,8 @@ impl Follower<'_> {
                 let side = |node: &Node, name: &str| match self.unwrapped(node, place)?.as_slice() {
                     [one] if decimal_of(one).is_some() => decimal_of(one).ok_or_else(|| Error::bug("a number")),
                     _ => {
-                        let message = format!("{name} operand of jsonpath operator {sign} is not a single numeric value");
+                        let message =
+                            format!("{name} operand of jsonpath operator {sign} is not a single numeric value");
                         failed(message, "22038")
                     }
                 };
@@ -356,11 +357,8 @@ fn method(name: &'static str, value: &Json, out: &mut Vec<Json>) -> Result<()> {
         }
         ("keyvalue", Json::Object(members)) => {
             out.extend(members.iter().map(|(key, value)| {
-                let pair = [
-                    ("id", Json::Number("0".to_owned())),
-                    ("key", Json::Text(key.clone())),
-                    ("value", value.clone()),
-                ];
+                let pair =
+                    [("id", Json::Number("0".to_owned())), ("key", Json::Text(key.clone())), ("value", value.clone())];
                 Json::Object(unique(pair.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()))
             }));
             return Ok(());

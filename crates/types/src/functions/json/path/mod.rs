@@ -8,11 +8,11 @@ mod read;
 
 use diligence_base::Result;
 
+use self::follow::follow;
+use self::read::{Path, read_path};
 use super::super::catalog::Catalog;
 use super::super::columns::{List, kernel};
 use super::super::errors::{invalid_argument, value_error};
-use self::follow::follow;
-use self::read::{Path, read_path};
 use crate::text::json::{Json, parse, write};
 
 /// The path that was read last.

@@ -277,9 +277,7 @@ impl Reader<'_> {
         if self.word("last") {
             return match self.is_in_subscript {
                 true => Ok(Node::Last),
-                false => {
-                    Err(Error::input("LAST is allowed only in array subscripts").with_code(NO_PATH))
-                }
+                false => Err(Error::input("LAST is allowed only in array subscripts").with_code(NO_PATH)),
             };
         }
         let rest = self.rest.trim_start();
