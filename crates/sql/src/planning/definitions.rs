@@ -259,7 +259,14 @@ impl Around<'_> {
                 };
                 let name = schema_name(name)?;
                 self.at.snapshot.rights.check_write_schema(&name)?;
-                Command::DropSchema { name, if_exists: *if_exists, cascade: *cascade }
+                let mut also = vec![];
+                if *cascade {
+                    let objects = self.at.snapshot.catalog.all_objects().map(|object| object.name.clone());
+                    let within = objects.filter(|object| object.schema == name).collect::<Vec<_>>();
+                    also = self.dependent_views(&within, true)?;
+                    also.retain(|view| view.schema != name);
+                }
+                Command::DropSchema { name, if_exists: *if_exists, cascade: *cascade, also }
             }
             other => return Err(Error::unsupported(format!("DROP {other} is not supported")).with_code("0A000")),
         };

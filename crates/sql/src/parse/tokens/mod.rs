@@ -42,6 +42,8 @@ pub(crate) const NO_DATA: &str = "no data";
 pub(crate) const LIMIT_PERCENT: &str = "limit percent";
 /// INSERT … BY NAME, likewise.
 pub(crate) const BY_NAME: &str = "by name";
+/// What the last part of the name in LIKE begins with, which says what of that table is included.
+pub(crate) const LIKE_OPTIONS: &str = "including \u{1}";
 /// DO NOTHING in MERGE, as the parser's tree has it: a column of this name that is set or inserted.
 pub(crate) const NOTHING: &str = "do nothing";
 
@@ -387,6 +389,7 @@ impl<'a> Text<'a> {
                 self.replace(at, [word("FROM")]);
             }
             Keyword::ESCAPE if self.is_in_substring(level) => self.replace(at, [word("FOR")]),
+            Keyword::LIKE if at > 0 && *self.token(at - 1) == Token::LParen => self.table_like(at),
             Keyword::TABLE => self.table(at),
             Keyword::FOR if at >= self.locks_until => self.row_locks(at),
             Keyword::FETCH => self.fetch(at),
@@ -452,6 +455,29 @@ impl<'a> Text<'a> {
                 false => self.drop(at..at + 3),
             },
             _ => {}
+        }
+    }
+
+    /// `(LIKE t INCLUDING ALL EXCLUDING INDEXES)`: `(LIKE t."including …")`, with what is included.
+    fn table_like(&mut self, at: usize) {
+        const KINDS: [&str; 6] = ["DEFAULTS", "GENERATED", "CONSTRAINTS", "INDEXES", "IDENTITY", "COMMENTS"];
+        let mut next = at + 2;
+        while *self.token(next) == Token::Period {
+            next += 2;
+        }
+        let (first, mut included) = (next, Vec::<&str>::new());
+        while self.is_any(next, &["INCLUDING", "EXCLUDING"]) {
+            let is_meant = |kind: &&str| self.is(next + 1, "ALL") || self.is(next + 1, kind);
+            let meant = KINDS.into_iter().filter(is_meant).collect::<Vec<_>>();
+            included.retain(|kind| !meant.contains(kind));
+            if self.is(next, "INCLUDING") {
+                included.extend(meant);
+            }
+            next += 2;
+        }
+        self.drop(first..next);
+        if !included.is_empty() {
+            self.insert_or_end(next, [Token::Period, quoted(&format!("{LIKE_OPTIONS}{}", included.join(" ")))]);
         }
     }
 
