@@ -45,7 +45,7 @@ const fn base(
 }
 
 /// The types that columns, parameters and the catalog's own columns have.
-pub const TYPES: [PostgresType; 30] = [
+pub const TYPES: [PostgresType; 36] = [
     BOOL,
     BYTEA,
     base(18, "char", "\"char\"", 1, 1002, "S"),
@@ -76,6 +76,12 @@ pub const TYPES: [PostgresType; 30] = [
     base(2206, "regtype", "regtype", 4, 2211, "N"),
     base(2950, "uuid", "uuid", 16, 2951, "U"),
     base(3802, "jsonb", "jsonb", -1, 3807, "U"),
+    base(3904, "int4range", "int4range", -1, 3905, "R"),
+    base(3906, "numrange", "numrange", -1, 3907, "R"),
+    base(3908, "tsrange", "tsrange", -1, 3909, "R"),
+    base(3910, "tstzrange", "tstzrange", -1, 3911, "R"),
+    base(3912, "daterange", "daterange", -1, 3913, "R"),
+    base(3926, "int8range", "int8range", -1, 3927, "R"),
 ];
 
 /// `boolean`.

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 
 use crate::enum_type::EnumType;
+use crate::range_type::RangeKind;
 use crate::record_type::RecordType;
 
 /// The key in a field's metadata under which its SQL type stands.
@@ -95,6 +96,8 @@ pub enum SqlType {
     Record(RecordType),
     /// DuckDB's MAP.
     Map(Arc<(SqlType, SqlType)>),
+    /// A range: what is between two bounds.
+    Range(RangeKind),
     /// `void`: the result of functions that are called for what they do.
     Void,
 }
@@ -172,7 +175,7 @@ impl SqlType {
         match self {
             Self::Unknown | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => DataType::Utf8View,
             Self::Uuid | Self::Json | Self::Jsonb | Self::Enum(_) => DataType::Utf8View,
-            Self::Bit(_) | Self::VarBit(_) => DataType::Utf8View,
+            Self::Bit(_) | Self::VarBit(_) | Self::Range(_) => DataType::Utf8View,
             Self::Boolean => DataType::Boolean,
             Self::SmallInt => DataType::Int16,
             Self::Integer => DataType::Int32,
@@ -293,7 +296,7 @@ impl SqlType {
             }
             Self::Oid(_) => Category::Numeric,
             Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => Category::String,
-            Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb => Category::UserDefined,
+            Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb | Self::Range(_) => Category::UserDefined,
             Self::Enum(_) => Category::Enum,
             Self::Bit(_) | Self::VarBit(_) => Category::Bits,
             Self::Date | Self::Time | Self::Timestamp | Self::TimestampTz => Category::DateTime,
@@ -401,9 +404,11 @@ impl SqlType {
                 Self::VarBit(_) => 1563,
                 Self::Oid(OidKind::Oid) => 1028,
                 Self::Record(fields) => fields.oids().1,
+                Self::Range(kind) => kind.oids().1,
                 _ => 1009,
             },
             Self::Record(fields) => fields.oids().0,
+            Self::Range(kind) => kind.oids().0,
             Self::Map(_) => 25,
             Self::Void => 2278,
         }
@@ -452,6 +457,7 @@ impl SqlType {
             // PostgreSQL names such a column after the element's type.
             Self::Array(element) => element.innermost().internal_name(),
             Self::Record(_) => "row",
+            Self::Range(kind) => kind.name(),
             Self::Map(_) => "map",
             Self::Void => "void",
         }
@@ -540,7 +546,7 @@ impl SqlType {
             ANY_BITS => Self::Bit(None),
             "unknown" => Self::Unknown,
             "void" => Self::Void,
-            _ => return None,
+            name => Self::Range(RangeKind::of_name(name)?),
         })
     }
 }

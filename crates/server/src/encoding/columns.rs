@@ -17,7 +17,7 @@ use arrow::datatypes::{
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
-use diligence_db::Zone;
+use diligence_db::{Range, RangeKind, Zone};
 use diligence_db::postgres as types;
 use diligence_db::postgres::{ColumnType, UNBOUNDED_NUMERIC, field_type};
 
@@ -174,7 +174,7 @@ impl Rows {
     /// Whether a column's texts have only characters of [`PLAIN`].
     pub fn is_plain(&self, column: usize) -> bool {
         let values = &self.columns[column].values;
-        !matches!(values, Values::Text(_) | Values::Bytes(_) | Values::Interval(_) | Values::List(..) | Values::Row(..))
+        !matches!(values, Values::Text(_) | Values::Bytes(_) | Values::Interval(_) | Values::List(..) | Values::Row(..) | Values::Range(..))
     }
 
     /// A field that is text as it is.
@@ -229,6 +229,8 @@ enum Values {
     Timestamp(TimestampMicrosecondArray, Option<Zone>),
     Interval(arrow::array::IntervalMonthDayNanoArray),
     List(ArrayRef, Vec<(usize, usize)>, Box<Values>),
+    /// Ranges, as they are held.
+    Range(StringViewArray, RangeKind, Zone),
     /// Rows of columns.
     Row(ArrayRef, Vec<(Values, ColumnType)>),
 }
@@ -286,6 +288,9 @@ impl Values {
                 Values::Interval(interval.as_primitive::<IntervalMonthDayNanoType>().clone())
             }
             types::JSON => Values::Text(json_texts(array)?),
+            element if let Some(kind) = RangeKind::of_name(element.name) => {
+                Values::Range(to(&DataType::Utf8View)?.as_string_view().clone(), kind, zone)
+            }
             element if element.name == types::ROW_NAME && matches!(array.data_type(), DataType::Struct(_)) => {
                 let record = array.as_struct();
                 let columns = record.columns().iter().zip(record.fields()).map(|(array, field)| {
@@ -352,7 +357,7 @@ impl Values {
             Values::Decimal(array, _) => array.nulls(),
             Values::WideDecimal(array, ..) => array.nulls(),
             Values::Oid(array) => array.nulls(),
-            Values::Text(array) => array.nulls(),
+            Values::Text(array) | Values::Range(array, ..) => array.nulls(),
             Values::Bytes(array) => array.nulls(),
             Values::Date(array) => array.nulls(),
             Values::Time(array) => array.nulls(),
@@ -431,6 +436,12 @@ impl Values {
                 list_binary(ranges[row], values, column, out);
                 put_length(start, 4, out);
             }
+            Values::Range(array, kind, _) => {
+                let start = out.len();
+                out.put_i32(0);
+                range_binary(array.value(row), *kind, out);
+                put_length(start, 4, out);
+            }
             Values::Row(_, columns) => {
                 let start = out.len();
                 out.put_i32(0);
@@ -476,6 +487,15 @@ impl Values {
                 text::interval(value.months, value.days, value.nanoseconds / 1000, out);
             }
             Values::List(_, ranges, values) => list_text(ranges[row], values, column, out),
+            Values::Range(array, RangeKind::TimestampTz, zone) if *zone != Zone::UTC => {
+                let mut text = String::new();
+                match Range::held(array.value(row), RangeKind::TimestampTz) {
+                    Ok(range) => range.write(&mut text, zone),
+                    Err(_) => text.push_str(array.value(row)),
+                }
+                out.put_slice(text.as_bytes());
+            }
+            Values::Range(array, ..) => out.put_slice(array.value(row).as_bytes()),
             Values::Row(_, columns) => row_text(row, columns, out),
         }
     }
@@ -635,6 +655,48 @@ fn list_text(range: (usize, usize), values: &Values, column: &ColumnType, out: &
         out.truncate(first + 1);
     }
     out.put_u8(b'}');
+}
+
+/// Flags, and the bounds that there are.
+fn range_binary(text: &str, kind: RangeKind, out: &mut BytesMut) {
+    const EMPTY: u8 = 1;
+    const LOWER: [u8; 2] = [2, 8];
+    const UPPER: [u8; 2] = [4, 16];
+    let Some((lower, upper)) = Range::held(text, kind).ok().and_then(|range| range.bounds) else {
+        return out.put_u8(EMPTY);
+    };
+    let mut flags = 0;
+    for (bound, [inclusive, infinite]) in [(&lower, LOWER), (&upper, UPPER)] {
+        match bound.value {
+            None => flags |= infinite,
+            Some(_) if bound.is_inclusive => flags |= inclusive,
+            Some(_) => {}
+        }
+    }
+    out.put_u8(flags);
+    for value in [lower, upper].into_iter().filter_map(|bound| bound.value) {
+        let number = value.to_i128().and_then(|value| i64::try_from(value).ok()).unwrap_or_default();
+        match kind {
+            RangeKind::Integer => put_field((number as i32).to_be_bytes(), out),
+            RangeKind::BigInt => put_field(number.to_be_bytes(), out),
+            RangeKind::Date => put_field(since_2000(i32::try_from(number).unwrap_or_default()).to_be_bytes(), out),
+            RangeKind::Timestamp | RangeKind::TimestampTz => {
+                let moment = match number {
+                    infinity @ (i64::MIN | i64::MAX) => infinity,
+                    moment => moment.saturating_sub(EPOCH_MICROSECONDS),
+                };
+                put_field(moment.to_be_bytes(), out);
+            }
+            RangeKind::Numeric => {
+                let start = out.len();
+                out.put_i32(0);
+                let (precision, scale) = UNBOUNDED_NUMERIC;
+                let shown = Decimal256Type::format_decimal(value, precision, scale as i8);
+                text::numeric_of_text(without_zeros(&shown).as_bytes(), out);
+                put_length(start, 4, out);
+            }
+        }
+    }
 }
 
 fn row_text(row: usize, columns: &[(Values, ColumnType)], out: &mut BytesMut) {

@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
     arithmetic, arrays, bits, bytes, comparisons, date_units, datetime, duckdb, enums, foreign, formatting, intervals,
-    json, lists, maps, math, more_texts, numeric, others, patterns, strftime, strings,
+    json, lists, maps, math, more_texts, numeric, others, patterns, ranges, strftime, strings,
 };
 use crate::SqlType;
 
@@ -37,6 +37,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     lists::declare(&mut catalog);
     enums::declare(&mut catalog);
     bits::declare(&mut catalog);
+    ranges::declare(&mut catalog);
     others::declare(&mut catalog);
     super::aggregates::declare(&mut catalog);
     more_texts::declare(&mut catalog);

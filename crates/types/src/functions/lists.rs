@@ -23,7 +23,7 @@ use crate::record_type::RecordType;
 use crate::sql_type::RecordField;
 
 /// Elements that a list is resized to at most.
-const ELEMENTS_MAX: usize = 1 << 24;
+const ELEMENTS_MAX: i64 = 1 << 24;
 
 /// Declares the functions.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -315,6 +315,9 @@ fn resized(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue
     let from = Lists::of(&columns, call)?;
     let at = |array: &ArrayRef, row: usize| if array.len() == 1 { 0 } else { row };
     let sizes = columns.arrays()[1].as_primitive::<Int64Type>();
+    if sizes.iter().flatten().any(|size| size > ELEMENTS_MAX) {
+        return Err(super::errors::value_error(format!("a list of more than {ELEMENTS_MAX} elements"), "54000"));
+    }
     let fill = match columns.arrays().get(2) {
         // Cast by hand: the value may be of any type that becomes the elements'.
         Some(fill) => Some(
@@ -332,7 +335,7 @@ fn resized(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue
         let range = from.range(row)?;
         let size_row = at(&columns.arrays()[1], row);
         let size = if sizes.is_valid(size_row) { sizes.value(size_row) } else { 0 };
-        let size = usize::try_from(size).unwrap_or(0).min(ELEMENTS_MAX);
+        let size = usize::try_from(size).unwrap_or(0);
         let filler = fill.as_ref().map(|fill| (behind + at(fill, row)) as u64);
         Some((0..size).map(|place| (place < range.len()).then_some((range.start + place) as u64).or(filler)).collect())
     };

@@ -34,6 +34,7 @@ mod numeric;
 mod others;
 mod patterns;
 mod precise;
+mod ranges;
 mod regexes;
 mod resolve;
 mod strftime;

@@ -21,6 +21,7 @@ pub(crate) mod json;
 mod literals;
 pub(crate) mod numbers;
 mod print;
+mod ranges;
 mod read;
 pub(crate) mod strings;
 #[cfg(test)]
@@ -34,6 +35,8 @@ use diligence_base::{Error, Result};
 pub use self::decimals::numeric_type_of;
 pub use self::literals::array_type_of;
 pub use self::print::Printer;
+pub use self::ranges::{Bound, Range};
+pub(crate) use self::ranges::value_of as range_value;
 pub(crate) use self::read::field_of;
 pub use self::read::{ReadOptions, parse_array};
 pub use self::zones::Zone;
@@ -63,7 +66,7 @@ pub(crate) fn zone_of(sql_type: &SqlType, zone: &str) -> Result<Zone> {
     let depends = match sql_type {
         SqlType::TimestampTz | SqlType::Timestamp | SqlType::Date | SqlType::Time => true,
         SqlType::Array(element) => return zone_of(element, zone),
-        SqlType::Record(_) | SqlType::Map(_) => true,
+        SqlType::Record(_) | SqlType::Map(_) | SqlType::Range(_) => true,
         _ => false,
     };
     if depends { Zone::of_setting(zone) } else { Ok(Zone::UTC) }

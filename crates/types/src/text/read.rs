@@ -16,6 +16,7 @@ use diligence_base::{Error, Result};
 
 use super::zones::Zone;
 use super::{bits, bytes, datetime, decimals, errors, interval, json, literals, numbers, strings};
+use super::ranges::Range;
 use crate::SqlType;
 use crate::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE, RecordField};
 
@@ -59,6 +60,10 @@ pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOp
         })?,
         SqlType::VarBit(length) => reader.written(|text, out| {
             bits::fit_varbit(bits::parse_bits(text)?, *length, options.is_explicit).map(|bits| out.push_str(&bits))
+        })?,
+        SqlType::Range(kind) => reader.written(|text, out| {
+            out.push_str(&Range::read(text, *kind, options)?.text());
+            Ok(())
         })?,
         SqlType::Boolean => reader.booleans()?,
         SqlType::SmallInt => {
