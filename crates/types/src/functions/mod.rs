@@ -28,6 +28,7 @@ mod intervals;
 mod json;
 mod lists;
 mod maps;
+mod matcher;
 mod math;
 mod more_texts;
 mod numeric;

@@ -143,7 +143,7 @@ fn patterns(catalog: &mut Catalog) {
     fn group_of(patterns: &mut Patterns, text: &str, pattern: &str, group: i32, options: &str) -> Result<String> {
         let compiled = patterns.get(pattern, options)?;
         let group = usize::try_from(group).map_err(|_| invalid_argument("a group's number is negative"))?;
-        let found = compiled.regex.captures(text).and_then(|captures| captures.get(group));
+        let found = compiled.regex.first(text)?.and_then(|captures| captures.get(group));
         Ok(found.map_or_else(String::new, |found| found.as_str().to_owned()))
     }
     catalog.add(
@@ -165,10 +165,10 @@ fn patterns(catalog: &mut Catalog) {
     fn all(patterns: &mut Patterns, text: &str, pattern: &str, group: i32) -> Result<List<String>> {
         let compiled = patterns.get(pattern, "")?;
         let group = usize::try_from(group).map_err(|_| invalid_argument("a group's number is negative"))?;
-        if group >= compiled.regex.captures_len() {
+        if group >= compiled.regex.groups() {
             return Err(invalid_argument(format!("the pattern has no group {group}")));
         }
-        let found = compiled.regex.captures_iter(text);
+        let found = compiled.regex.all(text, 0, usize::MAX)?.into_iter();
         let found = found.map(|captures| captures.get(group).map_or_else(String::new, |found| found.as_str().into()));
         Ok(List(found.collect()))
     }
@@ -186,14 +186,21 @@ fn patterns(catalog: &mut Catalog) {
         "regexp_full_match(text, text) -> boolean",
         kernel!(with patterns: Patterns; |text: &str, pattern: &str| {
             let whole = format!("^(?:{pattern})$");
-            Ok(patterns.get(&whole, "")?.regex.is_match(text))
+            patterns.get(&whole, "")?.regex.is_match(text)
         }),
     );
     for signature in ["string_split_regex(text, text) -> text[]", "str_split_regex(text, text) -> text[]"] {
         catalog.add(
             signature,
             kernel!(with patterns: Patterns; |text: &str, pattern: &str| {
-                Ok(List(patterns.get(pattern, "")?.regex.split(text).map(str::to_owned).collect()))
+                let (mut parts, mut from) = (Vec::new(), 0);
+                for whole in patterns.get(pattern, "")?.regex.all(text, 0, usize::MAX)?.iter().filter_map(|one| one.get(0))
+                {
+                    parts.push(text[from..whole.start()].to_owned());
+                    from = whole.end();
+                }
+                parts.push(text[from..].to_owned());
+                Ok(List(parts))
             }),
         );
     }
