@@ -45,7 +45,7 @@ const fn base(
 }
 
 /// The types that columns, parameters and the catalog's own columns have.
-pub const TYPES: [PostgresType; 36] = [
+pub const TYPES: [PostgresType; 37] = [
     BOOL,
     BYTEA,
     base(18, "char", "\"char\"", 1, 1002, "S"),
@@ -69,6 +69,7 @@ pub const TYPES: [PostgresType; 36] = [
     TIMESTAMP,
     TIMESTAMPTZ,
     INTERVAL,
+    base(1266, "timetz", "time with time zone", 12, 1270, "D"),
     NUMERIC,
     base(1560, "bit", "bit", -1, 1561, "V"),
     base(1562, "varbit", "bit varying", -1, 1563, "V"),

@@ -74,6 +74,8 @@ pub enum SqlType {
     Date,
     /// `time without time zone`.
     Time,
+    /// `time with time zone`.
+    TimeTz,
     /// `timestamp without time zone`.
     Timestamp,
     /// `timestamp with time zone`.
@@ -175,7 +177,7 @@ impl SqlType {
         match self {
             Self::Unknown | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => DataType::Utf8View,
             Self::Uuid | Self::Json | Self::Jsonb | Self::Enum(_) => DataType::Utf8View,
-            Self::Bit(_) | Self::VarBit(_) | Self::Range(_) => DataType::Utf8View,
+            Self::Bit(_) | Self::VarBit(_) | Self::Range(_) | Self::TimeTz => DataType::Utf8View,
             Self::Boolean => DataType::Boolean,
             Self::SmallInt => DataType::Int16,
             Self::Integer => DataType::Int32,
@@ -299,7 +301,7 @@ impl SqlType {
             Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb | Self::Range(_) => Category::UserDefined,
             Self::Enum(_) => Category::Enum,
             Self::Bit(_) | Self::VarBit(_) => Category::Bits,
-            Self::Date | Self::Time | Self::Timestamp | Self::TimestampTz => Category::DateTime,
+            Self::Date | Self::Time | Self::TimeTz | Self::Timestamp | Self::TimestampTz => Category::DateTime,
             Self::Interval => Category::Timespan,
             Self::Array(_) => Category::Array,
             Self::Record(_) | Self::Map(_) => Category::Composite,
@@ -365,6 +367,7 @@ impl SqlType {
             Self::Bytea => 17,
             Self::Date => 1082,
             Self::Time => 1083,
+            Self::TimeTz => 1266,
             Self::Timestamp => 1114,
             Self::TimestampTz => 1184,
             Self::Interval => 1186,
@@ -393,6 +396,7 @@ impl SqlType {
                 Self::Bytea => 1001,
                 Self::Date => 1182,
                 Self::Time => 1183,
+                Self::TimeTz => 1270,
                 Self::Timestamp => 1115,
                 Self::TimestampTz => 1185,
                 Self::Interval => 1187,
@@ -440,6 +444,7 @@ impl SqlType {
             Self::Bytea => "bytea",
             Self::Date => "date",
             Self::Time => "time",
+            Self::TimeTz => "timetz",
             Self::Timestamp => "timestamp",
             Self::TimestampTz => "timestamptz",
             Self::Interval => "interval",
@@ -529,6 +534,7 @@ impl SqlType {
             "bytea" | "blob" | "varbinary" | "binary" | "bytes" => Self::Bytea,
             "date" => Self::Date,
             "time" | "time without time zone" => Self::Time,
+            "timetz" | "time with time zone" => Self::TimeTz,
             "timestamp" | "timestamp without time zone" | "datetime" => Self::Timestamp,
             "timestamp_s" | "timestamp_ms" | "timestamp_us" | "timestamp_ns" => Self::Timestamp,
             "timestamptz" | "timestamp with time zone" => Self::TimestampTz,
@@ -577,6 +583,7 @@ impl fmt::Display for SqlType {
             Self::Char(Some(length)) => write!(f, "character({length})"),
             Self::Date => f.write_str("date"),
             Self::Time => f.write_str("time without time zone"),
+            Self::TimeTz => f.write_str("time with time zone"),
             Self::Timestamp => f.write_str("timestamp without time zone"),
             Self::TimestampTz => f.write_str("timestamp with time zone"),
             Self::Array(element) => write!(f, "{}[]", element.innermost()),

@@ -411,7 +411,8 @@ impl Binder<'_> {
                 self.statement_time()
             }
             "current_date" | "today" if written(function).is_empty() => self.now().cast(SqlType::Date, true),
-            "current_time" | "localtime" => self.now().cast(SqlType::Time, true),
+            "current_time" => self.now().cast(SqlType::TimeTz, true),
+            "localtime" => self.now().cast(SqlType::Time, true),
             "localtimestamp" => self.now().cast(SqlType::Timestamp, true),
             "pg_typeof" | "typeof" if name == "pg_typeof" || !has_function(name) => {
                 let [argument] = one(bound()?).ok_or_else(|| wrong("one argument"))?;

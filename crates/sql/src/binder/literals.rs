@@ -384,6 +384,7 @@ fn plain_type(data_type: &DataType) -> Option<SqlType> {
         DataType::HugeInt | DataType::Int128 => Some(SqlType::decimal(38, 0)),
         DataType::Bool | DataType::Boolean => Some(SqlType::Boolean),
         DataType::Date | DataType::Date32 => Some(SqlType::Date),
+        DataType::Time(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => Some(SqlType::TimeTz),
         DataType::Time(_, _) => Some(SqlType::Time),
         DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => Some(SqlType::TimestampTz),
         DataType::Timestamp(..) | DataType::Datetime(_) | DataType::TimestampNtz(_) => Some(SqlType::Timestamp),

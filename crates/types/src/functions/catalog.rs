@@ -15,6 +15,7 @@ use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns,
 use super::{
     arithmetic, arrays, bits, bytes, comparisons, date_units, datetime, duckdb, enums, foreign, formatting, intervals,
     json, lists, maps, math, more_texts, numeric, others, patterns, ranges, strftime, strings,
+    zoned_times,
 };
 use crate::SqlType;
 
@@ -38,6 +39,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     enums::declare(&mut catalog);
     bits::declare(&mut catalog);
     ranges::declare(&mut catalog);
+    zoned_times::declare(&mut catalog);
     others::declare(&mut catalog);
     super::aggregates::declare(&mut catalog);
     more_texts::declare(&mut catalog);

@@ -17,7 +17,7 @@ use super::columns::{Columns, kernel};
 use super::decimal::Decimal;
 use super::{Body, Call, ScalarCall, Special, catalog};
 use crate::SqlType;
-use crate::text::Range;
+use crate::text::{Range, ZonedTime};
 
 /// Types that the engine's kernels compare as PostgreSQL does.
 const NATIVE: [&str; 18] = [
@@ -92,6 +92,7 @@ pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
         SqlType::Jsonb => ("jsonb_order_key", SqlType::Bytea),
         SqlType::Enum(_) => ("enum_order_key", SqlType::Integer),
         SqlType::Range(_) => ("range_order_key", SqlType::Bytea),
+        SqlType::TimeTz => ("timetz_order_key", SqlType::Bytea),
         _ => return None,
     };
     // Each kind of range has an overload of its own.
@@ -128,6 +129,15 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
         }
         SqlType::Enum(one) => {
             let (a, b) = (one.places(&texts(left)?), one.places(&texts(right)?));
+            Box::new(move |i, j| a[i].cmp(&b[j]))
+        }
+        SqlType::TimeTz => {
+            let keys = |array| {
+                let texts = texts(array)?;
+                let key = |text| ZonedTime::held(text).map(ZonedTime::order_key);
+                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
+            };
+            let (a, b) = (keys(left)?, keys(right)?);
             Box::new(move |i, j| a[i].cmp(&b[j]))
         }
         SqlType::Range(kind) => {

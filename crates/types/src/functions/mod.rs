@@ -41,6 +41,7 @@ mod resolve;
 mod strftime;
 mod strings;
 mod udf;
+mod zoned_times;
 mod zones;
 
 use std::fmt;

@@ -26,6 +26,7 @@ mod read;
 pub(crate) mod strings;
 #[cfg(test)]
 mod tests;
+mod zoned_time;
 pub mod zones;
 
 use arrow::array::{ArrayRef, StringViewArray};
@@ -39,6 +40,7 @@ pub use self::ranges::{Bound, Range};
 pub(crate) use self::ranges::value_of as range_value;
 pub(crate) use self::read::field_of;
 pub use self::read::{ReadOptions, parse_array};
+pub use self::zoned_time::ZonedTime;
 pub use self::zones::Zone;
 use crate::SqlType;
 
@@ -65,6 +67,7 @@ pub fn format(array: &ArrayRef, sql_type: &SqlType, zone: &str) -> Result<String
 pub(crate) fn zone_of(sql_type: &SqlType, zone: &str) -> Result<Zone> {
     let depends = match sql_type {
         SqlType::TimestampTz | SqlType::Timestamp | SqlType::Date | SqlType::Time => true,
+        SqlType::TimeTz => true,
         SqlType::Array(element) => return zone_of(element, zone),
         SqlType::Record(_) | SqlType::Map(_) | SqlType::Range(_) => true,
         _ => false,

@@ -97,7 +97,7 @@ impl<'a> Printer<'a> {
             SqlType::Range(RangeKind::TimestampTz) if zone != Zone::UTC => {
                 array.as_string_view_opt().map(|array| Kind::Moments(array, zone))
             }
-            SqlType::Range(_) => array.as_string_view_opt().map(Kind::Text),
+            SqlType::Range(_) | SqlType::TimeTz => array.as_string_view_opt().map(Kind::Text),
             SqlType::Bytea => array.as_binary_view_opt().map(Kind::Bytes),
             SqlType::Date => primitive(array, Kind::Date),
             SqlType::Time => primitive(array, Kind::Time),
