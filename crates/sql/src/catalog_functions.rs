@@ -8,7 +8,7 @@ use sqlparser::parser::Parser;
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
 /// always so.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 47] = [
+const FUNCTIONS: [(&str, &str); 46] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
     ("format_type", "(SELECT concat(max(_t.type_sql_name), CASE WHEN COALESCE(CAST($2 AS INTEGER), 0) < 1 THEN '' \
@@ -54,7 +54,6 @@ const FUNCTIONS: [(&str, &str); 47] = [
     ("pg_postmaster_start_time", "now()"),
     ("pg_relation_is_publishable", "false"),
     ("pg_relation_size", "CAST(0 AS BIGINT)"),
-    ("pg_size_pretty", "concat(CAST($1 AS TEXT), ' bytes')"),
     ("pg_table_is_visible", "($1 < 1000000000)"),
     ("pg_table_size", "CAST(0 AS BIGINT)"),
     ("pg_tablespace_location", "CAST(NULL AS TEXT)"),

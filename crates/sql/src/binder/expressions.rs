@@ -489,7 +489,7 @@ impl Binder<'_> {
             output.scalar = column.scalar();
             computed.push((column, name));
         }
-        rows.relation = rows.relation.mapped(computed);
+        rows.relation = mapped_in_order(rows.relation, computed);
         Ok(rows)
     }
 
@@ -914,5 +914,21 @@ fn name_function(sql_type: &SqlType) -> Option<&'static str> {
         SqlType::Oid(OidKind::Class) => Some("name of regclass"),
         SqlType::Oid(OidKind::Type) => Some("name of regtype"),
         _ => None,
+    }
+}
+
+/// Columns computed of a relation's, below its sort and its limit: what has subqueries becomes joins, which keep no
+/// order.
+fn mapped_in_order(relation: Relation, columns: Vec<(Column, Scalar)>) -> Relation {
+    match relation {
+        Relation::Sort { input, keys } => Relation::Sort { input: Box::new(input.mapped(columns)), keys },
+        Relation::Limit(limit) => {
+            let input = Box::new(mapped_in_order(*limit.input, columns));
+            Relation::Limit(crate::algebra::Limit { input, ..limit })
+        }
+        Relation::Definitions { definitions, input } => {
+            Relation::Definitions { definitions, input: Box::new(mapped_in_order(*input, columns)) }
+        }
+        other => other.mapped(columns),
     }
 }

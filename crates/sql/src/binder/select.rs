@@ -246,7 +246,9 @@ impl Binder<'_> {
                 item.scalar
             } else {
                 let column = self.column_for(&item.name, &item.scalar);
-                let is_late = !keys.is_empty() && !is_distinct && item.scalar.is_volatile() && !is_sorted_by(index);
+                // A subquery becomes a join, which keeps no order.
+                let may_wait = !keys.is_empty() && !is_distinct && !item.scalar.has_subquery();
+                let is_late = may_wait && item.scalar.is_volatile() && !is_sorted_by(index);
                 let columns = if is_late { &mut late } else { &mut computed };
                 columns.push((column.clone(), item.scalar));
                 column.scalar()

@@ -9,6 +9,7 @@ use unicode_normalization::char::is_combining_mark;
 use super::Body;
 use super::catalog::Catalog;
 use super::columns::{Columns, List, kernel};
+use super::decimal::Decimal;
 use super::errors::{invalid_argument, value_error};
 use super::regexes::Patterns;
 use super::strings::{Texts, written};
@@ -35,6 +36,11 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add_all(
         &["unicode(text) -> integer", "ord(text) -> integer"],
         kernel!(|text: &str| text.chars().next().map_or(-1, |letter| letter as i32)),
+    );
+    catalog.add("pg_size_pretty(bigint) -> text", kernel!(|bytes: i64| size_shown(i128::from(bytes))));
+    catalog.add(
+        "pg_size_pretty(numeric) -> text",
+        kernel!(|bytes: Decimal| size_shown(bytes.truncated(0).to_integer().map_or(i128::from(i64::MAX), i128::from))),
     );
     catalog.add("format_bytes(bigint) -> text", kernel!(|bytes: i64| bytes_shown(bytes)));
     catalog.add(
@@ -123,6 +129,23 @@ fn normalized(text: &str, form: &str) -> Result<String> {
         "NFKD" => text.nfkd().collect(),
         other => return Err(invalid_argument(format!("invalid normalization form: {other}"))),
     })
+}
+
+/// As PostgreSQL shows a size: in the largest unit of which there are not less than ten, rounded.
+fn size_shown(bytes: i128) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if bytes.abs() < 10 * 1024 {
+        return format!("{bytes} bytes");
+    }
+    // One bit more than is shown, by which it is rounded.
+    let mut size = bytes / 512;
+    for (index, unit) in UNITS.into_iter().enumerate() {
+        if size.abs() < 20 * 1024 - 1 || index + 1 == UNITS.len() {
+            return format!("{} {unit}", (size + size.signum()) / 2);
+        }
+        size /= 1024;
+    }
+    format!("{bytes} bytes")
 }
 
 fn bytes_shown(bytes: i64) -> String {
