@@ -8,7 +8,7 @@ use sqlparser::parser::Parser;
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
 /// always so.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 46] = [
+const FUNCTIONS: [(&str, &str); 47] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
     ("format_type", "(SELECT concat(max(_t.type_sql_name), CASE WHEN COALESCE(CAST($2 AS INTEGER), 0) < 1 THEN '' \
@@ -17,6 +17,8 @@ const FUNCTIONS: [(&str, &str); 46] = [
       WHEN $1 IN (1042, 1043) THEN concat('(', CAST($2 AS INTEGER) - 4, ')') ELSE '' END) \
       FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
     ("name of regclass", "COALESCE((SELECT max(_c.class_name) FROM pg_catalog.pg_class_names _c WHERE _c.class_oid = $1), \
+      CAST(CAST($1 AS BIGINT) AS TEXT))"),
+    ("name of regnamespace", "COALESCE((SELECT max(_n.schema_name) FROM pg_catalog.pg_namespace_names _n WHERE _n.schema_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("name of regtype", "COALESCE((SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),

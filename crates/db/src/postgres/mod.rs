@@ -237,7 +237,16 @@ fn listed_tables(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             let flag = || Cell::Flag(false);
             let summary = |object: &Object| declared::summary(snapshot, object).0;
             let has_indexes = Cell::Flag(listed.object.as_ref().is_some_and(summary));
-            vec![listed.schema.into(), listed.name.into(), OWNER.into(), Cell::Null, has_indexes, flag(), flag(), flag()]
+            vec![
+                listed.schema.into(),
+                listed.name.into(),
+                OWNER.into(),
+                Cell::Null,
+                has_indexes,
+                flag(),
+                flag(),
+                flag(),
+            ]
         })
         .collect()
 }

@@ -17,9 +17,9 @@ use arrow::datatypes::{
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
-use diligence_db::{Range, RangeKind, Zone};
 use diligence_db::postgres as types;
 use diligence_db::postgres::{ColumnType, UNBOUNDED_NUMERIC, field_type};
+use diligence_db::{Range, RangeKind, Zone};
 
 use super::numeric::{PlainNumeric, without_zeros};
 use super::text;
@@ -174,7 +174,15 @@ impl Rows {
     /// Whether a column's texts have only characters of [`PLAIN`].
     pub fn is_plain(&self, column: usize) -> bool {
         let values = &self.columns[column].values;
-        !matches!(values, Values::Text(_) | Values::Bytes(_) | Values::Interval(_) | Values::List(..) | Values::Row(..) | Values::Range(..))
+        !matches!(
+            values,
+            Values::Text(_)
+                | Values::Bytes(_)
+                | Values::Interval(_)
+                | Values::List(..)
+                | Values::Row(..)
+                | Values::Range(..)
+        )
     }
 
     /// A field that is text as it is.

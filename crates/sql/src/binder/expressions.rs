@@ -913,6 +913,7 @@ fn name_function(sql_type: &SqlType) -> Option<&'static str> {
     match sql_type {
         SqlType::Oid(OidKind::Class) => Some("name of regclass"),
         SqlType::Oid(OidKind::Type) => Some("name of regtype"),
+        SqlType::Oid(OidKind::Namespace) => Some("name of regnamespace"),
         _ => None,
     }
 }

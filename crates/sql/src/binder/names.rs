@@ -63,6 +63,7 @@ impl Binder<'_> {
             Expr::Tuple(_) | Expr::Struct { .. } | Expr::Dictionary(_) => strong("row"),
             Expr::AtTimeZone { .. } => strong("timezone"),
             Expr::Extract { .. } => strong("extract"),
+            Expr::IsNormalized { negated: false, .. } => strong("is_normalized"),
             Expr::Ceil { .. } => strong("ceil"),
             Expr::Floor { .. } => strong("floor"),
             Expr::Position { .. } => strong("position"),

@@ -32,7 +32,8 @@ use dialect::PostgresSyntax;
 use tokens::Rewritten;
 pub(crate) use tokens::{
     ALTER_IDENTITY, ALTER_SEQUENCE, BACKUP, BY_NAME, CHECK, CHECKPOINT, CONSTRAINT, EXPORT, IMPORT, KEY_SHARE,
-    LIKE_OPTIONS, LIMIT_PERCENT, NO_DATA, NO_KEY_UPDATE, NOTHING, OVERRIDING, PIVOT_GROUPS, REFRESH, SET_CONSTRAINTS, VARIABLE,
+    LIKE_OPTIONS, LIMIT_PERCENT, NO_DATA, NO_KEY_UPDATE, NOTHING, OVERRIDING, PIVOT_GROUPS, REFRESH, SET_CONSTRAINTS,
+    VARIABLE,
 };
 
 /// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers

@@ -18,8 +18,8 @@ use sqlparser::ast::{
 use super::around::Around;
 use super::definitions::{lower, refuse_twice};
 use crate::binder::{self, Target};
-use crate::parse::LIKE_OPTIONS;
 use crate::errors;
+use crate::parse::LIKE_OPTIONS;
 
 /// A table that is being declared.
 pub(super) struct Declaration {

@@ -14,8 +14,7 @@ use std::sync::LazyLock;
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
     arithmetic, arrays, bits, bytes, comparisons, date_units, datetime, duckdb, enums, foreign, formatting, intervals,
-    json, lists, maps, math, more_texts, numeric, others, patterns, ranges, strftime, strings,
-    zoned_times,
+    json, lists, maps, math, more_texts, numeric, others, patterns, ranges, strftime, strings, zoned_times,
 };
 use crate::SqlType;
 

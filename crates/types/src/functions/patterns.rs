@@ -337,13 +337,7 @@ fn parameter(name: &str, value: i32, least: i32) -> Result<usize> {
 }
 
 /// A match and the groups in it: of the n-th match, the group.
-fn nth<'t>(
-    compiled: &Compiled,
-    text: &'t str,
-    start: i32,
-    occurrence: i32,
-    group: i32,
-) -> Result<Option<Part<'t>>> {
+fn nth<'t>(compiled: &Compiled, text: &'t str, start: i32, occurrence: i32, group: i32) -> Result<Option<Part<'t>>> {
     let occurrence = parameter("n", occurrence, 1)?;
     let group = parameter("subexpr", group, 0)?;
     let start = start_of(text, start)?;

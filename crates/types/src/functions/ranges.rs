@@ -20,7 +20,8 @@ pub(super) fn declare(catalog: &mut Catalog) {
         let name = kind.name();
         let element = kind.element().to_string();
         let signature = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
-        let mut add = |text: String, kernel: Kernel| catalog.add(signature(text), Body::Kernel(kernel)).is_strict = true;
+        let mut add =
+            |text: String, kernel: Kernel| catalog.add(signature(text), Body::Kernel(kernel)).is_strict = true;
         let tests: [(&str, Kernel); 8] = [
             ("@>", |given, call| tested(given, call, Range::contains)),
             ("<@", |given, call| tested(given, call, |left, right| right.contains(left))),
@@ -35,7 +36,9 @@ pub(super) fn declare(catalog: &mut Catalog) {
             add(format!("{sign}({name}, {name}) -> boolean"), kernel);
         }
         add(format!("@>({name}, {element}) -> boolean"), |given, call| tested(given, call, has));
-        add(format!("<@({element}, {name}) -> boolean"), |given, call| tested(given, call, |one, range| has(range, one)));
+        add(format!("<@({element}, {name}) -> boolean"), |given, call| {
+            tested(given, call, |one, range| has(range, one))
+        });
         let made: [(&str, Kernel); 4] = [
             ("+", |given, call| computed(given, call, Range::union)),
             ("*", |given, call| computed(given, call, Range::intersection)),
@@ -49,8 +52,12 @@ pub(super) fn declare(catalog: &mut Catalog) {
             ("isempty", |given, call| asked(given, call, |range| range.bounds.is_none())),
             ("lower_inc", |given, call| asked(given, call, |range| lower(range).is_some_and(|one| one.is_inclusive))),
             ("upper_inc", |given, call| asked(given, call, |range| upper(range).is_some_and(|one| one.is_inclusive))),
-            ("lower_inf", |given, call| asked(given, call, |range| lower(range).is_some_and(|one| one.value.is_none()))),
-            ("upper_inf", |given, call| asked(given, call, |range| upper(range).is_some_and(|one| one.value.is_none()))),
+            ("lower_inf", |given, call| {
+                asked(given, call, |range| lower(range).is_some_and(|one| one.value.is_none()))
+            }),
+            ("upper_inf", |given, call| {
+                asked(given, call, |range| upper(range).is_some_and(|one| one.value.is_none()))
+            }),
         ];
         for (function, kernel) in asked {
             add(format!("{function}({name}) -> boolean"), kernel);
@@ -154,11 +161,7 @@ fn pairs<T>(
     (0..columns.rows()).map(row).collect()
 }
 
-fn tested(
-    given: &[ColumnarValue],
-    call: &Call<'_>,
-    test: impl Fn(&Range, &Range) -> bool,
-) -> Result<ColumnarValue> {
+fn tested(given: &[ColumnarValue], call: &Call<'_>, test: impl Fn(&Range, &Range) -> bool) -> Result<ColumnarValue> {
     let columns = Columns::new(given, call);
     let rows = pairs(&columns, call, |left, right| Ok(test(left, right)))?;
     columns.result(Arc::new(rows.into_iter().collect::<BooleanArray>()))

@@ -11,9 +11,9 @@ use arrow::datatypes::{
 use diligence_base::{Error, Result};
 
 use super::decimals::{self, Zeros};
+use super::ranges::Range;
 use super::zones::Zone;
 use super::{bytes, datetime, interval, literals, numbers};
-use super::ranges::Range;
 use crate::SqlType;
 use crate::range_type::RangeKind;
 

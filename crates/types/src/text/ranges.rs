@@ -266,9 +266,7 @@ impl Range {
         let is_right = compare((upper, End::Upper), (to, End::Upper)).is_gt();
         let other_side = |bound: &Bound| Bound { is_inclusive: !bound.is_inclusive, ..*bound };
         match (is_left, is_right) {
-            (true, true) => {
-                Err(Error::value("result of range difference would not be contiguous").with_code("22000"))
-            }
+            (true, true) => Err(Error::value("result of range difference would not be contiguous").with_code("22000")),
             (true, false) => Self::new(self.kind, *lower, other_side(from)),
             (false, true) => Self::new(self.kind, other_side(to), *upper),
             (false, false) => Ok(Self::empty(self.kind)),
@@ -294,9 +292,7 @@ fn next(kind: RangeKind, value: arrow::datatypes::i256) -> Result<arrow::datatyp
     let next = value.wrapping_add(arrow::datatypes::i256::ONE);
     let fits = |most: i64| next <= arrow::datatypes::i256::from_i128(most.into());
     match kind {
-        RangeKind::Integer if !fits(i32::MAX.into()) => {
-            Err(Error::value("integer out of range").with_code("22003"))
-        }
+        RangeKind::Integer if !fits(i32::MAX.into()) => Err(Error::value("integer out of range").with_code("22003")),
         RangeKind::BigInt if !fits(i64::MAX) => Err(Error::value("bigint out of range").with_code("22003")),
         // The infinities stay where they are.
         RangeKind::Date if !fits(i32::MAX.into()) || value.to_i128() == Some(i32::MIN.into()) => Ok(value),

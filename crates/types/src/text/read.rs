@@ -14,10 +14,10 @@ use arrow::datatypes::{
 };
 use diligence_base::{Error, Result};
 
-use super::zones::Zone;
-use super::{bits, bytes, datetime, decimals, errors, interval, json, literals, numbers, strings};
 use super::ranges::Range;
 use super::zoned_time::ZonedTime;
+use super::zones::Zone;
+use super::{bits, bytes, datetime, decimals, errors, interval, json, literals, numbers, strings};
 use crate::SqlType;
 use crate::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE, RecordField};
 

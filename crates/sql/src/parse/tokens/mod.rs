@@ -335,6 +335,11 @@ impl<'a> Text<'a> {
                     self.search_and_cycle(at);
                 }
                 Token::SemiColon => levels = vec![TokenLevel::default()],
+                // An operator's name may not end in a sign of arithmetic, but for this one.
+                Token::Minus if self.is_adjacency(at) => {
+                    self.replace(at, [Token::CustomBinaryOperator("-|-".to_owned())]);
+                    self.drop(at + 1..at + 3);
+                }
                 Token::Sharp => self.replace(at, [Token::CustomBinaryOperator("#".to_owned())]),
                 Token::Word(word) if word.quote_style.is_none() => self.word(at, word.keyword, &mut levels[last]),
                 _ => {}
@@ -479,6 +484,13 @@ impl<'a> Text<'a> {
         if !included.is_empty() {
             self.insert_or_end(next, [Token::Period, quoted(&format!("{LIKE_OPTIONS}{}", included.join(" ")))]);
         }
+    }
+
+    /// `-|-`, without blanks in it.
+    fn is_adjacency(&self, at: usize) -> bool {
+        *self.token(at + 1) == Token::Pipe
+            && *self.token(at + 2) == Token::Minus
+            && self.words[at + 2] == self.words[at] + 2
     }
 
     fn is_in_substring(&self, level: &TokenLevel) -> bool {

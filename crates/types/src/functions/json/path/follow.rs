@@ -12,9 +12,13 @@ use super::read::{Node, Path, Sign, Step};
 use crate::SqlType;
 use crate::text::json::{Json, unique, write_key};
 
+/// The SQLSTATE of a variable that is not there.
+pub(super) const UNKNOWN_VARIABLE: &str = "42704";
+
 /// The values to which a path leads. Fails with PostgreSQL's SQLSTATEs (22012, 22033, 22036, 22038, 22039, 2203A,
 /// 2203B, 2203C, 42704).
 pub(super) fn follow(path: &Path, root: &Json, variables: &[(String, Json)]) -> Result<Vec<Json>> {
+    check_variables(&path.node, variables)?;
     let follower = Follower { root, variables, is_lax: !path.is_strict };
     follower.values(&path.node, &Place { current: root, last: None, is_lax: !path.is_strict })
 }
@@ -31,6 +35,41 @@ struct Place<'a> {
     current: &'a Json,
     last: Option<i64>,
     is_lax: bool,
+}
+
+/// Fails with 42704 if a path names a variable that is not there: no predicate and no silence hides that.
+fn check_variables(node: &Node, variables: &[(String, Json)]) -> Result<()> {
+    let check = |node: &Node| check_variables(node, variables);
+    match node {
+        Node::Variable(name) if !variables.iter().any(|(known, _)| known == name) => {
+            failed(format!("could not find jsonpath variable \"{name}\""), UNKNOWN_VARIABLE)
+        }
+        Node::Root | Node::Current | Node::Last | Node::Variable(_) | Node::Value(_) => Ok(()),
+        Node::Steps(start, steps) => {
+            check(start)?;
+            steps.iter().try_for_each(|step| match step {
+                Step::Filter(test) => check(test),
+                Step::Places(places) => places.iter().try_for_each(|(from, to)| {
+                    check(from)?;
+                    to.as_ref().map_or(Ok(()), check)
+                }),
+                _ => Ok(()),
+            })
+        }
+        Node::Signed(_, inner)
+        | Node::Not(inner)
+        | Node::Exists(inner)
+        | Node::LikeRegex(inner, _)
+        | Node::IsUnknown(inner) => check(inner),
+        Node::Arithmetic(_, left, right)
+        | Node::And(left, right)
+        | Node::Or(left, right)
+        | Node::Compare(left, _, right)
+        | Node::StartsWith(left, right) => {
+            check(left)?;
+            check(right)
+        }
+    }
 }
 
 fn failed<T>(message: impl Into<String>, code: &'static str) -> Result<T> {

@@ -15,6 +15,9 @@ use super::super::columns::{List, kernel};
 use super::super::errors::{invalid_argument, value_error};
 use crate::text::json::{Json, parse, write};
 
+/// The SQLSTATEs of errors that are never silent.
+const LOUD: [Option<&str>; 2] = [Some(read::NO_PATH), Some(follow::UNKNOWN_VARIABLE)];
+
 /// The path that was read last.
 #[derive(Default)]
 struct Paths(Option<(String, Path)>);
@@ -47,8 +50,8 @@ impl Paths {
         is_silent: bool,
     ) -> Result<Option<Vec<Json>>> {
         match self.follow(json, path, variables) {
-            // What is no path is an error in any case.
-            Err(error) if is_silent && error.code() != Some(read::NO_PATH) => Ok(None),
+            // What is no path, or has no such variable, is an error in any case.
+            Err(error) if is_silent && !LOUD.contains(&error.code()) => Ok(None),
             values => values.map(Some),
         }
     }
