@@ -173,8 +173,8 @@ fn vectors(catalog: &mut Catalog) {
     }
     fn similarity(pairs: &[(f64, f64)]) -> f64 {
         let (left, right): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
-        let length = |of: &[f64]| of.iter().map(|value| value * value).sum::<f64>().sqrt();
-        (product(pairs) / (length(&left) * length(&right))).clamp(-1.0, 1.0)
+        let squares = |of: &[f64]| of.iter().map(|value| value * value).sum::<f64>();
+        (product(pairs) / (squares(&left) * squares(&right)).sqrt()).clamp(-1.0, 1.0)
     }
     fn distance(pairs: &[(f64, f64)]) -> f64 {
         pairs.iter().map(|(left, right)| (left - right).powi(2)).sum::<f64>().sqrt()

@@ -127,7 +127,10 @@ fn compile(pattern: &str, given: &str) -> Result<Compiled> {
             .backtrack_limit(STEPS_MAX)
             .delegate_size_limit(COMPILED_BYTES_MAX)
             .build()
-            .map_err(|error| invalid(&error.to_string()))?;
+            .map_err(|error| match error.to_string() {
+                text if text.contains("arenthesis") => invalid("parentheses () not balanced"),
+                text => invalid(&text),
+            })?;
         return Ok(Compiled { regex: Matcher::Looking(Box::new(regex)), is_global: options.is_global });
     }
     let regex = regex::RegexBuilder::new(&translated)
