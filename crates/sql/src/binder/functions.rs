@@ -375,6 +375,34 @@ impl Binder<'_> {
                 let form = Scalar::Constant(Constant::text(form.value.clone()));
                 self.call("normalize", vec![self.argument(text, level)?, form])?
             }
+            "set element" => {
+                let mut arguments = bound()?.into_iter();
+                let mut arguments = (arguments.next(), arguments.next_back(), arguments.collect::<Vec<_>>());
+                let (Some(value), Some(element)) = (arguments.0.take(), arguments.1.take()) else {
+                    return Err(wrong("a value, a place and an element"));
+                };
+                let mut places = arguments.2;
+                match (value.sql_type(), places.len()) {
+                    (SqlType::Array(_), 1) => {
+                        let place = places.swap_remove(0);
+                        self.call("array_with_element", vec![value, place, element])?
+                    }
+                    (SqlType::Jsonb, _) => {
+                        let texts = places.into_iter().map(|place| self.cast(place, &SqlType::Text, Way::Explicit));
+                        let path = self.array(texts.collect::<Result<_>>()?)?;
+                        let empty = Scalar::Constant(Constant::text("{}"));
+                        let empty = self.cast(empty, &SqlType::Jsonb, Way::Explicit)?;
+                        let value = Scalar::Coalesce(vec![value, empty]);
+                        let element = self.cast(element, &SqlType::Jsonb, Way::Implicit)?;
+                        self.call("jsonb_set", vec![value, path, element])?
+                    }
+                    (SqlType::Array(_), _) => return Err(unsupported("an element of an array of several dimensions")),
+                    (other, _) => {
+                        let message = format!("cannot subscript type {other} because it does not support subscripting");
+                        return Err(Error::input(message).with_code("42804"));
+                    }
+                }
+            }
             "get_current_timestamp" => {
                 bound()?;
                 self.now()

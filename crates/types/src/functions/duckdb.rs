@@ -123,7 +123,7 @@ fn in_base(value: i64, base: i32, width: i32) -> Result<String> {
 /// A bar of blocks, each in eighths, with blanks behind it.
 fn bar(value: f64, least: f64, most: f64, width: f64) -> Result<String> {
     const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-    if !(least < most) {
+    if least.partial_cmp(&most) != Some(std::cmp::Ordering::Less) {
         return Err(invalid_argument("bar takes a least value that is below the most"));
     }
     if !(1.0..=1000.0).contains(&width) {
@@ -132,7 +132,7 @@ fn bar(value: f64, least: f64, most: f64, width: f64) -> Result<String> {
     let share = if value.is_nan() { 0.0 } else { ((value - least) / (most - least)).clamp(0.0, 1.0) };
     let eighths = (share * width * 8.0).floor() as usize;
     let mut text = "█".repeat(eighths / 8);
-    if eighths % 8 > 0 {
+    if !eighths.is_multiple_of(8) {
         text.push(EIGHTHS[eighths % 8]);
     }
     let blanks = (width as usize).saturating_sub(text.chars().count());
@@ -312,7 +312,7 @@ fn specified(kind: char, value: &str, precision: Option<usize>, flags: &str) -> 
             let (digits, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
             let mut out = sign.to_owned();
             for (at, digit) in digits.chars().enumerate() {
-                if at > 0 && (digits.len() - at) % 3 == 0 {
+                if at > 0 && (digits.len() - at).is_multiple_of(3) {
                     out.push(by);
                 }
                 out.push(digit);

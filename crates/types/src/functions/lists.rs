@@ -54,6 +54,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     {
         catalog.add(signature, Body::Kernel(resized)).lenient();
     }
+    catalog.add("array_with_element(anyarray, bigint, anyelement) -> anyarray", Body::Kernel(with_element)).lenient();
     for signature in ["list_zip(variadic any) -> text", "array_zip(variadic any) -> text"] {
         catalog.add(signature, Body::Kernel(zipped)).lenient().gives(|types, _| {
             let field = |(index, list): (usize, &SqlType)| {
@@ -340,6 +341,36 @@ fn resized(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue
         Some((0..size).map(|place| (place < range.len()).then_some((range.start + place) as u64).or(filler)).collect())
     };
     taken(call, &columns, &values, (0..columns.rows()).map(picks).collect())
+}
+
+/// The array with another element at a place; one behind its end makes it longer, with NULLs between. Fails with 22004
+/// for no place, 2202E for one before the first.
+fn with_element(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let from = Lists::of(&columns, call)?;
+    let [_, places, elements] = columns.arrays() else { return Err(Error::bug("an element of other arguments")) };
+    let at = |array: &ArrayRef, row: usize| if array.len() == 1 { 0 } else { row };
+    let numbers = places.as_primitive::<Int64Type>();
+    let elements = arrow::compute::cast(elements, from.list.values().data_type()).map_err(bug)?;
+    let values = arrow::compute::concat(&[from.list.values().as_ref(), elements.as_ref()]).map_err(bug)?;
+    let behind = from.list.values().len();
+    let picks = |row: usize| {
+        let range = from.range(row).unwrap_or(0..0);
+        let place = at(places, row);
+        if numbers.is_null(place) {
+            return Err(super::errors::value_error("array subscript in assignment must not be null", "22004"));
+        }
+        let place =
+            usize::try_from(numbers.value(place)).ok().filter(|place| (1..=ELEMENTS_MAX as usize).contains(place));
+        let place = place.ok_or_else(|| super::errors::value_error("array subscript out of range", "2202E"))? - 1;
+        let pick = |index: usize| match index {
+            index if index == place => Some((behind + at(&elements, row)) as u64),
+            index => (index < range.len()).then_some((range.start + index) as u64),
+        };
+        Ok(Some((0..range.len().max(place + 1)).map(pick).collect::<Vec<_>>()))
+    };
+    let rows = (0..columns.rows()).map(picks).collect::<Result<Vec<_>>>()?;
+    taken(call, &columns, &values, rows)
 }
 
 /// The elements of lists side by side, as many as the longest has.

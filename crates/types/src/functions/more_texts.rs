@@ -114,7 +114,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
 }
 
 /// The form that a text is to have: the second argument, before the zone; NFC without one.
-fn form<'t>(texts: &'t Texts, row: usize) -> Result<&'t str> {
+fn form(texts: &Texts, row: usize) -> Result<&str> {
     if texts.len() < 2 {
         return Ok("NFC");
     }

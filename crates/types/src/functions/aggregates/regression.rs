@@ -80,7 +80,7 @@ impl AggregateUDFImpl for Regression {
 
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
         let field = |part: &str| Arc::new(Field::new(format!("{}[{part}]", arguments.name), DataType::Float64, false));
-        Ok(["n", "x", "xx", "y", "yy", "xy"].map(|part| field(part)).to_vec())
+        Ok(["n", "x", "xx", "y", "yy", "xy"].map(field).to_vec())
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
