@@ -163,10 +163,10 @@ fn statistics(catalog: &mut Catalog) {
     for (name, function) in [
         ("stddev", foreign::stddev::stddev_udaf as fn() -> Arc<AggregateUDF>),
         ("stddev_samp", foreign::stddev::stddev_udaf),
-        ("stddev_pop", foreign::stddev::stddev_pop_udaf),
+        ("stddev_pop", || regression(Measure::StddevPop)),
         ("variance", foreign::variance::var_samp_udaf),
         ("var_samp", foreign::variance::var_samp_udaf),
-        ("var_pop", foreign::variance::var_pop_udaf),
+        ("var_pop", || regression(Measure::VarPop)),
     ] {
         for exact in ["smallint", "integer", "bigint", "numeric"] {
             catalog.aggregate(leaked(format!("{name}({exact}) -> numeric")), AggregateBody::Rewritten);

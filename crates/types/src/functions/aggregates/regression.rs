@@ -1,6 +1,6 @@
-//! Covariances, correlation and regression of pairs of numbers, with PostgreSQL's sums: those of Youngs and Cramer
-//! ("Some Results Relevant to Choice of Sum and Sum-of-Product Algorithms", Technometrics 13, 1971), whose digits are
-//! PostgreSQL's for rows in one order.
+//! Covariances, correlation and regression of pairs of numbers, and variances of all there are, with PostgreSQL's sums:
+//! those of Youngs and Cramer ("Some Results Relevant to Choice of Sum and Sum-of-Product Algorithms", Technometrics 13,
+//! 1971). Of rows in one order the digits are PostgreSQL's.
 
 use std::sync::Arc;
 
@@ -25,6 +25,10 @@ pub(super) enum Measure {
     Sxx,
     Sxy,
     Syy,
+    /// Of one number, not of a pair.
+    VarPop,
+    /// Likewise.
+    StddevPop,
 }
 
 impl Measure {
@@ -41,13 +45,19 @@ impl Measure {
             Self::Sxx => "regr_sxx",
             Self::Sxy => "regr_sxy",
             Self::Syy => "regr_syy",
+            Self::VarPop => "var_pop",
+            Self::StddevPop => "stddev_pop",
         }
+    }
+
+    fn arguments(self) -> usize {
+        if matches!(self, Self::VarPop | Self::StddevPop) { 1 } else { 2 }
     }
 }
 
 /// The function of a measure, of `double precision`: first Y, then X.
 pub(super) fn regression(measure: Measure) -> Arc<AggregateUDF> {
-    let signature = Signature::exact(vec![DataType::Float64, DataType::Float64], Volatility::Immutable);
+    let signature = Signature::exact(vec![DataType::Float64; measure.arguments()], Volatility::Immutable);
     Arc::new(AggregateUDF::from(Regression { measure, signature }))
 }
 
@@ -171,6 +181,8 @@ impl Sums {
             Measure::Sxx => Some(self.xx),
             Measure::Sxy => Some(self.xy),
             Measure::Syy => Some(self.yy),
+            Measure::VarPop => Some(self.xx / self.n),
+            Measure::StddevPop => Some((self.xx / self.n).sqrt()),
         }
     }
 }
@@ -185,6 +197,7 @@ struct Accumulated {
 fn pairs(values: &[ArrayRef]) -> Result<impl Iterator<Item = (f64, f64)>> {
     let columns = values.iter().filter_map(|values| values.as_primitive_opt::<Float64Type>()).collect::<Vec<_>>();
     match columns.as_slice() {
+        [x] => Ok(x.iter().filter_map(|x| Some((x?, 0.0))).collect::<Vec<_>>().into_iter()),
         [y, x] => Ok(x.iter().zip(y.iter()).filter_map(|(x, y)| x.zip(y)).collect::<Vec<_>>().into_iter()),
         _ => Err(exec_datafusion_err!("a regression got other values than pairs of numbers")),
     }
@@ -267,5 +280,6 @@ mod tests {
         let mut infinite = Sums::default();
         infinite.add(f64::INFINITY, 1.0);
         assert!(infinite.measure(Measure::Sxx).is_some_and(f64::is_nan));
+        assert!(infinite.measure(Measure::VarPop).is_some_and(f64::is_nan));
     }
 }
