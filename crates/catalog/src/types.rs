@@ -5,9 +5,13 @@
 use arrow::datatypes::{DataType, Field};
 use diligence_types::SqlType;
 use diligence_types::enum_type::EnumType;
+use diligence_types::record_type::RecordType;
 
 /// The key of a field's metadata under which the front of our own notes its SQL type.
 const SQL_TYPE_KEY: &str = "sql_type";
+
+/// The name of a [`PostgresType`] whose values are rows.
+pub const ROW_NAME: &str = "record";
 
 /// Digits and scale of the decimals that hold a `numeric` without parentheses.
 pub const UNBOUNDED_NUMERIC: (u8, i8) = (76, 38);
@@ -41,7 +45,7 @@ const fn base(
 }
 
 /// The types that columns, parameters and the catalog's own columns have.
-pub const TYPES: [PostgresType; 30] = [
+pub const TYPES: [PostgresType; 37] = [
     BOOL,
     BYTEA,
     base(18, "char", "\"char\"", 1, 1002, "S"),
@@ -65,6 +69,7 @@ pub const TYPES: [PostgresType; 30] = [
     TIMESTAMP,
     TIMESTAMPTZ,
     INTERVAL,
+    base(1266, "timetz", "time with time zone", 12, 1270, "D"),
     NUMERIC,
     base(1560, "bit", "bit", -1, 1561, "V"),
     base(1562, "varbit", "bit varying", -1, 1563, "V"),
@@ -72,6 +77,12 @@ pub const TYPES: [PostgresType; 30] = [
     base(2206, "regtype", "regtype", 4, 2211, "N"),
     base(2950, "uuid", "uuid", 16, 2951, "U"),
     base(3802, "jsonb", "jsonb", -1, 3807, "U"),
+    base(3904, "int4range", "int4range", -1, 3905, "R"),
+    base(3906, "numrange", "numrange", -1, 3907, "R"),
+    base(3908, "tsrange", "tsrange", -1, 3909, "R"),
+    base(3910, "tstzrange", "tstzrange", -1, 3911, "R"),
+    base(3912, "daterange", "daterange", -1, 3913, "R"),
+    base(3926, "int8range", "int8range", -1, 3927, "R"),
 ];
 
 /// `boolean`.
@@ -159,7 +170,11 @@ pub fn column_type(data_type: &DataType) -> ColumnType {
         DataType::RunEndEncoded(_, values) => column_type(values.data_type()),
         DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
             let inner = field_type(field);
-            if inner.is_array || inner.element == JSON || inner.element.array_oid == 0 {
+            if inner.is_array {
+                // An array of arrays is one of more dimensions.
+                return inner;
+            }
+            if inner.element == JSON || inner.element.array_oid == 0 {
                 return plain(JSON);
             }
             ColumnType { oid: inner.element.array_oid, is_array: true, ..inner }
@@ -175,9 +190,11 @@ pub fn field_type(field: &Field) -> ColumnType {
     let Some(text) = field.metadata().get(SQL_TYPE_KEY) else { return column_type(field.data_type()) };
     match SqlType::of_field(field) {
         Some(SqlType::Enum(one)) => return of_enum(&one, false),
+        Some(ref known @ SqlType::Record(ref fields)) if fields.is_row() => return of_row(known, fields, false),
         Some(known @ (SqlType::Bit(length) | SqlType::VarBit(length))) => return of_bits(known.oid(), length, false),
         Some(SqlType::Array(element)) => match element.as_ref() {
             SqlType::Enum(one) => return of_enum(one, true),
+            known @ SqlType::Record(fields) if fields.is_row() => return of_row(known, fields, true),
             known @ (SqlType::Bit(length) | SqlType::VarBit(length)) => {
                 return of_bits(known.oid(), *length, true);
             }
@@ -208,6 +225,14 @@ pub fn field_type(field: &Field) -> ColumnType {
 fn of_enum(one: &EnumType, is_array: bool) -> ColumnType {
     let element = base(one.oid, "enum", "enum", 4, one.array_oid, "E");
     ColumnType { oid: if is_array { one.array_oid } else { one.oid }, element, is_array, modifier: -1 }
+}
+
+/// A record or a composite type, or their arrays.
+fn of_row(known: &SqlType, fields: &RecordType, is_array: bool) -> ColumnType {
+    let array_oid = SqlType::array_of(known.clone()).oid();
+    let kind = if fields.composite_name().is_some() { "C" } else { "P" };
+    let element = base(known.oid(), ROW_NAME, ROW_NAME, -1, array_oid, kind);
+    ColumnType { oid: if is_array { array_oid } else { element.oid }, element, is_array, modifier: -1 }
 }
 
 /// `bit` and `bit varying`, or their arrays.

@@ -18,6 +18,8 @@ const FUNCTIONS: [(&str, &str); 47] = [
       FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
     ("name of regclass", "COALESCE((SELECT max(_c.class_name) FROM pg_catalog.pg_class_names _c WHERE _c.class_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
+    ("name of regnamespace", "COALESCE((SELECT max(_n.schema_name) FROM pg_catalog.pg_namespace_names _n WHERE _n.schema_oid = $1), \
+      CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("name of regtype", "COALESCE((SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("obj_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = 0)"),
@@ -54,7 +56,6 @@ const FUNCTIONS: [(&str, &str); 47] = [
     ("pg_postmaster_start_time", "now()"),
     ("pg_relation_is_publishable", "false"),
     ("pg_relation_size", "CAST(0 AS BIGINT)"),
-    ("pg_size_pretty", "concat(CAST($1 AS TEXT), ' bytes')"),
     ("pg_table_is_visible", "($1 < 1000000000)"),
     ("pg_table_size", "CAST(0 AS BIGINT)"),
     ("pg_tablespace_location", "CAST(NULL AS TEXT)"),

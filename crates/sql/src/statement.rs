@@ -450,6 +450,8 @@ pub enum Command {
         if_exists: bool,
         /// Whether its relations go with it.
         cascade: bool,
+        /// Views in other schemas that go with them.
+        also: Vec<RelationName>,
     },
     /// SET CONSTRAINTS, of the transaction.
     SetConstraints {
@@ -609,8 +611,18 @@ impl Command {
                 }
                 Ok("CREATE SCHEMA")
             }
-            Command::DropSchema { name, if_exists, cascade } => {
-                if !catalog.drop_schema(name, *cascade)? && !if_exists {
+            Command::DropSchema { name, if_exists, cascade, also } => {
+                let is_gone = match also.is_empty() {
+                    true => catalog.drop_schema(name, *cascade)?,
+                    false => {
+                        let block = catalogs.begin_block();
+                        block.catalog().drop_all(also, true, |_, _| Ok(()))?;
+                        let is_gone = block.catalog().drop_schema(name, *cascade)?;
+                        block.commit()?;
+                        is_gone
+                    }
+                };
+                if !is_gone && !if_exists {
                     return Err(Error::input(format!("no schema is named '{name}'")).with_code("3F000"));
                 }
                 Ok("DROP SCHEMA")

@@ -94,7 +94,7 @@ impl fmt::Display for EnumType {
 }
 
 /// A name as a statement has to write it.
-fn quoted(name: &str) -> String {
+pub(crate) fn quoted(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_lowercase() || letter == '_' || letter.is_ascii_digit();
     match name.chars().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit()) {
         true => name.to_owned(),

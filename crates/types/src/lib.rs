@@ -2,6 +2,8 @@
 //!
 //! * [`sql_type`]: the types of expressions and columns, their names, and the Arrow types that hold their values.
 //! * [`enum_type`]: types of texts in an order of their own, which statements make.
+//! * [`record_type`]: rows of columns: records, composite types, DuckDB's structs.
+//! * [`range_type`]: types of what is between two bounds.
 //! * [`coercion`]: which type becomes which, and by which kind of cast; the common type of several expressions.
 //! * [`text`]: the text form of each type's values, read and written.
 //! * [`functions`]: the catalog of functions, operators and aggregates: overloads, how one is chosen, and what it does.
@@ -14,6 +16,8 @@
 pub mod coercion;
 pub mod enum_type;
 pub mod functions;
+pub mod range_type;
+pub mod record_type;
 pub mod sql_type;
 pub mod text;
 

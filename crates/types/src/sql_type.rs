@@ -21,6 +21,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 
 use crate::enum_type::EnumType;
+use crate::range_type::RangeKind;
+use crate::record_type::RecordType;
 
 /// The key in a field's metadata under which its SQL type stands.
 pub const FIELD_KEY: &str = "sql_type";
@@ -72,6 +74,8 @@ pub enum SqlType {
     Date,
     /// `time without time zone`.
     Time,
+    /// `time with time zone`.
+    TimeTz,
     /// `timestamp without time zone`.
     Timestamp,
     /// `timestamp with time zone`.
@@ -91,9 +95,11 @@ pub enum SqlType {
     /// An array of any number of dimensions: lists of one element type.
     Array(Arc<SqlType>),
     /// A row of named columns: a composite value, DuckDB's STRUCT.
-    Record(Arc<[RecordField]>),
+    Record(RecordType),
     /// DuckDB's MAP.
     Map(Arc<(SqlType, SqlType)>),
+    /// A range: what is between two bounds.
+    Range(RangeKind),
     /// `void`: the result of functions that are called for what they do.
     Void,
 }
@@ -171,7 +177,7 @@ impl SqlType {
         match self {
             Self::Unknown | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => DataType::Utf8View,
             Self::Uuid | Self::Json | Self::Jsonb | Self::Enum(_) => DataType::Utf8View,
-            Self::Bit(_) | Self::VarBit(_) => DataType::Utf8View,
+            Self::Bit(_) | Self::VarBit(_) | Self::Range(_) | Self::TimeTz => DataType::Utf8View,
             Self::Boolean => DataType::Boolean,
             Self::SmallInt => DataType::Int16,
             Self::Integer => DataType::Int32,
@@ -217,6 +223,7 @@ impl SqlType {
     fn noted(&self) -> String {
         match self {
             Self::Enum(one) => one.noted(),
+            Self::Record(fields) => fields.noted(),
             // `bit` alone is one bit.
             Self::Bit(None) => ANY_BITS.to_owned(),
             Self::Array(element) => match element.innermost() {
@@ -231,7 +238,10 @@ impl SqlType {
     /// The SQL type of a field: what its metadata says, else what its Arrow type tells. `None` if SQL has no such type.
     pub fn of_field(field: &Field) -> Option<Self> {
         match field.metadata().get(FIELD_KEY) {
-            Some(text) => Self::parse(text).or_else(|| Self::of_arrow(field.data_type())),
+            Some(text) => match (RecordType::of_noted(text), field.data_type()) {
+                (Some(noted), DataType::Struct(fields)) => Some(Self::Record(noted.with(record_fields(fields)?))),
+                _ => Self::parse(text).or_else(|| Self::of_arrow(field.data_type())),
+            },
             None => Self::of_arrow(field.data_type()),
         }
     }
@@ -265,7 +275,7 @@ impl SqlType {
             | DataType::ListView(item)
             | DataType::LargeListView(item)
             | DataType::FixedSizeList(item, _) => Self::array_of(Self::of_field(item)?),
-            DataType::Struct(fields) => Self::Record(record_fields(fields)?),
+            DataType::Struct(fields) => Self::Record(record_fields(fields)?.into()),
             DataType::Map(entries, _) => match entries.data_type() {
                 DataType::Struct(fields) if fields.len() == 2 => {
                     Self::Map(Arc::new((Self::of_field(&fields[0])?, Self::of_field(&fields[1])?)))
@@ -288,10 +298,10 @@ impl SqlType {
             }
             Self::Oid(_) => Category::Numeric,
             Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => Category::String,
-            Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb => Category::UserDefined,
+            Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb | Self::Range(_) => Category::UserDefined,
             Self::Enum(_) => Category::Enum,
             Self::Bit(_) | Self::VarBit(_) => Category::Bits,
-            Self::Date | Self::Time | Self::Timestamp | Self::TimestampTz => Category::DateTime,
+            Self::Date | Self::Time | Self::TimeTz | Self::Timestamp | Self::TimestampTz => Category::DateTime,
             Self::Interval => Category::Timespan,
             Self::Array(_) => Category::Array,
             Self::Record(_) | Self::Map(_) => Category::Composite,
@@ -357,6 +367,7 @@ impl SqlType {
             Self::Bytea => 17,
             Self::Date => 1082,
             Self::Time => 1083,
+            Self::TimeTz => 1266,
             Self::Timestamp => 1114,
             Self::TimestampTz => 1184,
             Self::Interval => 1186,
@@ -385,6 +396,7 @@ impl SqlType {
                 Self::Bytea => 1001,
                 Self::Date => 1182,
                 Self::Time => 1183,
+                Self::TimeTz => 1270,
                 Self::Timestamp => 1115,
                 Self::TimestampTz => 1185,
                 Self::Interval => 1187,
@@ -395,10 +407,12 @@ impl SqlType {
                 Self::Bit(_) => 1561,
                 Self::VarBit(_) => 1563,
                 Self::Oid(OidKind::Oid) => 1028,
-                Self::Record(_) => 2287,
+                Self::Record(fields) => fields.oids().1,
+                Self::Range(kind) => kind.oids().1,
                 _ => 1009,
             },
-            Self::Record(_) => 2249,
+            Self::Record(fields) => fields.oids().0,
+            Self::Range(kind) => kind.oids().0,
             Self::Map(_) => 25,
             Self::Void => 2278,
         }
@@ -430,6 +444,7 @@ impl SqlType {
             Self::Bytea => "bytea",
             Self::Date => "date",
             Self::Time => "time",
+            Self::TimeTz => "timetz",
             Self::Timestamp => "timestamp",
             Self::TimestampTz => "timestamptz",
             Self::Interval => "interval",
@@ -447,6 +462,7 @@ impl SqlType {
             // PostgreSQL names such a column after the element's type.
             Self::Array(element) => element.innermost().internal_name(),
             Self::Record(_) => "row",
+            Self::Range(kind) => kind.name(),
             Self::Map(_) => "map",
             Self::Void => "void",
         }
@@ -456,6 +472,7 @@ impl SqlType {
     pub fn column_name(&self) -> String {
         match self.innermost() {
             Self::Enum(one) => one.name.clone(),
+            Self::Record(fields) => fields.name().unwrap_or("row").to_owned(),
             other => other.internal_name().to_owned(),
         }
     }
@@ -508,7 +525,8 @@ impl SqlType {
                 _ => return None,
             },
             "double precision" | "double" | "float8" => Self::Double,
-            "text" | "string" => Self::Text,
+            // A path of JSON is a text, which is read where it is followed.
+            "text" | "string" | "jsonpath" => Self::Text,
             "varchar" | "character varying" | "char varying" | "nvarchar" => Self::Varchar(length),
             "bpchar" if modifiers.is_empty() => Self::Char(None),
             "char" | "character" | "bpchar" => Self::Char(Some(length.unwrap_or(1))),
@@ -516,7 +534,9 @@ impl SqlType {
             "bytea" | "blob" | "varbinary" | "binary" | "bytes" => Self::Bytea,
             "date" => Self::Date,
             "time" | "time without time zone" => Self::Time,
+            "timetz" | "time with time zone" => Self::TimeTz,
             "timestamp" | "timestamp without time zone" | "datetime" => Self::Timestamp,
+            "timestamp_s" | "timestamp_ms" | "timestamp_us" | "timestamp_ns" => Self::Timestamp,
             "timestamptz" | "timestamp with time zone" => Self::TimestampTz,
             "interval" => Self::Interval,
             "uuid" => Self::Uuid,
@@ -532,12 +552,12 @@ impl SqlType {
             ANY_BITS => Self::Bit(None),
             "unknown" => Self::Unknown,
             "void" => Self::Void,
-            _ => return None,
+            name => Self::Range(RangeKind::of_name(name)?),
         })
     }
 }
 
-fn record_fields(fields: &Fields) -> Option<Arc<[RecordField]>> {
+fn record_fields(fields: &Fields) -> Option<Vec<RecordField>> {
     let field =
         |field: &FieldRef| Some(RecordField { name: field.name().clone(), sql_type: SqlType::of_field(field)? });
     fields.iter().map(field).collect()
@@ -563,9 +583,11 @@ impl fmt::Display for SqlType {
             Self::Char(Some(length)) => write!(f, "character({length})"),
             Self::Date => f.write_str("date"),
             Self::Time => f.write_str("time without time zone"),
+            Self::TimeTz => f.write_str("time with time zone"),
             Self::Timestamp => f.write_str("timestamp without time zone"),
             Self::TimestampTz => f.write_str("timestamp with time zone"),
             Self::Array(element) => write!(f, "{}[]", element.innermost()),
+            Self::Record(fields) if fields.is_row() => fields.fmt(f),
             Self::Record(fields) => {
                 f.write_str("struct(")?;
                 for (index, field) in fields.iter().enumerate() {

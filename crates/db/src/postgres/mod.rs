@@ -235,7 +235,18 @@ fn listed_tables(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     listed
         .map(|listed| {
             let flag = || Cell::Flag(false);
-            vec![listed.schema.into(), listed.name.into(), OWNER.into(), Cell::Null, flag(), flag(), flag(), flag()]
+            let summary = |object: &Object| declared::summary(snapshot, object).0;
+            let has_indexes = Cell::Flag(listed.object.as_ref().is_some_and(summary));
+            vec![
+                listed.schema.into(),
+                listed.name.into(),
+                OWNER.into(),
+                Cell::Null,
+                has_indexes,
+                flag(),
+                flag(),
+                flag(),
+            ]
         })
         .collect()
 }

@@ -82,7 +82,8 @@ impl SinkState for State {
     fn push(&mut self, batch: Batch, _waker: &Waker) -> Result<Accept> {
         let mut value = self.shared.value.lock();
         if value.is_some() || batch.rows() > 1 {
-            return Err(Error::value("a scalar subquery returned more than one row")
+            return Err(Error::value("more than one row returned by a subquery used as an expression")
+                .with_code("21000")
                 .with_hint("add LIMIT 1 or an aggregate to the subquery, or compare with IN or ANY"));
         }
         let array = to_logical(&batch.flat(0)?, self.shared.schema.field(0).data_type())?;

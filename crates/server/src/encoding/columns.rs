@@ -17,9 +17,9 @@ use arrow::datatypes::{
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
-use diligence_db::Zone;
 use diligence_db::postgres as types;
 use diligence_db::postgres::{ColumnType, UNBOUNDED_NUMERIC, field_type};
+use diligence_db::{Range, RangeKind, Zone};
 
 use super::numeric::{PlainNumeric, without_zeros};
 use super::text;
@@ -28,6 +28,11 @@ use super::text;
 pub(super) const EPOCH_DAYS: i32 = 10_957;
 /// Microseconds from 1970 to 2000.
 pub(super) const EPOCH_MICROSECONDS: i64 = EPOCH_DAYS as i64 * 86_400_000_000;
+
+/// The number of `character(n)`.
+const BPCHAR: u32 = 1042;
+/// What PostgreSQL adds to the number of characters in a type's modifier.
+const BPCHAR_HEADER: i32 = 4;
 
 /// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +174,15 @@ impl Rows {
     /// Whether a column's texts have only characters of [`PLAIN`].
     pub fn is_plain(&self, column: usize) -> bool {
         let values = &self.columns[column].values;
-        !matches!(values, Values::Text(_) | Values::Bytes(_) | Values::Interval(_) | Values::List(..))
+        !matches!(
+            values,
+            Values::Text(_)
+                | Values::Bytes(_)
+                | Values::Interval(_)
+                | Values::List(..)
+                | Values::Row(..)
+                | Values::Range(..)
+        )
     }
 
     /// A field that is text as it is.
@@ -224,6 +237,10 @@ enum Values {
     Timestamp(TimestampMicrosecondArray, Option<Zone>),
     Interval(arrow::array::IntervalMonthDayNanoArray),
     List(ArrayRef, Vec<(usize, usize)>, Box<Values>),
+    /// Ranges, as they are held.
+    Range(StringViewArray, RangeKind, Zone),
+    /// Rows of columns.
+    Row(ArrayRef, Vec<(Values, ColumnType)>),
 }
 
 impl Values {
@@ -279,6 +296,24 @@ impl Values {
                 Values::Interval(interval.as_primitive::<IntervalMonthDayNanoType>().clone())
             }
             types::JSON => Values::Text(json_texts(array)?),
+            element if let Some(kind) = RangeKind::of_name(element.name) => {
+                Values::Range(to(&DataType::Utf8View)?.as_string_view().clone(), kind, zone)
+            }
+            element if element.name == types::ROW_NAME && matches!(array.data_type(), DataType::Struct(_)) => {
+                let record = array.as_struct();
+                let columns = record.columns().iter().zip(record.fields()).map(|(array, field)| {
+                    let column = field_type(field);
+                    Ok((Values::new(array, &column, zone)?, column))
+                });
+                Values::Row(array.clone(), columns.collect::<Result<_>>()?)
+            }
+            // Blanks fill a `character(n)`; they are not held.
+            element if element.oid == BPCHAR && column.modifier > BPCHAR_HEADER => {
+                let length = (column.modifier - BPCHAR_HEADER) as usize;
+                let texts = to(&DataType::Utf8View)?;
+                let padded = |text: Option<&str>| text.map(|text| format!("{text:<length$}"));
+                Values::Text(texts.as_string_view().iter().map(padded).collect())
+            }
             object if matches!(object.oid, 24 | 26 | 2205 | 2206) && array.data_type().is_integer() => {
                 Values::Oid(to(&DataType::Int64)?.as_primitive::<Int64Type>().clone())
             }
@@ -309,8 +344,14 @@ impl Values {
                 (list.values().clone(), ranges)
             }
         };
-        let element = ColumnType { is_array: false, oid: column.element.oid, ..*column };
-        Ok(Values::List(flat, ranges, Box::new(Values::new(&values, &element, zone)?)))
+        let values = match values.data_type() {
+            // One more dimension.
+            DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
+                Values::list(&values, column, zone)?
+            }
+            _ => Values::new(&values, &element_of(column), zone)?,
+        };
+        Ok(Values::List(flat, ranges, Box::new(values)))
     }
 
     fn nulls(&self) -> Option<&NullBuffer> {
@@ -324,13 +365,13 @@ impl Values {
             Values::Decimal(array, _) => array.nulls(),
             Values::WideDecimal(array, ..) => array.nulls(),
             Values::Oid(array) => array.nulls(),
-            Values::Text(array) => array.nulls(),
+            Values::Text(array) | Values::Range(array, ..) => array.nulls(),
             Values::Bytes(array) => array.nulls(),
             Values::Date(array) => array.nulls(),
             Values::Time(array) => array.nulls(),
             Values::Timestamp(array, _) => array.nulls(),
             Values::Interval(array) => array.nulls(),
-            Values::List(array, ..) => array.nulls(),
+            Values::List(array, ..) | Values::Row(array, _) => array.nulls(),
         }
     }
 
@@ -403,6 +444,25 @@ impl Values {
                 list_binary(ranges[row], values, column, out);
                 put_length(start, 4, out);
             }
+            Values::Range(array, kind, _) => {
+                let start = out.len();
+                out.put_i32(0);
+                range_binary(array.value(row), *kind, out);
+                put_length(start, 4, out);
+            }
+            Values::Row(_, columns) => {
+                let start = out.len();
+                out.put_i32(0);
+                out.put_i32(columns.len() as i32);
+                for (values, column) in columns {
+                    out.put_u32(column.oid);
+                    match values.is_null(row) {
+                        true => out.put_i32(-1),
+                        false => values.binary_field(row, column, out),
+                    }
+                }
+                put_length(start, 4, out);
+            }
         }
     }
 
@@ -435,6 +495,16 @@ impl Values {
                 text::interval(value.months, value.days, value.nanoseconds / 1000, out);
             }
             Values::List(_, ranges, values) => list_text(ranges[row], values, column, out),
+            Values::Range(array, RangeKind::TimestampTz, zone) if *zone != Zone::UTC => {
+                let mut text = String::new();
+                match Range::held(array.value(row), RangeKind::TimestampTz) {
+                    Ok(range) => range.write(&mut text, zone),
+                    Err(_) => text.push_str(array.value(row)),
+                }
+                out.put_slice(text.as_bytes());
+            }
+            Values::Range(array, ..) => out.put_slice(array.value(row).as_bytes()),
+            Values::Row(_, columns) => row_text(row, columns, out),
         }
     }
 }
@@ -490,58 +560,174 @@ fn json_texts(array: &ArrayRef) -> Result<StringViewArray> {
     Ok(texts.finish())
 }
 
+/// The type of an array's elements.
+fn element_of(column: &ColumnType) -> ColumnType {
+    ColumnType { is_array: false, oid: column.element.oid, ..*column }
+}
+
+/// The elements of an array of any number of dimensions, in order, and the dimensions' lengths. The binary form has
+/// rectangles only: where inner arrays are shorter than others, `None` stands for what is missing.
+fn flattened<'a>(rows: &[Option<usize>], length: usize, values: &'a Values, ranges: &[(usize, usize)]) -> Flat<'a> {
+    let within = rows.iter().flat_map(|row| {
+        let (from, to) = row.map_or((0, 0), |row| ranges[row]);
+        (from..to).map(Some).chain(std::iter::repeat(None)).take(length)
+    });
+    let elements = within.collect::<Vec<_>>();
+    match values {
+        Values::List(_, ranges, inner) => {
+            let is_there = |row: &&Option<usize>| row.is_some_and(|row| !values.is_null(row));
+            let lengths = elements.iter().filter(is_there).flatten().map(|row| ranges[*row].1 - ranges[*row].0);
+            let longest = lengths.max().unwrap_or(0);
+            let mut flat = flattened(&elements, longest, inner, ranges);
+            flat.lengths.insert(0, length);
+            flat
+        }
+        _ => Flat { lengths: vec![length], elements, values },
+    }
+}
+
+/// What an array has in its binary form.
+struct Flat<'a> {
+    lengths: Vec<usize>,
+    elements: Vec<Option<usize>>,
+    values: &'a Values,
+}
+
 fn list_binary((from, to): (usize, usize), values: &Values, column: &ColumnType, out: &mut BytesMut) {
-    let nulls = (from..to).any(|index| values.is_null(index));
-    out.put_i32(i32::from(to > from));
-    out.put_i32(i32::from(nulls));
+    let flat = flattened(&[Some(0)], to - from, values, &[(from, to)]);
+    let is_null = |element: &Option<usize>| element.is_none_or(|element| flat.values.is_null(element));
+    let is_empty = flat.elements.is_empty();
+    out.put_i32(if is_empty { 0 } else { flat.lengths.len() as i32 });
+    out.put_i32(i32::from(flat.elements.iter().any(is_null)));
     out.put_u32(column.element.oid);
-    if to > from {
-        out.put_i32((to - from) as i32);
+    for length in flat.lengths.iter().filter(|_| !is_empty) {
+        out.put_i32(*length as i32);
         out.put_i32(1);
     }
-    let element = ColumnType { is_array: false, oid: column.element.oid, ..*column };
-    for index in from..to {
-        if values.is_null(index) {
-            out.put_i32(-1);
-        } else {
-            values.binary_field(index, &element, out);
+    let element_type = element_of(column);
+    for element in &flat.elements {
+        match element {
+            Some(element) if !flat.values.is_null(*element) => flat.values.binary_field(*element, &element_type, out),
+            _ => out.put_i32(-1),
         }
     }
 }
 
+/// Puts what was written from `start` on between quotes, its quotes and backslashes before another `escape`.
+fn quote(start: usize, out: &mut BytesMut, escape: impl Fn(u8) -> u8) {
+    let field = out.split_off(start);
+    out.put_u8(b'"');
+    for byte in &field {
+        if matches!(byte, b'"' | b'\\') {
+            out.put_u8(escape(*byte));
+        }
+        out.put_u8(*byte);
+    }
+    out.put_u8(b'"');
+}
+
 fn list_text(range: (usize, usize), values: &Values, column: &ColumnType, out: &mut BytesMut) {
-    let element = ColumnType { is_array: false, oid: column.element.oid, ..*column };
+    let is_nested = matches!(values, Values::List(..));
+    let element = if is_nested { *column } else { element_of(column) };
+    let first = out.len();
+    let mut is_empty = true;
     out.put_u8(b'{');
     for index in range.0..range.1 {
         if index > range.0 {
             out.put_u8(b',');
         }
         if values.is_null(index) {
+            is_empty = false;
             out.put_slice(b"NULL");
             continue;
         }
         let start = out.len();
         values.text(index, &element, out);
+        if is_nested {
+            is_empty &= &out[start..] == b"{}";
+            continue;
+        }
+        is_empty = false;
         let field = &out[start..];
         let plain = !field.is_empty()
             && !field.eq_ignore_ascii_case(b"null")
             && !field
                 .iter()
                 .any(|byte| matches!(byte, b'{' | b'}' | b',' | b'"' | b'\\') || byte.is_ascii_whitespace());
-        if plain {
-            continue;
+        if !plain {
+            quote(start, out, |_| b'\\');
         }
-        let field = out.split_off(start);
-        out.put_u8(b'"');
-        for byte in &field {
-            if matches!(byte, b'"' | b'\\') {
-                out.put_u8(b'\\');
-            }
-            out.put_u8(*byte);
-        }
-        out.put_u8(b'"');
+    }
+    if is_empty {
+        // Arrays of nothing but empty arrays are empty.
+        out.truncate(first + 1);
     }
     out.put_u8(b'}');
+}
+
+/// Flags, and the bounds that there are.
+fn range_binary(text: &str, kind: RangeKind, out: &mut BytesMut) {
+    const EMPTY: u8 = 1;
+    const LOWER: [u8; 2] = [2, 8];
+    const UPPER: [u8; 2] = [4, 16];
+    let Some((lower, upper)) = Range::held(text, kind).ok().and_then(|range| range.bounds) else {
+        return out.put_u8(EMPTY);
+    };
+    let mut flags = 0;
+    for (bound, [inclusive, infinite]) in [(&lower, LOWER), (&upper, UPPER)] {
+        match bound.value {
+            None => flags |= infinite,
+            Some(_) if bound.is_inclusive => flags |= inclusive,
+            Some(_) => {}
+        }
+    }
+    out.put_u8(flags);
+    for value in [lower, upper].into_iter().filter_map(|bound| bound.value) {
+        let number = value.to_i128().and_then(|value| i64::try_from(value).ok()).unwrap_or_default();
+        match kind {
+            RangeKind::Integer => put_field((number as i32).to_be_bytes(), out),
+            RangeKind::BigInt => put_field(number.to_be_bytes(), out),
+            RangeKind::Date => put_field(since_2000(i32::try_from(number).unwrap_or_default()).to_be_bytes(), out),
+            RangeKind::Timestamp | RangeKind::TimestampTz => {
+                let moment = match number {
+                    infinity @ (i64::MIN | i64::MAX) => infinity,
+                    moment => moment.saturating_sub(EPOCH_MICROSECONDS),
+                };
+                put_field(moment.to_be_bytes(), out);
+            }
+            RangeKind::Numeric => {
+                let start = out.len();
+                out.put_i32(0);
+                let (precision, scale) = UNBOUNDED_NUMERIC;
+                let shown = Decimal256Type::format_decimal(value, precision, scale as i8);
+                text::numeric_of_text(without_zeros(&shown).as_bytes(), out);
+                put_length(start, 4, out);
+            }
+        }
+    }
+}
+
+fn row_text(row: usize, columns: &[(Values, ColumnType)], out: &mut BytesMut) {
+    out.put_u8(b'(');
+    for (index, (values, column)) in columns.iter().enumerate() {
+        if index > 0 {
+            out.put_u8(b',');
+        }
+        if values.is_null(row) {
+            continue;
+        }
+        let start = out.len();
+        values.text(row, column, out);
+        let field = &out[start..];
+        let plain = !field.is_empty()
+            && !field.iter().any(|byte| {
+                matches!(byte, b'(' | b')' | b',' | b'"' | b'\\') || byte.is_ascii_whitespace() || *byte == 0x0b
+            });
+        if !plain {
+            quote(start, out, |byte| byte);
+        }
+    }
+    out.put_u8(b')');
 }
 
 #[cfg(test)]

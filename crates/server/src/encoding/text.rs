@@ -298,11 +298,17 @@ pub(super) fn timestamp(microseconds: i64, zone: Option<&Zone>, out: &mut BytesM
 /// `1 year 2 mons -3 days 04:05:06.7`, as PostgreSQL's style `postgres`.
 pub(super) fn interval(months: i32, days: i32, microseconds: i64, out: &mut BytesMut) {
     let start = out.len();
+    let mut is_before = false;
     let parts: [(i32, &[u8]); 3] = [(months / 12, b" year"), (months % 12, b" mon"), (days, b" day")];
     for (count, unit) in parts.into_iter().filter(|(count, _)| *count != 0) {
         if out.len() > start {
             out.put_u8(b' ');
         }
+        // A positive part after a negative one has its sign.
+        if is_before && count > 0 {
+            out.put_u8(b'+');
+        }
+        is_before = count < 0;
         integer(count, out);
         out.put_slice(unit);
         if count != 1 {
@@ -314,8 +320,10 @@ pub(super) fn interval(months: i32, days: i32, microseconds: i64, out: &mut Byte
         if has_date {
             out.put_u8(b' ');
         }
-        if microseconds < 0 {
-            out.put_u8(b'-');
+        match microseconds < 0 {
+            true => out.put_u8(b'-'),
+            false if is_before => out.put_u8(b'+'),
+            false => {}
         }
         time(microseconds.saturating_abs(), out);
     }

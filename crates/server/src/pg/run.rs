@@ -322,7 +322,7 @@ impl PgSession {
                     None => self.session.setting(name)?,
                 };
                 if describe {
-                    self.describe_text(name);
+                    self.describe_text(super::settings::shown_name(name));
                 }
                 let mut data = BytesMut::new();
                 data.put_i32(value.len() as i32);

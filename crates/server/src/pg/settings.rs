@@ -95,6 +95,18 @@ const REPORTED: [(&str, &str); 13] = [
     ("timezone", "TimeZone"),
 ];
 
+/// A setting's name as PostgreSQL spells it.
+pub(super) fn shown_name(name: &str) -> &str {
+    REPORTED.iter().find(|(known, _)| *known == name).map_or(name, |(_, shown)| shown)
+}
+
+/// A time as PostgreSQL shows it: in the largest unit in which it is a whole number.
+fn in_largest_unit(milliseconds: u128) -> String {
+    const UNITS: [(u128, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")];
+    let unit = UNITS.into_iter().find(|(length, _)| milliseconds > 0 && milliseconds.is_multiple_of(*length));
+    unit.map_or_else(|| format!("{milliseconds}ms"), |(length, unit)| format!("{}{unit}", milliseconds / length))
+}
+
 /// What a setting was.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Value {
@@ -151,7 +163,7 @@ impl ClientSettings {
         Some(match known.name {
             "session_authorization" => self.user.clone(),
             "statement_timeout" if self.timeout.is_zero() => "0".to_owned(),
-            "statement_timeout" => format!("{}ms", self.timeout.as_millis()),
+            "statement_timeout" => in_largest_unit(self.timeout.as_millis()),
             name => self.changed.get(name).cloned().unwrap_or_else(|| known.start.to_owned()),
         })
     }

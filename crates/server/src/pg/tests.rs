@@ -191,7 +191,7 @@ async fn settings_go_back_with_their_transaction() {
     let (_server, address) = serve().await;
     let settings = [
         ("application_name", ["first", "second", "third"]),
-        ("statement_timeout", ["100000ms", "200000ms", "300000ms"]),
+        ("statement_timeout", ["100s", "200s", "5min"]),
         ("packets", ["3", "4", "5"]),
         ("query_memory", ["64.0 MiB", "65.0 MiB", "66.0 MiB"]),
         ("timezone", ["+01:00", "+02:00", "+03:00"]),

@@ -26,7 +26,7 @@ use sqlparser::ast::{
 
 use super::expressions::subquery_scalar;
 use super::from::JoinedSide;
-use super::operators::record;
+use super::operators::row;
 use super::scope::{Clause, Level, Namespace, Source, Withs};
 use super::targets::{Target, bad_generated, is_default, named};
 use super::{Binder, Bound, Context, Output, Rows, place, placed, unsupported};
@@ -469,7 +469,7 @@ impl Binder<'_> {
             return Err(placed(error, || place(query)));
         }
         let fields = rows.outputs.into_iter().map(|output| output.scalar).collect();
-        let fields = record(fields, (1..).map(|index| format!("f{index}")));
+        let fields = row(fields);
         let column = self.column_for("row", &fields);
         rows.outputs = vec![Output { name: column.name.clone(), scalar: column.scalar() }];
         rows.relation = rows.relation.mapped(vec![(column, fields)]);

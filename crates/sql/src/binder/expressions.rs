@@ -11,7 +11,7 @@ use sqlparser::ast::{
 };
 
 use super::functions::{bare_name, written};
-use super::operators::{Way, record, sign_comparison};
+use super::operators::{Way, record, row, sign_comparison};
 use super::scope::{Clause, Level};
 use super::{Binder, Rows, STACK_GROWTH, STACK_RED_ZONE, literals, name_place, normalized, place, placed, unsupported};
 use crate::algebra::{
@@ -154,6 +154,12 @@ impl Binder<'_> {
                 let field = Scalar::Constant(Constant::text(name));
                 self.call("extract", vec![field, self.scalar(expr, level)?])
             }
+            Expr::IsNormalized { expr, form, negated } => {
+                let mut arguments = vec![self.scalar(expr, level)?];
+                arguments.extend(form.map(|form| Scalar::Constant(Constant::text(form.to_string()))));
+                let is_normal = self.call("is_normalized", arguments)?;
+                Ok(if *negated { is_normal.negate() } else { is_normal })
+            }
             Expr::Ceil { expr, field } => self.rounded("ceil", expr, field, level),
             Expr::Floor { expr, field } => self.rounded("floor", expr, field, level),
             Expr::Position { expr, r#in } => {
@@ -212,7 +218,7 @@ impl Binder<'_> {
             }
             Expr::Tuple(parts) => {
                 let fields = self.scalars(parts, level)?;
-                Ok(record(fields, (1..).map(|index| format!("f{index}"))))
+                Ok(row(fields))
             }
             Expr::Struct { values, fields } => {
                 let names = values.iter().enumerate().map(|(index, value)| match (fields.get(index), value) {
@@ -483,7 +489,7 @@ impl Binder<'_> {
             output.scalar = column.scalar();
             computed.push((column, name));
         }
-        rows.relation = rows.relation.mapped(computed);
+        rows.relation = mapped_in_order(rows.relation, computed);
         Ok(rows)
     }
 
@@ -512,7 +518,7 @@ impl Binder<'_> {
     }
 
     /// `timestamp(3)`: rounded to so many digits behind the seconds' point.
-    fn with_seconds_digits(&self, scalar: Scalar, digits: Option<i32>) -> Result<Scalar> {
+    pub(super) fn with_seconds_digits(&self, scalar: Scalar, digits: Option<i32>) -> Result<Scalar> {
         match digits {
             None => Ok(scalar),
             Some(digits) => {
@@ -773,9 +779,10 @@ impl Binder<'_> {
     /// columns, 42883 if there is no such operator.
     pub(super) fn quantified(&self, left: Scalar, sign: &str, quantifier: Quantifier, rows: Rows) -> Result<Scalar> {
         let columns = rows.columns();
+        let is_whole = matches!(columns.as_slice(), [one] if matches!(one.sql_type, SqlType::Record(_)));
         let left = match left {
-            Scalar::Record { fields, .. } if columns.len() == fields.len() => fields,
-            Scalar::Record { fields, .. } => {
+            Scalar::Record { fields, .. } if !is_whole && columns.len() == fields.len() => fields,
+            Scalar::Record { fields, .. } if !is_whole => {
                 let few = columns.len() < fields.len();
                 let message = if few { "subquery has too few columns" } else { "subquery has too many columns" };
                 return Err(Error::input(message).with_code("42601"));
@@ -824,9 +831,8 @@ impl Binder<'_> {
                 self.operator(sign, vec![left, column.scalar()])?
             }
             _ => {
-                let names = || (1..).map(|index| format!("f{index}"));
-                let right = record(columns.iter().map(Column::scalar).collect(), names());
-                self.operator(sign, vec![record(left, names()), right])?
+                let right = row(columns.iter().map(Column::scalar).collect());
+                self.operator(sign, vec![row(left), right])?
             }
         };
         let column = self.column_for("test", &test);
@@ -907,6 +913,23 @@ fn name_function(sql_type: &SqlType) -> Option<&'static str> {
     match sql_type {
         SqlType::Oid(OidKind::Class) => Some("name of regclass"),
         SqlType::Oid(OidKind::Type) => Some("name of regtype"),
+        SqlType::Oid(OidKind::Namespace) => Some("name of regnamespace"),
         _ => None,
+    }
+}
+
+/// Columns computed of a relation's, below its sort and its limit: what has subqueries becomes joins, which keep no
+/// order.
+fn mapped_in_order(relation: Relation, columns: Vec<(Column, Scalar)>) -> Relation {
+    match relation {
+        Relation::Sort { input, keys } => Relation::Sort { input: Box::new(input.mapped(columns)), keys },
+        Relation::Limit(limit) => {
+            let input = Box::new(mapped_in_order(*limit.input, columns));
+            Relation::Limit(crate::algebra::Limit { input, ..limit })
+        }
+        Relation::Definitions { definitions, input } => {
+            Relation::Definitions { definitions, input: Box::new(mapped_in_order(*input, columns)) }
+        }
+        other => other.mapped(columns),
     }
 }

@@ -11,7 +11,7 @@ use sqlparser::ast::{
 
 use super::expressions::{constant_elements, subquery_scalar};
 use super::grouping::is_other_form;
-use super::operators::{Way, record};
+use super::operators::{Way, record, row};
 use super::scope::Level;
 use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
@@ -81,7 +81,7 @@ impl Binder<'_> {
         if function.over.is_some() {
             return self.window_function(&name, function, level);
         }
-        if name == "grouping" {
+        if name == "grouping" || name == "grouping_id" {
             return self.grouping_call(function, level);
         }
         if !aggregates(&name).is_empty() || is_other_form(&name) {
@@ -301,7 +301,7 @@ impl Binder<'_> {
                 let [no, yes] = two(values).ok_or_else(|| Error::bug("two values are two"))?;
                 Scalar::Case { arms: vec![(is_null, no)], otherwise: Some(Box::new(yes)), sql_type }
             }
-            "row" => record(bound()?, (1..).map(|index| format!("f{index}"))),
+            "row" => row(bound()?),
             "struct" if scalars(name).is_empty() => record(bound()?, (1..).map(|index| format!("c{}", index - 1))),
             "struct_pack" => {
                 let mut names = Vec::new();
@@ -316,6 +316,102 @@ impl Binder<'_> {
                 let fields = fields.collect::<Result<Vec<_>>>()?;
                 record(fields, names.into_iter())
             }
+            // A union is held as a struct of the one member that it has.
+            "union_value" => {
+                let [FunctionArg::Named { name, arg, .. }] = written(function) else {
+                    return Err(wrong("one argument with a name: union_value(a := 1)"));
+                };
+                let value = self.argument(arg, level)?;
+                record(vec![self.typed(value)?], std::iter::once(normalized(name)))
+            }
+            "union_tag" => {
+                let [union] = one(bound()?).ok_or_else(|| wrong("a union"))?;
+                match union.sql_type() {
+                    SqlType::Record(fields) if fields.len() == 1 => {
+                        Scalar::Constant(Constant::text(fields[0].name.clone()))
+                    }
+                    _ => return Err(wrong("a union")),
+                }
+            }
+            "struct_extract" | "union_extract" => {
+                let [row, field] = two(bound()?).ok_or_else(|| wrong("a struct and the name of a field"))?;
+                let literal = Self::candidate(&field).literal;
+                let field = literal.ok_or_else(|| wrong("the name of a field as a literal"))?;
+                self.field(row, &Ident::with_quote('"', field))?
+            }
+            "struct_keys" => {
+                let [row] = one(bound()?).ok_or_else(|| wrong("a struct"))?;
+                let SqlType::Record(fields) = row.sql_type() else { return Err(wrong("a struct")) };
+                let names = fields.iter().map(|field| Scalar::Constant(Constant::text(field.name.clone())));
+                self.array(names.collect())?
+            }
+            "struct_insert" => {
+                let [FunctionArg::Unnamed(row), more @ ..] = written(function) else {
+                    return Err(wrong("a struct and fields: struct_insert(s, a := 1)"));
+                };
+                let row = self.argument(row, level)?;
+                let SqlType::Record(known) = row.sql_type() else { return Err(wrong("a struct first")) };
+                let field = |field: &diligence_types::sql_type::RecordField| {
+                    self.field(row.clone(), &Ident::with_quote('"', field.name.clone()))
+                };
+                let mut fields = known.iter().map(field).collect::<Result<Vec<_>>>()?;
+                let mut names = known.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
+                for argument in more {
+                    let FunctionArg::Named { name, arg, .. } = argument else {
+                        return Err(wrong("fields with names: struct_insert(s, a := 1)"));
+                    };
+                    names.push(normalized(name));
+                    let value = self.argument(arg, level)?;
+                    fields.push(self.typed(value)?);
+                }
+                record(fields, names.into_iter())
+            }
+            "normalize" if written(function).len() == 2 => {
+                let [FunctionArg::Unnamed(text), FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Identifier(form)))] =
+                    written(function)
+                else {
+                    return Ok(None);
+                };
+                let form = Scalar::Constant(Constant::text(form.value.clone()));
+                self.call("normalize", vec![self.argument(text, level)?, form])?
+            }
+            "set element" => {
+                let mut arguments = bound()?.into_iter();
+                let mut arguments = (arguments.next(), arguments.next_back(), arguments.collect::<Vec<_>>());
+                let (Some(value), Some(element)) = (arguments.0.take(), arguments.1.take()) else {
+                    return Err(wrong("a value, a place and an element"));
+                };
+                let mut places = arguments.2;
+                match (value.sql_type(), places.len()) {
+                    (SqlType::Array(_), 1) => {
+                        let place = places.swap_remove(0);
+                        self.call("array_with_element", vec![value, place, element])?
+                    }
+                    (SqlType::Jsonb, _) => {
+                        let texts = places.into_iter().map(|place| self.cast(place, &SqlType::Text, Way::Explicit));
+                        let path = self.array(texts.collect::<Result<_>>()?)?;
+                        let empty = Scalar::Constant(Constant::text("{}"));
+                        let empty = self.cast(empty, &SqlType::Jsonb, Way::Explicit)?;
+                        let value = Scalar::Coalesce(vec![value, empty]);
+                        let element = self.cast(element, &SqlType::Jsonb, Way::Implicit)?;
+                        self.call("jsonb_set", vec![value, path, element])?
+                    }
+                    (SqlType::Array(_), _) => return Err(unsupported("an element of an array of several dimensions")),
+                    (other, _) => {
+                        let message = format!("cannot subscript type {other} because it does not support subscripting");
+                        return Err(Error::input(message).with_code("42804"));
+                    }
+                }
+            }
+            "get_current_timestamp" => {
+                bound()?;
+                self.now()
+            }
+            "date_add" if !has_function(name) => {
+                let [day, interval] = two(bound()?).ok_or_else(|| wrong("a date and an interval"))?;
+                self.operator("+", vec![day, interval])?
+            }
+            "datetrunc" if !has_function(name) => self.call("date_trunc", bound()?)?,
             "named_struct" => {
                 let mut names = Vec::new();
                 let mut fields = Vec::new();
@@ -343,7 +439,8 @@ impl Binder<'_> {
                 self.statement_time()
             }
             "current_date" | "today" if written(function).is_empty() => self.now().cast(SqlType::Date, true),
-            "current_time" | "localtime" => self.now().cast(SqlType::Time, true),
+            "current_time" => self.now().cast(SqlType::TimeTz, true),
+            "localtime" => self.now().cast(SqlType::Time, true),
             "localtimestamp" => self.now().cast(SqlType::Timestamp, true),
             "pg_typeof" | "typeof" if name == "pg_typeof" || !has_function(name) => {
                 let [argument] = one(bound()?).ok_or_else(|| wrong("one argument"))?;

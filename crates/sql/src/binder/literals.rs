@@ -190,7 +190,9 @@ impl Binder<'_> {
             None => text,
         };
         let value = text::parse(&text, &SqlType::Interval, self.context.zone()).map_err(|error| placed(error, at))?;
-        Ok(Scalar::Constant(Constant { value, sql_type: SqlType::Interval }))
+        let value = Scalar::Constant(Constant { value, sql_type: SqlType::Interval });
+        let digits = interval.fractional_seconds_precision.or(interval.leading_precision).filter(|digits| *digits < 6);
+        self.with_seconds_digits(value, digits.and_then(|digits| i32::try_from(digits).ok()))
     }
 
     /// `INTERVAL x DAY`, as DuckDB has it: so many times one of the unit.
@@ -382,6 +384,7 @@ fn plain_type(data_type: &DataType) -> Option<SqlType> {
         DataType::HugeInt | DataType::Int128 => Some(SqlType::decimal(38, 0)),
         DataType::Bool | DataType::Boolean => Some(SqlType::Boolean),
         DataType::Date | DataType::Date32 => Some(SqlType::Date),
+        DataType::Time(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => Some(SqlType::TimeTz),
         DataType::Time(_, _) => Some(SqlType::Time),
         DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => Some(SqlType::TimestampTz),
         DataType::Timestamp(..) | DataType::Datetime(_) | DataType::TimestampNtz(_) => Some(SqlType::Timestamp),

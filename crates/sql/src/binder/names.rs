@@ -1,8 +1,6 @@
 //! The names of result columns, as PostgreSQL makes them (`FigureColname`).
 
-use sqlparser::ast::{
-    AccessExpr, BinaryOperator, CastKind, Expr, Query, SelectItem, SetExpr, Subscript, TrimWhereField, Value,
-};
+use sqlparser::ast::{AccessExpr, BinaryOperator, CastKind, Expr, Query, SelectItem, SetExpr, TrimWhereField};
 
 use super::{Binder, normalized};
 
@@ -31,10 +29,6 @@ impl Binder<'_> {
             Expr::CompoundFieldAccess { root, access_chain } => {
                 let field = access_chain.iter().rev().find_map(|access| match access {
                     AccessExpr::Dot(Expr::Identifier(name)) => Some(normalized(name)),
-                    AccessExpr::Subscript(Subscript::Index { index: Expr::Value(value) }) => match &value.value {
-                        Value::SingleQuotedString(field) => Some(field.clone()),
-                        _ => None,
-                    },
                     _ => None,
                 });
                 field.map(|name| (name, Strong)).or_else(|| self.figure(root))
@@ -69,6 +63,7 @@ impl Binder<'_> {
             Expr::Tuple(_) | Expr::Struct { .. } | Expr::Dictionary(_) => strong("row"),
             Expr::AtTimeZone { .. } => strong("timezone"),
             Expr::Extract { .. } => strong("extract"),
+            Expr::IsNormalized { negated: false, .. } => strong("is_normalized"),
             Expr::Ceil { .. } => strong("ceil"),
             Expr::Floor { .. } => strong("floor"),
             Expr::Position { .. } => strong("position"),

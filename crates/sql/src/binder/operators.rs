@@ -4,6 +4,7 @@ use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::coercion::{self, CastContext};
 use diligence_types::functions::{self, Body, Candidate, ScalarCall, Special, Stability, resolve_scalar};
+use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
 
 use super::Binder;
@@ -80,7 +81,9 @@ impl Binder<'_> {
                     None => self.typed(field),
                 };
                 let fields = fields.into_iter().enumerate().map(field).collect::<Result<Vec<_>>>()?;
-                let record = record(fields, names.iter().map(|field| field.name.clone()));
+                let types = names.iter().zip(&fields);
+                let types = types.map(|(field, value)| RecordField { sql_type: value.sql_type(), ..field.clone() });
+                let record = Scalar::Record { sql_type: SqlType::Record(names.with(types.collect())), fields };
                 if matches!(to, SqlType::Unknown | SqlType::Text) && way == Way::Implicit {
                     return Ok(record);
                 }
@@ -113,6 +116,16 @@ impl Binder<'_> {
         {
             return Err(Error::input(format!("cannot cast type {from} to {to}")).with_code("42846"));
         }
+        // The text of an array says how many dimensions it has.
+        let to = match &scalar {
+            Scalar::Constant(constant) if from == SqlType::Unknown && to.element().is_some() => {
+                match constant.value.try_as_str().flatten() {
+                    Some(text) => &diligence_types::text::array_type_of(text, to),
+                    None => to,
+                }
+            }
+            _ => to,
+        };
         self.cast(scalar, to, if is_try { Way::Try } else { Way::Explicit })
     }
 
@@ -398,7 +411,19 @@ pub(super) fn common_of(types: &[SqlType], what: &str) -> Result<SqlType> {
     Err(Error::input(format!("{what} types {first} and {other} cannot be matched")).with_code("42804"))
 }
 
+/// A row as `ROW(…)` makes it.
+pub(super) fn row(fields: Vec<Scalar>) -> Scalar {
+    named_row(fields, (1..).map(|index| format!("f{index}")))
+}
+
 /// A row with names of its fields.
+pub(super) fn named_row(fields: Vec<Scalar>, names: impl Iterator<Item = String>) -> Scalar {
+    let types = fields.iter().map(Scalar::sql_type).zip(names);
+    let types = types.map(|(sql_type, name)| RecordField { name, sql_type }).collect();
+    Scalar::Record { fields, sql_type: SqlType::Record(RecordType::row(types)) }
+}
+
+/// A struct with names of its fields.
 pub(super) fn record(fields: Vec<Scalar>, names: impl Iterator<Item = String>) -> Scalar {
     let types = fields.iter().map(Scalar::sql_type).zip(names);
     let sql_type = SqlType::Record(types.map(|(sql_type, name)| RecordField { name, sql_type }).collect());
@@ -411,7 +436,7 @@ fn of_texts(sql_type: &SqlType) -> SqlType {
         SqlType::Array(element) => SqlType::array_of(of_texts(element)),
         SqlType::Record(fields) => {
             let field = |field: &RecordField| RecordField { sql_type: of_texts(&field.sql_type), ..field.clone() };
-            SqlType::Record(fields.iter().map(field).collect())
+            SqlType::Record(fields.with(fields.iter().map(field).collect()))
         }
         SqlType::Unknown => SqlType::Text,
         other => other.clone(),

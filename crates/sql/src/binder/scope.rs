@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use diligence_base::{Error, Result, Span};
 use diligence_types::SqlType;
+use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
 use sqlparser::ast::{Ident, NamedWindowDefinition, SelectItem};
 
@@ -599,7 +600,7 @@ impl Binder<'_> {
             return Some(column.scalar());
         }
         let field = |column: &Column| RecordField { name: column.name.clone(), sql_type: column.sql_type.clone() };
-        let sql_type = SqlType::Record(source.columns.iter().map(field).collect());
+        let sql_type = SqlType::Record(RecordType::row(source.columns.iter().map(field).collect()));
         let record =
             Scalar::Record { fields: source.columns.iter().map(Column::scalar).collect(), sql_type: sql_type.clone() };
         Some(match &source.marker {

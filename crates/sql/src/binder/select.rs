@@ -236,14 +236,21 @@ impl Binder<'_> {
         }
 
         let mut computed = Vec::new();
+        // What changes with each evaluation is evaluated in the order in which rows are shown.
+        let mut late = Vec::new();
+        let is_sorted_by = |index: usize| keys.iter().any(|key| matches!(key.by, By::Item(item) if item == index));
         let mut outputs = Vec::with_capacity(items.len());
-        for item in items {
+        for (index, item) in items.into_iter().enumerate() {
             let is_own = item.scalar.as_column().is_some_and(|id| !level.is_outer(id));
             let scalar = if is_own || item.scalar.sql_type() == SqlType::Unknown {
                 item.scalar
             } else {
                 let column = self.column_for(&item.name, &item.scalar);
-                computed.push((column.clone(), item.scalar));
+                // A subquery becomes a join, which keeps no order.
+                let may_wait = !keys.is_empty() && !is_distinct && !item.scalar.has_subquery();
+                let is_late = may_wait && item.scalar.is_volatile() && !is_sorted_by(index);
+                let columns = if is_late { &mut late } else { &mut computed };
+                columns.push((column.clone(), item.scalar));
                 column.scalar()
             };
             outputs.push(Output { name: item.name, scalar });
@@ -294,7 +301,7 @@ impl Binder<'_> {
             }
             Some(Distinct::All) | None => {}
         }
-        rows.relation = self.sorted_relation(rows.relation, &sort);
+        rows.relation = self.sorted_relation(rows.relation, &sort).mapped(late);
         Ok((rows, sort))
     }
 

@@ -298,6 +298,17 @@ impl Binder<'_> {
             let column = normalized(&column.name);
             let sign = match self.sql_type(data_type)? {
                 SqlType::Json | SqlType::Jsonb => "->",
+                SqlType::Array(element) if !matches!(*element, SqlType::Array(_) | SqlType::Record(_)) => {
+                    let value = format!("(\"json\" -> {})", literal(&column));
+                    let text = if matches!(*element, SqlType::Json | SqlType::Jsonb) { "" } else { "_text" };
+                    columns.push(format!(
+                        "CASE WHEN {kind}_typeof({value}) = 'array' THEN \
+                         ARRAY(SELECT \"element\" FROM {kind}_array_elements{text}({value}) AS \"in\"(\"element\"))\
+                         ::{data_type} END AS {}",
+                        quoted(&column)
+                    ));
+                    continue;
+                }
                 SqlType::Array(_) | SqlType::Record(_) => {
                     return Err(unsupported(format!("the type {data_type} of a column of {name}")));
                 }

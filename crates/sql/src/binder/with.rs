@@ -12,6 +12,7 @@ use diligence_base::{Error, Result};
 use diligence_storage::Table;
 use diligence_types::SqlType;
 use diligence_types::coercion::common_type;
+use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
 use sqlparser::ast::{
     Cte, CteAsMaterialized, Expr, Ident, ObjectName, Query, SetExpr, SetOperator, SetQuantifier, Setting, TableFactor,
@@ -400,11 +401,13 @@ impl Trace {
 
     fn sql_type(&self, types: &[SqlType], names: &[String]) -> SqlType {
         match self {
-            Self::Depth { by, .. } => SqlType::array_of(SqlType::Record(Self::row_type(by, types, names).into())),
+            Self::Depth { by, .. } => {
+                SqlType::array_of(SqlType::Record(RecordType::row(Self::row_type(by, types, names))))
+            }
             Self::Breadth { by, .. } => {
                 let depth = RecordField { name: "depth".into(), sql_type: SqlType::BigInt };
                 let fields = std::iter::once(depth).chain(Self::row_type(by, types, names));
-                SqlType::Record(fields.collect())
+                SqlType::Record(RecordType::row(fields.collect()))
             }
             Self::Mark { yes, .. } => yes.sql_type.clone(),
         }
@@ -415,7 +418,7 @@ impl Trace {
         let named = by.iter().map(|index| (names[*index].clone(), columns[*index].scalar()));
         let all = depth.into_iter().map(|depth| ("depth".to_owned(), depth)).chain(named);
         let (names, fields) = all.unzip::<_, _, Vec<_>, Vec<_>>();
-        super::operators::record(fields, names.into_iter())
+        super::operators::named_row(fields, names.into_iter())
     }
 
     /// The value in the rows that the recursion begins with.

@@ -133,6 +133,7 @@ impl Dialect for PostgresSyntax {
         supports_group_by_expr
         supports_group_by_with_modifier
         supports_insert_table_alias
+        supports_numeric_literal_underscores
         supports_interval_options
         supports_key_column_option
         supports_left_associative_joins_without_parens
@@ -302,6 +303,19 @@ impl PostgresSyntax {
             {
                 advance(parser, at + 1);
                 Some(parser.parse_prefix().map(|list| is_in(value.clone(), is_negated, list)))
+            }
+            // `x IN [1, 2]`, DuckDB's.
+            (Keyword::IN, _) if parser.peek_nth_token_ref(at + 1).token == Token::LBracket => {
+                advance(parser, at + 1);
+                let (op, quantifier) = match is_negated {
+                    false => (BinaryOperator::Eq, Keyword::ANY),
+                    true => (BinaryOperator::NotEq, Keyword::ALL),
+                };
+                Some(
+                    parser
+                        .parse_prefix()
+                        .map(|list| quantified(value.clone(), op, quantifier, Expr::Nested(Box::new(list)))),
+                )
             }
             (Keyword::BETWEEN, Keyword::SYMMETRIC) => {
                 advance(parser, at + 2);

@@ -19,6 +19,7 @@ use datafusion_sql::parser::{CopyToSource, DFParserBuilder, Statement};
 use diligence_base::limits::STATEMENT_BYTES_MAX;
 use diligence_base::{Error, Result, Span};
 use diligence_storage::foreign_error::from_datafusion;
+use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{self, VisitMut, VisitorMut};
 use sqlparser::dialect::{Dialect, GenericDialect};
 use sqlparser::keywords::Keyword;
@@ -31,7 +32,8 @@ use dialect::PostgresSyntax;
 use tokens::Rewritten;
 pub(crate) use tokens::{
     ALTER_IDENTITY, ALTER_SEQUENCE, BACKUP, BY_NAME, CHECK, CHECKPOINT, CONSTRAINT, EXPORT, IMPORT, KEY_SHARE,
-    LIMIT_PERCENT, NO_DATA, NO_KEY_UPDATE, NOTHING, OVERRIDING, PIVOT_GROUPS, REFRESH, SET_CONSTRAINTS, VARIABLE,
+    LIKE_OPTIONS, LIMIT_PERCENT, NO_DATA, NO_KEY_UPDATE, NOTHING, OVERRIDING, PIVOT_GROUPS, REFRESH, SET_CONSTRAINTS,
+    VARIABLE,
 };
 
 /// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers
@@ -112,7 +114,20 @@ fn parse_postgres(sql: &str) -> Result<Parsed> {
             ControlFlow::Break(never) => match never {},
         });
     }
-    Ok(Parsed { statement, depth })
+    Ok(Parsed { statement: into_table(statement), depth })
+}
+
+/// `SELECT … INTO t FROM …` makes a table, as `CREATE TABLE t AS SELECT …` does.
+fn into_table(mut statement: Statement) -> Statement {
+    if let Statement::Statement(inner) = &mut statement
+        && let ast::Statement::Query(query) = inner.as_mut()
+        && let ast::SetExpr::Select(select) = query.body.as_mut()
+        && let Some(into) = select.into.take()
+    {
+        let table = CreateTableBuilder::new(into.name).temporary(into.temporary).query(Some(query.clone()));
+        **inner = ast::Statement::CreateTable(table.build());
+    }
+    statement
 }
 
 /// The tree of a statement that PostgreSQL does not have.

@@ -144,7 +144,14 @@ impl Planner {
 fn sent_field(field: &Field) -> Field {
     let sent = match SqlType::of_field(field) {
         Some(
-            SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Enum(_) | SqlType::Bit(_) | SqlType::VarBit(_),
+            SqlType::Uuid
+            | SqlType::Json
+            | SqlType::Jsonb
+            | SqlType::Enum(_)
+            | SqlType::Bit(_)
+            | SqlType::VarBit(_)
+            | SqlType::Range(_)
+            | SqlType::TimeTz,
         ) => SqlType::Text,
         Some(SqlType::Array(element)) if matches!(*element, SqlType::Enum(_)) => SqlType::array_of(SqlType::Text),
         _ => return field.clone().with_nullable(true),
@@ -160,7 +167,9 @@ fn shown_value(field: &Field, cast: &str) -> String {
         format!("{}.{}", quoted(schema), quoted(&one.name))
     };
     match SqlType::of_field(field) {
-        Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb)) => format!("{cast}({name} AS {known})"),
+        Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Range(_) | SqlType::TimeTz)) => {
+            format!("{cast}({name} AS {known})")
+        }
         // What is too long for the column is an error, as it is not where a cast names the length.
         Some(SqlType::Bit(_) | SqlType::VarBit(_)) => format!("{cast}({name} AS varbit)"),
         Some(SqlType::Enum(one)) => format!("{cast}({name} AS {})", of_enum(&one)),

@@ -417,8 +417,12 @@ impl Context for Around<'_> {
     fn object(&self, kind: OidKind, name: &str) -> Option<i64> {
         match kind {
             OidKind::Class => {
+                let is_bare = !name.contains('.');
                 let name = self.named(name)?;
-                match self.at.snapshot.get(&name)? {
+                // What describes the catalog needs no schema, whatever the path is.
+                let described = || self.at.snapshot.get(&RelationName::new(DEFAULT_SCHEMA, &name.name));
+                let found = self.at.snapshot.get(&name).or_else(|| described().filter(|_| is_bare));
+                match found? {
                     Resolved::Object(object) => Some(i64::from(object.oid())),
                     Resolved::Computed(_) => {
                         let known = POSTGRES_OIDS.iter().find(|(known, _)| *known == name.name).map(|(_, oid)| *oid);
@@ -443,6 +447,7 @@ impl Context for Around<'_> {
                 };
                 known.or_else(made).map(|sql_type| i64::from(sql_type.oid()))
             }
+            OidKind::Namespace => self.at.snapshot.schema_oid(name).map(i64::from),
             _ => None,
         }
     }

@@ -3,10 +3,11 @@
 //! Each becomes a query whose rows say what is to be done (`binder/changes`); its writer keeps what comes and applies
 //! it at the end.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::Key;
+use diligence_catalog::rules::{Key, KeyKind};
 use diligence_catalog::{NativeTable, Object, ObjectRef, Relation, Resolved};
 use diligence_storage::Table;
 use sqlparser::ast::{
@@ -98,6 +99,58 @@ impl ChangedTable {
                 self.keys.iter().find(same).ok_or_else(error).map(Some)
             }
         }
+    }
+
+    /// INSERT OR IGNORE and OR REPLACE, which DuckDB has, as ON CONFLICT. Fails with 0A000 for other forms, 42P10 for a
+    /// table without a key, whose rows cannot be replaced.
+    pub(super) fn with_conflict<'i>(&self, insert: &'i ast::Insert) -> Result<Cow<'i, ast::Insert>> {
+        let is_replacing = match (insert.or, insert.replace_into) {
+            (None, false) => return Ok(Cow::Borrowed(insert)),
+            (Some(ast::SqliteOnConflict::Ignore), false) => false,
+            (Some(ast::SqliteOnConflict::Replace), false) | (None, true) => true,
+            _ => {
+                let error = Error::unsupported("INSERT OR takes IGNORE or REPLACE").with_code("0A000");
+                return Err(error.with_hint("write ON CONFLICT (key) DO NOTHING or DO UPDATE"));
+            }
+        };
+        if insert.on.is_some() {
+            return Err(Error::input("INSERT OR … has no ON CONFLICT").with_code("42601"));
+        }
+        let quoted = |name: &String| ast::Ident::with_quote('"', name);
+        let on = match is_replacing {
+            false => ast::OnConflict { conflict_target: None, action: ast::OnConflictAction::DoNothing },
+            true => {
+                let primary = self.keys.iter().find(|key| key.kind == KeyKind::Primary);
+                let unique = || self.keys.iter().find(|key| key.kind.is_unique() && key.is_whole());
+                let key = primary.or_else(unique).ok_or_else(|| {
+                    let error = Error::input("INSERT OR REPLACE into a table without a key").with_code("42P10");
+                    error.with_hint("give the table a PRIMARY KEY, or write INSERT INTO")
+                })?;
+                let given = insert.columns.iter().map(|column| {
+                    name_in(column.0.last().and_then(|part| part.as_ident()).unwrap_or(&self.alias), &self.targets)
+                });
+                let given = given.collect::<Vec<_>>();
+                let is_set = |name: &&String| (given.is_empty() || given.contains(name)) && !key.columns.contains(name);
+                let names = self
+                    .targets
+                    .iter()
+                    .filter(|target| target.generated.is_none() && !target.is_always)
+                    .map(|target| &target.name);
+                let assignment = |name: &String| ast::Assignment {
+                    target: ast::AssignmentTarget::ColumnName(ObjectName::from(vec![quoted(name)])),
+                    value: ast::Expr::CompoundIdentifier(vec![ast::Ident::new("excluded"), quoted(name)]),
+                };
+                let assignments = names.filter(is_set).map(assignment).collect::<Vec<_>>();
+                let conflict_target = Some(ConflictTarget::Columns(key.columns.iter().map(quoted).collect()));
+                let action = match assignments.is_empty() {
+                    true => ast::OnConflictAction::DoNothing,
+                    false => ast::OnConflictAction::DoUpdate(ast::DoUpdate { assignments, selection: None }),
+                };
+                ast::OnConflict { conflict_target, action }
+            }
+        };
+        let on = Some(ast::OnInsert::OnConflict(on));
+        Ok(Cow::Owned(ast::Insert { or: None, replace_into: false, on, ..insert.clone() }))
     }
 
     fn no_column(&self, name: &str) -> Error {

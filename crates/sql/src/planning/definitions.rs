@@ -8,6 +8,7 @@ use datafusion_sql::parser::CreateExternalTable;
 use diligence_base::{Error, Result};
 use diligence_catalog::locks::TableLock;
 use diligence_catalog::{FileRelation, LockWay, Relation, RelationName, Resolved, Routine, View};
+use diligence_types::SqlType;
 use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
 
 use super::around::Around;
@@ -25,6 +26,28 @@ use crate::write::native::{NativeTarget, NewTable};
 struct Declared {
     schema: SchemaRef,
     defaults: HashMap<String, Arc<ast::Expr>>,
+}
+
+/// Fails with 42P16 unless a view that takes another's place has its columns, and perhaps more behind them.
+fn goes_on_from(before: &SchemaRef, after: &SchemaRef) -> Result<()> {
+    let fails = |message: String| Err(Error::input(message).with_code("42P16"));
+    for (index, old) in before.fields().iter().enumerate() {
+        let Some(new) = after.fields().get(index) else {
+            return fails("cannot drop columns from view".to_owned());
+        };
+        if old.name() != new.name() {
+            let message = format!("cannot change name of view column \"{}\" to \"{}\"", old.name(), new.name());
+            return fails(message);
+        }
+        let type_of = |field: &arrow::datatypes::Field| SqlType::of_field(field);
+        if let (Some(from), Some(to)) = (type_of(old), type_of(new))
+            && from != to
+        {
+            let column = old.name();
+            return fails(format!("cannot change data type of view column \"{column}\" from {from} to {to}"));
+        }
+    }
+    Ok(())
 }
 
 impl Around<'_> {
@@ -181,7 +204,13 @@ impl Around<'_> {
         let names = create.columns.iter().map(|column| &column.name).collect::<Vec<_>>();
         rename(&mut rows, &names, "CREATE VIEW")?;
         let source = Arc::new(statement.clone());
-        let view = Arc::new(View { source, depth: parsed.depth, schema: schema_of(&rows) });
+        let schema = schema_of(&rows);
+        if create.or_replace
+            && let Some(Relation::View(before)) = self.at.snapshot.catalog.get(&name).map(|object| &object.relation)
+        {
+            goes_on_from(&before.schema, &schema)?;
+        }
+        let view = Arc::new(View { source, depth: parsed.depth, schema });
         Ok(Statement::Command(Command::CreateView { name, view, or_replace: create.or_replace }))
     }
 
@@ -230,7 +259,14 @@ impl Around<'_> {
                 };
                 let name = schema_name(name)?;
                 self.at.snapshot.rights.check_write_schema(&name)?;
-                Command::DropSchema { name, if_exists: *if_exists, cascade: *cascade }
+                let mut also = vec![];
+                if *cascade {
+                    let objects = self.at.snapshot.catalog.all_objects().map(|object| object.name.clone());
+                    let within = objects.filter(|object| object.schema == name).collect::<Vec<_>>();
+                    also = self.dependent_views(&within, true)?;
+                    also.retain(|view| view.schema != name);
+                }
+                Command::DropSchema { name, if_exists: *if_exists, cascade: *cascade, also }
             }
             other => return Err(Error::unsupported(format!("DROP {other} is not supported")).with_code("0A000")),
         };

@@ -95,7 +95,9 @@ impl Around<'_> {
         pairs.sort_by_key(|(option, _)| !matches!(option.as_str(), "names" | "column_names"));
         set_all(&mut options, &pairs, &|text| self.type_named(text))?;
         if name == COPY_FROM {
-            options.schema = self.copied.borrow().clone();
+            let is_text = options.format.as_ref().is_none_or(|format| *format == Format::Csv);
+            let columns = self.copied.borrow().clone();
+            options.schema = columns.map(|columns| if is_text { Arc::new(of_text_files(&columns)) } else { columns });
         }
         if name == "sniff_csv" {
             return self.computed(&relation, sniffed(first, &options, disk.clone())?);
@@ -105,6 +107,29 @@ impl Around<'_> {
         self.names.not_reusable();
         Ok(Named::Table { table, name: name.to_owned() })
     }
+}
+
+/// Whether the values of a type are in text files as they are in SQL. All others are read as texts, and cast.
+fn is_plain(told: &SqlType) -> bool {
+    use SqlType as T;
+    matches!(
+        told,
+        T::SmallInt | T::Integer | T::BigInt | T::Numeric(_) | T::Real | T::Double | T::Text | T::Date | T::Timestamp
+    )
+}
+
+/// Whether a text becomes the type where it is stored, if it is not too long.
+fn has_length(told: &SqlType) -> bool {
+    matches!(told, SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name)
+}
+
+/// The columns as text files hold them.
+fn of_text_files(columns: &Schema) -> Schema {
+    let field = |field: &Arc<Field>| match SqlType::of_field(field) {
+        Some(told) if !is_plain(&told) => Arc::new(SqlType::Text.field(field.name(), true)),
+        _ => field.clone(),
+    };
+    Schema::new(columns.fields().iter().map(field).collect::<Vec<_>>())
 }
 
 /// The part of FROM that a COPY from files reads, if the source of an INSERT is that.
@@ -122,15 +147,9 @@ impl Around<'_> {
     pub(super) fn copied_rows(&self, source: &ast::Query, columns: &[(String, SqlType)]) -> Result<ast::Query> {
         let Some(select) = copied(Some(source)) else { return Err(Error::bug("not a COPY from files")) };
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        // What text files have no form for is read as text.
-        let is_plain = |told: &SqlType| {
-            !matches!(told, SqlType::Array(_) | SqlType::Record(_) | SqlType::Map(_) | SqlType::Interval)
-        };
-        let fields = columns
-            .iter()
-            .map(|(name, told)| if is_plain(told) { told.field(name, true) } else { SqlType::Text.field(name, true) });
+        let fields = columns.iter().map(|(name, told)| told.field(name, true));
         *self.copied.borrow_mut() = Some(Arc::new(Schema::new(fields.collect::<Vec<_>>())));
-        let casts = columns.iter().map(|(name, told)| match is_plain(told) {
+        let casts = columns.iter().map(|(name, told)| match is_plain(told) || has_length(told) {
             true => quoted(name),
             false => format!("CAST({} AS {told})", quoted(name)),
         });

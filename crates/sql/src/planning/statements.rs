@@ -20,7 +20,7 @@ use super::{Description, Planned, Planner, Planning, kinds, materialized, sequen
 use crate::binder::{self, Bound};
 use crate::front;
 use crate::parse::{Parsed, VARIABLE};
-use crate::statement::{AnyWrite, Query, Statement, Write};
+use crate::statement::{AnyWrite, Command, Query, Statement, Write};
 use crate::write::native::{NativeWriter, Returned};
 
 /// A statement with everything that it names found.
@@ -170,6 +170,19 @@ pub(super) fn schema_of(bound: &Bound) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
+/// PostgreSQL's extensions whose functions are here already.
+const EXTENSIONS: [&str; 4] = ["plpgsql", "uuid-ossp", "pgcrypto", "fuzzystrmatch"];
+
+/// CREATE EXTENSION of one of [`EXTENSIONS`] does nothing. Fails with 0A000 for another.
+fn extension(create: &ast::CreateExtension) -> Result<Statement> {
+    let name = &create.name.value;
+    if EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        return Ok(Statement::Command(Command::Nothing("CREATE EXTENSION")));
+    }
+    let error = Error::unsupported(format!("extension \"{name}\" is not available")).with_code("0A000");
+    Err(error.with_hint("there is nothing to install: what there is, is there"))
+}
+
 impl Around<'_> {
     /// Finds what a statement names. `parsed` is what it is part of.
     pub(super) fn bind(&self, statement: &ParsedStatement, parsed: &Parsed) -> Result<BoundStatement> {
@@ -207,6 +220,7 @@ impl Around<'_> {
             ast::Statement::CreateType { name, representation } => {
                 other(self.create_type(name, representation.as_ref())?)
             }
+            ast::Statement::CreateExtension(create) => other(extension(create)?),
             ast::Statement::AlterType(alter) => other(self.alter_type(alter)?),
             ast::Statement::Truncate(truncate) => other(self.truncate(truncate)?),
             ast::Statement::Prepare { .. } => other(self.prepare(statement, parsed)?),

@@ -19,6 +19,7 @@ use super::around::Around;
 use super::definitions::{lower, refuse_twice};
 use crate::binder::{self, Target};
 use crate::errors;
+use crate::parse::LIKE_OPTIONS;
 
 /// A table that is being declared.
 pub(super) struct Declaration {
@@ -177,19 +178,57 @@ impl Around<'_> {
         Ok(declaration)
     }
 
-    /// Columns like those of another relation: names, types and NOT NULL; defaults if they are asked for.
+    /// Columns like those of another relation: names, types and NOT NULL, and what of its rules is asked for.
     fn add_like(&self, declaration: &mut Declaration, like: &ast::CreateTableLike) -> Result<()> {
-        let name = self.relation_name(&like.name)?;
+        let mut like_name = like.name.clone();
+        let options = like_name.0.last().and_then(|part| part.as_ident()?.value.strip_prefix(LIKE_OPTIONS));
+        let included = options.map(|options| options.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        if included.is_some() {
+            like_name.0.pop();
+        }
+        let included = included.unwrap_or_default();
+        let has = |option: &str| included.iter().any(|known| known == option);
+        let name = self.relation_name(&like_name)?;
         let found = self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
         for field in found.schema()?.fields() {
             let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
             declaration.fields.push(Arc::new(sql_type.field(field.name(), field.is_nullable())));
         }
-        if let Resolved::Object(object) = &found
-            && let Relation::Native(table) = &object.relation
-            && matches!(like.defaults, Some(ast::CreateTableLikeDefaults::Including))
-        {
-            declaration.rules.defaults.clone_from(&table.rules().defaults);
+        let Resolved::Object(object) = &found else { return Ok(()) };
+        let Relation::Native(table) = &object.relation else { return Ok(()) };
+        let rules = table.rules();
+        if has("DEFAULTS") {
+            let of_values = rules.defaults.iter().filter(|(column, _)| !rules.identities.contains_key(*column));
+            declaration.rules.defaults.extend(of_values.map(|(column, default)| (column.clone(), default.clone())));
+        }
+        if has("GENERATED") {
+            declaration.rules.generated.clone_from(&rules.generated);
+        }
+        if has("CONSTRAINTS") {
+            declaration.rules.checks.clone_from(&rules.checks);
+        }
+        if has("COMMENTS") {
+            declaration.rules.comments.clone_from(&rules.comments);
+        }
+        for (column, identity) in rules.identities.iter().filter(|_| has("IDENTITY")) {
+            let field = declaration.fields.iter().find(|field| field.name() == column);
+            let bits = match field.and_then(|field| SqlType::of_field(field)) {
+                Some(SqlType::SmallInt) => 16,
+                Some(SqlType::Integer) => 32,
+                _ => 64,
+            };
+            declaration.rules.identities.insert(column.clone(), *identity);
+            self.add_sequence(declaration, column, SequenceOptions::of_bits(bits, 1));
+        }
+        for key in rules.keys.iter().filter(|_| has("INDEXES")) {
+            let (table, columns) = (&declaration.name.name, key.columns.join("_"));
+            let wanted = match key.kind {
+                KeyKind::Primary => format!("{table}_pkey"),
+                KeyKind::Unique => format!("{table}_{columns}_key"),
+                KeyKind::UniqueIndex | KeyKind::Index => format!("{table}_{columns}_idx"),
+            };
+            let name = declaration.free_name(None, wanted)?;
+            declaration.rules.keys.push(Key { name, ..key.clone() });
         }
         Ok(())
     }

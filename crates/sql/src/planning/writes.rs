@@ -146,6 +146,7 @@ impl Around<'_> {
         let alias = alias.filter(|alias| ![BY_NAME, OVERRIDING].contains(&alias.value.as_str()));
         let changed = ChangedTable::new(object, table, alias.unwrap_or(&own), alias.is_some())?;
         self.names.uses_object(&object.name, object);
+        let insert = &changed.with_conflict(insert)?;
         let given = match insert.columns.as_slice() {
             _ if clauses.is_by_name => Given::ByName,
             [] => Given::All,
@@ -275,10 +276,9 @@ pub(super) fn with_before(source: &ast::Query, with: Option<&With>) -> ast::Quer
 
 /// Fails on clauses of INSERT that there is nothing for yet.
 fn refuse_clauses(insert: &ast::Insert) -> Result<()> {
-    for (given, what, hint) in [
-        (insert.or.is_some() || insert.replace_into, "INSERT OR REPLACE", "write ON CONFLICT (key) DO UPDATE"),
-        (!insert.assignments.is_empty(), "INSERT … SET", "write INSERT INTO t (a, b) VALUES (…)"),
-    ] {
+    for (given, what, hint) in
+        [(!insert.assignments.is_empty(), "INSERT … SET", "write INSERT INTO t (a, b) VALUES (…)")]
+    {
         if given {
             return Err(Error::unsupported(format!("{what} is not supported")).with_code("0A000").with_hint(hint));
         }

@@ -91,7 +91,7 @@ fn of_nested(types: &[&SqlType]) -> Option<Option<SqlType>> {
                     None => return Some(None),
                 }
             }
-            Some(Some(SqlType::Record(fields.into())))
+            Some(Some(SqlType::Record(first.with(fields))))
         }
         SqlType::Map(_) => {
             let (mut keys, mut values) = (vec![], vec![]);

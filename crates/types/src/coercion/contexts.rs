@@ -55,7 +55,10 @@ fn of_numbers(from: &SqlType, to: &SqlType) -> Option<CastContext> {
 fn of_times(from: &SqlType, to: &SqlType) -> Option<CastContext> {
     use SqlType as T;
     Some(match (from, to) {
-        (T::Date, T::Timestamp | T::TimestampTz) | (T::Timestamp, T::TimestampTz) | (T::Time, T::Interval) => Implicit,
+        (T::Date, T::Timestamp | T::TimestampTz)
+        | (T::Timestamp, T::TimestampTz)
+        | (T::Time, T::Interval | T::TimeTz) => Implicit,
+        (T::TimestampTz, T::TimeTz) | (T::TimeTz, T::Time) => Assignment,
         (T::Timestamp | T::TimestampTz, T::Date | T::Time) | (T::TimestampTz, T::Timestamp) => Assignment,
         (T::Interval, T::Time) => Assignment,
         _ => return None,

@@ -1,6 +1,6 @@
 //! Casts between dates, times, timestamps and intervals.
 
-use arrow::array::{ArrayRef, AsArray, PrimitiveArray};
+use arrow::array::{ArrayRef, AsArray, PrimitiveArray, StringViewArray};
 use arrow::datatypes::{
     Date32Type, IntervalMonthDayNano, IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
 };
@@ -9,7 +9,7 @@ use diligence_base::Result;
 use super::Cast;
 use crate::SqlType;
 use crate::text::calendar::{self, DAY};
-use crate::text::errors;
+use crate::text::{ZonedTime, errors};
 
 /// Casts a date, a time, a timestamp or an interval.
 pub(super) fn cast(cast: &Cast<'_>, array: &ArrayRef) -> Result<ArrayRef> {
@@ -38,6 +38,20 @@ pub(super) fn cast(cast: &Cast<'_>, array: &ArrayRef) -> Result<ArrayRef> {
         (T::Interval, T::Time) => cast.all::<IntervalMonthDayNanoType, Time64MicrosecondType>(array, |interval| {
             (interval.nanoseconds / 1_000).rem_euclid(DAY)
         }),
+        (T::TimestampTz, T::TimeTz) => {
+            let instants: &PrimitiveArray<TimestampMicrosecondType> = array.as_primitive();
+            let time = |instant: i64| match calendar::is_infinite(instant) {
+                true => Ok(None),
+                false => ZonedTime::of_instant(instant, &zone).map(|time| Some(time.text())),
+            };
+            let texts = instants.iter().map(|instant| instant.map_or(Ok(None), time));
+            Ok(std::sync::Arc::new(texts.collect::<Result<StringViewArray>>()?))
+        }
+        // Its text is what both have in common; without a zone it is the session's.
+        (T::Time, T::TimeTz) | (T::TimeTz, T::Time) => {
+            let texts = crate::text::Printer::new(array, cast.from, zone)?.texts();
+            crate::text::parse_array(&texts, cast.to, &cast.read_options())
+        }
         _ => Err(cast.no_cast()),
     }
 }

@@ -311,6 +311,7 @@ fn encodings(catalog: &mut Catalog) {
 fn digests(catalog: &mut Catalog) {
     let md5: fn() -> Arc<ScalarUDF> = crypto::md5;
     catalog.add_all(&["md5(text) -> text", "md5(bytea) -> text"], Body::DataFusion(md5));
+    catalog.add_all(&["digest(text, text) -> bytea", "digest(bytea, text) -> bytea"], Body::DataFusion(crypto::digest));
     catalog.add("sha224(bytea) -> bytea", Body::DataFusion(crypto::sha224));
     catalog.add("sha256(bytea) -> bytea", Body::DataFusion(crypto::sha256));
     catalog.add("sha384(bytea) -> bytea", Body::DataFusion(crypto::sha384));

@@ -13,8 +13,8 @@ use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
-    arithmetic, arrays, bits, bytes, comparisons, date_units, datetime, enums, foreign, formatting, intervals, json,
-    lists, maps, math, more_texts, numeric, others, patterns, strftime, strings,
+    arithmetic, arrays, bits, bytes, comparisons, date_units, datetime, duckdb, enums, foreign, formatting, intervals,
+    json, lists, maps, math, more_texts, numeric, others, patterns, ranges, strftime, strings, zoned_times,
 };
 use crate::SqlType;
 
@@ -37,10 +37,13 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     lists::declare(&mut catalog);
     enums::declare(&mut catalog);
     bits::declare(&mut catalog);
+    ranges::declare(&mut catalog);
+    zoned_times::declare(&mut catalog);
     others::declare(&mut catalog);
     super::aggregates::declare(&mut catalog);
     more_texts::declare(&mut catalog);
     strftime::declare(&mut catalog);
+    duckdb::declare(&mut catalog);
     // What PostgreSQL has no function of the name for.
     foreign::declare(&mut catalog);
     catalog

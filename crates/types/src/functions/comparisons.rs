@@ -17,6 +17,7 @@ use super::columns::{Columns, kernel};
 use super::decimal::Decimal;
 use super::{Body, Call, ScalarCall, Special, catalog};
 use crate::SqlType;
+use crate::text::{Range, ZonedTime};
 
 /// Types that the engine's kernels compare as PostgreSQL does.
 const NATIVE: [&str; 18] = [
@@ -90,9 +91,15 @@ pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
         SqlType::Char(_) => ("bpchar_order_key", SqlType::Text),
         SqlType::Jsonb => ("jsonb_order_key", SqlType::Bytea),
         SqlType::Enum(_) => ("enum_order_key", SqlType::Integer),
+        SqlType::Range(_) => ("range_order_key", SqlType::Bytea),
+        SqlType::TimeTz => ("timetz_order_key", SqlType::Bytea),
         _ => return None,
     };
-    let overload = catalog::scalars(name).first()?;
+    // Each kind of range has an overload of its own.
+    let takes = |overload: &&super::Overload| {
+        !matches!(sql_type, SqlType::Range(_)) || overload.arguments == [super::Argument::Exact(sql_type.clone())]
+    };
+    let overload = catalog::scalars(name).iter().find(takes)?;
     Some(ScalarCall { overload, arguments: vec![sql_type.clone()], returns })
 }
 
@@ -122,6 +129,24 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
         }
         SqlType::Enum(one) => {
             let (a, b) = (one.places(&texts(left)?), one.places(&texts(right)?));
+            Box::new(move |i, j| a[i].cmp(&b[j]))
+        }
+        SqlType::TimeTz => {
+            let keys = |array| {
+                let texts = texts(array)?;
+                let key = |text| ZonedTime::held(text).map(ZonedTime::order_key);
+                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
+            };
+            let (a, b) = (keys(left)?, keys(right)?);
+            Box::new(move |i, j| a[i].cmp(&b[j]))
+        }
+        SqlType::Range(kind) => {
+            let keys = |array| {
+                let texts = texts(array)?;
+                let key = |text| Range::held(text, *kind).map(|range| range.order_key());
+                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
+            };
+            let (a, b) = (keys(left)?, keys(right)?);
             Box::new(move |i, j| a[i].cmp(&b[j]))
         }
         SqlType::Array(element) => {
@@ -169,6 +194,18 @@ fn enum_places(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarV
     let columns = Columns::new(arguments, call);
     let [labels] = columns.arrays() else { return Err(Error::bug("the place of other than one label")) };
     columns.result(Arc::new(Int32Array::from(one.places(&texts(labels)?))))
+}
+
+/// A comparison by its sign, of a type that has an order of its own.
+pub(super) fn kernel_of_sign(sign: &str) -> Body {
+    kernel_of(match sign {
+        "=" => Special::Equal,
+        "<>" => Special::NotEqual,
+        "<" => Special::Less,
+        "<=" => Special::LessOrEqual,
+        ">" => Special::Greater,
+        _ => Special::GreaterOrEqual,
+    })
 }
 
 fn kernel_of(special: Special) -> Body {

@@ -85,7 +85,7 @@ impl Unit {
 
 /// Units by name, looked up once for each name that a column has in a row.
 #[derive(Default)]
-struct Units {
+pub(super) struct Units {
     last: Option<(String, Unit)>,
 }
 
@@ -228,7 +228,7 @@ fn date_field(units: &mut Units, name: &str, date: i32) -> Result<Option<Decimal
     })
 }
 
-fn time_part(units: &mut Units, name: &str, time: i64) -> Result<Decimal> {
+pub(super) fn time_part(units: &mut Units, name: &str, time: i64) -> Result<Decimal> {
     let unit = units.get(name, TIME)?;
     match unit {
         Unit::Epoch => Ok(decimal(time, 6)),
@@ -265,7 +265,7 @@ fn interval_part(units: &mut Units, name: &str, value: IntervalMonthDayNano) -> 
 }
 
 /// The type of an extracted part: PostgreSQL's digits behind the point.
-fn part_type(types: &[SqlType], literals: &[Option<String>]) -> Result<SqlType> {
+pub(super) fn part_type(types: &[SqlType], literals: &[Option<String>]) -> Result<SqlType> {
     let field = literals.first().and_then(|literal| literal.as_deref()).unwrap_or_default();
     let is_date = types.get(1) == Some(&SqlType::Date);
     Ok(match Unit::named(field, "") {
@@ -663,7 +663,7 @@ fn zoned(catalog: &mut Catalog) {
     );
 }
 
-fn offset(zone: IntervalMonthDayNano) -> Result<Zone> {
+pub(super) fn offset(zone: IntervalMonthDayNano) -> Result<Zone> {
     match zone.months != 0 || zone.days != 0 {
         true => Err(invalid_argument("interval time zone must not include months or days")),
         false => i32::try_from(time_of(zone) / SECOND)
@@ -707,7 +707,7 @@ fn ages(catalog: &mut Catalog) {
     catalog.add("isfinite(interval) -> boolean", kernel!(|_a: IntervalMonthDayNano| true));
 }
 
-fn now() -> i64 {
+pub(super) fn now() -> i64 {
     Utc::now().timestamp_micros()
 }
 

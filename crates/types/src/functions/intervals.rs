@@ -140,7 +140,7 @@ fn between(a: i64, b: i64) -> Result<IntervalMonthDayNano> {
 }
 
 /// A time of the day and an interval: only its time counts, around midnight.
-fn time_plus(time: i64, microseconds: i64) -> i64 {
+pub(super) fn time_plus(time: i64, microseconds: i64) -> i64 {
     (i128::from(time) + i128::from(microseconds)).rem_euclid(i128::from(DAY)) as i64
 }
 

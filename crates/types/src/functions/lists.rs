@@ -19,6 +19,11 @@ use super::comparisons::comparer;
 use super::errors::invalid_argument;
 use super::{Body, Call};
 use crate::SqlType;
+use crate::record_type::RecordType;
+use crate::sql_type::RecordField;
+
+/// Elements that a list is resized to at most.
+const ELEMENTS_MAX: i64 = 1 << 24;
 
 /// Declares the functions.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -43,6 +48,24 @@ pub(super) fn declare(catalog: &mut Catalog) {
     }
     for signature in ["list_where(anyarray, boolean[]) -> anyarray", "array_where(anyarray, boolean[]) -> anyarray"] {
         catalog.add(signature, Body::Kernel(chosen));
+    }
+    for signature in
+        ["list_resize(anyarray, bigint, any?) -> anyarray", "array_resize(anyarray, bigint, any?) -> anyarray"]
+    {
+        catalog.add(signature, Body::Kernel(resized)).lenient();
+    }
+    catalog.add("array_with_element(anyarray, bigint, anyelement) -> anyarray", Body::Kernel(with_element)).lenient();
+    for signature in ["list_zip(variadic any) -> text", "array_zip(variadic any) -> text"] {
+        catalog.add(signature, Body::Kernel(zipped)).lenient().gives(|types, _| {
+            let field = |(index, list): (usize, &SqlType)| {
+                let sql_type =
+                    list.element().cloned().ok_or_else(|| Error::input("list_zip takes lists").with_code("42883"))?;
+                let sql_type = if sql_type == SqlType::Unknown { SqlType::Text } else { sql_type };
+                Ok(RecordField { name: format!("f{}", index + 1), sql_type })
+            };
+            let fields = types.iter().enumerate().map(field).collect::<Result<Vec<_>>>()?;
+            Ok(SqlType::array_of(SqlType::Record(RecordType::row(fields))))
+        });
     }
     catalog.add("map_from_entries(anyarray) -> text", Body::Kernel(map_of_entries)).gives(|types, _| {
         match types.first().and_then(SqlType::element) {
@@ -285,6 +308,97 @@ fn chosen(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue>
         Some(kept.map(|(place, _)| Some(place as u64)).collect::<Vec<_>>())
     };
     taken(call, &columns, from.list.values(), (0..columns.rows()).map(picks).collect())
+}
+
+/// The list with so many elements: the first ones, or with the value behind them.
+fn resized(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let from = Lists::of(&columns, call)?;
+    let at = |array: &ArrayRef, row: usize| if array.len() == 1 { 0 } else { row };
+    let sizes = columns.arrays()[1].as_primitive::<Int64Type>();
+    if sizes.iter().flatten().any(|size| size > ELEMENTS_MAX) {
+        return Err(super::errors::value_error(format!("a list of more than {ELEMENTS_MAX} elements"), "54000"));
+    }
+    let fill = match columns.arrays().get(2) {
+        // Cast by hand: the value may be of any type that becomes the elements'.
+        Some(fill) => Some(
+            arrow::compute::cast(fill, from.list.values().data_type())
+                .map_err(|_| invalid_argument("the value that fills a list up is of the type of its elements"))?,
+        ),
+        None => None,
+    };
+    let values = match &fill {
+        Some(fill) => arrow::compute::concat(&[from.list.values().as_ref(), fill.as_ref()]).map_err(bug)?,
+        None => from.list.values().clone(),
+    };
+    let behind = from.list.values().len();
+    let picks = |row: usize| {
+        let range = from.range(row)?;
+        let size_row = at(&columns.arrays()[1], row);
+        let size = if sizes.is_valid(size_row) { sizes.value(size_row) } else { 0 };
+        let size = usize::try_from(size).unwrap_or(0);
+        let filler = fill.as_ref().map(|fill| (behind + at(fill, row)) as u64);
+        Some((0..size).map(|place| (place < range.len()).then_some((range.start + place) as u64).or(filler)).collect())
+    };
+    taken(call, &columns, &values, (0..columns.rows()).map(picks).collect())
+}
+
+/// The array with another element at a place; one behind its end makes it longer, with NULLs between. Fails with 22004
+/// for no place, 2202E for one before the first.
+fn with_element(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let from = Lists::of(&columns, call)?;
+    let [_, places, elements] = columns.arrays() else { return Err(Error::bug("an element of other arguments")) };
+    let at = |array: &ArrayRef, row: usize| if array.len() == 1 { 0 } else { row };
+    let numbers = places.as_primitive::<Int64Type>();
+    let elements = arrow::compute::cast(elements, from.list.values().data_type()).map_err(bug)?;
+    let values = arrow::compute::concat(&[from.list.values().as_ref(), elements.as_ref()]).map_err(bug)?;
+    let behind = from.list.values().len();
+    let picks = |row: usize| {
+        let range = from.range(row).unwrap_or(0..0);
+        let place = at(places, row);
+        if numbers.is_null(place) {
+            return Err(super::errors::value_error("array subscript in assignment must not be null", "22004"));
+        }
+        let place =
+            usize::try_from(numbers.value(place)).ok().filter(|place| (1..=ELEMENTS_MAX as usize).contains(place));
+        let place = place.ok_or_else(|| super::errors::value_error("array subscript out of range", "2202E"))? - 1;
+        let pick = |index: usize| match index {
+            index if index == place => Some((behind + at(&elements, row)) as u64),
+            index => (index < range.len()).then_some((range.start + index) as u64),
+        };
+        Ok(Some((0..range.len().max(place + 1)).map(pick).collect::<Vec<_>>()))
+    };
+    let rows = (0..columns.rows()).map(picks).collect::<Result<Vec<_>>>()?;
+    taken(call, &columns, &values, rows)
+}
+
+/// The elements of lists side by side, as many as the longest has.
+fn zipped(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let sides = columns.arrays().iter().map(lists).collect::<Result<Vec<_>>>()?;
+    let mut ends = vec![0_i32];
+    let mut places = vec![Vec::new(); sides.len()];
+    for row in 0..columns.rows() {
+        let range = |list: &ListArray| {
+            let row = if list.len() == 1 { 0 } else { row };
+            let offsets = list.value_offsets();
+            if list.is_valid(row) { offsets[row] as u64..offsets[row + 1] as u64 } else { 0..0 }
+        };
+        let longest = sides.iter().map(|list| range(list)).map(|range| range.end - range.start).max().unwrap_or(0);
+        for (list, places) in sides.iter().zip(&mut places) {
+            let range = range(list);
+            places.extend((0..longest).map(|place| Some(range.start + place).filter(|place| *place < range.end)));
+        }
+        ends.push(places.first().and_then(|places| i32::try_from(places.len()).ok()).ok_or_else(too_large)?);
+    }
+    let DataType::List(item) = call.returns.arrow() else { return Err(Error::bug("a list is wanted")) };
+    let DataType::Struct(fields) = item.data_type().clone() else { return Err(Error::bug("rows are structs")) };
+    let picked = sides.iter().zip(places).map(|(list, places)| take(list.values(), &UInt64Array::from(places), None));
+    let picked = picked.collect::<std::result::Result<Vec<_>, _>>().map_err(bug)?;
+    let rows = StructArray::try_new(fields, picked, None).map_err(bug)?;
+    let list = ListArray::try_new(item, OffsetBuffer::new(ends.into()), Arc::new(rows), None).map_err(bug)?;
+    columns.result(Arc::new(list))
 }
 
 /// Maps with these places of keys and values as entries.

@@ -3,11 +3,16 @@
 use std::fmt::Write;
 
 use diligence_base::Result;
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
 
+use super::Body;
 use super::catalog::Catalog;
-use super::columns::{List, kernel};
+use super::columns::{Columns, List, kernel};
+use super::decimal::Decimal;
 use super::errors::{invalid_argument, value_error};
 use super::regexes::Patterns;
+use super::strings::{Texts, written};
 
 /// Declares the functions whose names nothing else has taken.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -31,6 +36,11 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add_all(
         &["unicode(text) -> integer", "ord(text) -> integer"],
         kernel!(|text: &str| text.chars().next().map_or(-1, |letter| letter as i32)),
+    );
+    catalog.add("pg_size_pretty(bigint) -> text", kernel!(|bytes: i64| size_shown(i128::from(bytes))));
+    catalog.add(
+        "pg_size_pretty(numeric) -> text",
+        kernel!(|bytes: Decimal| size_shown(bytes.truncated(0).to_integer().map_or(i128::from(i64::MAX), i128::from))),
     );
     catalog.add("format_bytes(bigint) -> text", kernel!(|bytes: i64| bytes_shown(bytes)));
     catalog.add(
@@ -62,6 +72,37 @@ pub(super) fn declare(catalog: &mut Catalog) {
             String::from_utf8(bytes).map_err(|_| value_error("what the URL encodes is no text", "22021"))
         }),
     );
+    catalog
+        .add(
+            "normalize(text, text?) -> text",
+            Body::Kernel(|arguments, call| {
+                written(arguments, call, |texts, row| match texts.at(0, row) {
+                    Some(text) => normalized(text, form(texts, row)?).map(Some),
+                    None => Ok(None),
+                })
+            }),
+        )
+        .zoned();
+    catalog
+        .add(
+            "is_normalized(text, text?) -> boolean",
+            Body::Kernel(|arguments, call| {
+                let columns = Columns::new(arguments, call);
+                let texts = Texts::of(arguments, call, &columns)?;
+                let row = |row: usize| match texts.at(0, row) {
+                    Some(text) => Ok(Some(normalized(text, form(&texts, row)?)? == text)),
+                    None => Ok(None),
+                };
+                let rows = (0..texts.rows).map(row).collect::<Result<Vec<_>>>()?;
+                columns.result(std::sync::Arc::new(rows.into_iter().collect::<arrow::array::BooleanArray>()))
+            }),
+        )
+        .zoned();
+    catalog.add("nfc_normalize(text) -> text", kernel!(|text: &str| text.nfc().collect::<String>()));
+    catalog.add(
+        "strip_accents(text) -> text",
+        kernel!(|text: &str| text.nfd().filter(|letter| !is_combining_mark(*letter)).nfc().collect::<String>()),
+    );
     let hex = kernel!(try |text: &str| {
         let padded = if text.len() % 2 == 1 { format!("0{text}") } else { text.to_owned() };
         let digits = padded.as_bytes().chunks(2).map(|pair| {
@@ -70,6 +111,41 @@ pub(super) fn declare(catalog: &mut Catalog) {
         digits.collect::<Option<Vec<u8>>>().ok_or_else(|| invalid_argument(format!("\"{text}\" is not hexadecimal")))
     });
     catalog.add_all(&["from_hex(text) -> bytea", "unhex(text) -> bytea"], hex);
+}
+
+/// The form that a text is to have: the second argument, before the zone; NFC without one.
+fn form(texts: &Texts, row: usize) -> Result<&str> {
+    if texts.len() < 2 {
+        return Ok("NFC");
+    }
+    Ok(texts.at(1, row).unwrap_or("NFC"))
+}
+
+fn normalized(text: &str, form: &str) -> Result<String> {
+    Ok(match form.to_ascii_uppercase().as_str() {
+        "NFC" => text.nfc().collect(),
+        "NFD" => text.nfd().collect(),
+        "NFKC" => text.nfkc().collect(),
+        "NFKD" => text.nfkd().collect(),
+        other => return Err(invalid_argument(format!("invalid normalization form: {other}"))),
+    })
+}
+
+/// As PostgreSQL shows a size: in the largest unit of which there are not less than ten, rounded.
+fn size_shown(bytes: i128) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if bytes.abs() < 10 * 1024 {
+        return format!("{bytes} bytes");
+    }
+    // One bit more than is shown, by which it is rounded.
+    let mut size = bytes / 512;
+    for (index, unit) in UNITS.into_iter().enumerate() {
+        if size.abs() < 20 * 1024 - 1 || index + 1 == UNITS.len() {
+            return format!("{} {unit}", (size + size.signum()) / 2);
+        }
+        size /= 1024;
+    }
+    format!("{bytes} bytes")
 }
 
 fn bytes_shown(bytes: i64) -> String {
@@ -90,7 +166,7 @@ fn patterns(catalog: &mut Catalog) {
     fn group_of(patterns: &mut Patterns, text: &str, pattern: &str, group: i32, options: &str) -> Result<String> {
         let compiled = patterns.get(pattern, options)?;
         let group = usize::try_from(group).map_err(|_| invalid_argument("a group's number is negative"))?;
-        let found = compiled.regex.captures(text).and_then(|captures| captures.get(group));
+        let found = compiled.regex.first(text)?.and_then(|captures| captures.get(group));
         Ok(found.map_or_else(String::new, |found| found.as_str().to_owned()))
     }
     catalog.add(
@@ -112,10 +188,10 @@ fn patterns(catalog: &mut Catalog) {
     fn all(patterns: &mut Patterns, text: &str, pattern: &str, group: i32) -> Result<List<String>> {
         let compiled = patterns.get(pattern, "")?;
         let group = usize::try_from(group).map_err(|_| invalid_argument("a group's number is negative"))?;
-        if group >= compiled.regex.captures_len() {
+        if group >= compiled.regex.groups() {
             return Err(invalid_argument(format!("the pattern has no group {group}")));
         }
-        let found = compiled.regex.captures_iter(text);
+        let found = compiled.regex.all(text, 0, usize::MAX)?.into_iter();
         let found = found.map(|captures| captures.get(group).map_or_else(String::new, |found| found.as_str().into()));
         Ok(List(found.collect()))
     }
@@ -133,14 +209,21 @@ fn patterns(catalog: &mut Catalog) {
         "regexp_full_match(text, text) -> boolean",
         kernel!(with patterns: Patterns; |text: &str, pattern: &str| {
             let whole = format!("^(?:{pattern})$");
-            Ok(patterns.get(&whole, "")?.regex.is_match(text))
+            patterns.get(&whole, "")?.regex.is_match(text)
         }),
     );
     for signature in ["string_split_regex(text, text) -> text[]", "str_split_regex(text, text) -> text[]"] {
         catalog.add(
             signature,
             kernel!(with patterns: Patterns; |text: &str, pattern: &str| {
-                Ok(List(patterns.get(pattern, "")?.regex.split(text).map(str::to_owned).collect()))
+                let (mut parts, mut from) = (Vec::new(), 0);
+                for whole in patterns.get(pattern, "")?.regex.all(text, 0, usize::MAX)?.iter().filter_map(|one| one.get(0))
+                {
+                    parts.push(text[from..whole.start()].to_owned());
+                    from = whole.end();
+                }
+                parts.push(text[from..].to_owned());
+                Ok(List(parts))
             }),
         );
     }

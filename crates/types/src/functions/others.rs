@@ -27,12 +27,21 @@ pub(super) fn declare(catalog: &mut Catalog) {
     // How long ago a transaction was; there are none that last.
     catalog.add("age(bigint) -> integer", kernel!(|_transaction: i64| 0_i32));
     catalog.add("random() -> double precision", Body::Kernel(random)).volatile();
+    catalog.add("uuid_generate_v4() -> uuid", Body::Kernel(random_uuid)).volatile();
+    catalog.add("timeofday() -> text", Body::Kernel(time_of_day)).volatile();
     catalog.add("setseed(double precision) -> void", Body::Kernel(setseed)).volatile();
     catalog.add("gen_random_uuid() -> uuid", Body::Kernel(random_uuid)).volatile();
     let count_nulls: Kernel = |arguments, call| counted(arguments, call, |array, row| array.is_null(row));
     let count_others: Kernel = |arguments, call| counted(arguments, call, |array, row| array.is_valid(row));
     catalog.add("num_nulls(variadic any) -> integer", Body::Kernel(count_nulls)).lenient();
     catalog.add("num_nonnulls(variadic any) -> integer", Body::Kernel(count_others)).lenient();
+}
+
+/// The time as PostgreSQL words it: `Fri Nov 27 10:00:00.123456 2026 UTC`.
+fn time_of_day(_arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let text = chrono::Utc::now().format("%a %b %d %H:%M:%S%.6f %Y UTC").to_string();
+    let texts = std::iter::repeat_n(text.as_str(), call.rows).map(Some);
+    Ok(ColumnarValue::Array(Arc::new(texts.collect::<StringViewArray>())))
 }
 
 fn random(_arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use diligence_base::Result;
-use regex::Captures;
 
 use super::Body;
 use super::catalog::Catalog;
 use super::columns::{List, kernel};
 use super::errors::{invalid_argument, value_error};
+use super::matcher::{Found, Part};
 use super::regexes::{Compiled, Patterns};
 use super::strings;
 
@@ -218,7 +218,7 @@ fn similar_part(patterns: &mut Patterns, text: &str, pattern: &str, escape: &str
         _ => similar,
     };
     let compiled = patterns.get(&translated, "")?;
-    Ok(caught(&compiled, text).map(str::to_owned))
+    Ok(caught(&compiled, text)?.map(str::to_owned))
 }
 
 fn similar(catalog: &mut Catalog) {
@@ -236,17 +236,17 @@ fn similar(catalog: &mut Catalog) {
 }
 
 /// What a pattern catches: its first group if it has one, else the whole match.
-fn caught<'t>(compiled: &Compiled, text: &'t str) -> Option<&'t str> {
-    let captures = compiled.regex.captures(text)?;
+fn caught<'t>(compiled: &Compiled, text: &'t str) -> Result<Option<&'t str>> {
+    let Some(captures) = compiled.regex.first(text)? else { return Ok(None) };
     let group = usize::from(captures.len() > 1);
-    captures.get(group).map(|found| found.as_str())
+    Ok(captures.get(group).map(|found| found.as_str()))
 }
 
-fn groups(captures: &Captures<'_>) -> List<Option<String>> {
-    let text = |found: Option<regex::Match<'_>>| found.map(|found| found.as_str().to_owned());
+fn groups(captures: &Found<'_>) -> List<Option<String>> {
+    let text = |group: usize| captures.get(group).map(|found| found.as_str().to_owned());
     match captures.len() {
-        1 => List(vec![text(captures.get(0))]),
-        _ => List(captures.iter().skip(1).map(text).collect()),
+        1 => List(vec![text(0)]),
+        count => List((1..count).map(text).collect()),
     }
 }
 
@@ -260,40 +260,40 @@ fn not_global(compiled: &Compiled, function: &str) -> Result<()> {
 fn matches(catalog: &mut Catalog) {
     catalog.add(
         "~(text, text) -> boolean",
-        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(patterns.get(p, "")?.regex.is_match(a))),
+        kernel!(with patterns: Patterns; |a: &str, p: &str| patterns.get(p, "")?.regex.is_match(a)),
     );
     catalog.add(
         "!~(text, text) -> boolean",
-        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(!patterns.get(p, "")?.regex.is_match(a))),
+        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(!patterns.get(p, "")?.regex.is_match(a)?)),
     );
     catalog.add(
         "~*(text, text) -> boolean",
-        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(patterns.get(p, "i")?.regex.is_match(a))),
+        kernel!(with patterns: Patterns; |a: &str, p: &str| patterns.get(p, "i")?.regex.is_match(a)),
     );
     catalog.add(
         "!~*(text, text) -> boolean",
-        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(!patterns.get(p, "i")?.regex.is_match(a))),
+        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(!patterns.get(p, "i")?.regex.is_match(a)?)),
     );
     catalog.add(
         "regexp_like(text, text) -> boolean",
-        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(patterns.get(p, "")?.regex.is_match(a))),
+        kernel!(with patterns: Patterns; |a: &str, p: &str| patterns.get(p, "")?.regex.is_match(a)),
     );
     catalog.add(
         "regexp_like(text, text, text) -> boolean",
         kernel!(with patterns: Patterns; |a: &str, p: &str, options: &str| {
             let compiled = patterns.get(p, options)?;
             not_global(&compiled, "regexp_like")?;
-            Ok(compiled.regex.is_match(a))
+            compiled.regex.is_match(a)
         }),
     );
     catalog.add(
         "substring(text, text) -> text",
-        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(caught(&*patterns.get(p, "")?, a).map(str::to_owned))),
+        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(caught(&*patterns.get(p, "")?, a)?.map(str::to_owned))),
     );
     catalog.add(
         "regexp_match(text, text) -> text[]",
         kernel!(with patterns: Patterns; |a: &str, p: &str| {
-            Ok(patterns.get(p, "")?.regex.captures(a).map(|found| groups(&found)))
+            Ok(patterns.get(p, "")?.regex.first(a)?.map(|found| groups(&found)))
         }),
     );
     catalog.add(
@@ -301,14 +301,14 @@ fn matches(catalog: &mut Catalog) {
         kernel!(with patterns: Patterns; |a: &str, p: &str, options: &str| {
             let compiled = patterns.get(p, options)?;
             not_global(&compiled, "regexp_match")?;
-            Ok(compiled.regex.captures(a).map(|found| groups(&found)))
+            Ok(compiled.regex.first(a)?.map(|found| groups(&found)))
         }),
     );
     // One array per match; the front makes rows of them.
     catalog.add(
         "regexp_matches(text, text) -> text[][]",
         kernel!(with patterns: Patterns; |a: &str, p: &str| {
-            Ok(List(patterns.get(p, "")?.regex.captures(a).iter().map(groups).collect()))
+            Ok(List(patterns.get(p, "")?.regex.first(a)?.iter().map(groups).collect()))
         }),
     );
     catalog.add(
@@ -316,7 +316,7 @@ fn matches(catalog: &mut Catalog) {
         kernel!(with patterns: Patterns; |a: &str, p: &str, options: &str| {
             let compiled = patterns.get(p, options)?;
             let most = if compiled.is_global { usize::MAX } else { 1 };
-            Ok(List(compiled.regex.captures_iter(a).take(most).map(|found| groups(&found)).collect()))
+            Ok(List(compiled.regex.all(a, 0, most)?.iter().map(groups).collect()))
         }),
     );
 }
@@ -337,37 +337,12 @@ fn parameter(name: &str, value: i32, least: i32) -> Result<usize> {
 }
 
 /// A match and the groups in it: of the n-th match, the group.
-fn nth<'t>(
-    compiled: &Compiled,
-    text: &'t str,
-    start: i32,
-    occurrence: i32,
-    group: i32,
-) -> Result<Option<regex::Match<'t>>> {
+fn nth<'t>(compiled: &Compiled, text: &'t str, start: i32, occurrence: i32, group: i32) -> Result<Option<Part<'t>>> {
     let occurrence = parameter("n", occurrence, 1)?;
     let group = parameter("subexpr", group, 0)?;
     let start = start_of(text, start)?;
-    let found = captures_from(compiled, text, start).nth(occurrence - 1);
-    Ok(found.and_then(|captures| captures.get(group)))
-}
-
-fn captures_from<'r, 't>(
-    compiled: &'r Compiled,
-    text: &'t str,
-    start: usize,
-) -> impl Iterator<Item = Captures<'t>> + use<'r, 't> {
-    // Anchors see the text before the start.
-    let mut at = Some(start);
-    let regex = &compiled.regex;
-    std::iter::from_fn(move || {
-        let captures = regex.captures_at(text, at?)?;
-        let whole = captures.get(0)?;
-        at = match whole.is_empty() {
-            true => text[whole.end()..].chars().next().map(|next| whole.end() + next.len_utf8()),
-            false => Some(whole.end()),
-        };
-        Some(captures)
-    })
+    let found = compiled.regex.all(text, start, occurrence)?;
+    Ok(found.get(occurrence - 1).and_then(|captures| captures.get(group)))
 }
 
 fn instr(compiled: &Compiled, text: &str, start: i32, occurrence: i32, end: i32, group: i32) -> Result<i32> {
@@ -383,12 +358,12 @@ fn instr(compiled: &Compiled, text: &str, start: i32, occurrence: i32, end: i32,
 fn counted(catalog: &mut Catalog) {
     catalog.add(
         "regexp_count(text, text) -> integer",
-        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(patterns.get(p, "")?.regex.find_iter(a).count() as i32)),
+        kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(patterns.get(p, "")?.regex.all(a, 0, usize::MAX)?.len() as i32)),
     );
     catalog.add(
         "regexp_count(text, text, integer) -> integer",
         kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32| {
-            Ok(captures_from(&*patterns.get(p, "")?, a, start_of(a, start)?).count() as i32)
+            Ok(patterns.get(p, "")?.regex.all(a, start_of(a, start)?, usize::MAX)?.len() as i32)
         }),
     );
     catalog.add(
@@ -396,7 +371,7 @@ fn counted(catalog: &mut Catalog) {
         kernel!(with patterns: Patterns; |a: &str, p: &str, start: i32, options: &str| {
             let compiled = patterns.get(p, options)?;
             not_global(&compiled, "regexp_count")?;
-            Ok(captures_from(&compiled, a, start_of(a, start)?).count() as i32)
+            Ok(compiled.regex.all(a, start_of(a, start)?, usize::MAX)?.len() as i32)
         }),
     );
     catalog.add(
@@ -468,13 +443,14 @@ fn substr<'t>(compiled: &Compiled, text: &'t str, start: i32, occurrence: i32, g
 fn replace<'t>(compiled: &Compiled, text: &'t str, by: &str, start: i32, only: Option<usize>) -> Result<Cow<'t, str>> {
     let mut result = String::new();
     let mut copied = 0;
-    for (index, captures) in captures_from(compiled, text, start_of(text, start)?).enumerate() {
+    let found = compiled.regex.all(text, start_of(text, start)?, only.unwrap_or(usize::MAX))?;
+    for (index, captures) in found.iter().enumerate() {
         if only.is_some_and(|only| index + 1 < only) {
             continue;
         }
         let Some(whole) = captures.get(0) else { break };
         result.push_str(&text[copied..whole.start()]);
-        expand(&mut result, by, &captures);
+        expand(&mut result, by, captures);
         copied = whole.end();
         if only.is_some() {
             break;
@@ -488,7 +464,7 @@ fn replace<'t>(compiled: &Compiled, text: &'t str, by: &str, start: i32, only: O
 }
 
 /// `\1` to `\9` are groups, `\&` the match, `\\` a backslash; anything else stands for itself.
-fn expand(result: &mut String, by: &str, captures: &Captures<'_>) {
+fn expand(result: &mut String, by: &str, captures: &Found<'_>) {
     let mut rest = by.chars();
     while let Some(character) = rest.next() {
         if character != '\\' {
@@ -549,19 +525,19 @@ fn replaced(catalog: &mut Catalog) {
 }
 
 /// The parts between matches; a match of nothing separates characters, but not at the ends.
-fn parts(compiled: &Compiled, text: &str) -> List<String> {
+fn parts(compiled: &Compiled, text: &str) -> Result<List<String>> {
     let mut result = Vec::new();
     let mut from = 0;
-    for captures in captures_from(compiled, text, 0) {
+    for captures in compiled.regex.all(text, 0, usize::MAX)? {
         let Some(found) = captures.get(0) else { break };
-        if found.is_empty() && (found.start() == from || found.end() == text.len()) {
+        if found.start() == found.end() && (found.start() == from || found.end() == text.len()) {
             continue;
         }
         result.push(text[from..found.start()].to_owned());
         from = found.end();
     }
     result.push(text[from..].to_owned());
-    List(result)
+    Ok(List(result))
 }
 
 fn split(catalog: &mut Catalog) {
@@ -570,14 +546,14 @@ fn split(catalog: &mut Catalog) {
         let signature = |rest: &str| -> &'static str { Box::leak(format!("{name}{rest}").into_boxed_str()) };
         catalog.add(
             signature("(text, text) -> text[]"),
-            kernel!(with patterns: Patterns; |a: &str, p: &str| Ok(parts(&*patterns.get(p, "")?, a))),
+            kernel!(with patterns: Patterns; |a: &str, p: &str| parts(&*patterns.get(p, "")?, a)),
         );
         catalog.add(
             signature("(text, text, text) -> text[]"),
             kernel!(with patterns: Patterns; |a: &str, p: &str, options: &str| {
                 let compiled = patterns.get(p, options)?;
                 not_global(&compiled, "regexp_split_to_array")?;
-                Ok(parts(&compiled, a))
+                parts(&compiled, a)
             }),
         );
     }

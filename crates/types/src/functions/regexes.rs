@@ -1,16 +1,15 @@
 //! PostgreSQL's regular expressions (manual, section 9.7.3) as those of the `regex` crate.
 //!
-//! Classes, word boundaries, escapes and options are translated. What the crate cannot do is an error rather than
-//! another answer: back-references and lookaround. Where several alternatives match, the first is taken; PostgreSQL
-//! takes the longest.
+//! Classes, word boundaries, escapes and options are translated. Where several alternatives match, the first is taken;
+//! PostgreSQL takes the longest. Patterns that look around or refer back are matched by another crate ([`Matcher`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
-use regex::Regex;
 
 use super::errors::value_error;
+use super::matcher::{Matcher, STEPS_MAX};
 
 /// Bytes that a compiled pattern may take.
 const COMPILED_BYTES_MAX: usize = 16 << 20;
@@ -21,7 +20,7 @@ const KEPT_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Compiled {
     /// The pattern.
-    pub regex: Regex,
+    pub regex: Matcher,
     /// Option `g`: all matches.
     pub is_global: bool,
 }
@@ -62,7 +61,7 @@ impl Patterns {
 
 /// Whether a text has a match of a pattern. Fails with 2201B if it is none.
 pub fn is_match(text: &str, pattern: &str) -> Result<bool> {
-    Ok(compile(pattern, "")?.regex.is_match(text))
+    compile(pattern, "")?.regex.is_match(text)
 }
 
 #[derive(Clone, Copy, Default)]
@@ -114,10 +113,26 @@ fn compile(pattern: &str, given: &str) -> Result<Compiled> {
         embedded.chars().try_for_each(|option| options.set(option))?;
         pattern = rest;
     }
-    let translated = match options.is_literal {
-        true => regex::escape(pattern),
+    let (translated, looks) = match options.is_literal {
+        true => (regex::escape(pattern), false),
         false => Translation::of(pattern, options)?,
     };
+    if looks {
+        // A word's borders have other names there.
+        let translated = translated.replace("\\b{start}", "(?:\\b(?=\\w))").replace("\\b{end}", "(?:\\b(?<=\\w))");
+        let regex = fancy_regex::RegexBuilder::new(&translated)
+            .case_insensitive(options.ignores_case)
+            .multi_line(options.by_lines)
+            .dot_matches_new_line(!options.dot_stops)
+            .backtrack_limit(STEPS_MAX)
+            .delegate_size_limit(COMPILED_BYTES_MAX)
+            .build()
+            .map_err(|error| match error.to_string() {
+                text if text.contains("arenthesis") => invalid("parentheses () not balanced"),
+                text => invalid(&text),
+            })?;
+        return Ok(Compiled { regex: Matcher::Looking(Box::new(regex)), is_global: options.is_global });
+    }
     let regex = regex::RegexBuilder::new(&translated)
         .case_insensitive(options.ignores_case)
         .multi_line(options.by_lines)
@@ -126,7 +141,7 @@ fn compile(pattern: &str, given: &str) -> Result<Compiled> {
         .size_limit(COMPILED_BYTES_MAX)
         .build()
         .map_err(|error| invalid(&reason(&error)))?;
-    Ok(Compiled { regex, is_global: options.is_global })
+    Ok(Compiled { regex: Matcher::Plain(regex), is_global: options.is_global })
 }
 
 /// What is wrong with a pattern, in PostgreSQL's words where they are clear.
@@ -149,10 +164,6 @@ fn invalid(reason: &str) -> Error {
     value_error(format!("invalid regular expression: {reason}"), "2201B")
 }
 
-fn unsupported(what: &str) -> Error {
-    Error::unsupported(format!("regular expressions with {what} are not supported")).with_code("0A000")
-}
-
 /// A pattern while it is translated.
 struct Translation<'p> {
     rest: std::iter::Peekable<std::str::Chars<'p>>,
@@ -160,16 +171,19 @@ struct Translation<'p> {
     options: Options,
     /// Whether a quantifier has just been written; one more `?` makes it a short one.
     after_quantifier: bool,
+    /// Whether it looks around or refers back.
+    looks: bool,
 }
 
 impl<'p> Translation<'p> {
-    fn of(pattern: &'p str, options: Options) -> Result<String> {
-        let mut translation =
-            Self { rest: pattern.chars().peekable(), written: String::new(), options, after_quantifier: false };
+    /// The pattern, and whether it looks around or refers back.
+    fn of(pattern: &'p str, options: Options) -> Result<(String, bool)> {
+        let rest = pattern.chars().peekable();
+        let mut translation = Self { rest, written: String::new(), options, after_quantifier: false, looks: false };
         while let Some(character) = translation.rest.next() {
             translation.character(character)?;
         }
-        Ok(translation.written)
+        Ok((translation.written, translation.looks))
     }
 
     fn character(&mut self, character: char) -> Result<()> {
@@ -220,7 +234,18 @@ impl<'p> Translation<'p> {
                 self.written.push_str("?:");
                 Ok(())
             }
-            Some('=' | '!' | '<') => Err(unsupported("lookahead and lookbehind")),
+            Some(sign @ ('=' | '!')) => {
+                self.looks = true;
+                self.written.extend(['?', sign]);
+                Ok(())
+            }
+            Some('<') => {
+                let sign = self.rest.next().filter(|sign| matches!(sign, '=' | '!'));
+                let sign = sign.ok_or_else(|| invalid("quantifier operand invalid"))?;
+                self.looks = true;
+                self.written.extend(['?', '<', sign]);
+                Ok(())
+            }
             Some('#') => {
                 // A comment.
                 self.written.pop();
@@ -241,7 +266,10 @@ impl<'p> Translation<'p> {
             'y' => self.written.push_str("\\b"),
             'Y' => self.written.push_str("\\B"),
             'd' | 'D' | 's' | 'S' | 'w' | 'W' => self.written.extend(['\\', escaped]),
-            '1'..='9' => return Err(unsupported("back-references")),
+            group @ '1'..='9' => {
+                self.looks = true;
+                self.written.extend(['\\', group]);
+            }
             other => {
                 let meant = self.meant(other)?;
                 self.written.push_str(&regex::escape(meant.encode_utf8(&mut [0; 4])));

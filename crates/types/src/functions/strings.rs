@@ -296,6 +296,11 @@ fn searched(catalog: &mut Catalog) {
             kernel!(|a: Option<&str>, by: Option<&str>, null: Option<&str>| a.map(|a| List(split(a, by, null)))),
         )
         .lenient();
+    // The table is the array's rows: the front unnests it.
+    let table = kernel!(|a: Option<&str>, by: Option<&str>| a.map(|a| List(split(a, by, None))));
+    catalog.add("string_to_table(text, text) -> text[]", table).lenient();
+    let table = kernel!(|a: Option<&str>, by: Option<&str>, null: Option<&str>| a.map(|a| List(split(a, by, null))));
+    catalog.add("string_to_table(text, text, text) -> text[]", table).lenient();
 }
 
 fn translate(text: &str, from: &str, to: &str) -> String {
@@ -435,7 +440,8 @@ impl Texts {
     }
 }
 
-fn written(
+/// The texts that a function makes of each row's texts.
+pub(super) fn written(
     arguments: &[ColumnarValue],
     call: &Call<'_>,
     of: impl Fn(&Texts, usize) -> Result<Option<String>>,
@@ -455,6 +461,11 @@ fn joined(catalog: &mut Catalog) {
             Ok(texts.at(0, row).zip(texts.at(1, row)).map(|(left, right)| [left, right].concat()))
         })
     };
+    fn worded(value: bool) -> &'static str {
+        if value { "true" } else { "false" }
+    }
+    catalog.add("||(text, boolean) -> text", kernel!(|a: &str, b: bool| [a, worded(b)].concat()));
+    catalog.add("||(boolean, text) -> text", kernel!(|a: bool, b: &str| [worded(a), b].concat()));
     catalog.add("||(text, anynonarray) -> text", Body::Kernel(with_zone)).zoned();
     catalog.add("||(anynonarray, text) -> text", Body::Kernel(with_zone)).zoned();
     let concat: super::Kernel = |arguments, call| {

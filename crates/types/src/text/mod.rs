@@ -21,10 +21,12 @@ pub(crate) mod json;
 mod literals;
 pub(crate) mod numbers;
 mod print;
+mod ranges;
 mod read;
 pub(crate) mod strings;
 #[cfg(test)]
 mod tests;
+mod zoned_time;
 pub mod zones;
 
 use arrow::array::{ArrayRef, StringViewArray};
@@ -34,8 +36,11 @@ use diligence_base::{Error, Result};
 pub use self::decimals::numeric_type_of;
 pub use self::literals::array_type_of;
 pub use self::print::Printer;
+pub(crate) use self::ranges::value_of as range_value;
+pub use self::ranges::{Bound, Range};
 pub(crate) use self::read::field_of;
 pub use self::read::{ReadOptions, parse_array};
+pub use self::zoned_time::ZonedTime;
 pub use self::zones::Zone;
 use crate::SqlType;
 
@@ -62,8 +67,9 @@ pub fn format(array: &ArrayRef, sql_type: &SqlType, zone: &str) -> Result<String
 pub(crate) fn zone_of(sql_type: &SqlType, zone: &str) -> Result<Zone> {
     let depends = match sql_type {
         SqlType::TimestampTz | SqlType::Timestamp | SqlType::Date | SqlType::Time => true,
+        SqlType::TimeTz => true,
         SqlType::Array(element) => return zone_of(element, zone),
-        SqlType::Record(_) | SqlType::Map(_) => true,
+        SqlType::Record(_) | SqlType::Map(_) | SqlType::Range(_) => true,
         _ => false,
     };
     if depends { Zone::of_setting(zone) } else { Ok(Zone::UTC) }

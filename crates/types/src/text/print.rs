@@ -11,9 +11,11 @@ use arrow::datatypes::{
 use diligence_base::{Error, Result};
 
 use super::decimals::{self, Zeros};
+use super::ranges::Range;
 use super::zones::Zone;
 use super::{bytes, datetime, interval, literals, numbers};
 use crate::SqlType;
+use crate::range_type::RangeKind;
 
 /// Writes the values of one array. What it is of is looked at once, not for each value.
 pub struct Printer<'a> {
@@ -34,6 +36,8 @@ enum Kind<'a> {
     Text(&'a StringViewArray),
     /// With blanks up to so many characters.
     Padded(&'a StringViewArray, usize),
+    /// Ranges of timestamps in a zone.
+    Moments(&'a StringViewArray, Zone),
     Bytes(&'a BinaryViewArray),
     Date(&'a PrimitiveArray<Date32Type>),
     Time(&'a PrimitiveArray<Time64MicrosecondType>),
@@ -90,6 +94,10 @@ impl<'a> Printer<'a> {
             | SqlType::Enum(_)
             | SqlType::Bit(_)
             | SqlType::VarBit(_) => array.as_string_view_opt().map(Kind::Text),
+            SqlType::Range(RangeKind::TimestampTz) if zone != Zone::UTC => {
+                array.as_string_view_opt().map(|array| Kind::Moments(array, zone))
+            }
+            SqlType::Range(_) | SqlType::TimeTz => array.as_string_view_opt().map(Kind::Text),
             SqlType::Bytea => array.as_binary_view_opt().map(Kind::Bytes),
             SqlType::Date => primitive(array, Kind::Date),
             SqlType::Time => primitive(array, Kind::Time),
@@ -146,6 +154,10 @@ impl<'a> Printer<'a> {
                 out.push_str(text);
                 out.extend(std::iter::repeat_n(' ', length.saturating_sub(text.chars().count())));
             }
+            Kind::Moments(array, zone) => match Range::held(array.value(row), RangeKind::TimestampTz) {
+                Ok(range) => range.write(out, zone),
+                Err(_) => out.push_str(array.value(row)),
+            },
             Kind::Bytes(array) => bytes::write_bytes(out, array.value(row)),
             Kind::Date(array) => datetime::write_date(out, array.value(row)),
             Kind::Time(array) => datetime::write_time(out, array.value(row)),

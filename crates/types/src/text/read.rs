@@ -14,6 +14,8 @@ use arrow::datatypes::{
 };
 use diligence_base::{Error, Result};
 
+use super::ranges::Range;
+use super::zoned_time::ZonedTime;
 use super::zones::Zone;
 use super::{bits, bytes, datetime, decimals, errors, interval, json, literals, numbers, strings};
 use crate::SqlType;
@@ -59,6 +61,14 @@ pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOp
         })?,
         SqlType::VarBit(length) => reader.written(|text, out| {
             bits::fit_varbit(bits::parse_bits(text)?, *length, options.is_explicit).map(|bits| out.push_str(&bits))
+        })?,
+        SqlType::TimeTz => reader.written(|text, out| {
+            out.push_str(&ZonedTime::read(text, options)?.text());
+            Ok(())
+        })?,
+        SqlType::Range(kind) => reader.written(|text, out| {
+            out.push_str(&Range::read(text, *kind, options)?.text());
+            Ok(())
         })?,
         SqlType::Boolean => reader.booleans()?,
         SqlType::SmallInt => {

@@ -6,6 +6,7 @@
 //! * `SELECT a: 1`: `SELECT 1 AS a`; `* LIKE 'p'`: `"columns like"('p')`;
 //! * `FROM t … USING SAMPLE 10%`: a last part of FROM, `"using sample"(10, '%')`;
 //! * `ASOF JOIN t USING (a)`: `ASOF JOIN t MATCH_CONDITION (TRUE) USING (a)`; FALSE if it is an ASOF LEFT JOIN;
+//! * `2 ** 3`: `2 ^ 3`; `FROM t WHERE …` without SELECT: `SELECT * FROM t WHERE …`;
 //! * `SUMMARIZE q`: `SELECT * FROM "summarize"((q))`;
 //! * `UNPIVOT t ON a, b INTO NAME n VALUE v`: `SELECT * FROM t UNPIVOT (v FOR n IN (a, b))`, and PIVOT likewise.
 
@@ -66,6 +67,10 @@ impl Text<'_> {
                 opens.clear();
             }
             Token::Arrow => self.arrow(at, last),
+            Token::Mul if self.is_power(at) => {
+                self.replace(at, [Token::Caret]);
+                self.drop(at + 1..at + 2);
+            }
             Token::Mul if self.begins_item(at, last) && self.is(at + 1, "LIKE") => {
                 if let pattern @ Token::SingleQuotedString(_) = self.token(at + 2) {
                     self.replace(at, [quoted("columns like"), Token::LParen]);
@@ -83,6 +88,52 @@ impl Text<'_> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Whether two stars stand side by side between two operands.
+    fn is_power(&self, at: usize) -> bool {
+        let ends_operand = |token: &Token| match token {
+            Token::Word(word) => word.keyword == Keyword::NoKeyword,
+            token => {
+                matches!(token, Token::Number(..) | Token::RParen | Token::RBracket | Token::SingleQuotedString(_))
+            }
+        };
+        at > 0
+            && *self.token(at + 1) == Token::Mul
+            && self.words[at + 1] == self.words[at] + 1
+            && ends_operand(self.token(at - 1))
+    }
+
+    /// Puts SELECT * in front of a query that begins with FROM, has no SELECT and goes on behind FROM.
+    fn from_first(&mut self, at: usize, open: &Open) {
+        let begins = at == open.at
+            || at > 0 && open.at == at - 1 && *self.token(at - 1) == Token::LParen
+            || self.follows(at, &["UNION", "EXCEPT", "INTERSECT", "ALL"]);
+        // A function's argument: `trim(FROM x)`.
+        let is_argument = open.at > 0
+            && open.at + 1 == at
+            && matches!(self.token(open.at - 1), Token::Word(word)
+            if word.keyword == Keyword::NoKeyword || word.keyword == Keyword::TRIM);
+        if !begins || is_argument {
+            return;
+        }
+        let (mut next, mut goes_on) = (at + 1, false);
+        loop {
+            match self.token(next) {
+                Token::LParen => match self.closed.get(&next) {
+                    Some(closed) => next = *closed,
+                    None => return,
+                },
+                Token::RParen | Token::SemiColon | Token::EOF => break,
+                _ if self.is(next, "SELECT") => return,
+                _ if self.is_any(next, &["UNION", "EXCEPT", "INTERSECT"]) => break,
+                _ => goes_on |= self.is_any(next, &["WHERE", "GROUP", "HAVING", "QUALIFY", "WINDOW"]),
+            }
+            next += 1;
+        }
+        if goes_on {
+            self.insert(at, [word("SELECT"), Token::Mul]);
         }
     }
 
@@ -113,6 +164,7 @@ impl Text<'_> {
             Keyword::SELECT => (open.in_list, open.from, open.from_end) = (true, None, None),
             Keyword::FROM if !self.follows(at, &["DISTINCT"]) => {
                 self.end_alias(at, open);
+                self.from_first(at, open);
                 (open.in_list, open.from, open.from_end) = (false, Some(at), None);
             }
             Keyword::WHERE
@@ -150,6 +202,10 @@ impl Text<'_> {
             Keyword::STRUCT if at > 0 && (*self.token(at - 1) == Token::DoubleColon || self.follows(at, &["AS"])) => {
                 self.struct_type(at + 1);
             }
+            // The type of a column or of a field.
+            Keyword::STRUCT if at > 0 && *self.token(at + 1) == Token::LParen && self.is_name(at - 1) => {
+                self.struct_type(at + 1);
+            }
             Keyword::UNPIVOT if begins || self.begins_query(at, open) => self.unpivot_statement(at),
             Keyword::PIVOT if begins || self.begins_query(at, open) => self.pivot_statement(at),
             _ if self.is(at, "LAMBDA") && open.is_parenthesis => self.lambda(at, open),
@@ -168,6 +224,13 @@ impl Text<'_> {
                 Token::RParen => is_behind_with && open.from.is_none(),
                 _ => false,
             }
+    }
+
+    fn is_name(&self, at: usize) -> bool {
+        match self.token(at) {
+            Token::Word(word) => word.quote_style.is_some() || word.keyword == Keyword::NoKeyword,
+            _ => false,
+        }
     }
 
     /// `::STRUCT(a integer)`: `::STRUCT<a integer>`.

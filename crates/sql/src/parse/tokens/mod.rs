@@ -42,6 +42,10 @@ pub(crate) const NO_DATA: &str = "no data";
 pub(crate) const LIMIT_PERCENT: &str = "limit percent";
 /// INSERT … BY NAME, likewise.
 pub(crate) const BY_NAME: &str = "by name";
+/// The function that gives a value with another element: of the value, the places and the element.
+const SET_ELEMENT: &str = "set element";
+/// What the last part of the name in LIKE begins with, which says what of that table is included.
+pub(crate) const LIKE_OPTIONS: &str = "including \u{1}";
 /// DO NOTHING in MERGE, as the parser's tree has it: a column of this name that is set or inserted.
 pub(crate) const NOTHING: &str = "do nothing";
 
@@ -95,12 +99,26 @@ impl VisitorMut for Clauses {
 
 /// The tokens of a statement as the parser can read them.
 pub(super) fn rewritten(tokens: Vec<TokenWithSpan>) -> Rewritten {
-    let tokens = with_whole_strings(tokens);
+    let tokens = with_hexadecimal_numbers(with_whole_strings(tokens));
     let mut text = Text::new(&tokens);
     text.walk();
     let queries = text.queries();
     let (edits, clauses) = (text.edits, text.clauses);
     Rewritten { tokens: edits.applied(tokens), clauses, queries }
+}
+
+/// `0x1F` is a number, `X'1F'` a string of bits; the parser has one token for both, of which the first is shorter.
+fn with_hexadecimal_numbers(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    for token in &mut tokens {
+        let Token::HexStringLiteral(digits) = &token.token else { continue };
+        let columns = token.span.end.column.saturating_sub(token.span.start.column);
+        if usize::try_from(columns).is_ok_and(|columns| columns == digits.len() + 2)
+            && let Ok(number) = u128::from_str_radix(&digits.replace('_', ""), 16)
+        {
+            token.token = Token::Number(number.to_string(), false);
+        }
+    }
+    tokens
 }
 
 /// String literals with only a line's end and comments between them are one.
@@ -319,6 +337,11 @@ impl<'a> Text<'a> {
                     self.search_and_cycle(at);
                 }
                 Token::SemiColon => levels = vec![TokenLevel::default()],
+                // An operator's name may not end in a sign of arithmetic, but for this one.
+                Token::Minus if self.is_adjacency(at) => {
+                    self.replace(at, [Token::CustomBinaryOperator("-|-".to_owned())]);
+                    self.drop(at + 1..at + 3);
+                }
                 Token::Sharp => self.replace(at, [Token::CustomBinaryOperator("#".to_owned())]),
                 Token::Word(word) if word.quote_style.is_none() => self.word(at, word.keyword, &mut levels[last]),
                 _ => {}
@@ -368,6 +391,12 @@ impl<'a> Text<'a> {
             Keyword::VARIADIC if at > 0 && matches!(self.token(at - 1), Token::LParen | Token::Comma) => {
                 self.variadic(at, level.opened);
             }
+            // substring(a SIMILAR b ESCAPE c): substring(a FROM b FOR c).
+            Keyword::SIMILAR if !self.is(at + 1, "TO") && self.is_in_substring(level) => {
+                self.replace(at, [word("FROM")]);
+            }
+            Keyword::ESCAPE if self.is_in_substring(level) => self.replace(at, [word("FOR")]),
+            Keyword::LIKE if at > 0 && *self.token(at - 1) == Token::LParen => self.table_like(at),
             Keyword::TABLE => self.table(at),
             Keyword::FOR if at >= self.locks_until => self.row_locks(at),
             Keyword::FETCH => self.fetch(at),
@@ -377,6 +406,7 @@ impl<'a> Text<'a> {
                 _ => {}
             },
             Keyword::ALTER if self.begins_statement(at) => self.alter(at),
+            Keyword::SET if self.sets_an_element(at) => self.set_elements(at),
             Keyword::SET if self.begins_statement(at) && self.is(at + 1, "CONSTRAINTS") => self.maintenance(at),
             Keyword::SET | Keyword::RESTART | Keyword::DROP => self.alter_identity(at),
             Keyword::MATERIALIZED => self.materialized(at),
@@ -434,6 +464,123 @@ impl<'a> Text<'a> {
             },
             _ => {}
         }
+    }
+
+    /// `(LIKE t INCLUDING ALL EXCLUDING INDEXES)`: `(LIKE t."including …")`, with what is included.
+    fn table_like(&mut self, at: usize) {
+        const KINDS: [&str; 6] = ["DEFAULTS", "GENERATED", "CONSTRAINTS", "INDEXES", "IDENTITY", "COMMENTS"];
+        let mut next = at + 2;
+        while *self.token(next) == Token::Period {
+            next += 2;
+        }
+        let (first, mut included) = (next, Vec::<&str>::new());
+        while self.is_any(next, &["INCLUDING", "EXCLUDING"]) {
+            let is_meant = |kind: &&str| self.is(next + 1, "ALL") || self.is(next + 1, kind);
+            let meant = KINDS.into_iter().filter(is_meant).collect::<Vec<_>>();
+            included.retain(|kind| !meant.contains(kind));
+            if self.is(next, "INCLUDING") {
+                included.extend(meant);
+            }
+            next += 2;
+        }
+        self.drop(first..next);
+        if !included.is_empty() {
+            self.insert_or_end(next, [Token::Period, quoted(&format!("{LIKE_OPTIONS}{}", included.join(" ")))]);
+        }
+    }
+
+    /// Whether an UPDATE's SET has an element of a column among what it sets.
+    fn sets_an_element(&self, set: usize) -> bool {
+        !self.begins_statement(set)
+            && self.assignments(set).iter().any(|(at, _)| *self.token(at + 1) == Token::LBracket)
+    }
+
+    /// Where the assignments behind a SET begin and end.
+    fn assignments(&self, set: usize) -> Vec<(usize, usize)> {
+        let (mut all, mut begin, mut at, mut depth) = (Vec::new(), set + 1, set + 1, 0_usize);
+        loop {
+            let ends = match self.token(at) {
+                Token::LParen => {
+                    at = self.closed.get(&at).copied().unwrap_or(at) + 1;
+                    continue;
+                }
+                Token::LBracket | Token::LBrace => {
+                    depth += 1;
+                    false
+                }
+                Token::RBracket | Token::RBrace => {
+                    depth = depth.saturating_sub(1);
+                    false
+                }
+                Token::RParen | Token::SemiColon | Token::EOF => true,
+                Token::Comma if depth == 0 => {
+                    all.push((begin, at));
+                    begin = at + 1;
+                    false
+                }
+                _ => depth == 0 && self.is_any(at, &["WHERE", "FROM", "RETURNING", "WHEN"]),
+            };
+            if ends {
+                all.push((begin, at));
+                return all;
+            }
+            at += 1;
+        }
+    }
+
+    /// `SET a[1] = x`: `SET a = "set element"(a, 1, x)`; of `a['b']['c']`, all of the places.
+    fn set_elements(&mut self, set: usize) {
+        for (begin, end) in self.assignments(set) {
+            let name = match self.token(begin) {
+                name @ Token::Word(_) if *self.token(begin + 1) == Token::LBracket => name.clone(),
+                _ => continue,
+            };
+            let (mut at, mut depth, mut edits) = (begin + 1, 0_usize, Vec::new());
+            while at < end && !(depth == 0 && *self.token(at) == Token::Eq) {
+                match self.token(at) {
+                    Token::LBracket if depth == 0 => {
+                        edits.push((at, if at == begin + 1 { None } else { Some(Token::Comma) }));
+                        depth = 1;
+                    }
+                    Token::RBracket if depth == 1 => {
+                        edits.push((at, None));
+                        depth = 0;
+                    }
+                    Token::LBracket => depth += 1,
+                    Token::RBracket => depth -= 1,
+                    // A slice.
+                    Token::Colon if depth == 1 => return,
+                    _ => {}
+                }
+                at += 1;
+            }
+            if at >= end {
+                continue;
+            }
+            for (place, instead) in edits {
+                match (instead, place == begin + 1) {
+                    (_, true) => {
+                        let call = [Token::Eq, quoted(SET_ELEMENT), Token::LParen, name.clone(), Token::Comma];
+                        self.replace(place, call);
+                    }
+                    (Some(comma), _) => self.replace(place, [comma]),
+                    (None, _) => self.replace(place, []),
+                }
+            }
+            self.replace(at, [Token::Comma]);
+            self.insert_or_end(end, [Token::RParen]);
+        }
+    }
+
+    /// `-|-`, without blanks in it.
+    fn is_adjacency(&self, at: usize) -> bool {
+        *self.token(at + 1) == Token::Pipe
+            && *self.token(at + 2) == Token::Minus
+            && self.words[at + 2] == self.words[at] + 2
+    }
+
+    fn is_in_substring(&self, level: &TokenLevel) -> bool {
+        level.opened > 0 && self.is(level.opened - 1, "SUBSTRING")
     }
 
     /// `FOR UPDATE OF a, b SKIP LOCKED LIMIT 1`: one clause for each name, behind LIMIT, OFFSET and FETCH.

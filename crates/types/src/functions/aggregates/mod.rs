@@ -13,6 +13,7 @@
 mod extremes;
 mod interval_sum;
 mod of_rows;
+mod regression;
 mod rows;
 mod single_value;
 
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use datafusion_expr::AggregateUDF;
 use datafusion_functions_aggregate as foreign;
 
+use self::regression::{Measure, regression};
 use super::AggregateBody;
 use super::arithmetic::common;
 use super::catalog::Catalog;
@@ -161,10 +163,10 @@ fn statistics(catalog: &mut Catalog) {
     for (name, function) in [
         ("stddev", foreign::stddev::stddev_udaf as fn() -> Arc<AggregateUDF>),
         ("stddev_samp", foreign::stddev::stddev_udaf),
-        ("stddev_pop", foreign::stddev::stddev_pop_udaf),
+        ("stddev_pop", || regression(Measure::StddevPop)),
         ("variance", foreign::variance::var_samp_udaf),
         ("var_samp", foreign::variance::var_samp_udaf),
-        ("var_pop", foreign::variance::var_pop_udaf),
+        ("var_pop", || regression(Measure::VarPop)),
     ] {
         for exact in ["smallint", "integer", "bigint", "numeric"] {
             catalog.aggregate(leaked(format!("{name}({exact}) -> numeric")), AggregateBody::Rewritten);
@@ -174,17 +176,17 @@ fn statistics(catalog: &mut Catalog) {
         }
     }
     for (name, function) in [
-        ("corr", foreign::correlation::corr_udaf as fn() -> Arc<AggregateUDF>),
-        ("covar_pop", foreign::covariance::covar_pop_udaf),
-        ("covar_samp", foreign::covariance::covar_samp_udaf),
-        ("regr_avgx", foreign::regr::regr_avgx_udaf),
-        ("regr_avgy", foreign::regr::regr_avgy_udaf),
-        ("regr_intercept", foreign::regr::regr_intercept_udaf),
-        ("regr_r2", foreign::regr::regr_r2_udaf),
-        ("regr_slope", foreign::regr::regr_slope_udaf),
-        ("regr_sxx", foreign::regr::regr_sxx_udaf),
-        ("regr_sxy", foreign::regr::regr_sxy_udaf),
-        ("regr_syy", foreign::regr::regr_syy_udaf),
+        ("corr", (|| regression(Measure::Corr)) as fn() -> Arc<AggregateUDF>),
+        ("covar_pop", || regression(Measure::CovarPop)),
+        ("covar_samp", || regression(Measure::CovarSamp)),
+        ("regr_avgx", || regression(Measure::AverageX)),
+        ("regr_avgy", || regression(Measure::AverageY)),
+        ("regr_intercept", || regression(Measure::Intercept)),
+        ("regr_r2", || regression(Measure::R2)),
+        ("regr_slope", || regression(Measure::Slope)),
+        ("regr_sxx", || regression(Measure::Sxx)),
+        ("regr_sxy", || regression(Measure::Sxy)),
+        ("regr_syy", || regression(Measure::Syy)),
     ] {
         let signature = format!("{name}(double precision, double precision) -> double precision");
         catalog.aggregate(leaked(signature), as_is(function));

@@ -65,7 +65,7 @@ struct Value {
 impl Value {
     fn see(&mut self, values: &ArrayRef, row: usize) -> Result<()> {
         if self.seen {
-            let error = Error::value("a scalar subquery returned more than one row");
+            let error = Error::value("more than one row returned by a subquery used as an expression");
             return Err(DataFusionError::External(Box::new(error.with_code("21000"))));
         }
         self.value = ScalarValue::try_from_array(values, row)?;

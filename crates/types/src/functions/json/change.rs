@@ -61,6 +61,33 @@ pub(super) fn declare(catalog: &mut Catalog) {
             }
         }),
     );
+    catalog
+        .add(
+            "jsonb_set_lax(jsonb, text[], jsonb, boolean?, text?) -> jsonb",
+            super::super::Body::Kernel(|arguments, call| {
+                let columns = super::super::columns::Columns::new(arguments, call);
+                match arguments.len() {
+                    3 => columns.map(|(json, path, new): (Option<&str>, Option<Steps>, Option<&str>)| {
+                        set_lax(json, path, new, Some(true), Some("use_json_null"))
+                    }),
+                    4 => columns.map(
+                        |(json, path, new, creates): (Option<&str>, Option<Steps>, Option<&str>, Option<bool>)| {
+                            set_lax(json, path, new, creates, Some("use_json_null"))
+                        },
+                    ),
+                    _ => columns.map(
+                        |(json, path, new, creates, treatment): (
+                            Option<&str>,
+                            Option<Steps>,
+                            Option<&str>,
+                            Option<bool>,
+                            Option<&str>,
+                        )| set_lax(json, path, new, creates, treatment),
+                    ),
+                }
+            }),
+        )
+        .lenient();
     catalog.add(
         "jsonb_insert(jsonb, text[], jsonb, boolean?) -> jsonb",
         super::super::Body::Kernel(|arguments, call| {
@@ -212,6 +239,29 @@ fn changed(json: &str, path: Steps, change: impl Fn(&mut Json, &[String]) -> Res
 fn set(json: &str, path: Steps, new: &str, creates: bool) -> Result<String> {
     let change = Change::Set { new: parse(new)?, creates };
     changed(json, path, |json, path| at_path(json, path, &change))
+}
+
+/// `jsonb_set` with what is done for a new value that is NULL. Fails with 22023 for an unknown treatment, 22004 if it is
+/// to fail.
+fn set_lax(
+    json: Option<&str>,
+    path: Option<Steps>,
+    new: Option<&str>,
+    creates: Option<bool>,
+    treatment: Option<&str>,
+) -> Result<Option<String>> {
+    let (Some(json), Some(path), Some(creates)) = (json, path, creates) else { return Ok(None) };
+    match (new, treatment) {
+        (Some(new), Some(_)) => set(json, path, new, creates).map(Some),
+        (None, Some("use_json_null")) => set(json, path, "null", creates).map(Some),
+        (None, Some("delete_key")) => changed(json, path, |json, path| at_path(json, path, &Change::Delete)).map(Some),
+        (None, Some("return_target")) => Ok(Some(json.to_owned())),
+        (None, Some("raise_exception")) => Err(value_error("JSON value must not be null", "22004")),
+        _ => Err(invalid_argument(
+            "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \
+             \"raise_exception\"",
+        )),
+    }
 }
 
 fn insert(json: &str, path: Steps, new: &str, after: bool) -> Result<String> {

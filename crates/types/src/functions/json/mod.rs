@@ -27,6 +27,12 @@ pub(super) fn declare(catalog: &mut Catalog) {
     for signature in ["json_build_array(variadic any) -> json", "jsonb_build_array(variadic any) -> jsonb"] {
         catalog.add(signature, Body::Kernel(array)).zoned().lenient();
     }
+    for signature in ["json_build_object() -> json", "jsonb_build_object() -> jsonb"] {
+        catalog.add(signature, Body::Kernel(object)).zoned().lenient();
+    }
+    for signature in ["json_build_array() -> json", "jsonb_build_array() -> jsonb"] {
+        catalog.add(signature, Body::Kernel(array)).zoned().lenient();
+    }
     for signature in ["to_json(any) -> json", "to_jsonb(any) -> jsonb", "row_to_json(anyrecord) -> json"] {
         catalog.add(signature, Body::Kernel(value)).zoned();
     }

@@ -17,7 +17,7 @@ use crate::functions::{Argument, Candidate, Overload, ScalarCall, names, resolve
 fn types(overload: &Overload) -> Vec<SqlType> {
     let numbers = || SqlType::array_of(SqlType::Integer);
     match overload.name {
-        "map" => return vec![numbers(), numbers()],
+        "map" | "list_zip" | "array_zip" => return vec![numbers(), numbers()],
         "flatten" => return vec![SqlType::array_of(numbers())],
         "map_from_entries" | "json_of_pairs" | "jsonb_of_pairs" => {
             let field = |name: &str| crate::sql_type::RecordField { name: name.to_owned(), sql_type: SqlType::Text };
@@ -62,6 +62,8 @@ fn samples(sql_type: &SqlType) -> &'static [&'static str] {
         SqlType::Time => &["00:00:00", "23:59:59.999999"],
         SqlType::Timestamp | SqlType::TimestampTz => &["infinity", "4713-11-24 BC", "2024-02-29 12:34:56.789"],
         SqlType::Interval => &["-2147483647 mons", "1 mon 2 days 03:04:05.6", "0 days"],
+        SqlType::Range(_) => &["empty", "(,)"],
+        SqlType::TimeTz => &["00:00:00-12", "23:59:59.999999+05:30"],
         SqlType::Array(_) => &["{}", "{3,1}"],
         _ => &["", "abc é", "%\\", "YYYY-MM-DD 99.9", "hex", "day"],
     }

@@ -16,7 +16,7 @@ pub(crate) fn order_key(text: &str) -> Result<Vec<u8>> {
 }
 
 /// Appends the bytes of a value.
-pub(super) fn write_key(out: &mut Vec<u8>, json: &Json) {
+pub(crate) fn write_key(out: &mut Vec<u8>, json: &Json) {
     match json {
         Json::Null => out.push(1),
         Json::Text(text) => {

@@ -2,15 +2,13 @@
 
 mod key;
 mod parts;
-mod path;
 
 use std::fmt::Write;
 
 use diligence_base::{Error, Result};
 
-pub(crate) use self::key::order_key;
+pub(crate) use self::key::{order_key, write_key};
 pub(crate) use self::parts::{JsonKind, JsonPart};
-pub(crate) use self::path::{JsonPath, read_path};
 use super::datetime::is_space;
 use super::decimals::{self, Zeros};
 use crate::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE};

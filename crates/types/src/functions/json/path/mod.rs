@@ -1,0 +1,128 @@
+//! Functions of SQL/JSON paths (manual, sections 9.16.1 and 9.16.2).
+//!
+//! * [`read`]: a path's text as a tree.
+//! * [`follow`]: the values to which a tree leads.
+
+mod follow;
+mod read;
+
+use diligence_base::Result;
+
+use self::follow::follow;
+use self::read::{Path, read_path};
+use super::super::catalog::Catalog;
+use super::super::columns::{List, kernel};
+use super::super::errors::{invalid_argument, value_error};
+use crate::text::json::{Json, parse, write};
+
+/// The SQLSTATEs of errors that are never silent.
+const LOUD: [Option<&str>; 2] = [Some(read::NO_PATH), Some(follow::UNKNOWN_VARIABLE)];
+
+/// The path that was read last.
+#[derive(Default)]
+struct Paths(Option<(String, Path)>);
+
+impl Paths {
+    /// The values to which a path leads. Fails with 42601 if it is none, and where following it fails.
+    fn follow(&mut self, json: &str, path: &str, variables: Option<&str>) -> Result<Vec<Json>> {
+        let known = self.0.as_ref().is_some_and(|(text, _)| text == path);
+        if !known {
+            self.0 = Some((path.to_owned(), read_path(path)?));
+        }
+        let variables = match variables.map(parse).transpose()? {
+            None => vec![],
+            Some(Json::Object(variables)) => variables,
+            Some(_) => {
+                let hint = "Jsonpath parameters should be encoded as key-value pairs of \"vars\" object.";
+                return Err(invalid_argument("\"vars\" argument is not an object").with_hint(hint));
+            }
+        };
+        let root = parse(json)?;
+        self.0.as_ref().map_or(Ok(vec![]), |(_, path)| follow(path, &root, &variables))
+    }
+
+    /// Without errors of following it, if it is silent; `None` after one.
+    fn try_follow(
+        &mut self,
+        json: &str,
+        path: &str,
+        variables: Option<&str>,
+        is_silent: bool,
+    ) -> Result<Option<Vec<Json>>> {
+        match self.follow(json, path, variables) {
+            // What is no path, or has no such variable, is an error in any case.
+            Err(error) if is_silent && !LOUD.contains(&error.code()) => Ok(None),
+            values => values.map(Some),
+        }
+    }
+}
+
+fn text_of(json: &Json) -> String {
+    let mut out = String::new();
+    write(&mut out, json);
+    out
+}
+
+fn listed(values: &[Json]) -> List<String> {
+    List(values.iter().map(text_of).collect())
+}
+
+/// The truth of a predicate's value.
+fn truth(values: &[Json]) -> Result<Option<bool>> {
+    match values {
+        [Json::Boolean(value)] => Ok(Some(*value)),
+        [Json::Null] => Ok(None),
+        _ => Err(value_error("single boolean result is expected", "22038")),
+    }
+}
+
+/// A function of a value and a path, with variables, and with whether errors are silent, which makes them NULL.
+macro_rules! of_path {
+    ($catalog:ident, $name:literal, $returns:literal, |$values:ident| $result:expr) => {
+        $catalog.add(
+            concat!($name, "(jsonb, text) -> ", $returns),
+            kernel!(with paths: Paths; |json: &str, path: &str| {
+                let $values = paths.follow(json, path, None)?;
+                $result
+            }),
+        );
+        $catalog.add(
+            concat!($name, "(jsonb, text, jsonb) -> ", $returns),
+            kernel!(with paths: Paths; |json: &str, path: &str, variables: &str| {
+                let $values = paths.follow(json, path, Some(variables))?;
+                $result
+            }),
+        );
+        $catalog.add(
+            concat!($name, "(jsonb, text, jsonb, boolean) -> ", $returns),
+            kernel!(with paths: Paths; |json: &str, path: &str, variables: &str, is_silent: bool| {
+                match paths.try_follow(json, path, Some(variables), is_silent)? {
+                    None => Ok(None),
+                    Some($values) => $result,
+                }
+            }),
+        );
+    };
+}
+
+/// Declares the functions.
+pub(super) fn declare(catalog: &mut Catalog) {
+    of_path!(catalog, "jsonb_path_query", "jsonb[]", |values| Ok(Some(listed(&values))));
+    of_path!(catalog, "jsonb_path_query_array", "jsonb", |values| Ok(Some(text_of(&Json::Array(values)))));
+    of_path!(catalog, "jsonb_path_query_first", "jsonb", |values| Ok(values.first().map(text_of)));
+    of_path!(catalog, "jsonb_path_exists", "boolean", |values| Ok(Some(!values.is_empty())));
+    of_path!(catalog, "jsonb_path_match", "boolean", |values| truth(&values));
+    // The operators are silent.
+    catalog.add(
+        "@?(jsonb, text) -> boolean",
+        kernel!(with paths: Paths; |json: &str, path: &str| {
+            Ok(paths.try_follow(json, path, None, true)?.map(|values| !values.is_empty()))
+        }),
+    );
+    catalog.add(
+        "@@(jsonb, text) -> boolean",
+        kernel!(with paths: Paths; |json: &str, path: &str| {
+            Ok(paths.try_follow(json, path, None, true)?.and_then(|values| truth(&values).ok().flatten()))
+        }),
+    );
+}
