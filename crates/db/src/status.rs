@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use diligence_base::sync::latches;
 use diligence_engine::Engine;
 use diligence_pool::Pool;
 
+pub use diligence_base::sync::LatchInfo;
 pub use diligence_base::units::display_bytes;
 pub use diligence_disk::{DirectoryInfo, TempInfo};
 pub use diligence_engine::flow::profile::display_ns;
@@ -48,6 +50,11 @@ impl Status {
     /// The workers.
     pub fn workers(&self) -> Vec<WorkerInfo> {
         self.0.workers()
+    }
+
+    /// The latches: what the threads of this process did with the locks of the engine, whichever database is theirs.
+    pub fn latches(&self) -> Vec<LatchInfo> {
+        latches()
     }
 
     /// What queries share: counters, and the states that are built or kept.

@@ -16,7 +16,9 @@ use diligence_catalog::{
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::settings::Shown;
-use crate::status::{BuildInfo, DirectoryInfo, HolderInfo, ProcessInfo, QueryInfo, StageInfo, Status, WorkerInfo};
+use crate::status::{
+    BuildInfo, DirectoryInfo, HolderInfo, LatchInfo, ProcessInfo, QueryInfo, StageInfo, Status, WorkerInfo,
+};
 
 /// A query that whoever serves the database does not let in yet, for `system.queries`.
 #[derive(Clone, Debug)]
@@ -57,6 +59,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         (name.to_owned(), Arc::new(table) as Arc<dyn ComputedTable>)
     };
     BTreeMap::from([
+        table("latches", &LATCHES, RowsOf::Running(latches)),
         table("memory", &MEMORY, RowsOf::Running(memory)),
         table("pool", &POOL, RowsOf::Running(pool)),
         table("queries", &QUERIES, RowsOf::Running(queries)),
@@ -392,6 +395,32 @@ fn stages(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
         ]
     };
     status.stages().into_iter().map(row).collect()
+}
+
+const LATCHES: [Column; 7] = [
+    ("name", Kind::Text),
+    ("acquisitions_total", Kind::Number),
+    ("contended_total", Kind::Number),
+    ("wait_us_total", Kind::Number),
+    ("longest_wait_us", Kind::Number),
+    ("hold_us_total", Kind::Number),
+    ("timed_total", Kind::Number),
+];
+
+/// Locks of the engine by name; what they were held is an estimate from the acquisitions that were timed.
+fn latches(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let row = |latch: LatchInfo| {
+        vec![
+            latch.name.into(),
+            latch.acquisitions_total.into(),
+            latch.contended_total.into(),
+            (latch.wait_ns_total / 1000).into(),
+            (latch.wait_ns_max / 1000).into(),
+            (latch.hold_ns_total / 1000).into(),
+            latch.timed_total.into(),
+        ]
+    };
+    status.latches().into_iter().map(row).collect()
 }
 
 const WORKERS: [Column; 7] = [

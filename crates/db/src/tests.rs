@@ -503,6 +503,25 @@ fn descriptions_of_the_catalog() {
 }
 
 #[test]
+fn latches_count_what_queries_take() {
+    let session = session();
+    let taken = || {
+        let sql = "SELECT acquisitions_total FROM system.latches WHERE name = 'stages'";
+        rows(&session, sql)[0].parse::<u64>().unwrap()
+    };
+    rows(&session, "SELECT count(*) FROM range(100000)");
+    let before = taken();
+    rows(&session, "SELECT count(*) FROM range(100000)");
+    assert!(taken() >= before + 2, "a packet enters a queue and leaves it");
+    let wrong = "SELECT name FROM system.latches WHERE contended_total > acquisitions_total OR wait_us_total < 0";
+    assert_eq!(rows(&session, wrong), [""; 0]);
+    assert_eq!(
+        rows(&session, "SELECT count(*) > 10, count(DISTINCT name) = count(*) FROM system.latches"),
+        ["true true"]
+    );
+}
+
+#[test]
 fn completions_know_keywords_relations_columns_and_functions() {
     let session = session();
     session.execute("CREATE TABLE coaches AS SELECT 1 AS horses").unwrap();

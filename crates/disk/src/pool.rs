@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use diligence_base::seams::{Clock, Spawn, Thread};
 use diligence_base::sync::atomic::{AtomicU64, Ordering};
-use diligence_base::sync::{Condvar, Mutex};
+use diligence_base::sync::{Condvar, Latch, Mutex};
 use diligence_base::{Error, Result};
+
+/// Jobs of I/O threads.
+static JOBS: Latch = Latch::new("io");
 
 /// What blocks. It does not panic: its maker catches panics.
 type Job = Box<dyn FnOnce() + Send>;
@@ -67,7 +70,7 @@ impl IoPool {
     ) -> Result<Arc<Self>> {
         let pool = Arc::new(Self {
             name,
-            jobs: Mutex::default(),
+            jobs: Mutex::named(&JOBS, Jobs::default()),
             available: Condvar::new(),
             clock,
             jobs_total: AtomicU64::new(0),

@@ -12,9 +12,12 @@ use diligence_disk::PoolInfo;
 use super::policy::AnyOrder;
 use super::{Arrival, Packet, Policies, Policy, Quantum, StageId};
 use crate::sync::{
-    self, Condvar, Mutex, MutexGuard,
+    self, Condvar, Latch, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
+
+/// The one lock of the stages: every packet passes it twice a turn.
+static QUEUES: Latch = Latch::new("stages");
 
 /// Every so many turns the packet that has waited longest runs, whatever the policy says. With a quantum of 2 ms a
 /// packet that any policy holds back is served within about 16 x 2 ms x the packets older than it.
@@ -226,20 +229,23 @@ impl Scheduler {
 
     fn new(workers: usize, policy: Box<dyn Policy>, policies: Policies, clock: Arc<dyn Clock>) -> Self {
         Self {
-            queues: Mutex::new(Queues {
-                policy,
-                policies,
-                pops: 0,
-                idle: 0,
-                long_turns: 0,
-                express_sleeps: false,
-                lingerer: Lingerer::Nobody,
-                absent: 0,
-                stand_ins: 0,
-                standing_in: 0,
-                stand_ins_idle: 0,
-                stopping: false,
-            }),
+            queues: Mutex::named(
+                &QUEUES,
+                Queues {
+                    policy,
+                    policies,
+                    pops: 0,
+                    idle: 0,
+                    long_turns: 0,
+                    express_sleeps: false,
+                    lingerer: Lingerer::Nobody,
+                    absent: 0,
+                    stand_ins: 0,
+                    standing_in: 0,
+                    stand_ins_idle: 0,
+                    stopping: false,
+                },
+            ),
             available: Condvar::new(),
             express: Condvar::new(),
             stand_in: Condvar::new(),

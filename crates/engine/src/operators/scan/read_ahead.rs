@@ -29,7 +29,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use crate::sync::Mutex;
+use crate::sync::{Latch, Mutex};
 use diligence_base::limits::READ_AHEAD_CLUSTERS;
 use diligence_base::{Error, Result};
 use diligence_memory::{QueryMemory, Reservation};
@@ -39,6 +39,9 @@ use futures::future::{AbortHandle, abortable};
 
 use super::{Io, ScanProgress};
 use crate::reuse::columns::{Attendance, Choice, ClusterColumns};
+
+/// Clusters on their way to the packets of a scan.
+static CLUSTERS: Latch = Latch::new("scan");
 
 /// For so many clusters nothing is read ahead after memory was refused. What was read in vain by then is little, and a
 /// shortage that other queries made is soon forgotten.
@@ -164,7 +167,7 @@ impl ReadAhead {
             waiting: Vec::new(),
             attendance,
         };
-        Arc::new(Self { columns, ordered, io, progress, queue: Mutex::new(queue) })
+        Arc::new(Self { columns, ordered, io, progress, queue: Mutex::named(&CLUSTERS, queue) })
     }
 
     /// Clusters not asked for yet.
