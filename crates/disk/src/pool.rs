@@ -18,6 +18,9 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Jobs {
     queue: VecDeque<(u64, Job)>,
     running: usize,
+    /// Jobs that may run at once, and threads that were started.
+    threads: usize,
+    started: usize,
     stopping: bool,
 }
 
@@ -80,15 +83,42 @@ impl IoPool {
             threads: Mutex::default(),
         });
         for index in 0..threads {
-            let own = pool.clone();
-            let thread =
-                spawn.spawn(format!("diligence-{name}-{index}"), Box::new(move || own.serve())).map_err(|error| {
-                    pool.stop();
-                    Error::resource(format!("the system refuses to start I/O thread {index} of {threads}: {error}"))
-                })?;
-            pool.threads.lock().push(thread);
+            pool.start_thread(index, spawn).map_err(|error| {
+                pool.stop();
+                Error::resource(format!("the system refuses to start I/O thread {index} of {threads}: {error}"))
+            })?;
         }
+        pool.jobs.lock().threads = threads;
         Ok(pool)
+    }
+
+    fn start_thread(self: &Arc<Self>, index: usize, spawn: &dyn Spawn) -> std::io::Result<()> {
+        let own = self.clone();
+        let thread = spawn.spawn(format!("diligence-{}-{index}", self.name), Box::new(move || own.serve()))?;
+        self.threads.lock().push(thread);
+        self.jobs.lock().started = index + 1;
+        Ok(())
+    }
+
+    /// Has so many threads work from now on, one at least: starts those that are missing, and lets those that are too
+    /// many sleep after their present job. A pool without threads stays one, and so does one that has stopped. Returns
+    /// how many there are: fewer, if the system has no more. To be called by one thread at a time.
+    pub fn set_threads(self: &Arc<Self>, threads: usize, spawn: &dyn Spawn) -> usize {
+        let started = {
+            let jobs = self.jobs.lock();
+            if self.inline || jobs.stopping {
+                return jobs.threads;
+            }
+            jobs.started
+        };
+        let wanted = threads.max(1);
+        let refused = (started..wanted).find(|&index| self.start_thread(index, spawn).is_err());
+        let mut jobs = self.jobs.lock();
+        jobs.threads = wanted.min(refused.unwrap_or(wanted));
+        let threads = jobs.threads;
+        drop(jobs);
+        self.available.notify_all();
+        threads
     }
 
     /// Queues a job. Where no thread is left, it runs at once.
@@ -126,7 +156,8 @@ impl IoPool {
                     if jobs.stopping {
                         return;
                     }
-                    if let Some(job) = jobs.queue.pop_front() {
+                    let may_run = jobs.running < jobs.threads;
+                    if let Some(job) = may_run.then(|| jobs.queue.pop_front()).flatten() {
                         jobs.running += 1;
                         break job;
                     }

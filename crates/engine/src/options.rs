@@ -12,6 +12,7 @@ use diligence_memory::default_budget_bytes;
 
 use crate::plan::SortPlan;
 use crate::stages::Policies;
+use crate::tuning::TuningMode;
 
 /// Nanoseconds that the inline executor's clock moves at every look: a quantum is over after a few hundred looks, so
 /// that packets interleave without any dependence on real time.
@@ -41,6 +42,8 @@ pub struct EngineOptions {
     pub memory_bytes: usize,
     /// Which packet runs next.
     pub policy: Policies,
+    /// What the tuner does. Default: it says what it would turn.
+    pub tuning: TuningMode,
     /// On which threads packets run.
     pub mode: Mode,
     /// Time.
@@ -64,6 +67,7 @@ impl Default for EngineOptions {
             worker_nice: 0,
             memory_bytes: default_budget_bytes(),
             policy: Policies::default(),
+            tuning: TuningMode::default(),
             mode: Mode::Threads,
             clock: Arc::new(SystemClock::default()),
             spawn: Arc::new(ThreadSpawn),

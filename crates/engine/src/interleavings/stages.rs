@@ -27,7 +27,16 @@ use crate::sync::{Condvar, Mutex};
 /// What packets do is not measured in time: each turn says itself how it ends.
 pub(super) fn scheduler(workers: usize, policies: impl Into<Policies>) -> Arc<Scheduler> {
     let clock = Arc::new(ManualClock::stepping(1_000_000));
-    Scheduler::start(workers, 0, policies.into(), clock, Arc::new(DrivenSpawn), runtime()).unwrap()
+    Scheduler::start(
+        workers,
+        0,
+        policies.into(),
+        Arc::new(crate::knobs::Knobs::new(workers)),
+        clock,
+        Arc::new(DrivenSpawn),
+        runtime(),
+    )
+    .unwrap()
 }
 
 /// Schedulers want one; threads of shuttle never enter it.

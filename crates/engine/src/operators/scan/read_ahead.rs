@@ -17,7 +17,7 @@
 //! later.
 //!
 //! Invariants:
-//! * At most `READ_AHEAD_CLUSTERS` per packet are queued, being read or ready, and their bytes are reserved.
+//! * At most so many per packet as the knob says are queued, being read or ready, and their bytes are reserved.
 //! * A packet that waits is woken when a cluster arrives and when one is released, one of which is bound to happen; and
 //!   one of them when another packet finds something decoded, as there may be more.
 //! * Nothing is read, and nothing is reserved but for reads that cannot be broken off, once all packets have left.
@@ -179,7 +179,7 @@ impl ReadAhead {
     pub fn join(&self, packets: usize) {
         let mut queue = self.queue.lock();
         queue.packets += 1;
-        queue.window = READ_AHEAD_CLUSTERS * packets.max(1);
+        queue.window = self.io.knobs.read_ahead.get() * packets.max(1);
     }
 
     /// A packet goes; with the last one all fetches end.
