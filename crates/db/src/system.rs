@@ -13,6 +13,7 @@ use diligence_base::Result;
 use diligence_catalog::{
     ComputedTable, NativeTable, Piece, PieceRows, Relation, RelationName, SessionSnapshot, StoredRows,
 };
+use diligence_engine::tuning::Decision;
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::settings::Shown;
@@ -69,6 +70,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         table("stages", &STAGES, RowsOf::Running(stages)),
         table("tables", &TABLES, RowsOf::Kept(kept_tables)),
         table("temp", &TEMP, RowsOf::Running(temp)),
+        table("tuning", &TUNING, RowsOf::Running(tuning)),
         table("workers", &WORKERS, RowsOf::Running(workers)),
     ])
 }
@@ -421,6 +423,38 @@ fn latches(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
         ]
     };
     status.latches().into_iter().map(row).collect()
+}
+
+const TUNING: [Column; 8] = [
+    ("at_us", Kind::Number),
+    ("knob", Kind::Text),
+    ("old_value", Kind::Text),
+    ("new_value", Kind::Text),
+    ("reason", Kind::Text),
+    ("before_us", Kind::Number),
+    ("after_us", Kind::Number),
+    ("outcome", Kind::Text),
+];
+
+/// What the tuner has decided, when on the engine's clock, why, and what queries took without it and with it.
+fn tuning(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let row = |decision: Decision| {
+        let micros = |ns: f64| Value::Number(Some((ns / 1000.0) as i64));
+        let (before, after) = decision
+            .took_ns
+            .map_or((Value::Number(None), Value::Number(None)), |(old, new)| (micros(old), micros(new)));
+        vec![
+            (decision.at_ns / 1000).into(),
+            decision.knob.name().into(),
+            decision.knob.shown(decision.from).into(),
+            decision.knob.shown(decision.to).into(),
+            decision.reason.into(),
+            before,
+            after,
+            decision.outcome.name().into(),
+        ]
+    };
+    status.tuning().into_iter().map(row).collect()
 }
 
 const WORKERS: [Column; 7] = [

@@ -24,7 +24,7 @@ use crate::reuse::retained::Retained;
 use crate::reuse::tables::Tables;
 use crate::sharing::{RunningPlan, SharingOffer};
 use crate::short::run_short;
-use crate::stages::{Policies, Scheduler, StageInfo, WorkerInfo};
+use crate::stages::{Crew, Policies, Scheduler, StageInfo, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
 use crate::tuned::policy_knobs;
 use crate::tuning::settings::KnobId;
@@ -366,8 +366,7 @@ fn start_threads(
         Mode::Threads => {
             let pool = IoPool::start(knobs.io_threads.get(), clock.clone(), spawn.as_ref())?;
             Scheduler::start(
-                options.workers,
-                options.worker_nice,
+                Crew { workers: options.workers, nice: options.worker_nice, is_pinned: options.pin_workers },
                 options.policy,
                 knobs.clone(),
                 clock.clone(),

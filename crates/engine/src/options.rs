@@ -38,6 +38,9 @@ pub struct EngineOptions {
     /// How far workers stand back behind other threads, as nice(2) counts it, from 0 to 19. Default: 0. See
     /// [`NiceSpawn`](diligence_base::seams::NiceSpawn).
     pub worker_nice: u8,
+    /// Whether each worker stays on one core (Linux). Default: no. See
+    /// [`PinnedSpawn`](diligence_base::seams::PinnedSpawn).
+    pub pin_workers: bool,
     /// The memory budget in bytes. Default: 70 % of the machine's or the container's memory.
     pub memory_bytes: usize,
     /// Which packet runs next.
@@ -65,6 +68,7 @@ impl Default for EngineOptions {
         Self {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             worker_nice: 0,
+            pin_workers: false,
             memory_bytes: default_budget_bytes(),
             policy: Policies::default(),
             tuning: TuningMode::default(),

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use diligence_base::ids::WorkerId;
 use diligence_base::limits::{QUANTUM_CUT, STAND_INS_MAX};
-use diligence_base::seams::{Clock, NiceSpawn, Spawn, Thread};
+use diligence_base::seams::{Clock, NiceSpawn, PinnedSpawn, Spawn, Thread};
 use diligence_base::{Error, Result};
 use diligence_disk::PoolInfo;
 
@@ -154,6 +154,17 @@ impl Queues {
     }
 }
 
+/// The workers of a scheduler.
+#[derive(Clone, Copy, Debug)]
+pub struct Crew {
+    /// How many, beside the express worker.
+    pub workers: usize,
+    /// How far they stand back (see [`NiceSpawn`]). The express worker does not.
+    pub nice: u8,
+    /// Whether each stays on one core. The express worker does not, as it is to find one that is free.
+    pub is_pinned: bool,
+}
+
 /// What it takes to start a thread that runs packets.
 struct Starting {
     spawn: Arc<dyn Spawn>,
@@ -192,18 +203,17 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler whose packets run on `workers` threads and the express worker, started now. Each of them is in
-    /// `runtime` as long as it lives. The workers stand back as far as `nice` says (see [`NiceSpawn`]), the express
-    /// worker does not.
+    /// A scheduler whose packets run on the threads of a crew and the express worker, started now. Each of them is in
+    /// `runtime` as long as it lives.
     pub fn start(
-        workers: usize,
-        nice: u8,
+        crew: Crew,
         policies: Policies,
         knobs: Arc<Knobs>,
         clock: Arc<dyn Clock>,
         spawn: Arc<dyn Spawn>,
         runtime: tokio::runtime::Handle,
     ) -> Result<Arc<Self>> {
+        let Crew { workers, nice, is_pinned } = crew;
         let starting = Starting { spawn: spawn.clone(), nice, runtime: runtime.clone() };
         let scheduler =
             Self { starting: Some(starting), ..Self::new(workers + 1, policies.build(), policies, knobs, clock) };
@@ -217,7 +227,9 @@ impl Scheduler {
                 let _entered = sync::enter(&runtime);
                 own.serve(index, if is_express { Self::wait_for_urgent } else { Self::wait_for_packet });
             });
+            let core = (is_pinned && !is_express).then_some(index);
             let spawn = &NiceSpawn { spawn: spawn.as_ref(), nice: if is_express { 0 } else { nice } };
+            let spawn = PinnedSpawn { spawn, core };
             let name = if is_express { "diligence-express".to_owned() } else { format!("diligence-worker-{index}") };
             let thread = spawn.spawn(name.clone(), body).map_err(|error| {
                 scheduler.stop();
@@ -700,7 +712,14 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (kind, clock) = (PolicyKind::default(), Arc::new(SystemClock::default()));
         let spawn = Arc::new(ThreadSpawn);
-        let scheduler = Scheduler::start(workers, 0, kind.into(), knobs(), clock, spawn, runtime.handle().clone());
+        let scheduler = Scheduler::start(
+            Crew { workers, nice: 0, is_pinned: false },
+            kind.into(),
+            knobs(),
+            clock,
+            spawn,
+            runtime.handle().clone(),
+        );
         (scheduler.unwrap(), runtime)
     }
 

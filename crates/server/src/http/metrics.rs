@@ -117,6 +117,12 @@ fn text(service: &Service) -> String {
         "What all queries together may reserve.",
         status.memory_budget_bytes() as u64,
     );
+    let by: Vec<_> = status
+        .tuning_totals()
+        .into_iter()
+        .map(|(outcome, total)| (format!("{{outcome=\"{}\"}}", outcome.name()), total))
+        .collect();
+    text.metric("tuning_decisions_total", "counter", "Changes of settings that the tuner has tried or would try.", &by);
     let latches = status.latches();
     let by = |value: fn(&LatchInfo) -> u64| {
         latches.iter().map(|latch| (format!("{{latch=\"{}\"}}", latch.name), value(latch))).collect::<Vec<_>>()
