@@ -190,3 +190,56 @@ impl IoPool {
         threads.into_iter().for_each(Thread::join);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use diligence_base::seams::{SystemClock, ThreadSpawn};
+
+    use super::*;
+
+    /// The system has so many threads, and no more.
+    #[derive(Debug)]
+    struct Few(Mutex<usize>);
+
+    impl Spawn for Few {
+        fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send>) -> std::io::Result<Box<dyn Thread>> {
+            let mut left = self.0.lock();
+            *left = left.checked_sub(1).ok_or(std::io::ErrorKind::WouldBlock)?;
+            ThreadSpawn.spawn(name, body)
+        }
+    }
+
+    #[test]
+    fn as_many_jobs_run_at_once_as_there_are_to_be_threads() {
+        let spawn = Few(Mutex::new(3));
+        let pool = IoPool::start(1, Arc::new(SystemClock::default()), &spawn).unwrap();
+        // Three, though five were asked for; later two, though three were started.
+        for (wanted, there) in [(1, 1), (5, 3), (2, 2), (3, 3), (0, 1)] {
+            assert_eq!(pool.set_threads(wanted, &spawn), there);
+            let (began, begins) = mpsc::channel();
+            let (end, ends) = mpsc::channel::<()>();
+            let ends = Arc::new(std::sync::Mutex::new(ends));
+            for _ in 0..there + 1 {
+                let (began, ends) = (began.clone(), ends.clone());
+                pool.submit(Box::new(move || {
+                    began.send(()).unwrap();
+                    let _ = ends.lock().unwrap().recv();
+                }));
+            }
+            (0..there).for_each(|_| begins.recv_timeout(Duration::from_secs(10)).unwrap());
+            let info = pool.info();
+            assert_eq!((info.running, info.queued, begins.try_recv().is_err()), (there, 1, true), "{wanted}");
+            (0..=there).for_each(|_| end.send(()).unwrap());
+            begins.recv_timeout(Duration::from_secs(10)).unwrap();
+            while pool.info().running > 0 {
+                std::thread::yield_now();
+            }
+        }
+        pool.stop();
+        assert_eq!(pool.set_threads(9, &spawn), 1, "it has ended");
+        assert_eq!(IoPool::start(0, Arc::new(SystemClock::default()), &spawn).unwrap().set_threads(2, &spawn), 0);
+    }
+}
