@@ -110,9 +110,10 @@ impl Engine {
         // A worker must not be the last to know whose it is.
         let (machine, tuner) = (Arc::downgrade(&launcher), tuning.clone());
         launcher.scheduler.set_watch(Box::new(move |now_ns| {
-            if let Some(machine) = machine.upgrade() {
-                let next_ns = tuner.look(now_ns, machine.as_ref());
-                machine.scheduler.watch_at(next_ns);
+            let Some(machine) = machine.upgrade() else { return };
+            // If not at all, nothing is said: somebody may have turned the tuner on again since.
+            if let Some(next_ns) = tuner.look(now_ns, machine.as_ref()) {
+                machine.scheduler.watch_at(Some(next_ns));
             }
         }));
         let engine = Self { launcher, running, tables, tuning, runtime: Some(runtime) };

@@ -102,3 +102,63 @@ fn of_pool(info: &PoolInfo) -> StageCounters {
         service_ns: info.service_ns_total,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use diligence_base::seams::ManualClock;
+
+    use super::*;
+    use crate::query::tests::{numbers, options, read};
+    use crate::tuning::TuningMode;
+    use crate::{Engine, EngineOptions};
+
+    /// An engine whose clock goes on by more than half a second at every look.
+    fn engine(tuning: TuningMode) -> Arc<Engine> {
+        let clock = Arc::new(ManualClock::stepping(600_000_000));
+        Engine::start(EngineOptions { workers: 3, clock, tuning, ..EngineOptions::default() }).unwrap()
+    }
+
+    fn answers(engine: &Arc<Engine>) {
+        let mut rows = read(engine.run(&numbers(50), options(2)).unwrap()).unwrap();
+        rows.sort_unstable();
+        assert_eq!(rows, (0..50).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_knob_turns_to_each_of_its_steps_and_answers_stay() {
+        let engine = engine(TuningMode::Off);
+        for knob in KnobId::ALL {
+            let home = engine.knob(knob);
+            assert!(knob.steps(3).contains(&home), "{knob:?} is at {home}");
+            for step in knob.steps(3) {
+                engine.set_knob(knob, step);
+                assert_eq!(engine.knob(knob), step, "{knob:?}");
+                answers(&engine);
+            }
+            engine.set_knob(knob, home);
+        }
+        assert_eq!(engine.policy(), Policies::default());
+        engine.set_policy("t_gated(7), sort: t_gated(7)".parse::<Policies>().unwrap());
+        assert_eq!([KnobId::Policy, KnobId::PolicyOf(StageId::Sort)].map(|knob| engine.knob(knob)), [OTHER; 2]);
+    }
+
+    #[test]
+    fn a_worker_looks_when_the_clock_says_so() {
+        let engine = engine(TuningMode::Observe);
+        engine.tuning().record(true);
+        (0..30).for_each(|_| answers(&engine));
+        let looks = engine.tuning().record(true);
+        assert!(looks.len() > 3, "{} looks", looks.len());
+        assert!(looks.windows(2).all(|pair| pair[1].now_ns >= pair[0].now_ns + 1_000_000_000), "not too often");
+        let (first, last) = (looks[0], looks[looks.len() - 1]);
+        let span = last.since(&first);
+        assert!(span.ended() > 0 && span.all_stages().turns > 0 && last.budget_bytes > 0, "{span:?}");
+
+        engine.set_tuning_mode(TuningMode::Off);
+        engine.tuning().record(true);
+        (0..5).for_each(|_| answers(&engine));
+        assert_eq!(engine.tuning().record(false), []);
+    }
+}
