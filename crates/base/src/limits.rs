@@ -29,13 +29,23 @@ pub const QUANTUM: Duration = Duration::from_millis(2);
 /// many short queries do not cut long ones into turns that cost more than they do.
 pub const QUANTUM_CUT: Duration = Duration::from_micros(200);
 
+/// What the quantum can be set to. Below, queues cost more than what they order; above, whoever waits for one turn
+/// notices.
+pub const QUANTUM_RANGE: std::ops::RangeInclusive<Duration> = Duration::from_micros(200)..=Duration::from_millis(100);
+
 /// Batches a producer may be ahead of its consumer at one port (Volcano's flow-control slack).
 /// Four hides the hand-over between two workers; more only holds memory.
 pub const PORT_CREDITS: usize = 4;
 
+/// What they can be set to: with one, the two ends take turns; 64 batches of 4 MiB are memory that others want.
+pub const PORT_CREDITS_RANGE: std::ops::RangeInclusive<usize> = 1..=64;
+
 /// Clusters that a scan may have in flight or waiting for a packet, per packet of its pipeline.
 /// Two: one being decoded, one being read.
 pub const READ_AHEAD_CLUSTERS: usize = 2;
+
+/// What they can be set to: one is needed to read at all; 16 for each packet are more than a disk has in its queue.
+pub const READ_AHEAD_RANGE: std::ops::RangeInclusive<usize> = 1..=16;
 
 /// Rows in a morsel at most, where a cluster is larger. Large enough to amortize opening column
 /// readers, small enough that the last morsel of a scan does not leave other workers idle long.
@@ -44,6 +54,9 @@ pub const MORSEL_ROWS_MAX: usize = 128 * 1024;
 /// Threads that wait for local files on behalf of scans. They sleep in the kernel; the number
 /// bounds the queue depth at the disk.
 pub const IO_THREADS: usize = 4;
+
+/// What they can be set to: each is a thread with a stack, and none ends before the engine does.
+pub const IO_THREADS_RANGE: std::ops::RangeInclusive<usize> = 1..=64;
 
 /// Worker threads at most: each has a stack of 8 MiB, and more than a few per core only get in each other's way.
 pub const WORKERS_MAX: usize = 1024;
@@ -225,6 +238,9 @@ pub const PRINTED_BYTES_MAX: usize = 256 << 10;
 /// Threads that take the places of workers which wait for a primed process. As many calls as that wait without being in
 /// the way of other queries.
 pub const STAND_INS_MAX: usize = 64;
+
+/// Decisions of the tuner that `system.tuning` remembers.
+pub const TUNING_HISTORY_MAX: usize = 500;
 
 const _: () = assert!(BATCH_ROWS_MAX <= MORSEL_ROWS_MAX);
 const _: () = assert!(POOL_FIRST_ROWS <= BATCH_ROWS_MAX);

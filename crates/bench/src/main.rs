@@ -9,6 +9,7 @@ mod budget;
 mod budgets;
 mod clients;
 mod concurrent;
+mod contention;
 mod cpu;
 mod curve;
 mod due;
@@ -23,6 +24,7 @@ mod setup;
 mod staged;
 mod startup;
 mod tpch;
+mod tuning;
 mod weblog;
 
 use std::path::PathBuf;
@@ -74,6 +76,10 @@ enum Benchmark {
     Aggregate(budgets::QueryArguments),
     /// 43 questions about a web log at several memory budgets, alone and by many clients, beside rivals.
     WebLog(weblog::WebLogArguments),
+    /// The engine's latches with 1 to 64 workers: handoffs, waits, what Amdahl allows.
+    Contention(contention::ContentionArguments),
+    /// A load that changes, with fixed settings and with the tuner.
+    Tuning(tuning::TuningArguments),
     /// Runs statements for the benchmarks above, in a process of its own.
     #[command(hide = true)]
     Serve(serve::ServeArguments),
@@ -112,6 +118,8 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Join(arguments) => budgets::join(arguments, &command.data)?,
         Benchmark::Aggregate(arguments) => budgets::aggregate(arguments, &command.data)?,
         Benchmark::WebLog(arguments) => weblog::run(arguments, &command.data)?,
+        Benchmark::Contention(arguments) => contention::run(arguments)?,
+        Benchmark::Tuning(arguments) => tuning::run(arguments, &command.data)?,
         Benchmark::Serve(arguments) => serve::run(arguments)?,
         Benchmark::Blocks(arguments) => blocks::run(arguments)?,
         Benchmark::BlocksMeasured(arguments) => blocks::measured::run(arguments, &command.data)?,

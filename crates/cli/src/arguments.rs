@@ -57,7 +57,7 @@ Exit codes: 0 no problem, 1 a problem was found or the database does not open, 2
 }
 
 /// The options of a database in this process; they conflict with `--connect`.
-const DATABASE_OPTIONS: [&str; 10] = [
+const DATABASE_OPTIONS: [&str; 12] = [
     "db",
     "data",
     "workers",
@@ -68,6 +68,8 @@ const DATABASE_OPTIONS: [&str; 10] = [
     "temp_direct",
     "temp_io",
     "temp_compression",
+    "tuning",
+    "pin_workers",
 ];
 
 /// How the database is opened.
@@ -84,6 +86,9 @@ pub struct DatabaseArguments {
     /// Number of worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = count)]
     pub workers: Option<NonZeroUsize>,
+    /// Keep each worker thread on one core (Linux)
+    #[arg(long)]
+    pub pin_workers: bool,
     /// Memory limit for all queries together, such as 4GiB; at least 16MiB [default: most of the machine's memory]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<usize>,
@@ -109,6 +114,9 @@ pub struct DatabaseArguments {
     /// Log the requests to temporary files to a new file, for `diligence-bench blocks --replay`
     #[arg(long, value_name = "FILE")]
     pub temp_log: Option<PathBuf>,
+    /// Whether settings change by what is measured: off, observe, on [default: observe]
+    #[arg(long, value_name = "MODE")]
+    pub tuning: Option<String>,
     /// A setting, as in the SET statement; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
     pub settings: Vec<(String, String)>,

@@ -36,14 +36,16 @@ pub fn open(arguments: &DatabaseArguments, worker_nice: u8) -> Result<Database, 
         request_log: arguments.temp_log.clone(),
         ..defaults
     };
+    let tuning = arguments.tuning.iter().map(|mode| ("tuning".to_owned(), mode.clone()));
     let options = DatabaseOptions {
         folder: arguments.db.clone(),
         data: arguments.data.clone(),
         workers: arguments.workers.map(|workers| workers.get()),
         worker_nice,
+        pin_workers: arguments.pin_workers,
         memory_bytes: arguments.memory,
         temp: Some(temp),
-        settings: arguments.settings.clone(),
+        settings: tuning.chain(arguments.settings.iter().cloned()).collect(),
         ..DatabaseOptions::default()
     };
     let database = Database::open(options).map_err(|error| match error.kind() {

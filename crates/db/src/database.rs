@@ -44,6 +44,8 @@ pub struct DatabaseOptions {
     /// How far workers stand back behind other threads, from 0, which is not at all, to 19, as nice(2) counts it: for a
     /// server, whose clients wait for the threads of its network as well.
     pub worker_nice: u8,
+    /// Whether each worker stays on one core (Linux).
+    pub pin_workers: bool,
     /// The memory budget in bytes, 16 MiB at least; a share of the machine's if `None`.
     pub memory_bytes: Option<usize>,
     /// Where rows go that do not fit in memory, and how; if `None`, in the system's folder for such files, in clusters
@@ -112,6 +114,7 @@ impl Database {
         let engine = Engine::start(EngineOptions {
             workers: options.workers.unwrap_or(base.workers),
             worker_nice: options.worker_nice,
+            pin_workers: options.pin_workers,
             memory_bytes,
             temp: options.temp.unwrap_or_else(|| TempOptions::within(memory_bytes)),
             ..base

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use diligence_base::limits::{
-    BATCH_ROWS_MAX, COLUMNS_PERCENT_MAX, FUNCTION_MEMORY_BYTES_MIN, MEMORY_BYTES_MIN, POOL_MAXIMUM_MAX,
+    BATCH_ROWS_MAX, COLUMNS_PERCENT_MAX, FUNCTION_MEMORY_BYTES_MIN, IO_THREADS, IO_THREADS_RANGE, MEMORY_BYTES_MIN,
+    POOL_MAXIMUM_MAX, PORT_CREDITS, PORT_CREDITS_RANGE, QUANTUM, QUANTUM_RANGE, READ_AHEAD_CLUSTERS, READ_AHEAD_RANGE,
     RETAINED_PERCENT_MAX, SHARING_ROWS_MIN,
 };
 use diligence_base::units::display_bytes;
@@ -19,6 +20,8 @@ use diligence_engine::QueryOptions;
 use diligence_engine::SharingMode;
 use diligence_engine::plan::SortPlan;
 use diligence_engine::stages::Policies;
+use diligence_engine::tuning::TuningMode;
+use diligence_engine::tuning::settings::KnobId;
 use diligence_pool::PoolOptions;
 use diligence_sql::Planner;
 use diligence_sql::errors::suggest;
@@ -36,19 +39,24 @@ pub(crate) enum Setting {
     BatchRows,
     FunctionMemory,
     FunctionTime,
+    IoThreads,
     LockTimeout,
     Packets,
     PoolMaximum,
     PoolMinimum,
     PoolThreshold,
+    PortCredits,
     Python,
+    Quantum,
     QueryMemory,
+    ReadAhead,
     Memory,
     Sharing,
     SharingColumns,
     SharingRetained,
     SharingRows,
     SortPlan,
+    Tuning,
     Workers,
 }
 
@@ -56,10 +64,26 @@ impl Setting {
     /// Whether it is everybody's.
     fn is_engines(self) -> bool {
         self.is_pools()
+            || self.knob().is_some()
             || matches!(
                 self,
-                Setting::StagePolicy | Setting::Memory | Setting::SharingColumns | Setting::SharingRetained
+                Setting::StagePolicy
+                    | Setting::Memory
+                    | Setting::SharingColumns
+                    | Setting::SharingRetained
+                    | Setting::Tuning
             )
+    }
+
+    /// The knob of the engine that it turns, if it is no more than that.
+    fn knob(self) -> Option<KnobId> {
+        match self {
+            Setting::IoThreads => Some(KnobId::IoThreads),
+            Setting::PortCredits => Some(KnobId::PortCredits),
+            Setting::Quantum => Some(KnobId::Quantum),
+            Setting::ReadAhead => Some(KnobId::ReadAhead),
+            _ => None,
+        }
     }
 
     /// Whether it is about the processes that compute functions.
@@ -75,24 +99,29 @@ impl Setting {
         )
     }
 
-    pub(crate) const ALL: [Setting; 18] = [
+    pub(crate) const ALL: [Setting; 23] = [
         Setting::BatchRows,
         Setting::FunctionMemory,
         Setting::FunctionTime,
+        Setting::IoThreads,
         Setting::LockTimeout,
         Setting::Memory,
         Setting::Packets,
         Setting::PoolMaximum,
         Setting::PoolMinimum,
         Setting::PoolThreshold,
+        Setting::PortCredits,
         Setting::Python,
+        Setting::Quantum,
         Setting::QueryMemory,
+        Setting::ReadAhead,
         Setting::Sharing,
         Setting::SharingColumns,
         Setting::SharingRetained,
         Setting::SharingRows,
         Setting::SortPlan,
         Setting::StagePolicy,
+        Setting::Tuning,
         Setting::Workers,
     ];
 
@@ -102,19 +131,24 @@ impl Setting {
             Setting::BatchRows => "batch_rows",
             Setting::FunctionMemory => "function_memory",
             Setting::FunctionTime => "function_time",
+            Setting::IoThreads => "io_threads",
             Setting::LockTimeout => "lock_timeout",
             Setting::Packets => "packets",
             Setting::PoolMaximum => "pool_maximum",
             Setting::PoolMinimum => "pool_minimum",
             Setting::PoolThreshold => "pool_threshold",
+            Setting::PortCredits => "port_credits",
             Setting::Python => "python",
+            Setting::Quantum => "quantum",
             Setting::QueryMemory => "query_memory",
+            Setting::ReadAhead => "read_ahead",
             Setting::Memory => "memory",
             Setting::Sharing => "sharing",
             Setting::SharingColumns => "sharing_columns",
             Setting::SharingRetained => "sharing_retained",
             Setting::SharingRows => "sharing_rows",
             Setting::SortPlan => "sort_plan",
+            Setting::Tuning => "tuning",
             Setting::Workers => "workers",
         }
     }
@@ -162,6 +196,20 @@ impl Setting {
             Setting::SharingRows => "Rows that a plan must be expected to touch for it to be shared",
             Setting::SortPlan => {
                 "When runs of a sort that does not fit in memory are merged: cost, ems, ems-nr, mms, mms(1), mms(2) or mms-nr"
+            }
+            Setting::IoThreads => "Threads that wait for the files of scans, for everybody, from 1 to 64",
+            Setting::PortCredits => {
+                "Batches that a pipeline may be ahead of the one behind it, for everybody, from 1 to 64"
+            }
+            Setting::Quantum => {
+                "How long a packet runs before it goes back to its queue, for everybody, like 2ms or 500us, from 200us to 100ms"
+            }
+            Setting::ReadAhead => {
+                "Clusters that a scan may have in flight for each of its packets, for everybody, from 1 to 16"
+            }
+            Setting::Tuning => {
+                "Whether the engine changes its settings by what it measures, for everybody: off, observe (it only says what it would \
+                 change, in system.tuning) or on"
             }
             Setting::Workers => "Worker threads; fixed when the database is opened",
         }
@@ -345,6 +393,10 @@ impl SettingsView<'_> {
         if setting.is_pools() {
             return self.set_pools(setting, value);
         }
+        if let Some(knob) = setting.knob() {
+            self.engine.set_knob(knob, knob_value(knob, value)?);
+            return Ok(());
+        }
         let mut own = self.settings.own.write();
         match setting {
             Setting::StagePolicy => self.engine.set_policy(value.parse::<Policies>()?),
@@ -366,6 +418,7 @@ impl SettingsView<'_> {
             }
             Setting::SharingRows => own.sharing_rows = number(value, 0, usize::MAX)?,
             Setting::SortPlan => own.sort_plan = value.parse()?,
+            Setting::Tuning => self.engine.set_tuning_mode(value.parse()?),
             Setting::Workers => {
                 return Err(Error::input("the number of workers is fixed when the database is opened")
                     .with_code("55P02")
@@ -426,7 +479,16 @@ impl SettingsView<'_> {
         match (Setting::of_name(name), self.defaults.given(name)) {
             (Some(Setting::Workers), _) => Ok(()),
             (_, Some(value)) => self.set(name, &value),
-            (Some(setting), None) => self.set_own(setting, &self.built_in(setting)),
+            (Some(setting), None) => {
+                self.set_own(setting, &self.built_in(setting))?;
+                // Nobody has set it any more, so the tuner may.
+                match setting.knob() {
+                    Some(knob) => self.engine.release_knob(knob),
+                    None if setting == Setting::StagePolicy => self.engine.release_policy(),
+                    None => {}
+                }
+                Ok(())
+            }
             (None, None) if self.is_planners(name) => self.planner.reset_setting(name),
             (None, None) if is_custom(name) => {
                 self.settings.own.write().custom.remove(name);
@@ -498,8 +560,12 @@ impl SettingsView<'_> {
             Setting::SharingRetained => self.engine.retained_percent().to_string(),
             Setting::SharingRows => own.sharing_rows.to_string(),
             Setting::SortPlan => own.sort_plan.to_string(),
+            Setting::Tuning => self.engine.tuning_mode().to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
-            _ => pools(setting, &self.planner.options().pool.options()),
+            _ => match setting.knob() {
+                Some(knob) => display_knob(knob, self.engine.knob(knob)),
+                None => pools(setting, &self.planner.options().pool.options()),
+            },
         };
         let default = self.defaults.given(setting.name()).unwrap_or_else(|| self.built_in(setting));
         Shown { name: setting.name().into(), value, default, description: setting.description().into() }
@@ -518,6 +584,11 @@ impl SettingsView<'_> {
             Setting::SharingRetained => self.defaults.retained_percent.to_string(),
             Setting::SharingRows => SHARING_ROWS_MIN.to_string(),
             Setting::SortPlan => SortPlan::default().to_string(),
+            Setting::IoThreads => IO_THREADS.to_string(),
+            Setting::PortCredits => PORT_CREDITS.to_string(),
+            Setting::Quantum => display(QUANTUM),
+            Setting::ReadAhead => READ_AHEAD_CLUSTERS.to_string(),
+            Setting::Tuning => TuningMode::default().to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
             _ => pools(setting, &PoolOptions::default()),
         }
@@ -540,6 +611,33 @@ impl SettingsView<'_> {
     fn unknown(&self, name: &str) -> Error {
         let names = self.all().into_iter().map(|shown| shown.name).collect::<Vec<_>>();
         suggest(Error::input(format!("no setting is named '{name}'")), name, &names)
+    }
+}
+
+/// What a knob is to be set to, from text.
+fn knob_value(knob: KnobId, value: &str) -> Result<usize> {
+    let range = match knob {
+        KnobId::IoThreads => IO_THREADS_RANGE,
+        KnobId::PortCredits => PORT_CREDITS_RANGE,
+        KnobId::ReadAhead => READ_AHEAD_RANGE,
+        _ => {
+            let time = match value.trim().strip_suffix("us") {
+                Some(micros) => micros.trim().parse().ok().map(Duration::from_micros),
+                None => duration(value).ok(),
+            };
+            return time
+                .filter(|time| QUANTUM_RANGE.contains(time))
+                .map(|time| time.as_micros() as usize)
+                .ok_or_else(|| Error::input(format!("expected a time from 200us to 100ms, found '{value}'")));
+        }
+    };
+    number(value, *range.start(), *range.end())
+}
+
+fn display_knob(knob: KnobId, value: usize) -> String {
+    match knob {
+        KnobId::Quantum if value.is_multiple_of(1000) => display(Duration::from_micros(value as u64)),
+        _ => knob.shown(value),
     }
 }
 

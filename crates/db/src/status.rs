@@ -3,9 +3,12 @@
 
 use std::sync::Arc;
 
+use diligence_base::sync::latches;
 use diligence_engine::Engine;
+use diligence_engine::tuning::{Decision, Outcome};
 use diligence_pool::Pool;
 
+pub use diligence_base::sync::LatchInfo;
 pub use diligence_base::units::display_bytes;
 pub use diligence_disk::{DirectoryInfo, TempInfo};
 pub use diligence_engine::flow::profile::display_ns;
@@ -48,6 +51,26 @@ impl Status {
     /// The workers.
     pub fn workers(&self) -> Vec<WorkerInfo> {
         self.0.workers()
+    }
+
+    /// What the tuner has decided, or what it would: the last so many, oldest first.
+    pub fn tuning(&self) -> Vec<Decision> {
+        self.0.tuning().decisions()
+    }
+
+    /// How many of the tuner's decisions there were, by what became of them.
+    pub fn tuning_totals(&self) -> Vec<(Outcome, u64)> {
+        self.0.tuning().totals()
+    }
+
+    /// What the tuner does: `off`, `observe` or `on`.
+    pub fn tuning_mode(&self) -> String {
+        self.0.tuning_mode().to_string()
+    }
+
+    /// The latches: what the threads of this process did with the locks of the engine, whichever database is theirs.
+    pub fn latches(&self) -> Vec<LatchInfo> {
+        latches()
     }
 
     /// What queries share: counters, and the states that are built or kept.

@@ -13,10 +13,13 @@ use diligence_base::Result;
 use diligence_catalog::{
     ComputedTable, NativeTable, Piece, PieceRows, Relation, RelationName, SessionSnapshot, StoredRows,
 };
+use diligence_engine::tuning::Decision;
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::settings::Shown;
-use crate::status::{BuildInfo, DirectoryInfo, HolderInfo, ProcessInfo, QueryInfo, StageInfo, Status, WorkerInfo};
+use crate::status::{
+    BuildInfo, DirectoryInfo, HolderInfo, LatchInfo, ProcessInfo, QueryInfo, StageInfo, Status, WorkerInfo,
+};
 
 /// A query that whoever serves the database does not let in yet, for `system.queries`.
 #[derive(Clone, Debug)]
@@ -57,6 +60,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         (name.to_owned(), Arc::new(table) as Arc<dyn ComputedTable>)
     };
     BTreeMap::from([
+        table("latches", &LATCHES, RowsOf::Running(latches)),
         table("memory", &MEMORY, RowsOf::Running(memory)),
         table("pool", &POOL, RowsOf::Running(pool)),
         table("queries", &QUERIES, RowsOf::Running(queries)),
@@ -66,6 +70,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         table("stages", &STAGES, RowsOf::Running(stages)),
         table("tables", &TABLES, RowsOf::Kept(kept_tables)),
         table("temp", &TEMP, RowsOf::Running(temp)),
+        table("tuning", &TUNING, RowsOf::Running(tuning)),
         table("workers", &WORKERS, RowsOf::Running(workers)),
     ])
 }
@@ -392,6 +397,64 @@ fn stages(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
         ]
     };
     status.stages().into_iter().map(row).collect()
+}
+
+const LATCHES: [Column; 7] = [
+    ("name", Kind::Text),
+    ("acquisitions_total", Kind::Number),
+    ("contended_total", Kind::Number),
+    ("wait_us_total", Kind::Number),
+    ("longest_wait_us", Kind::Number),
+    ("hold_us_total", Kind::Number),
+    ("timed_total", Kind::Number),
+];
+
+/// Locks of the engine by name; what they were held is an estimate from the acquisitions that were timed.
+fn latches(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let row = |latch: LatchInfo| {
+        vec![
+            latch.name.into(),
+            latch.acquisitions_total.into(),
+            latch.contended_total.into(),
+            (latch.wait_ns_total / 1000).into(),
+            (latch.wait_ns_max / 1000).into(),
+            (latch.hold_ns_total / 1000).into(),
+            latch.timed_total.into(),
+        ]
+    };
+    status.latches().into_iter().map(row).collect()
+}
+
+const TUNING: [Column; 8] = [
+    ("at_us", Kind::Number),
+    ("knob", Kind::Text),
+    ("old_value", Kind::Text),
+    ("new_value", Kind::Text),
+    ("reason", Kind::Text),
+    ("before_us", Kind::Number),
+    ("after_us", Kind::Number),
+    ("outcome", Kind::Text),
+];
+
+/// What the tuner has decided, when on the engine's clock, why, and what queries took without it and with it.
+fn tuning(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let row = |decision: Decision| {
+        let micros = |ns: f64| Value::Number(Some((ns / 1000.0) as i64));
+        let (before, after) = decision
+            .took_ns
+            .map_or((Value::Number(None), Value::Number(None)), |(old, new)| (micros(old), micros(new)));
+        vec![
+            (decision.at_ns / 1000).into(),
+            decision.knob.name().into(),
+            decision.knob.shown(decision.from).into(),
+            decision.knob.shown(decision.to).into(),
+            decision.reason.into(),
+            before,
+            after,
+            decision.outcome.name().into(),
+        ]
+    };
+    status.tuning().into_iter().map(row).collect()
 }
 
 const WORKERS: [Column; 7] = [

@@ -503,6 +503,57 @@ fn descriptions_of_the_catalog() {
 }
 
 #[test]
+fn knobs_of_the_engine_are_settings() {
+    let session = session();
+    let knobs = [("quantum", "2ms", "500us", "1s"), ("port_credits", "4", "8", "0"), ("read_ahead", "2", "16", "17")];
+    for (name, default, value, wrong) in knobs.into_iter().chain([("io_threads", "4", "9", "none")]) {
+        let shown = || rows(&session, &format!("SELECT value, \"default\" FROM system.settings WHERE name = '{name}'"));
+        assert_eq!(shown(), [format!("{default} {default}")]);
+        session.execute(&format!("SET {name} = '{value}'")).unwrap();
+        assert_eq!(shown(), [format!("{value} {default}")]);
+        assert_eq!(error(&session, &format!("SET {name} = '{wrong}'")).code(), Some("22023"), "{name}");
+        // What is read with these is the same.
+        assert_eq!(rows(&session, "SELECT sum(i) FROM range(100000) AS r(i)"), ["4999950000"]);
+        session.execute(&format!("RESET {name}")).unwrap();
+        assert_eq!(shown(), [format!("{default} {default}")]);
+    }
+}
+
+#[test]
+fn tuning_is_a_setting_and_tells_what_it_did() {
+    let session = session();
+    assert_eq!(rows(&session, "SHOW tuning"), ["tuning observe"]);
+    for mode in ["on", "off", "observe"] {
+        session.execute(&format!("SET tuning = {mode}")).unwrap();
+        assert_eq!(rows(&session, "SHOW tuning"), [format!("tuning {mode}")]);
+    }
+    assert_eq!(error(&session, "SET tuning = perhaps").code(), Some("22023"));
+    let columns = "SELECT string_agg(column_name, ',' ORDER BY ordinal_position) FROM information_schema.columns \
+                   WHERE table_schema = 'system' AND table_name = 'tuning'";
+    assert_eq!(rows(&session, columns), ["at_us,knob,old_value,new_value,reason,before_us,after_us,outcome"]);
+    assert_eq!(rows(&session, "SELECT count(*) FROM system.tuning WHERE outcome <> 'observed'"), ["0"]);
+}
+
+#[test]
+fn latches_count_what_queries_take() {
+    let session = session();
+    let taken = || {
+        let sql = "SELECT acquisitions_total FROM system.latches WHERE name = 'stages'";
+        rows(&session, sql)[0].parse::<u64>().unwrap()
+    };
+    rows(&session, "SELECT count(*) FROM range(100000)");
+    let before = taken();
+    rows(&session, "SELECT count(*) FROM range(100000)");
+    assert!(taken() >= before + 2, "a packet enters a queue and leaves it");
+    let wrong = "SELECT name FROM system.latches WHERE contended_total > acquisitions_total OR wait_us_total < 0";
+    assert_eq!(rows(&session, wrong), [""; 0]);
+    assert_eq!(
+        rows(&session, "SELECT count(*) > 10, count(DISTINCT name) = count(*) FROM system.latches"),
+        ["true true"]
+    );
+}
+
+#[test]
 fn completions_know_keywords_relations_columns_and_functions() {
     let session = session();
     session.execute("CREATE TABLE coaches AS SELECT 1 AS horses").unwrap();

@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use diligence_base::seams::{Clock, Spawn, Thread};
 use diligence_base::sync::atomic::{AtomicU64, Ordering};
-use diligence_base::sync::{Condvar, Mutex};
+use diligence_base::sync::{Condvar, Latch, Mutex};
 use diligence_base::{Error, Result};
+
+/// Jobs of I/O threads.
+static JOBS: Latch = Latch::new("io");
 
 /// What blocks. It does not panic: its maker catches panics.
 type Job = Box<dyn FnOnce() + Send>;
@@ -15,6 +18,9 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Jobs {
     queue: VecDeque<(u64, Job)>,
     running: usize,
+    /// Jobs that may run at once, and threads that were started.
+    threads: usize,
+    started: usize,
     stopping: bool,
 }
 
@@ -67,7 +73,7 @@ impl IoPool {
     ) -> Result<Arc<Self>> {
         let pool = Arc::new(Self {
             name,
-            jobs: Mutex::default(),
+            jobs: Mutex::named(&JOBS, Jobs::default()),
             available: Condvar::new(),
             clock,
             jobs_total: AtomicU64::new(0),
@@ -77,15 +83,42 @@ impl IoPool {
             threads: Mutex::default(),
         });
         for index in 0..threads {
-            let own = pool.clone();
-            let thread =
-                spawn.spawn(format!("diligence-{name}-{index}"), Box::new(move || own.serve())).map_err(|error| {
-                    pool.stop();
-                    Error::resource(format!("the system refuses to start I/O thread {index} of {threads}: {error}"))
-                })?;
-            pool.threads.lock().push(thread);
+            pool.start_thread(index, spawn).map_err(|error| {
+                pool.stop();
+                Error::resource(format!("the system refuses to start I/O thread {index} of {threads}: {error}"))
+            })?;
         }
+        pool.jobs.lock().threads = threads;
         Ok(pool)
+    }
+
+    fn start_thread(self: &Arc<Self>, index: usize, spawn: &dyn Spawn) -> std::io::Result<()> {
+        let own = self.clone();
+        let thread = spawn.spawn(format!("diligence-{}-{index}", self.name), Box::new(move || own.serve()))?;
+        self.threads.lock().push(thread);
+        self.jobs.lock().started = index + 1;
+        Ok(())
+    }
+
+    /// Has so many threads work from now on, one at least: starts those that are missing, and lets those that are too
+    /// many sleep after their present job. A pool without threads stays one, and so does one that has stopped. Returns
+    /// how many there are: fewer, if the system has no more. To be called by one thread at a time.
+    pub fn set_threads(self: &Arc<Self>, threads: usize, spawn: &dyn Spawn) -> usize {
+        let started = {
+            let jobs = self.jobs.lock();
+            if self.inline || jobs.stopping {
+                return jobs.threads;
+            }
+            jobs.started
+        };
+        let wanted = threads.max(1);
+        let refused = (started..wanted).find(|&index| self.start_thread(index, spawn).is_err());
+        let mut jobs = self.jobs.lock();
+        jobs.threads = wanted.min(refused.unwrap_or(wanted));
+        let threads = jobs.threads;
+        drop(jobs);
+        self.available.notify_all();
+        threads
     }
 
     /// Queues a job. Where no thread is left, it runs at once.
@@ -123,7 +156,8 @@ impl IoPool {
                     if jobs.stopping {
                         return;
                     }
-                    if let Some(job) = jobs.queue.pop_front() {
+                    let may_run = jobs.running < jobs.threads;
+                    if let Some(job) = may_run.then(|| jobs.queue.pop_front()).flatten() {
                         jobs.running += 1;
                         break job;
                     }
@@ -154,5 +188,58 @@ impl IoPool {
         self.available.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock());
         threads.into_iter().for_each(Thread::join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use diligence_base::seams::{SystemClock, ThreadSpawn};
+
+    use super::*;
+
+    /// The system has so many threads, and no more.
+    #[derive(Debug)]
+    struct Few(Mutex<usize>);
+
+    impl Spawn for Few {
+        fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send>) -> std::io::Result<Box<dyn Thread>> {
+            let mut left = self.0.lock();
+            *left = left.checked_sub(1).ok_or(std::io::ErrorKind::WouldBlock)?;
+            ThreadSpawn.spawn(name, body)
+        }
+    }
+
+    #[test]
+    fn as_many_jobs_run_at_once_as_there_are_to_be_threads() {
+        let spawn = Few(Mutex::new(3));
+        let pool = IoPool::start(1, Arc::new(SystemClock::default()), &spawn).unwrap();
+        // Three, though five were asked for; later two, though three were started.
+        for (wanted, there) in [(1, 1), (5, 3), (2, 2), (3, 3), (0, 1)] {
+            assert_eq!(pool.set_threads(wanted, &spawn), there);
+            let (began, begins) = mpsc::channel();
+            let (end, ends) = mpsc::channel::<()>();
+            let ends = Arc::new(std::sync::Mutex::new(ends));
+            for _ in 0..there + 1 {
+                let (began, ends) = (began.clone(), ends.clone());
+                pool.submit(Box::new(move || {
+                    began.send(()).unwrap();
+                    let _ = ends.lock().unwrap().recv();
+                }));
+            }
+            (0..there).for_each(|_| begins.recv_timeout(Duration::from_secs(10)).unwrap());
+            let info = pool.info();
+            assert_eq!((info.running, info.queued, begins.try_recv().is_err()), (there, 1, true), "{wanted}");
+            (0..=there).for_each(|_| end.send(()).unwrap());
+            begins.recv_timeout(Duration::from_secs(10)).unwrap();
+            while pool.info().running > 0 {
+                std::thread::yield_now();
+            }
+        }
+        pool.stop();
+        assert_eq!(pool.set_threads(9, &spawn), 1, "it has ended");
+        assert_eq!(IoPool::start(0, Arc::new(SystemClock::default()), &spawn).unwrap().set_threads(2, &spawn), 0);
     }
 }

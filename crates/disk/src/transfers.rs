@@ -16,13 +16,16 @@ use std::sync::Arc;
 use diligence_base::limits::TEMP_RING_DEPTH;
 use diligence_base::seams::{Clock, Thread};
 use diligence_base::sync::atomic::{AtomicU64, Ordering};
-use diligence_base::sync::{Condvar, Mutex};
+use diligence_base::sync::{Condvar, Latch, Mutex};
 use diligence_base::{Error, Result};
 
 use crate::files::{Bell, Request, TempQueue, Transfer, transfer_now};
 use crate::info::TempIoInfo;
 use crate::options::{TempIo, TempOptions};
 use crate::pool::{IoPool, PoolInfo};
+
+/// Reads and writes on their way to an io_uring.
+static TRANSFERS: Latch = Latch::new("transfers");
 
 /// What a transfer begins with: `None` if there is nothing to do any more.
 type Start = Box<dyn FnOnce() -> Option<Box<dyn Transfer>> + Send>;
@@ -132,7 +135,7 @@ struct Counters {
 impl Driver {
     fn start(queue: Box<dyn TempQueue>, options: &TempOptions) -> Result<Arc<Self>> {
         let driver = Arc::new(Self {
-            state: Mutex::default(),
+            state: Mutex::named(&TRANSFERS, Queued::default()),
             available: Condvar::new(),
             bell: queue.bell(),
             counters: Arc::new(Counters {

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use diligence_base::limits::TEMP_GROWTH_BYTES;
-use diligence_base::sync::{Condvar, Mutex};
+use diligence_base::sync::{Condvar, Latch, Mutex};
 use diligence_base::{Error, Result};
 
 use crate::extents::FreeExtents;
@@ -22,6 +22,9 @@ use crate::failures;
 use crate::files::{PAGE_BYTES, TempFile, TempFiles};
 use crate::info::DirectoryInfo;
 use crate::options::TempOptions;
+
+/// Which clusters of temp files are free.
+static PLACES: Latch = Latch::new("temp space");
 
 /// Where a cluster is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -129,7 +132,7 @@ impl Volumes {
             cluster_bytes: options.cluster_bytes as u64,
             quota_clusters: options.quota_bytes.map_or(u64::MAX, |bytes| bytes / options.cluster_bytes as u64),
             directories,
-            state: Mutex::new(State { volumes, next: 0, resizing: false, recycled_total: 0 }),
+            state: Mutex::named(&PLACES, State { volumes, next: 0, resizing: false, recycled_total: 0 }),
             resized: Condvar::new(),
         })
     }

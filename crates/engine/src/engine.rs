@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use diligence_base::ids::QueryId;
-use diligence_base::limits::IO_THREADS;
 use diligence_base::{Error, Result};
 use diligence_disk::{IoPool, TempOptions, TempSpace};
 use diligence_memory::{Broker, QueryMemory};
 
+use crate::knobs::Knobs;
 use crate::launcher::{Launcher, Listed};
 use crate::matching::common::with_common_parts;
 use crate::operators::MEMORY_DIVISOR;
@@ -24,8 +24,11 @@ use crate::reuse::retained::Retained;
 use crate::reuse::tables::Tables;
 use crate::sharing::{RunningPlan, SharingOffer};
 use crate::short::run_short;
-use crate::stages::{Policies, Scheduler, StageInfo, WorkerInfo};
+use crate::stages::{Crew, Policies, Scheduler, StageInfo, WorkerInfo};
 use crate::sync::{self, atomic::AtomicU64};
+use crate::tuned::policy_knobs;
+use crate::tuning::settings::KnobId;
+use crate::tuning::{Machine, Tuning, TuningMode};
 
 /// The part of what a query may have, as its divisor, that a common part of its plan is expected to have at most: half
 /// of what may stay in memory of one, as these are guesses.
@@ -39,6 +42,7 @@ pub struct Engine {
     launcher: Arc<Launcher>,
     pub(crate) running: Arc<RunningPlan>,
     tables: QueryMemory,
+    tuning: Arc<Tuning>,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
@@ -55,7 +59,8 @@ impl Engine {
             .build()
             .map_err(|error| Error::resource(format!("the system refuses to start the I/O runtime: {error}")))?;
         let clock = options.clock.clone();
-        let (pool, scheduler) = match start_threads(&options, runtime.handle()) {
+        let knobs = Arc::new(Knobs::new(options.workers));
+        let (pool, scheduler) = match start_threads(&options, &knobs, runtime.handle()) {
             Ok(started) => started,
             Err(error) => {
                 // An engine may be started inside async code, where waiting is not allowed.
@@ -87,19 +92,33 @@ impl Engine {
         let retained = Retained::new(&broker, clock.clone(), options.retained_percent);
         let launcher = Arc::new(Launcher {
             scheduler,
-            io: Io { pool, runtime: runtime.handle().clone(), inline },
+            io: Io { pool, runtime: runtime.handle().clone(), inline, knobs: knobs.clone() },
             scans,
             tables: Tables::new(retained.clone(), broker.clone(), clock.clone()),
             broker,
             temp,
             clock,
             mode: options.mode,
+            spawn: options.spawn,
             workers: options.workers,
+            knobs,
             next_query: AtomicU64::new(1),
             books: Arc::default(),
         });
         let running = RunningPlan::new(launcher.clone(), retained);
-        Ok(Arc::new(Self { launcher, running, tables, runtime: Some(runtime) }))
+        let tuning = Arc::new(Tuning::new(launcher.as_ref()));
+        // A worker must not be the last to know whose it is.
+        let (machine, tuner) = (Arc::downgrade(&launcher), tuning.clone());
+        launcher.scheduler.set_watch(Box::new(move |now_ns| {
+            let Some(machine) = machine.upgrade() else { return };
+            // If not at all, nothing is said: somebody may have turned the tuner on again since.
+            if let Some(next_ns) = tuner.look(now_ns, machine.as_ref()) {
+                machine.scheduler.watch_at(Some(next_ns));
+            }
+        }));
+        let engine = Self { launcher, running, tables, tuning, runtime: Some(runtime) };
+        engine.set_tuning_mode(options.tuning);
+        Ok(Arc::new(engine))
     }
 
     /// Starts a query, or has it wait for what another one builds. Its rows come out of the stream, which keeps the
@@ -110,7 +129,7 @@ impl Engine {
         let _entered = sync::enter(&launcher.io.runtime);
         let with_parts = self.with_common_parts(plan, &options);
         let plan = with_parts.as_ref().unwrap_or(plan);
-        let (result, receiver) = ResultSink::new(plan.schema.clone());
+        let (result, receiver) = ResultSink::ahead(plan.schema.clone(), launcher.knobs.port_credits.get());
         let run = match self.running.wish(plan, &options) {
             Err(_) => {
                 let id = launcher.next_id();
@@ -234,11 +253,53 @@ impl Engine {
         self.launcher.scheduler.policy()
     }
 
-    /// Changes the policies, for the queries that run as well. The inline executor keeps its own.
+    /// Changes the policies, for the queries that run as well; the tuner leaves them alone from now on. The inline
+    /// executor keeps its own.
     pub fn set_policy(&self, policies: impl Into<Policies>) {
         if self.launcher.mode == Mode::Threads {
-            self.launcher.scheduler.set_policy(policies.into());
+            let turn = || self.launcher.scheduler.set_policy(policies.into());
+            self.tuning.pin(&policy_knobs(), self.launcher.as_ref(), turn);
         }
+    }
+
+    /// The tuner may change the policies again.
+    pub fn release_policy(&self) {
+        self.tuning.release(&policy_knobs());
+    }
+
+    /// What a knob is set to.
+    pub fn knob(&self, knob: KnobId) -> usize {
+        self.launcher.value(knob)
+    }
+
+    /// Turns a knob, or as far as it goes, for queries that come, and for turns from now on; the tuner leaves it alone
+    /// until it is [released](Self::release_knob).
+    pub fn set_knob(&self, knob: KnobId, value: usize) {
+        let machine = self.launcher.as_ref();
+        self.tuning.pin(&[knob], machine, || machine.turn(knob, value));
+    }
+
+    /// The tuner may turn a knob again.
+    pub fn release_knob(&self, knob: KnobId) {
+        self.tuning.release(&[knob]);
+    }
+
+    /// What the tuner has decided.
+    pub fn tuning(&self) -> &Tuning {
+        &self.tuning
+    }
+
+    /// What the tuner does.
+    pub fn tuning_mode(&self) -> TuningMode {
+        self.tuning.mode()
+    }
+
+    /// Has the tuner do something else. What it has turned goes back unless it goes on turning. The inline executor
+    /// has none: its order of packets is its seed's.
+    pub fn set_tuning_mode(&self, mode: TuningMode) {
+        let goes_on = self.tuning.set_mode(mode, self.launcher.as_ref());
+        let is_watched = goes_on && self.launcher.mode == Mode::Threads;
+        self.launcher.scheduler.watch_at(is_watched.then_some(0));
     }
 
     /// Running queries and the last ended ones, oldest first.
@@ -292,18 +353,23 @@ impl Engine {
 }
 
 /// Starts the I/O threads and the workers: all of them or none.
-fn start_threads(options: &EngineOptions, runtime: &tokio::runtime::Handle) -> Result<(Arc<IoPool>, Arc<Scheduler>)> {
+fn start_threads(
+    options: &EngineOptions,
+    knobs: &Arc<Knobs>,
+    runtime: &tokio::runtime::Handle,
+) -> Result<(Arc<IoPool>, Arc<Scheduler>)> {
     let (clock, spawn) = (&options.clock, &options.spawn);
     match options.mode {
-        Mode::Inline { seed } => {
-            Ok((IoPool::start(0, clock.clone(), spawn.as_ref())?, Scheduler::inline(seed, clock.clone())))
-        }
+        Mode::Inline { seed } => Ok((
+            IoPool::start(0, clock.clone(), spawn.as_ref())?,
+            Scheduler::inline(seed, knobs.clone(), clock.clone()),
+        )),
         Mode::Threads => {
-            let pool = IoPool::start(IO_THREADS, clock.clone(), spawn.as_ref())?;
+            let pool = IoPool::start(knobs.io_threads.get(), clock.clone(), spawn.as_ref())?;
             Scheduler::start(
-                options.workers,
-                options.worker_nice,
+                Crew { workers: options.workers, nice: options.worker_nice, is_pinned: options.pin_workers },
                 options.policy,
+                knobs.clone(),
                 clock.clone(),
                 spawn.clone(),
                 runtime.clone(),

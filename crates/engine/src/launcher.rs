@@ -10,18 +10,19 @@ use std::sync::{Arc, Weak};
 use diligence_base::Result;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::QUERY_HISTORY_MAX;
-use diligence_base::seams::Clock;
+use diligence_base::seams::{Clock, Spawn};
 use diligence_disk::TempSpace;
 use diligence_memory::Broker;
 
 use crate::flow::{Setup, Sink};
+use crate::knobs::Knobs;
 use crate::operators::result::Outcome;
 use crate::operators::scan::{Io, ScanSharing};
 use crate::operators::sort::SpillTo;
 use crate::options::{Mode, QueryOptions, SharingMode};
 use crate::pipeline::{Graph, Surroundings, compile};
 use crate::plan::{Plan, with_sorted_percentiles};
-use crate::query::{QueryInfo, QueryRun};
+use crate::query::{QueryInfo, QueryRun, QueryState};
 use crate::reuse::columns::Scans;
 use crate::reuse::tables::{TableSharing, Tables};
 use crate::stages::Scheduler;
@@ -29,6 +30,7 @@ use crate::sync::{
     Mutex,
     atomic::{AtomicU64, Ordering},
 };
+use crate::tuning::counters::{CLASSES, ClassCounters, class_of, logarithm};
 
 /// Starts runs.
 pub(crate) struct Launcher {
@@ -40,7 +42,9 @@ pub(crate) struct Launcher {
     pub temp: TempSpace,
     pub clock: Arc<dyn Clock>,
     pub mode: Mode,
+    pub spawn: Arc<dyn Spawn>,
     pub workers: usize,
+    pub knobs: Arc<Knobs>,
     pub next_query: AtomicU64,
     pub books: Arc<Books>,
 }
@@ -65,12 +69,13 @@ impl Launcher {
         if !options.waits_for_memory {
             memory.go_ahead();
         }
-        let batch_rows = plan.batch_rows(options.batch_rows.max(1), memory.batch_bytes());
+        let batch_rows =
+            plan.batch_rows(options.batch_rows.clamp(1, self.knobs.batch_rows.get()), memory.batch_bytes());
         Setup {
             memory,
             temp: Some(self.temp.clone()),
             batch_rows,
-            packets: options.packets.unwrap_or(self.workers).max(1),
+            packets: options.packets.unwrap_or(self.knobs.packets.get()).max(1),
         }
     }
 
@@ -95,6 +100,7 @@ impl Launcher {
             tables: TableSharing::new(&self.tables, options),
             batch_rows: setup.batch_rows,
             batch_bytes: setup.batch_bytes(),
+            port_credits: self.knobs.port_credits.get(),
             spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),
             work_tables: HashMap::new(),
         };
@@ -133,6 +139,8 @@ pub(crate) struct Books(Mutex<Entries>);
 struct Entries {
     running: BTreeMap<QueryId, (Weak<QueryRun>, Listed)>,
     ended: VecDeque<QueryInfo>,
+    /// Queries that have ended well, by what they used of workers.
+    classes: [ClassCounters; CLASSES],
 }
 
 impl Books {
@@ -145,10 +153,20 @@ impl Books {
         let Some((run, Listed::Yes)) = entries.running.remove(&id) else { return };
         // What waits for a slow reader is still reserved, but soon it is not.
         let Some(info) = run.upgrade().map(|run| QueryInfo { memory_bytes: 0, ..run.info() }) else { return };
+        if info.state == QueryState::Finished {
+            let class = &mut entries.classes[class_of(info.waits.worked_ns)];
+            *class = class.and(ClassCounters { ended: 1, logarithms: logarithm(info.elapsed_ns) });
+        }
         if entries.ended.len() >= QUERY_HISTORY_MAX {
             entries.ended.pop_front();
         }
         entries.ended.push_back(info);
+    }
+
+    /// How many queries run, and how many have ended well in each class.
+    pub fn counted(&self) -> (u64, [ClassCounters; CLASSES]) {
+        let entries = self.0.lock();
+        (entries.running.len() as u64, entries.classes)
     }
 
     /// Every run that has not ended.

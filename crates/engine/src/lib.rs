@@ -14,7 +14,7 @@
 //! 7. At the end, on an error or when the stream is dropped, every packet drops its states and their reservations.
 //!
 //! The rooms, each of which uses only those before it:
-//! 1. `sync`: what packets lock.
+//! 1. `sync`, [`knobs`]: what packets lock; the numbers that may change while the engine runs.
 //! 2. [`stages`]: packets on workers.
 //! 3. [`batch`], [`temp`], [`expressions`], [`plan`]: what is computed, rows of it on the disk, and the closed list of
 //!    what can be run.
@@ -22,7 +22,8 @@
 //! 5. [`flow`]: the roles in a pipeline, and what is counted of them.
 //! 6. [`reuse`], [`exchange`]: what queries leave for others; where rows change hands.
 //! 7. [`operators`], [`pipeline`], [`query`]: what happens to a batch, to all batches of a pipeline, to all pipelines.
-//! 8. `launcher`, `sharing`, `engine`: what starts queries, alone or together; and what holds all of it.
+//! 8. [`tuning`], `launcher`, `tuned`, `sharing`, `engine`: what turns knobs; what starts queries, alone or together;
+//!    and what holds all of it.
 //!
 //! Beside them are [`reference`](mod@reference), the slow judges of operators, and `interleavings`, the tests under
 //! random schedules.
@@ -38,6 +39,7 @@ pub mod expressions;
 pub mod flow;
 #[cfg(test)]
 mod interleavings;
+pub mod knobs;
 mod launcher;
 mod matching;
 pub mod operators;
@@ -52,6 +54,8 @@ pub mod short;
 pub mod stages;
 mod sync;
 pub mod temp;
+mod tuned;
+pub mod tuning;
 
 pub use engine::Engine;
 pub use options::{EngineOptions, Mode, QueryOptions, SharingMode};

@@ -12,6 +12,7 @@ use diligence_memory::default_budget_bytes;
 
 use crate::plan::SortPlan;
 use crate::stages::Policies;
+use crate::tuning::TuningMode;
 
 /// Nanoseconds that the inline executor's clock moves at every look: a quantum is over after a few hundred looks, so
 /// that packets interleave without any dependence on real time.
@@ -37,10 +38,15 @@ pub struct EngineOptions {
     /// How far workers stand back behind other threads, as nice(2) counts it, from 0 to 19. Default: 0. See
     /// [`NiceSpawn`](diligence_base::seams::NiceSpawn).
     pub worker_nice: u8,
+    /// Whether each worker stays on one core (Linux). Default: no. See
+    /// [`PinnedSpawn`](diligence_base::seams::PinnedSpawn).
+    pub pin_workers: bool,
     /// The memory budget in bytes. Default: 70 % of the machine's or the container's memory.
     pub memory_bytes: usize,
     /// Which packet runs next.
     pub policy: Policies,
+    /// What the tuner does. Default: it says what it would turn.
+    pub tuning: TuningMode,
     /// On which threads packets run.
     pub mode: Mode,
     /// Time.
@@ -62,8 +68,10 @@ impl Default for EngineOptions {
         Self {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             worker_nice: 0,
+            pin_workers: false,
             memory_bytes: default_budget_bytes(),
             policy: Policies::default(),
+            tuning: TuningMode::default(),
             mode: Mode::Threads,
             clock: Arc::new(SystemClock::default()),
             spawn: Arc::new(ThreadSpawn),

@@ -8,7 +8,7 @@
 
 #[cfg(test)]
 pub(crate) use diligence_base::sync::atomic;
-pub(crate) use diligence_base::sync::{Condvar, Mutex, MutexGuard, linger, thread};
+pub(crate) use diligence_base::sync::{Condvar, Latch, Mutex, MutexGuard, linger, thread};
 #[cfg(not(test))]
 pub(crate) use std::sync::atomic;
 

@@ -115,6 +115,8 @@ export class Board {
       fact("Memory", bytes(memory.reserved_bytes), ` of ${bytes(memory.budget_bytes)}`, memory.reserved_bytes / memory.budget_bytes),
       fact("Temp space", bytes(temp.used_bytes), ` ${bytes(temp.written_bytes_total)} written so far`),
       fact("Sessions", count(sessions.open), ` ${count(sessions.opened_total)} so far${sessions.refused_total ? `, ${count(sessions.refused_total)} refused` : ""}`),
+      ...(status.latches ? [fact("Latches", `${duration(this.#rates((look) => look.latches?.wait_us_total).at(-1) ?? 0)}/s`, ` waited${status.latches.contended_total ? `, for ${status.latches.waited_for_longest} most` : ""}`)] : []),
+      ...(status.tuning ? [fact("Tuning", status.tuning.mode, tuned(status.tuning))] : []),
       fact("Remembered plans", count(cache.plans), asked ? ` ${Math.round((100 * cache.hits_total) / asked)} % of statements found theirs` : " none asked for yet"),
     );
   }
@@ -193,3 +195,8 @@ export function pulse(status, queries) {
   ].filter(Boolean);
 }
 
+/** What the tuner has done last, in words. */
+function tuned({ last, decisions_total: totals }) {
+  if (!last) return " nothing changed yet";
+  return ` ${last.knob} ${last.from} → ${last.to} ${last.outcome}; ${count(totals.kept)} kept`;
+}

@@ -9,4 +9,4 @@ mod spawn;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use disk::{Access, CrashDisk, Disk, DiskFault, DiskFile, FaultyDisk, FileKind, FileMeta, LocalDisk, OpenMode};
 pub use random::Random;
-pub use spawn::{NiceSpawn, Spawn, Thread, ThreadSpawn};
+pub use spawn::{NiceSpawn, PinnedSpawn, Spawn, Thread, ThreadSpawn};

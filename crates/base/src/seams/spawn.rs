@@ -65,6 +65,51 @@ fn stand_back(nice: u8) {
     let _ = nice;
 }
 
+/// Threads that stay on one core, so that what its caches hold of their data stays with them.
+#[derive(Debug)]
+pub struct PinnedSpawn<'a> {
+    /// Starts them.
+    pub spawn: &'a dyn Spawn,
+    /// Which of the cores that the process may use, counted from 0 and over again behind the last; any, if `None`.
+    pub core: Option<usize>,
+}
+
+impl Spawn for PinnedSpawn<'_> {
+    fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send>) -> std::io::Result<Box<dyn Thread>> {
+        let Some(core) = self.core else { return self.spawn.spawn(name, body) };
+        self.spawn.spawn(
+            name,
+            Box::new(move || {
+                stay_on(core);
+                body();
+            }),
+        )
+    }
+}
+
+/// Where the system has no such thing, or refuses it, the thread goes where the system likes.
+fn stay_on(core: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: a set of cores is plain bits, of which none is set here; the calls get its size, and what they change
+        // is the set and the calling thread (0).
+        unsafe {
+            let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+            if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut allowed) != 0 {
+                return;
+            }
+            let cores: Vec<usize> =
+                (0..libc::CPU_SETSIZE as usize).filter(|&core| libc::CPU_ISSET(core, &allowed)).collect();
+            let Some(&core) = cores.get(core % cores.len().max(1)) else { return };
+            let mut one: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(core, &mut one);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const one);
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = core;
+}
+
 impl Thread for JoinHandle<()> {
     fn join(self: Box<Self>) {
         if self.thread().id() != std::thread::current().id() {
@@ -76,6 +121,28 @@ impl Thread for JoinHandle<()> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    /// The cores that the calling thread may be on.
+    fn cores() -> Vec<usize> {
+        // SAFETY: as above; it changes the set only.
+        unsafe {
+            let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+            assert_eq!(libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut allowed), 0);
+            (0..libc::CPU_SETSIZE as usize).filter(|&core| libc::CPU_ISSET(core, &allowed)).collect()
+        }
+    }
+
+    #[test]
+    fn threads_stay_on_the_core_that_they_are_to() {
+        let all = cores();
+        for (wanted, found) in [(None, all.clone()), (Some(0), vec![all[0]]), (Some(all.len()), vec![all[0]])] {
+            let (give, take) = std::sync::mpsc::channel();
+            let body = Box::new(move || give.send(cores()).unwrap());
+            PinnedSpawn { spawn: &ThreadSpawn, core: wanted }.spawn("pinned".to_owned(), body).unwrap().join();
+            assert_eq!(take.recv().unwrap(), found);
+        }
+        assert_eq!(cores(), all, "only those threads do");
+    }
 
     #[test]
     fn threads_stand_back_as_far_as_they_are_to() {

@@ -10,12 +10,14 @@
 
 pub mod atomic;
 mod driver;
+mod latches;
 mod mutex;
 #[cfg(test)]
 mod tests;
 pub mod thread;
 
 pub use driver::{Driver, install, is_driven};
+pub use latches::{Latch, LatchInfo, latches};
 pub use mutex::{Condvar, Mutex, MutexGuard};
 
 /// How often a thread looks before it sleeps. That takes some 50 us, as long as it takes to wake one that sleeps.

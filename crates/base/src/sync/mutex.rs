@@ -4,14 +4,20 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use super::driver::{driver, installed};
+use super::latches::{Hold, Latch};
 
 /// A lock with parking_lot's manners: no poison.
 #[derive(Default)]
-pub struct Mutex<T>(parking_lot::Mutex<T>);
+pub struct Mutex<T> {
+    value: parking_lot::Mutex<T>,
+    /// Under which name it is counted, if it is.
+    latch: Option<&'static Latch>,
+}
 
 /// The value of a [`Mutex`], as long as this thread has the lock.
 pub struct MutexGuard<'a, T> {
-    // Fields are dropped in this order: whoever gets the turn next finds the value free.
+    // Fields are dropped in this order: who is timed holds the value, and whoever gets the turn next finds it free.
+    hold: Option<Hold>,
     value: Option<parking_lot::MutexGuard<'a, T>>,
     turn: Turn,
     mutex: &'a Mutex<T>,
@@ -26,18 +32,27 @@ struct Turn(Option<usize>);
 impl<T> Mutex<T> {
     /// A lock around a value.
     pub const fn new(value: T) -> Self {
-        Self(parking_lot::Mutex::new(value))
+        Self { value: parking_lot::Mutex::new(value), latch: None }
+    }
+
+    /// A lock around a value that is counted under a name.
+    pub const fn named(latch: &'static Latch, value: T) -> Self {
+        Self { value: parking_lot::Mutex::new(value), latch: Some(latch) }
     }
 
     /// Waits until nobody has the lock, and takes it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        let turn = driver().map(|driver| {
+        if let Some(driver) = driver() {
             let number = self.number();
             driver.lock(number);
-            number
-        });
-        MutexGuard { turn: Turn(turn), value: Some(self.0.lock()), mutex: self }
+            return MutexGuard { hold: None, turn: Turn(Some(number)), value: Some(self.value.lock()), mutex: self };
+        }
+        let (value, hold) = match self.latch {
+            Some(latch) => latch.take(|| self.value.try_lock(), || self.value.lock()),
+            None => (self.value.lock(), None),
+        };
+        MutexGuard { hold, value: Some(value), turn: Turn(None), mutex: self }
     }
 
     /// Takes the lock if nobody has it.
@@ -48,24 +63,32 @@ impl<T> Mutex<T> {
             Some(driver) => Some(Some(self.number()).filter(|number| driver.try_lock(*number))?),
         };
         let turn = Turn(turn);
-        Some(MutexGuard { value: Some(self.0.try_lock()?), turn, mutex: self })
+        let value = self.value.try_lock()?;
+        let hold = self.counted().and_then(Latch::taken);
+        Some(MutexGuard { hold, value: Some(value), turn, mutex: self })
     }
 
     /// The value.
     pub fn into_inner(self) -> T {
-        self.0.into_inner()
+        self.value.into_inner()
+    }
+
+    /// The name under which it is counted on this thread.
+    #[inline]
+    fn counted(&self) -> Option<&'static Latch> {
+        if driver().is_some() { None } else { self.latch }
     }
 
     /// What a driver knows it by: the address of a byte that nothing else has.
     pub(super) fn number(&self) -> usize {
         // SAFETY: the raw lock is only looked for, not unlocked.
-        std::ptr::from_ref(unsafe { self.0.raw() }).addr()
+        std::ptr::from_ref(unsafe { self.value.raw() }).addr()
     }
 }
 
 impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.value.fmt(f)
     }
 }
 
@@ -122,9 +145,13 @@ impl Condvar {
                 guard.value = None;
                 installed().into_iter().for_each(|driver| driver.wait(self.number(), lock));
                 guard.turn = Turn(Some(lock));
-                guard.value = Some(guard.mutex.0.lock());
+                guard.value = Some(guard.mutex.value.lock());
             }
-            None => self.0.wait(guard.value.as_mut().expect(HELD)),
+            None => {
+                guard.hold = None;
+                self.0.wait(guard.value.as_mut().expect(HELD));
+                guard.hold = guard.mutex.counted().and_then(Latch::taken);
+            }
         }
     }
 

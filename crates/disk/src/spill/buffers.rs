@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::limits::TEMP_WRITES_MAX;
-use diligence_base::sync::Mutex;
+use diligence_base::sync::{Latch, Mutex};
 use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 
@@ -18,6 +18,9 @@ use crate::files::PAGE_BYTES;
 use crate::info::count;
 use crate::space::{Space, TempSpace};
 use crate::wait::enlist;
+
+/// Buffers of the operators that spill.
+static BUFFERS: Latch = Latch::new("spill buffers");
 
 #[derive(Clone)]
 #[repr(C, align(4096))]
@@ -71,14 +74,10 @@ impl SpillBuffers {
     /// do not fit.
     pub fn new(space: &TempSpace, mut reservation: Reservation, memory: SpillMemory) -> Result<Self> {
         reservation.resize(memory.clusters_min * space.cluster_bytes())?;
-        let state = Mutex::new(BufferState {
-            reservation,
-            spare: Vec::new(),
-            wanted: 0,
-            ahead: 0,
-            writing: 0,
-            waiting: Vec::new(),
-        });
+        let state = Mutex::named(
+            &BUFFERS,
+            BufferState { reservation, spare: Vec::new(), wanted: 0, ahead: 0, writing: 0, waiting: Vec::new() },
+        );
         let memory = SpillMemory {
             clusters_max: memory.clusters_max.max(memory.clusters_min).max(1),
             writes_max: memory.writes_max.max(1),

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use diligence_base::limits::TEMP_READ_AHEAD_CLUSTERS;
-use diligence_base::sync::Mutex;
 use diligence_base::sync::atomic::Ordering;
+use diligence_base::sync::{Latch, Mutex};
 use diligence_base::{Error, Result};
 use foldhash::quality::FixedState;
 
@@ -23,6 +23,9 @@ use crate::info::count;
 use crate::space::Space;
 use crate::volumes::Place;
 use crate::wait::enlist;
+
+/// Where the clusters of spill files are.
+static FILE: Latch = Latch::new("spill file");
 
 /// What a cluster's bytes are checked by. It never leaves the process, so it may be a hash of any kind: this one keeps
 /// up with memory.
@@ -74,7 +77,7 @@ impl FileShared {
     pub fn new(space: &Arc<Space>) -> Arc<Self> {
         count(&space.counters.files, 1);
         let number = space.next_file.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { space: space.clone(), number, state: Mutex::default() })
+        Arc::new(Self { space: space.clone(), number, state: Mutex::named(&FILE, FileState::default()) })
     }
 
     pub fn clusters(&self) -> usize {

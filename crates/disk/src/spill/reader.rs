@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 use diligence_base::Result;
 use diligence_base::limits::TEMP_READ_AHEAD_CLUSTERS;
-use diligence_base::sync::Mutex;
+use diligence_base::sync::{Latch, Mutex};
 
 use super::buffers::{ClusterBuffer, SpillBuffers};
 use super::file::{FileShared, Stored, checksum_of};
@@ -20,6 +20,9 @@ use crate::files::{self, PAGE_BYTES, Transfer};
 use crate::info::count;
 use crate::request_log::Request;
 use crate::volumes::Progress;
+
+/// Clusters that were read ahead.
+static READER: Latch = Latch::new("spill reader");
 
 /// How a file is read.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +106,8 @@ impl SpillReader {
         clusters: Range<usize>,
         options: ReadOptions,
     ) -> Self {
-        let shared = Arc::new(ReadShared { file, recycle: options.recycle, state: Mutex::default() });
+        let shared =
+            Arc::new(ReadShared { file, recycle: options.recycle, state: Mutex::named(&READER, ReadState::default()) });
         Self { shared, buffers, options, next: clusters.start, ahead: clusters.start, end: clusters.end }
     }
 

@@ -19,7 +19,10 @@ use diligence_memory::{QueryMemory, Reservation};
 
 use crate::batch::Batch;
 use crate::flow::Accept;
-use crate::sync::Mutex;
+use crate::sync::{Latch, Mutex};
+
+/// What is in ports.
+static PORT: Latch = Latch::new("port");
 
 struct State<T> {
     queue: VecDeque<Queued<T>>,
@@ -51,17 +54,20 @@ pub struct Receiver<T = Batch>(Arc<Shared<T>>);
 
 /// A port whose senders may be `credits` batches ahead, and its two ends.
 pub fn port<T>(credits: usize) -> (Sender<T>, Receiver<T>) {
-    let shared = Arc::new(Shared(Mutex::new(State {
-        queue: VecDeque::new(),
-        credits: credits.max(1),
-        bytes: 0,
-        bytes_max: usize::MAX,
-        senders: 1,
-        receiver_gone: false,
-        failure: None,
-        waiting_senders: Vec::new(),
-        waiting_receiver: None,
-    })));
+    let shared = Arc::new(Shared(Mutex::named(
+        &PORT,
+        State {
+            queue: VecDeque::new(),
+            credits: credits.max(1),
+            bytes: 0,
+            bytes_max: usize::MAX,
+            senders: 1,
+            receiver_gone: false,
+            failure: None,
+            waiting_senders: Vec::new(),
+            waiting_receiver: None,
+        },
+    )));
     (Sender(shared.clone()), Receiver(shared))
 }
 

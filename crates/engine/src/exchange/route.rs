@@ -29,6 +29,7 @@ const RANGE_SAMPLE_ROWS: usize = 4096;
 pub struct Exchange {
     pact: Pact,
     consumers: usize,
+    credits: usize,
     ends: Mutex<Ends>,
     sampler: Arc<Sampler>,
 }
@@ -45,6 +46,11 @@ struct Ends {
 impl Exchange {
     /// An exchange to so many consumers. `Gather` and `Merge` have one, whatever is asked for.
     pub fn new(pact: Pact, consumers: usize) -> Arc<Self> {
+        Self::ahead(pact, consumers, PORT_CREDITS)
+    }
+
+    /// The same, whose producers may be so many batches ahead at each port.
+    pub fn ahead(pact: Pact, consumers: usize, credits: usize) -> Arc<Self> {
         let consumers = match pact {
             Pact::Gather | Pact::Merge(_) => 1,
             _ => consumers.max(1),
@@ -52,7 +58,7 @@ impl Exchange {
         let mut ends = Ends::default();
         if !matches!(pact, Pact::Pipeline | Pact::Merge(_)) {
             for _ in 0..consumers {
-                let (sender, receiver) = port(PORT_CREDITS);
+                let (sender, receiver) = port(credits);
                 ends.senders.push(sender);
                 ends.receivers.push(receiver);
             }
@@ -60,7 +66,7 @@ impl Exchange {
             ends.receivers.reverse();
         }
         let sampler = Arc::new(Sampler { consumers, sample: Mutex::default() });
-        Arc::new(Self { pact, consumers, ends: Mutex::new(ends), sampler })
+        Arc::new(Self { pact, consumers, credits, ends: Mutex::new(ends), sampler })
     }
 
     /// The next consumer's end, for a consumer that is not a pipeline.
@@ -78,7 +84,7 @@ impl Sink for Exchange {
         let mut ends = self.ends.lock();
         let senders = match &self.pact {
             Pact::Pipeline | Pact::Merge(_) => {
-                let (sender, receiver) = port(PORT_CREDITS);
+                let (sender, receiver) = port(self.credits);
                 ends.receivers.insert(0, receiver);
                 vec![sender]
             }

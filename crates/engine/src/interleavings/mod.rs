@@ -18,6 +18,7 @@ mod sorts;
 mod stages;
 mod tables;
 mod temp;
+mod tuning;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;

@@ -20,14 +20,24 @@ use crate::pipeline::PipelinePacket;
 use crate::plan::Node;
 use crate::plan::Pact;
 use crate::query::tests::numbers;
-use crate::stages::{Arrival, Packet, PacketState, Policies, PolicyKind, Quantum, Scheduler, StageId, Step, Work};
+use crate::stages::{
+    Arrival, Crew, Packet, PacketState, Policies, PolicyKind, Quantum, Scheduler, StageId, Step, Work,
+};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex};
 
 /// What packets do is not measured in time: each turn says itself how it ends.
 pub(super) fn scheduler(workers: usize, policies: impl Into<Policies>) -> Arc<Scheduler> {
     let clock = Arc::new(ManualClock::stepping(1_000_000));
-    Scheduler::start(workers, 0, policies.into(), clock, Arc::new(DrivenSpawn), runtime()).unwrap()
+    Scheduler::start(
+        Crew { workers, nice: 0, is_pinned: false },
+        policies.into(),
+        Arc::new(crate::knobs::Knobs::new(workers)),
+        clock,
+        Arc::new(DrivenSpawn),
+        runtime(),
+    )
+    .unwrap()
 }
 
 /// Schedulers want one; threads of shuttle never enter it.

@@ -38,7 +38,12 @@ pub struct ResultSink {
 impl ResultSink {
     /// A sink for rows of this schema, and the end that they come out of.
     pub fn new(schema: SchemaRef) -> (Arc<Self>, Receiver<RecordBatch>) {
-        let (sender, receiver) = port(PORT_CREDITS);
+        Self::ahead(schema, PORT_CREDITS)
+    }
+
+    /// The same, of which the reader may be so many batches behind.
+    pub fn ahead(schema: SchemaRef, credits: usize) -> (Arc<Self>, Receiver<RecordBatch>) {
+        let (sender, receiver) = port(credits);
         (Arc::new(Self { schema, sender: Mutex::new(Some(sender)) }), receiver)
     }
 }

@@ -131,6 +131,8 @@ pub struct Surroundings {
     pub batch_rows: usize,
     /// Bytes that a batch should have at most.
     pub batch_bytes: usize,
+    /// Batches that a producer may be ahead of its consumer.
+    pub port_credits: usize,
     /// Where rows go that do not fit in memory.
     pub spill_to: Option<SpillTo>,
     /// The work tables of the recursive queries around the plan.
@@ -296,7 +298,7 @@ impl Compiler<'_> {
             }
             Node::Exchange { input, pact, consumers } => {
                 let consumers = if tail.serial { 1 } else { *consumers };
-                let exchange = Exchange::new(pact.clone(), consumers);
+                let exchange = Exchange::ahead(pact.clone(), consumers, self.surroundings.port_credits);
                 let sink = self.sink(exchange.clone(), &name, StageId::Exchange);
                 let mut below = Tail::new(sink);
                 below.serial = tail.serial && !matches!(pact, Pact::Merge(_));
@@ -308,7 +310,7 @@ impl Compiler<'_> {
                 Ok(vec![consumer])
             }
             Node::Window(window) => {
-                let exchange = Exchange::new(Pact::Gather, 1);
+                let exchange = Exchange::ahead(Pact::Gather, 1, self.surroundings.port_credits);
                 let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
                 let sink = self.sink(exchange, format!("Input of {name}"), StageId::Exchange);
                 self.node(&window.input, Tail::new(sink))?;
@@ -324,7 +326,7 @@ impl Compiler<'_> {
                 Ok(vec![self.pipeline(StageId::Exchange, written, "Written", tail)])
             }
             Node::Recursive(query) => {
-                let exchange = Exchange::new(Pact::Gather, 1);
+                let exchange = Exchange::ahead(Pact::Gather, 1, self.surroundings.port_credits);
                 let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
                 let sink = self.sink(exchange, format!("Base of {name}"), StageId::Exchange);
                 self.node(&query.base, Tail::new(sink))?;

@@ -73,7 +73,7 @@ enum PipelineState {
 impl NestedRun {
     /// Makes a plan ready to be pulled from.
     fn new(plan: &Plan, surroundings: &Surroundings, setup: &Setup) -> Result<Self> {
-        let end = Exchange::new(Pact::Gather, 1);
+        let end = Exchange::ahead(Pact::Gather, 1, surroundings.port_credits);
         let output = end.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
         let graph = compile(plan, end, surroundings)?;
         let mut feeding = vec![0; graph.sinks.len()];

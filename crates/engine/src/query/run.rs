@@ -37,9 +37,12 @@ use crate::options::QueryOptions;
 use crate::pipeline::{Graph, Part, PipelinePacket};
 use crate::stages::{Arrival, Caller, Packet, Scheduler, StageId, Work};
 use crate::sync::{
-    Mutex,
+    Latch, Mutex,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
+
+/// How far queries are.
+static STATUS: Latch = Latch::new("query");
 
 /// What a query counts as having used when it starts, at most: more than any policy calls little, and far from the
 /// largest number.
@@ -144,21 +147,24 @@ impl QueryRun {
             grant_bytes: AtomicUsize::new(QUERY_GRANT_BYTES),
             paused: AtomicBool::new(false),
             rests_since_ns: AtomicU64::new(0),
-            status: Mutex::new(Status {
-                pipelines: Vec::new(),
-                sinks: Vec::new(),
-                tables: Vec::new(),
-                table_packets: Vec::new(),
-                traced: Vec::new(),
-                graph: None,
-                admission: None,
-                reclaiming: None,
-                launched: false,
-                live: 0,
-                state: QueryState::Running,
-                error: None,
-                ended_ns: None,
-            }),
+            status: Mutex::named(
+                &STATUS,
+                Status {
+                    pipelines: Vec::new(),
+                    sinks: Vec::new(),
+                    tables: Vec::new(),
+                    table_packets: Vec::new(),
+                    traced: Vec::new(),
+                    graph: None,
+                    admission: None,
+                    reclaiming: None,
+                    launched: false,
+                    live: 0,
+                    state: QueryState::Running,
+                    error: None,
+                    ended_ns: None,
+                },
+            ),
             printed: Printed::default(),
             on_end: Mutex::new(Some(on_end)),
         });

@@ -455,7 +455,7 @@ impl Work for Noted {
 #[test]
 fn a_query_that_is_known_to_take_long_is_behind_others_from_the_start() {
     let clock = Arc::new(SystemClock::default());
-    let scheduler = Scheduler::inline(1, clock.clone());
+    let scheduler = Scheduler::inline(1, Arc::new(crate::knobs::Knobs::new(1)), clock.clone());
     scheduler.set_policy(Policies::default());
     let turns = Arc::new(Mutex::new(Vec::new()));
     for (id, work_expected_ns) in [(1, 7_000_000), (2, 0), (3, u64::MAX), (4, 1_000_000)] {

@@ -30,8 +30,11 @@ use crate::matching::merge::Portion;
 use crate::matching::shape::Shape;
 use crate::matching::signature::Signature;
 use crate::matching::subsumption::Residual;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Latch, Mutex};
+
+/// States that are kept.
+static SHELF: Latch = Latch::new("retained states");
 
 /// States that are looked at for one query at most.
 pub(crate) const CANDIDATES_MAX: usize = 32;
@@ -236,7 +239,13 @@ impl Retained {
     pub fn new(broker: &Arc<Broker>, clock: Arc<dyn Clock>, percent: usize) -> Arc<Self> {
         let percent = AtomicUsize::new(percent);
         let memory = broker.retained_account();
-        let retained = Arc::new(Self { memory, broker: broker.clone(), clock, percent, shelf: Mutex::default() });
+        let retained = Arc::new(Self {
+            memory,
+            broker: broker.clone(),
+            clock,
+            percent,
+            shelf: Mutex::named(&SHELF, Shelf::default()),
+        });
         let spare: Arc<dyn Reclaim> = retained.clone();
         broker.add_spare(Arc::downgrade(&spare));
         retained

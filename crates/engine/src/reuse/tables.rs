@@ -36,7 +36,10 @@ use crate::matching::cut;
 use crate::matching::signature::Signature;
 use crate::options::{QueryOptions, SharingMode};
 use crate::plan::HashJoin;
-use crate::sync::Mutex;
+use crate::sync::{Latch, Mutex};
+
+/// Hash tables of joins that others may read.
+static BOOKS: Latch = Latch::new("join tables");
 
 /// Tables that are remembered for having been built, or for having been too large.
 const REMEMBERED_MAX: usize = 1000;
@@ -160,7 +163,7 @@ pub(crate) struct Claim {
 impl Tables {
     /// None yet.
     pub fn new(retained: Arc<Retained>, broker: Arc<Broker>, clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { retained, broker, clock, books: Mutex::default() })
+        Arc::new(Self { retained, broker, clock, books: Mutex::named(&BOOKS, Books::default()) })
     }
 
     /// Bytes that a table may have at most.

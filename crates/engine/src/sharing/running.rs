@@ -40,7 +40,10 @@ use crate::query::shared::{RetainedState, Role, Shared};
 use crate::query::{QueryRun, catch};
 use crate::reuse::retained::{self, Asset, Hit, Kept, Retained};
 use crate::reuse::{BuildInfo, SharedRows, SharingInfo};
-use crate::sync::Mutex;
+use crate::sync::{Latch, Mutex};
+
+/// Who runs and waits for what is shared.
+static BOOKS: Latch = Latch::new("sharing");
 
 /// Bytes that a reader of a state is sure of before it starts, beside [these](READER_GRANT_STATES): batches of its
 /// operators.
@@ -61,7 +64,12 @@ pub(crate) struct RunningPlan {
 impl RunningPlan {
     /// Nothing is shared yet.
     pub fn new(launcher: Arc<Launcher>, retained: Arc<Retained>) -> Arc<Self> {
-        let running = Arc::new_cyclic(|me| Self { launcher, retained, books: Mutex::default(), me: me.clone() });
+        let running = Arc::new_cyclic(|me| Self {
+            launcher,
+            retained,
+            books: Mutex::named(&BOOKS, Books::default()),
+            me: me.clone(),
+        });
         let me = running.me.clone();
         running.launcher.scheduler.set_spare_work(Box::new(move || {
             if let Some(me) = me.upgrade() {

@@ -32,7 +32,7 @@ struct Line {
 impl Line {
     fn new(policies: impl Into<Policies>) -> Arc<Self> {
         let clock = Arc::new(ManualClock::stepping(0));
-        let scheduler = Scheduler::inline(1, clock.clone());
+        let scheduler = Scheduler::inline(1, Arc::new(crate::knobs::Knobs::new(1)), clock.clone());
         scheduler.set_policy(policies.into());
         Arc::new(Self { scheduler, clock, turns: Mutex::default(), comes: Mutex::default() })
     }
@@ -168,7 +168,7 @@ impl Work for Nothing {
 
 impl ByHand {
     fn new(policies: impl Into<Policies>) -> Self {
-        let scheduler = Scheduler::inline(1, Arc::new(ManualClock::stepping(0)));
+        let scheduler = Scheduler::inline(1, Arc::new(crate::knobs::Knobs::new(1)), Arc::new(ManualClock::stepping(0)));
         Self { policy: policies.into().build(), scheduler }
     }
 

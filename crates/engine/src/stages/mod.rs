@@ -32,7 +32,7 @@ pub(crate) use outside::{on_behalf_of, outside};
 pub use packet::{Packet, PacketState, Quantum, Step, Work};
 pub use policies::Policies;
 pub use policy::{Arrival, Policy, PolicyKind};
-pub use scheduler::{Scheduler, StageCounters, StageInfo, WorkerInfo};
+pub use scheduler::{Crew, Scheduler, StageCounters, StageInfo, WorkerInfo};
 
 /// The stages of the engine. A packet's stage is that of its pipeline's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

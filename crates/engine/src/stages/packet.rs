@@ -8,9 +8,12 @@ use diligence_base::seams::Clock;
 
 use super::{Arrival, Scheduler, StageId};
 use crate::sync::{
-    Mutex,
+    Latch, Mutex,
     atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
 };
+
+/// What packets do.
+static WORK: Latch = Latch::new("packet");
 
 /// What a packet does. Called by one worker at a time.
 pub trait Work: Send {
@@ -143,7 +146,7 @@ impl Packet {
             query,
             stage,
             state: AtomicU8::new(PacketState::Waiting as u8),
-            work: Mutex::new(Some(work)),
+            work: Mutex::named(&WORK, Some(work)),
             scheduler: Arc::downgrade(scheduler),
             queued_at_ns: AtomicU64::new(0),
             attained_ns,

@@ -4,17 +4,21 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use diligence_base::ids::WorkerId;
-use diligence_base::limits::{QUANTUM, QUANTUM_CUT, STAND_INS_MAX};
-use diligence_base::seams::{Clock, NiceSpawn, Spawn, Thread};
+use diligence_base::limits::{QUANTUM_CUT, STAND_INS_MAX};
+use diligence_base::seams::{Clock, NiceSpawn, PinnedSpawn, Spawn, Thread};
 use diligence_base::{Error, Result};
 use diligence_disk::PoolInfo;
 
 use super::policy::AnyOrder;
 use super::{Arrival, Packet, Policies, Policy, Quantum, StageId};
+use crate::knobs::Knobs;
 use crate::sync::{
-    self, Condvar, Mutex, MutexGuard,
+    self, Condvar, Latch, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
+
+/// The one lock of the stages: every packet passes it twice a turn.
+static QUEUES: Latch = Latch::new("stages");
 
 /// Every so many turns the packet that has waited longest runs, whatever the policy says. With a quantum of 2 ms a
 /// packet that any policy holds back is served within about 16 x 2 ms x the packets older than it.
@@ -150,6 +154,17 @@ impl Queues {
     }
 }
 
+/// The workers of a scheduler.
+#[derive(Clone, Copy, Debug)]
+pub struct Crew {
+    /// How many, beside the express worker.
+    pub workers: usize,
+    /// How far they stand back (see [`NiceSpawn`]). The express worker does not.
+    pub nice: u8,
+    /// Whether each stays on one core. The express worker does not, as it is to find one that is free.
+    pub is_pinned: bool,
+}
+
 /// What it takes to start a thread that runs packets.
 struct Starting {
     spawn: Arc<dyn Spawn>,
@@ -177,6 +192,10 @@ pub struct Scheduler {
     spare_work: OnceLock<Box<dyn Fn() + Send + Sync>>,
     spare_work_wanted: AtomicBool,
     between_turns: OnceLock<fn()>,
+    /// Whoever looks at the stages from time to time, and when the next time is; never, if that is `u64::MAX`.
+    watch: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
+    watch_at_ns: AtomicU64,
+    knobs: Arc<Knobs>,
     counters: Vec<StageCounters>,
     workers: Vec<WorkerSlot>,
     clock: Arc<dyn Clock>,
@@ -184,19 +203,20 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler whose packets run on `workers` threads and the express worker, started now. Each of them is in
-    /// `runtime` as long as it lives. The workers stand back as far as `nice` says (see [`NiceSpawn`]), the express
-    /// worker does not.
+    /// A scheduler whose packets run on the threads of a crew and the express worker, started now. Each of them is in
+    /// `runtime` as long as it lives.
     pub fn start(
-        workers: usize,
-        nice: u8,
+        crew: Crew,
         policies: Policies,
+        knobs: Arc<Knobs>,
         clock: Arc<dyn Clock>,
         spawn: Arc<dyn Spawn>,
         runtime: tokio::runtime::Handle,
     ) -> Result<Arc<Self>> {
+        let Crew { workers, nice, is_pinned } = crew;
         let starting = Starting { spawn: spawn.clone(), nice, runtime: runtime.clone() };
-        let scheduler = Self { starting: Some(starting), ..Self::new(workers + 1, policies.build(), policies, clock) };
+        let scheduler =
+            Self { starting: Some(starting), ..Self::new(workers + 1, policies.build(), policies, knobs, clock) };
         let scheduler = Arc::new(scheduler);
         for index in 0..=workers {
             // A worker holds the scheduler strongly; `stop` ends it.
@@ -207,7 +227,9 @@ impl Scheduler {
                 let _entered = sync::enter(&runtime);
                 own.serve(index, if is_express { Self::wait_for_urgent } else { Self::wait_for_packet });
             });
+            let core = (is_pinned && !is_express).then_some(index);
             let spawn = &NiceSpawn { spawn: spawn.as_ref(), nice: if is_express { 0 } else { nice } };
+            let spawn = PinnedSpawn { spawn, core };
             let name = if is_express { "diligence-express".to_owned() } else { format!("diligence-worker-{index}") };
             let thread = spawn.spawn(name.clone(), body).map_err(|error| {
                 scheduler.stop();
@@ -220,26 +242,35 @@ impl Scheduler {
 
     /// A scheduler without threads: [`run_one`](Self::run_one) runs packets on the calling thread, in an order that the
     /// seed gives.
-    pub fn inline(seed: u64, clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self::new(1, Box::new(AnyOrder::new(seed)), Policies::default(), clock))
+    pub fn inline(seed: u64, knobs: Arc<Knobs>, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self::new(1, Box::new(AnyOrder::new(seed)), Policies::default(), knobs, clock))
     }
 
-    fn new(workers: usize, policy: Box<dyn Policy>, policies: Policies, clock: Arc<dyn Clock>) -> Self {
+    fn new(
+        workers: usize,
+        policy: Box<dyn Policy>,
+        policies: Policies,
+        knobs: Arc<Knobs>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
-            queues: Mutex::new(Queues {
-                policy,
-                policies,
-                pops: 0,
-                idle: 0,
-                long_turns: 0,
-                express_sleeps: false,
-                lingerer: Lingerer::Nobody,
-                absent: 0,
-                stand_ins: 0,
-                standing_in: 0,
-                stand_ins_idle: 0,
-                stopping: false,
-            }),
+            queues: Mutex::named(
+                &QUEUES,
+                Queues {
+                    policy,
+                    policies,
+                    pops: 0,
+                    idle: 0,
+                    long_turns: 0,
+                    express_sleeps: false,
+                    lingerer: Lingerer::Nobody,
+                    absent: 0,
+                    stand_ins: 0,
+                    standing_in: 0,
+                    stand_ins_idle: 0,
+                    stopping: false,
+                },
+            ),
             available: Condvar::new(),
             express: Condvar::new(),
             stand_in: Condvar::new(),
@@ -251,6 +282,9 @@ impl Scheduler {
             spare_work: OnceLock::new(),
             spare_work_wanted: AtomicBool::new(false),
             between_turns: OnceLock::new(),
+            watch: OnceLock::new(),
+            watch_at_ns: AtomicU64::new(u64::MAX),
+            knobs,
             counters: StageId::ALL.iter().map(|_| StageCounters::default()).collect(),
             workers: (0..workers).map(|_| WorkerSlot::default()).collect(),
             clock,
@@ -276,6 +310,29 @@ impl Scheduler {
     /// What each worker does after every turn; only the first is heeded.
     pub(crate) fn set_between_turns(&self, tidy: fn()) {
         let _ = self.between_turns.set(tidy);
+    }
+
+    /// Who looks at the stages from time to time, between two turns of a worker, with the time. To be said once.
+    pub(crate) fn set_watch(&self, watch: Box<dyn Fn(u64) + Send + Sync>) {
+        let is_first = self.watch.set(watch).is_ok();
+        debug_assert!(is_first, "who watches is said once");
+    }
+
+    /// When it looks the next time; `None` is never.
+    pub(crate) fn watch_at(&self, at_ns: Option<u64>) {
+        self.watch_at_ns.store(at_ns.unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// Has it look if it is time. One worker does so at a time, and says itself when the next time is.
+    fn look(&self, now_ns: u64) {
+        let at_ns = self.watch_at_ns.load(Ordering::Relaxed);
+        if now_ns < at_ns || at_ns == u64::MAX {
+            return;
+        }
+        let is_own = self.watch_at_ns.compare_exchange(at_ns, u64::MAX, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if let Some(watch) = self.watch.get().filter(|_| is_own) {
+            watch(now_ns);
+        }
     }
 
     /// The policies in force.
@@ -405,17 +462,20 @@ impl Scheduler {
     pub fn run_one(&self) -> bool {
         let turn = self.pop(&mut self.queues.lock());
         let Some(turn) = turn else { return false };
-        self.give(&self.workers[0], &turn);
+        let end_ns = self.give(&self.workers[0], &turn);
+        drop(turn);
+        self.look(end_ns);
         true
     }
 
     fn serve(&self, index: usize, wait: fn(&Self) -> Option<Turn>) {
         while let Some(turn) = wait(self) {
-            self.give(&self.workers[index], &turn);
+            let end_ns = self.give(&self.workers[index], &turn);
             drop(turn);
             if let Some(tidy) = self.between_turns.get() {
                 tidy();
             }
+            self.look(end_ns);
         }
     }
 
@@ -539,7 +599,8 @@ impl Scheduler {
         }
     }
 
-    fn give(&self, slot: &WorkerSlot, turn: &Turn) {
+    /// Gives a packet its turn. Returns when that has ended.
+    fn give(&self, slot: &WorkerSlot, turn: &Turn) -> u64 {
         let packet = &turn.packet;
         let counters = &self.counters[packet.stage() as usize];
         counters.queued.fetch_sub(1, Ordering::Relaxed);
@@ -548,14 +609,15 @@ impl Scheduler {
         slot.stage.store(packet.stage() as usize + 1, Ordering::Relaxed);
 
         let waker = Waker::from(packet.clone());
-        let mut quantum = Quantum::new(&waker, self.clock.as_ref(), QUANTUM.as_nanos() as u64);
+        let mut quantum = Quantum::new(&waker, self.clock.as_ref(), self.knobs.quantum_us.get() as u64 * 1000);
         if turn.may_be_cut {
             quantum = quantum.with_cut(QUANTUM_CUT.as_nanos() as u64, &self.urgent);
         }
         let waited_ns = quantum.start_ns().saturating_sub(packet.queued_at_ns.load(Ordering::Relaxed));
         packet.waited_ns.fetch_add(waited_ns, Ordering::Relaxed);
         let again = packet.run(&quantum);
-        let worked_ns = quantum.now_ns().saturating_sub(quantum.start_ns());
+        let end_ns = quantum.now_ns();
+        let worked_ns = end_ns.saturating_sub(quantum.start_ns());
 
         packet.worked(worked_ns);
         counters.turns_total.fetch_add(1, Ordering::Relaxed);
@@ -572,7 +634,7 @@ impl Scheduler {
         } else {
             counters.waits_total.fetch_add(1, Ordering::Relaxed);
             if turn.is_urgent && !turn.is_followed {
-                return;
+                return end_ns;
             }
         }
         let mut queues = self.queues.lock();
@@ -584,6 +646,7 @@ impl Scheduler {
             // Under the same lock: nobody sees it neither on a worker nor in a queue.
             self.push(queues, packet.clone(), Arrival::Yielded);
         }
+        end_ns
     }
 
     /// Ends the workers after their present turn and waits for them. Packets that are queued stay there until somebody
@@ -606,6 +669,7 @@ mod tests {
     use std::time::Duration;
 
     use diligence_base::ids::QueryId;
+    use diligence_base::limits::QUANTUM;
     use diligence_base::seams::{ManualClock, SystemClock, ThreadSpawn};
 
     use super::super::{PacketState, PolicyKind, Step, Work};
@@ -626,8 +690,13 @@ mod tests {
         }
     }
 
+    fn knobs() -> Arc<Knobs> {
+        Arc::new(Knobs::new(2))
+    }
+
     fn served(kind: PolicyKind, queries: &[(u64, usize)]) -> Vec<u64> {
-        let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind.into(), Arc::new(SystemClock::default())));
+        let scheduler =
+            Arc::new(Scheduler::new(1, kind.build(), kind.into(), knobs(), Arc::new(SystemClock::default())));
         let (seen, order) = mpsc::channel();
         for &(query, left) in queries {
             let work = Turns { query, left, seen: seen.clone() };
@@ -643,7 +712,14 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (kind, clock) = (PolicyKind::default(), Arc::new(SystemClock::default()));
         let spawn = Arc::new(ThreadSpawn);
-        let scheduler = Scheduler::start(workers, 0, kind.into(), clock, spawn, runtime.handle().clone());
+        let scheduler = Scheduler::start(
+            Crew { workers, nice: 0, is_pinned: false },
+            kind.into(),
+            knobs(),
+            clock,
+            spawn,
+            runtime.handle().clone(),
+        );
         (scheduler.unwrap(), runtime)
     }
 
@@ -665,7 +741,7 @@ mod tests {
     #[test]
     fn whoever_has_used_little_goes_first() {
         let (kind, clock) = (PolicyKind::TwoLevel(1), Arc::new(ManualClock::stepping(0)));
-        let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind.into(), clock.clone()));
+        let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind.into(), knobs(), clock.clone()));
         let (seen, order) = mpsc::channel();
         let submit = |query: u64, left: usize, attained: &Arc<AtomicU64>| {
             let work = Box::new(Works(Turns { query, left, seen: seen.clone() }, clock.clone()));
@@ -709,7 +785,7 @@ mod tests {
     fn a_turn_is_cut_short_for_who_has_used_little() {
         let run = |attained_ns: u64, comes_attained_ns: u64| {
             let (kind, clock) = (PolicyKind::TwoLevel(1), Arc::new(ManualClock::stepping(0)));
-            let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind.into(), clock.clone()));
+            let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind.into(), knobs(), clock.clone()));
             let (lengths_ns, lengths) = mpsc::channel();
             let packet = |query: u64, attained_ns: u64, work: Box<dyn Work>| {
                 let attained = Arc::new(AtomicU64::new(attained_ns));
@@ -731,7 +807,8 @@ mod tests {
     #[test]
     fn many_that_have_used_little_leave_turns_to_the_others() {
         let kind = PolicyKind::TwoLevel(1);
-        let scheduler = Arc::new(Scheduler::new(1, kind.build(), kind.into(), Arc::new(ManualClock::stepping(0))));
+        let scheduler =
+            Arc::new(Scheduler::new(1, kind.build(), kind.into(), knobs(), Arc::new(ManualClock::stepping(0))));
         let (seen, order) = mpsc::channel();
         for (query, attained_ns) in [(1, 5_000_000), (2, 0)] {
             let work = Box::new(Turns { query, left: 10, seen: seen.clone() });

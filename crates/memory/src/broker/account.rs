@@ -7,13 +7,19 @@ use std::task::{Poll, Waker};
 use diligence_base::Result;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::{BATCH_BUDGET_DIVISOR, BATCH_BYTES};
-use diligence_base::sync::Mutex;
 use diligence_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use diligence_base::sync::{Latch, Mutex};
 use diligence_base::units::display_bytes;
 
 use super::Broker;
 use super::reclaim::{AtRest, Giving, Reclaim};
 use super::reservation::Reservation;
+
+/// Who in a query has it.
+static HOLDERS: Latch = Latch::new("memory holders");
+
+/// What a query has of memory.
+static BOOKS: Latch = Latch::new("memory account");
 
 /// Whose memory an account counts.
 #[derive(Clone, Copy, Debug)]
@@ -121,11 +127,11 @@ impl Account {
             broker,
             owner,
             limit_bytes,
-            books: Mutex::default(),
+            books: Mutex::named(&BOOKS, Books::default()),
             admitted: AtomicBool::new(false),
             goes_ahead: AtomicBool::new(false),
             owes: AtomicBool::new(false),
-            holders: Mutex::default(),
+            holders: Mutex::named(&HOLDERS, Vec::new()),
             at_rest: AtRest::default(),
         }
     }

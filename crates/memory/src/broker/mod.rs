@@ -1,5 +1,11 @@
 //! The budget of a process: who has how much of it, who waits for more, who is asked to give back.
 
+/// Who waits for memory.
+static WAITING: Latch = Latch::new("memory waiting");
+
+/// All queries that have memory.
+static ACCOUNTS: Latch = Latch::new("memory accounts");
+
 mod account;
 mod reclaim;
 mod reservation;
@@ -12,8 +18,8 @@ use std::task::{Poll, Waker};
 
 use diligence_base::ids::QueryId;
 use diligence_base::limits::MEMORY_BYTES_MIN;
-use diligence_base::sync::Mutex;
 use diligence_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use diligence_base::sync::{Latch, Mutex};
 
 use account::{Account, Owner};
 
@@ -113,9 +119,9 @@ impl Broker {
             asks_total: AtomicU64::new(0),
             waits_total: AtomicU64::new(0),
             admitted: AtomicUsize::new(0),
-            accounts: Mutex::default(),
+            accounts: Mutex::named(&ACCOUNTS, Vec::new()),
             spare: Mutex::default(),
-            waiting: Mutex::default(),
+            waiting: Mutex::named(&WAITING, Waiting::default()),
             waiting_count: AtomicUsize::new(0),
         })
     }

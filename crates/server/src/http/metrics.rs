@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use diligence_db::status::{ProcessState, StageInfo};
+use diligence_db::status::{LatchInfo, ProcessState, StageInfo};
 
 use crate::admission::lanes::LaneInfo;
 use crate::service::Service;
@@ -116,6 +116,35 @@ fn text(service: &Service) -> String {
         "gauge",
         "What all queries together may reserve.",
         status.memory_budget_bytes() as u64,
+    );
+    let by: Vec<_> = status
+        .tuning_totals()
+        .into_iter()
+        .map(|(outcome, total)| (format!("{{outcome=\"{}\"}}", outcome.name()), total))
+        .collect();
+    text.metric("tuning_decisions_total", "counter", "Changes of settings that the tuner has tried or would try.", &by);
+    let latches = status.latches();
+    let by = |value: fn(&LatchInfo) -> u64| {
+        latches.iter().map(|latch| (format!("{{latch=\"{}\"}}", latch.name), value(latch))).collect::<Vec<_>>()
+    };
+    text.metric(
+        "latch_acquisitions_total",
+        "counter",
+        "How often a lock was taken.",
+        &by(|one| one.acquisitions_total),
+    );
+    text.metric("latch_contended_total", "counter", "How often another thread had it.", &by(|one| one.contended_total));
+    text.metric(
+        "latch_wait_us_total",
+        "counter",
+        "Time that threads waited for a lock, in microseconds.",
+        &by(|one| one.wait_ns_total / 1000),
+    );
+    text.metric(
+        "latch_hold_us_total",
+        "counter",
+        "Time that threads held a lock, in microseconds, estimated from one in 64.",
+        &by(|one| one.hold_ns_total / 1000),
     );
     let pool = status.pool();
     let by = [ProcessState::Starting, ProcessState::Idle, ProcessState::Active].map(|state| {

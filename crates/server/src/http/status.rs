@@ -39,6 +39,15 @@ fn value(service: &Service) -> Value {
             "busy_us_total": worker.busy_ns_total / 1000, "longest_turn_us": worker.turn_ns_max / 1000,
         })
     });
+    let latches = status.latches();
+    let longest = latches.iter().max_by_key(|latch| latch.wait_ns_total);
+    let decisions = status.tuning();
+    let last = decisions.last().map(|one| {
+        let (knob, from, to) = (one.knob, one.knob.shown(one.from), one.knob.shown(one.to));
+        json!({ "knob": knob.name(), "from": from, "to": to, "reason": one.reason, "outcome": one.outcome.name() })
+    });
+    let totals: serde_json::Map<_, _> =
+        status.tuning_totals().into_iter().map(|(outcome, total)| (outcome.name().to_owned(), total.into())).collect();
     let temp = status.temp();
     let temp_used: usize = temp.directories.iter().map(|directory| directory.clusters_used).sum();
     json!({
@@ -61,6 +70,13 @@ fn value(service: &Service) -> Value {
             "reserved_bytes": status.memory_reserved_bytes(),
             "budget_bytes": status.memory_budget_bytes(),
         },
+        "latches": {
+            "acquisitions_total": latches.iter().map(|latch| latch.acquisitions_total).sum::<u64>(),
+            "contended_total": latches.iter().map(|latch| latch.contended_total).sum::<u64>(),
+            "wait_us_total": latches.iter().map(|latch| latch.wait_ns_total).sum::<u64>() / 1000,
+            "waited_for_longest": longest.map(|latch| latch.name),
+        },
+        "tuning": { "mode": status.tuning_mode(), "decisions_total": totals, "last": last },
         "temp": {
             "used_bytes": temp_used * temp.cluster_bytes,
             "read_bytes_total": temp.read_bytes_total, "written_bytes_total": temp.written_bytes_total,

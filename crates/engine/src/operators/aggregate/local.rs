@@ -33,8 +33,11 @@ use super::states::{Placement, State};
 use crate::batch::{Batch, Column};
 use crate::flow::{Accept, Setup, SinkState};
 use crate::operators::widening::Widening;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Latch, Mutex};
+
+/// Groups of one packet, which others may have to write to temp space.
+static GROUPS: Latch = Latch::new("aggregate");
 
 /// The share of a query's memory that chunks of all packets may have before they are merged: one in so many.
 const CONSOLIDATED_SHARE: usize = 4;
@@ -142,7 +145,7 @@ struct Consolidation {
 
 impl LocalGroups {
     pub fn new(shared: Arc<Shared>, setup: &Setup) -> Result<Self> {
-        let groups = Arc::new(Mutex::new(Groups::new(&shared, setup)?));
+        let groups = Arc::new(Mutex::named(&GROUPS, Groups::new(&shared, setup)?));
         shared.register(&groups);
         let (pending, outgoing) = (VecDeque::new(), VecDeque::new());
         Ok(Self { shared, setup: setup.clone(), groups, pending, outgoing, finished: false })

@@ -29,6 +29,7 @@ use self::read_ahead::{Next, ReadAhead, Ready, Step};
 use crate::batch::Batch;
 use crate::expressions::PredicateFilter;
 use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::knobs::Knobs;
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::plan::Scan;
 use crate::reuse::columns::Scans;
@@ -42,6 +43,8 @@ pub struct Io {
     pub runtime: tokio::runtime::Handle,
     /// True if everything happens on the calling thread (the inline executor).
     pub inline: bool,
+    /// How far scans read ahead.
+    pub knobs: Arc<Knobs>,
 }
 
 /// How far a scan is, for progress displays.

@@ -18,7 +18,7 @@
 //! holds one reads on step by step.
 //!
 //! Invariants:
-//! * At most `READ_AHEAD_CLUSTERS` per packet are queued, being read or ready, and their bytes are reserved.
+//! * At most so many per packet as the knob says are queued, being read or ready, and their bytes are reserved.
 //! * A packet that waits is woken when a cluster arrives and when one is released, one of which is bound to happen; and
 //!   one of them when another packet finds something decoded, as there may be more.
 //! * Nothing is read, and nothing is reserved but for reads that cannot be broken off, once all packets have left.
@@ -30,7 +30,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use crate::sync::Mutex;
+use crate::sync::{Latch, Mutex};
 use diligence_base::limits::READ_AHEAD_CLUSTERS;
 use diligence_base::{Error, Result};
 use diligence_memory::{QueryMemory, Reservation};
@@ -40,6 +40,9 @@ use futures::future::{AbortHandle, abortable};
 
 use super::{Io, ScanProgress};
 use crate::reuse::columns::{Attendance, Choice, ClusterColumns};
+
+/// Clusters on their way to the packets of a scan.
+static CLUSTERS: Latch = Latch::new("scan");
 
 /// For so many clusters nothing is read ahead after memory was refused. What was read in vain by then is little, and a
 /// shortage that other queries made is soon forgotten.
@@ -216,7 +219,7 @@ impl ReadAhead {
             waiting: Vec::new(),
             attendance,
         };
-        Arc::new(Self { columns, ordered, io, progress, queue: Mutex::new(queue) })
+        Arc::new(Self { columns, ordered, io, progress, queue: Mutex::named(&CLUSTERS, queue) })
     }
 
     /// Clusters not asked for yet.
@@ -228,7 +231,7 @@ impl ReadAhead {
     pub fn join(&self, packets: usize) {
         let mut queue = self.queue.lock();
         queue.packets += 1;
-        queue.window = READ_AHEAD_CLUSTERS * packets.max(1);
+        queue.window = self.io.knobs.read_ahead.get() * packets.max(1);
     }
 
     /// A packet goes; with the last one all fetches end.

@@ -244,7 +244,7 @@ impl TestScan {
     ) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let pool = IoPool::start(io_threads, Arc::new(SystemClock::default()), &ThreadSpawn).unwrap();
-        let io = Io { pool, runtime: runtime.handle().clone(), inline: false };
+        let io = Io { pool, runtime: runtime.handle().clone(), inline: false, knobs: Arc::new(Knobs::new(2)) };
         let scan = Scan {
             table,
             name: "t".to_owned(),
@@ -381,7 +381,12 @@ fn reads_that_have_not_begun_end_with_the_last_packet() {
     let reads = reads.collect::<Vec<_>>();
     let mut scan = TestScan::new(vec![], 1, false, 1000, 0);
     let pool = IoPool::start(1, Arc::new(SystemClock::default()), &ThreadSpawn).unwrap();
-    let io = Io { pool: pool.clone(), runtime: scan.runtime.handle().clone(), inline: false };
+    let io = Io {
+        pool: pool.clone(),
+        runtime: scan.runtime.handle().clone(),
+        inline: false,
+        knobs: Arc::new(Knobs::new(2)),
+    };
     // The only I/O thread is busy.
     pool.submit(Box::new(move || blocked.recv().unwrap()));
     let read_ahead = ReadAhead::new(

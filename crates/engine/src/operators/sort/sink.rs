@@ -23,7 +23,10 @@ use crate::flow::profile::Spills;
 use crate::flow::{Accept, Setup, Sink, SinkState};
 use crate::plan::SortKey;
 use crate::plan::{SortPlan, sort_plan};
-use crate::sync::{Mutex, atomic::AtomicU64};
+use crate::sync::{Latch, Mutex, atomic::AtomicU64};
+
+/// What packets have sorted.
+static PHASE: Latch = Latch::new("sort");
 
 /// Where the rows of a sort go.
 pub(super) struct SortSink {
@@ -148,7 +151,7 @@ impl Shared {
             memory: OnceLock::new(),
             packets: OnceLock::new(),
             lead_bound: AtomicU64::new(u64::MAX),
-            phase: Mutex::new(Phase::Collecting(Collected::default())),
+            phase: Mutex::named(&PHASE, Phase::Collecting(Collected::default())),
         })
     }
 

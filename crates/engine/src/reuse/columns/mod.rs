@@ -50,8 +50,11 @@ use super::{BuildInfo, SharingInfo};
 use crate::batch::{bytes_needed, compacted};
 use crate::matching::signature::canonical;
 use crate::plan::{Node, Plan};
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Latch, Mutex};
+
+/// Columns that scans have decoded for others.
+static SHELF: Latch = Latch::new("decoded columns");
 
 /// Clusters of a scan among which the next one is chosen.
 const CHOICE_MAX: usize = 64;
@@ -91,7 +94,7 @@ impl Scans {
             percent: AtomicUsize::new(percent),
             keeps_answers: AtomicBool::new(true),
             rests_until_ns: AtomicU64::new(0),
-            shelf: Mutex::default(),
+            shelf: Mutex::named(&SHELF, Shelf::default()),
         });
         let spare: Arc<dyn Reclaim> = scans.clone();
         broker.add_spare(Arc::downgrade(&spare));
