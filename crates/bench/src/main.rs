@@ -8,6 +8,7 @@ mod blocks;
 mod budget;
 mod budgets;
 mod clients;
+mod codecs;
 mod concurrent;
 mod cpu;
 mod curve;
@@ -74,6 +75,8 @@ enum Benchmark {
     Aggregate(budgets::QueryArguments),
     /// 43 questions about a web log at several memory budgets, alone and by many clients, beside rivals.
     WebLog(weblog::WebLogArguments),
+    /// Bytes and time of every column of TPC-H and of the web log, as Parquet and as segments of our own.
+    Codecs(codecs::CodecsArguments),
     /// Runs statements for the benchmarks above, in a process of its own.
     #[command(hide = true)]
     Serve(serve::ServeArguments),
@@ -112,6 +115,7 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Join(arguments) => budgets::join(arguments, &command.data)?,
         Benchmark::Aggregate(arguments) => budgets::aggregate(arguments, &command.data)?,
         Benchmark::WebLog(arguments) => weblog::run(arguments, &command.data)?,
+        Benchmark::Codecs(arguments) => codecs::run(arguments)?,
         Benchmark::Serve(arguments) => serve::run(arguments)?,
         Benchmark::Blocks(arguments) => blocks::run(arguments)?,
         Benchmark::BlocksMeasured(arguments) => blocks::measured::run(arguments, &command.data)?,

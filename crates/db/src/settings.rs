@@ -22,6 +22,7 @@ use diligence_engine::stages::Policies;
 use diligence_pool::PoolOptions;
 use diligence_sql::Planner;
 use diligence_sql::errors::suggest;
+use diligence_storage::segment::{FormatChoice, SegmentFormat};
 use parking_lot::RwLock;
 
 use crate::duration::{display, duration};
@@ -44,6 +45,7 @@ pub(crate) enum Setting {
     Python,
     QueryMemory,
     Memory,
+    SegmentFormat,
     Sharing,
     SharingColumns,
     SharingRetained,
@@ -58,7 +60,11 @@ impl Setting {
         self.is_pools()
             || matches!(
                 self,
-                Setting::StagePolicy | Setting::Memory | Setting::SharingColumns | Setting::SharingRetained
+                Setting::StagePolicy
+                    | Setting::Memory
+                    | Setting::SegmentFormat
+                    | Setting::SharingColumns
+                    | Setting::SharingRetained
             )
     }
 
@@ -75,7 +81,7 @@ impl Setting {
         )
     }
 
-    pub(crate) const ALL: [Setting; 18] = [
+    pub(crate) const ALL: [Setting; 19] = [
         Setting::BatchRows,
         Setting::FunctionMemory,
         Setting::FunctionTime,
@@ -87,6 +93,7 @@ impl Setting {
         Setting::PoolThreshold,
         Setting::Python,
         Setting::QueryMemory,
+        Setting::SegmentFormat,
         Setting::Sharing,
         Setting::SharingColumns,
         Setting::SharingRetained,
@@ -110,6 +117,7 @@ impl Setting {
             Setting::Python => "python",
             Setting::QueryMemory => "query_memory",
             Setting::Memory => "memory",
+            Setting::SegmentFormat => "segment_format",
             Setting::Sharing => "sharing",
             Setting::SharingColumns => "sharing_columns",
             Setting::SharingRetained => "sharing_retained",
@@ -147,6 +155,9 @@ impl Setting {
                 "Memory that one query of this session may reserve, like 512MB, 16MB at least; none is no limit"
             }
             Setting::Memory => "The memory budget of the whole process, for everybody, like 4GB; 16MB at least",
+            Setting::SegmentFormat => {
+                "How rows of tables are written to disk from now on, for everybody: parquet or diligence, which is packed; both are read"
+            }
             Setting::Sharing => {
                 "What queries share that run at the same time: off, scans (what they decode), states (also equal parts of plans) or all (also runs of queries that \
                  differ in constants only)"
@@ -277,6 +288,7 @@ pub(crate) struct SettingsView<'a> {
     pub engine: &'a Arc<Engine>,
     pub planner: &'a Planner,
     pub defaults: &'a Defaults,
+    pub segment_format: &'a FormatChoice,
 }
 
 impl Settings {
@@ -357,6 +369,13 @@ impl SettingsView<'_> {
                 own.query_memory_bytes = if is(value, "none") { None } else { Some(memory_budget(value)?) };
             }
             Setting::Memory => self.engine.broker().set_budget_bytes(memory_budget(value)?),
+            Setting::SegmentFormat => {
+                let unknown = || {
+                    let names = SegmentFormat::ALL.map(SegmentFormat::name).join(" or ");
+                    Error::input(format!("there is no such format; write {names}"))
+                };
+                self.segment_format.set(SegmentFormat::of_name(value).ok_or_else(unknown)?);
+            }
             Setting::Sharing => own.sharing = value.parse()?,
             Setting::SharingColumns => {
                 self.engine.set_columns_percent(number(value, 0, COLUMNS_PERCENT_MAX)?);
@@ -497,6 +516,7 @@ impl SettingsView<'_> {
             Setting::SharingColumns => self.engine.columns_percent().to_string(),
             Setting::SharingRetained => self.engine.retained_percent().to_string(),
             Setting::SharingRows => own.sharing_rows.to_string(),
+            Setting::SegmentFormat => self.segment_format.get().name().to_owned(),
             Setting::SortPlan => own.sort_plan.to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
             _ => pools(setting, &self.planner.options().pool.options()),
@@ -517,6 +537,7 @@ impl SettingsView<'_> {
             Setting::SharingColumns => self.defaults.columns_percent.to_string(),
             Setting::SharingRetained => self.defaults.retained_percent.to_string(),
             Setting::SharingRows => SHARING_ROWS_MIN.to_string(),
+            Setting::SegmentFormat => SegmentFormat::default().name().to_owned(),
             Setting::SortPlan => SortPlan::default().to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
             _ => pools(setting, &PoolOptions::default()),

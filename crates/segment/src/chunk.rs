@@ -20,6 +20,7 @@ use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
 use bytes::Bytes;
+use diligence_base::panics::caught_quietly;
 
 use crate::bits::Word;
 use crate::damage::{Damaged, Reader, Result, damaged};
@@ -469,8 +470,7 @@ fn block_of(bytes: &Bytes, data_type: &DataType) -> Result<ArrayRef> {
     // does not keep the chunk.
     let read = || StreamDecoder::new().decode(&mut Buffer::from(&bytes[..]));
     // What the library has no check for must not end more than the query.
-    let batch =
-        std::panic::catch_unwind(read).unwrap_or_else(|_| Err(ArrowError::IpcError("it is damaged".to_owned())));
+    let batch = caught_quietly(read).unwrap_or_else(|| Err(ArrowError::IpcError("it is damaged".to_owned())));
     let batch = batch.map_err(|error| Damaged(error.to_string()))?;
     match batch.as_ref().and_then(|batch| batch.columns().first()) {
         Some(array) if array.data_type() == data_type => Ok(array.clone()),

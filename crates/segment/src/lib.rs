@@ -8,8 +8,8 @@
 //! 3. [`Chunk::read`] gives the values of some rows as an array, of all or of selected ones, in the type's narrow form
 //!    if that is welcome. Values lie in vectors of 1,024: only those are decoded that have a wanted row.
 //!
-//! Rooms, each imports only those before it: `damage`, `bits`, `integers`, `decimals`, `symbols`, `views`, `texts`,
-//! `chunk`.
+//! Rooms, each imports only those before it: `damage`, `bits`, `distinct`, `integers`, `decimals`, `symbols`, `views`,
+//! `texts`, `chunk`.
 //!
 //! Invariants: what comes out is what went in, to the bit, NULLs included; damaged bytes give an error or other values,
 //! never a panic and never a text that is not UTF-8 (whoever reads a chunk holds it against its checksum first). This
@@ -19,6 +19,7 @@ mod bits;
 mod chunk;
 mod damage;
 mod decimals;
+mod distinct;
 mod integers;
 mod symbols;
 #[cfg(test)]
@@ -28,3 +29,4 @@ mod views;
 
 pub use chunk::{Chunk, encode};
 pub use damage::Damaged;
+pub use distinct::distinct;
