@@ -24,7 +24,7 @@ use crate::external::{
     extreme, nulls, numbered_schema,
 };
 use crate::memory::RowNumbers;
-use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
+use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, WholeRange};
 
 /// A file, opened, as columns of a table.
 #[derive(Clone)]
@@ -309,6 +309,17 @@ impl Windows for PackedWindows {
         let read = chunk.read(self.start..self.start + self.rows, selected, is_narrow);
         let array = read.map_err(|error| self.cluster.damaged(root, &error))?;
         conform_column(array, field, self.is_narrow).map_err(|error| self.cluster.file.source.blame(error))
+    }
+
+    fn within(&mut self, range: &WholeRange) -> Result<Option<BooleanBuffer>> {
+        let file = &self.cluster.file;
+        let Some(root) = file.roots.get(range.column).copied().flatten() else { return Ok(None) };
+        // The numbers of a column that got another type are not the table's.
+        if file.footer.schema.field(root).data_type() != file.schema.field(range.column).data_type() {
+            return Ok(None);
+        }
+        let rows = self.start..self.start + self.rows;
+        Ok(self.chunks.get(&root).and_then(|chunk| chunk.are_within(rows, range.least, range.greatest)))
     }
 
     fn bytes(&self) -> usize {

@@ -32,7 +32,7 @@ fn rows(first: i64, count: i64) -> RecordBatch {
     let money = range().map(|row| (row % 7 > 0).then_some(i128::from(row % 9000) * 25));
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("id", Arc::new(range().collect::<Int64Array>())),
-        ("day", Arc::new(range().map(|row| row as i32 / 100).collect::<Date32Array>())),
+        ("day", Arc::new(range().map(|row| Some(row as i32 / 100)).collect::<Date32Array>())),
         (
             "mode",
             Arc::new(range().map(|row| Some(["AIR", "RAIL", "TRUCK"][row as usize % 3])).collect::<StringViewArray>()),

@@ -14,11 +14,11 @@ use diligence_base::{Error, Result};
 use super::cluster::ParquetCluster;
 use super::footer::{self, Footer};
 use super::{ParquetFile, ParquetTable, cut, pruning};
-use crate::Cluster;
 use crate::external::schema::{conform, conform_column, logical_schema};
 use crate::external::sieve::{Windows, filter_array};
 use crate::external::source::Source;
 use crate::memory::{ROW_NUMBERS, RowNumbers};
+use crate::{Cluster, WholeRange};
 
 /// Where the checksums are among the metadata: eight digits for each column's part, row group by row group.
 pub(crate) const CHECKSUMS_KEY: &str = "diligence.checksums";
@@ -176,6 +176,10 @@ impl<W: Windows> Windows for NumberedWindows<W> {
         }
         let numbers: ArrayRef = Arc::new(self.numbers.slice(self.start, self.rows));
         selected.map_or(Ok(numbers.clone()), |selected| filter_array(&numbers, selected))
+    }
+
+    fn within(&mut self, range: &WholeRange) -> Result<Option<BooleanBuffer>> {
+        if range.column == self.column { Ok(None) } else { self.inner.within(range) }
     }
 
     fn bytes(&self) -> usize {
