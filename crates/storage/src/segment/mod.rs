@@ -101,6 +101,11 @@ impl SegmentFormat {
 pub struct FormatChoice(RwLock<SegmentFormat>);
 
 impl FormatChoice {
+    /// This one for the time being.
+    pub fn new(format: SegmentFormat) -> Self {
+        Self(RwLock::new(format))
+    }
+
     /// The format.
     pub fn get(&self) -> SegmentFormat {
         *self.0.read()
