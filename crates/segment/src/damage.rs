@@ -28,23 +28,31 @@ pub(crate) fn damaged<T>(why: impl Into<String>) -> Result<T> {
 #[derive(Clone)]
 pub(crate) struct Reader {
     bytes: Bytes,
+    at: usize,
 }
 
 impl Reader {
     pub fn new(bytes: Bytes) -> Self {
-        Self { bytes }
+        Self { bytes, at: 0 }
     }
 
     /// The next so many bytes.
     pub fn take(&mut self, count: usize) -> Result<Bytes> {
-        match count <= self.bytes.len() {
-            true => Ok(self.bytes.split_to(count)),
-            false => damaged("it ends too early"),
+        if count > self.bytes.len() - self.at {
+            return damaged("it ends too early");
         }
+        self.at += count;
+        Ok(self.bytes.slice(self.at - count..self.at))
     }
 
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        self.take(N)?.first_chunk().copied().ok_or_else(|| Damaged("it ends too early".to_owned()))
+        match self.bytes[self.at..].first_chunk() {
+            Some(found) => {
+                self.at += N;
+                Ok(*found)
+            }
+            None => damaged("it ends too early"),
+        }
     }
 
     pub fn u8(&mut self) -> Result<u8> {
@@ -67,12 +75,12 @@ impl Reader {
 
     /// All that is left.
     pub fn rest(self) -> Bytes {
-        self.bytes
+        self.bytes.slice(self.at..)
     }
 
     /// Fails if something is left.
     pub fn end(&self) -> Result<()> {
-        if self.bytes.is_empty() { Ok(()) } else { damaged("something is behind its end") }
+        if self.at == self.bytes.len() { Ok(()) } else { damaged("something is behind its end") }
     }
 }
 

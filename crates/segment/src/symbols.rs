@@ -19,7 +19,7 @@ const SYMBOLS_MAX: usize = 255;
 /// The next byte stands for itself.
 const ESCAPE: u8 = 255;
 /// Bytes of a symbol at most.
-const SYMBOL_BYTES_MAX: usize = 8;
+pub(crate) const SYMBOL_BYTES_MAX: usize = 8;
 /// Bytes from which a table is learned.
 const SAMPLE_BYTES: usize = 32 << 10;
 /// How often a table is made anew.
@@ -227,13 +227,10 @@ impl Decoder {
         Ok(Self { bytes, lengths })
     }
 
-    /// Appends a text. `out` is as long as the text then, and has room behind that.
+    /// Decodes a text to the beginning of `room`, which has eight bytes for each code, and gives its length.
     #[inline]
-    pub fn decode(&self, codes: &[u8], out: &mut Vec<u8>) {
-        let start = out.len();
+    pub fn decode(&self, codes: &[u8], room: &mut [u8]) -> usize {
         // Eight bytes are copied for each code, and what is too much is written over.
-        out.resize(start + codes.len() * SYMBOL_BYTES_MAX, 0);
-        let room = &mut out[start..];
         let (mut at, mut end) = (0, 0);
         while at < codes.len() {
             let code = usize::from(codes[at]);
@@ -247,6 +244,6 @@ impl Decoder {
             *to = self.bytes[code];
             (at, end) = (at + 1, end + usize::from(self.lengths[code]));
         }
-        out.truncate(start + end);
+        end
     }
 }

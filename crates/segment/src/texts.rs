@@ -18,7 +18,7 @@ use hashbrown::HashMap;
 use crate::bits::VECTOR_ROWS;
 use crate::damage::{Reader, Result, damaged, put_part};
 use crate::integers::{self, Integers};
-use crate::symbols::{Decoder, Encoder};
+use crate::symbols::{Decoder, Encoder, SYMBOL_BYTES_MAX};
 use crate::views::{self, BUFFER_BYTES_MAX, Views, view};
 
 const PLAIN: u8 = 0;
@@ -185,11 +185,10 @@ impl Alone {
             let start_of = |place: usize| if place == 0 { 0 } else { ends[place - 1] as usize };
             match (&wanted, &self.symbols) {
                 (None, None) => {
-                    let bytes = &bytes[start_of(part.start)..];
-                    let room = out.room(bytes.len())?;
-                    let base = room.len();
-                    room.extend_from_slice(bytes);
                     let first = start_of(part.start);
+                    let bytes = &bytes[first..];
+                    let (room, base) = out.room(bytes.len())?;
+                    room[..bytes.len()].copy_from_slice(bytes);
                     let mut start = base;
                     for end in &ends[part] {
                         let end = base + *end as usize - first;
@@ -200,19 +199,17 @@ impl Alone {
                 (Some(wanted), None) => {
                     for place in wanted.set_indices().map(|place| part.start + place) {
                         let text = &bytes[start_of(place)..ends[place] as usize];
-                        let room = out.room(text.len())?;
-                        let start = room.len();
-                        room.extend_from_slice(text);
-                        out.take(start);
+                        let (room, start) = out.room(text.len())?;
+                        room[..text.len()].copy_from_slice(text);
+                        out.taken(start, start + text.len());
                     }
                 }
                 (wanted, Some(symbols)) => {
                     let mut one = |place: usize| {
                         let codes = &bytes[start_of(place)..ends[place] as usize];
-                        let room = out.room(codes.len() * 8)?;
-                        let start = room.len();
-                        symbols.decode(codes, room);
-                        out.take(start);
+                        let (room, start) = out.room(codes.len() * SYMBOL_BYTES_MAX)?;
+                        let length = symbols.decode(codes, room);
+                        out.taken(start, start + length);
                         Ok(())
                     };
                     match wanted {
@@ -237,7 +234,12 @@ impl Alone {
                 let codes = &bytes[start..*end as usize];
                 match &self.symbols {
                     None => text.extend_from_slice(codes),
-                    Some(symbols) => symbols.decode(codes, &mut text),
+                    Some(symbols) => {
+                        let filled = text.len();
+                        text.resize(filled + codes.len() * SYMBOL_BYTES_MAX, 0);
+                        let length = symbols.decode(codes, &mut text[filled..]);
+                        text.truncate(filled + length);
+                    }
                 }
                 all.push(text.len());
                 start = *end as usize;
@@ -261,7 +263,7 @@ impl Decoded {
         offsets.push(0);
         let mut start = 0;
         for end in ends {
-            views.push(view(&text[start..end], 0, start));
+            views.push(view(&text, start, end, 0));
             offsets.push(end as i32);
             start = end;
         }

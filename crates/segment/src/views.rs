@@ -14,18 +14,26 @@ pub(crate) const BUFFER_BYTES_MAX: usize = i32::MAX as usize;
 /// Text that is held at most so many times as long as what views refer to.
 const SLACK_FACTOR: usize = 4;
 
-/// The view of a text: its length, and its bytes or its first four and its place.
+/// The view of a text that lies from here to there in its buffer: its length, and its bytes or its first four and its
+/// place.
 #[inline(always)]
-pub(crate) fn view(text: &[u8], buffer: usize, offset: usize) -> u128 {
-    let length = text.len();
+pub(crate) fn view(text: &[u8], start: usize, end: usize, buffer: usize) -> u128 {
+    let length = end - start;
+    let first = match text[start..].first_chunk() {
+        Some(bytes) => u128::from_le_bytes(*bytes),
+        // Near the end of the buffer.
+        None => {
+            let mut bytes = [0; 16];
+            let rest = &text[start..];
+            bytes[..rest.len()].copy_from_slice(rest);
+            u128::from_le_bytes(bytes)
+        }
+    };
     if length <= INLINE_BYTES_MAX {
-        let mut bytes = [0; 16];
-        bytes[..4].copy_from_slice(&(length as u32).to_le_bytes());
-        bytes[4..4 + length].copy_from_slice(text);
-        return u128::from_le_bytes(bytes);
+        let own = first & ((1 << (8 * length)) - 1);
+        return own << 32 | length as u128;
     }
-    let prefix = u32::from_le_bytes([text[0], text[1], text[2], text[3]]);
-    length as u128 | u128::from(prefix) << 32 | (buffer as u128) << 64 | (offset as u128) << 96
+    length as u128 | (first & 0xffff_ffff) << 32 | (buffer as u128) << 64 | (start as u128) << 96
 }
 
 /// Gathers texts, which lie side by side in its buffers.
@@ -33,8 +41,10 @@ pub(crate) struct Views {
     is_text: bool,
     views: Vec<u128>,
     buffers: Vec<Buffer>,
-    /// What is to be a buffer, the first view of it, and whether one needs it.
+    /// What is to be a buffer: so many bytes of texts, and room behind them.
     text: Vec<u8>,
+    filled: usize,
+    /// The first view of it, and whether one needs it.
     first: usize,
     is_needed: bool,
 }
@@ -43,34 +53,36 @@ impl Views {
     /// Room for so many texts. If `is_text`, they must be UTF-8.
     pub fn new(is_text: bool, count: usize) -> Self {
         let (views, buffers, text) = (Vec::with_capacity(count), Vec::new(), Vec::new());
-        Self { is_text, views, buffers, text, first: 0, is_needed: false }
+        Self { is_text, views, buffers, text, filled: 0, first: 0, is_needed: false }
     }
 
-    /// Where the next text is to be appended, of at most `bytes` bytes. [`take`](Self::take) says then how long it is.
-    pub fn room(&mut self, bytes: usize) -> Result<&mut Vec<u8>> {
-        if self.text.len() + bytes > BUFFER_BYTES_MAX {
+    /// Where the next texts are to be, of at most `bytes` bytes, and where that is in the buffer.
+    /// [`taken`](Self::taken) says then where they are.
+    #[inline]
+    pub fn room(&mut self, bytes: usize) -> Result<(&mut [u8], usize)> {
+        if self.filled + bytes > BUFFER_BYTES_MAX {
             self.flush()?;
         }
-        Ok(&mut self.text)
+        if self.filled + bytes > self.text.len() {
+            // What is made larger is cleared, so it grows by large steps.
+            let length = (self.filled + bytes).max(self.text.len() * 2).min(BUFFER_BYTES_MAX);
+            self.text.resize(length.max(self.filled + bytes), 0);
+        }
+        Ok((&mut self.text[self.filled..], self.filled))
     }
 
-    /// What was appended behind `start` is a text.
-    #[inline(always)]
-    pub fn take(&mut self, start: usize) {
-        self.taken(start, self.text.len());
-    }
-
-    /// What was appended is a text from here to there.
+    /// The next text lies from here, where the one before it ends, to there.
     #[inline(always)]
     pub fn taken(&mut self, start: usize, end: usize) {
-        let text = &self.text[start..end];
-        self.is_needed |= text.len() > INLINE_BYTES_MAX;
-        self.views.push(view(text, self.buffers.len(), start));
+        self.is_needed |= end - start > INLINE_BYTES_MAX;
+        self.views.push(view(&self.text, start, end, self.buffers.len()));
+        self.filled = end;
     }
 
     /// Makes a buffer of the text so far.
     fn flush(&mut self) -> Result<()> {
-        let text = std::mem::take(&mut self.text);
+        let mut text = std::mem::take(&mut self.text);
+        text.truncate(std::mem::take(&mut self.filled));
         if self.is_text && !text.is_ascii() {
             let mut at = 0;
             let is_begin = |at: usize| text.get(at).is_none_or(|byte| byte & 0xc0 != 0x80);
@@ -83,6 +95,8 @@ impl Views {
             }
         }
         if std::mem::take(&mut self.is_needed) {
+            // What is kept takes no more than it has.
+            text.shrink_to_fit();
             self.buffers.push(Buffer::from_vec(text));
         }
         self.first = self.views.len();

@@ -275,8 +275,8 @@ impl PackedCluster {
     }
 }
 
-/// Bytes of a value in memory at most: a view, or the widest number.
-const VALUE_BYTES: usize = 32;
+/// Bytes of a value while it is on its way: a view, or a wide number.
+const VALUE_BYTES: usize = size_of::<u128>();
 
 /// The rows of a cluster, window by window.
 struct PackedWindows {
@@ -323,7 +323,14 @@ impl Windows for PackedWindows {
     }
 
     fn bytes(&self) -> usize {
-        let chunks = self.chunks.values().map(|chunk| chunk.own_bytes() + self.batch_rows.saturating_mul(VALUE_BYTES));
+        let entries = &self.cluster.file.footer.clusters[self.cluster.cluster];
+        let window = |bytes: u64| {
+            (u128::from(bytes) * self.batch_rows.min(entries.rows) as u128).div_ceil(entries.rows.max(1) as u128)
+        };
+        let chunks = self.chunks.iter().map(|(root, chunk)| {
+            let values = usize::try_from(window(entries.chunks[*root].bytes_in_memory)).unwrap_or(usize::MAX);
+            chunk.own_bytes().saturating_add(values).saturating_add(self.batch_rows.saturating_mul(VALUE_BYTES))
+        });
         chunks.fold(0, usize::saturating_add)
     }
 }
