@@ -63,18 +63,18 @@ pub fn width_of(largest: u64) -> u32 {
 pub fn pack(values: &[u64; VECTOR_ROWS], width: u32, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + packed_bytes(width), 0);
+    if width == 0 {
+        return;
+    }
     let (lanes, bits) = lanes_of(width);
     let mut words = vec![0u64; packed_bytes(width) / (bits as usize / 8)];
-    for (place, value) in values.iter().enumerate() {
-        let (row, lane) = (place / lanes, place % lanes);
+    for (row, values) in values.chunks_exact(lanes).enumerate() {
         let bit = row as u32 * width;
-        let (word, shift) = ((bit / bits) as usize * lanes + lane, bit % bits);
-        if width == 0 {
-            continue;
-        }
-        words[word] |= value << shift;
+        let (low, shift) = ((bit / bits) as usize * lanes, bit % bits);
+        words[low..low + lanes].iter_mut().zip(values).for_each(|(word, value)| *word |= value << shift);
         if shift + width > bits {
-            words[word + lanes] |= value >> (bits - shift);
+            let high = &mut words[low + lanes..low + 2 * lanes];
+            high.iter_mut().zip(values).for_each(|(word, value)| *word |= value >> (bits - shift));
         }
     }
     let word_bytes = bits as usize / 8;
