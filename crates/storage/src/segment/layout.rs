@@ -8,9 +8,11 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, UInt32Array};
 use arrow::buffer::Buffer;
 use arrow::datatypes::{DataType, Field, SchemaRef, UInt32Type};
+use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamDecoder;
 use arrow::ipc::writer::StreamWriter;
 use bytes::Bytes;
+use diligence_base::panics::caught_quietly;
 use diligence_segment::{Chunk, Damaged, encode};
 
 /// What a file begins and ends with.
@@ -98,7 +100,7 @@ pub(super) fn head() -> [u8; HEAD_BYTES as usize] {
 }
 
 /// What comes behind the chunks. Fails if the columns have a type that Arrow cannot write.
-pub(super) fn end(footer: &Footer) -> Result<Vec<u8>, arrow::error::ArrowError> {
+pub(super) fn end(footer: &Footer) -> Result<Vec<u8>, ArrowError> {
     let mut out = Vec::new();
     let schema = StreamWriter::try_new(Vec::new(), &footer.schema)?.into_inner()?;
     put_part(&mut out, &schema);
@@ -168,10 +170,7 @@ pub(super) fn read_end(end: Bytes, start: u64) -> Result<Footer, Damaged> {
         return damaged("the checksum of its end is wrong");
     }
     let mut reader = Fields { bytes: end.slice(..rest.len()) };
-    let mut decoder = StreamDecoder::new();
-    let schema = decoder.decode(&mut Buffer::from(&reader.part()?[..])).map_err(|error| Damaged(error.to_string()));
-    schema?;
-    let Some(schema) = decoder.schema() else { return damaged("its columns are not there") };
+    let schema = read_schema(&reader.part()?)?;
     let clusters = reader.u32()? as usize;
     let (mut at, limit) = (HEAD_BYTES, start);
     let cluster = |_| {
@@ -201,6 +200,19 @@ pub(super) fn read_end(end: Bytes, start: u64) -> Result<Footer, Damaged> {
         return damaged("something is behind its footer");
     }
     Ok(Footer { schema, clusters, bounds })
+}
+
+/// The schema of a stream without batches. The library has no answer to types that it does not know.
+fn read_schema(bytes: &[u8]) -> Result<SchemaRef, Damaged> {
+    let read = || {
+        let mut decoder = StreamDecoder::new();
+        decoder.decode(&mut Buffer::from(bytes))?;
+        Ok::<_, ArrowError>(decoder.schema())
+    };
+    match caught_quietly(read) {
+        Some(Ok(Some(schema))) => Ok(schema),
+        _ => damaged("its columns cannot be read"),
+    }
 }
 
 struct Fields {
