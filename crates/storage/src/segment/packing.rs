@@ -37,7 +37,7 @@ impl PackedOutput {
         if count > CLUSTER_ROWS_MAX {
             return Err(Error::bug(format!("a cluster of {count} rows is too large")));
         }
-        let mut chunks = Vec::with_capacity(self.gathered.len());
+        let (mut chunks, mut cluster) = (Vec::with_capacity(self.gathered.len()), Vec::new());
         for (column, gathered) in self.gathered.iter_mut().enumerate() {
             let pieces = rows.iter().map(|rows| rows.column(column)).collect::<Vec<_>>();
             let array = match pieces.as_slice() {
@@ -58,8 +58,9 @@ impl PackedOutput {
                 bytes_in_memory: bytes_in_memory(&array) as u64,
             });
             self.end += bytes.len() as u64;
-            self.ready.push(bytes.into());
+            cluster.extend_from_slice(&bytes);
         }
+        self.ready.push(cluster.into());
         self.footer.clusters.push(ClusterEntry { rows: count, chunks });
         Ok(())
     }
