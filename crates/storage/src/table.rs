@@ -183,6 +183,12 @@ impl DeletedRows {
         Self::of(bits.finish())
     }
 
+    /// All others than these as well: a bit for each row.
+    #[must_use]
+    pub fn without_others(&self, rows: &BooleanBuffer) -> Self {
+        Self::of(&self.live & rows)
+    }
+
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
         self.live.len().div_ceil(8)

@@ -3,11 +3,12 @@
 //! Floating-point numbers have none, because NaN compares with everything here, and nested values have none. Long texts
 //! are shortened: the least one to its beginning, the greatest to a beginning that is made greater.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, StringViewArray, UInt32Array,
-    UInt64Array, new_null_array,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, BooleanBufferBuilder, PrimitiveArray, StringViewArray,
+    UInt32Array, UInt64Array, new_null_array,
 };
 use arrow::compute::{concat, max, max_boolean, max_string_view, min, min_boolean, min_string_view};
 use arrow::datatypes::*;
@@ -17,6 +18,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_pruning::PruningPredicateBuilder;
 use diligence_base::Result;
 
+use super::Candidates;
 use super::layout::{Bounds, Footer, WINDOW_ROWS, windows_of};
 use crate::external::{conform, is_wider};
 use crate::foreign_error::from_arrow;
@@ -214,16 +216,30 @@ impl Seen<'_> {
         clusters.len() + clusters.iter().map(|cluster| windows_of(cluster.rows)).sum::<usize>()
     }
 
-    /// For each cluster, and behind them for each window, whether it may have a row for which a predicate over the
-    /// table's columns is true. Empty: all may, also where the predicate fails, as it will for a row then, if one is
-    /// looked at.
-    pub fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Vec<bool> {
+    /// The rows of clusters, and of windows, for which a predicate over the table's columns may be true. It may of all
+    /// rows also where it fails, as it will for a row then, if one is looked at.
+    pub fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Candidates {
         let builder = PruningPredicateBuilder::new().with_file_schema(self.schema.clone());
-        let Ok(predicate) = builder.try_build(predicate.clone()) else { return Vec::new() };
+        let Ok(predicate) = builder.try_build(predicate.clone()) else { return Candidates::default() };
         if predicate.always_true() {
-            return Vec::new();
+            return Candidates::default();
         }
-        predicate.prune(self).unwrap_or_default()
+        let Ok(entries) = predicate.prune(self) else { return Candidates::default() };
+        let (of_clusters, mut of_windows) = entries.split_at(self.footer.clusters.len().min(entries.len()));
+        let (mut clusters, mut rows) = (of_clusters.to_vec(), HashMap::new());
+        for (number, cluster) in self.footer.clusters.iter().enumerate().take(clusters.len()) {
+            let Some((windows, behind)) = of_windows.split_at_checked(windows_of(cluster.rows)) else { break };
+            of_windows = behind;
+            clusters[number] &= windows.contains(&true);
+            if clusters[number] && windows.contains(&false) {
+                let mut bits = BooleanBufferBuilder::new(cluster.rows);
+                for (window, may) in windows.iter().enumerate() {
+                    bits.append_n(WINDOW_ROWS.min(cluster.rows - window * WINDOW_ROWS), *may);
+                }
+                rows.insert(number, bits.finish());
+            }
+        }
+        Candidates { clusters, rows }
     }
 }
 

@@ -24,6 +24,7 @@ mod packing;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -129,8 +130,8 @@ trait SegmentFile: Send + Sync + fmt::Debug {
     fn rows(&self, cluster: usize) -> Option<usize>;
     /// What is known without looking at rows.
     fn statistics(&self) -> Statistics;
-    /// For each cluster whether it may hold a row for which the predicate is true; empty, if all may.
-    fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Vec<bool>;
+    /// Which rows may be such for which the predicate is true.
+    fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Candidates;
     /// A cluster; with numbers, they are one more column.
     fn cluster(&self, cluster: usize, numbers: Option<RowNumbers>) -> Result<Arc<dyn Cluster>>;
     /// A decoded column in the column's own type.
@@ -158,8 +159,10 @@ impl SegmentFile for ColumnFile {
         self.statistics()
     }
 
-    fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Vec<bool> {
-        if is_asked_of(predicate, self.schema()) { self.candidates(predicate) } else { Vec::new() }
+    fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Candidates {
+        let is_asked = is_asked_of(predicate, self.schema());
+        let clusters = if is_asked { self.candidates(predicate) } else { Vec::new() };
+        Candidates { clusters, rows: HashMap::new() }
     }
 
     fn cluster(&self, cluster: usize, numbers: Option<RowNumbers>) -> Result<Arc<dyn Cluster>> {
@@ -168,6 +171,27 @@ impl SegmentFile for ColumnFile {
 
     fn as_declared(&self, array: ArrayRef, field: &Field) -> Result<ArrayRef> {
         self.as_declared(array, field)
+    }
+}
+
+/// Rows of a segment for which a predicate may be true.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Candidates {
+    /// For each cluster whether it may have one; all may, if it is empty.
+    clusters: Vec<bool>,
+    /// Of clusters that may have one, those of whose rows only some may be one: a bit for each row.
+    rows: HashMap<usize, BooleanBuffer>,
+}
+
+impl Candidates {
+    /// Whether a cluster may have such a row.
+    pub fn has(&self, cluster: usize) -> bool {
+        self.clusters.get(cluster) != Some(&false)
+    }
+
+    /// Which of a cluster's rows may be such, if not all may.
+    pub fn rows(&self, cluster: usize) -> Option<&BooleanBuffer> {
+        self.rows.get(&cluster)
     }
 }
 
@@ -282,9 +306,9 @@ impl SegmentView {
         self.file.statistics()
     }
 
-    /// For each cluster whether it may have a row for which a predicate over the table's columns is true; all may, if
-    /// it is empty.
-    pub fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Vec<bool> {
+    /// Which rows may be such for which a predicate over the table's columns is true, as far as the file tells without
+    /// being read.
+    pub fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Candidates {
         self.file.candidates(predicate)
     }
 

@@ -18,7 +18,7 @@ use diligence_segment::{Chunk, Damaged};
 
 use super::bounds::{Seen, Side};
 use super::layout::{self, ChunkEntry, Footer, HEAD_BYTES};
-use super::{SegmentFile, is_asked_of};
+use super::{Candidates, SegmentFile, is_asked_of};
 use crate::external::{
     NumberedWindows, Seal, SeenValues, SharedWindows, Sieve, Source, Windows, conform, conform_column, distinct_values,
     extreme, nulls, numbered_schema,
@@ -139,13 +139,8 @@ impl SegmentFile for PackedFile {
         Statistics { num_rows: Precision::Exact(rows), total_byte_size, column_statistics: columns }
     }
 
-    fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Vec<bool> {
-        if !is_asked_of(predicate, &self.schema) {
-            return Vec::new();
-        }
-        let mut candidates = self.seen().candidates(predicate);
-        candidates.truncate(self.footer.clusters.len());
-        candidates
+    fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Candidates {
+        if is_asked_of(predicate, &self.schema) { self.seen().candidates(predicate) } else { Candidates::default() }
     }
 
     fn cluster(&self, cluster: usize, numbers: Option<RowNumbers>) -> Result<Arc<dyn Cluster>> {

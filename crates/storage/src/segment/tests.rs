@@ -170,18 +170,42 @@ fn clusters_that_cannot_have_a_row_are_left_out() {
         };
         let int = |value| ScalarValue::Int64(Some(value));
         let text = |value: &str| ScalarValue::Utf8View(Some(value.into()));
-        assert_eq!(view.candidates(&compare(0, Operator::Eq, int(1050))), [false, true, false]);
-        assert_eq!(view.candidates(&compare(0, Operator::Gt, int(1050))), [false, true, true]);
-        assert_eq!(view.candidates(&compare(2, Operator::Eq, text("SHIP"))), [true, true, true]);
-        assert_eq!(view.candidates(&compare(2, Operator::Eq, text("ZEPPELIN"))), [false, false, false]);
-        assert_eq!(view.candidates(&compare(3, Operator::Lt, text("the"))), [false, false, false]);
+        let candidates = |predicate: &Arc<dyn PhysicalExpr>| {
+            let found = view.candidates(predicate);
+            (0..3).map(|cluster| found.has(cluster)).collect::<Vec<_>>()
+        };
+        assert_eq!(candidates(&compare(0, Operator::Eq, int(1050))), [false, true, false]);
+        assert_eq!(candidates(&compare(0, Operator::Gt, int(1050))), [false, true, true]);
+        assert_eq!(candidates(&compare(2, Operator::Eq, text("SHIP"))), [true, true, true]);
+        assert_eq!(candidates(&compare(2, Operator::Eq, text("ZEPPELIN"))), [false, false, false]);
+        assert_eq!(candidates(&compare(3, Operator::Lt, text("the"))), [false, false, false]);
         let money = ScalarValue::Decimal128(Some(25 * 1099), 15, 2);
-        assert_eq!(view.candidates(&compare(4, Operator::Lt, money)), [true, true, false]);
+        assert_eq!(candidates(&compare(4, Operator::Lt, money)), [true, true, false]);
         // What is asked of the numbers of rows says nothing about the file.
         let number = Arc::new(Column::new("\u{1}row", schema.fields().len()));
         let of_number = Arc::new(BinaryExpr::new(number, Operator::Eq, Arc::new(Literal::new(int(3)))));
-        assert_eq!(view.candidates(&(of_number as Arc<dyn PhysicalExpr>)), Vec::<bool>::new());
+        assert_eq!(candidates(&(of_number as Arc<dyn PhysicalExpr>)), [true, true, true]);
     }
+}
+
+#[test]
+fn windows_that_cannot_have_a_row_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let segment = written(&folder, SegmentFormat::Diligence, &[vec![rows(0, 20_000)], vec![rows(50_000, 100)]]);
+    let schema = rows(0, 1).schema();
+    let view = segment.view(&schema, &ids(&schema));
+    let literal = Arc::new(Literal::new(ScalarValue::Int64(Some(8200))));
+    let equal = Arc::new(BinaryExpr::new(Arc::new(Column::new("id", 0)), Operator::Lt, literal));
+    let found = view.candidates(&(equal as Arc<dyn PhysicalExpr>));
+    assert!(found.has(0) && !found.has(1));
+    let some = found.rows(0).unwrap();
+    assert_eq!((some.len(), some.count_set_bits()), (20_000, 2 * layout::WINDOW_ROWS));
+    assert!(some.value(0) && some.value(16_383) && !some.value(16_384));
+    // Of a range between two windows there is no row.
+    let between = |value: i64| Arc::new(Literal::new(ScalarValue::Int64(Some(value))));
+    let column = || Arc::new(Column::new("id", 0));
+    let low = Arc::new(BinaryExpr::new(column(), Operator::Gt, between(19_999)));
+    assert!(!view.candidates(&(low as Arc<dyn PhysicalExpr>)).has(0));
 }
 
 #[test]
