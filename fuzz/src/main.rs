@@ -1,5 +1,5 @@
 //! `diligence-fuzz TARGET --seconds N --seed S`: throws damaged inputs at SQL planning, at the readers of foreign
-//! files, and at a server's doors.
+//! files and of segments, and at a server's doors.
 //!
 //! An input is a few random changes to a sound one, and is made from a seed alone: input i of a run has the seed S + i.
 //! A finding is a panic that leaves the library, a crash, a hang, memory that grows beyond bounds, or a broken promise

@@ -8,6 +8,7 @@ mod blocks;
 mod budget;
 mod budgets;
 mod clients;
+mod codecs;
 mod concurrent;
 mod contention;
 mod cpu;
@@ -80,6 +81,8 @@ enum Benchmark {
     Contention(contention::ContentionArguments),
     /// A load that changes, with fixed settings and with the tuner.
     Tuning(tuning::TuningArguments),
+    /// Bytes and time of every column of TPC-H and of the web log, as Parquet and as segments of our own.
+    Codecs(codecs::CodecsArguments),
     /// Runs statements for the benchmarks above, in a process of its own.
     #[command(hide = true)]
     Serve(serve::ServeArguments),
@@ -120,6 +123,7 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::WebLog(arguments) => weblog::run(arguments, &command.data)?,
         Benchmark::Contention(arguments) => contention::run(arguments)?,
         Benchmark::Tuning(arguments) => tuning::run(arguments, &command.data)?,
+        Benchmark::Codecs(arguments) => codecs::run(arguments)?,
         Benchmark::Serve(arguments) => serve::run(arguments)?,
         Benchmark::Blocks(arguments) => blocks::run(arguments)?,
         Benchmark::BlocksMeasured(arguments) => blocks::measured::run(arguments, &command.data)?,

@@ -334,22 +334,26 @@ impl Piece {
         }
     }
 
-    /// The piece as a scan reads it; of the rows at `only` these places, if some are given, or more. With the numbers
-    /// in one more column, if `is_numbered`. Fails with kind `File` if a segment lacks the cluster.
+    /// The piece as a scan reads it; of the rows at `only` these places, if some are given, or of `some`, if bits are
+    /// given; or more. With the numbers in one more column, if `is_numbered`. Fails with kind `File` if a segment lacks
+    /// the cluster.
     pub(crate) fn cluster(
         &self,
         table: &str,
         index: usize,
         only: Option<&[usize]>,
+        some: Option<&BooleanBuffer>,
         is_numbered: bool,
     ) -> Result<Arc<dyn Cluster>> {
         let numbers = is_numbered.then(|| self.numbers.clone());
         match &self.rows {
             PieceRows::Memory(batch) => Ok(Arc::new(MemoryCluster::new(table, index, batch.clone(), numbers))),
             PieceRows::Stored(StoredRows { view, cluster, deleted }) => {
-                let deleted = match only {
-                    Some(places) => Some(Arc::new(DeletedRows::all_but(self.total(), places))),
-                    None => deleted.clone(),
+                let deleted = match (only, some, deleted) {
+                    (Some(places), ..) => Some(Arc::new(DeletedRows::all_but(self.total(), places))),
+                    (None, Some(some), Some(deleted)) => Some(Arc::new(deleted.without_others(some))),
+                    (None, Some(some), None) => Some(Arc::new(DeletedRows::of(some.clone()))),
+                    (None, None, deleted) => deleted.clone(),
                 };
                 view.cluster(*cluster, deleted, numbers)
             }

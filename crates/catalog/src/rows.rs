@@ -13,6 +13,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::Result;
 use diligence_base::ids::TableVersion;
 use diligence_storage::memory::ROW_NUMBERS;
+use diligence_storage::segment::Candidates;
 use diligence_storage::{ScanRequest, Table, TableScan};
 
 use crate::access;
@@ -125,11 +126,12 @@ impl TableRows {
             }
             places
         });
-        let mut candidates = HashMap::<u64, Vec<bool>>::new();
+        let mut candidates = HashMap::<u64, Candidates>::new();
         let mut scan = TableScan { clusters: Vec::new(), clusters_pruned: 0 };
         let name = self.declared.name.to_string();
         for (index, piece) in self.pieces.iter().enumerate() {
             let only = places.as_ref().map(|places| places.get(&index));
+            let mut some = None;
             let is_out = match (piece.rows(), &request.predicate) {
                 _ if only == Some(None) => true,
                 (PieceRows::Stored(stored), Some(predicate)) if only.is_none() => {
@@ -137,7 +139,8 @@ impl TableRows {
                     if let Entry::Vacant(place) = candidates.entry(segment) {
                         place.insert(stored.view.candidates(predicate));
                     }
-                    candidates[&segment].get(stored.cluster) == Some(&false)
+                    some = candidates[&segment].rows(stored.cluster);
+                    !candidates[&segment].has(stored.cluster)
                 }
                 _ => false,
             };
@@ -146,7 +149,7 @@ impl TableRows {
                 continue;
             }
             let only = only.flatten().map(Vec::as_slice);
-            scan.clusters.push(piece.cluster(&name, index, only, is_numbered)?);
+            scan.clusters.push(piece.cluster(&name, index, only, some, is_numbered)?);
         }
         Ok(scan)
     }

@@ -19,6 +19,7 @@ use diligence_pool::{Pool, PoolOptions};
 use diligence_sql::{Planner, PlannerOptions};
 use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
+use diligence_storage::segment::FormatChoice;
 use parking_lot::RwLock;
 
 use crate::activity::{Activities, Activity};
@@ -66,6 +67,7 @@ struct Inner {
     catalog: Arc<Catalog>,
     files: Arc<dyn Disk>,
     defaults: Defaults,
+    segment_format: Arc<FormatChoice>,
     /// What sessions' planners begin as.
     planner: Planner,
     plans: Arc<PlanCache>,
@@ -131,18 +133,21 @@ impl Database {
         let planning =
             PlannerOptions { paths_are_tables: false, files: files.clone(), tables, may_program: false, pool };
         let planner = Planner::new(catalogs.clone(), planning.clone());
+        let segment_format = Arc::<FormatChoice>::default();
         let kept = match &options.folder {
             None => None,
             Some(folder) => {
                 let planner = planner.for_session(catalogs, PlannerOptions { paths_are_tables: true, ..planning });
                 Some({
-                    let store = StoreOptions { sizes: options.segments, ..StoreOptions::new(folder, files.clone()) };
+                    let (sizes, format) = (options.segments, segment_format.clone());
+                    let store = StoreOptions { sizes, format, ..StoreOptions::new(folder, files.clone()) };
                     KeptFolder::open(store, &catalog, &planner, engine.table_memory())?
                 })
             }
         };
         let inner = Inner {
             defaults: Defaults::new(&engine),
+            segment_format,
             engine,
             plans: PlanCache::new(&catalog),
             status,
@@ -301,7 +306,8 @@ impl Database {
 
 impl Inner {
     fn settings<'a>(&'a self, own: &'a Settings, planner: &'a Planner) -> SettingsView<'a> {
-        SettingsView { settings: own, engine: &self.engine, planner, defaults: &self.defaults }
+        let segment_format = &*self.segment_format;
+        SettingsView { settings: own, engine: &self.engine, planner, defaults: &self.defaults, segment_format }
     }
 
     fn add_folder(&self, folder: &Path) -> Result<()> {

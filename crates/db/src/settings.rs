@@ -25,6 +25,7 @@ use diligence_engine::tuning::settings::KnobId;
 use diligence_pool::PoolOptions;
 use diligence_sql::Planner;
 use diligence_sql::errors::suggest;
+use diligence_storage::segment::{FormatChoice, SegmentFormat};
 use parking_lot::RwLock;
 
 use crate::duration::{display, duration};
@@ -51,6 +52,7 @@ pub(crate) enum Setting {
     QueryMemory,
     ReadAhead,
     Memory,
+    SegmentFormat,
     Sharing,
     SharingColumns,
     SharingRetained,
@@ -69,6 +71,7 @@ impl Setting {
                 self,
                 Setting::StagePolicy
                     | Setting::Memory
+                    | Setting::SegmentFormat
                     | Setting::SharingColumns
                     | Setting::SharingRetained
                     | Setting::Tuning
@@ -99,7 +102,7 @@ impl Setting {
         )
     }
 
-    pub(crate) const ALL: [Setting; 23] = [
+    pub(crate) const ALL: [Setting; 24] = [
         Setting::BatchRows,
         Setting::FunctionMemory,
         Setting::FunctionTime,
@@ -115,6 +118,7 @@ impl Setting {
         Setting::Quantum,
         Setting::QueryMemory,
         Setting::ReadAhead,
+        Setting::SegmentFormat,
         Setting::Sharing,
         Setting::SharingColumns,
         Setting::SharingRetained,
@@ -143,6 +147,7 @@ impl Setting {
             Setting::QueryMemory => "query_memory",
             Setting::ReadAhead => "read_ahead",
             Setting::Memory => "memory",
+            Setting::SegmentFormat => "segment_format",
             Setting::Sharing => "sharing",
             Setting::SharingColumns => "sharing_columns",
             Setting::SharingRetained => "sharing_retained",
@@ -181,6 +186,9 @@ impl Setting {
                 "Memory that one query of this session may reserve, like 512MB, 16MB at least; none is no limit"
             }
             Setting::Memory => "The memory budget of the whole process, for everybody, like 4GB; 16MB at least",
+            Setting::SegmentFormat => {
+                "How rows of tables are written to disk from now on, for everybody: parquet or diligence, which is packed; both are read"
+            }
             Setting::Sharing => {
                 "What queries share that run at the same time: off, scans (what they decode), states (also equal parts of plans) or all (also runs of queries that \
                  differ in constants only)"
@@ -325,6 +333,7 @@ pub(crate) struct SettingsView<'a> {
     pub engine: &'a Arc<Engine>,
     pub planner: &'a Planner,
     pub defaults: &'a Defaults,
+    pub segment_format: &'a FormatChoice,
 }
 
 impl Settings {
@@ -409,6 +418,13 @@ impl SettingsView<'_> {
                 own.query_memory_bytes = if is(value, "none") { None } else { Some(memory_budget(value)?) };
             }
             Setting::Memory => self.engine.broker().set_budget_bytes(memory_budget(value)?),
+            Setting::SegmentFormat => {
+                let unknown = || {
+                    let names = SegmentFormat::ALL.map(SegmentFormat::name).join(" or ");
+                    Error::input(format!("there is no such format; write {names}"))
+                };
+                self.segment_format.set(SegmentFormat::of_name(value).ok_or_else(unknown)?);
+            }
             Setting::Sharing => own.sharing = value.parse()?,
             Setting::SharingColumns => {
                 self.engine.set_columns_percent(number(value, 0, COLUMNS_PERCENT_MAX)?);
@@ -559,6 +575,7 @@ impl SettingsView<'_> {
             Setting::SharingColumns => self.engine.columns_percent().to_string(),
             Setting::SharingRetained => self.engine.retained_percent().to_string(),
             Setting::SharingRows => own.sharing_rows.to_string(),
+            Setting::SegmentFormat => self.segment_format.get().name().to_owned(),
             Setting::SortPlan => own.sort_plan.to_string(),
             Setting::Tuning => self.engine.tuning_mode().to_string(),
             Setting::Workers => self.engine.worker_count().to_string(),
@@ -583,6 +600,7 @@ impl SettingsView<'_> {
             Setting::SharingColumns => self.defaults.columns_percent.to_string(),
             Setting::SharingRetained => self.defaults.retained_percent.to_string(),
             Setting::SharingRows => SHARING_ROWS_MIN.to_string(),
+            Setting::SegmentFormat => SegmentFormat::default().name().to_owned(),
             Setting::SortPlan => SortPlan::default().to_string(),
             Setting::IoThreads => IO_THREADS.to_string(),
             Setting::PortCredits => PORT_CREDITS.to_string(),

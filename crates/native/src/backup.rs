@@ -88,7 +88,7 @@ impl Store {
         let own = self.folder().join(FOLDER);
         let mut backup = Backup::default();
         for segment in segments_of(&snapshot, &HashMap::new()).values() {
-            let (name, bytes) = (file_name(segment.number()), segment.bytes());
+            let (name, bytes) = (file_name(segment.number(), segment.format()), segment.bytes());
             let to = segments.join(&name);
             backup.segments += 1;
             backup.segment_bytes += bytes;

@@ -17,7 +17,9 @@ use diligence_base::{Error, Result};
 use diligence_catalog::journal::RowStore;
 use diligence_catalog::{NativeTable, Piece, PieceRows, StoredPiece};
 use diligence_storage::memory::RowNumbers;
-use diligence_storage::segment::{CLUSTER_ROWS_MAX, Seal, Segment, SegmentWriter, is_storable};
+use diligence_storage::segment::{
+    CLUSTER_ROWS_MAX, FormatChoice, Seal, Segment, SegmentFormat, SegmentWriter, is_storable,
+};
 use parking_lot::Mutex;
 
 use crate::files::failed;
@@ -32,8 +34,8 @@ const CLUSTERS_MAX: usize = 64;
 const DELETED_PART: usize = 5;
 
 /// The name of a segment's file.
-pub(crate) fn file_name(number: u64) -> String {
-    format!("{number:08}.parquet")
+pub(crate) fn file_name(number: u64, format: SegmentFormat) -> String {
+    format!("{number:08}.{}", format.ending())
 }
 
 /// The segments of an open database. Used from any thread.
@@ -42,6 +44,8 @@ pub struct Segments {
     disk: Arc<dyn Disk>,
     known: Mutex<Known>,
     sizes: SegmentSizes,
+    /// Of those that are written.
+    format: Arc<FormatChoice>,
 }
 
 /// How many rows segments have.
@@ -72,19 +76,25 @@ struct Known {
 impl Segments {
     /// Those in a database's folder; the part for them is made if it is not there. Fails with kind `File` if it cannot
     /// be read or made.
-    pub fn open(database: &Path, disk: Arc<dyn Disk>, sizes: SegmentSizes) -> Result<Self> {
+    pub fn open(database: &Path, disk: Arc<dyn Disk>, sizes: SegmentSizes, format: Arc<FormatChoice>) -> Result<Self> {
         let folder = database.join(FOLDER);
         if !disk.is_folder(&folder) {
             let made = disk.create_folder(&folder).and_then(|()| disk.sync_folder(database));
             made.map_err(|error| failed(&folder, &error))?;
         }
-        let segments = Self { folder, disk, known: Mutex::default(), sizes };
+        let segments = Self { folder, disk, known: Mutex::default(), sizes, format };
         segments.known.lock().next = segments.on_disk()?.last().map_or(1, |last| last + 1);
         Ok(segments)
     }
 
-    fn path(&self, number: u64) -> PathBuf {
-        self.folder.join(file_name(number))
+    fn path(&self, number: u64, format: SegmentFormat) -> PathBuf {
+        self.folder.join(file_name(number, format))
+    }
+
+    /// Where the file of a number is, whatever its format.
+    fn found(&self, number: u64) -> PathBuf {
+        let own = self.path(number, SegmentFormat::Diligence);
+        if self.disk.meta(&own).is_ok() { own } else { self.path(number, SegmentFormat::Parquet) }
     }
 
     /// The numbers of all files, in order.
@@ -102,7 +112,7 @@ impl Segments {
         if let Some(segment) = self.known.lock().opened.get(&number).and_then(|(segment, _)| segment.upgrade()) {
             return Ok(segment);
         }
-        let segment = Segment::open(&self.disk, &self.path(number), number, seal)?;
+        let segment = Segment::open(&self.disk, &self.found(number), number, seal)?;
         self.remember(&segment);
         Ok(segment)
     }
@@ -134,7 +144,7 @@ impl Segments {
                 continue;
             }
             known.opened.remove(&number);
-            let _ = self.disk.remove_file(&self.path(number));
+            let _ = self.disk.remove_file(&self.found(number));
         }
         Ok(())
     }
@@ -238,7 +248,7 @@ impl RowStore for Segments {
             known.written.insert(number);
             number
         };
-        SegmentWriter::create(&self.disk, &self.path(number), number, columns, ids)
+        SegmentWriter::create(&self.disk, &self.path(number, self.format.get()), number, columns, ids)
     }
 
     fn cluster_rows(&self) -> usize {

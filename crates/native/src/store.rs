@@ -10,7 +10,7 @@ use diligence_base::ids::ObjectId;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_catalog::{Catalog, CatalogSnapshot, NativeTable, Piece, PieceRows, Relation};
-use diligence_storage::segment::Segment;
+use diligence_storage::segment::{FormatChoice, Segment};
 use parking_lot::{Condvar, Mutex};
 
 use crate::files::{Purpose, RecordFile, failed};
@@ -37,12 +37,15 @@ pub struct StoreOptions {
     pub checkpoint_bytes: u64,
     /// How many rows segments have.
     pub sizes: SegmentSizes,
+    /// The format of segments that are written from now on.
+    pub format: Arc<FormatChoice>,
 }
 
 impl StoreOptions {
     /// A folder on a disk.
     pub fn new(folder: impl Into<PathBuf>, disk: Arc<dyn Disk>) -> Self {
-        Self { folder: folder.into(), disk, checkpoint_bytes: CHECKPOINT_BYTES, sizes: SegmentSizes::default() }
+        let (folder, sizes, format) = (folder.into(), SegmentSizes::default(), Arc::default());
+        Self { folder, disk, checkpoint_bytes: CHECKPOINT_BYTES, sizes, format }
     }
 }
 
@@ -81,7 +84,7 @@ impl Store {
     pub fn open(options: StoreOptions, catalog: Arc<Catalog>, surroundings: &dyn Surroundings) -> Result<Self> {
         let StoreOptions { folder, disk, .. } = &options;
         make_folder(&**disk, folder)?;
-        let segments = Arc::new(Segments::open(folder, disk.clone(), options.sizes)?);
+        let segments = Arc::new(Segments::open(folder, disk.clone(), options.sizes, options.format.clone())?);
         let (kept, next, last) = recover(&**disk, folder, &catalog, surroundings, &segments)?;
         // What a crash has left, or a table that is gone.
         let opened = segments.opened();

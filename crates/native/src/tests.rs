@@ -17,6 +17,7 @@ use diligence_catalog::{
     StoredCluster, View,
 };
 use diligence_memory::{QueryMemory, Reservation};
+use diligence_storage::segment::{FormatChoice, SegmentFormat};
 use parking_lot::Mutex;
 use sqlparser::ast::Expr;
 
@@ -297,6 +298,8 @@ fn lives(seed: u64) {
         // What there may be after the crash, beside the model.
         let mut may_be = Vec::new();
         if let Ok((catalog, store)) = open(Arc::new(faulty.clone())) {
+            // Segments of both formats, side by side.
+            store.options.format.set(SegmentFormat::ALL[(seed as usize + life) % 2]);
             let is_as = |model: &Model, at: String| match readable(&catalog) {
                 Ok(found) => assert_eq!(found, *model, "{at}"),
                 // Rows in segments cannot be read while the disk fails.
@@ -383,6 +386,7 @@ fn damage_is_found() {
     {
         let (catalog, store) = open(Arc::new(disk.clone())).unwrap();
         for step in 0..40 {
+            store.options.format.set(SegmentFormat::ALL[step / 3 % 2]);
             let operation = if step == 20 { Operation::Checkpoint } else { Operation::random(&mut random, &states[0]) };
             let mut next = states[0].clone();
             operation.run(&catalog, &store).unwrap();
@@ -391,7 +395,8 @@ fn damage_is_found() {
         }
     }
     let files = disk.files();
-    assert!(files.keys().any(|path| path.starts_with("/db/") && path.to_string_lossy().contains("image")));
+    let has = |text: &str| files.keys().any(|path| path.starts_with("/db/") && path.to_string_lossy().contains(text));
+    assert!(has("image") && has(".parquet") && has(".seg"), "{:?}", files.keys());
     let mut refused = 0;
     for (path, bytes) in &files {
         for _ in 0..200 {
@@ -424,6 +429,7 @@ fn many_writers_are_synced_together_and_none_is_lost() {
         let options = StoreOptions {
             checkpoint_bytes: 20_000,
             sizes: SegmentSizes { rows_min: 40, cluster_rows: 64 },
+            format: Arc::new(FormatChoice::new(SegmentFormat::Diligence)),
             ..StoreOptions::new(folder, Arc::new(LocalDisk))
         };
         let store = Store::open(options, catalog.clone(), &Tester).unwrap();

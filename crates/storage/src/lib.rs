@@ -25,6 +25,6 @@ mod writer;
 
 pub use table::{
     AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstStep, RowFilter,
-    ScanRequest, SharedColumns, SharedItem, Table, TableScan,
+    ScanRequest, SharedColumns, SharedItem, Table, TableScan, WholeRange,
 };
 pub use writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};

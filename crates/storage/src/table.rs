@@ -198,6 +198,12 @@ impl DeletedRows {
         Self::of(bits.finish())
     }
 
+    /// All others than these as well: a bit for each row.
+    #[must_use]
+    pub fn without_others(&self, rows: &BooleanBuffer) -> Self {
+        Self::of(&self.live & rows)
+    }
+
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
         self.live.len().div_ceil(8)
@@ -259,6 +265,18 @@ pub trait SharedColumns: Send + Sync {
     fn complete(&self, rows: usize);
 }
 
+/// A range of whole numbers, as a column of integers, dates, times or short decimals stores them; empty if the least is
+/// greater than the greatest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WholeRange {
+    /// The column's position in the table's schema.
+    pub column: usize,
+    /// Its least number.
+    pub least: i64,
+    /// Its greatest number.
+    pub greatest: i64,
+}
+
 /// A condition on single rows that decoding applies: a predicate of the query, or a Bloom filter of a join.
 ///
 /// Called from one thread at a time per decoder, from several threads for several decoders.
@@ -276,6 +294,11 @@ pub trait RowFilter: Send + Sync {
     /// Among [shared items](SharedItem) the number under which equal conditions of other scans find what it says of
     /// each row; `None` if there are no others.
     fn answer(&self) -> Option<AnswerId> {
+        None
+    }
+    /// The range in which a value of one column must be for its row to be kept, if that is all that the filter asks. A
+    /// decoder that has the numbers packed may compare them as they are instead of asking [`keep`](Self::keep).
+    fn range(&self) -> Option<WholeRange> {
         None
     }
     /// False while the filter would keep nearly everything and is not worth its time.

@@ -1,5 +1,6 @@
 //! What can be fuzzed.
 
+mod chunks;
 mod files;
 mod samples;
 mod server;
@@ -20,6 +21,8 @@ pub enum TargetKind {
     Json,
     /// Arrow IPC files and streams
     Arrow,
+    /// Chunks of segments
+    Chunk,
     /// Sessions of PostgreSQL's protocol
     Wire,
     /// HTTP connections
@@ -43,6 +46,7 @@ impl TargetKind {
             TargetKind::Csv => "csv",
             TargetKind::Json => "json",
             TargetKind::Arrow => "arrow",
+            TargetKind::Chunk => "chunk",
             TargetKind::Wire => "wire",
             TargetKind::Http => "http",
         }
@@ -55,13 +59,14 @@ impl TargetKind {
 
     /// Sound inputs; never empty.
     pub fn corpus(self) -> &'static [Vec<u8>] {
-        static CORPORA: [OnceLock<Vec<Vec<u8>>>; 7] = [const { OnceLock::new() }; 7];
+        static CORPORA: [OnceLock<Vec<Vec<u8>>>; 8] = [const { OnceLock::new() }; 8];
         CORPORA[self as usize].get_or_init(|| match self {
             TargetKind::Sql => sql::corpus(),
             TargetKind::Parquet => samples::parquet(),
             TargetKind::Csv => samples::csv(),
             TargetKind::Json => samples::json(),
             TargetKind::Arrow => samples::arrow(),
+            TargetKind::Chunk => chunks::corpus(),
             TargetKind::Wire => server::wire_corpus(),
             TargetKind::Http => server::http_corpus(),
         })
@@ -82,6 +87,7 @@ impl TargetKind {
             TargetKind::Arrow => {
                 &[b"ARROW1", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x08\x00", b"\xff\xff\xff\x7f"]
             }
+            TargetKind::Chunk => &[b"\xff\xff\xff\xff", b"\x00\x00\x00\x00", b"\x40", b"\x01", b"\x02", b"\x00\x04"],
             TargetKind::Wire => server::WIRE_TOKENS,
             TargetKind::Http => server::HTTP_TOKENS,
         }
@@ -95,6 +101,7 @@ impl TargetKind {
             TargetKind::Csv => Box::new(files::FileTarget::new("fuzz.csv")),
             TargetKind::Json => Box::new(files::FileTarget::new("fuzz.json")),
             TargetKind::Arrow => Box::new(files::FileTarget::new("fuzz.arrow")),
+            TargetKind::Chunk => Box::new(chunks::ChunkTarget::default()),
             TargetKind::Wire => Box::new(server::ServerTarget::wire()?),
             TargetKind::Http => Box::new(server::ServerTarget::http()?),
         })

@@ -26,7 +26,7 @@ use super::logic::{Connective, Junction};
 use super::members::Members;
 use super::node::Node;
 use super::strings::{Pattern, is_string, owned, text_of};
-use super::test::{Predicate, Test};
+use super::test::{Predicate, Remembered, Test};
 
 /// The node of an expression over batches of `input`.
 pub(super) fn compile(physical: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Node> {
@@ -200,7 +200,12 @@ fn compile_test(
         None
     };
     let Some(predicate) = predicate else { return Ok(None) };
-    Ok(Some(Node::Test(Test { input: Box::new(compile(physical, input)?), predicate, value_type })))
+    Ok(Some(Node::Test(Test {
+        input: Box::new(compile(physical, input)?),
+        predicate,
+        value_type,
+        remembered: Remembered::default(),
+    })))
 }
 
 fn compile_like(like: &LikeExpr, input: &Schema) -> Result<Option<Node>> {
@@ -209,7 +214,12 @@ fn compile_like(like: &LikeExpr, input: &Schema) -> Result<Option<Node>> {
         return Ok(None);
     };
     let predicate = Predicate::Like(Pattern::new(pattern, like.negated(), like.case_insensitive()));
-    Ok(Some(Node::Test(Test { input: Box::new(compile(like.expr(), input)?), predicate, value_type })))
+    Ok(Some(Node::Test(Test {
+        input: Box::new(compile(like.expr(), input)?),
+        predicate,
+        value_type,
+        remembered: Remembered::default(),
+    })))
 }
 
 fn compile_list(list: &InListExpr, input: &Schema) -> Result<Option<Node>> {
@@ -225,7 +235,12 @@ fn compile_list(list: &InListExpr, input: &Schema) -> Result<Option<Node>> {
     }
     let Some(members) = Members::new(&literals, list.negated()) else { return Ok(None) };
     let predicate = Predicate::Among(members);
-    Ok(Some(Node::Test(Test { input: Box::new(compile(list.expr(), input)?), predicate, value_type })))
+    Ok(Some(Node::Test(Test {
+        input: Box::new(compile(list.expr(), input)?),
+        predicate,
+        value_type,
+        remembered: Remembered::default(),
+    })))
 }
 
 fn compile_function(function: &ScalarFunctionExpr, input: &Schema) -> Result<Option<Node>> {
@@ -236,7 +251,12 @@ fn compile_function(function: &ScalarFunctionExpr, input: &Schema) -> Result<Opt
                 return Ok(None);
             };
             let predicate = Predicate::Like(Pattern::starting_with(prefix));
-            Ok(Some(Node::Test(Test { input: Box::new(compile(text, input)?), predicate, value_type })))
+            Ok(Some(Node::Test(Test {
+                input: Box::new(compile(text, input)?),
+                predicate,
+                value_type,
+                remembered: Remembered::default(),
+            })))
         }
         ("date_part", [part, date]) if data_type(date, input)? == DataType::Date32 => {
             let Some(part) = literal(part).and_then(text_of).and_then(Part::from_name) else { return Ok(None) };

@@ -186,7 +186,7 @@ fn as_range(one: Node, other: Node) -> Node {
     } else {
         Predicate::Range((second, second_bound), (first, first_bound))
     };
-    Node::Test(Test { input: one.input, predicate, value_type: one.value_type })
+    Node::Test(Test { input: one.input, predicate, value_type: one.value_type, remembered: one.remembered })
 }
 
 impl Node {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::datatypes::Schema;
+use datafusion_common::ScalarValue;
 use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
 use diligence_base::Result;
-use diligence_storage::{AnswerId, RowFilter};
+use diligence_storage::{AnswerId, RowFilter, WholeRange};
 
 use super::node::Node;
 use super::{Expr, compile, foreign, read_columns};
@@ -27,6 +28,8 @@ pub struct PredicateFilter {
     answer: Option<AnswerId>,
     /// Whether it compares numbers with constants, and does nothing else.
     is_plain: bool,
+    /// As [`RowFilter::range`] says.
+    range: Option<WholeRange>,
 }
 
 impl PredicateFilter {
@@ -41,7 +44,8 @@ impl PredicateFilter {
         let schema = table.project(&columns).map_err(diligence_storage::foreign_error::from_arrow)?;
         let is_plain = is_plain(condition.physical(), table);
         let condition = condition.physical().clone();
-        Ok(Some(Self { node: compile::compile(&dense, &schema)?, condition, answer: None, columns, is_plain }))
+        let range = if is_plain && columns.len() == 1 { range(&condition) } else { None };
+        Ok(Some(Self { node: compile::compile(&dense, &schema)?, condition, answer: None, columns, is_plain, range }))
     }
 
     /// The condition over the table's schema.
@@ -103,6 +107,58 @@ impl RowFilter for PredicateFilter {
     fn answer(&self) -> Option<AnswerId> {
         self.answer
     }
+
+    fn range(&self) -> Option<WholeRange> {
+        self.range
+    }
+}
+
+/// The range in which comparisons of one column with constants want its whole numbers; `None` if they want something
+/// else, or its values are no whole numbers.
+fn range(condition: &Arc<dyn PhysicalExpr>) -> Option<WholeRange> {
+    let binary = condition.downcast_ref::<BinaryExpr>()?;
+    let (left, right) = (binary.left(), binary.right());
+    if *binary.op() == Operator::And {
+        let (left, right) = (range(left)?, range(right)?);
+        let (least, greatest) = (left.least.max(right.least), left.greatest.min(right.greatest));
+        return (left.column == right.column).then_some(WholeRange { least, greatest, ..left });
+    }
+    let (column, constant, operator) = match (left.downcast_ref::<Column>(), right.downcast_ref::<Literal>()) {
+        (Some(column), Some(constant)) => (column, constant, *binary.op()),
+        _ => {
+            let (column, constant) = (right.downcast_ref::<Column>()?, left.downcast_ref::<Literal>()?);
+            (column, constant, binary.op().swap()?)
+        }
+    };
+    let (column, value) = (column.index(), whole_number(constant.value())?);
+    let nothing = WholeRange { column, least: 1, greatest: 0 };
+    let up_to = |greatest: i64| WholeRange { column, least: i64::MIN, greatest };
+    let from = |least: i64| WholeRange { column, least, greatest: i64::MAX };
+    Some(match operator {
+        Operator::Eq => WholeRange { column, least: value, greatest: value },
+        Operator::LtEq => up_to(value),
+        Operator::GtEq => from(value),
+        Operator::Lt => value.checked_sub(1).map_or(nothing, up_to),
+        Operator::Gt => value.checked_add(1).map_or(nothing, from),
+        _ => return None,
+    })
+}
+
+/// What a column of the constant's type has in its place.
+fn whole_number(constant: &ScalarValue) -> Option<i64> {
+    match constant {
+        ScalarValue::Int16(Some(number)) => Some(i64::from(*number)),
+        ScalarValue::Int32(Some(number)) | ScalarValue::Date32(Some(number)) => Some(i64::from(*number)),
+        ScalarValue::Int64(Some(number))
+        | ScalarValue::Date64(Some(number))
+        | ScalarValue::Time64Microsecond(Some(number))
+        | ScalarValue::TimestampSecond(Some(number), _)
+        | ScalarValue::TimestampMillisecond(Some(number), _)
+        | ScalarValue::TimestampMicrosecond(Some(number), _)
+        | ScalarValue::TimestampNanosecond(Some(number), _) => Some(*number),
+        ScalarValue::Decimal128(Some(number), ..) => i64::try_from(*number).ok(),
+        _ => None,
+    }
 }
 
 /// Whether a condition is a comparison of a column of numbers, or what is like them, with a constant of its type, or
@@ -130,10 +186,46 @@ fn is_plain(condition: &Arc<dyn PhysicalExpr>, table: &Schema) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::{DataType, Field};
-    use datafusion_common::ScalarValue;
-
     use super::*;
+    use arrow::datatypes::{DataType, Field};
+
+    #[test]
+    fn comparisons_of_one_column_are_a_range() {
+        let table = Schema::new(vec![
+            Field::new("number", DataType::Int64, true),
+            Field::new("money", DataType::Decimal128(15, 2), true),
+        ]);
+        let column = |index: usize| Arc::new(Column::new(table.field(index).name(), index)) as Arc<dyn PhysicalExpr>;
+        let literal = |value| Arc::new(Literal::new(value)) as Arc<dyn PhysicalExpr>;
+        let int = |value| literal(ScalarValue::Int64(value));
+        let money = |value| literal(ScalarValue::Decimal128(Some(value), 15, 2));
+        let binary = |left: &Arc<dyn PhysicalExpr>, operator, right: &Arc<dyn PhysicalExpr>| {
+            Arc::new(BinaryExpr::new(left.clone(), operator, right.clone())) as Arc<dyn PhysicalExpr>
+        };
+        let found = |condition: &Arc<dyn PhysicalExpr>| {
+            let condition = Expr::new(condition.clone(), &table).unwrap();
+            let range = PredicateFilter::new(&condition, &table).unwrap().unwrap().range();
+            range.map(|range| (range.column, range.least, range.greatest))
+        };
+        use Operator::*;
+        let number = column(0);
+        assert_eq!(found(&binary(&number, Eq, &int(Some(7)))), Some((0, 7, 7)));
+        assert_eq!(found(&binary(&number, Lt, &int(Some(7)))), Some((0, i64::MIN, 6)));
+        assert_eq!(found(&binary(&int(Some(7)), Lt, &number)), Some((0, 8, i64::MAX)));
+        assert_eq!(found(&binary(&int(Some(7)), GtEq, &number)), Some((0, i64::MIN, 7)));
+        let nothing = Some((0, 1, 0));
+        assert_eq!(found(&binary(&number, Lt, &int(Some(i64::MIN)))), nothing);
+        assert_eq!(found(&binary(&number, Gt, &int(Some(i64::MAX)))), nothing);
+        let (low, high) = (binary(&number, Gt, &int(Some(3))), binary(&number, LtEq, &int(Some(9))));
+        assert_eq!(found(&binary(&low, And, &high)), Some((0, 4, 9)));
+        let price = binary(&column(1), GtEq, &money(2500));
+        assert_eq!(found(&price), Some((1, 2500, i64::MAX)));
+        assert_eq!(found(&binary(&low, And, &price)), None);
+        assert_eq!(found(&binary(&low, Or, &high)), None);
+        assert_eq!(found(&binary(&number, NotEq, &int(Some(3)))), None);
+        assert_eq!(found(&binary(&number, Eq, &int(None))), None);
+        assert_eq!(found(&binary(&column(1), Lt, &money(i128::from(i64::MAX) + 1))), None);
+    }
 
     #[test]
     fn only_what_cannot_fail_may_see_dropped_rows() {

@@ -1,7 +1,12 @@
 //! A test of one value against constants: a comparison with a literal, a range, IN, LIKE.
 //!
 //! A test never fails, so it may run on values that no row asks for: on the values of a dictionary, or on the values
-//! under a column's picks, where these are fewer than the rows; the rows then look their answers up.
+//! under a column's picks, where these are fewer than the rows; the rows then look their answers up. The batches of a
+//! cluster have one dictionary, so what was said of its values is remembered.
+
+use std::collections::VecDeque;
+use std::ptr::addr_eq;
+use std::sync::{Arc, Weak};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::datatypes::{DataType, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type, UInt32Type};
@@ -13,6 +18,16 @@ use super::members::Members;
 use super::node::Node;
 use super::strings::{Pattern, compare_text};
 use crate::batch::{Batch, nulls_of, to_logical};
+use crate::sync::Mutex;
+
+/// Dictionaries of which the answers are remembered: about as many as workers decode clusters at once.
+const REMEMBERED_MAX: usize = 4;
+/// Answers for fewer values are not worth it.
+const REMEMBERED_VALUES_MIN: usize = 64;
+/// A dictionary may have so many times as many values as a batch has rows: there are more batches of its cluster.
+const VALUES_PER_ROW_MAX: usize = 4;
+/// Unless a batch has fewer rows than this: then few of the cluster's are wanted.
+const ROWS_MIN: usize = 1024;
 
 /// A predicate applied to an expression.
 #[derive(Debug)]
@@ -21,6 +36,26 @@ pub(super) struct Test {
     pub(super) predicate: Predicate,
     /// The logical type of the input; if that is a dictionary, of its values.
     pub(super) value_type: DataType,
+    /// What it has said of dictionaries.
+    pub(super) remembered: Remembered,
+}
+
+/// What a test has said of the values of the last few dictionaries.
+#[derive(Debug, Default)]
+pub(super) struct Remembered(Mutex<VecDeque<(Weak<dyn Array>, BooleanArray)>>);
+
+impl Remembered {
+    fn of(&self, values: &ArrayRef) -> Option<BooleanArray> {
+        // As long as somebody points to it weakly, no other array has the address.
+        let is_same = |(known, _): &&(Weak<dyn Array>, _)| addr_eq(known.as_ptr(), Arc::as_ptr(values));
+        self.0.lock().iter().find(is_same).map(|(_, answers)| answers.clone())
+    }
+
+    fn put(&self, values: &ArrayRef, answers: &BooleanArray) {
+        let mut all = self.0.lock();
+        all.truncate(REMEMBERED_MAX - 1);
+        all.push_front((Arc::downgrade(values), answers.clone()));
+    }
 }
 
 /// What is asked of a value.
@@ -65,11 +100,12 @@ impl Test {
     fn answer(&self, array: &ArrayRef) -> Result<BooleanArray> {
         let DataType::Dictionary(key_type, _) = array.data_type() else { return self.answer_values(array) };
         let values = array.as_any_dictionary().values();
-        if values.len() <= array.len() {
+        let is_shared = array.len() >= ROWS_MIN && values.len() <= array.len() * VALUES_PER_ROW_MAX;
+        if values.len() <= array.len() || is_shared || self.remembered.of(values).is_some() {
             macro_rules! by_keys {
                 ($key:ty) => {{
                     let dictionary = array.as_dictionary::<$key>();
-                    let answers = self.answer_values(dictionary.values())?;
+                    let answers = self.answer_dictionary(dictionary.values())?;
                     let nulls = nulls_of(dictionary.keys());
                     return Ok(look_up(&answers, dictionary.keys().values(), nulls.as_ref(), |key| key as usize));
                 }};
@@ -87,6 +123,18 @@ impl Test {
         self.answer_values(&to_logical(array, &self.value_type)?)
     }
 
+    fn answer_dictionary(&self, values: &ArrayRef) -> Result<BooleanArray> {
+        if values.len() < REMEMBERED_VALUES_MIN {
+            return self.answer_values(values);
+        }
+        if let Some(answers) = self.remembered.of(values) {
+            return Ok(answers);
+        }
+        let answers = self.answer_values(values)?;
+        self.remembered.put(values, &answers);
+        Ok(answers)
+    }
+
     fn answer_values(&self, array: &ArrayRef) -> Result<BooleanArray> {
         match &self.predicate {
             Predicate::Compare(comparison, constant) => compare_constant(array, *comparison, constant),
@@ -94,6 +142,54 @@ impl Test {
             Predicate::Text(comparison, text) => compare_text(array, *comparison, text),
             Predicate::Like(pattern) => pattern.test(array),
             Predicate::Among(members) => members.test(array),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{DictionaryArray, Int32Array, StringArray};
+
+    use super::*;
+    use crate::expressions::node::Node;
+
+    /// A pattern over texts, as a test of its own.
+    fn ends_in(text: &str) -> Test {
+        let input = Box::new(Node::column(0, &DataType::Utf8View));
+        let predicate = Predicate::Like(Pattern::new(&format!("%{text}"), false, false));
+        Test { input, predicate, value_type: DataType::Utf8View, remembered: Remembered::default() }
+    }
+
+    #[test]
+    fn the_batches_of_a_dictionary_answer_as_its_texts() {
+        for values in [3, 100, 1000, 9000] {
+            let texts: ArrayRef =
+                Arc::new((0..values).map(|value| Some(format!("text {value}"))).collect::<StringArray>());
+            let test = ends_in("7");
+            for batch in 0..4 {
+                let keys = (0..1024).map(|row| (row % 11 > 0).then_some((row * 37 + batch) % values));
+                let keys = keys.collect::<Int32Array>();
+                let codes: ArrayRef = Arc::new(DictionaryArray::new(keys.clone(), texts.clone()));
+                let answers = test.mask(&Batch::from_arrays(vec![codes], 1024)).unwrap();
+                let expected = keys.iter().map(|key| key.map(|key| key % 10 == 7)).collect::<BooleanArray>();
+                assert_eq!(answers, expected, "{values} values, batch {batch}");
+            }
+            // What is worth it was asked once.
+            assert_eq!(test.remembered.of(&texts).is_some(), (64..=4096).contains(&values), "{values} values");
+        }
+    }
+
+    #[test]
+    fn a_dictionary_that_is_gone_is_not_mistaken_for_another() {
+        let test = ends_in("1");
+        for round in 0..50 {
+            let texts: ArrayRef =
+                Arc::new((0..80).map(|value| Some(format!("{}", value + round))).collect::<StringArray>());
+            let codes: ArrayRef = Arc::new(DictionaryArray::new(Int32Array::from_iter_values(0..80), texts));
+            let answers = test.mask(&Batch::from_arrays(vec![codes], 80)).unwrap();
+            let expected = (0..80).map(|value| Some((value + round) % 10 == 1)).collect::<BooleanArray>();
+            assert_eq!(answers, expected, "round {round}");
+            assert!(test.remembered.0.lock().len() <= REMEMBERED_MAX);
         }
     }
 }

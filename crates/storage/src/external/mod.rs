@@ -28,8 +28,11 @@ mod testing;
 mod text;
 mod write;
 
-pub(crate) use parquet::ColumnFile;
 pub use parquet::Seal;
+pub(crate) use parquet::{ColumnFile, NumberedWindows, SeenValues, distinct_values, extreme, numbered_schema};
+pub(crate) use schema::{conform, conform_column, is_wider, nulls};
+pub(crate) use sieve::{SharedWindows, Sieve, Windows};
+pub(crate) use source::Source;
 
 pub use about::{ParquetAbout, about_parquet, sniffed};
 pub use location::{Discovered, discover, matching_files};

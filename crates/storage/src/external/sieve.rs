@@ -27,7 +27,9 @@ use diligence_base::{Error, Result};
 use super::batches::columns_of;
 use super::schema::{conform, is_narrow_form};
 use crate::foreign_error::from_arrow;
-use crate::{AnswerId, Chunk, Decode, DecodeRequest, Decoded, Fetch, Fetched, SharedColumns, SharedItem};
+use crate::{
+    AnswerId, Chunk, Decode, DecodeRequest, Decoded, Fetch, Fetched, SharedColumns, SharedItem, WholeRange,
+};
 
 /// Rows of a cluster, window by window. Columns are named by their position in the table's schema.
 pub(crate) trait Windows: Send {
@@ -36,6 +38,11 @@ pub(crate) trait Windows: Send {
     /// One column of the window: all its rows, or those selected. Called at most once per column and window, but for
     /// [`MAY_TRY_AGAIN`](Self::MAY_TRY_AGAIN).
     fn column(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef>;
+    /// For each row of the window whether its value is in a range, NULL being in none; `None` if the column has to be
+    /// decoded to tell. It may be decoded afterwards.
+    fn within(&mut self, _range: &WholeRange) -> Result<Option<BooleanBuffer>> {
+        Ok(None)
+    }
     /// Bytes that decoding needs beyond what was fetched, as [`Decode::bytes`] says.
     fn bytes(&self) -> usize {
         0
@@ -277,6 +284,19 @@ impl<W: Windows> Sieve<W> {
                     _ => continue,
                 }
             }
+            if let Some(keep) = self.within(filter.range(), left, rows)? {
+                if let Some(place) = wanted {
+                    self.leave_answer(place, &keep);
+                }
+                let now = match &selected {
+                    None => keep,
+                    Some(before) => &before.bits & &keep,
+                };
+                match narrow(now, &mut selected, &mut left) {
+                    0 => return Ok((None, 0)),
+                    _ => continue,
+                }
+            }
             let sees_all = (left * WHOLE_PARTS >= rows || wanted.is_some())
                 && filter.may_see_dropped()
                 && filter.columns().iter().all(|&column| self.is_whole(column));
@@ -303,6 +323,19 @@ impl<W: Windows> Sieve<W> {
             }
         }
         Ok((selected, left))
+    }
+
+    /// What a filter says that asks for a range, of all rows of the current window, where the format can tell without
+    /// decoding the column, and nobody else has decoded it or wants it decoded.
+    fn within(&mut self, range: Option<WholeRange>, left: usize, rows: usize) -> Result<Option<BooleanBuffer>> {
+        let Some(range) = range.filter(|range| left * WHOLE_PARTS >= rows && !self.is_whole(range.column)) else {
+            return Ok(None);
+        };
+        let keep = self.windows.within(&range)?;
+        match &keep {
+            Some(keep) if keep.len() != rows => Err(Error::bug("a range was looked for in other rows")),
+            _ => Ok(keep),
+        }
     }
 
     /// What is known of a condition for all rows of the current window; or where it is to be left, if windows before
@@ -654,6 +687,44 @@ pub(crate) mod tests {
                 Some(selected) => filter_array(&array, selected),
             }
         }
+
+        fn within(&mut self, range: &WholeRange) -> Result<Option<BooleanBuffer>> {
+            // Not of every column.
+            let window = &self.columns[range.column][self.start..self.start + self.rows];
+            let is_within = |value: &i64| (range.least..=range.greatest).contains(value);
+            Ok((range.column != 1).then(|| window.iter().map(is_within).collect()))
+        }
+    }
+
+    /// Keeps values in a range.
+    struct Between {
+        range: WholeRange,
+        columns: [usize; 1],
+        answer: Option<AnswerId>,
+    }
+
+    impl RowFilter for Between {
+        fn columns(&self) -> &[usize] {
+            &self.columns
+        }
+
+        fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray> {
+            let values = columns[0].as_primitive::<Int64Type>().values();
+            let is_within = |value: &i64| (self.range.least..=self.range.greatest).contains(value);
+            Ok(values.iter().map(|value| Some(is_within(value))).collect())
+        }
+
+        fn may_see_dropped(&self) -> bool {
+            true
+        }
+
+        fn answer(&self) -> Option<AnswerId> {
+            self.answer
+        }
+
+        fn range(&self) -> Option<WholeRange> {
+            Some(self.range)
+        }
     }
 
     /// Keeps rows whose sum of columns is not divisible by a number; NULL where divisible by another.
@@ -817,7 +888,7 @@ pub(crate) mod tests {
         #[test]
         fn the_sieve_answers_as_row_by_row(
             a in prop::collection::vec(0i64..50, 0..400),
-            filters in prop::collection::vec((prop::sample::subsequence(vec![0usize, 1, 2], 1..3), 1i64..5), 0..4),
+            filters in prop::collection::vec((prop::sample::subsequence(vec![0usize, 1, 2], 1..3), 1i64..7), 0..4),
             columns in prop::sample::subsequence(vec![0usize, 1, 2], 0..3),
             batch_rows in 1usize..100,
             ready in prop::sample::subsequence(vec![0usize, 1, 2], 0..3),
@@ -832,7 +903,10 @@ pub(crate) mod tests {
                 a.iter().map(|v| v * 7 + 2).collect::<Vec<_>>(),
             ];
             let answers = filters.iter().map(|(columns, by)| {
-                let answer = |row| {
+                let answer = |row: usize| {
+                    if *by > 4 {
+                        return (10..=*by * 20).contains(&table[columns[0]][row]);
+                    }
                     let sum = columns.iter().map(|&c| table[c][row]).sum::<i64>();
                     sum % 11 != 0 && sum % by != 0
                 };
@@ -852,6 +926,10 @@ pub(crate) mod tests {
                 filters: filters.iter().enumerate()
                     .map(|(number, (columns, by))| {
                         let answer = Some(AnswerId(number));
+                        if *by > 4 {
+                            let range = WholeRange { column: columns[0], least: 10, greatest: *by * 20 };
+                            return Arc::new(Between { range, columns: [columns[0]], answer }) as _;
+                        }
                         Arc::new(NotDivisible { columns: columns.clone(), by: *by, answer }) as _
                     })
                     .collect(),

@@ -47,8 +47,9 @@ use super::table::FileScan;
 use crate::ScanRequest;
 
 pub(in crate::external) use footer::chunk_range;
+pub(crate) use statistics::{SeenValues, distinct_values, extreme};
 pub use stored::Seal;
-pub(crate) use stored::{CHECKSUMS_KEY, ColumnFile};
+pub(crate) use stored::{CHECKSUMS_KEY, ColumnFile, NumberedWindows, numbered_schema};
 
 /// The files of a table, opened.
 pub(crate) struct ParquetTable {

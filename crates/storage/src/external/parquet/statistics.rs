@@ -1,5 +1,7 @@
 //! What the footers of a table's files say about it, for the optimizer.
 
+use std::cmp::Ordering;
+
 use arrow::array::{Array, ArrayRef};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
@@ -40,10 +42,10 @@ fn column_statistics(table: &ParquetTable, column: usize, rows: usize) -> Column
     let exact = table.files.iter().all(|file| bounds_are_exact(file, column));
     let precise = |value: ScalarValue| if exact { Precision::Exact(value) } else { Precision::Inexact(value) };
     if let (Some(mins), Some(maxes)) = (&mins, &maxes) {
-        if let Some(min) = extreme(mins, Bound::Min) {
+        if let Some(min) = extreme(mins, Ordering::Less) {
             statistics.min_value = precise(min);
         }
-        if let Some(max) = extreme(maxes, Bound::Max) {
+        if let Some(max) = extreme(maxes, Ordering::Greater) {
             statistics.max_value = precise(max);
         }
     }
@@ -105,7 +107,8 @@ fn bounds_are_exact(file: &ParquetFile, column: usize) -> bool {
     })
 }
 
-fn extreme(bounds: &[ArrayRef], bound: Bound) -> Option<ScalarValue> {
+/// The value that is `Less`, or `Greater`, than all others; `None` if there is no value.
+pub(crate) fn extreme(bounds: &[ArrayRef], side: Ordering) -> Option<ScalarValue> {
     let mut best: Option<ScalarValue> = None;
     for array in bounds {
         for index in 0..array.len() {
@@ -113,12 +116,7 @@ fn extreme(bounds: &[ArrayRef], bound: Bound) -> Option<ScalarValue> {
                 continue;
             }
             let value = ScalarValue::try_from_array(array, index).ok()?;
-            let better = match (&best, bound) {
-                (None, _) => true,
-                (Some(best), Bound::Min) => value < *best,
-                (Some(best), Bound::Max) => value > *best,
-            };
-            if better {
+            if best.as_ref().is_none_or(|best| value.partial_cmp(best) == Some(side)) {
                 best = Some(value);
             }
         }
@@ -145,13 +143,35 @@ fn bytes_in_memory(table: &ParquetTable, column: usize, rows: usize) -> usize {
     bytes as usize + rows * 16
 }
 
-/// About how many different values the column has. Footers rarely say it. An upper bound is the width of the range of
-/// whole numbers; where all pages are dictionary-coded, the size of the dictionary page tells how many values it has.
-/// Row groups with equal ranges are taken to draw from the same values, row groups with disjoint ranges from different
-/// ones.
+/// How many different values some rows show.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeenValues {
+    pub values: f64,
+    pub rows: f64,
+}
+
 fn distinct_count(
     table: &ParquetTable,
     column: usize,
+    mins: Option<&[ArrayRef]>,
+    maxes: Option<&[ArrayRef]>,
+) -> Option<usize> {
+    let leaves = table.files.iter().filter_map(|file| Some((file, file.flat_leaf(column)?)));
+    let groups = leaves.flat_map(|(file, leaf)| file.metadata.row_groups().iter().map(move |group| group.column(leaf)));
+    let seen = groups.map(|chunk| {
+        let stated = chunk.statistics().and_then(|statistics| statistics.distinct_count_opt());
+        let values = stated.map(|count| count as f64).or_else(|| dictionary_values(chunk))?;
+        Some(SeenValues { values, rows: chunk.num_values().max(1) as f64 })
+    });
+    distinct_values(seen, mins, maxes)
+}
+
+/// About how many different values a column has, of whose row groups some are known to show so many, and some ranges
+/// are known. Footers rarely say it. An upper bound is the width of the range of whole numbers; where all pages are
+/// dictionary-coded, the size of the dictionary page tells how many values it has. Row groups with equal ranges are
+/// taken to draw from the same values, row groups with disjoint ranges from different ones.
+pub(crate) fn distinct_values(
+    seen: impl Iterator<Item = Option<SeenValues>>,
     mins: Option<&[ArrayRef]>,
     maxes: Option<&[ArrayRef]>,
 ) -> Option<usize> {
@@ -165,20 +185,15 @@ fn distinct_count(
     let mut sum = 0f64;
     let mut largest = 0f64;
     let mut known = true;
-    for file in &table.files {
-        let Some(leaf) = file.flat_leaf(column) else { continue };
-        for group in file.metadata.row_groups() {
-            let chunk = group.column(leaf);
-            let stated = chunk.statistics().and_then(|statistics| statistics.distinct_count_opt());
-            match stated.map(|count| count as f64).or_else(|| dictionary_values(chunk)) {
-                Some(values) => {
-                    let behind = values_behind(values, chunk.num_values().max(1) as f64);
-                    let behind = whole.map_or(behind, |whole| behind.min(whole));
-                    sum += behind;
-                    largest = largest.max(behind);
-                }
-                None => known = false,
+    for seen in seen {
+        match seen {
+            Some(SeenValues { values, rows }) => {
+                let behind = values_behind(values, rows);
+                let behind = whole.map_or(behind, |whole| behind.min(whole));
+                sum += behind;
+                largest = largest.max(behind);
             }
+            None => known = false,
         }
     }
     let by_dictionary = known.then(|| match (&ranges, whole) {

@@ -8,7 +8,6 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::Statistics;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::utils::collect_columns;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 
@@ -19,7 +18,7 @@ use crate::external::schema::{conform, conform_column, logical_schema};
 use crate::external::sieve::{Windows, filter_array};
 use crate::external::source::Source;
 use crate::memory::{ROW_NUMBERS, RowNumbers};
-use crate::{Cluster, Fetch, Fetched};
+use crate::{Cluster, Fetch, Fetched, WholeRange};
 
 /// Where the checksums are among the metadata: eight digits for each column's part, row group by row group.
 pub(crate) const CHECKSUMS_KEY: &str = "diligence.checksums";
@@ -102,15 +101,9 @@ impl ColumnFile {
         self.table.statistics()
     }
 
-    /// For each cluster whether it may hold a row for which the predicate is true; empty, if all may.
+    /// For each cluster whether it may hold a row for which the predicate, over these columns, is true; empty, if all
+    /// may.
     pub fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Vec<bool> {
-        // What is asked of the numbers of rows says nothing about the file.
-        let is_of_file = |column: &datafusion_physical_expr::expressions::Column| {
-            self.table.schema.fields().get(column.index()).is_some_and(|field| field.name() == column.name())
-        };
-        if !collect_columns(predicate).iter().all(is_of_file) {
-            return Vec::new();
-        }
         let file = &self.table.files[0];
         let keep = pruning::Pruner::new(&self.table, Some(predicate)).row_groups(file);
         if keep.is_empty() {
@@ -154,14 +147,14 @@ fn table_of(
 }
 
 /// A table's columns with the numbers of its rows behind them.
-pub(super) fn numbered_schema(schema: &SchemaRef) -> SchemaRef {
+pub(crate) fn numbered_schema(schema: &SchemaRef) -> SchemaRef {
     let mut fields = schema.fields().to_vec();
     fields.push(Arc::new(Field::new(ROW_NUMBERS, DataType::Int64, false)));
     Arc::new(Schema::new(fields))
 }
 
 /// Windows with the numbers of their rows.
-pub(super) struct NumberedWindows<W> {
+pub(crate) struct NumberedWindows<W> {
     pub inner: W,
     pub numbers: RowNumbers,
     /// Which column they are.
@@ -183,6 +176,10 @@ impl<W: Windows> Windows for NumberedWindows<W> {
         }
         let numbers: ArrayRef = Arc::new(self.numbers.slice(self.start, self.rows));
         selected.map_or(Ok(numbers.clone()), |selected| filter_array(&numbers, selected))
+    }
+
+    fn within(&mut self, range: &WholeRange) -> Result<Option<BooleanBuffer>> {
+        if range.column == self.column { Ok(None) } else { self.inner.within(range) }
     }
 
     fn bytes(&self) -> usize {

@@ -1,9 +1,12 @@
 //! Segments: rows of the database's own tables that lie on disk.
 //!
-//! A segment is one immutable Parquet file of a table. Each row group is a cluster. Its columns are named by the ids
-//! that the table's columns have, so a table that gets other columns reads its old segments as they are: a column that
-//! a segment does not have is NULL there, and one that went is not read. The numbers of the rows are not in the file;
-//! who keeps the segment's place in the table keeps them.
+//! A segment is one immutable file of some rows of a table, in clusters. Its columns are named by the ids that the
+//! table's columns have, so a table that gets other columns reads its old segments as they are: a column that a segment
+//! does not have is NULL there, and one that went is not read. The numbers of the rows are not in the file; who keeps
+//! the segment's place in the table keeps them.
+//!
+//! A file is in one of two [formats](SegmentFormat): Parquet, where each row group is a cluster, or one of our own
+//! (`packed`; `layout` has its bytes).
 //!
 //! ```text
 //!   SegmentWriter ─ rows, row group by row group ─▶ finish (synced) ─▶ Segment ─ columns of a table ─▶ SegmentView
@@ -14,6 +17,14 @@
 //!
 //! Invariant: a file that has a segment's name is whole, and never changes.
 
+mod bounds;
+mod layout;
+mod packed;
+mod packing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,10 +37,15 @@ use bytes::Bytes;
 use datafusion_common::Statistics;
 use datafusion_common::config::TableParquetOptions;
 use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::Column;
+use datafusion_physical_expr::utils::collect_columns;
 use diligence_base::Result;
 use diligence_base::limits::{BATCH_ROWS_MAX, MORSEL_ROWS_MAX};
 use diligence_base::seams::{Disk, DiskFile, OpenMode};
+use parking_lot::RwLock;
 
+use self::packed::PackedFile;
+use self::packing::PackedOutput;
 pub use crate::external::Seal;
 use crate::external::{ColumnFile, EncodedFile, unwritable_file};
 use crate::foreign_error::from_arrow;
@@ -39,11 +55,159 @@ use crate::{Cluster, Decode, DecodeRequest, DeletedRows, Fetch, Fetched};
 /// Rows of a cluster at most.
 pub const CLUSTER_ROWS_MAX: usize = MORSEL_ROWS_MAX;
 
+/// The format of a segment's file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SegmentFormat {
+    /// Parquet, with checksums.
+    #[default]
+    Parquet,
+    /// Our own: packed columns, of which some rows are read without the others.
+    Diligence,
+}
+
+impl SegmentFormat {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Parquet, Self::Diligence];
+
+    /// What it is called in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Diligence => "diligence",
+        }
+    }
+
+    /// That of a name; `None` if none has it.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name().eq_ignore_ascii_case(name.trim()))
+    }
+
+    /// The ending of the names of files, without the dot.
+    pub fn ending(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Diligence => "seg",
+        }
+    }
+
+    /// That of a file, by its name.
+    fn of(path: &Path) -> Self {
+        let is_own = path.extension().is_some_and(|ending| ending == Self::Diligence.ending());
+        if is_own { Self::Diligence } else { Self::Parquet }
+    }
+}
+
+/// The format of segments from now on, which may be changed while they are written.
+#[derive(Debug, Default)]
+pub struct FormatChoice(RwLock<SegmentFormat>);
+
+impl FormatChoice {
+    /// This one for the time being.
+    pub fn new(format: SegmentFormat) -> Self {
+        Self(RwLock::new(format))
+    }
+
+    /// The format.
+    pub fn get(&self) -> SegmentFormat {
+        *self.0.read()
+    }
+
+    /// Another one.
+    pub fn set(&self, format: SegmentFormat) {
+        *self.0.write() = format;
+    }
+}
+
+/// A file of clusters, as columns of a table.
+trait SegmentFile: Send + Sync + fmt::Debug {
+    /// The file's length.
+    fn bytes(&self) -> u64;
+    /// The same file with these columns, which have these names in it; those that it does not have are NULL.
+    fn with_columns(&self, columns: &SchemaRef, names: &[String]) -> Arc<dyn SegmentFile>;
+    /// The columns.
+    fn schema(&self) -> &SchemaRef;
+    /// The rows of a cluster.
+    fn rows(&self, cluster: usize) -> Option<usize>;
+    /// What is known without looking at rows.
+    fn statistics(&self) -> Statistics;
+    /// Which rows may be such for which the predicate is true.
+    fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Candidates;
+    /// A cluster; with numbers, they are one more column.
+    fn cluster(&self, cluster: usize, numbers: Option<RowNumbers>) -> Result<Arc<dyn Cluster>>;
+    /// A decoded column in the column's own type.
+    fn as_declared(&self, array: ArrayRef, field: &Field) -> Result<ArrayRef>;
+}
+
+impl SegmentFile for ColumnFile {
+    fn bytes(&self) -> u64 {
+        self.bytes()
+    }
+
+    fn with_columns(&self, columns: &SchemaRef, names: &[String]) -> Arc<dyn SegmentFile> {
+        Arc::new(self.with_columns(columns, names))
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        self.schema()
+    }
+
+    fn rows(&self, cluster: usize) -> Option<usize> {
+        self.rows(cluster)
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.statistics()
+    }
+
+    fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Candidates {
+        let is_asked = is_asked_of(predicate, self.schema());
+        let clusters = if is_asked { self.candidates(predicate) } else { Vec::new() };
+        Candidates { clusters, rows: HashMap::new() }
+    }
+
+    fn cluster(&self, cluster: usize, numbers: Option<RowNumbers>) -> Result<Arc<dyn Cluster>> {
+        self.cluster(cluster, numbers)
+    }
+
+    fn as_declared(&self, array: ArrayRef, field: &Field) -> Result<ArrayRef> {
+        self.as_declared(array, field)
+    }
+}
+
+/// Rows of a segment for which a predicate may be true.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Candidates {
+    /// For each cluster whether it may have one; all may, if it is empty.
+    clusters: Vec<bool>,
+    /// Of clusters that may have one, those of whose rows only some may be one: a bit for each row.
+    rows: HashMap<usize, BooleanBuffer>,
+}
+
+impl Candidates {
+    /// Whether a cluster may have such a row.
+    pub fn has(&self, cluster: usize) -> bool {
+        self.clusters.get(cluster) != Some(&false)
+    }
+
+    /// Which of a cluster's rows may be such, if not all may.
+    pub fn rows(&self, cluster: usize) -> Option<&BooleanBuffer> {
+        self.rows.get(&cluster)
+    }
+}
+
+/// Whether a predicate is about these columns alone. What is asked of the numbers of rows says nothing about the file.
+fn is_asked_of(predicate: &Arc<dyn PhysicalExpr>, schema: &SchemaRef) -> bool {
+    let is_of_file =
+        |column: &Column| schema.fields().get(column.index()).is_some_and(|field| field.name() == column.name());
+    collect_columns(predicate).iter().all(is_of_file)
+}
+
 /// A segment, opened. Its file may be removed when nothing has it any more.
 pub struct Segment {
     number: u64,
     seal: Seal,
-    file: ColumnFile,
+    format: SegmentFormat,
+    file: Arc<dyn SegmentFile>,
 }
 
 impl fmt::Debug for Segment {
@@ -56,7 +220,7 @@ impl fmt::Debug for Segment {
 #[derive(Debug)]
 pub struct SegmentView {
     segment: Arc<Segment>,
-    file: ColumnFile,
+    file: Arc<dyn SegmentFile>,
 }
 
 /// Whether a segment has a form for all values of a type.
@@ -78,10 +242,20 @@ fn column_name(id: u32) -> String {
 }
 
 impl Segment {
-    /// Opens the file of a segment: reads its footer. Fails with kind `File` if it cannot be read, with code XX001 if
-    /// it is not what was written.
+    /// Opens the file of a segment: reads its footer. Its format follows from its name. Fails with kind `File` if it
+    /// cannot be read, with code XX001 if it is not what was written.
     pub fn open(disk: &Arc<dyn Disk>, path: &Path, number: u64, seal: Seal) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self { number, seal, file: ColumnFile::open(disk.clone(), path, seal)? }))
+        let format = SegmentFormat::of(path);
+        let file: Arc<dyn SegmentFile> = match format {
+            SegmentFormat::Parquet => Arc::new(ColumnFile::open(disk.clone(), path, seal)?),
+            SegmentFormat::Diligence => Arc::new(PackedFile::open(disk.clone(), path, seal)?),
+        };
+        Ok(Arc::new(Self { number, seal, format, file }))
+    }
+
+    /// The format of its file.
+    pub fn format(&self) -> SegmentFormat {
+        self.format
     }
 
     /// What tells whether the end of its file is what was written.
@@ -132,9 +306,9 @@ impl SegmentView {
         self.file.statistics()
     }
 
-    /// For each cluster whether it may have a row for which a predicate over the table's columns is true; all may, if
-    /// it is empty.
-    pub fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Vec<bool> {
+    /// Which rows may be such for which a predicate over the table's columns is true, as far as the file tells without
+    /// being read.
+    pub fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Candidates {
         self.file.candidates(predicate)
     }
 
@@ -262,11 +436,40 @@ pub struct SegmentWriter {
     number: u64,
     /// `None` once the segment has ended.
     file: Option<Arc<dyn DiskFile>>,
-    encoded: EncodedFile,
+    encoded: Encoded,
     schema: SchemaRef,
     /// Bytes that have been encoded.
     end: u64,
     clusters: usize,
+}
+
+/// Bytes of a file in the making.
+enum Encoded {
+    Parquet(EncodedFile),
+    Packed(PackedOutput),
+}
+
+impl Encoded {
+    fn append(&mut self, rows: &[RecordBatch]) -> Result<()> {
+        match self {
+            Self::Parquet(file) => file.append(rows),
+            Self::Packed(file) => file.append(rows),
+        }
+    }
+
+    fn take(&mut self) -> Vec<Bytes> {
+        match self {
+            Self::Parquet(file) => file.take(),
+            Self::Packed(file) => file.take(),
+        }
+    }
+
+    fn finish(&mut self) -> Result<Seal> {
+        match self {
+            Self::Parquet(file) => file.finish(),
+            Self::Packed(file) => file.finish(),
+        }
+    }
 }
 
 impl fmt::Debug for SegmentWriter {
@@ -296,15 +499,20 @@ impl SegmentBlock {
 }
 
 impl SegmentWriter {
-    /// Begins the file of a segment with these columns, which have these ids. Fails with kind `File` if it cannot be
-    /// made.
+    /// Begins the file of a segment with these columns, which have these ids. Its format follows from its name. Fails
+    /// with kind `File` if it cannot be made.
     pub fn create(disk: &Arc<dyn Disk>, path: &Path, number: u64, columns: &Schema, ids: &[u32]) -> Result<Self> {
         let fields = columns.fields().iter().zip(ids);
         let fields = fields.map(|(field, id)| Field::new(column_name(*id), field.data_type().clone(), true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let mut options = TableParquetOptions::default();
-        options.global.compression = Some("snappy".to_owned());
-        let encoded = EncodedFile::new(&schema, &options)?;
+        let encoded = match SegmentFormat::of(path) {
+            SegmentFormat::Parquet => {
+                let mut options = TableParquetOptions::default();
+                options.global.compression = Some("snappy".to_owned());
+                Encoded::Parquet(EncodedFile::new(&schema, &options)?)
+            }
+            SegmentFormat::Diligence => Encoded::Packed(PackedOutput::new(&schema)),
+        };
         let file = disk.open(path, OpenMode::CREATE_NEW).map_err(|error| unwritable_file(path, &error))?;
         let (disk, path, file) = (disk.clone(), path.to_owned(), Some(file));
         Ok(Self { disk, path, number, file, encoded, schema, end: 0, clusters: 0 })

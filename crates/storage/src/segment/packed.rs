@@ -1,0 +1,331 @@
+//! Reads segments in the format of our own: clusters of chunks, each under a checksum.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef};
+use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use bytes::Bytes;
+use datafusion_common::stats::Precision;
+use datafusion_common::{ColumnStatistics, Statistics};
+use datafusion_physical_expr::PhysicalExpr;
+use diligence_base::seams::Disk;
+use diligence_base::{Error, Result};
+use diligence_segment::{Chunk, Damaged};
+
+use super::bounds::{Seen, Side};
+use super::layout::{self, ChunkEntry, Footer, HEAD_BYTES};
+use super::{Candidates, SegmentFile, is_asked_of};
+use crate::external::{
+    NumberedWindows, Seal, SeenValues, SharedWindows, Sieve, Source, Windows, conform, conform_column, distinct_values,
+    extreme, nulls, numbered_schema,
+};
+use crate::memory::RowNumbers;
+use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, WholeRange};
+
+/// A file, opened, as columns of a table.
+#[derive(Clone)]
+pub(super) struct PackedFile {
+    source: Arc<Source>,
+    footer: Arc<Footer>,
+    /// The table's columns.
+    schema: SchemaRef,
+    /// For each of them the file's.
+    roots: Arc<[Option<usize>]>,
+}
+
+impl fmt::Debug for PackedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.source.fmt(f)
+    }
+}
+
+fn corrupt(source: &Source, what: impl fmt::Display) -> Error {
+    source.error(format!("{what}; the file is corrupt")).with_code("XX001")
+}
+
+impl PackedFile {
+    /// Reads head and end. Its columns are all of the file's. Fails with kind `File` if it cannot be read, with code
+    /// XX001 if it is not what was written.
+    pub fn open(disk: Arc<dyn Disk>, path: &Path, seal: Seal) -> Result<Self> {
+        let meta = disk.meta(path).map_err(|error| Error::file(format!("{}: {error}", path.display())))?;
+        let source = Arc::new(Source::local(meta, disk));
+        if seal.start < HEAD_BYTES || seal.start > source.bytes {
+            return Err(corrupt(&source, "it does not end where it should"));
+        }
+        let mut read = source.read_now(vec![0..HEAD_BYTES, seal.start..source.bytes])?.into_iter();
+        let (Some(head), Some(end)) = (read.next(), read.next()) else {
+            return Err(Error::bug("a read brought fewer parts than it had ranges"));
+        };
+        layout::check_head(&head).map_err(|error| source.error(error).with_code("XX001"))?;
+        if crc32fast::hash(&end) != seal.checksum {
+            return Err(corrupt(&source, "the checksum of its end is wrong"));
+        }
+        let footer = Arc::new(layout::read_end(end, seal.start).map_err(|error| corrupt(&source, error))?);
+        let roots = (0..footer.schema.fields().len()).map(Some).collect();
+        Ok(Self { source, schema: footer.schema.clone(), footer, roots })
+    }
+
+    fn seen(&self) -> Seen<'_> {
+        Seen { footer: &self.footer, schema: &self.schema, roots: &self.roots }
+    }
+
+    fn column_statistics(&self, column: usize, rows: usize) -> ColumnStatistics {
+        let Some(root) = self.roots[column] else {
+            let unknown = ColumnStatistics::new_unknown().with_byte_size(Precision::Inexact(0));
+            return unknown.with_null_count(Precision::Exact(rows));
+        };
+        let chunks = || self.footer.clusters.iter().map(move |cluster| (cluster.rows, &cluster.chunks[root]));
+        let bytes = chunks().map(|(_, chunk)| chunk.bytes_in_memory as usize).sum();
+        let missing = chunks().map(|(_, chunk)| chunk.nulls as usize).sum::<usize>();
+        let mut statistics = ColumnStatistics::new_unknown().with_byte_size(Precision::Inexact(bytes));
+        statistics.null_count = Precision::Exact(missing);
+        let clusters = self.footer.clusters.len();
+        let sides = |side| self.seen().side(column, side).map(|values| values.slice(0, clusters));
+        let (least, greatest) = (sides(Side::Least), sides(Side::Greatest));
+        let bounds = self.footer.bounds[root].as_ref();
+        if let (Some(least), Some(greatest), Some(bounds)) = (&least, &greatest, bounds) {
+            let is_known = |values: &ArrayRef| {
+                chunks().enumerate().all(|(at, (rows, chunk))| values.is_valid(at) || chunk.nulls as usize == rows)
+            };
+            if is_known(least) && is_known(greatest) {
+                let precise = |value| if bounds.is_exact { Precision::Exact(value) } else { Precision::Inexact(value) };
+                let (least, greatest) = (std::slice::from_ref(least), std::slice::from_ref(greatest));
+                statistics.min_value = extreme(least, std::cmp::Ordering::Less).map_or(Precision::Absent, precise);
+                statistics.max_value =
+                    extreme(greatest, std::cmp::Ordering::Greater).map_or(Precision::Absent, precise);
+            }
+        }
+        let seen = chunks()
+            .map(|(rows, chunk)| Some(SeenValues { values: f64::from(chunk.distinct?), rows: rows.max(1) as f64 }));
+        let least = least.as_ref().map(std::slice::from_ref);
+        if let Some(distinct) = distinct_values(seen, least, greatest.as_ref().map(std::slice::from_ref)) {
+            let values = rows.saturating_sub(missing);
+            statistics.distinct_count = Precision::Inexact(distinct.clamp(1, values.max(1)));
+        }
+        statistics
+    }
+}
+
+impl SegmentFile for PackedFile {
+    fn bytes(&self) -> u64 {
+        self.source.bytes
+    }
+
+    fn with_columns(&self, columns: &SchemaRef, names: &[String]) -> Arc<dyn SegmentFile> {
+        let roots = names.iter().map(|name| self.footer.schema.index_of(name).ok()).collect();
+        let fields = columns.fields().iter().map(|field| Field::clone(field).with_nullable(true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        Arc::new(Self { schema, roots, ..self.clone() })
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn rows(&self, cluster: usize) -> Option<usize> {
+        self.footer.clusters.get(cluster).map(|cluster| cluster.rows)
+    }
+
+    fn statistics(&self) -> Statistics {
+        let rows = self.footer.clusters.iter().map(|cluster| cluster.rows).sum();
+        let columns = (0..self.schema.fields().len()).map(|column| self.column_statistics(column, rows));
+        let columns = columns.collect::<Vec<_>>();
+        let bytes = columns.iter().filter_map(|column| column.byte_size.get_value().copied()).sum();
+        let total_byte_size = Precision::Inexact(bytes);
+        Statistics { num_rows: Precision::Exact(rows), total_byte_size, column_statistics: columns }
+    }
+
+    fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Candidates {
+        if is_asked_of(predicate, &self.schema) { self.seen().candidates(predicate) } else { Candidates::default() }
+    }
+
+    fn cluster(&self, cluster: usize, numbers: Option<RowNumbers>) -> Result<Arc<dyn Cluster>> {
+        if self.rows(cluster).is_none() {
+            return Err(self.source.error(format!("it has no cluster {cluster}")));
+        }
+        Ok(Arc::new(PackedCluster { file: self.clone(), cluster, numbers }))
+    }
+
+    fn as_declared(&self, array: ArrayRef, field: &Field) -> Result<ArrayRef> {
+        let array = conform_column(array, field, false).map_err(|error| self.source.blame(error))?;
+        if array.data_type() == field.data_type() { Ok(array) } else { conform(array, field.data_type(), false) }
+    }
+}
+
+/// A cluster of a file.
+struct PackedCluster {
+    file: PackedFile,
+    cluster: usize,
+    /// The numbers of its rows, if they are one more column.
+    numbers: Option<RowNumbers>,
+}
+
+impl fmt::Debug for PackedCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.describe())
+    }
+}
+
+/// What was fetched: chunks by the file's columns.
+struct PackedBytes(HashMap<usize, Bytes>);
+
+impl PackedCluster {
+    /// The chunks of these columns of the table, by the file's columns.
+    fn chunks(&self, columns: &[usize]) -> Vec<(usize, ChunkEntry)> {
+        let roots = columns.iter().filter_map(|&column| self.file.roots.get(column).copied().flatten());
+        let mut roots = roots.collect::<Vec<_>>();
+        roots.sort_unstable();
+        roots.dedup();
+        let entries = &self.file.footer.clusters[self.cluster].chunks;
+        roots.into_iter().map(|root| (root, entries[root])).collect()
+    }
+
+    fn rows(&self) -> usize {
+        self.file.footer.clusters[self.cluster].rows
+    }
+
+    fn sieve(&self, windows: impl Windows + 'static, request: &DecodeRequest) -> Box<dyn Decode> {
+        let schema = &self.file.schema;
+        let Some(numbers) = &self.numbers else {
+            return Box::new(Sieve::new(windows, request.clone(), schema.clone()));
+        };
+        let (numbers, column) = (numbers.clone(), schema.fields().len());
+        let windows = NumberedWindows { inner: windows, numbers, column, start: 0, rows: 0 };
+        Box::new(Sieve::new(windows, request.clone(), numbered_schema(schema)))
+    }
+}
+
+impl Cluster for PackedCluster {
+    fn rows(&self) -> Option<usize> {
+        Some(PackedCluster::rows(self))
+    }
+
+    fn bytes(&self, columns: &[usize]) -> usize {
+        let bytes =
+            self.chunks(columns).into_iter().map(|(_, chunk)| chunk.range()).map(|range| range.end - range.start);
+        bytes.sum::<u64>() as usize
+    }
+
+    fn fetch(&self, columns: &[usize]) -> Fetch {
+        let chunks = self.chunks(columns);
+        if chunks.is_empty() {
+            return Fetch::Ready(Fetched { bytes: 0, content: Box::new(PackedBytes(HashMap::new())) });
+        }
+        let (source, cluster, what) = (self.file.source.clone(), self.cluster, self.file.footer.clone());
+        self.file.source.fetch(chunks.iter().map(|(_, chunk)| chunk.range()).collect(), move |parts| {
+            let bytes = parts.iter().map(Bytes::len).sum();
+            let mut found = HashMap::with_capacity(chunks.len());
+            for ((root, chunk), part) in chunks.into_iter().zip(parts) {
+                if crc32fast::hash(&part) != chunk.checksum {
+                    let name = what.schema.field(root).name();
+                    return Err(corrupt(
+                        &source,
+                        format!("cluster {cluster}: the checksum of column '{name}' is wrong"),
+                    ));
+                }
+                found.insert(root, part.slice(..chunk.bytes as usize));
+            }
+            Ok(Fetched { bytes, content: Box::new(PackedBytes(found)) })
+        })
+    }
+
+    fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
+        if fetched.is_nothing() {
+            return Ok(self.sieve(SharedWindows::of(request)?, request));
+        }
+        let PackedBytes(found) = *fetched
+            .content
+            .downcast::<PackedBytes>()
+            .map_err(|_| Error::bug("what was fetched from another cluster came to a segment's"))?;
+        let mut chunks = HashMap::with_capacity(found.len());
+        for (root, bytes) in found {
+            let field = self.file.footer.schema.field(root);
+            let chunk = Chunk::open(bytes, field.data_type(), PackedCluster::rows(self));
+            chunks.insert(root, chunk.map_err(|error| self.damaged(root, &error))?);
+        }
+        let (file, cluster) = (self.file.clone(), self.cluster);
+        let cluster = PackedCluster { file, cluster, numbers: None };
+        let batch_rows = request.batch_rows.max(1);
+        let windows = PackedWindows { cluster, chunks, batch_rows, is_narrow: request.narrow, start: 0, rows: 0 };
+        Ok(self.sieve(windows, request))
+    }
+
+    fn place(&self) -> Option<u64> {
+        Some(self.cluster as u64)
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, cluster {}", self.file.source.name, self.cluster)
+    }
+}
+
+impl PackedCluster {
+    fn damaged(&self, root: usize, error: &Damaged) -> Error {
+        let name = self.file.footer.schema.field(root).name();
+        corrupt(&self.file.source, format!("cluster {}: column '{name}' cannot be read ({error})", self.cluster))
+    }
+}
+
+/// Bytes of a value while it is on its way: a view, or a wide number.
+const VALUE_BYTES: usize = size_of::<u128>();
+
+/// The rows of a cluster, window by window.
+struct PackedWindows {
+    cluster: PackedCluster,
+    /// By the file's columns.
+    chunks: HashMap<usize, Chunk>,
+    batch_rows: usize,
+    is_narrow: bool,
+    start: usize,
+    rows: usize,
+}
+
+impl Windows for PackedWindows {
+    fn advance(&mut self, rows_max: usize) -> Result<usize> {
+        self.start += self.rows;
+        self.rows = rows_max.min(self.cluster.rows() - self.start);
+        Ok(self.rows)
+    }
+
+    fn column(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef> {
+        let file = &self.cluster.file;
+        let field = file.schema.field(column);
+        let Some(root) = file.roots.get(column).copied().flatten() else {
+            return Ok(nulls(field.data_type(), selected.map_or(self.rows, BooleanBuffer::count_set_bits)));
+        };
+        let missing = || Error::bug(format!("column {column} was not fetched"));
+        let chunk = self.chunks.get_mut(&root).ok_or_else(missing)?;
+        // Codes and short decimals are narrow forms of the table's type only if that is the file's.
+        let is_narrow = self.is_narrow && file.footer.schema.field(root).data_type() == field.data_type();
+        let read = chunk.read(self.start..self.start + self.rows, selected, is_narrow);
+        let array = read.map_err(|error| self.cluster.damaged(root, &error))?;
+        conform_column(array, field, self.is_narrow).map_err(|error| self.cluster.file.source.blame(error))
+    }
+
+    fn within(&mut self, range: &WholeRange) -> Result<Option<BooleanBuffer>> {
+        let file = &self.cluster.file;
+        let Some(root) = file.roots.get(range.column).copied().flatten() else { return Ok(None) };
+        // The numbers of a column that got another type are not the table's.
+        if file.footer.schema.field(root).data_type() != file.schema.field(range.column).data_type() {
+            return Ok(None);
+        }
+        let rows = self.start..self.start + self.rows;
+        Ok(self.chunks.get(&root).and_then(|chunk| chunk.are_within(rows, range.least, range.greatest)))
+    }
+
+    fn bytes(&self) -> usize {
+        let entries = &self.cluster.file.footer.clusters[self.cluster.cluster];
+        let window = |bytes: u64| {
+            (u128::from(bytes) * self.batch_rows.min(entries.rows) as u128).div_ceil(entries.rows.max(1) as u128)
+        };
+        let chunks = self.chunks.iter().map(|(root, chunk)| {
+            let values = usize::try_from(window(entries.chunks[*root].bytes_in_memory)).unwrap_or(usize::MAX);
+            chunk.own_bytes().saturating_add(values).saturating_add(self.batch_rows.saturating_mul(VALUE_BYTES))
+        });
+        chunks.fold(0, usize::saturating_add)
+    }
+}
