@@ -140,8 +140,9 @@ impl TableRows {
             places
         });
         let wanted = request.predicate.as_ref().and_then(|predicate| self.declared.placement.wanted(predicate));
-        let is_wanted =
-            |piece: &Piece| wanted.as_ref().is_none_or(|wanted| wanted.get(usize::from(piece.fragment())) != Some(&false));
+        let is_wanted = |piece: &Piece| {
+            wanted.as_ref().is_none_or(|wanted| wanted.get(usize::from(piece.fragment())) != Some(&false))
+        };
         let mut candidates = HashMap::<u64, Vec<bool>>::new();
         let mut scan = TableScan { clusters: Vec::new(), clusters_pruned: 0 };
         let name = self.declared.name.to_string();

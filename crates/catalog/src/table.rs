@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{Array, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions};
-use arrow::compute::concat_batches;
+use arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::compute::{concat_batches, take};
 use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::ids::TableVersion;
 use diligence_base::limits::BATCH_ROWS_MAX;
@@ -256,6 +256,9 @@ impl NativeTable {
         version: TableVersion,
     ) -> Result<Self> {
         let Declared { name, schema, rules: before, .. } = &*self.declared;
+        if rules.distribution != before.distribution && !self.pieces().is_empty() {
+            return Err(Error::bug("rows are divided where they come"));
+        }
         let mut indexes = Vec::with_capacity(rules.keys.len());
         for key in &rules.keys {
             let known = before.keys.iter().position(|known| known == key);
@@ -454,7 +457,8 @@ impl NativeTable {
         indexes: Vec<KeyIndex>,
     ) -> Self {
         let (count, ascends) = (pieces.iter().map(Piece::len).sum(), settle(&mut pieces));
-        let rows = TableRows { pieces, rows: count, ascends, version, next_number, indexes, declared: declared.clone() };
+        let rows =
+            TableRows { pieces, rows: count, ascends, version, next_number, indexes, declared: declared.clone() };
         Self { declared, rows: Arc::new(rows) }
     }
 
@@ -501,6 +505,23 @@ impl NativeTable {
     /// What has the same value in two versions, if rows have the same numbers in both.
     pub fn origin(&self) -> TableVersion {
         self.declared.origin
+    }
+
+    /// Values of a column: all, or those of so many rows, spread over the table, as tell where the others lie. Fails with
+    /// kind `File` if they cannot be read, 42703 if there is no such column.
+    pub fn sampled_values(&self, column: &str) -> Result<Vec<ArrayRef>> {
+        let missing = || Error::input(format!("column \"{column}\" does not exist")).with_code("42703");
+        let place = self.schema().index_of(column).map_err(|_| missing())?;
+        let every = self.rows().div_ceil(SAMPLED_ROWS).max(1);
+        let values = self.pieces().iter().map(|piece| {
+            let values = piece.read_columns(&[place])?.column(0).clone();
+            if every == 1 {
+                return Ok(values);
+            }
+            let chosen = UInt64Array::from_iter_values((0..values.len() as u64).step_by(every));
+            take(&values, &chosen, None).map_err(from_arrow)
+        });
+        values.collect()
     }
 
     /// The number that the next new row gets.
@@ -864,9 +885,7 @@ impl NativeTable {
             pieces = self.with_run(pieces, run, &mut views)?;
         }
         pieces.sort_by_key(|piece| (piece.fragment(), piece.first()));
-        let is_between = |pair: &[Piece]| {
-            pair[0].fragment() != pair[1].fragment() || pair[0].last() < pair[1].first()
-        };
+        let is_between = |pair: &[Piece]| pair[0].fragment() != pair[1].fragment() || pair[0].last() < pair[1].first();
         if self.placement().clustered().is_empty() && !pieces.windows(2).all(is_between) {
             return Err(Error::bug("rows that were stored do not lie between others"));
         }
@@ -878,8 +897,7 @@ impl NativeTable {
     fn with_run(&self, pieces: Vec<Piece>, run: &[StoredPiece], views: &mut Views) -> Result<Vec<Piece>> {
         let mut clusters = Vec::with_capacity(run.len());
         for StoredPiece { segment, cluster, numbers, .. } in run {
-            let rows =
-                StoredRows { view: views.of(segment, &self.declared), cluster: *cluster, deleted: None };
+            let rows = StoredRows { view: views.of(segment, &self.declared), cluster: *cluster, deleted: None };
             let total = rows.total()?;
             let mut live = BooleanBufferBuilder::new(total);
             live.append_n(total, false);
@@ -941,8 +959,7 @@ impl NativeTable {
             }
             let deleted = (deleted.count() > 0).then(|| Arc::new(deleted));
             let mut own = memory.sibling();
-            let piece =
-                Piece::stored(StoredRows { deleted: deleted.clone(), ..rows }, numbers.clone(), memory.clone());
+            let piece = Piece::stored(StoredRows { deleted: deleted.clone(), ..rows }, numbers.clone(), memory.clone());
             own.grow(piece.own_bytes() + deleted.map_or(0, |deleted| deleted.bytes()))?;
             others.push(piece.in_fragment(fragment).counted_in(Arc::new(own)));
         }
@@ -1011,6 +1028,9 @@ fn joins(last: &RecordBatch, new: &RecordBatch) -> bool {
     last.num_rows() + new.num_rows() <= BATCH_ROWS_MAX && last.num_rows() <= JOIN_GROWTH * new.num_rows()
 }
 
+/// Rows whose values are looked at where bounds of fragments are chosen, about.
+const SAMPLED_ROWS: usize = 1 << 20;
+
 /// Entries of an index are thrown away once they are twice as many as the rows and so many.
 const INDEX_REST_ROWS: usize = 4096;
 
@@ -1032,7 +1052,7 @@ fn joined(first: &RowNumbers, first_rows: usize, second: &RowNumbers, second_row
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
+    use arrow::array::{AsArray, Int64Array, StringArray};
     use arrow::datatypes::{DataType, Field};
     use diligence_memory::QueryMemory;
 

@@ -151,8 +151,7 @@ impl<'a> Replay<'a> {
             return Err(Error::file("a table's rows and their numbers do not fit"));
         }
         let pieces = rows.into_iter().zip(numbers).zip(fragments);
-        let pieces =
-            pieces.map(|((rows, numbers), fragment)| RestoredPiece { rows, numbers, fragment }).collect();
+        let pieces = pieces.map(|((rows, numbers), fragment)| RestoredPiece { rows, numbers, fragment }).collect();
         let ids = ids.unwrap_or_else(|| ColumnIds::of_new(columns.fields().len()));
         let made = NativeTable::restored(&name, &columns, ids, pieces, next_number, memory, version)?;
         let made =

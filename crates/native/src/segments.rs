@@ -29,9 +29,9 @@ pub(crate) const FOLDER: &str = "segments";
 const CLUSTER_BYTES: usize = 16 << 20;
 /// Clusters of one segment, at most.
 const CLUSTERS_MAX: usize = 64;
-/// Rows that are put in the order of a clustering key at once: those of so many clusters, or so many bytes in memory.
+/// Rows that are put in the order of a clustering key at once, about: those of so many clusters, or so many bytes.
 const SORTED_CLUSTERS: usize = 16;
-const SORTED_BYTES: usize = 128 << 20;
+const SORTED_BYTES: usize = 64 << 20;
 /// A cluster is written anew when more than one of so many of its rows is gone.
 const DELETED_PART: usize = 5;
 
@@ -155,13 +155,16 @@ impl Segments {
             return Ok(Vec::new());
         }
         let mut moved = Moved::default();
+        // Fragments have fewer rows than tables.
+        let rows_min = self.sizes.rows_min / usize::from(table.placement().fragments());
+        let rows_min = rows_min.max(self.sizes.rows_min.min(BATCH_ROWS_MAX));
         for fragment in table.pieces().chunk_by(|left, right| left.fragment() == right.fragment()) {
             for run in runs(fragment, self.sizes.cluster_rows) {
                 let rows = run.iter().map(Piece::len).sum::<usize>();
                 let bytes = run.iter().map(Piece::bytes_in_memory).sum::<usize>();
                 // Small ones that are stored already gain nothing.
                 let gains = run.len() > 1 || run.iter().any(is_worn) || run.iter().any(is_in_memory);
-                if !gains || rows < self.sizes.rows_min && bytes < CLUSTER_BYTES {
+                if !gains || rows < rows_min && bytes < CLUSTER_BYTES {
                     continue;
                 }
                 match table.placement().clustered() {
@@ -182,17 +185,18 @@ impl Segments {
     fn store_in_order(&self, table: &NativeTable, run: &[Piece], moved: &mut Moved) -> Result<()> {
         let mut rest = run;
         while !rest.is_empty() {
-            let (mut count, mut rows, mut bytes) = (0, 0, 0);
-            while let Some(piece) = rest.get(count) {
-                (rows, bytes) = (rows + piece.len(), bytes + piece.bytes_in_memory());
-                if count > 0 && (rows > SORTED_CLUSTERS * self.sizes.cluster_rows || bytes > SORTED_BYTES) {
+            let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
+            for piece in rest {
+                let batch = piece.read()?;
+                rows += batch.num_rows();
+                bytes += batch.get_array_memory_size();
+                batches.push(batch);
+                if rows >= SORTED_CLUSTERS * self.sizes.cluster_rows || bytes >= SORTED_BYTES {
                     break;
                 }
-                count += 1;
             }
-            let (own, later) = rest.split_at(count);
+            let (own, later) = rest.split_at(batches.len());
             rest = later;
-            let batches = own.iter().map(Piece::read).collect::<Result<Vec<_>>>()?;
             let numbers = own.iter().flat_map(Piece::live_numbers).collect::<Vec<_>>();
             let (rows, places) = table.placement().ordered(&batches)?;
             drop(batches);
@@ -258,7 +262,8 @@ impl Segments {
     fn end(&self, moved: &mut Moved) -> Result<()> {
         let Some(Writing { writer, clusters }) = moved.writing.take() else { return Ok(()) };
         let (segment, fragment) = (self.ended(writer)?, moved.fragment);
-        let piece = |(cluster, (run, numbers))| StoredPiece { segment: segment.clone(), cluster, numbers, fragment, run };
+        let piece =
+            |(cluster, (run, numbers))| StoredPiece { segment: segment.clone(), cluster, numbers, fragment, run };
         moved.pieces.extend(clusters.into_iter().enumerate().map(piece));
         Ok(())
     }
