@@ -2,17 +2,22 @@
 //!
 //! All packets of a statement share one buffer for each fragment, so clusters are full however many fragments there
 //! are. The packet that fills one encodes it.
+//!
+//! Where the rows themselves decide on the bounds between fragments, all are written as if there were one fragment, and
+//! once more when the last one has come.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array};
+use arrow::compute::take;
 use diligence_base::Result;
 use diligence_catalog::distribution::{Distribution, FragmentRows, Placement, Strategy};
 use diligence_engine::batch::bytes_needed;
 use diligence_memory::Reservation;
+use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::segment::{SegmentBlock, SegmentWriter};
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, RwLock};
 
 use super::native::{CLUSTER_BYTES, CLUSTERS_MAX, LAST_PART, Load};
 
@@ -21,11 +26,14 @@ const WAITING_BYTES: usize = 256 << 20;
 /// Bytes of a fragment's rows that make a cluster, at least, where there are many fragments.
 const FRAGMENT_BYTES_MIN: usize = 1 << 20;
 
+/// Values that bounds are taken from, at most.
+const SAMPLED_VALUES: usize = 1 << 18;
+
 /// The fragments of a table that is written.
 pub(super) struct Divided {
     state: RwLock<Arc<State>>,
-    /// Rows from which bounds are taken; `None` once there are bounds.
-    sample: Mutex<Option<Waiting>>,
+    /// What bounds are taken from; `None` if there are bounds.
+    sample: Mutex<Option<Sample>>,
     arrived: AtomicI64,
     /// Segments that have as many clusters as they may.
     full: Mutex<Vec<(u16, SegmentWriter)>>,
@@ -65,6 +73,38 @@ impl Waiting {
     }
 }
 
+/// Values that are spread over the rows that have come.
+struct Sample {
+    values: Vec<ArrayRef>,
+    count: usize,
+    /// One of so many rows is taken.
+    every: usize,
+}
+
+impl Default for Sample {
+    fn default() -> Self {
+        Self { values: Vec::new(), count: 0, every: 1 }
+    }
+}
+
+impl Sample {
+    fn add(&mut self, values: &ArrayRef) -> Result<()> {
+        let some = |values: &ArrayRef, every: usize| {
+            let chosen = UInt64Array::from_iter_values((0..values.len() as u64).step_by(every));
+            take(values, &chosen, None).map_err(from_arrow)
+        };
+        let values = some(values, self.every)?;
+        self.count += values.len();
+        self.values.push(values);
+        if self.count > SAMPLED_VALUES {
+            self.every *= 2;
+            self.values = self.values.iter().map(|values| some(values, 2)).collect::<Result<_>>()?;
+            self.count = self.values.iter().map(|values| values.len()).sum();
+        }
+        Ok(())
+    }
+}
+
 /// What a fragment leaves at its end.
 pub(super) struct Rest {
     /// Segments that are to be finished, with their fragments.
@@ -96,7 +136,7 @@ impl Divided {
         if state.placement.fragments() == 1 && state.placement.clustered().is_empty() && !is_unknown {
             return Ok(None);
         }
-        let sample = Mutex::new(is_unknown.then(Waiting::default));
+        let sample = Mutex::new(is_unknown.then(Sample::default));
         let state = RwLock::new(Arc::new(state));
         let (arrived, memory) = (AtomicI64::new(0), Mutex::new(memory));
         Ok(Some(Self { state, sample, arrived, full: Mutex::default(), memory }))
@@ -112,40 +152,51 @@ impl Divided {
     pub(super) fn add(&self, load: &Load, batch: RecordBatch, bytes: usize) -> Result<Vec<SegmentBlock>> {
         let mut memory = self.memory.lock().sibling();
         let mut due = self.grown(load, &mut memory, bytes)?;
-        let mut sample = self.sample.lock();
-        let Some(waiting) = sample.as_mut() else {
-            drop(sample);
-            due.extend(self.divide(load, &batch, memory)?);
-            return Ok(due);
-        };
-        waiting.add(batch, memory);
-        if waiting.rows >= load.row_store.cluster_rows() {
-            due.extend(self.sampled(load, sample)?);
+        if let Some(sample) = self.sample.lock().as_mut()
+            && let Some(column) = self.distribution().strategy.columns().first()
+            && let Some(values) = batch.column_by_name(column)
+        {
+            sample.add(values)?;
         }
+        due.extend(self.divide(load, &batch, memory)?);
         Ok(due)
     }
 
-    /// Takes the bounds from the rows that have come, and divides them.
-    fn sampled(&self, load: &Load, mut sample: MutexGuard<'_, Option<Waiting>>) -> Result<Vec<SegmentBlock>> {
-        let Some(Waiting { batches, mut memory, .. }) = sample.take() else { return Ok(vec![]) };
-        let distribution = self.distribution();
-        if let Some(column) = distribution.strategy.columns().first() {
-            let values = batches.iter().filter_map(|batch| batch.column_by_name(column).cloned());
-            let distribution = distribution.with_bounds_of(&values.collect::<Vec<_>>())?;
-            *self.state.write() = Arc::new(State::of(distribution, load)?);
+    /// Takes the bounds from the rows that have come, and divides those that are in segments anew. Blocks the calling
+    /// thread. Fails with kind `File` if they cannot be read or written.
+    fn divide_anew(&self, load: &Load, sample: Sample) -> Result<()> {
+        let before = self.state.read().clone();
+        let distribution = before.distribution.with_bounds_of(&sample.values)?;
+        let mut written = std::mem::take(&mut *self.full.lock());
+        for fragment in &before.fragments {
+            written.extend(fragment.lock().segment.take().map(|segment| (0, segment)));
         }
-        drop(sample);
-        let mut due = Vec::new();
-        for batch in batches {
-            let bytes = bytes_of(&batch);
-            if let Some(memory) = &mut memory {
-                memory.shrink(bytes.min(memory.bytes()));
+        if written.is_empty() || distribution == before.distribution {
+            // The few rows that there are may still be divided where they come into the table.
+            *self.full.lock() = written;
+            return Ok(());
+        }
+        *self.state.write() = Arc::new(State::of(distribution, load)?);
+        let divided = |batch: RecordBatch| {
+            let mut memory = self.memory.lock().sibling();
+            let blocks = self.grown(load, &mut memory, bytes_of(&batch))?;
+            let blocks = blocks.into_iter().chain(self.divide(load, &batch, memory)?);
+            blocks.into_iter().try_for_each(SegmentBlock::write)
+        };
+        let columns = (0..load.columns.fields().len()).collect::<Vec<_>>();
+        for (_, writer) in written {
+            let count = writer.clusters();
+            let view = load.row_store.finish(writer)?.view(&load.columns, &load.ids);
+            for cluster in 0..count {
+                divided(view.read(cluster, &columns, None)?)?;
             }
-            let mut own = self.memory.lock().sibling();
-            due.extend(self.grown(load, &mut own, bytes)?);
-            due.extend(self.divide(load, &batch, own)?);
         }
-        Ok(due)
+        for fragment in &before.fragments {
+            let Waiting { batches, memory, .. } = std::mem::take(&mut fragment.lock().waiting);
+            drop(memory);
+            batches.into_iter().try_for_each(divided)?;
+        }
+        Ok(())
     }
 
     /// Has a reservation grow, by rows that go on to segments before their clusters are full, if need be.
@@ -211,15 +262,15 @@ impl Divided {
 
     /// What is left when all rows have come. Blocks the calling thread. Fails with kind `File` if it cannot be written.
     pub(super) fn end(&self, load: &Load) -> Result<Rest> {
+        if let Some(sample) = self.sample.lock().take() {
+            self.divide_anew(load, sample)?;
+        }
         let mut rest = Rest { segments: std::mem::take(&mut *self.full.lock()), batches: vec![], memory: vec![] };
         let state = self.state.read().clone();
         let mut stay = |waiting: Waiting| {
             rest.batches.extend(waiting.batches);
             rest.memory.extend(waiting.memory);
         };
-        if let Some(sample) = self.sample.lock().take() {
-            stay(sample);
-        }
         for (number, fragment) in (0..).zip(&state.fragments) {
             let mut fragment = fragment.lock();
             let is_many = fragment.waiting.rows >= load.row_store.cluster_rows() / LAST_PART;
