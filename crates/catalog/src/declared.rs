@@ -2,10 +2,12 @@
 
 use arrow::datatypes::SchemaRef;
 use datafusion_common::ColumnStatistics;
+use diligence_base::Result;
 use diligence_base::ids::TableVersion;
 use parking_lot::Mutex;
 
 use crate::RelationName;
+use crate::distribution::Placement;
 use crate::rules::TableRules;
 use crate::sampled::Sampled;
 
@@ -18,18 +20,22 @@ pub(crate) struct Declared {
     pub(crate) columns: ColumnIds,
     /// Tables of one origin have other rows under other numbers, and columns of one id are the same.
     pub(crate) origin: TableVersion,
+    /// Which fragment rows belong to.
+    pub(crate) placement: Placement,
     sampled: Mutex<Option<Sampled>>,
 }
 
 impl Declared {
+    /// Fails as [`Placement::new`] does.
     pub(crate) fn new(
         name: RelationName,
         schema: SchemaRef,
         rules: TableRules,
         columns: ColumnIds,
         origin: TableVersion,
-    ) -> Self {
-        Self { name, schema, rules, columns, origin, sampled: Mutex::default() }
+    ) -> Result<Self> {
+        let placement = Placement::new(&rules.distribution, &schema)?;
+        Ok(Self { name, schema, rules, columns, origin, placement, sampled: Mutex::default() })
     }
 
     /// What a sample of so many rows told, if it is still good; otherwise another one is taken.

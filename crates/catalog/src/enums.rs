@@ -166,15 +166,14 @@ impl Catalog {
             counted.grow(batch.get_array_memory_size())?;
             batches.push(NewRows::Memory(batch));
         }
-        let (version, sibling) = (self.next_table_version(), counted.sibling());
+        let version = self.next_table_version();
         let mut rules = rows.rules().clone();
         for field in columns.fields().iter().filter(|field| has_enum(field, oid).is_some()) {
             if let Some(default) = rules.defaults.get_mut(field.name()) {
                 *default = with_literal(default, old, new);
             }
         }
-        let next = NativeTable::of_rows(rows.name(), columns, batches, counted, version)?;
-        next.with_rules(rules, &sibling, version)
+        NativeTable::of_rows_under(rows.name(), columns, batches, rules, counted, version)
     }
 }
 

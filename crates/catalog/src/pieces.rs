@@ -4,7 +4,9 @@
 //! ([`Catalog::store_rows`](crate::Catalog::store_rows)), under their numbers. A row of a batch goes by making another
 //! batch; a row of a segment goes by a mark, since a segment never changes.
 //!
-//! Invariant: the numbers of a piece ascend, and are larger than those of the pieces before it.
+//! Invariant: pieces stand in the order of their fragments, and within one in that of their least numbers. Where no
+//! rows were put in the order of a clustering key, all numbers of a piece are larger than those of the pieces before it
+//! in its fragment.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -30,6 +32,10 @@ pub struct Piece {
     numbers: RowNumbers,
     /// What it is counted in. Pieces of one statement share a reservation.
     memory: Arc<Reservation>,
+    /// Which part of the table it is of.
+    fragment: u16,
+    /// The largest number in it and in the pieces of its fragment before it ([`settle`]).
+    reach: i64,
 }
 
 /// Where the rows of a piece are.
@@ -70,6 +76,8 @@ pub struct StoredCluster {
     pub cluster: usize,
     /// Which of its rows are gone already, if any are.
     pub deleted: Option<Arc<DeletedRows>>,
+    /// The fragment that its rows belong to.
+    pub fragment: u16,
     /// What the table was declared with, if it was there; another one does not take the rows.
     pub(crate) declared: Option<Arc<Declared>>,
 }
@@ -77,7 +85,13 @@ pub struct StoredCluster {
 impl StoredCluster {
     /// All rows of a cluster for a new table.
     pub fn new(segment: Arc<Segment>, cluster: usize) -> Self {
-        Self { segment, cluster, deleted: None, declared: None }
+        Self { segment, cluster, deleted: None, fragment: 0, declared: None }
+    }
+
+    /// The same, as rows of a fragment.
+    #[must_use]
+    pub fn in_fragment(self, fragment: u16) -> Self {
+        Self { fragment, ..self }
     }
 
     /// The cluster without the rows at these places. Fails with kind `File` if there is no such cluster.
@@ -85,7 +99,7 @@ impl StoredCluster {
         let missing = || Error::file(format!("a segment has no cluster {cluster}")).with_code("XX001");
         let deleted = DeletedRows::none(segment.rows(cluster).ok_or_else(missing)?).with(places);
         let deleted = (deleted.count() > 0).then(|| Arc::new(deleted));
-        Ok(Self { segment, cluster, deleted, declared: None })
+        Ok(Self { segment, cluster, deleted, fragment: 0, declared: None })
     }
 }
 
@@ -127,12 +141,22 @@ impl StoredRows {
 impl Piece {
     /// A batch with the numbers of its rows.
     pub(crate) fn in_memory(rows: RecordBatch, numbers: RowNumbers, memory: Arc<Reservation>) -> Self {
-        Self { rows: PieceRows::Memory(rows), numbers, memory }
+        Self { rows: PieceRows::Memory(rows), numbers, memory, fragment: 0, reach: i64::MIN }
     }
 
     /// A cluster with the numbers of all of its rows.
     pub(crate) fn stored(rows: StoredRows, numbers: RowNumbers, memory: Arc<Reservation>) -> Self {
-        Self { rows: PieceRows::Stored(rows), numbers, memory }
+        Self { rows: PieceRows::Stored(rows), numbers, memory, fragment: 0, reach: i64::MIN }
+    }
+
+    /// The same rows in a fragment.
+    pub(crate) fn in_fragment(self, fragment: u16) -> Self {
+        Self { fragment, ..self }
+    }
+
+    /// The fragment that its rows belong to.
+    pub fn fragment(&self) -> u16 {
+        self.fragment
     }
 
     /// Where its rows are.
@@ -153,6 +177,7 @@ impl Piece {
                 segment: view.segment().clone(),
                 cluster: *cluster,
                 deleted: deleted.clone(),
+                fragment: self.fragment,
                 declared: None,
             }),
         }
@@ -212,36 +237,25 @@ impl Piece {
 
     /// No row has a smaller number.
     pub(crate) fn first(&self) -> i64 {
-        self.numbers.at(0)
+        self.numbers.least()
     }
 
     /// No row has a larger number.
     pub(crate) fn last(&self) -> i64 {
-        self.numbers.at(self.total().saturating_sub(1))
+        self.numbers.greatest(self.total())
     }
 
-    /// The smallest number of a row that it has.
-    pub(crate) fn live_first(&self) -> i64 {
-        self.live_numbers().next().unwrap_or_else(|| self.first())
-    }
-
-    /// The largest one.
-    pub(crate) fn live_last(&self) -> i64 {
-        let is_live = |at: &usize| !self.deleted().is_some_and(|deleted| deleted.has(*at));
-        (0..self.total()).rev().find(is_live).map_or_else(|| self.last(), |at| self.numbers.at(at))
-    }
-
-    /// A cluster without the rows up to a number; `None` if no other is left. Fails with kind `Bug` for a batch.
-    pub(crate) fn behind(&self, number: i64) -> Result<Option<Self>> {
-        let PieceRows::Stored(stored) = &self.rows else { return Err(Error::bug("a batch is marked")) };
-        let up_to = (0..self.total()).take_while(|at| self.numbers.at(*at) <= number);
-        let deleted = match &stored.deleted {
-            Some(deleted) => deleted.with(up_to),
-            None => DeletedRows::none(self.total()).with(up_to),
-        };
-        let is_left = deleted.count() < self.total();
-        let rows = PieceRows::Stored(StoredRows { deleted: Some(Arc::new(deleted)), ..stored.clone() });
-        Ok(is_left.then(|| self.with_rows(rows)))
+    /// Those of some ascending numbers that it has rows of.
+    pub(crate) fn among(&self, numbers: &[i64]) -> Vec<i64> {
+        let from = numbers.partition_point(|number| *number < self.first());
+        let here = &numbers[from..];
+        let here = &here[..here.partition_point(|number| *number <= self.last())];
+        if here.len() <= self.total() {
+            return here.iter().copied().filter(|number| self.position(*number).is_some()).collect();
+        }
+        let mut found = self.live_numbers().filter(|number| here.binary_search(number).is_ok()).collect::<Vec<_>>();
+        found.sort_unstable();
+        found
     }
 
     /// Where the row of a number is; `None` if it is not there, or gone.
@@ -388,15 +402,12 @@ impl Piece {
         let mut memory = self.memory.sibling();
         memory.grow(self.own_bytes() + deleted.bytes())?;
         let rows = PieceRows::Stored(StoredRows { deleted: Some(Arc::new(deleted)), ..stored.clone() });
-        Ok(vec![Self { rows, numbers: self.numbers.clone(), memory: Arc::new(memory) }])
+        Ok(vec![Self { rows, memory: Arc::new(memory), ..self.clone() }])
     }
 
     /// Bytes that the numbers take.
     pub(crate) fn own_bytes(&self) -> usize {
-        match &self.numbers {
-            RowNumbers::From(_) => 0,
-            RowNumbers::Listed(numbers) => size_of_val(&**numbers),
-        }
+        self.numbers.bytes()
     }
 
     /// A part of a batch, which shares its memory. Fails with kind `Bug` for what is on disk.
@@ -408,9 +419,10 @@ impl Piece {
         let numbers = match &self.numbers {
             RowNumbers::From(first) => RowNumbers::From(first + from as i64),
             RowNumbers::Listed(numbers) => RowNumbers::Listed(numbers[from..to].into()),
+            RowNumbers::Moved { numbers, .. } => RowNumbers::of(numbers[from..to].to_vec()),
         };
         let rows = PieceRows::Memory(batch.slice(from, to - from));
-        Ok(Some(Self { rows, numbers, memory: self.memory.clone() }))
+        Ok(Some(Self { rows, numbers, ..self.clone() }))
     }
 
     fn split_at(&self, number: i64) -> Result<Vec<Self>> {
@@ -429,14 +441,15 @@ impl Piece {
             }
         }
         let numbers = (0..rows).filter(|&position| keeps[position]).map(|position| self.numbers.at(position));
-        let numbers = numbers.collect::<Arc<[i64]>>();
+        let numbers = numbers.collect::<Vec<_>>();
         if numbers.is_empty() {
             return Ok(vec![]);
         }
         let rows = filter_record_batch(batch, &BooleanArray::from(keeps)).map_err(from_arrow)?;
         let mut memory = self.memory.sibling();
         memory.grow(rows.get_array_memory_size())?;
-        Ok(vec![Self::in_memory(rows, RowNumbers::Listed(numbers), Arc::new(memory))])
+        let (rows, numbers) = (PieceRows::Memory(rows), RowNumbers::of(numbers));
+        Ok(vec![Self { rows, numbers, memory: Arc::new(memory), ..self.clone() }])
     }
 }
 
@@ -446,9 +459,40 @@ pub(crate) fn conflict() -> Error {
     error.with_hint("run the statement again")
 }
 
-/// Which of these pieces may have the row of a number.
+/// Which of these [settled](settle) pieces has the row of a number.
 pub(crate) fn piece_of(pieces: &[Piece], number: i64) -> Option<usize> {
-    pieces.partition_point(|piece| piece.first() <= number).checked_sub(1)
+    let mut begin = 0;
+    while let Some(piece) = pieces.get(begin) {
+        let is_last = pieces.last().is_some_and(|last| last.fragment == piece.fragment);
+        let end = match is_last {
+            true => pieces.len(),
+            false => begin + pieces[begin..].partition_point(|other| other.fragment == piece.fragment),
+        };
+        let mut at = begin + pieces[begin..end].partition_point(|piece| piece.first() <= number);
+        while at > begin && pieces[at - 1].reach >= number {
+            at -= 1;
+            if pieces[at].position(number).is_some() {
+                return Some(at);
+            }
+        }
+        begin = end;
+    }
+    None
+}
+
+/// Makes pieces ready to be searched. Gives whether all numbers ascend from piece to piece.
+pub(crate) fn settle(pieces: &mut [Piece]) -> bool {
+    let (mut ascends, mut before) = (true, None::<(u16, i64)>);
+    for piece in pieces {
+        let last = piece.last();
+        piece.reach = match before {
+            Some((fragment, reach)) if fragment == piece.fragment => reach.max(last),
+            _ => last,
+        };
+        ascends &= before.is_none_or(|(fragment, reach)| fragment == piece.fragment && reach < piece.first());
+        before = Some((piece.fragment, piece.reach));
+    }
+    ascends
 }
 
 /// Finds rows by number, for those who look at some columns of many. Of rows on disk it keeps the columns of the

@@ -28,6 +28,8 @@ pub(crate) struct TableRows {
     pub(crate) pieces: Vec<Piece>,
     /// How many rows there are.
     pub(crate) rows: usize,
+    /// Whether their numbers ascend from piece to piece.
+    pub(crate) ascends: bool,
     pub(crate) version: TableVersion,
     /// The number that the next new row gets.
     pub(crate) next_number: i64,
@@ -68,6 +70,14 @@ impl Table for TableRows {
         self.clusters(request, false)
     }
 
+    fn fragments(&self, predicate: Option<&Arc<dyn PhysicalExpr>>) -> Option<(usize, usize)> {
+        let placement = &self.declared.placement;
+        let all = usize::from(placement.fragments());
+        let wanted = predicate.and_then(|predicate| placement.wanted(predicate));
+        let wanted = wanted.map_or(all, |wanted| wanted.into_iter().filter(|wanted| *wanted).count());
+        (all > 1).then_some((wanted, all))
+    }
+
     fn describe(&self) -> String {
         match self.pieces.iter().any(|piece| piece.batch().is_none()) {
             true => "on disk".into(),
@@ -106,6 +116,10 @@ impl Table for NumberedRows {
         self.0.clusters(request, true)
     }
 
+    fn fragments(&self, predicate: Option<&Arc<dyn PhysicalExpr>>) -> Option<(usize, usize)> {
+        self.0.fragments(predicate)
+    }
+
     fn describe(&self) -> String {
         self.0.describe()
     }
@@ -126,6 +140,10 @@ impl TableRows {
             }
             places
         });
+        let wanted = request.predicate.as_ref().and_then(|predicate| self.declared.placement.wanted(predicate));
+        let is_wanted = |piece: &Piece| {
+            wanted.as_ref().is_none_or(|wanted| wanted.get(usize::from(piece.fragment())) != Some(&false))
+        };
         let mut candidates = HashMap::<u64, Candidates>::new();
         let mut scan = TableScan { clusters: Vec::new(), clusters_pruned: 0 };
         let name = self.declared.name.to_string();
@@ -133,7 +151,7 @@ impl TableRows {
             let only = places.as_ref().map(|places| places.get(&index));
             let mut some = None;
             let is_out = match (piece.rows(), &request.predicate) {
-                _ if only == Some(None) => true,
+                _ if only == Some(None) || !is_wanted(piece) => true,
                 (PieceRows::Stored(stored), Some(predicate)) if only.is_none() => {
                     let segment = stored.view.segment().number();
                     if let Entry::Vacant(place) = candidates.entry(segment) {

@@ -10,6 +10,8 @@ use diligence_base::Result;
 use diligence_base::ids::ObjectId;
 use sqlparser::ast::Expr;
 
+use crate::distribution::Distribution;
+
 /// The rules of a table.
 #[derive(Clone, Debug, Default)]
 pub struct TableRules {
@@ -31,6 +33,8 @@ pub struct TableRules {
     pub unproven: BTreeSet<String>,
     /// What its rows are the answer of, if it is a materialized view.
     pub materialized: Option<Materialized>,
+    /// How its rows are divided into fragments, and ordered on disk.
+    pub distribution: Distribution,
 }
 
 /// What a materialized view shows.

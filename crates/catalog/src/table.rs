@@ -7,11 +7,11 @@
 //! Invariant: the memory of a batch is reserved as long as any version that has the batch lives, in the catalog, in a
 //! snapshot or in a statement that reads it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use arrow::array::{Array, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions};
-use arrow::compute::concat_batches;
+use arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::compute::{concat_batches, take};
 use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::ids::TableVersion;
 use diligence_base::limits::BATCH_ROWS_MAX;
@@ -24,9 +24,10 @@ use diligence_storage::{DeletedRows, Table};
 
 use crate::conformed::{conform, gathered, moved, table_schema};
 use crate::declared::{ColumnIds, Declared};
+use crate::distribution::{Distribution, FragmentRows, Placement, Strategy};
 use crate::keyed::{KeyLookup, entries, has_key, indexed, starts};
 use crate::keys::{KeyIndex, KeyReader, KeyValues, Together};
-use crate::pieces::{NewRows, Piece, PieceRows, RowFinder, StoredCluster, StoredRows, conflict, piece_of};
+use crate::pieces::{NewRows, Piece, PieceRows, RowFinder, StoredCluster, StoredRows, conflict, piece_of, settle};
 use crate::rows::{NumberedRows, TableRows};
 use crate::rules::TableRules;
 use crate::{RelationName, rules};
@@ -49,6 +50,17 @@ pub struct TableAlteration {
     pub places: Vec<Option<usize>>,
     /// Its rules.
     pub rules: TableRules,
+}
+
+/// A piece as it was written down.
+#[derive(Clone, Debug)]
+pub struct RestoredPiece {
+    /// Its rows.
+    pub rows: NewRows,
+    /// Their numbers.
+    pub numbers: RowNumbers,
+    /// The fragment that they belong to.
+    pub fragment: u16,
 }
 
 /// What a statement does to the rows of a table.
@@ -90,7 +102,7 @@ impl NativeTable {
         let schema = table_schema(schema);
         let columns = ColumnIds::of_new(schema.fields().len());
         let (own_name, rules) = (name.clone(), TableRules::default());
-        let declared = Arc::new(Declared::new(own_name, schema, rules, columns, version));
+        let declared = Arc::new(Declared::new(own_name, schema, rules, columns, version)?);
         let memory = Arc::new(memory);
         let (mut pieces, mut next_number) = (Vec::new(), 0);
         let mut views = Views::default();
@@ -107,6 +119,28 @@ impl NativeTable {
             pieces.push(piece);
         }
         Ok(Self::of(declared, pieces, next_number, version, Vec::new()))
+    }
+
+    /// As [`of_rows`](Self::of_rows), of a table under these rules: its rows are divided as they say. Indexes are
+    /// counted as the rows are. Fails as that does, and as [`with_rules`](Self::with_rules).
+    pub fn of_rows_under(
+        name: &RelationName,
+        schema: &Schema,
+        rows: Vec<NewRows>,
+        rules: TableRules,
+        memory: Reservation,
+        version: TableVersion,
+    ) -> Result<Self> {
+        let counted = memory.sibling();
+        if rules.distribution == Distribution::default() {
+            return Self::of_rows(name, schema, rows, memory, version)?.with_rules(rules, &counted, version);
+        }
+        let empty = Self::of_rows(name, schema, Vec::new(), memory.sibling(), version)?;
+        let divided = TableRules { distribution: rules.distribution.clone(), ..TableRules::default() };
+        let divided = empty.with_own_rules(divided, None, version)?.with_rows(&rows, memory, true, version)?;
+        // Where bounds come from rows, they are known now.
+        let distribution = divided.rules().distribution.clone();
+        divided.with_rules(TableRules { distribution, ..rules }, &counted, version)
     }
 
     /// Rows with exactly the types of a table of these columns. Fails with kind `Value` if a value does not fit its
@@ -142,13 +176,13 @@ impl NativeTable {
         self.pieces().iter().map(Piece::as_new).collect()
     }
 
-    /// A table as it was written down: its pieces with the numbers of their rows, and the number of the next row. Fails
-    /// with kind `File` if they do not fit.
+    /// A table as it was written down: its pieces, and the number of the next row. Fails with kind `File` if they do not
+    /// fit.
     pub fn restored(
         name: &RelationName,
         schema: &Schema,
         columns: ColumnIds,
-        pieces: Vec<(NewRows, RowNumbers)>,
+        pieces: Vec<RestoredPiece>,
         next_number: i64,
         memory: Reservation,
         version: TableVersion,
@@ -160,9 +194,9 @@ impl NativeTable {
         }
         let memory = Arc::new(memory);
         let (name, rules) = (name.clone(), TableRules::default());
-        let declared = Arc::new(Declared::new(name, schema, rules, columns, version));
+        let declared = Arc::new(Declared::new(name, schema, rules, columns, version)?);
         let mut views = Views::default();
-        let pieces = pieces.into_iter().map(|(rows, numbers)| {
+        let pieces = pieces.into_iter().map(|RestoredPiece { rows, numbers, fragment }| {
             let piece = match rows {
                 NewRows::Memory(batch) => {
                     let batch = conform(&batch, &declared.schema, &declared.name)?;
@@ -174,14 +208,18 @@ impl NativeTable {
                     Piece::stored(rows, numbers, memory.clone())
                 }
             };
+            let piece = piece.in_fragment(fragment);
             match piece.numbers() {
-                RowNumbers::Listed(numbers) if numbers.len() != piece.total() => Err(misfit()),
+                RowNumbers::Listed(numbers) | RowNumbers::Moved { numbers, .. } if numbers.len() != piece.total() => {
+                    Err(misfit())
+                }
                 _ if piece.is_empty() => Err(misfit()),
                 _ => Ok(piece),
             }
         });
         let pieces = pieces.collect::<Result<Vec<_>>>()?;
-        if pieces.windows(2).any(|pair| pair[0].last() >= pair[1].first()) {
+        let place = |piece: &Piece| (piece.fragment(), piece.first());
+        if pieces.windows(2).any(|pair| place(&pair[0]) >= place(&pair[1])) {
             return Err(misfit());
         }
         Ok(Self::of(declared, pieces, next_number, version, Vec::new()))
@@ -203,7 +241,10 @@ impl NativeTable {
                 made => made,
             });
         let indexes = indexes.collect::<Result<Vec<_>>>()?;
-        let declared = Declared::new(name.clone(), schema.clone(), rules, columns.clone(), *origin);
+        let declared = Declared::new(name.clone(), schema.clone(), rules, columns.clone(), *origin)?;
+        if self.pieces().iter().any(|piece| piece.fragment() >= declared.placement.fragments()) {
+            return Err(Error::file("a table's rows and its fragments do not fit").with_code("XX001"));
+        }
         Ok(Self::of(Arc::new(declared), self.pieces().to_vec(), self.rows.next_number, version, indexes))
     }
 
@@ -215,6 +256,9 @@ impl NativeTable {
         version: TableVersion,
     ) -> Result<Self> {
         let Declared { name, schema, rules: before, .. } = &*self.declared;
+        if rules.distribution != before.distribution && !self.pieces().is_empty() {
+            return Err(Error::bug("rows are divided where they come"));
+        }
         let mut indexes = Vec::with_capacity(rules.keys.len());
         for key in &rules.keys {
             let known = before.keys.iter().position(|known| known == key);
@@ -225,7 +269,7 @@ impl NativeTable {
         }
         let Declared { columns, origin, .. } = &*self.declared;
         let (columns, origin) = (columns.clone(), *origin);
-        let declared = Declared::new(name.clone(), schema.clone(), rules, columns, origin);
+        let declared = Declared::new(name.clone(), schema.clone(), rules, columns, origin)?;
         Ok(Self::of(Arc::new(declared), self.pieces().to_vec(), self.rows.next_number, version, indexes))
     }
 
@@ -253,7 +297,7 @@ impl NativeTable {
             .collect();
         let (own_name, own_rules) = (name.clone(), rules.clone());
         let origin = self.declared.origin;
-        let declared = Declared::new(own_name, schema.clone(), own_rules, ids, origin);
+        let declared = Declared::new(own_name, schema.clone(), own_rules, ids, origin)?;
         let mut views = Views::default();
         let null_in = |column: &str| {
             let message = format!("column \"{column}\" of relation \"{}\" contains null values", name.name);
@@ -407,13 +451,14 @@ impl NativeTable {
     /// A version of these pieces, which have at least one row each.
     fn of(
         declared: Arc<Declared>,
-        pieces: Vec<Piece>,
+        mut pieces: Vec<Piece>,
         next_number: i64,
         version: TableVersion,
         indexes: Vec<KeyIndex>,
     ) -> Self {
-        let count = pieces.iter().map(Piece::len).sum();
-        let rows = TableRows { pieces, rows: count, version, next_number, indexes, declared: declared.clone() };
+        let (count, ascends) = (pieces.iter().map(Piece::len).sum(), settle(&mut pieces));
+        let rows =
+            TableRows { pieces, rows: count, ascends, version, next_number, indexes, declared: declared.clone() };
         Self { declared, rows: Arc::new(rows) }
     }
 
@@ -442,6 +487,16 @@ impl NativeTable {
         &self.rows.pieces
     }
 
+    /// Whether the numbers of rows ascend from piece to piece.
+    pub(crate) fn ascends(&self) -> bool {
+        self.rows.ascends
+    }
+
+    /// Which fragment rows belong to.
+    pub fn placement(&self) -> &Placement {
+        &self.declared.placement
+    }
+
     /// The ids of its columns.
     pub fn columns(&self) -> &ColumnIds {
         &self.declared.columns
@@ -450,6 +505,23 @@ impl NativeTable {
     /// What has the same value in two versions, if rows have the same numbers in both.
     pub fn origin(&self) -> TableVersion {
         self.declared.origin
+    }
+
+    /// Values of a column: all, or those of so many rows, spread over the table, as tell where the others lie. Fails with
+    /// kind `File` if they cannot be read, 42703 if there is no such column.
+    pub fn sampled_values(&self, column: &str) -> Result<Vec<ArrayRef>> {
+        let missing = || Error::input(format!("column \"{column}\" does not exist")).with_code("42703");
+        let place = self.schema().index_of(column).map_err(|_| missing())?;
+        let every = self.rows().div_ceil(SAMPLED_ROWS).max(1);
+        let values = self.pieces().iter().map(|piece| {
+            let values = piece.read_columns(&[place])?.column(0).clone();
+            if every == 1 {
+                return Ok(values);
+            }
+            let chosen = UInt64Array::from_iter_values((0..values.len() as u64).step_by(every));
+            take(&values, &chosen, None).map_err(from_arrow)
+        });
+        values.collect()
     }
 
     /// The number that the next new row gets.
@@ -532,7 +604,19 @@ impl NativeTable {
         memory: Reservation,
         version: TableVersion,
     ) -> Result<Self> {
-        let (mut kept, mut gone) = (Vec::new(), deleted);
+        let (mut kept, mut gone) = (Vec::with_capacity(self.pieces().len() + 1), deleted);
+        if !self.ascends() {
+            let mut count = 0;
+            for piece in self.pieces() {
+                let here = piece.among(deleted);
+                count += here.len();
+                kept.extend(piece.without(&here)?);
+            }
+            if count < deleted.len() {
+                return Err(conflict());
+            }
+            return self.appended(kept, inserted, memory, version);
+        }
         for piece in self.pieces() {
             let end = gone.partition_point(|number| *number <= piece.last());
             let (here, later) = gone.split_at(end);
@@ -558,7 +642,11 @@ impl NativeTable {
         let batches = rows.iter().filter_map(NewRows::batch).filter(|batch| batch.num_rows() > 0);
         let batches = batches.map(|batch| conform(batch, self.schema(), self.name())).collect::<Result<Vec<_>>>()?;
         let indexes = if is_in_memory { Some(self.with_keys(&pieces, &batches, &memory)?) } else { None };
-        let (pieces, next_number) = self.behind(pieces, rows, batches, memory)?;
+        let declared = match self.with_bounds_of(&pieces, rows, &batches)? {
+            Some(declared) => Arc::new(declared),
+            None => self.declared.clone(),
+        };
+        let (pieces, next_number) = self.behind(&declared, pieces, rows, batches, memory)?;
         let indexes = match indexes {
             Some(indexes) => indexes,
             None => {
@@ -566,58 +654,136 @@ impl NativeTable {
                 self.rules().keys.iter().map(index).collect::<Result<_>>()?
             }
         };
-        Ok(Self::of(self.declared.clone(), pieces, next_number, version, indexes))
+        Ok(Self::of(declared, pieces, next_number, version, indexes))
     }
 
-    /// These pieces with those of new rows behind them, and the number of the next row. `batches` are the new rows that
-    /// are in memory.
+    /// What the table is declared with from now on, if these are its first rows, and bounds of fragments come from
+    /// them.
+    fn with_bounds_of(&self, kept: &[Piece], rows: &[NewRows], batches: &[RecordBatch]) -> Result<Option<Declared>> {
+        let distribution = &self.rules().distribution;
+        let Strategy::Uniform { column, bounds: None, .. } = &distribution.strategy else { return Ok(None) };
+        if !kept.is_empty() || batches.is_empty() || rows.iter().any(|rows| rows.batch().is_none()) {
+            return Ok(None);
+        }
+        let values = batches.iter().filter_map(|batch| batch.column_by_name(column).cloned()).collect::<Vec<_>>();
+        let divided = distribution.with_bounds_of(&values)?;
+        if divided == *distribution {
+            return Ok(None);
+        }
+        let Declared { name, schema, rules, columns, origin, .. } = &*self.declared;
+        let rules = TableRules { distribution: divided, ..rules.clone() };
+        Declared::new(name.clone(), schema.clone(), rules, columns.clone(), *origin).map(Some)
+    }
+
+    /// These pieces with those of new rows behind them, each in its fragment, and the number of the next row. `batches`
+    /// are the new rows that are in memory.
     fn behind(
         &self,
+        declared: &Arc<Declared>,
         pieces: Vec<Piece>,
         rows: &[NewRows],
         batches: Vec<RecordBatch>,
         mut memory: Reservation,
     ) -> Result<(Vec<Piece>, i64)> {
         let mut next_number = self.rows.next_number;
-        // Small batches behind what stays are joined with the new ones; the pieces before them stay as they are.
-        let mut kept = pieces;
-        // What has no reservation is counted in the statement's.
-        let mut all = Vec::<(PieceRows, RowNumbers, Option<Arc<Reservation>>)>::new();
-        let mut copied_bytes = 0;
+        let mut arriving = BTreeMap::<u16, Vec<Arriving>>::new();
         let mut batches = batches.into_iter();
         let mut views = Views::default();
         for rows in rows {
             let numbers = RowNumbers::From(next_number);
-            let batch = match rows {
-                NewRows::Memory(batch) if batch.num_rows() == 0 => continue,
-                NewRows::Memory(_) => batches.next().ok_or_else(|| Error::bug("a batch is not there"))?,
+            match rows {
+                NewRows::Memory(batch) if batch.num_rows() == 0 => {}
+                NewRows::Memory(_) => {
+                    let batch = batches.next().ok_or_else(|| Error::bug("a batch is not there"))?;
+                    for FragmentRows { fragment, rows, places } in declared.placement.split(&batch, next_number)? {
+                        let own = |places: Vec<u32>| {
+                            RowNumbers::of(places.into_iter().map(|place| next_number + i64::from(place)).collect())
+                        };
+                        let numbers = places.map_or_else(|| numbers.clone(), own);
+                        let rows = Arriving { rows: PieceRows::Memory(rows), numbers, counted: None };
+                        arriving.entry(fragment).or_default().push(rows);
+                    }
+                    next_number += batch.num_rows() as i64;
+                }
                 NewRows::Stored(stored) => {
-                    if stored.declared.as_ref().is_some_and(|declared| !Arc::ptr_eq(declared, &self.declared)) {
+                    if stored.declared.as_ref().is_some_and(|known| !Arc::ptr_eq(known, &self.declared)) {
                         return Err(conflict());
                     }
+                    if stored.fragment >= declared.placement.fragments() {
+                        return Err(Error::file("rows are of a fragment that their table does not have"));
+                    }
                     memory.grow(rows.bytes_in_memory())?;
-                    let rows = views.rows_of(stored.clone(), &self.declared);
+                    let fragment = arriving.entry(stored.fragment).or_default();
+                    let rows = views.rows_of(stored.clone(), declared);
                     next_number += rows.total()? as i64;
-                    all.push((PieceRows::Stored(rows), numbers, None));
-                    continue;
+                    fragment.push(Arriving { rows: PieceRows::Stored(rows), numbers, counted: None });
                 }
-            };
-            next_number += batch.num_rows() as i64;
-            all.push((PieceRows::Memory(batch), numbers, None));
-            // Many small INSERTs must not leave many small batches behind, nor copy the rows before them each time.
-            loop {
-                if let [(PieceRows::Memory(first), ..)] = all.as_slice()
-                    && let Some(piece) = kept.pop_if(|piece| piece.batch().is_some_and(|last| joins(last, first)))
+            }
+        }
+        // Small batches behind what stays are joined with the new ones; the pieces before them stay as they are.
+        let mut kept = pieces.into_iter().peekable();
+        let (mut all, mut copied_bytes) = (Vec::with_capacity(kept.len() + arriving.len()), 0);
+        for (fragment, rows) in arriving {
+            while let Some(piece) = kept.next_if(|piece| piece.fragment() <= fragment) {
+                all.push(Uncounted::Piece(piece));
+            }
+            let joined = self.joined(fragment, &mut all, rows, &memory, &mut copied_bytes)?;
+            all.extend(joined);
+        }
+        all.extend(kept.map(Uncounted::Piece));
+        memory.shrink(copied_bytes.min(memory.bytes()));
+        let rest = Arc::new(memory);
+        let counted = all.into_iter().map(|piece: Uncounted| match piece {
+            Uncounted::Piece(piece) => piece,
+            Uncounted::New(fragment, Arriving { rows, numbers, counted }) => {
+                let counted = counted.unwrap_or_else(|| rest.clone());
+                let piece = match rows {
+                    PieceRows::Memory(batch) => Piece::in_memory(batch, numbers, counted),
+                    PieceRows::Stored(stored) => Piece::stored(stored, numbers, counted),
+                };
+                piece.in_fragment(fragment)
+            }
+        });
+        Ok((counted.collect(), next_number))
+    }
+
+    /// New rows of a fragment, where batches are small joined with each other, and with the last piece of the fragment,
+    /// which is taken from `kept`. Many small INSERTs must not leave many small batches behind, nor copy the rows
+    /// before them each time.
+    fn joined(
+        &self,
+        fragment: u16,
+        kept: &mut Vec<Uncounted>,
+        rows: Vec<Arriving>,
+        memory: &Reservation,
+        copied_bytes: &mut usize,
+    ) -> Result<Vec<Uncounted>> {
+        let mut all = Vec::<Arriving>::with_capacity(rows.len() + 1);
+        for arriving in rows {
+            let is_batch = matches!(arriving.rows, PieceRows::Memory(_));
+            all.push(arriving);
+            while is_batch {
+                if let [Arriving { rows: PieceRows::Memory(first), .. }] = all.as_slice()
+                    && let Some(Uncounted::Piece(piece)) = kept.pop_if(|piece| match piece {
+                        Uncounted::Piece(piece) if piece.fragment() == fragment => {
+                            piece.batch().is_some_and(|last| joins(last, first))
+                        }
+                        _ => false,
+                    })
                 {
-                    all.insert(0, (piece.rows().clone(), piece.numbers().clone(), Some(piece.memory().clone())));
+                    let (rows, numbers) = (piece.rows().clone(), piece.numbers().clone());
+                    all.insert(0, Arriving { rows, numbers, counted: Some(piece.memory().clone()) });
                 }
-                let [.., (PieceRows::Memory(last), ..), (PieceRows::Memory(new), ..)] = all.as_slice() else { break };
+                let [.., Arriving { rows: PieceRows::Memory(last), .. }, Arriving { rows: PieceRows::Memory(new), .. }] =
+                    all.as_slice()
+                else {
+                    break;
+                };
                 if !joins(last, new) {
                     break;
                 }
                 let (last, new) = (last.clone(), new.clone());
-                let (Some((_, numbers, new_counted)), Some((joined_last, known, counted))) =
-                    (all.pop(), all.last_mut())
+                let (Some(Arriving { numbers, counted: new_counted, .. }), Some(before)) = (all.pop(), all.last_mut())
                 else {
                     break;
                 };
@@ -629,26 +795,17 @@ impl NativeTable {
                     RecordBatch::try_new_with_options(joined_rows.schema(), columns, &options).map_err(from_arrow)?;
                 let mut both = memory.sibling();
                 both.grow(joined_rows.get_array_memory_size())?;
-                *known = joined(known, last.num_rows(), &numbers, new.num_rows());
-                *joined_last = PieceRows::Memory(joined_rows);
+                before.numbers = joined(&before.numbers, last.num_rows(), &numbers, new.num_rows());
+                before.rows = PieceRows::Memory(joined_rows);
                 if new_counted.is_none() {
-                    copied_bytes += new_bytes;
+                    *copied_bytes += new_bytes;
                 }
-                if counted.replace(Arc::new(both)).is_none() {
-                    copied_bytes += before_bytes;
+                if before.counted.replace(Arc::new(both)).is_none() {
+                    *copied_bytes += before_bytes;
                 }
             }
         }
-        memory.shrink(copied_bytes.min(memory.bytes()));
-        let rest = Arc::new(memory);
-        kept.extend(all.into_iter().map(|(rows, numbers, counted)| {
-            let counted = counted.unwrap_or_else(|| rest.clone());
-            match rows {
-                PieceRows::Memory(batch) => Piece::in_memory(batch, numbers, counted),
-                PieceRows::Stored(stored) => Piece::stored(stored, numbers, counted),
-            }
-        }));
-        Ok((kept, next_number))
+        Ok(all.into_iter().map(|rows| Uncounted::New(fragment, rows)).collect())
     }
 
     /// The indexes with the keys of rows that come behind these pieces. Fails with code 23505 if a unique key is there
@@ -720,70 +877,128 @@ impl NativeTable {
     }
 
     /// The same version with rows elsewhere: those whose numbers one of these pieces has are in its cluster from now
-    /// on. The pieces ascend. Fails with kind `Resource` if memory is short.
+    /// on. Fails with kind `Resource` if memory is short.
     pub fn with_stored(&self, stored: &[StoredPiece]) -> Result<Self> {
-        let mut pieces = Vec::with_capacity(self.pieces().len());
+        let mut pieces = self.pieces().to_vec();
         let mut views = Views::default();
-        let mut present = self.pieces().iter().cloned().collect::<VecDeque<_>>();
-        for StoredPiece { segment, cluster, numbers } in stored {
-            let view = views.of(segment, &self.declared);
-            let rows = StoredRows { view, cluster: *cluster, deleted: None };
+        for run in stored.chunk_by(|left, right| left.run == right.run) {
+            pieces = self.with_run(pieces, run, &mut views)?;
+        }
+        pieces.sort_by_key(|piece| (piece.fragment(), piece.first()));
+        let is_between = |pair: &[Piece]| pair[0].fragment() != pair[1].fragment() || pair[0].last() < pair[1].first();
+        if self.placement().clustered().is_empty() && !pieces.windows(2).all(is_between) {
+            return Err(Error::bug("rows that were stored do not lie between others"));
+        }
+        let TableRows { version, next_number, indexes, .. } = &*self.rows;
+        Ok(Self::of(self.declared.clone(), pieces, *next_number, *version, indexes.clone()))
+    }
+
+    /// These pieces in any order, where rows that were moved together are in their clusters.
+    fn with_run(&self, pieces: Vec<Piece>, run: &[StoredPiece], views: &mut Views) -> Result<Vec<Piece>> {
+        let mut clusters = Vec::with_capacity(run.len());
+        for StoredPiece { segment, cluster, numbers, .. } in run {
+            let rows = StoredRows { view: views.of(segment, &self.declared), cluster: *cluster, deleted: None };
             let total = rows.total()?;
-            let (first, last) = (numbers.at(0), numbers.at(total.saturating_sub(1)));
-            while let Some(before) = present.pop_front_if(|piece| piece.live_last() < first) {
-                pieces.push(before);
-            }
             let mut live = BooleanBufferBuilder::new(total);
             live.append_n(total, false);
-            let mut memory = None;
-            while let Some(piece) = present.pop_front_if(|piece| piece.live_first() <= last) {
-                let (mut piece, mut rest) = (piece, None);
-                if piece.batch().is_none() {
-                    // The rows behind this cluster are in the next one.
-                    rest = piece.behind(last)?;
-                } else if piece.last() > last || piece.first() < first {
-                    // A batch was joined with those beside it meanwhile.
-                    let within =
-                        |bound: i64| (0..piece.total()).take_while(|at| piece.numbers().at(*at) < bound).count();
-                    let (from, to) = (within(first), within(last + 1));
-                    pieces.extend(piece.part(0, from)?);
-                    rest = piece.part(to, piece.total())?;
-                    let Some(part) = piece.part(from, to)? else {
-                        rest.into_iter().for_each(|rest| present.push_front(rest));
-                        break;
-                    };
-                    piece = part;
+            let (first, last) = (numbers.least(), numbers.greatest(total));
+            clusters.push(MovedRows { rows, numbers, total, first, last, live });
+        }
+        let ascends = clusters.windows(2).all(|pair| pair[0].last < pair[1].first);
+        let (Some(first), Some(last)) =
+            (clusters.iter().map(|rows| rows.first).min(), clusters.iter().map(|rows| rows.last).max())
+        else {
+            return Ok(pieces);
+        };
+        let fragment = run.first().map_or(0, |piece| piece.fragment);
+        let mut mark = |number: i64| {
+            let begin = if ascends { clusters.partition_point(|rows| rows.last < number) } else { 0 };
+            for rows in clusters[begin..].iter_mut().take_while(|rows| !ascends || rows.first <= number) {
+                let is_within = rows.first <= number && number <= rows.last;
+                if let Some(at) = is_within.then(|| rows.numbers.position(number, rows.total)).flatten() {
+                    rows.live.set_bit(at, true);
+                    return true;
                 }
-                for number in piece.live_numbers().take_while(|number| *number <= last) {
-                    let at = numbers.position(number, total);
-                    live.set_bit(at.ok_or_else(|| Error::bug("a row came among those that were stored"))?, true);
-                }
-                memory.get_or_insert_with(|| piece.memory().clone());
-                rest.into_iter().for_each(|rest| present.push_front(rest));
             }
-            let Some(memory) = memory else { continue };
+            false
+        };
+        let (mut others, mut memory) = (Vec::with_capacity(pieces.len()), None);
+        for piece in pieces {
+            if piece.fragment() != fragment || piece.last() < first || piece.first() > last {
+                others.push(piece);
+                continue;
+            }
+            let live = piece.live_numbers().collect::<Vec<_>>();
+            let mut gone = Vec::new();
+            for number in &live {
+                match mark(*number) {
+                    true => gone.push(*number),
+                    // A cluster was moved as a whole, or stays.
+                    false if piece.batch().is_none() && gone.is_empty() => break,
+                    false if piece.batch().is_none() => return Err(Error::bug("a part of a cluster was moved")),
+                    // A batch was joined with those behind it meanwhile.
+                    false => {}
+                }
+            }
+            if !gone.is_empty() {
+                memory.get_or_insert_with(|| piece.memory().clone());
+            }
+            match gone.len() == live.len() {
+                true => {}
+                false => {
+                    gone.sort_unstable();
+                    others.extend(piece.without(&gone)?);
+                }
+            }
+        }
+        let Some(memory) = memory else { return Ok(others) };
+        for MovedRows { rows, numbers, total, mut live, .. } in clusters {
             let deleted = DeletedRows::of(live.finish());
             if deleted.count() == total {
                 continue;
             }
             let deleted = (deleted.count() > 0).then(|| Arc::new(deleted));
             let mut own = memory.sibling();
-            let piece = Piece::stored(StoredRows { deleted: deleted.clone(), ..rows }, numbers.clone(), memory);
+            let piece = Piece::stored(StoredRows { deleted: deleted.clone(), ..rows }, numbers.clone(), memory.clone());
             own.grow(piece.own_bytes() + deleted.map_or(0, |deleted| deleted.bytes()))?;
-            pieces.push(piece.counted_in(Arc::new(own)));
+            others.push(piece.in_fragment(fragment).counted_in(Arc::new(own)));
         }
-        pieces.extend(present);
-        if pieces.windows(2).any(|pair| pair[0].last() >= pair[1].first()) {
-            return Err(Error::bug("rows that were stored do not lie between others"));
-        }
-        let TableRows { version, next_number, indexes, .. } = &*self.rows;
-        Ok(Self::of(self.declared.clone(), pieces, *next_number, *version, indexes.clone()))
+        Ok(others)
     }
+}
+
+/// A cluster that rows have moved to.
+struct MovedRows<'a> {
+    rows: StoredRows,
+    numbers: &'a RowNumbers,
+    total: usize,
+    first: i64,
+    last: i64,
+    /// Which of them are still there.
+    live: BooleanBufferBuilder,
+}
+
+/// Rows on their way to a piece.
+struct Arriving {
+    rows: PieceRows,
+    numbers: RowNumbers,
+    /// What has no reservation is counted in the statement's.
+    counted: Option<Arc<Reservation>>,
+}
+
+/// A piece, or what becomes one of a fragment.
+enum Uncounted {
+    Piece(Piece),
+    New(u16, Arriving),
 }
 
 /// A cluster that holds rows of a table from now on.
 #[derive(Clone, Debug)]
 pub struct StoredPiece {
+    /// The fragment that its rows belong to.
+    pub fragment: u16,
+    /// What clusters have in common whose rows were moved together, next to each other in the list.
+    pub run: usize,
     /// The segment.
     pub segment: Arc<Segment>,
     /// Which of its clusters.
@@ -813,6 +1028,9 @@ fn joins(last: &RecordBatch, new: &RecordBatch) -> bool {
     last.num_rows() + new.num_rows() <= BATCH_ROWS_MAX && last.num_rows() <= JOIN_GROWTH * new.num_rows()
 }
 
+/// Rows whose values are looked at where bounds of fragments are chosen, about.
+const SAMPLED_ROWS: usize = 1 << 20;
+
 /// Entries of an index are thrown away once they are twice as many as the rows and so many.
 const INDEX_REST_ROWS: usize = 4096;
 
@@ -829,12 +1047,12 @@ fn joined(first: &RowNumbers, first_rows: usize, second: &RowNumbers, second_row
         return first.clone();
     }
     let first = (0..first_rows).map(|position| first.at(position));
-    RowNumbers::Listed(first.chain((0..second_rows).map(|position| second.at(position))).collect())
+    RowNumbers::of(first.chain((0..second_rows).map(|position| second.at(position))).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
+    use arrow::array::{AsArray, Int64Array, StringArray};
     use arrow::datatypes::{DataType, Field};
     use diligence_memory::QueryMemory;
 

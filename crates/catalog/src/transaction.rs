@@ -12,7 +12,7 @@
 //! that others which want them wait for its end. What meets others all the same, as by DDL, fails when it is committed
 //! (40001).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,8 +27,7 @@ use crate::carried::Carried;
 use crate::catalog::{Inside, objects_mut, put};
 use crate::journal::{Entry, LogPosition, Staged};
 use crate::locks::LockOwner;
-use crate::pieces::Piece;
-use crate::pieces::conflict;
+use crate::pieces::{Piece, PieceRows, conflict};
 use crate::references::{self, ChangedTable, DeferredReferences};
 use crate::snapshot::{Root, Schema};
 use crate::{Catalog, CatalogChange, NativeTable, NewRows, Object, Relation, RelationName, RowChange};
@@ -273,7 +272,10 @@ fn difference(was: &NativeTable, is: &NativeTable) -> Result<TableDifference> {
     let first_new = was.next_number();
     let pieces = is.pieces();
     let mut deleted = Vec::new();
-    for piece in was.pieces() {
+    let ascends = was.ascends() && is.ascends();
+    let unsorted = if ascends { &[] } else { was.pieces() };
+    deleted.extend(gone_from(unsorted, is)?);
+    for piece in was.pieces().iter().filter(|_| ascends) {
         // Numbers ascend, within a piece and from piece to piece: both sides are walked along once.
         let mut place = pieces.partition_point(|kept| kept.last() < piece.first());
         if pieces.get(place).is_some_and(|kept| kept.is_same(piece)) {
@@ -299,6 +301,7 @@ fn difference(was: &NativeTable, is: &NativeTable) -> Result<TableDifference> {
             }
         }
     }
+    deleted.sort_unstable();
     let mut inserted = Vec::new();
     for piece in pieces.iter().filter(|piece| piece.last() >= first_new) {
         // Whole clusters come at once.
@@ -315,6 +318,24 @@ fn difference(was: &NativeTable, is: &NativeTable) -> Result<TableDifference> {
     }
     let memory = is.counted().or_else(|| was.counted()).map(Reservation::sibling);
     Ok(TableDifference { deleted, inserted, memory })
+}
+
+/// The numbers of the rows of some pieces that a later version of their table does not have.
+fn gone_from(pieces: &[Piece], is: &NativeTable) -> Result<Vec<i64>> {
+    let cluster = |piece: &Piece| match piece.rows() {
+        PieceRows::Stored(stored) => Some((stored.view.segment().number(), stored.cluster)),
+        PieceRows::Memory(_) => None,
+    };
+    let now = is.pieces().iter().filter_map(|piece| Some((cluster(piece)?, piece))).collect::<HashMap<_, _>>();
+    let mut gone = Vec::new();
+    for piece in pieces {
+        let same = cluster(piece).and_then(|cluster| now.get(&cluster));
+        match same.and_then(|now| piece.gone_in(now)) {
+            Some(numbers) => gone.extend(numbers),
+            None => gone.extend(piece.live_numbers().filter(|number| !is.has_row(*number))),
+        }
+    }
+    Ok(gone)
 }
 
 impl Catalog {

@@ -436,6 +436,8 @@ mod tests {
              DEFERRABLE INITIALLY DEFERRED, g INT GENERATED ALWAYS AS (p * 2) STORED, \
              j JSONB, l INT[], v VARCHAR(7), u UUID, s INTERVAL NOT NULL, d DATE, f REAL)",
             "CREATE TABLE nothing (a INT)",
+            "CREATE TABLE divided (a INT, \"B\" TEXT) DISTRIBUTED BY RANGE (\"B\") VALUES ('it''s', 'x') CLUSTERED BY (a)",
+            "INSERT INTO divided VALUES (1, 'a'), (2, 'it''s'), (3, 'z'), (4, NULL)",
             "CREATE TYPE mood AS ENUM ('sad', 'it''s ok', 'happy')",
             "CREATE TABLE moods (m mood NOT NULL DEFAULT 'sad', l mood[])",
             "INSERT INTO moods VALUES ('happy', ARRAY['sad', 'happy']::mood[]), (DEFAULT, NULL)",
@@ -460,6 +462,7 @@ mod tests {
             "SELECT * FROM p ORDER BY id",
             "SELECT * FROM \"My lab\".\"C/d\" ORDER BY i",
             "SELECT * FROM nothing",
+            "SELECT fragment, bounds, clustered_by, rows FROM system.fragments WHERE \"table\" = 'divided'",
             "SELECT * FROM moods ORDER BY m",
             "SELECT * FROM by_mood ORDER BY m",
             "SELECT * FROM above, \"My lab\".of_lab",
@@ -476,10 +479,10 @@ mod tests {
             let imported = open(name);
             let import = format!("IMPORT DATABASE '{}'", to.display());
             imported.session().execute(&import).unwrap().collect().unwrap();
-            for question in &questions[..10] {
+            for question in &questions[..11] {
                 assert_eq!(table(&imported, question), table(&database, question), "{name}: {question}");
             }
-            assert_eq!(table(&imported, questions[10]), [["105", "501", "105"]]);
+            assert_eq!(table(&imported, questions[11]), [["105", "501", "105"]]);
             let code = |sql: &str| imported.session().execute(sql).map(|_| ()).unwrap_err().code().map(str::to_owned);
             assert_eq!(code("INSERT INTO p (k, n) VALUES ('K7', 1)").as_deref(), Some("23505"));
             assert_eq!(code("INSERT INTO \"My lab\".\"C/d\" (p, s) VALUES (9999, '1 day')").as_deref(), Some("23503"));
@@ -631,13 +634,32 @@ mod tests {
         }
     }
 
-    /// The same statements with rows in memory, and with rows in segments, in clusters of a hundred rows.
     #[test]
     fn rows_in_segments_answer_as_rows_in_memory() {
-        ["parquet", "diligence"].into_iter().for_each(segments_answer_as_memory);
+        ["parquet", "diligence"].into_iter().for_each(|format| answer_as_rows_in_memory(format, ["", "", ""]));
     }
 
-    fn segments_answer_as_memory(format: &str) {
+    #[test]
+    fn rows_in_fragments_answer_as_rows_in_memory() {
+        answer_as_rows_in_memory("diligence", [
+            "DISTRIBUTED BY HASH (g) FRAGMENTS 3 CLUSTERED BY (s)",
+            "DISTRIBUTED BY RANGE (id) VALUES (1000, 5000)",
+            "DISTRIBUTED BY RANGE (id) UNIFORM FRAGMENTS 4 CLUSTERED BY (g, d)",
+        ]);
+    }
+
+    #[test]
+    fn ordered_rows_answer_as_rows_in_memory() {
+        answer_as_rows_in_memory("parquet", [
+            "CLUSTERED BY (g, id)",
+            "DISTRIBUTED BY ROUND ROBIN FRAGMENTS 2 CLUSTERED BY (n)",
+            "DISTRIBUTED BY HASH (s) CLUSTERED BY (d)",
+        ]);
+    }
+
+    /// The same statements with rows in memory, and with rows in segments of a format, in clusters of a hundred rows;
+    /// `clauses` are those of the three tables.
+    fn answer_as_rows_in_memory(format: &str, clauses: [&str; 3]) {
         let settings = in_format(format);
         let folder = tempfile::tempdir().unwrap();
         let sizes = SegmentSizes { rows_min: 1, cluster_rows: 100 };
@@ -696,7 +718,13 @@ mod tests {
         let mut session = kept.session();
         let mut is_inside = false;
         for (number, statement) in statements.iter().enumerate() {
-            assert_eq!(outcome(&session, statement), outcome(&in_memory, statement), "{statement}");
+            let [t, r, copy] = clauses;
+            let own = match () {
+                () if statement.starts_with("CREATE TABLE t ") => format!("{statement} {t}"),
+                () if statement.starts_with("CREATE TABLE r ") => format!("{statement} {r}"),
+                () => statement.replace("TABLE copy AS", &format!("TABLE copy {copy} AS")),
+            };
+            assert_eq!(outcome(&session, &own), outcome(&in_memory, statement), "{own}");
             is_inside = (is_inside || *statement == "BEGIN") && !["COMMIT", "ROLLBACK"].contains(statement);
             kept.checkpoint().unwrap();
             if number % 3 == 0 && !is_inside {
@@ -719,6 +747,81 @@ mod tests {
         kept.checkpoint().unwrap();
         kept.checkpoint().unwrap();
         assert_eq!(segments(folder.path()).len(), 0);
+    }
+
+    /// How many clusters a query reads.
+    fn clusters_read(database: &Database, sql: &str) -> usize {
+        let profile = lines(database, &format!("EXPLAIN ANALYZE {sql}"));
+        let read = profile.split(" clusters read").next().and_then(|before| before.rsplit(' ').next());
+        read.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{profile}"))
+    }
+
+    #[test]
+    fn fragments_and_clusters_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let sizes = SegmentSizes { rows_min: 1, cluster_rows: 100 };
+        let open = || {
+            let (workers, folder) = (Some(2), Some(folder.path().to_owned()));
+            Database::open(DatabaseOptions { folder, segments: sizes, workers, ..DatabaseOptions::default() }).unwrap()
+        };
+        let mut database = open();
+        let run = |database: &Database, sql: &str| drop(lines(database, sql));
+        // Rows whose keys lie all over, so that only their order tells clusters apart.
+        let rows = "SELECT i AS id, i * 7919 % 10007 AS k, i % 8 AS g FROM generate_series(1, 8000) AS u(i)";
+        run(&database, "CREATE TABLE plain (id INT, k INT, g INT)");
+        run(&database, "CREATE TABLE ordered (id INT, k INT, g INT) DISTRIBUTED BY HASH (g) CLUSTERED BY (k)");
+        run(
+            &database,
+            &format!("CREATE TABLE made DISTRIBUTED BY RANGE (k) UNIFORM FRAGMENTS 4 CLUSTERED BY (id) AS {rows}"),
+        );
+        // Few at a time, so that they come by checkpoints.
+        for part in 0..80 {
+            for table in ["plain", "ordered"] {
+                run(&database, &format!("INSERT INTO {table} SELECT * FROM ({rows}) AS r WHERE id % 80 = {part}"));
+            }
+        }
+        database.checkpoint().unwrap();
+        for round in 0..2 {
+            for (question, plain, ordered, made) in [
+                ("SELECT count(*) FROM t WHERE k BETWEEN 3000 AND 3010", 80, 16, 25),
+                ("SELECT count(*) FROM t WHERE g = 3", 80, 30, 85),
+                ("SELECT count(*) FROM t WHERE g = 3 AND k < 500", 80, 2, 25),
+                ("SELECT count(*) FROM t WHERE g IN (1, 2) AND k < 500", 80, 8, 25),
+                ("SELECT count(*) FROM t WHERE id > 7990", 80, 85, 8),
+                ("SELECT count(*) FROM t WHERE k = 5 AND id < 100", 80, 16, 2),
+            ] {
+                let of = |table: &str| question.replace("FROM t ", &format!("FROM {table} "));
+                let expected = table(&database, &of("plain"));
+                for (name, most) in [("plain", plain), ("ordered", ordered), ("made", made)] {
+                    let (read, sql) = (clusters_read(&database, &of(name)), of(name));
+                    assert!(read <= most, "{round}: {read} clusters of {most}: {sql}");
+                    assert_eq!(table(&database, &sql), expected, "{sql}");
+                }
+            }
+            let plan = lines(&database, "EXPLAIN SELECT * FROM ordered WHERE g = 3");
+            assert!(plan.contains("fragments: 1 of 8"), "{plan}");
+            let plan = lines(&database, "EXPLAIN SELECT * FROM made WHERE k < 5");
+            assert!(plan.contains("fragments: 1 of 4"), "{plan}");
+            let plan = lines(&database, "EXPLAIN SELECT * FROM plain WHERE k < 5");
+            assert!(!plan.contains("fragments"), "{plan}");
+            // Segments are of one fragment each.
+            let fragments = "SELECT sum(segments) = (SELECT count(DISTINCT segment) FROM system.segments), \
+                             sum(rows) FROM system.fragments";
+            assert_eq!(table(&database, fragments), [["true", "24000"]]);
+            drop(database);
+            database = open();
+        }
+        // Another distribution while a reader goes on with the rows as they were.
+        let session = database.session();
+        session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ").unwrap();
+        let before = session.execute("SELECT count(*), sum(id) FROM made WHERE k < 5000").unwrap().collect().unwrap();
+        run(&database, "ALTER TABLE made SET DISTRIBUTED BY HASH (id) FRAGMENTS 5 CLUSTERED BY (k)");
+        run(&database, "DELETE FROM made WHERE g = 0");
+        let after = session.execute("SELECT count(*), sum(id) FROM made WHERE k < 5000").unwrap().collect().unwrap();
+        assert_eq!(before, after);
+        assert_eq!(table(&database, "SELECT count(*), count(DISTINCT id) FROM made"), [["7000", "7000"]]);
+        let read = clusters_read(&database, "SELECT count(*) FROM made WHERE k BETWEEN 3000 AND 3010");
+        assert!(read <= 10, "{read}");
     }
 
     #[test]
@@ -745,6 +848,18 @@ mod tests {
             let found =
                 lines(&database, "SELECT sum(rows) > 2300000 AS most FROM system.segments WHERE segment_bytes > 0");
             assert!(found.contains("true"), "{found}");
+            // So may one whose rows are divided by bounds that they decide, and ordered.
+            let divided = "CREATE TABLE d DISTRIBUTED BY RANGE (g) UNIFORM FRAGMENTS 16 CLUSTERED BY (s) AS \
+                           SELECT g, lpad(g::text, 40, 'x') AS s FROM t";
+            database.session().execute(divided).unwrap();
+            let found = lines(&database, "SELECT count(*) AS c, sum(length(s)) AS l, min(g) AS i, max(g) AS a FROM d");
+            assert!(found.contains(expected), "{found}");
+            let even = "SELECT count(*) AS n, min(rows) > 130000 AS few, max(rows) < 180000 AS many FROM system.fragments \
+                        WHERE \"table\" = 'd'";
+            let found = lines(&database, even);
+            assert!(found.contains("| 16 | true | true |"), "{found}");
+            database.session().execute("DROP TABLE d").unwrap();
+            database.checkpoint().unwrap();
             // What is not there after all leaves nothing.
             let before = segments(folder.path()).len();
             let failing = "INSERT INTO t SELECT 1 / (2000000 - g), 'y' FROM generate_series(1, 2000000) u(g)";

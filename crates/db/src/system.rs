@@ -10,6 +10,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
+use diligence_catalog::distribution::Distribution;
 use diligence_catalog::{
     ComputedTable, NativeTable, Piece, PieceRows, Relation, RelationName, SessionSnapshot, StoredRows,
 };
@@ -61,6 +62,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
     };
     BTreeMap::from([
         table("latches", &LATCHES, RowsOf::Running(latches)),
+        table("fragments", &FRAGMENTS, RowsOf::Kept(fragments)),
         table("memory", &MEMORY, RowsOf::Running(memory)),
         table("pool", &POOL, RowsOf::Running(pool)),
         table("queries", &QUERIES, RowsOf::Running(queries)),
@@ -232,6 +234,49 @@ fn segments(snapshot: &SessionSnapshot) -> Vec<Vec<Value>> {
                 stored.cluster.into(),
                 piece.len().into(),
                 (piece.total() - piece.len()).into(),
+            ]
+        })
+    });
+    rows.collect()
+}
+
+const FRAGMENTS: [Column; 10] = [
+    ("schema", Kind::Text),
+    ("table", Kind::Text),
+    ("fragment", Kind::Number),
+    ("strategy", Kind::Text),
+    ("columns", Kind::Text),
+    ("bounds", Kind::Text),
+    ("clustered_by", Kind::Text),
+    ("rows", Kind::Number),
+    ("segments", Kind::Number),
+    ("bytes", Kind::Number),
+];
+
+/// One row for each fragment of each table.
+fn fragments(snapshot: &SessionSnapshot) -> Vec<Vec<Value>> {
+    let rows = readable_tables(snapshot).flat_map(|(name, table)| {
+        let Distribution { strategy, clustered } = &table.rules().distribution;
+        let listed = |columns: &[String]| Value::Text((!columns.is_empty()).then(|| columns.join(", ")));
+        (0..strategy.fragments()).map(move |fragment| {
+            let pieces = table.pieces().iter().filter(|piece| piece.fragment() == fragment);
+            let segments = pieces.clone().filter_map(|piece| match piece.rows() {
+                PieceRows::Stored(stored) => Some((stored.view.segment().number(), stored.view.segment().bytes())),
+                PieceRows::Memory(_) => None,
+            });
+            let segments = segments.collect::<BTreeMap<_, _>>();
+            let in_memory = pieces.clone().map(Piece::bytes_in_memory).sum::<usize>() as u64;
+            vec![
+                name.schema.as_str().into(),
+                name.name.as_str().into(),
+                usize::from(fragment).into(),
+                strategy.name().into(),
+                listed(strategy.columns()),
+                Value::Text(strategy.bounds_of(fragment)),
+                listed(clustered),
+                pieces.map(Piece::len).sum::<usize>().into(),
+                segments.len().into(),
+                (segments.values().sum::<u64>() + in_memory).into(),
             ]
         })
     });

@@ -118,7 +118,19 @@ fn schemas_hold_tables() {
     session.execute("DROP SCHEMA lab CASCADE").unwrap();
     assert_eq!(
         rows(&session, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'system' ORDER BY 1"),
-        ["memory", "pool", "queries", "segments", "settings", "sharing", "stages", "tables", "temp", "workers"]
+        [
+            "fragments",
+            "memory",
+            "pool",
+            "queries",
+            "segments",
+            "settings",
+            "sharing",
+            "stages",
+            "tables",
+            "temp",
+            "workers"
+        ]
     );
 }
 

@@ -81,7 +81,7 @@ impl ImageFile<'_> {
                 match piece.rows() {
                     PieceRows::Memory(rows) => self.put(&encode_rows(statement, rows)?)?,
                     PieceRows::Stored(StoredRows { view, cluster, deleted }) => {
-                        self.put(&encode_stored(statement, view.segment(), *cluster, deleted.as_deref()))?;
+                        self.put(&encode_stored(statement, view.segment(), *cluster, deleted.as_deref(), 0))?;
                     }
                 }
             }

@@ -225,9 +225,9 @@ impl Journal for Log {
         for rows in rows.iter().filter(is_some) {
             let record = match rows {
                 NewRows::Memory(batch) => encode_rows(staged.statement, batch)?,
-                NewRows::Stored(StoredCluster { segment, cluster, deleted, .. }) => {
+                NewRows::Stored(StoredCluster { segment, cluster, deleted, fragment, .. }) => {
                     staged.segments.push(segment.number());
-                    encode_stored(staged.statement, segment, *cluster, deleted.as_deref())
+                    encode_stored(staged.statement, segment, *cluster, deleted.as_deref(), *fragment)
                 }
             };
             bytes += record.len();

@@ -6,12 +6,13 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
+use diligence_catalog::distribution::Distribution;
 use diligence_catalog::journal::Entry;
 use diligence_catalog::rules::{
     Deferral, Identity, Key, KeyKind, Materialized, Reference, ReferenceAction, TableRules,
 };
 use diligence_catalog::sequence::{SequenceOptions, SequenceState};
-use diligence_catalog::{ColumnIds, NativeTable, Object, Relation, RelationName};
+use diligence_catalog::{ColumnIds, NativeTable, Object, Piece, Relation, RelationName};
 use diligence_storage::DeletedRows;
 use diligence_storage::memory::RowNumbers;
 use diligence_storage::segment::{Seal, Segment};
@@ -37,6 +38,8 @@ pub enum Record {
         cluster: u64,
         /// The places of rows that are gone.
         deleted: Vec<i64>,
+        /// What they belong to.
+        fragment: u16,
     },
     CreateSchema {
         id: u64,
@@ -117,6 +120,8 @@ pub struct TableRecord {
     pub ids: Option<ColumnIds>,
     /// Of each piece.
     pub numbers: Vec<RowNumbers>,
+    /// That each piece belongs to; all to the first one, if they are not said.
+    pub fragments: Option<Vec<u16>>,
     pub next_number: i64,
     pub statement: u64,
 }
@@ -138,13 +143,16 @@ const CREATE_ROUTINE: u8 = 14;
 const STORED: u8 = 15;
 const CREATE_TABLE_WITH_IDS: u8 = 16;
 const CREATE_ENUM: u8 = 17;
+const CREATE_TABLE_IN_FRAGMENTS: u8 = 18;
+const STORED_IN_FRAGMENT: u8 = 19;
 
 /// What records had no place for before are comments under names that no column has: of a constraint that older rows
-/// may break, with its name behind, and of a materialized view with and without an answer, with its query as the
-/// comment.
+/// may break, with its name behind; of a materialized view with and without an answer, with its query as the comment;
+/// and of a table's distribution.
 const UNPROVEN: &str = "\u{1}unproven ";
 const MATERIALIZED: &str = "\u{1}materialized";
 const UNPOPULATED: &str = "\u{1}unpopulated";
+const DISTRIBUTION: &str = "\u{1}distribution";
 
 /// A table's rules, whose expressions are texts.
 #[derive(Debug, Default)]
@@ -159,6 +167,7 @@ pub struct RulesRecord {
     pub comments: Vec<(String, String)>,
     pub unproven: Vec<String>,
     pub materialized: Option<Materialized>,
+    pub distribution: Distribution,
 }
 
 /// Rows as a record.
@@ -171,11 +180,23 @@ pub fn encode_rows(statement: u64, rows: &RecordBatch) -> Result<Vec<u8>> {
 }
 
 /// Rows in a segment as a record; `deleted` says which of the cluster's are gone.
-pub fn encode_stored(statement: u64, segment: &Segment, cluster: usize, deleted: Option<&DeletedRows>) -> Vec<u8> {
+pub fn encode_stored(
+    statement: u64,
+    segment: &Segment,
+    cluster: usize,
+    deleted: Option<&DeletedRows>,
+    fragment: u16,
+) -> Vec<u8> {
     let rows = 0..segment.rows(cluster).unwrap_or(0);
     let gone = rows.filter(|at| deleted.is_some_and(|deleted| deleted.has(*at))).map(|at| at as i64);
     let mut encoder = Encoder::default();
-    encoder.byte(STORED);
+    match fragment {
+        0 => encoder.byte(STORED),
+        _ => {
+            encoder.byte(STORED_IN_FRAGMENT);
+            encoder.number(u64::from(fragment));
+        }
+    }
     encoder.number(statement);
     let Seal { start, checksum } = segment.seal();
     encoder.number(segment.number());
@@ -272,7 +293,12 @@ pub fn encode_relation(id: ObjectId, name: &RelationName, relation: &Relation, s
     };
     match relation {
         Relation::Native(table) => {
-            head(&mut encoder, CREATE_TABLE_WITH_IDS);
+            let is_divided = table.pieces().iter().any(is_divided);
+            head(&mut encoder, if is_divided { CREATE_TABLE_IN_FRAGMENTS } else { CREATE_TABLE_WITH_IDS });
+            if is_divided {
+                let fragments = table.pieces().iter().map(|piece| i64::from(piece.fragment()));
+                encoder.numbers(&fragments.collect::<Vec<_>>());
+            }
             let ColumnIds { ids, next } = table.columns();
             encoder.numbers(&ids.iter().map(|id| i64::from(*id)).collect::<Vec<_>>());
             encoder.number(u64::from(*next));
@@ -315,6 +341,11 @@ pub fn encode_relation(id: ObjectId, name: &RelationName, relation: &Relation, s
     Ok(encoder.0)
 }
 
+/// Whether a version that knows of no fragments and no clustering key would take a piece for something else.
+fn is_divided(piece: &Piece) -> bool {
+    piece.fragment() > 0 || matches!(piece.numbers(), RowNumbers::Moved { .. })
+}
+
 fn encode_table(encoder: &mut Encoder, table: &Arc<NativeTable>) -> Result<()> {
     encoder.schema(table.schema())?;
     encode_rules(encoder, table.rules());
@@ -325,9 +356,9 @@ fn encode_table(encoder: &mut Encoder, table: &Arc<NativeTable>) -> Result<()> {
                 encoder.byte(0);
                 encoder.signed(*first);
             }
-            RowNumbers::Listed(listed) => {
+            RowNumbers::Listed(numbers) | RowNumbers::Moved { numbers, .. } => {
                 encoder.byte(1);
-                encoder.numbers(listed);
+                encoder.numbers(numbers);
             }
         }
     }
@@ -336,8 +367,18 @@ fn encode_table(encoder: &mut Encoder, table: &Arc<NativeTable>) -> Result<()> {
 }
 
 fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
-    let TableRules { defaults, generated, identities, checks, keys, references, comments, unproven, materialized } =
-        rules;
+    let TableRules {
+        defaults,
+        generated,
+        identities,
+        checks,
+        keys,
+        references,
+        comments,
+        unproven,
+        materialized,
+        distribution,
+    } = rules;
     let mut pairs = |pairs: Vec<(&String, String)>| {
         encoder.number(pairs.len() as u64);
         for (name, text) in pairs {
@@ -355,7 +396,8 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
         let mark = if view.is_populated { MATERIALIZED } else { UNPOPULATED };
         (mark.to_owned(), view.query.clone())
     });
-    let marks = marks.chain(view).collect::<Vec<_>>();
+    let divided = (*distribution != Distribution::default()).then(|| (DISTRIBUTION.to_owned(), distribution.encoded()));
+    let marks = marks.chain(view).chain(divided).collect::<Vec<_>>();
     let comments = comments.iter().chain(marks.iter().map(|(name, text)| (name, text)));
     pairs(comments.map(|(name, text)| (name, text.clone())).collect());
     encoder.number(identities.len() as u64);
@@ -428,23 +470,35 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
         ROWS => Record::Rows { statement: decoder.number()?, rows: decoder.rows()? },
         CREATE_SCHEMA => Record::CreateSchema { id: decoder.number()?, name: decoder.text()? },
         DROP_SCHEMA => Record::DropSchema { name: decoder.text()? },
-        STORED => Record::Stored {
-            statement: decoder.number()?,
-            segment: decoder.number()?,
-            seal: Seal { start: decoder.number()?, checksum: decoder.number()? as u32 },
-            cluster: decoder.number()?,
-            deleted: decoder.numbers()?,
-        },
+        tag @ (STORED | STORED_IN_FRAGMENT) => {
+            let fragment = if tag == STORED { 0 } else { fragment_of(decoder.number()?)? };
+            Record::Stored {
+                fragment,
+                statement: decoder.number()?,
+                segment: decoder.number()?,
+                seal: Seal { start: decoder.number()?, checksum: decoder.number()? as u32 },
+                cluster: decoder.number()?,
+                deleted: decoder.numbers()?,
+            }
+        }
         CREATE_TABLE => {
             let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
             Record::CreateTable(decode_table(&mut decoder, id, name, None)?)
         }
-        CREATE_TABLE_WITH_IDS => {
+        tag @ (CREATE_TABLE_WITH_IDS | CREATE_TABLE_IN_FRAGMENTS) => {
             let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
+            let fragments = match tag {
+                CREATE_TABLE_IN_FRAGMENTS => {
+                    let fragments = decoder.numbers()?.into_iter();
+                    Some(fragments.map(|fragment| fragment_of(fragment as u64)).collect::<Result<Vec<_>>>()?)
+                }
+                _ => None,
+            };
             let known = |id: i64| u32::try_from(id).map_err(|_| Error::file("a column has no such id"));
             let ids = decoder.numbers()?.into_iter().map(known).collect::<Result<Vec<_>>>()?;
             let ids = ColumnIds { ids, next: decoder.number()? as u32 };
-            Record::CreateTable(decode_table(&mut decoder, id, name, Some(ids))?)
+            let table = decode_table(&mut decoder, id, name, Some(ids))?;
+            Record::CreateTable(TableRecord { fragments, ..table })
         }
         CREATE_VIEW => Record::CreateView {
             id: decoder.number()?,
@@ -519,11 +573,15 @@ fn decode_table(decoder: &mut Decoder<'_>, id: u64, name: RelationName, ids: Opt
     for _ in 0..decoder.count()? {
         numbers.push(match decoder.byte()? {
             0 => RowNumbers::From(decoder.signed()?),
-            _ => RowNumbers::Listed(decoder.numbers()?.into()),
+            _ => RowNumbers::of(decoder.numbers()?),
         });
     }
     let (next_number, statement) = (decoder.signed()?, decoder.number()?);
-    Ok(TableRecord { id, name, columns, rules, ids, numbers, next_number, statement })
+    Ok(TableRecord { id, name, columns, rules, ids, numbers, fragments: None, next_number, statement })
+}
+
+fn fragment_of(number: u64) -> Result<u16> {
+    u16::try_from(number).map_err(|_| Error::file(format!("there is no fragment {number}")))
 }
 
 fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
@@ -537,6 +595,7 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
         match name.as_str() {
             MATERIALIZED => rules.materialized = Some(Materialized { query: text, is_populated: true }),
             UNPOPULATED => rules.materialized = Some(Materialized { query: text, is_populated: false }),
+            DISTRIBUTION => rules.distribution = Distribution::decoded(&text)?,
             other => match other.strip_prefix(UNPROVEN) {
                 Some(constraint) => rules.unproven.push(constraint.to_owned()),
                 None => rules.comments.push((name, text)),

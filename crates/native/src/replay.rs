@@ -10,8 +10,8 @@ use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Check, ComputedKey, Key, RowFunction, TableRules};
 use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
-    Catalog, ColumnIds, EnumDefinition, FileRelation, NativeTable, NewRows, ObjectRef, Relation, RelationName, Routine,
-    RowChange, StoredCluster, TableAlteration, View,
+    Catalog, ColumnIds, EnumDefinition, FileRelation, NativeTable, NewRows, ObjectRef, Relation, RelationName,
+    RestoredPiece, Routine, RowChange, StoredCluster, TableAlteration, View,
 };
 use diligence_memory::Reservation;
 use sqlparser::ast::Expr;
@@ -93,10 +93,10 @@ impl<'a> Replay<'a> {
                 let rows = surroundings.compacted(rows)?;
                 self.rows.entry(statement).or_default().push(NewRows::Memory(rows));
             }
-            Record::Stored { statement, segment, seal, cluster, deleted } => {
+            Record::Stored { statement, segment, seal, cluster, deleted, fragment } => {
                 let deleted = deleted.into_iter().map(|at| at as usize);
                 let rows = StoredCluster::without(segments.get(segment, seal)?, cluster as usize, deleted)?;
-                self.rows.entry(statement).or_default().push(NewRows::Stored(rows));
+                self.rows.entry(statement).or_default().push(NewRows::Stored(rows.in_fragment(fragment)));
             }
             Record::CreateSchema { id, name } => catalog.restore_schema(ObjectId(id), &name)?,
             Record::DropSchema { name } => drop(catalog.drop_schema(&name, true)?),
@@ -143,13 +143,15 @@ impl<'a> Replay<'a> {
     }
 
     fn create_table(&mut self, table: TableRecord) -> Result<()> {
-        let TableRecord { id, name, columns, rules, ids, numbers, next_number, statement } = table;
+        let TableRecord { id, name, columns, rules, ids, numbers, fragments, next_number, statement } = table;
         let (rows, memory) = self.counted(statement)?;
         let version = self.catalog.next_table_version();
-        if rows.len() != numbers.len() {
+        let fragments = fragments.unwrap_or_else(|| vec![0; numbers.len()]);
+        if rows.len() != numbers.len() || fragments.len() != numbers.len() {
             return Err(Error::file("a table's rows and their numbers do not fit"));
         }
-        let pieces = rows.into_iter().zip(numbers).collect();
+        let pieces = rows.into_iter().zip(numbers).zip(fragments);
+        let pieces = pieces.map(|((rows, numbers), fragment)| RestoredPiece { rows, numbers, fragment }).collect();
         let ids = ids.unwrap_or_else(|| ColumnIds::of_new(columns.fields().len()));
         let made = NativeTable::restored(&name, &columns, ids, pieces, next_number, memory, version)?;
         let made =
@@ -181,6 +183,7 @@ impl<'a> Replay<'a> {
             comments: record.comments.into_iter().collect(),
             unproven: record.unproven.into_iter().collect(),
             materialized: record.materialized,
+            distribution: record.distribution,
         })
     }
 

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
+use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_catalog::journal::RowStore;
@@ -30,6 +31,9 @@ pub(crate) const FOLDER: &str = "segments";
 const CLUSTER_BYTES: usize = 16 << 20;
 /// Clusters of one segment, at most.
 const CLUSTERS_MAX: usize = 64;
+/// Rows that are put in the order of a clustering key at once, about: those of so many clusters, or so many bytes.
+const SORTED_CLUSTERS: usize = 16;
+const SORTED_BYTES: usize = 64 << 20;
 /// A cluster is written anew when more than one of so many of its rows is gone.
 const DELETED_PART: usize = 5;
 
@@ -160,71 +164,117 @@ impl Segments {
         if !table.schema().fields().iter().all(|field| is_storable(field.data_type())) {
             return Ok(Vec::new());
         }
-        let mut stored = Vec::new();
-        let mut writing = None;
-        for run in runs(table.pieces(), self.sizes.cluster_rows) {
-            let rows = run.iter().map(Piece::len).sum::<usize>();
-            let bytes = run.iter().map(Piece::bytes_in_memory).sum::<usize>();
-            // Small ones that are stored already gain nothing.
-            let gains = run.len() > 1 || run.iter().any(is_worn) || run.iter().any(is_in_memory);
-            if !gains || rows < self.sizes.rows_min && bytes < CLUSTER_BYTES {
-                continue;
-            }
-            self.store_run(table, run, &mut writing, &mut stored)?;
-        }
-        self.end(writing, &mut stored)?;
-        Ok(stored.into_iter().map(|(segment, cluster, numbers)| StoredPiece { segment, cluster, numbers }).collect())
-    }
-
-    fn store_run(
-        &self,
-        table: &NativeTable,
-        run: &[Piece],
-        writing: &mut Option<Writing>,
-        stored: &mut Vec<(Arc<Segment>, usize, RowNumbers)>,
-    ) -> Result<()> {
-        let mut cluster = ClusterRows::default();
-        for piece in run {
-            let rows = piece.read()?;
-            let numbers = piece.live_numbers().collect::<Vec<_>>();
-            let mut start = 0;
-            while start < rows.num_rows() {
-                let room = self.sizes.cluster_rows - cluster.numbers.len();
-                let count = room.min(rows.num_rows() - start);
-                cluster.add(rows.slice(start, count), &numbers[start..start + count]);
-                start += count;
-                if cluster.numbers.len() == self.sizes.cluster_rows || cluster.bytes >= CLUSTER_BYTES {
-                    self.put(table, std::mem::take(&mut cluster), writing, stored)?;
+        let mut moved = Moved::default();
+        // Fragments have fewer rows than tables.
+        let rows_min = self.sizes.rows_min / usize::from(table.placement().fragments());
+        let rows_min = rows_min.max(self.sizes.rows_min.min(BATCH_ROWS_MAX));
+        for fragment in table.pieces().chunk_by(|left, right| left.fragment() == right.fragment()) {
+            for run in runs(fragment, self.sizes.cluster_rows) {
+                let rows = run.iter().map(Piece::len).sum::<usize>();
+                let bytes = run.iter().map(Piece::bytes_in_memory).sum::<usize>();
+                // Small ones that are stored already gain nothing.
+                let gains = run.len() > 1 || run.iter().any(is_worn) || run.iter().any(is_in_memory);
+                if !gains || rows < rows_min && bytes < CLUSTER_BYTES {
+                    continue;
+                }
+                match table.placement().clustered() {
+                    [] => {
+                        moved.begin_run(run);
+                        self.store_run(table, run, &mut moved)?;
+                    }
+                    _ => self.store_in_order(table, run, &mut moved)?,
                 }
             }
+            // A segment is of one fragment.
+            self.end(&mut moved)?;
         }
-        if cluster.numbers.is_empty() { Ok(()) } else { self.put(table, cluster, writing, stored) }
+        Ok(moved.pieces)
     }
 
-    fn put(
-        &self,
-        table: &NativeTable,
-        rows: ClusterRows,
-        writing: &mut Option<Writing>,
-        stored: &mut Vec<(Arc<Segment>, usize, RowNumbers)>,
-    ) -> Result<()> {
-        if writing.as_ref().is_some_and(|writing| writing.numbers.len() == CLUSTERS_MAX) {
-            self.end(writing.take(), stored)?;
+    /// Writes the rows of pieces in the order of the table's clustering key, so many clusters at a time.
+    fn store_in_order(&self, table: &NativeTable, run: &[Piece], moved: &mut Moved) -> Result<()> {
+        let mut rest = run;
+        while !rest.is_empty() {
+            let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
+            for piece in rest {
+                let batch = piece.read()?;
+                rows += batch.num_rows();
+                bytes += batch.get_array_memory_size();
+                batches.push(batch);
+                if rows >= SORTED_CLUSTERS * self.sizes.cluster_rows || bytes >= SORTED_BYTES {
+                    break;
+                }
+            }
+            let (own, later) = rest.split_at(batches.len());
+            rest = later;
+            let numbers = own.iter().flat_map(Piece::live_numbers).collect::<Vec<_>>();
+            let (rows, places) = table.placement().ordered(&batches)?;
+            drop(batches);
+            let numbers = places.into_iter().map(|place| numbers[place as usize]).collect::<Vec<_>>();
+            moved.begin_run(own);
+            let mut cluster = ClusterRows::default();
+            self.cut(table, &rows, &numbers, &mut cluster, moved)?;
+            self.put_rest(table, cluster, moved)?;
         }
-        if writing.is_none() {
-            let writer = self.begin(table.schema(), &table.columns().ids)?;
-            *writing = Some(Writing { writer, numbers: Vec::new() });
-        }
-        let writing = writing.as_mut().ok_or_else(|| Error::bug("no segment is written"))?;
-        writing.writer.write_cluster(&rows.batches)?;
-        writing.numbers.push(compact(rows.numbers));
         Ok(())
     }
 
-    fn end(&self, writing: Option<Writing>, stored: &mut Vec<(Arc<Segment>, usize, RowNumbers)>) -> Result<()> {
-        let Some(Writing { writer, numbers }) = writing else { return Ok(()) };
-        let segment = self.ended(writer)?;
-        stored.extend(numbers.into_iter().enumerate().map(|(cluster, numbers)| (segment.clone(), cluster, numbers)));
+    fn store_run(&self, table: &NativeTable, run: &[Piece], moved: &mut Moved) -> Result<()> {
+        let mut cluster = ClusterRows::default();
+        for piece in run {
+            let numbers = piece.live_numbers().collect::<Vec<_>>();
+            self.cut(table, &piece.read()?, &numbers, &mut cluster, moved)?;
+        }
+        self.put_rest(table, cluster, moved)
+    }
+
+    /// Adds rows to those of a cluster, and writes it whenever it is full.
+    fn cut(
+        &self,
+        table: &NativeTable,
+        rows: &RecordBatch,
+        numbers: &[i64],
+        cluster: &mut ClusterRows,
+        moved: &mut Moved,
+    ) -> Result<()> {
+        let mut start = 0;
+        while start < rows.num_rows() {
+            // Rows of one large batch are added by parts, so that clusters are cut by their bytes as well.
+            let room = (self.sizes.cluster_rows - cluster.numbers.len()).min(BATCH_ROWS_MAX);
+            let count = room.min(rows.num_rows() - start);
+            cluster.add(rows.slice(start, count), &numbers[start..start + count]);
+            start += count;
+            if cluster.numbers.len() == self.sizes.cluster_rows || cluster.bytes >= CLUSTER_BYTES {
+                self.put(table, std::mem::take(cluster), moved)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_rest(&self, table: &NativeTable, cluster: ClusterRows, moved: &mut Moved) -> Result<()> {
+        if cluster.numbers.is_empty() { Ok(()) } else { self.put(table, cluster, moved) }
+    }
+
+    fn put(&self, table: &NativeTable, rows: ClusterRows, moved: &mut Moved) -> Result<()> {
+        if moved.writing.as_ref().is_some_and(|writing| writing.clusters.len() == CLUSTERS_MAX) {
+            self.end(moved)?;
+        }
+        if moved.writing.is_none() {
+            let writer = self.begin(table.schema(), &table.columns().ids)?;
+            moved.writing = Some(Writing { writer, clusters: Vec::new() });
+        }
+        let writing = moved.writing.as_mut().ok_or_else(|| Error::bug("no segment is written"))?;
+        writing.writer.write_cluster(&rows.batches)?;
+        writing.clusters.push((moved.run, RowNumbers::of(rows.numbers)));
+        Ok(())
+    }
+
+    fn end(&self, moved: &mut Moved) -> Result<()> {
+        let Some(Writing { writer, clusters }) = moved.writing.take() else { return Ok(()) };
+        let (segment, fragment) = (self.ended(writer)?, moved.fragment);
+        let piece =
+            |(cluster, (run, numbers))| StoredPiece { segment: segment.clone(), cluster, numbers, fragment, run };
+        moved.pieces.extend(clusters.into_iter().enumerate().map(piece));
         Ok(())
     }
 }
@@ -268,10 +318,28 @@ impl fmt::Debug for Segments {
     }
 }
 
-/// A segment that is written, with the numbers of its clusters' rows.
+/// Where rows of a table have moved.
+#[derive(Default)]
+struct Moved {
+    pieces: Vec<StoredPiece>,
+    writing: Option<Writing>,
+    fragment: u16,
+    /// How many runs there were.
+    run: usize,
+}
+
+impl Moved {
+    /// The rows of these pieces, all of one fragment, move now.
+    fn begin_run(&mut self, pieces: &[Piece]) {
+        self.run += 1;
+        self.fragment = pieces.first().map_or(0, Piece::fragment);
+    }
+}
+
+/// A segment that is written, with the runs that its clusters are of, and the numbers of their rows.
 struct Writing {
     writer: SegmentWriter,
-    numbers: Vec<RowNumbers>,
+    clusters: Vec<(usize, RowNumbers)>,
 }
 
 /// Rows that become a cluster.
@@ -289,13 +357,6 @@ impl ClusterRows {
         self.bytes += rows.columns().iter().map(part).sum::<usize>();
         self.batches.push(rows);
         self.numbers.extend_from_slice(numbers);
-    }
-}
-
-fn compact(numbers: Vec<i64>) -> RowNumbers {
-    match (numbers.first(), numbers.last()) {
-        (Some(first), Some(last)) if last - first + 1 == numbers.len() as i64 => RowNumbers::From(*first),
-        _ => RowNumbers::Listed(numbers.into()),
     }
 }
 

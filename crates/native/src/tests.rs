@@ -10,7 +10,8 @@ use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{Int64Type, SchemaRef};
 use diligence_base::seams::{CrashDisk, Disk, DiskFault, FaultyDisk, LocalDisk, OpenMode, Random};
 use diligence_base::{Error, ErrorKind, Result};
-use diligence_catalog::rules::{Key, RowFunction};
+use diligence_catalog::distribution::{Distribution, Strategy};
+use diligence_catalog::rules::{Key, RowFunction, TableRules};
 use diligence_catalog::transaction::Transaction;
 use diligence_catalog::{
     Catalog, DEFAULT_SCHEMA, FileRelation, NativeTable, NewRows, ObjectRef, Relation, RelationName, Routine, RowChange,
@@ -89,6 +90,7 @@ fn readable(catalog: &Catalog) -> Result<Model> {
         let mut all = BTreeMap::new();
         for piece in table.pieces() {
             let batch = piece.read()?;
+            assert!(is_in_its_fragment(table, &batch, piece.fragment()), "{object:?}");
             let (values, texts) = (batch.column(0).as_primitive::<Int64Type>(), batch.column(1).as_string_view());
             for (row, number) in piece.live_numbers().enumerate() {
                 let value = values.value(row);
@@ -99,6 +101,27 @@ fn readable(catalog: &Catalog) -> Result<Model> {
         model.insert(object.name.name.clone(), (all, table.next_number()));
     }
     Ok(model)
+}
+
+/// Whether all of these rows belong to a fragment.
+fn is_in_its_fragment(table: &NativeTable, rows: &RecordBatch, fragment: u16) -> bool {
+    let is_free = matches!(table.rules().distribution.strategy, Strategy::RoundRobin { .. });
+    let own = table.placement().split(rows, 0).unwrap();
+    fragment < table.placement().fragments() && (is_free || own.iter().all(|part| part.fragment == fragment))
+}
+
+/// How a table is divided, by its name and the number of its first rows.
+fn distribution(table: &str, rows: usize) -> Distribution {
+    let column = || "a".to_owned();
+    let strategy = match (table, rows % 3) {
+        ("u", 0) => Strategy::Hash { columns: vec![column()], fragments: 3 },
+        ("u", _) => Strategy::RoundRobin { fragments: 2 },
+        ("v", 0) => Strategy::Range { column: column(), bounds: vec!["300".to_owned(), "600".to_owned()] },
+        ("v", _) => Strategy::Uniform { column: column(), fragments: 3, bounds: None },
+        _ => Strategy::default(),
+    };
+    let clustered = if table == "t" || rows == 1 { vec![] } else { vec![column()] };
+    Distribution { strategy, clustered }
 }
 
 #[derive(Clone, Debug)]
@@ -214,7 +237,9 @@ impl Operation {
             Self::Create { table, values } => {
                 let batch = rows(values);
                 let version = catalog.next_table_version();
-                let made = NativeTable::new(&name(table), &batch.schema(), &[batch], memory, version)?;
+                let rules = TableRules { distribution: distribution(table, values.len()), ..TableRules::default() };
+                let (schema, rows) = (batch.schema(), vec![batch.into()]);
+                let made = NativeTable::of_rows_under(&name(table), &schema, rows, rules, memory, version)?;
                 catalog.create(&name(table), Relation::Native(Arc::new(made)), true)
             }
             Self::Drop { table } => catalog.as_ref().drop(&name(table), |_| Ok(())).map(|_| ()),
@@ -257,10 +282,18 @@ fn loaded_rows(catalog: &Catalog, table: &ObjectRef, values: &[i64]) -> Result<V
     let Relation::Native(present) = &object.relation else { panic!("{object:?}") };
     let Some(row_store) = catalog.row_store().filter(|_| !values.is_empty()) else { return Ok(vec![]) };
     let mut writer = row_store.begin(present.schema(), &present.columns().ids)?;
-    let clusters = values.chunks(2).map(|values| writer.write_cluster(&[rows(values)])).collect::<Result<Vec<_>>>()?;
+    let fragment = |value: &i64| present.placement().split(&rows(&[*value]), 0).unwrap()[0].fragment;
+    let runs = values.chunk_by(|left, right| fragment(left) == fragment(right));
+    let clusters = runs.flat_map(|run| run.chunks(2)).map(|values| {
+        writer.write_cluster(&[rows(values)])?;
+        Ok(fragment(&values[0]))
+    });
+    let fragments = clusters.collect::<Result<Vec<_>>>()?;
     let segment = row_store.finish(writer)?;
-    let cluster = |index| present.as_own(NewRows::Stored(StoredCluster::new(segment.clone(), index)));
-    Ok((0..clusters.len()).map(cluster).collect())
+    let cluster = |(index, fragment)| {
+        present.as_own(NewRows::Stored(StoredCluster::new(segment.clone(), index).in_fragment(fragment)))
+    };
+    Ok(fragments.into_iter().enumerate().map(cluster).collect())
 }
 
 fn open(disk: Arc<dyn Disk>) -> Result<(Arc<Catalog>, Store)> {

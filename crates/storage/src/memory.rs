@@ -25,13 +25,20 @@ use crate::{Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowF
 /// The column of a [numbered](MemoryTable::numbered) table that has the numbers of the rows.
 pub const ROW_NUMBERS: &str = "\u{1}row";
 
-/// The numbers of some rows, which ascend. A row keeps its number as long as it lives, and no other row ever has it.
+/// The numbers of some rows. A row keeps its number as long as it lives, and no other row ever has it.
 #[derive(Clone, Debug)]
 pub enum RowNumbers {
     /// One after another, from this one on.
     From(i64),
-    /// These.
+    /// These, which ascend.
     Listed(Arc<[i64]>),
+    /// These, of rows that lie in another order.
+    Moved {
+        /// By position.
+        numbers: Arc<[i64]>,
+        /// The positions, by ascending number.
+        order: Arc<[u32]>,
+    },
 }
 
 impl PartialEq for RowNumbers {
@@ -39,18 +46,64 @@ impl PartialEq for RowNumbers {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::From(first), Self::From(other)) => first == other,
-            (Self::Listed(numbers), Self::Listed(other)) => Arc::ptr_eq(numbers, other) || numbers == other,
+            (Self::Listed(numbers), Self::Listed(other))
+            | (Self::Moved { numbers, .. }, Self::Moved { numbers: other, .. }) => {
+                Arc::ptr_eq(numbers, other) || numbers == other
+            }
             _ => false,
         }
     }
 }
 
 impl RowNumbers {
+    /// These numbers, each once, in as few bytes as they need.
+    pub fn of(numbers: Vec<i64>) -> Self {
+        let ascends = |step: &dyn Fn(i64, i64) -> bool| numbers.windows(2).all(|pair| step(pair[0], pair[1]));
+        if let Some(first) = numbers.first()
+            && ascends(&|left, right| left + 1 == right)
+        {
+            return Self::From(*first);
+        }
+        if ascends(&|left, right| left < right) {
+            return Self::Listed(numbers.into());
+        }
+        let mut order = (0..numbers.len() as u32).collect::<Vec<_>>();
+        order.sort_unstable_by_key(|at| numbers[*at as usize]);
+        Self::Moved { numbers: numbers.into(), order: order.into() }
+    }
+
     /// The number of the row at a position.
     pub fn at(&self, position: usize) -> i64 {
         match self {
             Self::From(first) => first + position as i64,
-            Self::Listed(numbers) => numbers[position],
+            Self::Listed(numbers) | Self::Moved { numbers, .. } => numbers[position],
+        }
+    }
+
+    /// The smallest one.
+    pub fn least(&self) -> i64 {
+        match self {
+            Self::From(first) => *first,
+            Self::Listed(numbers) => numbers.first().copied().unwrap_or_default(),
+            Self::Moved { numbers, order } => order.first().map_or(0, |at| numbers[*at as usize]),
+        }
+    }
+
+    /// The largest one of so many, at least one.
+    pub fn greatest(&self, rows: usize) -> i64 {
+        match self {
+            Self::From(first) => first + rows.saturating_sub(1) as i64,
+            Self::Listed(numbers) => numbers.last().copied().unwrap_or_default(),
+            Self::Moved { numbers, order } => order.last().map_or(0, |at| numbers[*at as usize]),
+        }
+    }
+
+    /// Bytes that they take.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::From(_) => 0,
+            Self::Listed(numbers) => size_of_val(&**numbers),
+            Self::Moved { numbers, order } => size_of_val(&**numbers) + size_of_val(&**order),
         }
     }
 
@@ -59,6 +112,10 @@ impl RowNumbers {
         match self {
             Self::From(first) => usize::try_from(number - first).ok().filter(|position| *position < rows),
             Self::Listed(numbers) => numbers.binary_search(&number).ok(),
+            Self::Moved { numbers, order } => {
+                let found = order.binary_search_by_key(&number, |at| numbers[*at as usize]).ok()?;
+                Some(order[found] as usize)
+            }
         }
     }
 

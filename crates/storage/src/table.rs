@@ -35,6 +35,11 @@ pub trait Table: Send + Sync + fmt::Debug {
     }
     /// The clusters that may hold rows for which the request's predicate is true.
     fn scan(&self, request: &ScanRequest) -> Result<TableScan>;
+    /// How many of its fragments may have rows for which a condition over its schema is true, and how many it has;
+    /// `None` if it is not divided.
+    fn fragments(&self, _predicate: Option<&Arc<dyn PhysicalExpr>>) -> Option<(usize, usize)> {
+        None
+    }
     /// What EXPLAIN shows: the format and where it is.
     fn describe(&self) -> String;
 }

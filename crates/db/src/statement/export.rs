@@ -245,7 +245,9 @@ impl<'a> Exported<'a> {
         for check in &rules.checks {
             parts.push(format!("CONSTRAINT {} CHECK ({})", quoted(&check.name), check.condition));
         }
-        let _ = writeln!(self.schema, "CREATE TABLE {name} (\n  {}\n);", parts.join(",\n  "));
+        let divided = rules.distribution.to_string();
+        let divided = if divided.is_empty() { divided } else { format!(" {divided}") };
+        let _ = writeln!(self.schema, "CREATE TABLE {name} (\n  {}\n){divided};", parts.join(",\n  "));
         for (column, comment) in &rules.comments {
             let on = match column.is_empty() {
                 true => format!("TABLE {name}"),

@@ -4,6 +4,7 @@ use std::fmt;
 
 use arrow::util::display::array_value_to_string;
 use datafusion_expr::WindowFrameBound;
+use datafusion_physical_expr::utils::conjunction;
 
 use super::{Exclusion, Node, Plan, SortKey, WindowCall, WindowFunction};
 
@@ -116,6 +117,11 @@ impl fmt::Display for Node {
                         " where {}",
                         scan.filters.iter().map(|e| e.to_string()).collect::<Vec<_>>().join(" AND ")
                     )?;
+                }
+                let known = (!scan.filters.is_empty())
+                    .then(|| conjunction(scan.filters.iter().map(|filter| filter.physical().clone())));
+                if let Some((wanted, all)) = scan.table.fragments(known.as_ref()) {
+                    write!(f, ", fragments: {wanted} of {all}")?;
                 }
                 if !scan.runtime_filters.is_empty() {
                     let filters = scan

@@ -19,6 +19,7 @@ use sqlparser::ast::{
 
 use super::around::Around;
 use super::definitions::{lower, unwritable};
+use super::fragments;
 use super::indexes::{IndexParts, bare, shown};
 use super::sequences::{self, SequenceChange, arguments_of, changed, changes_of};
 use super::statements::BoundStatement;
@@ -49,6 +50,8 @@ struct Altered {
     new_checks: Vec<String>,
     /// What becomes of its sequences.
     also: Vec<Command>,
+    /// Whether its rows are divided or ordered anew.
+    is_recut: bool,
 }
 
 impl Altered {
@@ -83,7 +86,7 @@ impl Altered {
     }
 
     fn is_rewritten(&self) -> bool {
-        !self.new_checks.is_empty() || self.from.iter().any(|from| matches!(from, From::Value(_)))
+        self.is_recut || !self.new_checks.is_empty() || self.from.iter().any(|from| matches!(from, From::Value(_)))
     }
 }
 
@@ -119,12 +122,13 @@ impl Around<'_> {
         }
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
         let declaration = Declaration::of(name.clone(), table);
-        let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![] };
+        let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
         for operation in &alter.operations {
             self.alter(&mut altered, operation, object)?;
         }
         altered.forget_gone();
         self.validate(&altered.declaration)?;
+        fragments::check(&altered.declaration.rules.distribution, &altered.declaration)?;
         self.check_referred(object, table, &altered)?;
         self.check_views(object, &altered.declaration)?;
         if altered.is_rewritten() {
@@ -142,7 +146,7 @@ impl Around<'_> {
         let Relation::Native(table) = &object.relation else { return Err(Error::bug("a column is in no table")) };
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
         let declaration = Declaration::of(object.name.clone(), table);
-        let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![] };
+        let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
         for column in columns.iter() {
             // One that is generated from another is gone with it.
             if !altered.declaration.has_column(column) {
@@ -206,6 +210,13 @@ impl Around<'_> {
         if let SetExpr::Select(select) = query.body.as_mut() {
             let all = std::mem::take(&mut select.projection);
             select.projection = given.iter().map(|place| all[*place].clone()).collect();
+        }
+        // Rows are in the order of the clustering key, as far as the query has its columns.
+        let clustered = declaration.rules.distribution.clustered.iter();
+        let place = |column: &String| given.iter().position(|place| targets[*place].name == *column);
+        let places = clustered.map_while(place).map(|place| place + 1).collect::<Vec<_>>();
+        if !places.is_empty() {
+            query.order_by = fragments::ordered(&query, &places)?.order_by;
         }
         let changed = Changed {
             alias: &alias,
@@ -330,6 +341,25 @@ impl Around<'_> {
                 self.add_identity(altered, column_name, *generated_as, options, object)?;
             }
             AlterTableOperation::AlterColumn { column_name, op } => self.alter_column(altered, column_name, op)?,
+            AlterTableOperation::SetOptionsParens { options } => {
+                let Some(distribution) = self.distribution(options, &altered.declaration)? else {
+                    let error = Error::unsupported(format!("ALTER TABLE … {operation} is not supported"));
+                    return Err(error.with_code("0A000"));
+                };
+                let Relation::Native(table) = &object.relation else { return Err(Error::bug("a table is none")) };
+                let is_same = |column: &String| {
+                    let place = altered.declaration.fields.iter().position(|field| field.name() == column);
+                    let from = place.and_then(|place| altered.from.get(place));
+                    matches!(from, Some(From::Column(place)) if table.schema().field(*place).name() == column)
+                };
+                let distribution = match distribution.strategy.columns().iter().all(is_same) {
+                    true => fragments::with_bounds_of(&distribution, table)?,
+                    // The writer takes them from the rows as they become.
+                    false => distribution,
+                };
+                altered.declaration.rules.distribution = distribution;
+                altered.is_recut = true;
+            }
             AlterTableOperation::OwnerTo { .. } => {}
             AlterTableOperation::ValidateConstraint { name } => {
                 let name = lower(name);
@@ -355,6 +385,14 @@ impl Around<'_> {
         let name = lower(name);
         let uses = |condition: &Expr| names_column(condition, &name);
         let rules = &mut altered.declaration.rules;
+        if rules.distribution.uses(&name) {
+            let table = &altered.declaration.name.name;
+            let message =
+                format!("cannot drop column \"{name}\" because rows of relation \"{table}\" are divided by it");
+            let hint = "set another distribution first: ALTER TABLE … SET DISTRIBUTED BY ROUND ROBIN FRAGMENTS 1 \
+                        CLUSTERED BY ()";
+            return Err(Error::input(message).with_code("42P16").with_hint(hint));
+        }
         if let Some((generated, _)) = rules.generated.iter().find(|(own, expression)| **own != name && uses(expression))
             && !cascade
         {
@@ -567,7 +605,13 @@ impl Around<'_> {
             return Err(Error::input(message).with_code("42P07"));
         }
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
-        let mut altered = Altered { declaration: Declaration::of(name, table), from, new_checks: vec![], also: vec![] };
+        let mut altered = Altered {
+            declaration: Declaration::of(name, table),
+            from,
+            new_checks: vec![],
+            also: vec![],
+            is_recut: false,
+        };
         let kind = if create.unique { KeyKind::UniqueIndex } else { KeyKind::Index };
         let equal = create.nulls_distinct == Some(false);
         let parts = IndexParts::of(&create.columns);
@@ -602,7 +646,7 @@ impl Around<'_> {
             }
             let from = (0..table.schema().fields().len()).map(From::Column).collect();
             let declaration = Declaration::of(object.name.clone(), table);
-            let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![] };
+            let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
             altered.declaration.rules.keys.retain(|key| key.name != name.name);
             self.check_referred(object, table, &altered)?;
             return match self.altered(object, altered, "DROP INDEX")? {
@@ -636,7 +680,13 @@ impl Around<'_> {
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
         let Relation::Native(table) = &object.relation else { return Err(unwritable(&name, &found)) };
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
-        let mut altered = Altered { declaration: Declaration::of(name, table), from, new_checks: vec![], also: vec![] };
+        let mut altered = Altered {
+            declaration: Declaration::of(name, table),
+            from,
+            new_checks: vec![],
+            also: vec![],
+            is_recut: false,
+        };
         let key = match column {
             None => String::new(),
             Some(column) => altered.declaration.fields[altered.place(column)?].name().clone(),
@@ -753,6 +803,7 @@ fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Result<()> {
     let named = |names: &mut Vec<String>| {
         names.iter_mut().filter(|name| **name == old).for_each(|name| new.clone_into(name));
     };
+    rules.distribution.rename(&old, new);
     rules.keys.iter_mut().for_each(|key| named(&mut key.columns));
     rules.references.iter_mut().for_each(|reference| named(&mut reference.columns));
     if let Some(default) = rules.defaults.remove(&old) {

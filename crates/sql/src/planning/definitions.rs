@@ -12,6 +12,7 @@ use diligence_types::SqlType;
 use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
 
 use super::around::Around;
+use super::fragments;
 use super::materialized::refuse_materialized;
 use super::statements::{BoundStatement, schema_of};
 use super::tables::Declaration;
@@ -93,6 +94,7 @@ impl Around<'_> {
             Some(query) => self.selected(query, &create.columns, &name)?,
             None => (binder::bind_query(&no_rows()?, self)?, self.declaration(&name, create)?),
         };
+        let (rows, declaration) = self.distributed(create, rows, declaration)?;
         let target = NativeTarget::Create(NewTable {
             name,
             or_replace: create.or_replace,
@@ -103,6 +105,31 @@ impl Around<'_> {
         });
         let (writer, returning) = (self.memory_writer(target), None);
         Ok(BoundStatement::Write { tag: "CREATE TABLE", rows, writer, returning, again: None })
+    }
+
+    /// A table as it is to be divided, and its rows in the order of its clustering key.
+    fn distributed(
+        &self,
+        create: &ast::CreateTable,
+        rows: Bound,
+        mut declaration: Declaration,
+    ) -> Result<(Bound, Declaration)> {
+        let ast::CreateTableOptions::With(options) = &create.table_options else { return Ok((rows, declaration)) };
+        let Some(distribution) = self.distribution(options, &declaration)? else { return Ok((rows, declaration)) };
+        let place = |column: &String| declaration.fields.iter().position(|field| field.name() == column);
+        let places = distribution.clustered.iter().map_while(place).map(|place| place + 1).collect::<Vec<_>>();
+        declaration.rules.distribution = distribution;
+        let rows = match &create.query {
+            Some(query) if !places.is_empty() && declaration.rules.generated.is_empty() => {
+                let query = fragments::ordered(query, &places)?;
+                match create.columns.iter().any(|column| column.data_type != ast::DataType::Unspecified) {
+                    true => binder::bind_insert(Some(&query), &declaration.targets()?, None, self)?,
+                    false => self.selected(&query, &create.columns, &declaration.name)?.0,
+                }
+            }
+            _ => rows,
+        };
+        Ok((rows, declaration))
     }
 
     /// The rows of CREATE TABLE AS, and its columns, which may be listed.

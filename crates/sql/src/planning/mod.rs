@@ -21,6 +21,7 @@ mod depends;
 mod describing;
 mod enums;
 mod file_functions;
+mod fragments;
 mod generic;
 mod indexes;
 mod kinds;

@@ -4,6 +4,7 @@
 //! `options` reads what COPY says about the format, `formats` makes of it how files are written, `plan` is what comes
 //! before the writer; `memory` writes tables in memory.
 
+mod divided;
 mod formats;
 pub(crate) mod native;
 mod options;

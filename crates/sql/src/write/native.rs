@@ -15,6 +15,7 @@ use arrow::datatypes::{Int32Type, Int64Type, SchemaRef};
 use datafusion_common::ScalarValue;
 use diligence_base::ids::ObjectVersion;
 use diligence_base::{About, Error, Result};
+use diligence_catalog::distribution::Distribution;
 use diligence_catalog::journal::RowStore;
 use diligence_catalog::locks::LockOwner;
 use diligence_catalog::rules::TableRules;
@@ -28,6 +29,8 @@ use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_storage::segment::{Segment, SegmentBlock, SegmentWriter, is_storable};
 use diligence_storage::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
 use parking_lot::Mutex;
+
+use super::divided::{Divided, Rest};
 
 /// Who holds the memory of rows in tables.
 const HOLDER: &str = "a table in memory";
@@ -228,9 +231,23 @@ impl Writer for NativeWriter {
     fn begin(&self, _request: &WriteRequest) -> Result<Arc<dyn WriteOperation>> {
         let rows = NativeRows::new(self.memory.reservation(HOLDER));
         let load = Load::of(self);
+        let divided = match &load {
+            Some(load) => {
+                let (distribution, is_new) = match (&self.target, &load.table) {
+                    (NativeTarget::Create(new) | NativeTarget::Rewrite { new, .. }, _) => {
+                        (new.rules.distribution.clone(), true)
+                    }
+                    (_, Some(table)) => (table.rules().distribution.clone(), false),
+                    (_, None) => (Distribution::default(), false),
+                };
+                Divided::new(&distribution, load, is_new, self.memory.reservation(HOLDER))?
+            }
+            None => None,
+        };
         Ok(Arc::new(NativeOperation {
             writer: self.clone(),
             load,
+            divided,
             written: Mutex::default(),
             rows: Mutex::new(Some(rows)),
         }))
@@ -263,8 +280,10 @@ struct NativeOperation {
     writer: NativeWriter,
     /// Where rows go that are many; `None` if they stay in memory.
     load: Option<Load>,
-    /// Segments whose blocks are written.
-    written: Mutex<Vec<SegmentWriter>>,
+    /// Its fragments, where rows go to one of several, or are put in an order.
+    divided: Option<Divided>,
+    /// Segments whose blocks are written, with the fragments that their rows belong to.
+    written: Mutex<Vec<(u16, SegmentWriter)>>,
     /// What the parts that have ended had; `None` once they are committed.
     rows: Mutex<Option<NativeRows>>,
 }
@@ -287,11 +306,11 @@ impl NativeRows {
 
 /// Where rows of a statement go that are many.
 #[derive(Clone)]
-struct Load {
-    row_store: Arc<dyn RowStore>,
+pub(super) struct Load {
+    pub(super) row_store: Arc<dyn RowStore>,
     name: RelationName,
-    columns: SchemaRef,
-    ids: Vec<u32>,
+    pub(super) columns: SchemaRef,
+    pub(super) ids: Vec<u32>,
     /// The table, if it is there.
     table: Option<Arc<NativeTable>>,
 }
@@ -319,15 +338,24 @@ impl Load {
     }
 
     /// The clusters of a segment as rows of the table.
-    fn clusters(&self, segment: &Arc<Segment>, count: usize) -> impl Iterator<Item = NewRows> {
+    fn clusters(&self, segment: &Arc<Segment>, count: usize, fragment: u16) -> impl Iterator<Item = NewRows> {
         (0..count).map(move |cluster| {
-            let rows = NewRows::Stored(StoredCluster::new(segment.clone(), cluster));
+            let rows = NewRows::Stored(StoredCluster::new(segment.clone(), cluster).in_fragment(fragment));
             self.table.as_ref().map_or(rows.clone(), |table| table.as_own(rows))
         })
     }
 }
 
 impl NativeOperation {
+    /// Rows as the table has them.
+    fn values(&self, load: &Load, batch: RecordBatch) -> Result<RecordBatch> {
+        let values = match &self.writer.target {
+            NativeTarget::Create(_) => batch,
+            NativeTarget::Rewrite { layout, .. } | NativeTarget::Change { layout, .. } => layout.values(&batch)?,
+        };
+        NativeTable::conformed(&load.name, &load.columns, &values)
+    }
+
     fn commit_rows(&self) -> Result<u64> {
         let rows = self.rows.lock().take().ok_or_else(|| Error::bug("a table's rows are committed twice"))?;
         let NativeRows { stored, stored_rows, batches, memory } = rows;
@@ -367,9 +395,12 @@ impl NativeOperation {
 
     /// A table of these rows.
     fn made(&self, new: &NewTable, rows: Vec<NewRows>, memory: Reservation) -> Result<NativeTable> {
-        let (version, counted) = (self.writer.catalog.next_table_version(), memory.sibling());
-        let table = NativeTable::of_rows(&new.name, &new.schema, rows, memory, version)?;
-        table.with_rules(new.rules.clone(), &counted, version)
+        let version = self.writer.catalog.next_table_version();
+        let mut rules = new.rules.clone();
+        if let Some(divided) = &self.divided {
+            rules.distribution = divided.distribution();
+        }
+        NativeTable::of_rows_under(&new.name, &new.schema, rows, rules, memory, version)
     }
 
     fn change(
@@ -426,13 +457,23 @@ impl NativeOperation {
     /// Has the segments that were written be where a crash leaves them.
     fn end_segments(&self) -> Result<()> {
         let Some(load) = &self.load else { return Ok(()) };
-        for writer in std::mem::take(&mut *self.written.lock()) {
+        let mut written = std::mem::take(&mut *self.written.lock());
+        let too_late = || Error::bug("a table's rows are committed before their end");
+        if let Some(divided) = &self.divided {
+            let Rest { segments, batches, memory } = divided.end(load)?;
+            written.extend(segments);
+            let mut rows = self.rows.lock();
+            let rows = rows.as_mut().ok_or_else(too_late)?;
+            rows.batches.extend(batches);
+            memory.into_iter().for_each(|memory| rows.memory.absorb(memory));
+        }
+        for (fragment, writer) in written {
             let count = writer.clusters();
             let segment = load.row_store.finish(writer)?;
             let mut rows = self.rows.lock();
-            let rows = rows.as_mut().ok_or_else(|| Error::bug("a table's rows are committed before their end"))?;
+            let rows = rows.as_mut().ok_or_else(too_late)?;
             rows.stored_rows += (0..count).filter_map(|cluster| segment.rows(cluster)).sum::<usize>() as u64;
-            rows.stored.extend(load.clusters(&segment, count));
+            rows.stored.extend(load.clusters(&segment, count, fragment));
         }
         Ok(())
     }
@@ -556,7 +597,7 @@ impl WriteOperation for NativeOperation {
     }
 
     fn prepare(self: Arc<Self>) -> WriteIo<()> {
-        match self.written.lock().is_empty() {
+        match self.divided.is_none() && self.written.lock().is_empty() {
             true => WriteIo::Ready(Ok(())),
             false => WriteIo::Blocking(Box::new({
                 let own = self.clone();
@@ -582,24 +623,18 @@ struct NativePart {
 }
 
 /// Bytes of rows that make a cluster, at most, unless one batch has more.
-const CLUSTER_BYTES: usize = 16 << 20;
+pub(super) const CLUSTER_BYTES: usize = 16 << 20;
 /// Clusters of one segment, at most.
-const CLUSTERS_MAX: usize = 64;
+pub(super) const CLUSTERS_MAX: usize = 64;
 /// The last rows of a packet make a cluster if they are one in so many of the most that one has.
-const LAST_PART: usize = 4;
+pub(super) const LAST_PART: usize = 4;
 
 impl NativePart {
     /// Encodes its rows as a cluster.
     fn store(&mut self, load: &Load) -> Result<()> {
         let rows = self.rows.as_mut().ok_or_else(|| Error::bug("rows come after their end"))?;
-        let values = std::mem::take(&mut rows.batches).into_iter().map(|batch| {
-            let values = match &self.operation.writer.target {
-                NativeTarget::Create(_) => batch,
-                NativeTarget::Rewrite { layout, .. } | NativeTarget::Change { layout, .. } => layout.values(&batch)?,
-            };
-            NativeTable::conformed(&load.name, &load.columns, &values)
-        });
-        let values = values.collect::<Result<Vec<_>>>()?;
+        let batches = std::mem::take(&mut rows.batches).into_iter();
+        let values = batches.map(|batch| self.operation.values(load, batch)).collect::<Result<Vec<_>>>()?;
         let mut segment = match self.segment.take() {
             Some(segment) => segment,
             None => load.row_store.begin(&load.columns, &load.ids)?,
@@ -610,7 +645,7 @@ impl NativePart {
         self.count = 0;
         self.due.extend(segment.due());
         match segment.clusters() == CLUSTERS_MAX {
-            true => self.operation.written.lock().push(segment),
+            true => self.operation.written.lock().push((0, segment)),
             false => self.segment = Some(segment),
         }
         Ok(())
@@ -630,6 +665,14 @@ impl WritePart for NativePart {
         let bytes = batch.columns().iter().map(|column| bytes_needed(column)).sum::<usize>();
         // What is given back of rows is kept with them.
         let load = self.operation.load.clone().filter(|load| load.columns.fields().len() == batch.num_columns());
+        if let (Some(load), Some(divided)) = (&load, &self.operation.divided) {
+            let columns = batch.columns().iter().map(compacted).collect::<Result<Vec<_>>>()?;
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(from_arrow)?;
+            let values = self.operation.values(load, batch)?;
+            self.due.extend(divided.add(load, values, bytes)?);
+            return Ok(());
+        }
         if let (Some(load), Some(rows)) = (&load, &self.rows)
             && self.count > 0
             && (self.count + batch.num_rows() > load.row_store.cluster_rows()
@@ -666,7 +709,7 @@ impl WritePart for NativePart {
         {
             self.store(&load)?;
         }
-        self.operation.written.lock().extend(self.segment.take());
+        self.operation.written.lock().extend(self.segment.take().map(|segment| (0, segment)));
         if let (Some(own), Some(all)) = (self.rows.take(), self.operation.rows.lock().as_mut()) {
             all.batches.extend(own.batches);
             all.memory.absorb(own.memory);

@@ -7,6 +7,7 @@
 
 mod alterations;
 mod duckdb;
+mod fragments;
 mod maintenance;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,6 +21,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
 use self::duckdb::Open;
 pub(crate) use self::duckdb::PIVOT_GROUPS;
+pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 use super::dialect::PostgresSyntax;
 
@@ -181,6 +183,11 @@ struct Edit {
 impl Edits {
     fn insert(&mut self, index: usize, tokens: impl IntoIterator<Item = Token>) {
         self.by_index.entry(index).or_default().before.extend(tokens);
+    }
+
+    /// Whether something else stands there already.
+    fn has(&self, index: usize) -> bool {
+        self.by_index.get(&index).is_some_and(|edit| edit.instead.is_some())
     }
 
     fn replace(&mut self, index: usize, tokens: impl IntoIterator<Item = Token>) {
@@ -442,6 +449,7 @@ impl<'a> Text<'a> {
             {
                 self.maintenance(at);
             }
+            _ if self.is_any(at, &["DISTRIBUTED", "CLUSTERED"]) && self.is(at + 1, "BY") => self.fragments(at),
             _ if self.is(at, "REFRESH") && self.begins_statement(at) && self.is(at + 1, "MATERIALIZED") => {
                 self.refresh(at);
             }
