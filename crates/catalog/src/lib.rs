@@ -29,6 +29,9 @@ mod enum_definition;
 mod enums;
 mod files;
 mod guard;
+mod index;
+#[cfg(test)]
+mod index_tests;
 pub mod journal;
 mod keyed;
 mod keys;
@@ -44,6 +47,7 @@ pub mod rights;
 mod routine;
 mod rows;
 pub mod rules;
+mod run;
 mod sampled;
 pub mod sequence;
 mod session;

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
@@ -15,10 +14,11 @@ use diligence_base::ids::TableVersion;
 use diligence_storage::memory::ROW_NUMBERS;
 use diligence_storage::{ScanRequest, Table, TableScan};
 
-use crate::access;
+use crate::access::Conditions;
 use crate::declared::Declared;
-use crate::keys::{KeyIndex, KeyReader};
+use crate::index::{Found, KeyIndex};
 use crate::pieces::{Piece, PieceRows, piece_of};
+use crate::rules::Key;
 use crate::sampled::Sampled;
 
 /// The rows of one version.
@@ -64,7 +64,7 @@ impl Table for TableRows {
     }
 
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
-        self.clusters(request, false)
+        self.clusters(request, false, true)
     }
 
     fn describe(&self) -> String {
@@ -73,104 +73,179 @@ impl Table for TableRows {
             false => "in memory".into(),
         }
     }
+
+    fn access(&self, condition: &Arc<dyn PhysicalExpr>) -> Option<String> {
+        let (key, found) = self.by_index(condition)?;
+        let rows = found.entries();
+        Some(format!("index {}: {rows} {}", key.name, if rows == 1 { "row" } else { "rows" }))
+    }
+
+    fn without_index(self: Arc<Self>) -> Option<Arc<dyn Table>> {
+        Some(Arc::new(RowsView { rows: self, is_numbered: false, uses_index: false }))
+    }
 }
 
-/// Rows with their numbers.
+/// Rows as some statements read them.
 #[derive(Debug)]
-pub(crate) struct NumberedRows(pub(crate) Arc<TableRows>);
+pub(crate) struct RowsView {
+    pub(crate) rows: Arc<TableRows>,
+    /// With their numbers, in one more column.
+    pub(crate) is_numbered: bool,
+    /// Whether an index may find them.
+    pub(crate) uses_index: bool,
+}
 
-impl Table for NumberedRows {
+impl Table for RowsView {
     fn schema(&self) -> SchemaRef {
-        let mut fields = self.0.declared.schema.fields().to_vec();
+        let schema = &self.rows.declared.schema;
+        if !self.is_numbered {
+            return schema.clone();
+        }
+        let mut fields = schema.fields().to_vec();
         fields.push(Arc::new(Field::new(ROW_NUMBERS, DataType::Int64, false)));
         Arc::new(Schema::new(fields))
     }
 
     fn version(&self) -> TableVersion {
-        self.0.version
+        self.rows.version
     }
 
     fn lineage(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.0.lineage()
+        self.rows.lineage()
     }
 
     fn statistics(&self) -> Statistics {
-        let mut statistics = self.0.statistics();
-        let numbers = ColumnStatistics { null_count: Precision::Exact(0), ..ColumnStatistics::new_unknown() };
-        statistics.column_statistics.push(numbers);
+        let mut statistics = self.rows.statistics();
+        if self.is_numbered {
+            let numbers = ColumnStatistics { null_count: Precision::Exact(0), ..ColumnStatistics::new_unknown() };
+            statistics.column_statistics.push(numbers);
+        }
         statistics
     }
 
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
-        self.0.clusters(request, true)
+        self.rows.clusters(request, self.is_numbered, self.uses_index)
     }
 
     fn describe(&self) -> String {
-        self.0.describe()
+        self.rows.describe()
+    }
+
+    fn access(&self, condition: &Arc<dyn PhysicalExpr>) -> Option<String> {
+        self.rows.access(condition).filter(|_| self.uses_index)
+    }
+
+    fn without_index(self: Arc<Self>) -> Option<Arc<dyn Table>> {
+        let (rows, is_numbered) = (self.rows.clone(), self.is_numbered);
+        self.uses_index.then(|| Arc::new(Self { rows, is_numbered, uses_index: false }) as Arc<dyn Table>)
+    }
+
+    fn uses_index(&self) -> bool {
+        self.uses_index
     }
 }
 
 impl TableRows {
-    /// What is read for a request: the pieces that may have a row of the key that its condition names, and of those on
-    /// disk the ones whose values may fit.
-    fn clusters(&self, request: &ScanRequest, is_numbered: bool) -> Result<TableScan> {
-        let named = request.predicate.as_ref().and_then(|predicate| self.named(predicate.as_ref()));
-        let places = named.map(|numbers| {
-            let mut places = HashMap::<usize, Vec<usize>>::new();
-            for number in numbers {
-                let found = piece_of(&self.pieces, number);
-                if let Some((piece, at)) = found.and_then(|piece| Some((piece, self.pieces[piece].position(number)?))) {
-                    places.entry(piece).or_default().push(at);
-                }
-            }
-            places
-        });
-        let mut candidates = HashMap::<u64, Vec<bool>>::new();
-        let mut scan = TableScan { clusters: Vec::new(), clusters_pruned: 0 };
+    /// What is read for a request: of the rows that an index finds for its condition the pieces that have them, or the
+    /// pieces of which it is not known that no row fits.
+    fn clusters(&self, request: &ScanRequest, is_numbered: bool, uses_index: bool) -> Result<TableScan> {
         let name = self.declared.name.to_string();
-        for (index, piece) in self.pieces.iter().enumerate() {
-            let only = places.as_ref().map(|places| places.get(&index));
-            let is_out = match (piece.rows(), &request.predicate) {
-                _ if only == Some(None) => true,
-                (PieceRows::Stored(stored), Some(predicate)) if only.is_none() => {
-                    let segment = stored.view.segment().number();
-                    if let Entry::Vacant(place) = candidates.entry(segment) {
-                        place.insert(stored.view.candidates(predicate));
-                    }
-                    candidates[&segment].get(stored.cluster) == Some(&false)
+        let found = request.predicate.as_ref().filter(|_| uses_index).and_then(|predicate| self.by_index(predicate));
+        if let Some((_, found)) = found {
+            let mut scan = TableScan::default();
+            let mut numbers = found.numbers().into_iter().peekable();
+            let mut index = 0;
+            while let Some(number) = numbers.peek().copied() {
+                // Most likely it is in the same piece as the one before.
+                if self.pieces.get(index).is_none_or(|piece| number < piece.first() || number > piece.last()) {
+                    index = piece_of(&self.pieces, number).unwrap_or(0);
                 }
-                _ => false,
-            };
-            if is_out {
-                scan.clusters_pruned += 1;
-                continue;
+                let Some(piece) = self.pieces.get(index) else { break };
+                let mut places = Vec::new();
+                while let Some(number) = numbers.next_if(|next| *next <= piece.last()) {
+                    places.extend(piece.position(number));
+                }
+                if places.is_empty() {
+                    // What is behind the last row of a piece is gone, and so is what is before the first one.
+                    numbers.next_if_eq(&number);
+                    continue;
+                }
+                scan.clusters.push(piece.cluster(&name, index, Some(&places), is_numbered)?);
             }
-            let only = only.flatten().map(Vec::as_slice);
-            scan.clusters.push(piece.cluster(&name, index, only, is_numbered)?);
+            scan.clusters_pruned = self.pieces.len() - scan.clusters.len();
+            return Ok(scan);
+        }
+        let may_fit = self.may_fit(request.predicate.as_ref());
+        let mut scan = TableScan::default();
+        for (index, piece) in self.pieces.iter().enumerate() {
+            if may_fit(piece) {
+                scan.clusters.push(piece.cluster(&name, index, None, is_numbered)?);
+            } else {
+                scan.clusters_pruned += 1;
+            }
         }
         Ok(scan)
     }
 
-    /// The numbers of the rows that may have the key that a condition names; `None` if it names none.
-    fn named(&self, predicate: &dyn PhysicalExpr) -> Option<Vec<i64>> {
+    /// Whether a piece may have rows that a condition is true of: those in memory, and of those on disk the ones whose
+    /// values may fit.
+    fn may_fit(&self, predicate: Option<&Arc<dyn PhysicalExpr>>) -> impl Fn(&Piece) -> bool + use<> {
+        let mut candidates = HashMap::<u64, Vec<bool>>::new();
+        for piece in &self.pieces {
+            if let (PieceRows::Stored(stored), Some(predicate)) = (piece.rows(), predicate) {
+                let segment = stored.view.segment().number();
+                candidates.entry(segment).or_insert_with(|| stored.view.candidates(predicate));
+            }
+        }
+        move |piece| match piece.rows() {
+            PieceRows::Memory(_) => true,
+            PieceRows::Stored(stored) => {
+                let fit = candidates.get(&stored.view.segment().number());
+                fit.and_then(|fit| fit.get(stored.cluster)) != Some(&false)
+            }
+        }
+    }
+
+    /// The key by which the fewest rows are found for a condition, and the rows, if it is cheaper to look at them alone
+    /// than at all that may fit.
+    fn by_index(&self, condition: &Arc<dyn PhysicalExpr>) -> Option<(&Key, Found<'_>)> {
         if self.indexes.is_empty() {
             return None;
         }
-        let equal = access::equal_columns(predicate, &self.declared.schema);
-        let whole = self
-            .declared
-            .rules
-            .keys
-            .iter()
-            .zip(&self.indexes)
-            .filter(|(key, index)| key.is_whole() && !index.is_broken());
-        whole.into_iter().find_map(|(key, index)| {
-            let columns = key.columns.iter().map(|column| equal.get(column).cloned()).collect::<Option<Vec<_>>>()?;
-            let reader = KeyReader::new(key, &self.declared.schema).ok()?;
-            let values = reader.values_of(&columns, 1).ok()?;
-            // Rows whose key has a NULL are in no index, and no condition is true of them.
-            Some(values.hash(0).map_or_else(Vec::new, |hash| index.candidates(hash).collect()))
-        })
+        let Declared { schema, rules, .. } = &*self.declared;
+        let conditions = Conditions::of(condition);
+        let mut best = None::<(&Key, Found<'_>)>;
+        for (key, index) in rules.keys.iter().zip(&self.indexes).filter(|(_, index)| !index.is_broken()) {
+            let types = match &key.computed {
+                Some(computed) => computed.function.types().to_vec(),
+                None => {
+                    let types = key.columns.iter().map(|name| schema.field_with_name(name).ok());
+                    types.map(|field| Some(field?.data_type().clone())).collect::<Option<Vec<_>>>()?
+                }
+            };
+            let Some(ranges) = conditions.ranges(key, &types, schema) else { continue };
+            let found = index.find(&ranges);
+            if best.as_ref().is_none_or(|(_, best)| found.entries() < best.entries()) {
+                best = Some((key, found));
+            }
+            if best.as_ref().is_some_and(|(_, best)| best.entries() <= 1) {
+                break;
+            }
+        }
+        let (key, found) = best?;
+        let is_cheaper = |rows: usize, factor: usize| found.entries().saturating_mul(factor) <= rows;
+        let stored = || self.pieces.iter().filter(|piece| piece.batch().is_none());
+        if found.entries() > FEW_ROWS && !is_cheaper(self.rows, MEMORY_ROWS_PER_ROW) {
+            return None;
+        }
+        if found.entries() > FEW_ROWS && stored().next().is_some() {
+            let may_fit = self.may_fit(Some(condition));
+            let rows = self.pieces.iter().filter(|piece| may_fit(piece)).map(Piece::len).sum::<usize>();
+            if !is_cheaper(rows, STORED_ROWS_PER_ROW) {
+                return None;
+            }
+        }
+        Some((key, found))
     }
 
     /// What is known of the rows without looking at them.
@@ -227,6 +302,15 @@ impl TableRows {
         Statistics { num_rows, total_byte_size: Precision::Inexact(bytes), column_statistics: columns }
     }
 }
+
+/// So few rows are always taken from an index.
+const FEW_ROWS: usize = 64;
+
+/// Rows in memory that a scan looks at in the time in which one row is found by an index.
+const MEMORY_ROWS_PER_ROW: usize = 16;
+
+/// The same of rows on disk.
+const STORED_ROWS_PER_ROW: usize = 16;
 
 /// A column is most likely a key if all but one in so many of its values are different.
 const KEY_PARTS: usize = 10;

@@ -37,6 +37,19 @@ pub trait Table: Send + Sync + fmt::Debug {
     fn scan(&self, request: &ScanRequest) -> Result<TableScan>;
     /// What EXPLAIN shows: the format and where it is.
     fn describe(&self) -> String;
+    /// How [`scan`](Self::scan) finds the rows of which a condition over the table's schema is true, for EXPLAIN;
+    /// `None` if it looks at all rows that may fulfill it by what is known of clusters.
+    fn access(&self, _condition: &Arc<dyn PhysicalExpr>) -> Option<String> {
+        None
+    }
+    /// The same rows as a table that finds none by an index; `None` if this one does not either.
+    fn without_index(self: Arc<Self>) -> Option<Arc<dyn Table>> {
+        None
+    }
+    /// Whether it finds rows by an index, if it has a fitting one.
+    fn uses_index(&self) -> bool {
+        true
+    }
 }
 
 /// What a query wants of a table.
@@ -50,7 +63,7 @@ pub struct ScanRequest {
 }
 
 /// The outcome of planning a scan.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TableScan {
     /// What is to be read, in file order.
     pub clusters: Vec<Arc<dyn Cluster>>,

@@ -4,6 +4,7 @@ use std::fmt;
 
 use arrow::util::display::array_value_to_string;
 use datafusion_expr::WindowFrameBound;
+use datafusion_physical_expr::utils::conjunction;
 
 use super::{Exclusion, Node, Plan, SortKey, WindowCall, WindowFunction};
 
@@ -110,6 +111,12 @@ impl fmt::Display for Node {
                 let schema = scan.table.schema();
                 let columns = list(scan.columns.iter().map(|&index| schema.field(index).name()));
                 write!(f, "Scan {} [{columns}] {}", scan.name, scan.table.describe())?;
+                let condition = scan.filters.iter().map(|filter| filter.physical().clone()).collect::<Vec<_>>();
+                if let Some(access) = Some(condition).filter(|all| !all.is_empty()).map(conjunction)
+                    .and_then(|condition| scan.table.access(&condition))
+                {
+                    write!(f, ", {access}")?;
+                }
                 if !scan.filters.is_empty() {
                     write!(
                         f,
