@@ -12,6 +12,7 @@ use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 
 use crate::keys::SortedKeys;
+use crate::rules::Key;
 use crate::run::{Bound, Run};
 
 /// A run is merged with the one before it unless that is longer by this factor.
@@ -36,6 +37,25 @@ pub(crate) struct KeyIndex {
 pub(crate) struct UseCounts {
     scans: AtomicU64,
     rows: AtomicU64,
+}
+
+/// What is known of an index.
+#[derive(Clone, Debug)]
+pub struct IndexState<'a> {
+    /// What it is an index of.
+    pub key: &'a Key,
+    /// How many entries it has, those of rows that are gone included.
+    pub entries: usize,
+    /// How many runs they are in.
+    pub runs: usize,
+    /// Bytes in memory.
+    pub bytes: usize,
+    /// How many scans have found rows by it since the database was opened.
+    pub scans: u64,
+    /// How many rows they have found.
+    pub rows_found: u64,
+    /// Whether it lacks rows, because a file was damaged.
+    pub is_broken: bool,
 }
 
 /// Keys from a bound to another one.
@@ -159,19 +179,17 @@ impl KeyIndex {
         self.runs.iter().map(|run| run.len()).sum()
     }
 
-    /// How many runs it has.
-    pub(crate) fn runs(&self) -> usize {
-        self.runs.len()
-    }
-
-    /// Bytes that its runs take.
-    pub(crate) fn bytes(&self) -> usize {
-        self.runs.iter().map(|run| run.bytes()).sum()
-    }
-
-    /// How many scans have found rows by it, and how many rows.
-    pub(crate) fn uses(&self) -> (u64, u64) {
-        (self.use_counts.scans.load(Ordering::Relaxed), self.use_counts.rows.load(Ordering::Relaxed))
+    /// Its state, for people.
+    pub(crate) fn state<'a>(&self, key: &'a Key) -> IndexState<'a> {
+        IndexState {
+            key,
+            entries: self.len(),
+            runs: self.runs.len(),
+            bytes: self.runs.iter().map(|run| run.bytes()).sum(),
+            scans: self.use_counts.scans.load(Ordering::Relaxed),
+            rows_found: self.use_counts.rows.load(Ordering::Relaxed),
+            is_broken: self.is_broken(),
+        }
     }
 }
 

@@ -92,11 +92,6 @@ impl<'a> KeyReader<'a> {
         &self.places
     }
 
-    /// The types of its values.
-    pub(crate) fn types(&self) -> &[DataType] {
-        &self.types
-    }
-
     /// Whether the bytes of a key say that it has a NULL; `None` if they do not say it.
     pub(crate) fn has_null(&self, bytes: &[u8]) -> Option<bool> {
         const NULL: u8 = 0xff;

@@ -68,6 +68,7 @@ pub use enum_definition::EnumDefinition;
 pub use enums::EnumChange;
 pub use files::FileRelation;
 pub use guard::{LockGuard, LockWay, RowsLocked};
+pub use index::IndexState;
 pub use name::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA, oid_of,
 };

@@ -24,7 +24,7 @@ use diligence_storage::{DeletedRows, Table};
 
 use crate::conformed::{conform, gathered, moved, table_schema};
 use crate::declared::{ColumnIds, Declared};
-use crate::index::KeyIndex;
+use crate::index::{IndexState, KeyIndex};
 use crate::keyed::{KeyLookup, has_key, index_with, indexed, starts, there_already};
 use crate::keys::{KeyReader, KeyValues, SortedKeys, Together};
 use crate::pieces::{NewRows, Piece, PieceRows, RowFinder, StoredCluster, StoredRows, conflict, piece_of};
@@ -462,6 +462,11 @@ impl NativeTable {
     /// A reservation that counts some of its rows; `None` if it has no rows.
     pub(crate) fn counted(&self) -> Option<&Reservation> {
         self.pieces().first().map(|piece| &**piece.memory())
+    }
+
+    /// Its indexes, those of its constraints included.
+    pub fn indexes(&self) -> Vec<IndexState<'_>> {
+        self.rules().keys.iter().zip(&self.rows.indexes).map(|(key, index)| index.state(key)).collect()
     }
 
     /// The number of rows.

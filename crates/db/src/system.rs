@@ -11,7 +11,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
 use diligence_catalog::{
-    ComputedTable, NativeTable, Piece, PieceRows, Relation, RelationName, SessionSnapshot, StoredRows,
+    ComputedTable, IndexState, NativeTable, Piece, PieceRows, Relation, RelationName, SessionSnapshot, StoredRows,
 };
 use diligence_storage::foreign_error::from_arrow;
 
@@ -57,6 +57,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         (name.to_owned(), Arc::new(table) as Arc<dyn ComputedTable>)
     };
     BTreeMap::from([
+        table("indexes", &INDEXES, RowsOf::Kept(indexes)),
         table("memory", &MEMORY, RowsOf::Running(memory)),
         table("pool", &POOL, RowsOf::Running(pool)),
         table("queries", &QUERIES, RowsOf::Running(queries)),
@@ -183,6 +184,37 @@ fn clusters(table: &NativeTable) -> impl Iterator<Item = (&StoredRows, &Piece)> 
         PieceRows::Stored(stored) => Some((stored, piece)),
         PieceRows::Memory(_) => None,
     })
+}
+
+const INDEXES: [Column; 9] = [
+    ("schema", Kind::Text),
+    ("table", Kind::Text),
+    ("name", Kind::Text),
+    ("columns", Kind::Text),
+    ("entries", Kind::Number),
+    ("runs", Kind::Number),
+    ("bytes", Kind::Number),
+    ("scans", Kind::Number),
+    ("rows_found", Kind::Number),
+];
+
+fn indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Value>> {
+    let row = |name: &RelationName, index: IndexState<'_>| {
+        vec![
+            name.schema.as_str().into(),
+            name.name.as_str().into(),
+            index.key.name.as_str().into(),
+            index.key.columns.join(", ").into(),
+            index.entries.into(),
+            index.runs.into(),
+            index.bytes.into(),
+            index.scans.into(),
+            index.rows_found.into(),
+        ]
+    };
+    readable_tables(snapshot)
+        .flat_map(|(name, table)| table.indexes().into_iter().map(move |index| row(name, index)).collect::<Vec<_>>())
+        .collect()
 }
 
 fn kept_tables(snapshot: &SessionSnapshot) -> Vec<Vec<Value>> {
