@@ -107,6 +107,60 @@ impl<'a> Conditions<'a> {
         ranges.collect()
     }
 
+    /// A range of a key that has exactly the rows of which the conditions are true: how many of the first columns have
+    /// one value in it, and whether they bound the next one. `None` if the conditions say more, or something else.
+    pub(crate) fn exact_range(
+        &self,
+        key: &Key,
+        types: &[DataType],
+        schema: &SchemaRef,
+    ) -> Option<(usize, bool, KeyRange)> {
+        // Each part has said one thing, and each thing is about one of the columns.
+        if self.facts.len() != self.parts.len() || key.computed.is_some() {
+            return None;
+        }
+        let subjects = self.subjects(key, schema)?;
+        let (mut equal, mut used, mut is_bounded) = (0, 0, false);
+        for (subject, data_type) in subjects.iter().zip(types) {
+            let said = self.said_of(subject, data_type);
+            let about = self.facts.iter().filter(|fact| subject.is(fact.subject)).count();
+            if said.len() != about || data_type.is_floating() && about > 0 {
+                return None;
+            }
+            used += about;
+            let is_one = |says: &Says| matches!(says, Says::OneOf(values) if values.len() == 1);
+            let is_bound = |says: &Says| matches!(says, Says::From { .. } | Says::To { .. });
+            if about == 1 && is_one(&said[0]) {
+                equal += 1;
+                continue;
+            }
+            is_bounded = about > 0 && said.iter().all(is_bound);
+            break;
+        }
+        if used != self.facts.len() || used != equal && !is_bounded {
+            return None;
+        }
+        let [range] = self.ranges(key, types, schema)?.try_into().ok()?;
+        let is_cut = |bound: &Bound| bound.bytes.len() >= LONG_KEY_BYTES;
+        (!is_cut(&range.from) && !is_cut(&range.to)).then_some((equal, is_bounded, range))
+    }
+
+    /// All keys.
+    pub(crate) fn whole_range() -> KeyRange {
+        KeyRange { from: bound(Vec::new(), false, false), to: bound(Vec::new(), true, true) }
+    }
+
+    /// A range of keys whose first columns have one value, without those whose next one is NULL.
+    pub(crate) fn without_nulls(range: KeyRange, is_bounded: bool) -> KeyRange {
+        match is_bounded {
+            true => range,
+            false => {
+                let end = [range.from.bytes.as_slice(), &[NULL]].concat();
+                KeyRange { to: bound(end, false, true), ..range }
+            }
+        }
+    }
+
     /// What the key's columns are; `None` if the conditions do not say that the index has the rows.
     fn subjects(&self, key: &Key, schema: &SchemaRef) -> Option<Vec<Subject>> {
         let Some(computed) = &key.computed else {

@@ -143,6 +143,43 @@ impl KeyIndex {
         Found { index: self, spans, entries }
     }
 
+    /// Calls `meet` with the keys of a range and the numbers of their rows, in order or in the opposite one, until it
+    /// says false.
+    pub(crate) fn walk(&self, range: &KeyRange, descending: bool, mut meet: impl FnMut(&[u8], i64) -> bool) {
+        let KeyRange { from, to } = range;
+        let spans = self.runs.iter().map(|run| {
+            let (first, end) = (run.before(&from.bytes, from.is_behind), run.before(&to.bytes, to.is_behind));
+            let mut key = Vec::new();
+            let at = if descending { end.saturating_sub(1) } else { first };
+            (first < end).then(|| (run.entry(at, &mut key), key, run, first, end))
+        });
+        let mut spans = spans.flatten().collect::<Vec<_>>();
+        loop {
+            let next = spans.iter().enumerate();
+            let next = match descending {
+                false => next.min_by(|(_, left), (_, right)| (&left.1, left.0).cmp(&(&right.1, right.0))),
+                true => next.max_by(|(_, left), (_, right)| (&left.1, left.0).cmp(&(&right.1, right.0))),
+            };
+            let Some(next) = next.map(|(place, _)| place) else { return };
+            let (number, key, run, first, end) = &mut spans[next];
+            if !meet(key, *number) {
+                return;
+            }
+            if descending { *end -= 1 } else { *first += 1 }
+            if first == end {
+                spans.swap_remove(next);
+                continue;
+            }
+            *number = run.entry(if descending { *end - 1 } else { *first }, key);
+        }
+    }
+
+    /// A scan has found so many rows.
+    pub(crate) fn count_use(&self, rows: usize) {
+        self.use_counts.scans.fetch_add(1, Ordering::Relaxed);
+        self.use_counts.rows.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
     /// The index with more entries. Fails with kind `Resource` if there is no memory for them.
     pub(crate) fn with(&self, keys: &SortedKeys<'_>, memory: &Reservation) -> Result<Self> {
         if self.is_broken() {
@@ -212,8 +249,7 @@ impl Found<'_> {
             numbers.sort_unstable();
         }
         numbers.dedup();
-        self.index.use_counts.scans.fetch_add(1, Ordering::Relaxed);
-        self.index.use_counts.rows.fetch_add(numbers.len() as u64, Ordering::Relaxed);
+        self.index.count_use(numbers.len());
         numbers
     }
 }

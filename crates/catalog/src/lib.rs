@@ -28,6 +28,7 @@ mod declared;
 mod enum_definition;
 mod enums;
 mod files;
+mod first;
 mod guard;
 mod index;
 #[cfg(test)]

@@ -12,10 +12,11 @@ use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::Result;
 use diligence_base::ids::TableVersion;
 use diligence_storage::memory::ROW_NUMBERS;
-use diligence_storage::{ScanRequest, Table, TableScan};
+use diligence_storage::{FirstRows, ScanRequest, Table, TableScan};
 
 use crate::access::Conditions;
 use crate::declared::Declared;
+use crate::first::first_numbers;
 use crate::index::{Found, KeyIndex};
 use crate::pieces::{Piece, PieceRows, piece_of};
 use crate::rules::Key;
@@ -81,18 +82,35 @@ impl Table for TableRows {
     }
 
     fn without_index(self: Arc<Self>) -> Option<Arc<dyn Table>> {
-        Some(Arc::new(RowsView { rows: self, is_numbered: false, uses_index: false }))
+        Some(Arc::new(RowsView { uses_index: false, ..RowsView::new(self, false) }))
+    }
+
+    fn first_rows(
+        self: Arc<Self>,
+        condition: Option<&Arc<dyn PhysicalExpr>>,
+        wanted: &[FirstRows],
+    ) -> Option<Arc<dyn Table>> {
+        Arc::new(RowsView::new(self, false)).first_rows(condition, wanted)
     }
 }
 
 /// Rows as some statements read them.
 #[derive(Debug)]
 pub(crate) struct RowsView {
-    pub(crate) rows: Arc<TableRows>,
+    rows: Arc<TableRows>,
     /// With their numbers, in one more column.
-    pub(crate) is_numbered: bool,
+    is_numbered: bool,
     /// Whether an index may find them.
-    pub(crate) uses_index: bool,
+    uses_index: bool,
+    /// The numbers of some that an index has found, and its name; all rows if `None`.
+    found: Option<(Arc<[i64]>, String)>,
+}
+
+impl RowsView {
+    /// All rows; with their numbers, if `is_numbered`.
+    pub(crate) fn new(rows: Arc<TableRows>, is_numbered: bool) -> Self {
+        Self { rows, is_numbered, uses_index: true, found: None }
+    }
 }
 
 impl Table for RowsView {
@@ -124,20 +142,41 @@ impl Table for RowsView {
     }
 
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
-        self.rows.clusters(request, self.is_numbered, self.uses_index)
+        match &self.found {
+            Some((numbers, _)) => self.rows.clusters_of(numbers, self.is_numbered),
+            None => self.rows.clusters(request, self.is_numbered, self.uses_index),
+        }
     }
 
     fn describe(&self) -> String {
-        self.rows.describe()
+        match &self.found {
+            Some((_, shown)) => format!("{}, {shown}", self.rows.describe()),
+            None => self.rows.describe(),
+        }
     }
 
     fn access(&self, condition: &Arc<dyn PhysicalExpr>) -> Option<String> {
-        self.rows.access(condition).filter(|_| self.uses_index)
+        self.rows.access(condition).filter(|_| self.uses_index && self.found.is_none())
     }
 
     fn without_index(self: Arc<Self>) -> Option<Arc<dyn Table>> {
-        let (rows, is_numbered) = (self.rows.clone(), self.is_numbered);
-        self.uses_index.then(|| Arc::new(Self { rows, is_numbered, uses_index: false }) as Arc<dyn Table>)
+        let plain = || Self { uses_index: false, ..Self::new(self.rows.clone(), self.is_numbered) };
+        self.uses_index.then(|| Arc::new(plain()) as Arc<dyn Table>)
+    }
+
+    fn first_rows(
+        self: Arc<Self>,
+        condition: Option<&Arc<dyn PhysicalExpr>>,
+        wanted: &[FirstRows],
+    ) -> Option<Arc<dyn Table>> {
+        if !self.uses_index || self.found.is_some() {
+            return None;
+        }
+        let (names, numbers) = first_numbers(&self.rows, condition, wanted)?;
+        let rows = if numbers.len() == 1 { "row" } else { "rows" };
+        let shown = format!("index {names}: first {} {rows}", numbers.len());
+        let found = Some((numbers.into(), shown));
+        Some(Arc::new(Self { found, ..Self::new(self.rows.clone(), self.is_numbered) }))
     }
 
     fn uses_index(&self) -> bool {
@@ -149,32 +188,11 @@ impl TableRows {
     /// What is read for a request: of the rows that an index finds for its condition the pieces that have them, or the
     /// pieces of which it is not known that no row fits.
     fn clusters(&self, request: &ScanRequest, is_numbered: bool, uses_index: bool) -> Result<TableScan> {
-        let name = self.declared.name.to_string();
         let found = request.predicate.as_ref().filter(|_| uses_index).and_then(|predicate| self.by_index(predicate));
         if let Some((_, found)) = found {
-            let mut scan = TableScan::default();
-            let mut numbers = found.numbers().into_iter().peekable();
-            let mut index = 0;
-            while let Some(number) = numbers.peek().copied() {
-                // Most likely it is in the same piece as the one before.
-                if self.pieces.get(index).is_none_or(|piece| number < piece.first() || number > piece.last()) {
-                    index = piece_of(&self.pieces, number).unwrap_or(0);
-                }
-                let Some(piece) = self.pieces.get(index) else { break };
-                let mut places = Vec::new();
-                while let Some(number) = numbers.next_if(|next| *next <= piece.last()) {
-                    places.extend(piece.position(number));
-                }
-                if places.is_empty() {
-                    // What is behind the last row of a piece is gone, and so is what is before the first one.
-                    numbers.next_if_eq(&number);
-                    continue;
-                }
-                scan.clusters.push(piece.cluster(&name, index, Some(&places), is_numbered)?);
-            }
-            scan.clusters_pruned = self.pieces.len() - scan.clusters.len();
-            return Ok(scan);
+            return self.clusters_of(&found.numbers(), is_numbered);
         }
+        let name = self.declared.name.to_string();
         let may_fit = self.may_fit(request.predicate.as_ref());
         let mut scan = TableScan::default();
         for (index, piece) in self.pieces.iter().enumerate() {
@@ -184,6 +202,28 @@ impl TableRows {
                 scan.clusters_pruned += 1;
             }
         }
+        Ok(scan)
+    }
+
+    /// The pieces with the rows of these numbers, which ascend; of those only that are there.
+    fn clusters_of(&self, numbers: &[i64], is_numbered: bool) -> Result<TableScan> {
+        let name = self.declared.name.to_string();
+        let mut scan = TableScan::default();
+        let mut numbers = numbers.iter().copied().peekable();
+        while let Some(number) = numbers.peek().copied() {
+            let index = piece_of(&self.pieces, number).unwrap_or(0);
+            let Some(piece) = self.pieces.get(index) else { break };
+            let mut places = Vec::new();
+            while let Some(number) = numbers.next_if(|next| *next <= piece.last()) {
+                places.extend(piece.position(number));
+            }
+            // What is between two pieces is gone.
+            numbers.next_if_eq(&number);
+            if !places.is_empty() {
+                scan.clusters.push(piece.cluster(&name, index, Some(&places), is_numbered)?);
+            }
+        }
+        scan.clusters_pruned = self.pieces.len() - scan.clusters.len();
         Ok(scan)
     }
 
@@ -304,10 +344,10 @@ impl TableRows {
 }
 
 /// So few rows are always taken from an index.
-const FEW_ROWS: usize = 64;
+pub(crate) const FEW_ROWS: usize = 64;
 
 /// Rows in memory that a scan looks at in the time in which one row is found by an index.
-const MEMORY_ROWS_PER_ROW: usize = 16;
+pub(crate) const MEMORY_ROWS_PER_ROW: usize = 16;
 
 /// The same of rows on disk.
 const STORED_ROWS_PER_ROW: usize = 16;

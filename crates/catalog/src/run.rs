@@ -218,6 +218,14 @@ impl Run {
         }
     }
 
+    /// The key and the number of the entry at a place.
+    pub(crate) fn entry(&self, at: usize, key: &mut Vec<u8>) -> i64 {
+        let block = self.starts.partition_point(|start| *start <= at) - 1;
+        let (entries, entry) = (self.blocks[block].entries(), at - self.starts[block]);
+        entries.put_key(entry, key);
+        entries.number(entry)
+    }
+
     /// Calls `meet` with the number of each entry that has this key.
     pub(crate) fn find(&self, key: &[u8], mut meet: impl FnMut(i64)) {
         let mut block = self.block_of(key, false, 0);

@@ -477,7 +477,7 @@ impl NativeTable {
     /// The rows with their numbers, in the column [`ROW_NUMBERS`](diligence_storage::memory::ROW_NUMBERS) behind the
     /// others.
     pub fn numbered(&self) -> Arc<dyn Table> {
-        Arc::new(RowsView { rows: self.rows.clone(), is_numbered: true, uses_index: true })
+        Arc::new(RowsView::new(self.rows.clone(), true))
     }
 
     /// Which of these rows have no key that a row of this version has, or one before them: by batch. `keys` are the

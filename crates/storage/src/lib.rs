@@ -24,7 +24,7 @@ mod table;
 mod writer;
 
 pub use table::{
-    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, RowFilter, ScanRequest,
-    SharedColumns, SharedItem, Table, TableScan,
+    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstRows, OrderColumn,
+    RowFilter, ScanRequest, SharedColumns, SharedItem, Table, TableScan,
 };
 pub use writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};

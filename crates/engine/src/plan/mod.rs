@@ -8,6 +8,7 @@
 
 pub(crate) mod average;
 mod display;
+mod first_rows;
 mod incoming;
 pub(crate) mod mask_lookup;
 mod needs;
@@ -39,6 +40,7 @@ pub use incoming::{RowsSender, SentRows, incoming};
 use mask_lookup::Lookup;
 pub use needs::Needs;
 pub use pact::Pact;
+pub(crate) use first_rows::with_first_rows;
 pub(crate) use percentiles::with_sorted_percentiles;
 pub use sort_plan::SortPlan;
 
