@@ -49,7 +49,10 @@ fn main() -> Result<()> {
         RecordBatch::try_new(schema.clone(), columns).unwrap()
     });
     let batches = batches.collect::<Vec<_>>();
-    println!("{:<10} {:<8} {:>8} {:>10} {:>12} {:>12} {:>10}", "where", "key", "share", "rows", "index", "scan", "ns a row");
+    println!(
+        "{:<10} {:<8} {:>8} {:>10} {:>12} {:>12} {:>10}",
+        "where", "key", "share", "rows", "index", "scan", "ns a row"
+    );
     for place in ["memory", "segments"] {
         let rows = match place {
             "memory" => batches.iter().cloned().map(NewRows::Memory).collect(),
@@ -123,7 +126,8 @@ fn read(table: &dyn Table, condition: &Arc<dyn PhysicalExpr>) -> Result<usize> {
             Fetch::Waiting(_) => panic!("rows are here"),
         };
         let filters = vec![Arc::new(Filter { condition: condition.clone(), schema: table.schema() }) as _];
-        let request = DecodeRequest { columns: columns.clone(), batch_rows: BATCH_ROWS, filters, ..DecodeRequest::default() };
+        let request =
+            DecodeRequest { columns: columns.clone(), batch_rows: BATCH_ROWS, filters, ..DecodeRequest::default() };
         let mut decode = cluster.decode(fetched, &request)?;
         while let Some(chunk) = decode.next()? {
             let batch = RecordBatch::try_new(table.schema(), chunk.columns).unwrap();

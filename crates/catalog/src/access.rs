@@ -11,10 +11,10 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::Operator;
-use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion_physical_expr::expressions::{
     BinaryExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal,
 };
+use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::Result;
 use diligence_storage::foreign_error::from_datafusion;
 
@@ -46,9 +46,15 @@ enum Says {
     /// It is one of these.
     OneOf(Vec<ScalarValue>),
     /// It is as large as this, or larger; only larger, if `is_strict`.
-    From { value: ScalarValue, is_strict: bool },
+    From {
+        value: ScalarValue,
+        is_strict: bool,
+    },
     /// It is as large as this, or smaller; only smaller, if `is_strict`.
-    To { value: ScalarValue, is_strict: bool },
+    To {
+        value: ScalarValue,
+        is_strict: bool,
+    },
     /// A text that begins with this one, and is before the other.
     BeginsWith(String, Option<String>),
     Null,
@@ -192,13 +198,18 @@ impl<'a> Conditions<'a> {
         }
         // What is compared is not NULL.
         needed.downcast_ref::<IsNotNullExpr>().is_some_and(|needed| {
-            let is_compared = |fact: &&Fact<'_>| is_same(fact.subject, needed.arg()) && !matches!(fact.says, Says::Null);
+            let is_compared =
+                |fact: &&Fact<'_>| is_same(fact.subject, needed.arg()) && !matches!(fact.says, Says::Null);
             self.facts.iter().any(|fact| is_compared(&fact))
         })
     }
 
     fn said_of(&self, subject: &Subject, data_type: &DataType) -> Vec<Says> {
-        self.facts.iter().filter(|fact| subject.is(fact.subject)).filter_map(|fact| fact.says.fitted(data_type)).collect()
+        self.facts
+            .iter()
+            .filter(|fact| subject.is(fact.subject))
+            .filter_map(|fact| fact.says.fitted(data_type))
+            .collect()
     }
 }
 
@@ -337,10 +348,9 @@ fn facts(part: &Arc<dyn PhysicalExpr>) -> Vec<Fact<'_>> {
 fn one_of(either: &BinaryExpr) -> Option<Fact<'_>> {
     let [left, right] = [either.left(), either.right()].map(|side| facts(side).pop());
     match (left?, right?) {
-        (
-            Fact { subject, says: Says::OneOf(mut values) },
-            Fact { subject: other, says: Says::OneOf(others) },
-        ) if is_same(subject, other) => {
+        (Fact { subject, says: Says::OneOf(mut values) }, Fact { subject: other, says: Says::OneOf(others) })
+            if is_same(subject, other) =>
+        {
             values.extend(others);
             Some(Fact { subject, says: Says::OneOf(values) })
         }

@@ -28,9 +28,8 @@ pub(crate) fn first_numbers(
     condition: Option<&Arc<dyn PhysicalExpr>>,
     wanted: &[FirstRows],
 ) -> Option<(String, Vec<i64>)> {
-    let few = |wanted: &FirstRows| {
-        wanted.rows <= FEW_ROWS || wanted.rows.saturating_mul(MEMORY_ROWS_PER_ROW) <= rows.rows
-    };
+    let few =
+        |wanted: &FirstRows| wanted.rows <= FEW_ROWS || wanted.rows.saturating_mul(MEMORY_ROWS_PER_ROW) <= rows.rows;
     if rows.indexes.is_empty() || !wanted.iter().all(few) {
         return None;
     }

@@ -165,7 +165,11 @@ impl KeyIndex {
             if !meet(key, *number) {
                 return;
             }
-            if descending { *end -= 1 } else { *first += 1 }
+            if descending {
+                *end -= 1
+            } else {
+                *first += 1
+            }
             if first == end {
                 spans.swap_remove(next);
                 continue;

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, AsArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch,
-    StringViewArray,
+    Array, ArrayRef, AsArray, BooleanArray, Date32Array, Decimal128Array, Float64Array, Int32Array, Int64Array,
+    RecordBatch, StringViewArray,
 };
-use arrow::compute::filter_record_batch;
+use arrow::compute::{SortOptions, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use arrow_row::{RowConverter, SortField};
 use datafusion_common::ScalarValue;
 use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
@@ -19,10 +20,10 @@ use diligence_base::ids::TableVersion;
 use diligence_base::seams::Random;
 use diligence_memory::{QueryMemory, Reservation};
 use diligence_storage::memory::ROW_NUMBERS;
-use diligence_storage::{DecodeRequest, Fetch, ScanRequest, Table};
+use diligence_storage::{DecodeRequest, Fetch, FirstRows, OrderColumn, ScanRequest, Table};
 
 use crate::index::{KeyIndex, KeyRange};
-use crate::keys::{KeyReader, SortedKeys};
+use crate::keys::{KeyReader, SortedKeys, comparable};
 use crate::rules::{Key, KeyKind, TableRules};
 use crate::run::Bound;
 use crate::{Catalog, DEFAULT_SCHEMA, NativeTable, Relation, RelationName, RowChange};
@@ -155,7 +156,8 @@ fn an_index_has_what_an_ordered_set_has() {
                     let begins = key.starts_with(&bound.bytes);
                     key < bound.bytes.as_slice() && !begins || begins && bound.is_behind
                 };
-                let expected = model.iter().filter(|(key, _)| !is_before(key, &range.from) && is_before(key, &range.to));
+                let expected =
+                    model.iter().filter(|(key, _)| !is_before(key, &range.from) && is_before(key, &range.to));
                 let expected = expected.map(|(_, number)| *number).collect::<BTreeSet<_>>();
                 let found = index.find(std::slice::from_ref(&range));
                 assert_eq!(found.entries(), expected.len());
@@ -181,7 +183,8 @@ fn an_index_of_numbers_takes_few_bytes_and_gives_them_back() {
     let bytes = |value: &mut dyn FnMut(i64) -> i64| {
         let mut index = KeyIndex::default();
         for step in 0..40 {
-            let column: ArrayRef = Arc::new(Int64Array::from_iter_values((0..5000).map(|row| value(step * 5000 + row))));
+            let column: ArrayRef =
+                Arc::new(Int64Array::from_iter_values((0..5000).map(|row| value(step * 5000 + row))));
             let values = [reader.values_of(&[column], 5000).unwrap()];
             index = index.with(&SortedKeys::new(&values, |_, row| step * 5000 + row as i64), &reservation).unwrap();
         }
@@ -224,7 +227,12 @@ fn comparison(random: &mut Random, schema: &SchemaRef) -> Arc<dyn PhysicalExpr> 
         3 => {
             let pattern = text(random) + ["%", "_", "%a", ""][random.below(4)];
             let column = Arc::new(Column::new("s", 1));
-            Arc::new(LikeExpr::new(false, random.below(4) == 0, column, literal(ScalarValue::from(pattern).cast_to(&DataType::Utf8View).unwrap())))
+            Arc::new(LikeExpr::new(
+                false,
+                random.below(4) == 0,
+                column,
+                literal(ScalarValue::from(pattern).cast_to(&DataType::Utf8View).unwrap()),
+            ))
         }
         4 => {
             // An integer beside a wider one.
@@ -309,8 +317,7 @@ fn scans_by_an_index_find_what_others_find() {
             for _ in 0..60 {
                 let mut condition = comparison(&mut random, &schema);
                 for _ in 0..random.below(3) {
-                    condition =
-                        Arc::new(BinaryExpr::new(condition, Operator::And, comparison(&mut random, &schema)));
+                    condition = Arc::new(BinaryExpr::new(condition, Operator::And, comparison(&mut random, &schema)));
                 }
                 let (rows, looked_at) = found(indexed.as_ref(), &condition);
                 let (expected, all) = found(plain.as_ref(), &condition);
@@ -322,4 +329,111 @@ fn scans_by_an_index_find_what_others_find() {
         }
     }
     assert!(by_index > 500 && with_less > 500, "{by_index} and {with_less} of 5760");
+}
+
+/// The values by which rows are in an order, as bytes in that order: of the first so many.
+fn first_keys(rows: &RecordBatch, wanted: &FirstRows) -> Vec<Vec<u8>> {
+    let field = |column: &OrderColumn| {
+        let options = SortOptions { descending: column.descending, nulls_first: column.nulls_first.unwrap_or(false) };
+        SortField::new_with_options(rows.column(column.column).data_type().clone(), options)
+    };
+    let converter = RowConverter::new(wanted.order.iter().map(field).collect()).unwrap();
+    let columns = wanted.order.iter().map(|column| comparable(rows.column(column.column))).collect::<Vec<_>>();
+    let counts = |row: &usize| {
+        wanted.order.iter().all(|column| column.nulls_first.is_some() || rows.column(column.column).is_valid(*row))
+    };
+    let keys = converter.convert_columns(&columns).unwrap();
+    let mut keys = (0..rows.num_rows()).filter(counts).map(|row| keys.row(row).data().to_vec()).collect::<Vec<_>>();
+    keys.sort_unstable();
+    keys.truncate(wanted.rows);
+    keys
+}
+
+/// The rows of a table of which a condition is true.
+fn rows_where(table: &dyn Table, condition: Option<&Arc<dyn PhysicalExpr>>) -> RecordBatch {
+    let columns = (0..table.schema().fields().len()).collect::<Vec<_>>();
+    let mut batches = Vec::new();
+    for cluster in table.scan(&ScanRequest { columns: columns.clone(), predicate: None }).unwrap().clusters {
+        let Fetch::Ready(fetched) = cluster.fetch(&columns) else { panic!("rows in memory are read") };
+        let request = DecodeRequest { columns: columns.clone(), batch_rows: 100, ..DecodeRequest::default() };
+        let mut decode = cluster.decode(fetched, &request).unwrap();
+        while let Some(chunk) = decode.next().unwrap() {
+            let batch = RecordBatch::try_new(table.schema(), chunk.columns).unwrap();
+            batches.push(match condition {
+                None => batch,
+                Some(condition) => {
+                    let is_true = condition.evaluate(&batch).unwrap().into_array(batch.num_rows()).unwrap();
+                    filter_record_batch(&batch, is_true.as_boolean()).unwrap()
+                }
+            });
+        }
+    }
+    arrow::compute::concat_batches(&table.schema(), &batches).unwrap()
+}
+
+#[test]
+fn the_first_rows_along_an_index_are_the_first_of_all() {
+    let mut random = Random::new(17);
+    let (mut found, mut bounded) = (0, 0);
+    for round in 0..20 {
+        let catalog = Arc::new(Catalog::default());
+        let name = RelationName::new(DEFAULT_SCHEMA, "t");
+        let schema = columns();
+        let table = NativeTable::new(&name, &schema, &[], memory(), TableVersion(1)).unwrap();
+        let keys = [&["a"][..], &["s", "a"], &["f", "i"], &["d", "n"], &["i", "d", "a"]].map(key).to_vec();
+        let table = table.with_rules(TableRules { keys, ..TableRules::default() }, &memory(), TableVersion(2)).unwrap();
+        catalog.create(&name, Relation::Native(Arc::new(table)), false).unwrap();
+        let reference = catalog.snapshot().get(&name).unwrap().reference();
+        for _ in 0..3 {
+            let snapshot = catalog.snapshot();
+            let Relation::Native(table) = &snapshot.get(&name).unwrap().relation else { panic!("no table") };
+            let live = table.pieces().iter().flat_map(|piece| piece.live_numbers().collect::<Vec<_>>());
+            let deleted = live.filter(|_| random.below(3 + round) == 0).collect();
+            let change =
+                RowChange { deleted, inserted: vec![rows(&mut random, 700).into()], memory: memory(), pairs: 0 };
+            catalog.change(&reference, change).unwrap();
+        }
+        let snapshot = catalog.snapshot();
+        let Relation::Native(table) = &snapshot.get(&name).unwrap().relation else { panic!("no table") };
+        let plain = table.table().without_index().unwrap();
+        for _ in 0..200 {
+            let descending = random.below(2) == 0;
+            let mut order =
+                [&["a"][..], &["s"], &["s", "a"], &["f"], &["d", "n"], &["d"], &["a", "d"], &["i", "d"], &["n"]]
+                    [random.below(9)]
+                .iter()
+                .map(|name| {
+                    let nulls_first = Some(if random.below(8) == 0 { !descending } else { descending });
+                    OrderColumn { column: schema.index_of(name).unwrap(), descending, nulls_first }
+                })
+                .collect::<Vec<_>>();
+            if let [only] = order.as_mut_slice()
+                && random.below(3) == 0
+            {
+                only.nulls_first = None;
+            }
+            let wanted = FirstRows { order, rows: [0, 1, 5, 60][random.below(4)] };
+            let conditions = (0..random.below(3)).map(|_| {
+                let place = [0, 1, 3, 6][random.below(4)];
+                let column = Arc::new(Column::new(schema.field(place).name(), place));
+                let some = rows(&mut random, 1);
+                let value = literal(ScalarValue::try_from_array(some.column(place), 0).unwrap());
+                let operator = [Operator::Eq, Operator::Lt, Operator::GtEq, Operator::Gt][random.below(4)];
+                Arc::new(BinaryExpr::new(column, operator, value)) as Arc<dyn PhysicalExpr>
+            });
+            let condition = conditions.reduce(|all, one| Arc::new(BinaryExpr::new(all, Operator::And, one)));
+            let expected = first_keys(&rows_where(plain.as_ref(), condition.as_ref()), &wanted);
+            assert!(plain.clone().first_rows(condition.as_ref(), std::slice::from_ref(&wanted)).is_none());
+            let Some(few) = table.table().first_rows(condition.as_ref(), std::slice::from_ref(&wanted)) else {
+                continue;
+            };
+            let rows = rows_where(few.as_ref(), None);
+            assert!(rows.num_rows() <= wanted.rows, "{} rows", rows.num_rows());
+            let shown = condition.as_ref().map(|condition| condition.to_string());
+            assert_eq!(first_keys(&rows, &wanted), expected, "{wanted:?} where {shown:?}");
+            found += 1;
+            bounded += usize::from(condition.is_some());
+        }
+    }
+    assert!(found > 600 && bounded > 50, "{found} and {bounded} of 4000");
 }

@@ -111,7 +111,8 @@ impl<'a> KeyReader<'a> {
         let (columns, wanted) = self.computed(columns, rows)?;
         let columns = columns.iter().map(comparable).collect::<Vec<_>>();
         let encoded = self.converter.convert_columns(&columns).map_err(from_arrow)?;
-        let nulls = columns.iter().fold(None, |all, column| NullBuffer::union(all.as_ref(), column.logical_nulls().as_ref()));
+        let nulls =
+            columns.iter().fold(None, |all, column| NullBuffer::union(all.as_ref(), column.logical_nulls().as_ref()));
         let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
         Ok(KeyValues { rows: encoded, wanted, nulls, nulls_are_equal: self.key.nulls_are_equal })
     }

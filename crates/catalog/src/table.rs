@@ -198,11 +198,10 @@ impl NativeTable {
     /// and takes no more rows. Fails as that does.
     pub fn with_restored_rules(&self, rules: TableRules, memory: &Reservation, version: TableVersion) -> Result<Self> {
         let Declared { name, schema, columns, origin, .. } = &*self.declared;
-        let indexes =
-            rules.keys.iter().map(|key| match indexed(key, schema, name, self.pieces(), Some(memory)) {
-                Err(error) if error.kind() == ErrorKind::File => Ok(KeyIndex::broken(error)),
-                made => made,
-            });
+        let indexes = rules.keys.iter().map(|key| match indexed(key, schema, name, self.pieces(), Some(memory)) {
+            Err(error) if error.kind() == ErrorKind::File => Ok(KeyIndex::broken(error)),
+            made => made,
+        });
         let indexes = indexes.collect::<Result<Vec<_>>>()?;
         let declared = Declared::new(name.clone(), schema.clone(), rules, columns.clone(), *origin);
         Ok(Self::of(Arc::new(declared), self.pieces().to_vec(), self.rows.next_number, version, indexes))

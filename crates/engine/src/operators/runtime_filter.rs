@@ -188,7 +188,8 @@ impl RuntimeFilter {
         let scalar = |word| word_to_scalar(word, logical);
         let words = bounds;
         let bounds = bounds.map(|(min, max)| Ok::<_, Error>((scalar(min)?, scalar(max)?))).transpose()?;
-        let _ = self.state.set(State::Set { test, kind: KeyKind::of(logical)?, bounds, words, logical: logical.clone() });
+        let _ =
+            self.state.set(State::Set { test, kind: KeyKind::of(logical)?, bounds, words, logical: logical.clone() });
         Ok(())
     }
 

@@ -83,7 +83,9 @@ fn wanted(plan: &Plan) -> Option<Vec<FirstRows>> {
 fn source(plan: &Plan, column: usize) -> Option<usize> {
     match &plan.node {
         Node::Project { input, expressions } => source(input, expressions.get(column)?.as_column()?),
-        Node::Scan(scan) if scan.runtime_filters.is_empty() && scan.limit.is_none() => scan.columns.get(column).copied(),
+        Node::Scan(scan) if scan.runtime_filters.is_empty() && scan.limit.is_none() => {
+            scan.columns.get(column).copied()
+        }
         _ => None,
     }
 }

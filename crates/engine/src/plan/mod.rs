@@ -35,12 +35,12 @@ use diligence_storage::{Table, Writer};
 
 use crate::expressions::Expr;
 
+pub(crate) use first_rows::with_first_rows;
 pub(crate) use incoming::IncomingRows;
 pub use incoming::{RowsSender, SentRows, incoming};
 use mask_lookup::Lookup;
 pub use needs::Needs;
 pub use pact::Pact;
-pub(crate) use first_rows::with_first_rows;
 pub(crate) use percentiles::with_sorted_percentiles;
 pub use sort_plan::SortPlan;
 

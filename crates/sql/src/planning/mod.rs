@@ -159,7 +159,11 @@ impl SessionParts {
 impl Planner {
     /// A planner over the relations that a session sees.
     pub fn new(catalogs: SessionCatalogs, options: PlannerOptions) -> Self {
-        Self::with_parts(catalogs, SessionParts::new(Arc::new(settings::built_in()), SearchPath::default(), true), options)
+        Self::with_parts(
+            catalogs,
+            SessionParts::new(Arc::new(settings::built_in()), SearchPath::default(), true),
+            options,
+        )
     }
 
     fn with_parts(catalogs: SessionCatalogs, parts: Arc<SessionParts>, options: PlannerOptions) -> Self {

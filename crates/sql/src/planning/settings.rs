@@ -103,7 +103,8 @@ impl Planner {
     pub(super) fn use_temporary(&self) {
         let mut session = self.session.write();
         if !session.path.has_temporary() {
-            *session = SessionParts::new(session.options.clone(), session.path.with_temporary(true), session.uses_index);
+            *session =
+                SessionParts::new(session.options.clone(), session.path.with_temporary(true), session.uses_index);
         }
     }
 
@@ -153,9 +154,8 @@ impl Planner {
 /// A truth value as PostgreSQL reads one, by any beginning that says which.
 fn truth(given: &str) -> Option<bool> {
     let given = given.trim().to_lowercase();
-    let is_one_of = |words: &[&str], least: usize| {
-        given.len() >= least && words.iter().any(|word| word.starts_with(&given))
-    };
+    let is_one_of =
+        |words: &[&str], least: usize| given.len() >= least && words.iter().any(|word| word.starts_with(&given));
     match given.as_str() {
         "1" => Some(true),
         "0" => Some(false),
