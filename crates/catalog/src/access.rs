@@ -416,7 +416,7 @@ fn within(said: &[Says], types: &[DataType], before: &[ScalarValue], prefix: Vec
             }
             // More values than there may be ranges: from the first to the last.
             Says::OneOf(values) => {
-                let all = values.iter().map(|value| encoded(types, &[[before, &[value.clone()]].concat()])?.pop());
+                let all = values.iter().map(|value| encoded(types, &[[before, std::slice::from_ref(value)].concat()])?.pop());
                 let all = all.collect::<Option<Vec<_>>>()?;
                 let (first, last) = (all.iter().min()?.clone(), all.iter().max()?.clone());
                 (Some(bound(first, false, false)), Some(bound(last, true, true)))
