@@ -101,16 +101,31 @@ impl<'a> Conditions<'a> {
         }
         let is_whole = known == types.len();
         let prefixes = encoded(&types[..known], &equal)?;
-        let ranges = prefixes.into_iter().zip(&equal).map(|(bytes, before)| match &rest {
-            None if is_whole => {
-                let bytes = indexed_bytes(&bytes).into_owned();
-                let bound = |is_behind| Bound { bytes: bytes.clone(), is_behind };
-                Some(KeyRange { from: bound(false), to: bound(true) })
+        let mut ranges = Vec::with_capacity(prefixes.len());
+        for (bytes, before) in prefixes.into_iter().zip(&equal) {
+            match &rest {
+                None if is_whole => {
+                    let bytes = indexed_bytes(&bytes).into_owned();
+                    let bound = |is_behind| Bound { bytes: bytes.clone(), is_behind };
+                    ranges.push(KeyRange { from: bound(false), to: bound(true) });
+                }
+                None => {
+                    ranges.push(KeyRange { from: bound(bytes.clone(), false, false), to: bound(bytes, true, true) });
+                }
+                Some(said) => {
+                    ranges.push(within(said, &types[..=known], before, bytes.clone())?);
+                    // Some comparisons take a NaN with a sign for the least value.
+                    let nan = ScalarValue::Float64(Some(f64::NAN)).cast_to(&types[known]);
+                    if let Ok(nan) = nan
+                        && types[known].is_floating()
+                    {
+                        let said = [Says::OneOf(vec![nan])];
+                        ranges.push(within(&said, &types[..=known], before, bytes)?);
+                    }
+                }
             }
-            None => Some(KeyRange { from: bound(bytes.clone(), false, false), to: bound(bytes, true, true) }),
-            Some(said) => within(said, &types[..=known], before, bytes),
-        });
-        ranges.collect()
+        }
+        Some(ranges)
     }
 
     /// A range of a key that has exactly the rows of which the conditions are true: how many of the first columns have
@@ -251,8 +266,13 @@ impl Says {
                 let fits = |value: &&ScalarValue| fit(value).is_some() || !both(value.data_type());
                 Self::OneOf(present.filter(fits).map(fit).collect::<Option<_>>()?)
             }
-            Self::From { value, is_strict } => Self::From { value: fit(value)?, is_strict: *is_strict },
-            Self::To { value, is_strict } => Self::To { value: fit(value)?, is_strict: *is_strict },
+            // There are two zeros, which an index does not tell apart.
+            Self::From { value, is_strict } => {
+                Self::From { value: fit(value)?, is_strict: *is_strict && !data_type.is_floating() }
+            }
+            Self::To { value, is_strict } => {
+                Self::To { value: fit(value)?, is_strict: *is_strict && !data_type.is_floating() }
+            }
             Self::BeginsWith(..) if *data_type != DataType::Utf8View => return None,
             Self::BeginsWith(..) | Self::Null => self.clone(),
         })
@@ -416,7 +436,8 @@ fn within(said: &[Says], types: &[DataType], before: &[ScalarValue], prefix: Vec
             }
             // More values than there may be ranges: from the first to the last.
             Says::OneOf(values) => {
-                let all = values.iter().map(|value| encoded(types, &[[before, std::slice::from_ref(value)].concat()])?.pop());
+                let all =
+                    values.iter().map(|value| encoded(types, &[[before, std::slice::from_ref(value)].concat()])?.pop());
                 let all = all.collect::<Option<Vec<_>>>()?;
                 let (first, last) = (all.iter().min()?.clone(), all.iter().max()?.clone());
                 (Some(bound(first, false, false)), Some(bound(last, true, true)))

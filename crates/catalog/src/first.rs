@@ -114,7 +114,8 @@ fn along(
     is_exact.then_some(numbers)
 }
 
-/// Whether values of a type have the same order in an index and in ORDER BY.
+/// Whether values of a type have the same order in an index and in ORDER BY. Floats may not: there are two zeros, and
+/// NaNs with a sign.
 fn is_ordered_alike(sql_type: &SqlType) -> bool {
     matches!(
         sql_type,
@@ -122,8 +123,6 @@ fn is_ordered_alike(sql_type: &SqlType) -> bool {
             | SqlType::Integer
             | SqlType::BigInt
             | SqlType::Numeric(_)
-            | SqlType::Real
-            | SqlType::Double
             | SqlType::Text
             | SqlType::Varchar(_)
             | SqlType::Name
