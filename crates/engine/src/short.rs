@@ -203,6 +203,7 @@ fn scanned(scan: &Scan, scans: &Arc<Scans>) -> Result<Option<Vec<Batch>>> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{ArrayRef, AsArray, Int64Array};
+    use arrow::compute::SortOptions;
     use arrow::datatypes::{DataType, Field, Int64Type, Schema};
     use datafusion_physical_expr::expressions::{Column, lit};
     use diligence_base::ids::TableVersion;
@@ -249,6 +250,19 @@ mod tests {
         let expected = (0..16_000).filter(|value| value % 3 == 1).skip(2).take(2000).map(|value| value * 2);
         assert_eq!(values.collect::<Vec<i64>>(), expected.collect::<Vec<i64>>());
         assert!(run_short(&table(5), &scans).unwrap().is_none());
+        // The first of few rows in an order; of many rows it is another's work.
+        let first = |skip: usize| {
+            let limit = Node::Limit { input: Box::new(table(1)), skip, fetch: None };
+            let key = SortKey {
+                expression: Expr::column(0, &schema).unwrap(),
+                options: SortOptions { descending: true, nulls_first: true },
+            };
+            let input = Box::new(Plan::new(limit, schema.clone()));
+            Plan::new(Node::Sort { input, keys: vec![key], fetch: Some(3) }, schema.clone())
+        };
+        let rows = run_short(&first(1000), &scans).unwrap().unwrap();
+        assert_eq!(rows[0].column(0).as_primitive::<Int64Type>().values(), &[3997, 3994, 3991]);
+        assert!(run_short(&first(0), &scans).unwrap().is_none());
         let sort = Node::Sort { input: Box::new(table(1)), keys: vec![], fetch: None };
         assert!(!may_be_short(&Plan::new(sort, schema)));
     }

@@ -438,6 +438,25 @@ mod tests {
     }
 
     #[test]
+    fn few_keys_are_told_one_by_one() {
+        let told = |keys: Vec<Option<i64>>| {
+            let filter = filled(Arc::new(Int64Array::from(keys)), &DataType::Int64);
+            let keys = filter.few_keys()?.into_iter().map(|key| match key {
+                ScalarValue::Int64(Some(key)) => key,
+                other => panic!("{other:?}"),
+            });
+            Some(keys.collect::<std::collections::BTreeSet<_>>())
+        };
+        // As bits and as a Bloom filter.
+        assert_eq!(told(vec![Some(5), None, Some(7), Some(5)]), Some([5, 7].into()));
+        assert_eq!(told(vec![Some(-5), None, Some(1 << 60), Some(0)]), Some([-5, 0, 1 << 60].into()));
+        assert_eq!(told((0..=FEW_KEYS as i64).map(Some).collect()), None);
+        assert_eq!(told((0..=FEW_KEYS as i64).map(|key| Some(key << 30)).collect()), None);
+        let texts = filled(Arc::new(StringViewArray::from(vec!["a"])), &DataType::Utf8View);
+        assert!(texts.few_keys().is_none() && RuntimeFilter::new().few_keys().is_none());
+    }
+
+    #[test]
     fn physical_forms_agree() {
         let logical = DataType::Decimal128(15, 2);
         let wide = Decimal128Array::from(vec![100, 1 << 50]).with_precision_and_scale(15, 2).unwrap();
