@@ -1,13 +1,20 @@
 //! Rows of a version by their keys.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 
-use crate::keys::{KeyIndex, KeyReader, KeyValues};
+use crate::index::KeyIndex;
+use crate::keys::{KeyReader, KeyValues, SortedKeys};
 use crate::pieces::{Piece, RowFinder};
+use crate::run::Run;
 use crate::{RelationName, rules};
+
+/// Keys that are sorted at once where many rows get an index.
+const SORTED_ROWS: usize = 1 << 20;
 
 /// The rows of a version by a key.
 pub(crate) struct KeyLookup<'a> {
@@ -17,11 +24,11 @@ pub(crate) struct KeyLookup<'a> {
 }
 
 impl KeyLookup<'_> {
-    /// Whether a row of the version has one of these keys.
+    /// Whether a row of the version has one of these keys, if it is one that no two rows may have.
     pub(crate) fn finds(&self, values: &KeyValues, row: usize) -> Result<bool> {
-        let Some(hash) = values.hash(row) else { return Ok(false) };
+        let Some(key) = values.compared(row) else { return Ok(false) };
         self.index.check()?;
-        for number in self.index.candidates(hash) {
+        for number in self.index.candidates(&key) {
             if has_key(&self.finder, &self.reader, number, values, row)? {
                 return Ok(true);
             }
@@ -30,36 +37,74 @@ impl KeyLookup<'_> {
     }
 }
 
-/// An index of some pieces. Fails with code 23505 if two rows have one key that is unique: `has_come` says that a row
-/// came, not the key.
+/// The keys of many rows, some of them at a time.
+struct KeySource<'a> {
+    reader: &'a KeyReader<'a>,
+    pieces: &'a [Piece],
+    /// Rows with smaller numbers are left out.
+    first: i64,
+}
+
+impl KeySource<'_> {
+    /// Calls `take` with the keys of some rows and the rows' numbers, by batch, until all rows were there. Fails as it
+    /// does, and with kind `File` if rows cannot be read.
+    fn each(&self, mut take: impl FnMut(&[KeyValues], &[Vec<i64>]) -> Result<()>) -> Result<()> {
+        let (mut keys, mut numbers, mut rows) = (Vec::new(), Vec::new(), 0);
+        for piece in self.pieces.iter().filter(|piece| piece.last() >= self.first) {
+            let columns = piece.read_columns(self.reader.places())?;
+            let mut own = piece.live_numbers().collect::<Vec<_>>();
+            let before = own.partition_point(|number| *number < self.first);
+            own.drain(..before);
+            let columns = columns.slice(before, columns.num_rows() - before);
+            keys.push(self.reader.values_of(columns.columns(), columns.num_rows())?);
+            rows += own.len();
+            numbers.push(own);
+            if rows >= SORTED_ROWS {
+                take(&keys, &numbers)?;
+                (keys, numbers, rows) = (Vec::new(), Vec::new(), 0);
+            }
+        }
+        if keys.is_empty() { Ok(()) } else { take(&keys, &numbers) }
+    }
+}
+
+/// An index of some pieces, in the place of another one, if there was one. Fails with code 23505 if two rows have one
+/// key that is unique.
 pub(crate) fn indexed(
     key: &rules::Key,
     schema: &SchemaRef,
     name: &RelationName,
     pieces: &[Piece],
     memory: Option<&Reservation>,
-    has_come: bool,
 ) -> Result<KeyIndex> {
     let reader = KeyReader::new(key, schema)?;
-    let mut entries = Vec::new();
-    for piece in pieces {
-        let columns = piece.read_columns(reader.places())?;
-        let values = reader.values_of(columns.columns(), columns.num_rows())?;
-        entries.extend(piece.live_numbers().enumerate().filter_map(|(row, number)| Some((values.hash(row)?, number))));
+    let Some(memory) = memory else {
+        return match pieces.is_empty() {
+            true => Ok(KeyIndex::default()),
+            false => Err(Error::bug("rows are counted nowhere")),
+        };
+    };
+    let mut runs = Vec::<Arc<Run>>::new();
+    KeySource { reader: &reader, pieces, first: i64::MIN }.each(|keys, numbers| {
+        let run = SortedKeys::new(keys, |batch, row| numbers[batch][row]).run(memory)?;
+        runs.extend(run.map(Arc::new));
+        Ok(())
+    })?;
+    if runs.len() > 1 {
+        runs = Run::merged(&runs, memory, None)?.map(Arc::new).into_iter().collect();
     }
-    entries.sort_unstable();
-    if key.kind.is_unique() {
+    if let Some(run) = runs.first().filter(|_| key.kind.is_unique()) {
         let finder = RowFinder::new(pieces, reader.places().to_vec());
-        for same in entries.chunk_by(|left, right| left.0 == right.0).filter(|same| same.len() > 1) {
-            for (index, (_, number)) in same.iter().enumerate() {
+        run.duplicates(|bytes, numbers| {
+            if !key.nulls_are_equal && reader.has_null(bytes) == Some(true) {
+                return Ok(());
+            }
+            for (index, number) in numbers.iter().enumerate() {
                 let Some(row) = finder.find(*number)? else { continue };
                 let values = reader.values_of(row.columns(), 1)?;
-                for (_, other) in &same[..index] {
-                    if has_key(&finder, &reader, *other, &values, 0)? {
+                for other in &numbers[..index] {
+                    if values.is_comparable(0) && has_key(&finder, &reader, *other, &values, 0)? {
                         let error = reader.duplicate_of(name, row.columns(), 0);
-                        if has_come {
-                            return Err(error);
-                        }
                         let message = format!("could not create unique index \"{}\"", key.name);
                         let detail = format!("Key {} is duplicated.", reader.shown_of(row.columns(), 0));
                         let about = error.about().clone();
@@ -67,27 +112,63 @@ pub(crate) fn indexed(
                     }
                 }
             }
-        }
+            Ok(())
+        })?;
     }
-    match memory {
-        Some(memory) => KeyIndex::default().with(entries, memory),
-        None if entries.is_empty() => Ok(KeyIndex::default()),
-        None => Err(Error::bug("rows are counted nowhere")),
-    }
+    Ok(KeyIndex::of_runs(runs, None))
 }
 
-/// The entries of rows that are numbered one after another, in order.
-pub(crate) fn entries(values: &[KeyValues], rows: &[RecordBatch], number: impl Fn(usize) -> i64) -> Vec<(u64, i64)> {
-    let mut entries = Vec::with_capacity(rows.iter().map(RecordBatch::num_rows).sum());
-    let mut place = 0;
-    for (values, batch) in values.iter().zip(rows) {
-        for row in 0..batch.num_rows() {
-            entries.extend(values.hash(row).map(|hash| (hash, number(place + row))));
+/// An index with the rows of these pieces that have numbers from `first` on. Fails with code 23505 if one of them has a
+/// unique key that another row has.
+pub(crate) fn index_with(
+    index: &KeyIndex,
+    key: &rules::Key,
+    schema: &SchemaRef,
+    name: &RelationName,
+    (pieces, first): (&[Piece], i64),
+    memory: &Reservation,
+) -> Result<KeyIndex> {
+    let reader = KeyReader::new(key, schema)?;
+    let finder = RowFinder::new(pieces, reader.places().to_vec());
+    let mut index = index.clone();
+    KeySource { reader: &reader, pieces, first }.each(|keys, numbers| {
+        let sorted = SortedKeys::new(keys, |batch, row| numbers[batch][row]);
+        if key.kind.is_unique() {
+            let is_there = |place| finder.find(sorted.number(place));
+            if let Some(place) = there_already(&index, &reader, &finder, keys, &sorted)? {
+                let row = is_there(place)?.ok_or_else(|| Error::bug("a row that came is not there"))?;
+                return Err(reader.duplicate_of(name, row.columns(), 0));
+            }
         }
-        place += batch.num_rows();
+        index = index.with(&sorted, memory)?;
+        Ok(())
+    })?;
+    Ok(index)
+}
+
+/// The place of a key that another row has, among the rows themselves or those of the index; `None` if all are unique.
+/// Fails with kind `File` if rows cannot be read.
+pub(crate) fn there_already(
+    index: &KeyIndex,
+    reader: &KeyReader<'_>,
+    finder: &RowFinder<'_>,
+    keys: &[KeyValues],
+    sorted: &SortedKeys<'_>,
+) -> Result<Option<usize>> {
+    if let Some(place) = sorted.duplicate() {
+        return Ok(Some(place));
     }
-    entries.sort_unstable();
-    entries
+    // In the order of the rows that are there, so that each cluster is read once, if at all.
+    let mut met = Vec::new();
+    index.meet(sorted, |number, place| met.push((number, place)));
+    met.sort_unstable();
+    for (number, place) in met {
+        let (batch, row) = sorted.row(place);
+        if has_key(finder, reader, number, &keys[batch], row)? {
+            return Ok(Some(place));
+        }
+    }
+    Ok(None)
 }
 
 /// How many rows are before each batch.
@@ -100,7 +181,7 @@ pub(crate) fn starts(rows: &[RecordBatch]) -> Vec<usize> {
     rows.iter().scan(0, start).collect()
 }
 
-/// Whether the row of a number is there and has a key.
+/// Whether the row of a number, which an index has found by a key, is there and has the key.
 pub(crate) fn has_key(
     finder: &RowFinder<'_>,
     reader: &KeyReader<'_>,
@@ -108,6 +189,9 @@ pub(crate) fn has_key(
     values: &KeyValues,
     row: usize,
 ) -> Result<bool> {
+    if values.is_whole(row) {
+        return Ok(finder.has(number));
+    }
     let Some(found) = finder.find(number)? else { return Ok(false) };
     Ok(values.is_equal(row, &reader.values_of(found.columns(), 1)?, 0))
 }

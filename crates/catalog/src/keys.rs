@@ -1,17 +1,17 @@
-//! Where the rows of a table are by a key: what finds them, and what keeps keys unique.
+//! Keys of rows: how they are compared, and what they are in an index.
 //!
-//! An index is a list of runs, each with the hashes of some rows' keys in order, and the rows' numbers. A change adds a
-//! run and merges it with those that are not much longer, so a version has few, and shares most with the version
-//! before. An entry counts only if its row is in the version and has the key; so nothing is taken out when a row goes,
-//! and a run is good for every version that comes after it.
+//! A key becomes bytes whose order is that of the values, NULL behind all others. An index has them as they are, but
+//! for the end of a very long one: a hash stands for that. So rows of equal bytes have equal keys, unless they are long.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
-use arrow::compute::unary;
+use arrow::buffer::NullBuffer;
+use arrow::compute::{SortOptions, unary};
 use arrow::datatypes::{DataType, Float32Type, Float64Type, SchemaRef};
 use arrow_row::{RowConverter, Rows, SortField};
 use diligence_base::{About, Error, Result};
@@ -19,43 +19,48 @@ use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::rules::Key;
+use crate::run::{KEY_BYTES_MAX, Run, RunWriter, common};
 
-/// Bytes of an entry.
-const ENTRY_BYTES: usize = size_of::<Entry>();
-/// A run is merged with the one before it unless that is longer by this factor.
-const RUN_GROWTH: usize = 4;
-/// A lookup of many keys goes along a run instead of searching in it, if there are more than one for so many entries.
-const ENTRIES_PER_SEARCH: usize = 32;
+/// Of a key that is too long for an index, so many bytes are as they are; the others become a hash.
+pub(crate) const LONG_KEY_BYTES: usize = KEY_BYTES_MAX - size_of::<u64>();
 
-/// The hash of a key, and the number of the row that has it.
-type Entry = (u64, i64);
-
-/// A table's rows by one key, in one version.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct KeyIndex {
-    runs: Vec<Arc<Run>>,
-    /// Why it lacks rows: a file was damaged when the database was opened. Then it finds none.
-    broken: Option<Error>,
-}
-
-#[derive(Debug)]
-struct Run {
-    entries: Vec<Entry>,
-    _memory: Option<Reservation>,
-}
-
-/// The keys of some rows; those that are not to be found have none.
+/// The keys of some rows.
 pub(crate) struct KeyValues {
     rows: Rows,
-    /// By row; `None` where a column is NULL and NULLs are equal to nothing.
-    hashes: Vec<Option<u64>>,
+    /// Rows that have a key; all if `None`.
+    wanted: Option<BooleanArray>,
+    /// Which keys have no NULL; none has one, if `None`.
+    nulls: Option<NullBuffer>,
+    nulls_are_equal: bool,
 }
 
 /// How the columns of a key become something that is compared.
 pub(crate) struct KeyReader<'a> {
     key: &'a Key,
     places: Vec<usize>,
+    types: Vec<DataType>,
     converter: RowConverter,
+}
+
+/// How columns of these types become bytes: in the order of the values, NULL last. Fails with kind `Bug` for types
+/// that have no order.
+pub(crate) fn converter(types: &[DataType]) -> Result<RowConverter> {
+    RowConverter::new(types.iter().map(field).collect()).map_err(from_arrow)
+}
+
+fn field(data_type: &DataType) -> SortField {
+    SortField::new_with_options(data_type.clone(), SortOptions { descending: false, nulls_first: false })
+}
+
+/// What an index has of these bytes of a key.
+pub(crate) fn indexed_bytes(bytes: &[u8]) -> Cow<'_, [u8]> {
+    if bytes.len() <= KEY_BYTES_MAX {
+        return Cow::Borrowed(bytes);
+    }
+    let (first, rest) = bytes.split_at(LONG_KEY_BYTES);
+    let mut hasher = DefaultHasher::new();
+    rest.hash(&mut hasher);
+    Cow::Owned([first, &hasher.finish().to_be_bytes()].concat())
 }
 
 impl<'a> KeyReader<'a> {
@@ -72,19 +77,28 @@ impl<'a> KeyReader<'a> {
             Some(function) => function.types().to_vec(),
             None => places.iter().map(|place| schema.field(*place).data_type().clone()).collect(),
         };
-        let fields = types.into_iter().map(SortField::new).collect::<Vec<_>>();
+        let fields = types.iter().map(field).collect::<Vec<_>>();
         let unfit = |field: &SortField| !RowConverter::supports_fields(std::slice::from_ref(field));
         if let Some(place) = fields.iter().position(unfit) {
             let message = format!("the column '{}' cannot be part of a key", key.columns[place]);
             return Err(Error::unsupported(message).with_code("0A000"));
         }
         let converter = RowConverter::new(fields).map_err(from_arrow)?;
-        Ok(Self { key, places, converter })
+        Ok(Self { key, places, types, converter })
     }
 
     /// Where its columns are in the table.
     pub(crate) fn places(&self) -> &[usize] {
         &self.places
+    }
+
+    /// Whether the bytes of a key say that it has a NULL; `None` if they do not say it.
+    pub(crate) fn has_null(&self, bytes: &[u8]) -> Option<bool> {
+        const NULL: u8 = 0xff;
+        match self.types.as_slice() {
+            [one] if !one.is_nested() => Some(bytes.first() == Some(&NULL)),
+            _ => None,
+        }
     }
 
     /// The keys of some rows of the table.
@@ -97,16 +111,10 @@ impl<'a> KeyReader<'a> {
         let (columns, wanted) = self.computed(columns, rows)?;
         let columns = columns.iter().map(comparable).collect::<Vec<_>>();
         let encoded = self.converter.convert_columns(&columns).map_err(from_arrow)?;
-        let is_unwanted = |row| wanted.as_ref().is_some_and(|wanted| wanted.is_null(row) || !wanted.value(row));
-        let has_null = |row| columns.iter().any(|column| column.is_null(row));
-        let is_left_out = |row: usize| is_unwanted(row) || !self.key.nulls_are_equal && has_null(row);
-        let hash = |row: usize| {
-            let mut hasher = DefaultHasher::new();
-            encoded.row(row).as_ref().hash(&mut hasher);
-            hasher.finish()
-        };
-        let hashes = (0..rows).map(|row| (!is_left_out(row)).then(|| hash(row))).collect();
-        Ok(KeyValues { rows: encoded, hashes })
+        let nulls =
+            columns.iter().fold(None, |all, column| NullBuffer::union(all.as_ref(), column.logical_nulls().as_ref()));
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        Ok(KeyValues { rows: encoded, wanted, nulls, nulls_are_equal: self.key.nulls_are_equal })
     }
 
     /// The values that are compared, and which rows have one; all if `None`.
@@ -155,12 +163,155 @@ impl<'a> KeyReader<'a> {
 }
 
 impl KeyValues {
+    /// How many rows there are.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.num_rows()
+    }
+
+    /// What an index has of a row; `None` if the row is not in it.
+    pub(crate) fn indexed(&self, row: usize) -> Option<Cow<'_, [u8]>> {
+        let is_wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.is_valid(row) && wanted.value(row));
+        is_wanted.then(|| indexed_bytes(self.rows.row(row).data()))
+    }
+
+    /// Whether no other row may have the row's key, if the key is unique: none of its columns is NULL, or NULLs are
+    /// equal.
+    pub(crate) fn is_comparable(&self, row: usize) -> bool {
+        self.nulls_are_equal || self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
+    }
+
+    /// The same bytes for equal keys, if no other row may have the row's key; `None` otherwise.
+    pub(crate) fn compared(&self, row: usize) -> Option<Cow<'_, [u8]>> {
+        self.indexed(row).filter(|_| self.is_comparable(row))
+    }
+
+    /// A hash of the row's key, if no other row may have it; `None` otherwise.
     pub(crate) fn hash(&self, row: usize) -> Option<u64> {
-        self.hashes[row]
+        let bytes = self.compared(row)?;
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        Some(hasher.finish())
+    }
+
+    /// Whether an index has all of the row's key.
+    pub(crate) fn is_whole(&self, row: usize) -> bool {
+        self.rows.row(row).data().len() <= KEY_BYTES_MAX
     }
 
     pub(crate) fn is_equal(&self, row: usize, other: &Self, other_row: usize) -> bool {
         self.rows.row(row) == other.rows.row(other_row)
+    }
+}
+
+/// The keys of rows that an index gets, in order.
+pub(crate) struct SortedKeys<'a> {
+    values: &'a [KeyValues],
+    order: Vec<SortedKey>,
+}
+
+/// A key among those of others.
+struct SortedKey {
+    /// The first bytes in which the keys differ.
+    word: u64,
+    number: i64,
+    batch: u32,
+    row: u32,
+}
+
+impl<'a> SortedKeys<'a> {
+    /// The keys of all rows; `number` says the number of a row of a batch.
+    pub(crate) fn new(values: &'a [KeyValues], number: impl Fn(usize, usize) -> i64) -> Self {
+        let mut order = Vec::with_capacity(values.iter().map(KeyValues::len).sum());
+        let mut first = None::<Cow<'a, [u8]>>;
+        let (mut shared, mut length, mut is_one_length) = (usize::MAX, 0, true);
+        for (batch, values) in values.iter().enumerate() {
+            for row in 0..values.len() {
+                let Some(key) = values.indexed(row) else { continue };
+                let first = first.get_or_insert_with(|| {
+                    length = key.len();
+                    key.clone()
+                });
+                let within = shared.min(key.len()).min(length);
+                shared = if first[..within] == key[..within] { within } else { common(first, &key) };
+                is_one_length &= key.len() == length;
+                order.push(SortedKey { word: 0, number: number(batch, row), batch: batch as u32, row: row as u32 });
+            }
+        }
+        let mut sorted = Self { values, order: Vec::new() };
+        for key in &mut order {
+            let mut word = [0; 8];
+            let bytes = sorted.bytes(key);
+            let rest = &bytes[shared.min(bytes.len())..];
+            let count = rest.len().min(8);
+            word[..count].copy_from_slice(&rest[..count]);
+            key.word = u64::from_be_bytes(word);
+        }
+        if is_one_length && length <= shared.saturating_add(8) {
+            order.sort_unstable_by_key(|key| (key.word, key.number));
+        } else {
+            order.sort_unstable_by(|left, right| {
+                let bytes = || sorted.bytes(left).cmp(&sorted.bytes(right));
+                left.word.cmp(&right.word).then_with(bytes).then_with(|| left.number.cmp(&right.number))
+            });
+        }
+        sorted.order = order;
+        sorted
+    }
+
+    fn bytes(&self, key: &SortedKey) -> Cow<'a, [u8]> {
+        self.values[key.batch as usize].indexed(key.row as usize).unwrap_or_default()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The batch and the row of a key, by its place in the order.
+    pub(crate) fn row(&self, place: usize) -> (usize, usize) {
+        let key = &self.order[place];
+        (key.batch as usize, key.row as usize)
+    }
+
+    /// The number of the row of a key.
+    pub(crate) fn number(&self, place: usize) -> i64 {
+        self.order[place].number
+    }
+
+    /// The keys, with their places in the order; those that no other row may have, if they are unique.
+    pub(crate) fn compared(&self) -> impl Iterator<Item = (usize, Cow<'a, [u8]>)> + '_ {
+        let is_comparable = |key: &SortedKey| self.values[key.batch as usize].is_comparable(key.row as usize);
+        let keys = self.order.iter().enumerate().filter(move |(_, key)| is_comparable(key));
+        keys.map(|(place, key)| (place, self.bytes(key)))
+    }
+
+    /// The place of a key that another row before it has; `None` if all differ that may not be equal.
+    pub(crate) fn duplicate(&self) -> Option<usize> {
+        let mut from = 0;
+        for place in 1..self.order.len() {
+            let (key, before) = (&self.order[place], &self.order[place - 1]);
+            if key.word != before.word || self.bytes(key) != self.bytes(before) {
+                from = place;
+                continue;
+            }
+            let (batch, row) = self.row(place);
+            let values = &self.values[batch];
+            let is_same = |other: usize| {
+                let (other, other_row) = self.row(other);
+                values.is_equal(row, &self.values[other], other_row)
+            };
+            if values.is_comparable(row) && (from..place).any(is_same) {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    /// As a run; `None` if there are none. Fails with kind `Resource` if there is no memory for it.
+    pub(crate) fn run(&self, memory: &Reservation) -> Result<Option<Run>> {
+        let mut writer = RunWriter::new(memory);
+        self.order.iter().try_for_each(|key| writer.push(&self.bytes(key), key.number))?;
+        writer.finish()
     }
 }
 
@@ -173,7 +324,7 @@ pub(crate) fn shown_value(column: &ArrayRef, row: usize) -> String {
 }
 
 /// Values that are equal are the same: there are two zeros and many NaNs.
-fn comparable(column: &ArrayRef) -> ArrayRef {
+pub(crate) fn comparable(column: &ArrayRef) -> ArrayRef {
     match column.data_type() {
         DataType::Float64 => {
             let same = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
@@ -185,93 +336,6 @@ fn comparable(column: &ArrayRef) -> ArrayRef {
         }
         _ => column.clone(),
     }
-}
-
-impl KeyIndex {
-    /// One of rows that could not be read.
-    pub(crate) fn broken(error: Error) -> Self {
-        Self { runs: Vec::new(), broken: Some(error) }
-    }
-
-    /// Whether it lacks rows.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.broken.is_some()
-    }
-
-    /// Fails with kind `File`, and code XX001, if it lacks rows.
-    pub(crate) fn check(&self) -> Result<()> {
-        match &self.broken {
-            None => Ok(()),
-            Some(error) => {
-                let hint = "restore the file from a backup; until then no rows are added to the table";
-                Err(error.clone().with_hint(hint))
-            }
-        }
-    }
-
-    /// The numbers of rows that may have a key of this hash.
-    pub(crate) fn candidates(&self, hash: u64) -> impl Iterator<Item = i64> + '_ {
-        self.runs.iter().flat_map(move |run| {
-            let first = run.entries.partition_point(|entry| entry.0 < hash);
-            run.entries[first..].iter().take_while(move |entry| entry.0 == hash).map(|entry| entry.1)
-        })
-    }
-
-    /// Calls `meet` with every row number that may have the key of an entry, with the entry's own number; entries
-    /// ascend. Fails as `meet` does.
-    pub(crate) fn meet(&self, entries: &[Entry], mut meet: impl FnMut(i64, i64) -> Result<()>) -> Result<()> {
-        for run in &self.runs {
-            if entries.len() * ENTRIES_PER_SEARCH < run.entries.len() {
-                for (hash, own) in entries {
-                    let first = run.entries.partition_point(|entry| entry.0 < *hash);
-                    let same = run.entries[first..].iter().take_while(|entry| entry.0 == *hash);
-                    same.into_iter().try_for_each(|entry| meet(entry.1, *own))?;
-                }
-                continue;
-            }
-            let mut start = 0;
-            for (hash, own) in entries {
-                while run.entries.get(start).is_some_and(|entry| entry.0 < *hash) {
-                    start += 1;
-                }
-                let same = run.entries[start..].iter().take_while(|entry| entry.0 == *hash);
-                same.into_iter().try_for_each(|entry| meet(entry.1, *own))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The index with more entries, which ascend. Fails with kind `Resource` if there is no memory for them.
-    pub(crate) fn with(&self, mut entries: Vec<Entry>, memory: &Reservation) -> Result<Self> {
-        let mut runs = self.runs.clone();
-        if entries.is_empty() || self.is_broken() {
-            return Ok(self.clone());
-        }
-        while let Some(last) = runs.pop_if(|last| last.entries.len() < entries.len() * RUN_GROWTH) {
-            entries = merged(&last.entries, &entries);
-        }
-        let mut counted = memory.sibling();
-        counted.grow(entries.len() * ENTRY_BYTES)?;
-        runs.push(Arc::new(Run { entries, _memory: Some(counted) }));
-        Ok(Self { runs, broken: None })
-    }
-
-    /// How many entries it has, those of rows that are gone included.
-    pub(crate) fn len(&self) -> usize {
-        self.runs.iter().map(|run| run.entries.len()).sum()
-    }
-}
-
-fn merged(left: &[Entry], right: &[Entry]) -> Vec<Entry> {
-    let mut both = Vec::with_capacity(left.len() + right.len());
-    let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
-    while let (Some(first), Some(second)) = (left.peek(), right.peek()) {
-        let next = if first <= second { left.next() } else { right.next() };
-        both.extend(next);
-    }
-    both.extend(left);
-    both.extend(right);
-    both
 }
 
 /// Finds equal keys among rows that come together.

@@ -29,7 +29,11 @@ pub mod distribution;
 mod enum_definition;
 mod enums;
 mod files;
+mod first;
 mod guard;
+mod index;
+#[cfg(test)]
+mod index_tests;
 pub mod journal;
 mod keyed;
 mod keys;
@@ -45,6 +49,7 @@ pub mod rights;
 mod routine;
 mod rows;
 pub mod rules;
+mod run;
 mod sampled;
 pub mod sequence;
 mod session;
@@ -65,6 +70,7 @@ pub use enum_definition::EnumDefinition;
 pub use enums::EnumChange;
 pub use files::FileRelation;
 pub use guard::{LockGuard, LockWay, RowsLocked};
+pub use index::IndexState;
 pub use name::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA, oid_of,
 };

@@ -348,9 +348,9 @@ impl Piece {
         }
     }
 
-    /// The piece as a scan reads it; of the rows at `only` these places, if some are given, or of `some`, if bits are
-    /// given; or more. With the numbers in one more column, if `is_numbered`. Fails with kind `File` if a segment lacks
-    /// the cluster.
+    /// The piece as a scan reads it; of the rows at `only` these places, which ascend, if some are given, or of `some`,
+    /// if bits are given; or more. With the numbers in one more column, if `is_numbered`. Fails with kind `File` if a
+    /// segment lacks the cluster.
     pub(crate) fn cluster(
         &self,
         table: &str,
@@ -361,7 +361,13 @@ impl Piece {
     ) -> Result<Arc<dyn Cluster>> {
         let numbers = is_numbered.then(|| self.numbers.clone());
         match &self.rows {
-            PieceRows::Memory(batch) => Ok(Arc::new(MemoryCluster::new(table, index, batch.clone(), numbers))),
+            PieceRows::Memory(batch) => {
+                let cluster = MemoryCluster::new(table, index, batch.clone(), numbers);
+                Ok(Arc::new(match only {
+                    Some(places) => cluster.only(places),
+                    None => cluster,
+                }))
+            }
             PieceRows::Stored(StoredRows { view, cluster, deleted }) => {
                 let deleted = match (only, some, deleted) {
                     (Some(places), ..) => Some(Arc::new(DeletedRows::all_but(self.total(), places))),
@@ -510,6 +516,12 @@ impl<'a> RowFinder<'a> {
     /// One that looks at these columns.
     pub(crate) fn new(pieces: &'a [Piece], columns: Vec<usize>) -> Self {
         Self { pieces, columns, kept: RefCell::default() }
+    }
+
+    /// Whether the row of a number is there.
+    pub(crate) fn has(&self, number: i64) -> bool {
+        let piece = piece_of(self.pieces, number);
+        piece.is_some_and(|piece| self.pieces[piece].position(number).is_some())
     }
 
     /// The columns of the row of a number, as a batch of one; `None` if it is not there. Fails with kind `File` if it

@@ -1,11 +1,11 @@
 //! The rows of one version of a table, as scans read them.
 
 use std::any::Any;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
@@ -14,12 +14,14 @@ use diligence_base::Result;
 use diligence_base::ids::TableVersion;
 use diligence_storage::memory::ROW_NUMBERS;
 use diligence_storage::segment::Candidates;
-use diligence_storage::{ScanRequest, Table, TableScan};
+use diligence_storage::{FirstRows, ScanRequest, Table, TableScan};
 
-use crate::access;
+use crate::access::Conditions;
 use crate::declared::Declared;
-use crate::keys::{KeyIndex, KeyReader};
+use crate::first::first_numbers;
+use crate::index::{Found, KeyIndex};
 use crate::pieces::{Piece, PieceRows, piece_of};
+use crate::rules::Key;
 use crate::sampled::Sampled;
 
 /// The rows of one version.
@@ -67,7 +69,7 @@ impl Table for TableRows {
     }
 
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
-        self.clusters(request, false)
+        self.clusters(request, false, true)
     }
 
     fn fragments(&self, predicate: Option<&Arc<dyn PhysicalExpr>>) -> Option<(usize, usize)> {
@@ -84,114 +86,238 @@ impl Table for TableRows {
             false => "in memory".into(),
         }
     }
+
+    fn access(&self, condition: &Arc<dyn PhysicalExpr>) -> Option<String> {
+        let (key, found) = self.by_index(condition)?;
+        let rows = found.entries();
+        Some(format!("index {}: {rows} {}", key.name, if rows == 1 { "row" } else { "rows" }))
+    }
+
+    fn without_index(self: Arc<Self>) -> Option<Arc<dyn Table>> {
+        Some(Arc::new(RowsView { uses_index: false, ..RowsView::new(self, false) }))
+    }
+
+    fn first_rows(
+        self: Arc<Self>,
+        condition: Option<&Arc<dyn PhysicalExpr>>,
+        wanted: &[FirstRows],
+    ) -> Option<Arc<dyn Table>> {
+        Arc::new(RowsView::new(self, false)).first_rows(condition, wanted)
+    }
 }
 
-/// Rows with their numbers.
+/// Rows as some statements read them.
 #[derive(Debug)]
-pub(crate) struct NumberedRows(pub(crate) Arc<TableRows>);
+pub(crate) struct RowsView {
+    rows: Arc<TableRows>,
+    /// With their numbers, in one more column.
+    is_numbered: bool,
+    /// Whether an index may find them.
+    uses_index: bool,
+    /// The numbers of some that an index has found, and its name; all rows if `None`.
+    found: Option<(Arc<[i64]>, String)>,
+}
 
-impl Table for NumberedRows {
+impl RowsView {
+    /// All rows; with their numbers, if `is_numbered`.
+    pub(crate) fn new(rows: Arc<TableRows>, is_numbered: bool) -> Self {
+        Self { rows, is_numbered, uses_index: true, found: None }
+    }
+}
+
+impl Table for RowsView {
     fn schema(&self) -> SchemaRef {
-        let mut fields = self.0.declared.schema.fields().to_vec();
+        let schema = &self.rows.declared.schema;
+        if !self.is_numbered {
+            return schema.clone();
+        }
+        let mut fields = schema.fields().to_vec();
         fields.push(Arc::new(Field::new(ROW_NUMBERS, DataType::Int64, false)));
         Arc::new(Schema::new(fields))
     }
 
     fn version(&self) -> TableVersion {
-        self.0.version
+        self.rows.version
     }
 
     fn lineage(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.0.lineage()
+        self.rows.lineage()
     }
 
     fn statistics(&self) -> Statistics {
-        let mut statistics = self.0.statistics();
-        let numbers = ColumnStatistics { null_count: Precision::Exact(0), ..ColumnStatistics::new_unknown() };
-        statistics.column_statistics.push(numbers);
+        let mut statistics = self.rows.statistics();
+        if self.is_numbered {
+            let numbers = ColumnStatistics { null_count: Precision::Exact(0), ..ColumnStatistics::new_unknown() };
+            statistics.column_statistics.push(numbers);
+        }
         statistics
     }
 
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
-        self.0.clusters(request, true)
+        match &self.found {
+            Some((numbers, _)) => self.rows.clusters_of(numbers, self.is_numbered),
+            None => self.rows.clusters(request, self.is_numbered, self.uses_index),
+        }
     }
 
     fn fragments(&self, predicate: Option<&Arc<dyn PhysicalExpr>>) -> Option<(usize, usize)> {
-        self.0.fragments(predicate)
+        self.rows.fragments(predicate)
     }
 
     fn describe(&self) -> String {
-        self.0.describe()
+        match &self.found {
+            Some((_, shown)) => format!("{}, {shown}", self.rows.describe()),
+            None => self.rows.describe(),
+        }
+    }
+
+    fn access(&self, condition: &Arc<dyn PhysicalExpr>) -> Option<String> {
+        self.rows.access(condition).filter(|_| self.uses_index && self.found.is_none())
+    }
+
+    fn without_index(self: Arc<Self>) -> Option<Arc<dyn Table>> {
+        let plain = || Self { uses_index: false, ..Self::new(self.rows.clone(), self.is_numbered) };
+        self.uses_index.then(|| Arc::new(plain()) as Arc<dyn Table>)
+    }
+
+    fn first_rows(
+        self: Arc<Self>,
+        condition: Option<&Arc<dyn PhysicalExpr>>,
+        wanted: &[FirstRows],
+    ) -> Option<Arc<dyn Table>> {
+        if !self.uses_index || self.found.is_some() {
+            return None;
+        }
+        let (names, numbers) = first_numbers(&self.rows, condition, wanted)?;
+        let rows = if numbers.len() == 1 { "row" } else { "rows" };
+        let shown = format!("index {names}: first {} {rows}", numbers.len());
+        let found = Some((numbers.into(), shown));
+        Some(Arc::new(Self { found, ..Self::new(self.rows.clone(), self.is_numbered) }))
+    }
+
+    fn uses_index(&self) -> bool {
+        self.uses_index
+    }
+}
+
+/// What is known of the pieces for a condition without looking at rows.
+struct Fitting {
+    /// For each fragment whether it may have a row; all may if `None`.
+    fragments: Option<Vec<bool>>,
+    /// By the numbers of segments.
+    segments: HashMap<u64, Candidates>,
+}
+
+impl Fitting {
+    fn has_fragment(&self, piece: &Piece) -> bool {
+        self.fragments.as_ref().is_none_or(|wanted| wanted.get(usize::from(piece.fragment())) != Some(&false))
+    }
+
+    /// Which rows of a piece may fit, all if they are `None`; `None` if none may.
+    fn rows(&self, piece: &Piece) -> Option<Option<&BooleanBuffer>> {
+        if !self.has_fragment(piece) {
+            return None;
+        }
+        let PieceRows::Stored(stored) = piece.rows() else { return Some(None) };
+        let Some(candidates) = self.segments.get(&stored.view.segment().number()) else { return Some(None) };
+        candidates.has(stored.cluster).then(|| candidates.rows(stored.cluster))
     }
 }
 
 impl TableRows {
-    /// What is read for a request: the pieces that may have a row of the key that its condition names, and of those on
-    /// disk the ones whose values may fit.
-    fn clusters(&self, request: &ScanRequest, is_numbered: bool) -> Result<TableScan> {
-        let named = request.predicate.as_ref().and_then(|predicate| self.named(predicate.as_ref()));
-        let places = named.map(|numbers| {
-            let mut places = HashMap::<usize, Vec<usize>>::new();
-            for number in numbers {
-                let found = piece_of(&self.pieces, number);
-                if let Some((piece, at)) = found.and_then(|piece| Some((piece, self.pieces[piece].position(number)?))) {
-                    places.entry(piece).or_default().push(at);
-                }
-            }
-            places
-        });
-        let wanted = request.predicate.as_ref().and_then(|predicate| self.declared.placement.wanted(predicate));
-        let is_wanted = |piece: &Piece| {
-            wanted.as_ref().is_none_or(|wanted| wanted.get(usize::from(piece.fragment())) != Some(&false))
-        };
-        let mut candidates = HashMap::<u64, Candidates>::new();
-        let mut scan = TableScan { clusters: Vec::new(), clusters_pruned: 0 };
+    /// What is read for a request: of the rows that an index finds for its condition the pieces that have them, or the
+    /// pieces of which it is not known that no row fits.
+    fn clusters(&self, request: &ScanRequest, is_numbered: bool, uses_index: bool) -> Result<TableScan> {
+        let found = request.predicate.as_ref().filter(|_| uses_index).and_then(|predicate| self.by_index(predicate));
+        if let Some((_, found)) = found {
+            return self.clusters_of(&found.numbers(), is_numbered);
+        }
         let name = self.declared.name.to_string();
+        let fitting = self.fitting(request.predicate.as_ref());
+        let mut scan = TableScan::default();
         for (index, piece) in self.pieces.iter().enumerate() {
-            let only = places.as_ref().map(|places| places.get(&index));
-            let mut some = None;
-            let is_out = match (piece.rows(), &request.predicate) {
-                _ if only == Some(None) || !is_wanted(piece) => true,
-                (PieceRows::Stored(stored), Some(predicate)) if only.is_none() => {
-                    let segment = stored.view.segment().number();
-                    if let Entry::Vacant(place) = candidates.entry(segment) {
-                        place.insert(stored.view.candidates(predicate));
-                    }
-                    some = candidates[&segment].rows(stored.cluster);
-                    !candidates[&segment].has(stored.cluster)
-                }
-                _ => false,
-            };
-            if is_out {
-                scan.clusters_pruned += 1;
-                continue;
+            match fitting.rows(piece) {
+                Some(some) => scan.clusters.push(piece.cluster(&name, index, None, some, is_numbered)?),
+                None => scan.clusters_pruned += 1,
             }
-            let only = only.flatten().map(Vec::as_slice);
-            scan.clusters.push(piece.cluster(&name, index, only, some, is_numbered)?);
         }
         Ok(scan)
     }
 
-    /// The numbers of the rows that may have the key that a condition names; `None` if it names none.
-    fn named(&self, predicate: &dyn PhysicalExpr) -> Option<Vec<i64>> {
+    /// The pieces with the rows of these numbers; of those only that are there.
+    fn clusters_of(&self, numbers: &[i64], is_numbered: bool) -> Result<TableScan> {
+        let name = self.declared.name.to_string();
+        let mut places = BTreeMap::<usize, Vec<usize>>::new();
+        for number in numbers {
+            let found = piece_of(&self.pieces, *number);
+            if let Some((piece, at)) = found.and_then(|piece| Some((piece, self.pieces[piece].position(*number)?))) {
+                places.entry(piece).or_default().push(at);
+            }
+        }
+        let mut scan = TableScan::default();
+        for (index, mut places) in places {
+            places.sort_unstable();
+            scan.clusters.push(self.pieces[index].cluster(&name, index, Some(&places), None, is_numbered)?);
+        }
+        scan.clusters_pruned = self.pieces.len() - scan.clusters.len();
+        Ok(scan)
+    }
+
+    /// Which pieces may have rows that a condition is true of: those of fragments that may, and among them those in
+    /// memory, and of those on disk the ones whose values may fit.
+    fn fitting(&self, predicate: Option<&Arc<dyn PhysicalExpr>>) -> Fitting {
+        let fragments = predicate.and_then(|predicate| self.declared.placement.wanted(predicate));
+        let mut fitting = Fitting { fragments, segments: HashMap::new() };
+        for piece in self.pieces.iter().filter(|piece| fitting.has_fragment(piece)).collect::<Vec<_>>() {
+            if let (PieceRows::Stored(stored), Some(predicate)) = (piece.rows(), predicate) {
+                let segment = stored.view.segment().number();
+                fitting.segments.entry(segment).or_insert_with(|| stored.view.candidates(predicate));
+            }
+        }
+        fitting
+    }
+
+    /// The key by which the fewest rows are found for a condition, and the rows, if it is cheaper to look at them alone
+    /// than at all that may fit.
+    fn by_index(&self, condition: &Arc<dyn PhysicalExpr>) -> Option<(&Key, Found<'_>)> {
         if self.indexes.is_empty() {
             return None;
         }
-        let equal = access::equal_columns(predicate, &self.declared.schema);
-        let whole = self
-            .declared
-            .rules
-            .keys
-            .iter()
-            .zip(&self.indexes)
-            .filter(|(key, index)| key.is_whole() && !index.is_broken());
-        whole.into_iter().find_map(|(key, index)| {
-            let columns = key.columns.iter().map(|column| equal.get(column).cloned()).collect::<Option<Vec<_>>>()?;
-            let reader = KeyReader::new(key, &self.declared.schema).ok()?;
-            let values = reader.values_of(&columns, 1).ok()?;
-            // Rows whose key has a NULL are in no index, and no condition is true of them.
-            Some(values.hash(0).map_or_else(Vec::new, |hash| index.candidates(hash).collect()))
-        })
+        let Declared { schema, rules, .. } = &*self.declared;
+        let conditions = Conditions::of(condition);
+        let mut best = None::<(&Key, Found<'_>)>;
+        for (key, index) in rules.keys.iter().zip(&self.indexes).filter(|(_, index)| !index.is_broken()) {
+            let types = match &key.computed {
+                Some(computed) => computed.function.types().to_vec(),
+                None => {
+                    let types = key.columns.iter().map(|name| schema.field_with_name(name).ok());
+                    types.map(|field| Some(field?.data_type().clone())).collect::<Option<Vec<_>>>()?
+                }
+            };
+            let Some(ranges) = conditions.ranges(key, &types, schema) else { continue };
+            let found = index.find(&ranges);
+            if best.as_ref().is_none_or(|(_, best)| found.entries() < best.entries()) {
+                best = Some((key, found));
+            }
+            if best.as_ref().is_some_and(|(_, best)| best.entries() <= 1) {
+                break;
+            }
+        }
+        let (key, found) = best?;
+        let is_cheaper = |rows: usize, factor: usize| found.entries().saturating_mul(factor) <= rows;
+        let stored = || self.pieces.iter().filter(|piece| piece.batch().is_none());
+        if found.entries() > FEW_ROWS && !is_cheaper(self.rows, MEMORY_ROWS_PER_ROW) {
+            return None;
+        }
+        if found.entries() > FEW_ROWS && stored().next().is_some() {
+            let fitting = self.fitting(Some(condition));
+            let may_fit = |piece: &&Piece| fitting.rows(piece).is_some();
+            let rows = self.pieces.iter().filter(may_fit).map(Piece::len).sum::<usize>();
+            if !is_cheaper(rows, STORED_ROWS_PER_ROW) {
+                return None;
+            }
+        }
+        Some((key, found))
     }
 
     /// What is known of the rows without looking at them.
@@ -248,6 +374,15 @@ impl TableRows {
         Statistics { num_rows, total_byte_size: Precision::Inexact(bytes), column_statistics: columns }
     }
 }
+
+/// So few rows are always taken from an index.
+pub(crate) const FEW_ROWS: usize = 64;
+
+/// Rows in memory that a scan looks at in the time in which one row is found by an index.
+pub(crate) const MEMORY_ROWS_PER_ROW: usize = 16;
+
+/// The same of rows on disk.
+const STORED_ROWS_PER_ROW: usize = 16;
 
 /// A column is most likely a key if all but one in so many of its values are different.
 const KEY_PARTS: usize = 10;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray};
 use arrow::datatypes::DataType;
+use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::Result;
 use diligence_base::ids::ObjectId;
 use sqlparser::ast::Expr;
@@ -127,6 +128,10 @@ pub trait RowFunction: fmt::Debug + Send + Sync {
     fn columns(&self) -> &[String];
     /// The types of the values that it gives.
     fn types(&self) -> &[DataType];
+    /// How the values are computed, over the columns that it takes.
+    fn expressions(&self) -> &[Arc<dyn PhysicalExpr>];
+    /// Which rows are wanted, over the same columns; all if `None`.
+    fn condition(&self) -> Option<&Arc<dyn PhysicalExpr>>;
     /// The values of rows with these columns, and which of the rows are wanted; all if `None`. Fails with kind `Value`
     /// where a value cannot be computed.
     fn compute(&self, columns: &[ArrayRef], rows: usize) -> Result<(Vec<ArrayRef>, Option<BooleanArray>)>;

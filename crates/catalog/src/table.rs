@@ -25,10 +25,11 @@ use diligence_storage::{DeletedRows, Table};
 use crate::conformed::{conform, gathered, moved, table_schema};
 use crate::declared::{ColumnIds, Declared};
 use crate::distribution::{Distribution, FragmentRows, Placement, Strategy};
-use crate::keyed::{KeyLookup, entries, has_key, indexed, starts};
-use crate::keys::{KeyIndex, KeyReader, KeyValues, Together};
+use crate::index::{IndexState, KeyIndex};
+use crate::keyed::{KeyLookup, has_key, index_with, indexed, starts, there_already};
+use crate::keys::{KeyReader, KeyValues, SortedKeys, Together};
 use crate::pieces::{NewRows, Piece, PieceRows, RowFinder, StoredCluster, StoredRows, conflict, piece_of, settle};
-use crate::rows::{NumberedRows, TableRows};
+use crate::rows::{RowsView, TableRows};
 use crate::rules::TableRules;
 use crate::{RelationName, rules};
 
@@ -235,11 +236,10 @@ impl NativeTable {
     /// and takes no more rows. Fails as that does.
     pub fn with_restored_rules(&self, rules: TableRules, memory: &Reservation, version: TableVersion) -> Result<Self> {
         let Declared { name, schema, columns, origin, .. } = &*self.declared;
-        let indexes =
-            rules.keys.iter().map(|key| match indexed(key, schema, name, self.pieces(), Some(memory), false) {
-                Err(error) if error.kind() == ErrorKind::File => Ok(KeyIndex::broken(error)),
-                made => made,
-            });
+        let indexes = rules.keys.iter().map(|key| match indexed(key, schema, name, self.pieces(), Some(memory)) {
+            Err(error) if error.kind() == ErrorKind::File => Ok(KeyIndex::broken(error)),
+            made => made,
+        });
         let indexes = indexes.collect::<Result<Vec<_>>>()?;
         let declared = Declared::new(name.clone(), schema.clone(), rules, columns.clone(), *origin)?;
         if self.pieces().iter().any(|piece| piece.fragment() >= declared.placement.fragments()) {
@@ -264,7 +264,7 @@ impl NativeTable {
             let known = before.keys.iter().position(|known| known == key);
             indexes.push(match known.and_then(|place| self.rows.indexes.get(place)) {
                 Some(index) => index.clone(),
-                None => indexed(key, schema, name, self.pieces(), memory, false)?,
+                None => indexed(key, schema, name, self.pieces(), memory)?,
             });
         }
         let Declared { columns, origin, .. } = &*self.declared;
@@ -357,7 +357,7 @@ impl NativeTable {
             let known = self.rules().keys.iter().position(same);
             indexes.push(match known.and_then(|place| self.rows.indexes.get(place)) {
                 Some(index) => index.clone(),
-                None => indexed(key, &schema, name, &pieces, memory, false)?,
+                None => indexed(key, &schema, name, &pieces, memory)?,
             });
         }
         Ok(Self::of(Arc::new(declared), pieces, self.rows.next_number, version, indexes))
@@ -397,8 +397,9 @@ impl NativeTable {
     /// Whether a row from this number on has a unique key of one of these rows.
     pub(crate) fn has_newer(&self, rows: &[RecordBatch], first: i64) -> Result<bool> {
         let mut is_met = false;
-        self.each_unique(rows, |(index, reader), _, hash, values, row| {
-            for number in index.candidates(hash).filter(|number| *number >= first) {
+        self.each_unique(rows, |(index, reader), _, _, values, row| {
+            let Some(key) = values.compared(row) else { return Ok(()) };
+            for number in index.candidates(&key).into_iter().filter(|number| *number >= first) {
                 let finder = RowFinder::new(self.pieces(), reader.places().to_vec());
                 is_met = is_met || has_key(&finder, reader, number, values, row)?;
             }
@@ -534,6 +535,11 @@ impl NativeTable {
         self.pieces().first().map(|piece| &**piece.memory())
     }
 
+    /// Its indexes, those of its constraints included.
+    pub fn indexes(&self) -> Vec<IndexState<'_>> {
+        self.rules().keys.iter().zip(&self.rows.indexes).map(|(key, index)| index.state(key)).collect()
+    }
+
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows.rows
@@ -542,7 +548,7 @@ impl NativeTable {
     /// The rows with their numbers, in the column [`ROW_NUMBERS`](diligence_storage::memory::ROW_NUMBERS) behind the
     /// others.
     pub fn numbered(&self) -> Arc<dyn Table> {
-        Arc::new(NumberedRows(self.rows.clone()))
+        Arc::new(RowsView::new(self.rows.clone(), true))
     }
 
     /// Which of these rows have no key that a row of this version has, or one before them: by batch. `keys` are the
@@ -561,8 +567,8 @@ impl NativeTable {
             let values = rows.iter().map(|batch| reader.values(batch)).collect::<Result<Vec<_>>>()?;
             for (mask, values) in masks.iter_mut().zip(&values) {
                 for (row, is_new) in mask.iter_mut().enumerate().filter(|(_, is_new)| **is_new) {
-                    if let Some(hash) = values.hash(row) {
-                        for number in index.candidates(hash) {
+                    if let Some(key) = values.compared(row) {
+                        for number in index.candidates(&key) {
                             *is_new &= !has_key(&finder, &reader, number, values, row)?;
                         }
                     }
@@ -650,8 +656,17 @@ impl NativeTable {
         let indexes = match indexes {
             Some(indexes) => indexes,
             None => {
-                let index = |key| indexed(key, self.schema(), self.name(), &pieces, Some(&counted), true);
-                self.rules().keys.iter().map(index).collect::<Result<_>>()?
+                let (declared, came) = (&self.declared, (pieces.as_slice(), self.rows.next_number));
+                let live = pieces.iter().map(Piece::len).sum::<usize>();
+                let finder = RowFinder::new(&pieces, Vec::new());
+                let indexes = self.rules().keys.iter().zip(&self.rows.indexes).map(|(key, index)| {
+                    let index = match index.is_mostly_gone(live) {
+                        false => index.clone(),
+                        true => index.swept(&counted, &|number| finder.has(number))?,
+                    };
+                    index_with(&index, key, &declared.schema, &declared.name, came, &counted)
+                });
+                indexes.collect::<Result<_>>()?
             }
         };
         Ok(Self::of(declared, pieces, next_number, version, indexes))
@@ -818,61 +833,32 @@ impl NativeTable {
                 // Statements that add rows were refused.
                 return Ok(index.clone());
             }
-            let index = match index.len() > 2 * live + INDEX_REST_ROWS {
+            let reader = KeyReader::new(key, self.schema())?;
+            let finder = RowFinder::new(kept, reader.places().to_vec());
+            let index = match index.is_mostly_gone(live) {
                 false => index.clone(),
-                // Most of its rows are gone.
-                true => indexed(key, self.schema(), name, kept, Some(memory), true)?,
+                true => index.swept(memory, &|number| finder.has(number))?,
             };
             if rows.is_empty() {
                 return Ok(index);
             }
-            let reader = KeyReader::new(key, self.schema())?;
             let values = rows.iter().map(|batch| reader.values(batch)).collect::<Result<Vec<_>>>()?;
-            let first = self.rows.next_number;
-            let entries = entries(&values, rows, |place| first + place as i64);
-            if key.kind.is_unique() {
-                let starts = starts(rows);
-                let place = |number: i64| {
-                    let at = (number - first) as usize;
-                    let batch = starts.partition_point(|start| *start <= at) - 1;
-                    (batch, at - starts[batch])
-                };
-                // Rows with the same hash are neighbors.
-                for same in entries.chunk_by(|left, right| left.0 == right.0).filter(|same| same.len() > 1) {
-                    for (index, (_, number)) in same.iter().enumerate() {
-                        let (batch, row) = place(*number);
-                        let is_same = |other: &(u64, i64)| {
-                            let (other, other_row) = place(other.1);
-                            values[batch].is_equal(row, &values[other], other_row)
-                        };
-                        if same[..index].iter().any(is_same) {
-                            return Err(reader.duplicate(name, &rows[batch], row));
-                        }
-                    }
-                }
-                // In the order of the rows that are there, so that each cluster is read once.
-                let mut met = Vec::new();
-                index.meet(&entries, |number, own| {
-                    met.push((number, own));
-                    Ok(())
-                })?;
-                met.sort_unstable();
-                let finder = RowFinder::new(kept, reader.places().to_vec());
-                for (number, own) in met {
-                    let (batch, row) = place(own);
-                    if has_key(&finder, &reader, number, &values[batch], row)? {
-                        return Err(reader.duplicate(name, &rows[batch], row));
-                    }
-                }
+            let (first, starts) = (self.rows.next_number, starts(rows));
+            let sorted = SortedKeys::new(&values, |batch, row| first + (starts[batch] + row) as i64);
+            if key.kind.is_unique()
+                && let Some(place) = there_already(&index, &reader, &finder, &values, &sorted)?
+            {
+                let (batch, row) = sorted.row(place);
+                return Err(reader.duplicate(name, &rows[batch], row));
             }
-            index.with(entries, memory)
+            index.with(&sorted, memory)
         });
         keys.collect()
     }
 
     /// The version without rows.
     pub(crate) fn without_rows(&self, version: TableVersion) -> Result<Self> {
-        let indexes = vec![KeyIndex::default(); self.rules().keys.len()];
+        let indexes = self.rows.indexes.iter().map(KeyIndex::emptied).collect();
         Ok(Self::of(self.declared.clone(), Vec::new(), self.rows.next_number, version, indexes))
     }
 
@@ -1030,9 +1016,6 @@ fn joins(last: &RecordBatch, new: &RecordBatch) -> bool {
 
 /// Rows whose values are looked at where bounds of fragments are chosen, about.
 const SAMPLED_ROWS: usize = 1 << 20;
-
-/// Entries of an index are thrown away once they are twice as many as the rows and so many.
-const INDEX_REST_ROWS: usize = 4096;
 
 /// A batch is joined with the one before it unless that has so many times as many rows.
 const JOIN_GROWTH: usize = 2;

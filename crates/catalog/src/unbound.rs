@@ -68,7 +68,8 @@ impl Rebinding {
     pub fn instead_of(&self, table: &dyn Table) -> Option<Arc<dyn Table>> {
         let version = table.version();
         let (_, now) = self.0.iter().find(|(known, _)| *known == version)?;
-        Some(match now {
+        let uses_index = table.uses_index();
+        let now: Arc<dyn Table> = match now {
             // One that is read with the numbers of its rows has a column more.
             Some(now) if table.schema().fields().len() > now.schema().fields().len() => now.numbered(),
             Some(now) => now.table(),
@@ -77,8 +78,10 @@ impl Rebinding {
                 version,
                 statistics: table.statistics(),
                 shown: table.describe(),
+                uses_index,
             }),
-        })
+        };
+        Some(if uses_index { now } else { now.clone().without_index().unwrap_or(now) })
     }
 }
 
@@ -89,6 +92,7 @@ struct UnboundTable {
     version: TableVersion,
     statistics: Statistics,
     shown: String,
+    uses_index: bool,
 }
 
 impl Table for UnboundTable {
@@ -110,5 +114,9 @@ impl Table for UnboundTable {
 
     fn describe(&self) -> String {
         self.shown.clone()
+    }
+
+    fn uses_index(&self) -> bool {
+        self.uses_index
     }
 }

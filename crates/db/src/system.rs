@@ -12,7 +12,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
 use diligence_catalog::distribution::Distribution;
 use diligence_catalog::{
-    ComputedTable, NativeTable, Piece, PieceRows, Relation, RelationName, SessionSnapshot, StoredRows,
+    ComputedTable, IndexState, NativeTable, Piece, PieceRows, Relation, RelationName, SessionSnapshot, StoredRows,
 };
 use diligence_engine::tuning::Decision;
 use diligence_storage::foreign_error::from_arrow;
@@ -63,6 +63,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
     BTreeMap::from([
         table("latches", &LATCHES, RowsOf::Running(latches)),
         table("fragments", &FRAGMENTS, RowsOf::Kept(fragments)),
+        table("indexes", &INDEXES, RowsOf::Kept(indexes)),
         table("memory", &MEMORY, RowsOf::Running(memory)),
         table("pool", &POOL, RowsOf::Running(pool)),
         table("queries", &QUERIES, RowsOf::Running(queries)),
@@ -190,6 +191,37 @@ fn clusters(table: &NativeTable) -> impl Iterator<Item = (&StoredRows, &Piece)> 
         PieceRows::Stored(stored) => Some((stored, piece)),
         PieceRows::Memory(_) => None,
     })
+}
+
+const INDEXES: [Column; 9] = [
+    ("schema", Kind::Text),
+    ("table", Kind::Text),
+    ("name", Kind::Text),
+    ("columns", Kind::Text),
+    ("entries", Kind::Number),
+    ("runs", Kind::Number),
+    ("bytes", Kind::Number),
+    ("scans", Kind::Number),
+    ("rows_found", Kind::Number),
+];
+
+fn indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Value>> {
+    let row = |name: &RelationName, index: IndexState<'_>| {
+        vec![
+            name.schema.as_str().into(),
+            name.name.as_str().into(),
+            index.key.name.as_str().into(),
+            index.key.columns.join(", ").into(),
+            index.entries.into(),
+            index.runs.into(),
+            index.bytes.into(),
+            index.scans.into(),
+            index.rows_found.into(),
+        ]
+    };
+    readable_tables(snapshot)
+        .flat_map(|(name, table)| table.indexes().into_iter().map(move |index| row(name, index)).collect::<Vec<_>>())
+        .collect()
 }
 
 fn kept_tables(snapshot: &SessionSnapshot) -> Vec<Vec<Value>> {

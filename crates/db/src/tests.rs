@@ -275,6 +275,91 @@ fn explain_shows_pipelines_and_analyze_what_they_did() {
 }
 
 #[test]
+fn conditions_find_rows_by_indexes() {
+    let session = session();
+    let columns = "id bigint PRIMARY KEY, a int, b int, s text, v varchar(20), d date, n numeric(10, 2), k smallint, \
+                   z timestamp, c boolean";
+    let values = "i, i % 100, i / 100, 'text ' || i, 'text ' || i, DATE '2024-01-01' + i, i / 4.0, i % 1000, \
+                  TIMESTAMP '2024-01-01' + make_interval(hours => i), i % 2 = 0";
+    for statement in [
+        format!("CREATE TABLE t ({columns})"),
+        format!("INSERT INTO t SELECT {values} FROM generate_series(1, 10000) AS g(i)"),
+        "CREATE INDEX t_a_b ON t (a, b)".to_owned(),
+        "CREATE INDEX t_upper ON t (upper(s))".to_owned(),
+        "CREATE INDEX t_k ON t (k) WHERE c".to_owned(),
+        "CREATE TABLE few AS SELECT * FROM (VALUES (7), (77), (5000000)) AS few(x)".to_owned(),
+    ] {
+        session.execute(&statement).unwrap();
+    }
+    for column in ["s", "v", "d", "n", "z"] {
+        session.execute(&format!("CREATE INDEX t_{column} ON t ({column})")).unwrap();
+    }
+    let scan_of = |sql: &str| {
+        let explained = rows(&session, &format!("EXPLAIN {sql}"));
+        explained.into_iter().find(|line| line.contains("Scan t ")).unwrap()
+    };
+    for (condition, index) in [
+        ("id = 5", "t_pkey: 1 row"),
+        ("5 = id AND s <> ''", "t_pkey: 1 row"),
+        ("id IN (5, 6, 70000)", "t_pkey: 2 rows"),
+        ("id BETWEEN 11 AND 20", "t_pkey: 10 rows"),
+        ("id > 9990", "t_pkey: 10 rows"),
+        ("id = 3 OR id = 4", "t_pkey: 2 rows"),
+        ("a = 7 AND b = 3", "t_a_b: 1 row"),
+        ("a = 7", "t_a_b: 100 rows"),
+        ("a = 7 AND b >= 98", "t_a_b: 2 rows"),
+        ("a IS NULL", "t_a_b: 0 rows"),
+        ("s = 'text 12'", "t_s: 1 row"),
+        ("s LIKE 'text 12%'", "t_s: 111 rows"),
+        ("v = 'text 12'", "t_v: 1 row"),
+        ("upper(s) = 'TEXT 12'", "t_upper: 1 row"),
+        ("upper(s) LIKE 'TEXT 999_'", "t_upper: 11 rows"),
+        ("d = DATE '2024-02-01'", "t_d: 1 row"),
+        ("d < '2024-01-11'", "t_d: 9 rows"),
+        ("n = 12.50", "t_n: 1 row"),
+        ("n BETWEEN 1 AND 3", "t_n: 9 rows"),
+        ("z >= '2024-01-02 00:00' AND z < '2024-01-02 06:00'", "t_z: 6 rows"),
+        ("k = 12 AND c", "t_k: 10 rows"),
+        ("c AND k < 20", "t_k: 100 rows"),
+    ] {
+        let scan = scan_of(&format!("SELECT * FROM t WHERE {condition}"));
+        assert!(scan.contains(&format!("index {index}")), "{condition}: {scan}");
+        let count = format!("SELECT count(*) FROM t WHERE {condition}");
+        let by_index = rows(&session, &count);
+        session.execute("SET enable_indexscan = off").unwrap();
+        assert!(!scan_of(&count).contains("index"), "{condition}");
+        assert_eq!(rows(&session, &count), by_index, "{condition}");
+        session.execute("RESET enable_indexscan").unwrap();
+    }
+    for condition in ["id <> 5", "id > 5", "b = 3", "k = 12", "lower(s) = 'text 12'", "s LIKE '%12'", "a + 1 = 8"] {
+        let scan = scan_of(&format!("SELECT * FROM t WHERE {condition}"));
+        assert!(!scan.contains("index"), "{condition}: {scan}");
+    }
+    for (sql, index) in [
+        ("SELECT id FROM t ORDER BY id DESC LIMIT 3", "t_pkey: first 3 rows"),
+        ("SELECT b FROM t WHERE a = 7 ORDER BY b LIMIT 5", "t_a_b: first 5 rows"),
+        ("SELECT * FROM t WHERE id > 50 ORDER BY id LIMIT 5", "t_pkey: first 5 rows"),
+        ("SELECT min(id), max(d) FROM t", "t_pkey, t_d: first 2 rows"),
+    ] {
+        let scan = scan_of(sql);
+        assert!(scan.contains(&format!("index {index}")), "{sql}: {scan}");
+    }
+    // A join looks few keys up, and UPDATE and DELETE find their rows.
+    let found = || {
+        let sql = "SELECT rows_found FROM system.indexes WHERE name = 't_pkey'";
+        rows(&session, sql)[0].parse::<usize>().unwrap()
+    };
+    let before = found();
+    assert_eq!(rows(&session, "SELECT t.a FROM few JOIN t ON t.id = few.x ORDER BY 1"), ["7", "77"]);
+    assert_eq!(found(), before + 2);
+    session.execute("UPDATE t SET a = 1 WHERE id = 5").unwrap();
+    session.execute("DELETE FROM t WHERE id BETWEEN 6 AND 8").unwrap();
+    assert_eq!(found(), before + 6);
+    assert!(error(&session, "SET enable_indexscan = maybe").message().contains("Boolean"));
+    assert_eq!(rows(&session, "SHOW enable_indexscan"), ["on"]);
+}
+
+#[test]
 fn plans_are_json_for_programs() {
     let session = session();
     session.execute("CREATE TABLE t AS SELECT 1 AS a UNION ALL SELECT 2").unwrap();

@@ -21,7 +21,7 @@ use crate::operators::scan::{Io, ScanSharing};
 use crate::operators::sort::SpillTo;
 use crate::options::{Mode, QueryOptions, SharingMode};
 use crate::pipeline::{Graph, Surroundings, compile};
-use crate::plan::{Plan, with_sorted_percentiles};
+use crate::plan::{Plan, with_first_rows, with_sorted_percentiles};
 use crate::query::{QueryInfo, QueryRun, QueryState};
 use crate::reuse::columns::Scans;
 use crate::reuse::tables::{TableSharing, Tables};
@@ -87,7 +87,7 @@ impl Launcher {
 
     /// A plan as it runs with what the query may have.
     pub fn as_run<'a>(&self, plan: &'a Plan, options: &QueryOptions) -> Result<Cow<'a, Plan>> {
-        with_sorted_percentiles(plan, self.limit_bytes(options))
+        with_sorted_percentiles(plan, self.limit_bytes(options)).map(with_first_rows)
     }
 
     /// Cuts a plan, as it runs, into pipelines that end in `result`.

@@ -2,11 +2,14 @@
 //!
 //! To find a row by its key takes microseconds; to start a query, with packets, stages and a stream, takes many times
 //! as long. A plan takes the short path if it reads few rows and has none but these nodes: scan, values, filter,
-//! project, limit, write. Of clusters on disk it reads few, and what it or others have decoded of them it finds again.
+//! project, limit, the first of few rows in an order, write. Of clusters on disk it reads few, and what it or others have decoded of them it finds again.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt64Array};
+use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
+use arrow::datatypes::SchemaRef;
 use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::BinaryExpr;
@@ -15,13 +18,16 @@ use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::{DecodeRequest, Fetch, Fetched, ScanRequest, SharedColumns, WriteIo, WriteRequest};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, to_logical};
 use crate::expressions::Expr;
-use crate::plan::{Node, Plan, Scan};
+use crate::plan::{Node, Plan, Scan, SortKey, with_first_rows};
 use crate::reuse::columns::Scans;
 
 /// Rows that a plan on the short path looks at, at most: a few batches.
 const ROWS_MAX: usize = 2 * BATCH_ROWS_MAX;
+
+/// Rows that it puts in order, at most.
+const SORTED_ROWS_MAX: usize = 1024;
 
 /// Clusters that it reads from a disk, at most.
 const READS_MAX: usize = 4;
@@ -35,6 +41,14 @@ pub fn may_be_short(plan: &Plan) -> bool {
         Node::Filter { input, predicate, .. } => !predicate.calls_outside() && may_be_short(input),
         Node::Project { input, expressions } => !expressions.iter().any(Expr::calls_outside) && may_be_short(input),
         Node::Limit { input, .. } => may_be_short(input),
+        Node::Sort { input, keys, fetch: Some(_) } => {
+            let is_short = |key: &SortKey| {
+                let kind = key.expression.data_type();
+                // There are two zeros, and NaNs with a sign.
+                !key.expression.calls_outside() && !kind.is_nested() && !kind.is_floating()
+            };
+            keys.iter().all(is_short) && may_be_short(input)
+        }
         Node::Write(write) => may_be_short(&write.input),
         _ => false,
     }
@@ -46,6 +60,7 @@ pub(crate) fn run_short(plan: &Plan, scans: &Arc<Scans>) -> Result<Option<Vec<Re
     if !may_be_short(plan) {
         return Ok(None);
     }
+    let plan = &*with_first_rows(Cow::Borrowed(plan));
     let Node::Write(write) = &plan.node else {
         let Some(batches) = rows(plan, scans)? else { return Ok(None) };
         return batches.iter().map(|batch| batch.to_record_batch(&plan.schema)).collect::<Result<_>>().map(Some);
@@ -81,7 +96,10 @@ fn rows(plan: &Plan, scans: &Arc<Scans>) -> Result<Option<Vec<Batch>>> {
     let input = match &plan.node {
         Node::Scan(scan) => return scanned(scan, scans),
         Node::Values { batches } => return Ok(Some(batches.iter().map(Batch::from_record_batch).collect())),
-        Node::Filter { input, .. } | Node::Project { input, .. } | Node::Limit { input, .. } => input,
+        Node::Filter { input, .. }
+        | Node::Project { input, .. }
+        | Node::Limit { input, .. }
+        | Node::Sort { input, .. } => input,
         _ => return Ok(None),
     };
     let Some(batches) = rows(input, scans)? else { return Ok(None) };
@@ -110,9 +128,34 @@ fn rows(plan: &Plan, scans: &Arc<Scans>) -> Result<Option<Vec<Batch>>> {
                 }
             }
         }
+        Node::Sort { keys, fetch, .. } => {
+            if batches.iter().map(Batch::rows).sum::<usize>() > SORTED_ROWS_MAX {
+                return Ok(None);
+            }
+            made.extend(sorted(batches, &input.schema, keys, *fetch)?);
+        }
         _ => return Err(Error::bug("a plan is not short")),
     }
     Ok(Some(made))
+}
+
+/// Few rows in an order, the first of them only if so many are wanted.
+fn sorted(batches: Vec<Batch>, schema: &SchemaRef, keys: &[SortKey], fetch: Option<usize>) -> Result<Option<Batch>> {
+    let batches = batches.iter().map(|batch| batch.to_record_batch(schema)).collect::<Result<Vec<_>>>()?;
+    let Some(first) = batches.first() else { return Ok(None) };
+    let all = concat_batches(&first.schema(), &batches).map_err(from_arrow)?;
+    if all.num_rows() == 0 || keys.is_empty() {
+        let rows = fetch.unwrap_or(usize::MAX).min(all.num_rows());
+        return Ok(Some(Batch::from_record_batch(&all.slice(0, rows))));
+    }
+    let batch = Batch::from_record_batch(&all);
+    let columns = keys.iter().map(|key| {
+        let values = to_logical(&key.expression.evaluate(&batch)?.flat()?, key.expression.data_type())?;
+        Ok(SortColumn { values, options: Some(key.options) })
+    });
+    let order = lexsort_to_indices(&columns.collect::<Result<Vec<_>>>()?, fetch).map_err(from_arrow)?;
+    let all = take_record_batch(&all, &order).map_err(from_arrow)?;
+    Ok(Some(Batch::from_record_batch(&all)))
 }
 
 fn scanned(scan: &Scan, scans: &Arc<Scans>) -> Result<Option<Vec<Batch>>> {
@@ -160,6 +203,7 @@ fn scanned(scan: &Scan, scans: &Arc<Scans>) -> Result<Option<Vec<Batch>>> {
 #[cfg(test)]
 mod tests {
     use arrow::array::{ArrayRef, AsArray, Int64Array};
+    use arrow::compute::SortOptions;
     use arrow::datatypes::{DataType, Field, Int64Type, Schema};
     use datafusion_physical_expr::expressions::{Column, lit};
     use diligence_base::ids::TableVersion;
@@ -206,6 +250,19 @@ mod tests {
         let expected = (0..16_000).filter(|value| value % 3 == 1).skip(2).take(2000).map(|value| value * 2);
         assert_eq!(values.collect::<Vec<i64>>(), expected.collect::<Vec<i64>>());
         assert!(run_short(&table(5), &scans).unwrap().is_none());
+        // The first of few rows in an order; of many rows it is another's work.
+        let first = |skip: usize| {
+            let limit = Node::Limit { input: Box::new(table(1)), skip, fetch: None };
+            let key = SortKey {
+                expression: Expr::column(0, &schema).unwrap(),
+                options: SortOptions { descending: true, nulls_first: true },
+            };
+            let input = Box::new(Plan::new(limit, schema.clone()));
+            Plan::new(Node::Sort { input, keys: vec![key], fetch: Some(3) }, schema.clone())
+        };
+        let rows = run_short(&first(1000), &scans).unwrap().unwrap();
+        assert_eq!(rows[0].column(0).as_primitive::<Int64Type>().values(), &[3997, 3994, 3991]);
+        assert!(run_short(&first(0), &scans).unwrap().is_none());
         let sort = Node::Sort { input: Box::new(table(1)), keys: vec![], fetch: None };
         assert!(!may_be_short(&Plan::new(sort, schema)));
     }

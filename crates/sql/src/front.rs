@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion_common::ScalarValue;
 use datafusion_common::config::ConfigOptions;
 use diligence_base::{Error, Result};
-use diligence_engine::plan::Plan;
+use diligence_engine::plan::{Node, Plan};
 use diligence_types::SqlType;
 
 use crate::algebra::{Constant, Numbers, Relation, Scalar};
@@ -67,8 +67,21 @@ fn planned(
     let unnested = text(&relation);
     let relation = improved(relation, numbers, &options)?;
     let rewritten = text(&relation);
-    let plan = lowering::lower(&relation, &columns, numbers, &options)?;
+    let mut plan = lowering::lower(&relation, &columns, numbers, &options)?;
+    if !context.uses_index() {
+        without_index(&mut plan);
+    }
     Ok(Planned { plan, is_transient, forms: Forms { bound: bound_form, unnested, rewritten } })
+}
+
+/// Has the scans of a plan look at all rows that may fit.
+fn without_index(plan: &mut Plan) {
+    if let Node::Scan(scan) = &mut plan.node
+        && let Some(table) = scan.table.clone().without_index()
+    {
+        scan.table = table;
+    }
+    plan.inputs_mut().into_iter().for_each(without_index);
 }
 
 /// A relation that costs less, and so do the subqueries that its expressions read.

@@ -24,7 +24,7 @@ mod table;
 mod writer;
 
 pub use table::{
-    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstStep, RowFilter,
-    ScanRequest, SharedColumns, SharedItem, Table, TableScan, WholeRange,
+    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstRows, FirstStep,
+    OrderColumn, RowFilter, ScanRequest, SharedColumns, SharedItem, Table, TableScan, WholeRange,
 };
 pub use writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};

@@ -8,11 +8,12 @@
 //!
 //! Invariant: every batch has the table's schema and at least one row.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
-use arrow::compute::{filter as keep_rows, prep_null_mask_filter};
+use arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow::compute::{filter as keep_rows, prep_null_mask_filter, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, Statistics};
@@ -119,6 +120,14 @@ impl RowNumbers {
         }
     }
 
+    /// The numbers of rows side by side.
+    fn part(&self, from: usize, rows: usize) -> Self {
+        match self {
+            Self::From(first) => Self::From(first + from as i64),
+            Self::Listed(numbers) => Self::Listed(numbers[from..from + rows].into()),
+        }
+    }
+
     /// The numbers of some of the rows.
     pub(crate) fn slice(&self, offset: usize, rows: usize) -> Int64Array {
         (offset..offset + rows).map(|position| self.at(position)).collect::<Vec<_>>().into()
@@ -217,8 +226,7 @@ impl Table for MemoryTable {
     fn scan(&self, _request: &ScanRequest) -> Result<TableScan> {
         let clusters = self.batches.iter().enumerate().map(|(index, batch)| {
             let numbers = self.numbers.get(index).cloned();
-            Arc::new(MemoryCluster { table: self.name.clone(), index, batch: batch.clone(), numbers })
-                as Arc<dyn Cluster>
+            Arc::new(MemoryCluster::new(&self.name, index, batch.clone(), numbers)) as Arc<dyn Cluster>
         });
         Ok(TableScan { clusters: clusters.collect(), clusters_pruned: 0 })
     }
@@ -235,18 +243,33 @@ pub struct MemoryCluster {
     index: usize,
     batch: RecordBatch,
     numbers: Option<RowNumbers>,
+    /// Which of the rows are wanted, in order; all if `None`.
+    places: Option<Arc<[usize]>>,
 }
 
 impl MemoryCluster {
     /// The batch `index` of a table; with the numbers of its rows in one more column, if they are given.
     pub fn new(table: &str, index: usize, batch: RecordBatch, numbers: Option<RowNumbers>) -> Self {
-        Self { table: table.to_owned(), index, batch, numbers }
+        Self { table: table.to_owned(), index, batch, numbers, places: None }
+    }
+
+    /// The cluster with the rows at these places only, which ascend.
+    #[must_use]
+    pub fn only(self, places: &[usize]) -> Self {
+        match places {
+            // Rows side by side need not be gathered.
+            [first, .., last] | [first @ last] if last - first + 1 == places.len() => {
+                let numbers = self.numbers.as_ref().map(|numbers| numbers.part(*first, places.len()));
+                Self { batch: self.batch.slice(*first, places.len()), numbers, ..self }
+            }
+            _ => Self { places: Some(places.into()), ..self },
+        }
     }
 }
 
 impl Cluster for MemoryCluster {
     fn rows(&self) -> Option<usize> {
-        Some(self.batch.num_rows())
+        Some(self.places.as_ref().map_or(self.batch.num_rows(), |places| places.len()))
     }
 
     fn bytes(&self, _columns: &[usize]) -> usize {
@@ -258,8 +281,8 @@ impl Cluster for MemoryCluster {
     }
 
     fn decode(&self, _fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {
-        let (batch, numbers) = (self.batch.clone(), self.numbers.clone());
-        Ok(Box::new(MemoryDecode { batch, numbers, request: request.clone(), offset: 0 }))
+        let (batch, numbers, places) = (self.batch.clone(), self.numbers.clone(), self.places.clone());
+        Ok(Box::new(MemoryDecode { batch, numbers, places, request: request.clone(), offset: 0 }))
     }
 
     fn describe(&self) -> String {
@@ -270,12 +293,43 @@ impl Cluster for MemoryCluster {
 struct MemoryDecode {
     batch: RecordBatch,
     numbers: Option<RowNumbers>,
+    places: Option<Arc<[usize]>>,
     request: DecodeRequest,
     offset: usize,
 }
 
+impl MemoryDecode {
+    /// As a step, of rows at some places.
+    fn gather(&mut self, places: &[usize]) -> Result<Decoded> {
+        let rows = (places.len() - self.offset).min(self.request.batch_rows.max(1));
+        if rows == 0 {
+            return Ok(Decoded::Done);
+        }
+        let places = &places[self.offset..self.offset + rows];
+        self.offset += rows;
+        let picks = UInt64Array::from_iter_values(places.iter().map(|place| *place as u64));
+        let filters = self.request.filters.iter().flat_map(|filter| filter.columns());
+        let wanted = self.request.columns.iter().chain(filters).collect::<HashSet<_>>();
+        let columns = self.batch.columns().iter().enumerate().map(|(index, column)| match wanted.contains(&index) {
+            true => take(column.as_ref(), &picks, None).map_err(from_arrow),
+            // Nobody looks at it.
+            false => Ok(column.clone()),
+        });
+        let mut columns = columns.collect::<Result<Vec<_>>>()?;
+        columns.extend(self.numbers.as_ref().map(|numbers| {
+            let numbers = places.iter().map(|place| numbers.at(*place)).collect::<Vec<_>>();
+            Arc::new(Int64Array::from(numbers)) as ArrayRef
+        }));
+        let chunk = filtered(columns, rows, &self.request.columns, &self.request.filters)?;
+        Ok(chunk.map_or(Decoded::Again, Decoded::Chunk))
+    }
+}
+
 impl Decode for MemoryDecode {
     fn step(&mut self) -> Result<Decoded> {
+        if let Some(places) = self.places.clone() {
+            return self.gather(&places);
+        }
         let rows = (self.batch.num_rows() - self.offset).min(self.request.batch_rows.max(1));
         if rows == 0 {
             return Ok(Decoded::Done);

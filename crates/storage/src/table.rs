@@ -42,6 +42,48 @@ pub trait Table: Send + Sync + fmt::Debug {
     }
     /// What EXPLAIN shows: the format and where it is.
     fn describe(&self) -> String;
+    /// How [`scan`](Self::scan) finds the rows of which a condition over the table's schema is true, for EXPLAIN;
+    /// `None` if it looks at all rows that may fulfill it by what is known of clusters.
+    fn access(&self, _condition: &Arc<dyn PhysicalExpr>) -> Option<String> {
+        None
+    }
+    /// The same rows as a table that finds none by an index; `None` if this one does not either.
+    fn without_index(self: Arc<Self>) -> Option<Arc<dyn Table>> {
+        None
+    }
+    /// A table with some of the rows of which a condition over the table's schema is true, all if there is none: all
+    /// that are the first ones in each of these orders. `None` if no index has such an order.
+    fn first_rows(
+        self: Arc<Self>,
+        _condition: Option<&Arc<dyn PhysicalExpr>>,
+        _wanted: &[FirstRows],
+    ) -> Option<Arc<dyn Table>> {
+        None
+    }
+    /// Whether it finds rows by an index, if it has a fitting one.
+    fn uses_index(&self) -> bool {
+        true
+    }
+}
+
+/// The first rows in an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstRows {
+    /// The columns, the most significant first; by position in the table's schema.
+    pub order: Vec<OrderColumn>,
+    /// How many rows.
+    pub rows: usize,
+}
+
+/// A column of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderColumn {
+    /// Its position in the table's schema.
+    pub column: usize,
+    /// Whether large values come first.
+    pub descending: bool,
+    /// Whether NULLs do; if `None`, rows with NULL do not count.
+    pub nulls_first: Option<bool>,
 }
 
 /// What a query wants of a table.
@@ -55,7 +97,7 @@ pub struct ScanRequest {
 }
 
 /// The outcome of planning a scan.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TableScan {
     /// What is to be read, in file order.
     pub clusters: Vec<Arc<dyn Cluster>>,

@@ -27,6 +27,7 @@ use super::hashing::hash_word;
 use super::key_words::{KeyColumn, KeyData, KeyKind, word_to_scalar};
 use crate::batch::prefetch::{AHEAD, prefetch};
 use crate::batch::without_nulls;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Values per key up to which one bit per value is used. A Bloom filter is five times smaller, but it must hash, it
@@ -38,6 +39,12 @@ const EXACT_VALUES_ALWAYS: u64 = if cfg!(test) { 64 } else { 1 << 20 };
 
 /// Bits per key of a Bloom filter.
 const BLOOM_BITS_PER_KEY: usize = 12;
+
+/// Keys that are told one by one, at most: so many rows are looked up in an index.
+pub const FEW_KEYS: usize = 1024;
+
+/// Words of which it is asked at once whether they are there.
+const FEW_STEP: usize = 8192;
 
 /// Rows after which a filter judges itself, and the share that passes, in percent, above which it gives up: testing a
 /// row costs about as much as the join's own lookup of a row that passes.
@@ -77,7 +84,14 @@ impl Judgement {
 
 enum State {
     Empty,
-    Set { test: Test, kind: KeyKind, bounds: Option<(ScalarValue, ScalarValue)> },
+    Set {
+        test: Test,
+        kind: KeyKind,
+        bounds: Option<(ScalarValue, ScalarValue)>,
+        /// The same as words, and the type of the values.
+        words: Option<(u64, u64)>,
+        logical: DataType,
+    },
 }
 
 enum Test {
@@ -122,6 +136,28 @@ impl RuntimeFilter {
         }
     }
 
+    /// The keys of the build side, where they are few and known one by one: [`FEW_KEYS`] at most. `None` otherwise, and
+    /// where there are no [`bounds`](Self::bounds).
+    pub fn few_keys(&self) -> Option<Vec<ScalarValue>> {
+        let Some(State::Set { test, words: Some((min, max)), logical, .. }) = self.state.get() else { return None };
+        let words = match test {
+            Test::Work(work) => work.few(*min, *max)?,
+            Test::Words(set) if max - min < EXACT_VALUES_ALWAYS => {
+                let mut found = Vec::new();
+                for first in (*min..=*max).step_by(FEW_STEP) {
+                    let words = (first..=(first + FEW_STEP as u64 - 1).min(*max)).collect::<Vec<_>>();
+                    found.extend(set.contains(&words).set_indices().map(|at| words[at]));
+                    if found.len() > FEW_KEYS {
+                        return None;
+                    }
+                }
+                found
+            }
+            Test::Words(_) => return None,
+        };
+        words.into_iter().map(|word| word_to_scalar(word, logical).ok()).collect()
+    }
+
     /// True once it is known that the build side has no key at all: no row passes.
     pub fn is_empty_build(&self) -> bool {
         matches!(self.state.get(), Some(State::Empty))
@@ -150,8 +186,10 @@ impl RuntimeFilter {
 
     fn set(&self, test: Test, bounds: Option<(u64, u64)>, logical: &DataType) -> Result<()> {
         let scalar = |word| word_to_scalar(word, logical);
+        let words = bounds;
         let bounds = bounds.map(|(min, max)| Ok::<_, Error>((scalar(min)?, scalar(max)?))).transpose()?;
-        let _ = self.state.set(State::Set { test, kind: KeyKind::of(logical)?, bounds });
+        let _ =
+            self.state.set(State::Set { test, kind: KeyKind::of(logical)?, bounds, words, logical: logical.clone() });
         Ok(())
     }
 
@@ -219,6 +257,8 @@ pub(super) struct FilterWork {
     words: Vec<AtomicU64>,
     /// One bit per value from `.0` to `.0 + .1`; otherwise a Bloom filter.
     exact: Option<(u64, u64)>,
+    /// The keys' words, where they are few and no bits tell them.
+    few: Option<Mutex<Vec<u64>>>,
 }
 
 impl FilterWork {
@@ -229,10 +269,28 @@ impl FilterWork {
         if let Some((min, max)) = bounds {
             let span = max.saturating_sub(min);
             if span < EXACT_VALUES_ALWAYS.max(EXACT_VALUES_PER_KEY.saturating_mul(keys as u64)) {
-                return Some(Self { words: words((span / 64 + 1) as usize), exact: Some((min, span)) });
+                return Some(Self { words: words((span / 64 + 1) as usize), exact: Some((min, span)), few: None });
             }
         }
-        (keys <= keys_max).then(|| Self { words: words(keys * BLOOM_BITS_PER_KEY / 64 + 1), exact: None })
+        let few = (bounds.is_some() && keys <= FEW_KEYS).then(Mutex::default);
+        (keys <= keys_max).then(|| Self { words: words(keys * BLOOM_BITS_PER_KEY / 64 + 1), exact: None, few })
+    }
+
+    /// All words, which are between these; `None` if they are not known one by one, or more than [`FEW_KEYS`].
+    fn few(&self, min: u64, max: u64) -> Option<Vec<u64>> {
+        let Some((first, span)) = self.exact else { return self.few.as_ref().map(|few| few.lock().clone()) };
+        if span >= EXACT_VALUES_ALWAYS || first > min || max - first > span {
+            return None;
+        }
+        let mut found = Vec::new();
+        for (at, bits) in self.words.iter().enumerate() {
+            let bits = bits.load(Ordering::Relaxed);
+            if found.len() + bits.count_ones() as usize > FEW_KEYS {
+                return None;
+            }
+            found.extend((0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| first + at as u64 * 64 + bit));
+        }
+        Some(found)
     }
 
     /// Bytes of the bits.
@@ -243,6 +301,10 @@ impl FilterWork {
     /// Adds a chunk's keys.
     pub fn add(&self, column: &KeyColumn, valid: Option<&NullBuffer>) {
         let merged = NullBuffer::union(column.nulls.as_ref(), valid);
+        if let (Some(few), KeyData::Words(words)) = (&self.few, &column.data) {
+            let is_there = |row: &usize| merged.as_ref().is_none_or(|merged| merged.is_valid(*row));
+            few.lock().extend((0..words.len()).filter(is_there).map(|row| words[row]));
+        }
         match (&merged, &column.data, self.exact) {
             (None, KeyData::Words(words), None) => return self.add_bloom(words.len(), |row| hash_word(words[row])),
             (None, KeyData::Bytes(_, hashes), _) => return self.add_hashes(hashes),
@@ -373,6 +435,25 @@ mod tests {
         assert_eq!(kept(&filter, Arc::new(probe)), vec![true, false, false, true, false, false]);
         let bounds = filter.bounds().unwrap();
         assert_eq!(bounds, (ScalarValue::Int64(Some(5)), ScalarValue::Int64(Some(900))));
+    }
+
+    #[test]
+    fn few_keys_are_told_one_by_one() {
+        let told = |keys: Vec<Option<i64>>| {
+            let filter = filled(Arc::new(Int64Array::from(keys)), &DataType::Int64);
+            let keys = filter.few_keys()?.into_iter().map(|key| match key {
+                ScalarValue::Int64(Some(key)) => key,
+                other => panic!("{other:?}"),
+            });
+            Some(keys.collect::<std::collections::BTreeSet<_>>())
+        };
+        // As bits and as a Bloom filter.
+        assert_eq!(told(vec![Some(5), None, Some(7), Some(5)]), Some([5, 7].into()));
+        assert_eq!(told(vec![Some(-5), None, Some(1 << 60), Some(0)]), Some([-5, 0, 1 << 60].into()));
+        assert_eq!(told((0..=FEW_KEYS as i64).map(Some).collect()), None);
+        assert_eq!(told((0..=FEW_KEYS as i64).map(|key| Some(key << 30)).collect()), None);
+        let texts = filled(Arc::new(StringViewArray::from(vec!["a"])), &DataType::Utf8View);
+        assert!(texts.few_keys().is_none() && RuntimeFilter::new().few_keys().is_none());
     }
 
     #[test]

@@ -111,6 +111,14 @@ impl fmt::Display for Node {
                 let schema = scan.table.schema();
                 let columns = list(scan.columns.iter().map(|&index| schema.field(index).name()));
                 write!(f, "Scan {} [{columns}] {}", scan.name, scan.table.describe())?;
+                let condition = scan.filters.iter().map(|filter| filter.physical().clone()).collect::<Vec<_>>();
+                if let Some(access) = Some(condition)
+                    .filter(|all| !all.is_empty())
+                    .map(conjunction)
+                    .and_then(|condition| scan.table.access(&condition))
+                {
+                    write!(f, ", {access}")?;
+                }
                 if !scan.filters.is_empty() {
                     write!(
                         f,

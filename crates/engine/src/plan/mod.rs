@@ -8,6 +8,7 @@
 
 pub(crate) mod average;
 mod display;
+mod first_rows;
 mod incoming;
 pub(crate) mod mask_lookup;
 mod needs;
@@ -34,6 +35,7 @@ use diligence_storage::{Table, Writer};
 
 use crate::expressions::Expr;
 
+pub(crate) use first_rows::with_first_rows;
 pub(crate) use incoming::IncomingRows;
 pub use incoming::{RowsSender, SentRows, incoming};
 use mask_lookup::Lookup;

@@ -122,6 +122,10 @@ pub(crate) trait Context {
     fn leave_view(&self) {}
     /// The session's time zone.
     fn zone(&self) -> &str;
+    /// Whether scans may find rows by an index.
+    fn uses_index(&self) -> bool {
+        true
+    }
     /// The time of the transaction's begin, in microseconds since 1970.
     fn now(&self) -> i64;
     /// The time of the statement's begin, likewise.

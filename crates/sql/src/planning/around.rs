@@ -290,6 +290,10 @@ impl Context for Around<'_> {
         &self.zone
     }
 
+    fn uses_index(&self) -> bool {
+        self.at.session.uses_index
+    }
+
     fn now(&self) -> i64 {
         self.now
     }

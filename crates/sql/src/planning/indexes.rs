@@ -169,6 +169,14 @@ impl RowFunction for IndexFunction {
         &self.types
     }
 
+    fn expressions(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.values
+    }
+
+    fn condition(&self) -> Option<&Arc<dyn PhysicalExpr>> {
+        self.condition.as_ref()
+    }
+
     fn compute(&self, columns: &[ArrayRef], rows: usize) -> Result<(Vec<ArrayRef>, Option<BooleanArray>)> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns.to_vec(), &options);

@@ -130,6 +130,8 @@ pub(crate) struct SessionParts {
     pub(crate) options: Arc<ConfigOptions>,
     /// Where names are looked up.
     pub(crate) path: SearchPath,
+    /// Whether scans may find rows by an index.
+    pub(crate) uses_index: bool,
     /// No other has had this number.
     id: u64,
 }
@@ -149,16 +151,20 @@ impl Planning<'_> {
 }
 
 impl SessionParts {
-    fn new(options: ConfigOptions, path: SearchPath) -> Arc<Self> {
+    fn new(options: Arc<ConfigOptions>, path: SearchPath, uses_index: bool) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Arc::new(Self { options: Arc::new(options), path, id: NEXT.fetch_add(1, Ordering::Relaxed) })
+        Arc::new(Self { options, path, uses_index, id: NEXT.fetch_add(1, Ordering::Relaxed) })
     }
 }
 
 impl Planner {
     /// A planner over the relations that a session sees.
     pub fn new(catalogs: SessionCatalogs, options: PlannerOptions) -> Self {
-        Self::with_parts(catalogs, SessionParts::new(settings::built_in(), SearchPath::default()), options)
+        Self::with_parts(
+            catalogs,
+            SessionParts::new(Arc::new(settings::built_in()), SearchPath::default(), true),
+            options,
+        )
     }
 
     fn with_parts(catalogs: SessionCatalogs, parts: Arc<SessionParts>, options: PlannerOptions) -> Self {

@@ -1,6 +1,8 @@
 //! Settings of a session's statements, and SET. Their values are kept as DataFusion's options, with which its functions
 //! and the writers of files are called.
 
+use std::sync::Arc;
+
 use datafusion_common::config::ConfigOptions;
 use diligence_base::{Error, Result};
 use diligence_types::text::Zone;
@@ -12,6 +14,9 @@ use crate::statement::Statement;
 
 /// The setting for the session's time zone.
 const TIME_ZONE: &str = "timezone";
+
+/// The setting for access by an index, which PostgreSQL has under this name.
+const INDEX_SCAN: &str = "enable_indexscan";
 
 /// Rows of a row group that is written.
 const PARQUET_ROW_GROUP_ROWS: usize = 128 * 1024;
@@ -85,14 +90,21 @@ impl Planner {
             default: DEFAULT_PATH.to_owned(),
             description: "The schemas in which names without one are looked up, in order; the first one takes what is made",
         };
-        settings.chain([path]).collect()
+        let index_scan = PlannerOption {
+            name: INDEX_SCAN,
+            value: if session.uses_index { "on" } else { "off" }.to_owned(),
+            default: "on".to_owned(),
+            description: "Whether a scan may find rows by an index, where that is cheaper: on or off",
+        };
+        settings.chain([path, index_scan]).collect()
     }
 
     /// Temporary objects come first from now on.
     pub(super) fn use_temporary(&self) {
         let mut session = self.session.write();
         if !session.path.has_temporary() {
-            *session = SessionParts::new(ConfigOptions::clone(&session.options), session.path.with_temporary(true));
+            *session =
+                SessionParts::new(session.options.clone(), session.path.with_temporary(true), session.uses_index);
         }
     }
 
@@ -108,7 +120,16 @@ impl Planner {
         if name == SEARCH_PATH {
             let mut session = self.session.write();
             let path = SearchPath::of(given)?.with_temporary(session.path.has_temporary());
-            *session = SessionParts::new(ConfigOptions::clone(&session.options), path);
+            *session = SessionParts::new(session.options.clone(), path, session.uses_index);
+            return Ok(());
+        }
+        if name == INDEX_SCAN {
+            let uses_index = truth(given).ok_or_else(|| {
+                let error = Error::input(format!("parameter \"{name}\" requires a Boolean value"));
+                error.with_code("22023").with_hint("give it on or off")
+            })?;
+            let mut session = self.session.write();
+            *session = SessionParts::new(session.options.clone(), session.path.clone(), uses_index);
             return Ok(());
         }
         let Some((_, key, _)) = SETTINGS.iter().find(|(known, _, _)| *known == name) else {
@@ -119,7 +140,7 @@ impl Planner {
         let wrong = |_| Error::input(format!("the setting '{name}' cannot be '{given}'")).with_code("22023");
         let value = if name == TIME_ZONE { Zone::name_of_setting(given)? } else { given.to_owned() };
         options.set(key, &value).map_err(wrong)?;
-        *session = SessionParts::new(options, session.path.clone());
+        *session = SessionParts::new(Arc::new(options), session.path.clone(), session.uses_index);
         Ok(())
     }
 
@@ -127,6 +148,20 @@ impl Planner {
     pub fn reset_setting(&self, name: &str) -> Result<()> {
         let setting = self.settings().into_iter().find(|setting| setting.name == name);
         self.set_setting(name, &setting.map(|setting| setting.default).unwrap_or_default())
+    }
+}
+
+/// A truth value as PostgreSQL reads one, by any beginning that says which.
+fn truth(given: &str) -> Option<bool> {
+    let given = given.trim().to_lowercase();
+    let is_one_of =
+        |words: &[&str], least: usize| given.len() >= least && words.iter().any(|word| word.starts_with(&given));
+    match given.as_str() {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ if is_one_of(&["on"], 2) || is_one_of(&["true", "yes"], 1) => Some(true),
+        _ if is_one_of(&["off"], 2) || is_one_of(&["false", "no"], 1) => Some(false),
+        _ => None,
     }
 }
 

@@ -16,9 +16,10 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
+use arrow::datatypes::SchemaRef;
 use datafusion_expr::Operator as ExprOperator;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr, Literal};
+use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr, Literal, in_list};
 use datafusion_physical_expr::utils::conjunction;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_disk::IoPool;
@@ -174,8 +175,24 @@ impl ScanSource {
                 let column = Arc::new(ColumnExpr::new(schema.field(*column).name(), *column));
                 conditions.push(Arc::new(BinaryExpr::new(column, operator, Arc::new(Literal::new(bound)))));
             }
+            // Where an index has the column, few keys are looked up in it.
+            conditions.extend(self.one_of(filter, *column, &schema));
         }
         (!conditions.is_empty()).then(|| conjunction(conditions))
+    }
+}
+
+impl ScanSource {
+    /// That a column has one of the keys of a join, if these are few and an index finds them.
+    fn one_of(&self, filter: &RuntimeFilter, column: usize, schema: &SchemaRef) -> Option<Arc<dyn PhysicalExpr>> {
+        let table = &self.scan.table;
+        let own: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(schema.field(column).name(), column));
+        let (first, _) = filter.bounds()?;
+        let first: Arc<dyn PhysicalExpr> = Arc::new(Literal::new(first));
+        // One key tells whether there is an index at all.
+        table.access(&(Arc::new(BinaryExpr::new(own.clone(), ExprOperator::Eq, first)) as Arc<dyn PhysicalExpr>))?;
+        let keys = filter.few_keys()?.into_iter().map(|key| Arc::new(Literal::new(key)) as Arc<dyn PhysicalExpr>);
+        in_list(own, keys.collect(), &false, schema).ok()
     }
 }
 
