@@ -641,20 +641,26 @@ mod tests {
 
     #[test]
     fn rows_in_fragments_answer_as_rows_in_memory() {
-        answer_as_rows_in_memory("diligence", [
-            "DISTRIBUTED BY HASH (g) FRAGMENTS 3 CLUSTERED BY (s)",
-            "DISTRIBUTED BY RANGE (id) VALUES (1000, 5000)",
-            "DISTRIBUTED BY RANGE (id) UNIFORM FRAGMENTS 4 CLUSTERED BY (g, d)",
-        ]);
+        answer_as_rows_in_memory(
+            "diligence",
+            [
+                "DISTRIBUTED BY HASH (g) FRAGMENTS 3 CLUSTERED BY (s)",
+                "DISTRIBUTED BY RANGE (id) VALUES (1000, 5000)",
+                "DISTRIBUTED BY RANGE (id) UNIFORM FRAGMENTS 4 CLUSTERED BY (g, d)",
+            ],
+        );
     }
 
     #[test]
     fn ordered_rows_answer_as_rows_in_memory() {
-        answer_as_rows_in_memory("parquet", [
-            "CLUSTERED BY (g, id)",
-            "DISTRIBUTED BY ROUND ROBIN FRAGMENTS 2 CLUSTERED BY (n)",
-            "DISTRIBUTED BY HASH (s) CLUSTERED BY (d)",
-        ]);
+        answer_as_rows_in_memory(
+            "parquet",
+            [
+                "CLUSTERED BY (g, id)",
+                "DISTRIBUTED BY ROUND ROBIN FRAGMENTS 2 CLUSTERED BY (n)",
+                "DISTRIBUTED BY HASH (s) CLUSTERED BY (d)",
+            ],
+        );
     }
 
     /// The same statements with rows in memory, and with rows in segments of a format, in clusters of a hundred rows;

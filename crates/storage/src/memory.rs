@@ -125,6 +125,7 @@ impl RowNumbers {
         match self {
             Self::From(first) => Self::From(first + from as i64),
             Self::Listed(numbers) => Self::Listed(numbers[from..from + rows].into()),
+            Self::Moved { numbers, .. } => Self::of(numbers[from..from + rows].to_vec()),
         }
     }
 

@@ -27,9 +27,7 @@ use diligence_base::{Error, Result};
 use super::batches::columns_of;
 use super::schema::{conform, is_narrow_form};
 use crate::foreign_error::from_arrow;
-use crate::{
-    AnswerId, Chunk, Decode, DecodeRequest, Decoded, Fetch, Fetched, SharedColumns, SharedItem, WholeRange,
-};
+use crate::{AnswerId, Chunk, Decode, DecodeRequest, Decoded, Fetch, Fetched, SharedColumns, SharedItem, WholeRange};
 
 /// Rows of a cluster, window by window. Columns are named by their position in the table's schema.
 pub(crate) trait Windows: Send {

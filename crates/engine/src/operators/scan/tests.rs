@@ -445,6 +445,7 @@ proptest! {
             fetch_bytes: bytes,
             decode_bytes,
             empty_steps,
+            reads: 0,
             reading: Reading::Waiting(gates.clone()),
         });
         // Any cluster alone has room.
