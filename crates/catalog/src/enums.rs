@@ -68,6 +68,7 @@ fn has_enum(field: &FieldRef, oid: u32) -> Option<bool> {
         match sql_type {
             SqlType::Enum(one) => one.oid == oid,
             SqlType::Array(element) => inside(element, oid),
+            SqlType::Record(fields) if fields.composite_name().is_some_and(|name| name.oid == oid) => true,
             SqlType::Record(fields) => fields.iter().any(|field| inside(&field.sql_type, oid)),
             SqlType::Map(pair) => inside(&pair.0, oid) || inside(&pair.1, oid),
             _ => false,

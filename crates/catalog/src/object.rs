@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use crate::name::oid_of;
 use crate::rules::Materialized;
 use crate::sequence::Sequence;
-use crate::{EnumDefinition, FileRelation, NativeTable, RelationName, Routine, View};
+use crate::{CompositeDefinition, EnumDefinition, FileRelation, NativeTable, RelationName, Routine, View};
 
 /// One version of a relation in a catalog.
 #[derive(Clone, Debug)]
@@ -64,8 +64,10 @@ pub enum Relation {
     Sequence(Arc<Sequence>),
     /// A function.
     Routine(Arc<Routine>),
-    /// A type.
+    /// A type of labels.
     Enum(Arc<EnumDefinition>),
+    /// A type of columns.
+    Composite(Arc<CompositeDefinition>),
 }
 
 impl Relation {
@@ -78,7 +80,7 @@ impl Relation {
             Relation::View(_) => "view",
             Relation::Sequence(_) => "sequence",
             Relation::Routine(_) => "function",
-            Relation::Enum(_) => "type",
+            Relation::Enum(_) | Relation::Composite(_) => "type",
         }
     }
 
@@ -92,7 +94,7 @@ impl Relation {
 
     /// Whether it can stand in FROM, and is listed with others that can.
     pub fn is_listed(&self) -> bool {
-        !matches!(self, Relation::Routine(_) | Relation::Enum(_))
+        !matches!(self, Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_))
     }
 
     /// What it is, with its article.
@@ -106,7 +108,7 @@ impl Relation {
         match self {
             Relation::Files(files) => files.definition.is_some(),
             Relation::Native(_) | Relation::View(_) | Relation::Sequence(_) => true,
-            Relation::Routine(_) | Relation::Enum(_) => true,
+            Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) => true,
             Relation::Table(_) => false,
         }
     }
@@ -119,7 +121,7 @@ impl Relation {
             Relation::Native(memory) => memory.schema().clone(),
             Relation::View(view) => view.schema.clone(),
             Relation::Sequence(_) => sequence_schema(),
-            Relation::Routine(_) | Relation::Enum(_) => Arc::new(Schema::empty()),
+            Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) => Arc::new(Schema::empty()),
         })
     }
 }

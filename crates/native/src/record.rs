@@ -66,6 +66,12 @@ pub enum Record {
         array: u64,
         labels: Vec<String>,
     },
+    CreateComposite {
+        id: u64,
+        name: RelationName,
+        array: u64,
+        columns: SchemaRef,
+    },
     CreateFiles {
         id: u64,
         name: RelationName,
@@ -145,6 +151,7 @@ const CREATE_TABLE_WITH_IDS: u8 = 16;
 const CREATE_ENUM: u8 = 17;
 const CREATE_TABLE_IN_FRAGMENTS: u8 = 18;
 const STORED_IN_FRAGMENT: u8 = 19;
+const CREATE_COMPOSITE: u8 = 20;
 
 /// What records had no place for before are comments under names that no column has: of a constraint that older rows
 /// may break, with its name behind; of a materialized view with and without an answer, with its query as the comment;
@@ -322,6 +329,11 @@ pub fn encode_relation(id: ObjectId, name: &RelationName, relation: &Relation, s
             head(&mut encoder, CREATE_ENUM);
             encoder.number(definition.array.0);
             encode_texts(&mut encoder, &definition.labels);
+        }
+        Relation::Composite(definition) => {
+            head(&mut encoder, CREATE_COMPOSITE);
+            encoder.number(definition.array.0);
+            encoder.schema(&definition.columns)?;
         }
         Relation::Sequence(sequence) => {
             head(&mut encoder, CREATE_SEQUENCE);
@@ -517,6 +529,10 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
         CREATE_ENUM => {
             let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
             Record::CreateEnum { id, name, array: decoder.number()?, labels: decode_texts(&mut decoder)? }
+        }
+        CREATE_COMPOSITE => {
+            let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
+            Record::CreateComposite { id, name, array: decoder.number()?, columns: decoder.schema()? }
         }
         CREATE_SEQUENCE => {
             let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);

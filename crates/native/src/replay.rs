@@ -10,8 +10,8 @@ use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Check, ComputedKey, Key, RowFunction, TableRules};
 use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
-    Catalog, ColumnIds, EnumDefinition, FileRelation, NativeTable, NewRows, ObjectRef, Relation, RelationName,
-    RestoredPiece, Routine, RowChange, StoredCluster, TableAlteration, View,
+    Catalog, ColumnIds, CompositeDefinition, EnumDefinition, FileRelation, NativeTable, NewRows, ObjectRef, Relation,
+    RelationName, RestoredPiece, Routine, RowChange, StoredCluster, TableAlteration, View,
 };
 use diligence_memory::Reservation;
 use sqlparser::ast::Expr;
@@ -112,6 +112,10 @@ impl<'a> Replay<'a> {
             Record::CreateEnum { id, name, array, labels } => {
                 let definition = EnumDefinition { labels, array: ObjectId(array) };
                 catalog.restore(ObjectId(id), &name, Relation::Enum(Arc::new(definition)))?;
+            }
+            Record::CreateComposite { id, name, array, columns } => {
+                let definition = CompositeDefinition { columns, array: ObjectId(array) };
+                catalog.restore(ObjectId(id), &name, Relation::Composite(Arc::new(definition)))?;
             }
             Record::CreateFiles { id, name, definition } => {
                 let files = surroundings.files(&definition)?;

@@ -10,8 +10,8 @@ use diligence_base::{Error, Result};
 use diligence_catalog::locks::{LockOwner, TableLock};
 use diligence_catalog::sequence::{Sequence, SequenceOptions, SequenceState};
 use diligence_catalog::{
-    Catalog, EnumChange, EnumDefinition, FileRelation, Isolation, LockWay, Object, ObjectRef, Relation, RelationName,
-    Routine, SessionCatalogs, SessionSnapshot, TableAlteration, View, may_change, no_schema,
+    Catalog, CompositeDefinition, EnumChange, EnumDefinition, FileRelation, Isolation, LockWay, Object, ObjectRef,
+    Relation, RelationName, Routine, SessionCatalogs, SessionSnapshot, TableAlteration, View, may_change, no_schema,
 };
 use diligence_engine::plan::{Needs, Node, Plan};
 use diligence_memory::QueryMemory;
@@ -509,6 +509,13 @@ pub enum Command {
         /// Its labels.
         definition: Arc<EnumDefinition>,
     },
+    /// CREATE TYPE … AS (…).
+    CreateComposite {
+        /// The type's name.
+        name: RelationName,
+        /// Its columns.
+        definition: Arc<CompositeDefinition>,
+    },
     /// ALTER TYPE.
     ChangeEnum {
         /// The type.
@@ -659,6 +666,10 @@ impl Command {
             }
             Command::CreateEnum { name, definition } => {
                 catalog.create(name, Relation::Enum(definition.clone()), false)?;
+                Ok("CREATE TYPE")
+            }
+            Command::CreateComposite { name, definition } => {
+                catalog.create(name, Relation::Composite(definition.clone()), false)?;
                 Ok("CREATE TYPE")
             }
             Command::ChangeEnum { object, change, memory } => {

@@ -62,7 +62,7 @@ impl Listed {
             Relation::Native(_) if object.relation.materialized().is_some() => (None, "m"),
             Relation::Files(_) | Relation::Table(_) | Relation::Native(_) => (None, "r"),
             Relation::View(view) => (Some(view.clone()), "v"),
-            Relation::Sequence(_) | Relation::Routine(_) | Relation::Enum(_) => (None, "S"),
+            Relation::Sequence(_) | Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) => (None, "S"),
         };
         Self {
             schema: object.name.schema.clone(),
@@ -257,7 +257,7 @@ struct ListedType {
     /// Its name in SQL.
     sql_name: String,
     schema: u32,
-    /// `b`, or `e` for an enum.
+    /// `b`, `e` for an enum, `c` for a composite type.
     kind: &'static str,
     known: PostgresType,
 }
@@ -284,7 +284,21 @@ fn listed_types(snapshot: &SessionSnapshot) -> Vec<ListedType> {
         let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
         ListedType { sql_name: one.to_string(), name: one.name, schema, kind: "e", known }
     });
-    known.chain(made).collect()
+    let rows = snapshot.catalog.composites().filter(|(object, _)| snapshot.sees(&object.name));
+    let rows = rows.filter_map(|(object, one)| {
+        let own = one.composite_name()?;
+        let known = PostgresType {
+            oid: own.oid,
+            name: "record",
+            sql_name: "record",
+            bytes: -1,
+            array_oid: own.array_oid,
+            category: "C",
+        };
+        let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
+        Some(ListedType { sql_name: one.to_string(), name: own.name.clone(), schema, kind: "c", known })
+    });
+    known.chain(made).chain(rows).collect()
 }
 
 fn types(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
@@ -293,7 +307,7 @@ fn types(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         let function = |what: &str| match is_array {
             true => format!("array_{what}"),
             // An enum's are the same for all.
-            false if known.name == "enum" => format!("enum_{what}"),
+            false if matches!(known.name, "enum" | "record") => format!("{}_{what}", known.name),
             false => format!("{}{what}", known.name),
         };
         let (oid, name) = match is_array {

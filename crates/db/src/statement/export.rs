@@ -159,6 +159,14 @@ impl<'a> Exported<'a> {
                     let labels = definition.labels.iter().map(|label| literal(label)).collect::<Vec<_>>().join(", ");
                     let _ = writeln!(self.schema, "CREATE TYPE {} AS ENUM ({labels});", qualified(&object.name));
                 }
+                Relation::Composite(definition) => {
+                    let columns = definition.columns.fields().iter().map(|field| {
+                        let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
+                        format!("{} {sql_type}", quoted(field.name()))
+                    });
+                    let columns = columns.collect::<Vec<_>>().join(", ");
+                    let _ = writeln!(self.schema, "CREATE TYPE {} AS ({columns});", qualified(&object.name));
+                }
                 _ => {}
             }
         }
@@ -173,7 +181,7 @@ impl<'a> Exported<'a> {
                         self.defined(&object.name, definition);
                     }
                 }
-                Relation::Sequence(_) | Relation::Enum(_) | Relation::Table(_) => {}
+                Relation::Sequence(_) | Relation::Enum(_) | Relation::Composite(_) | Relation::Table(_) => {}
             }
         }
         for object in &objects {

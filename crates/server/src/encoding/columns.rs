@@ -699,7 +699,7 @@ fn range_binary(text: &str, kind: RangeKind, out: &mut BytesMut) {
                 let start = out.len();
                 out.put_i32(0);
                 let (precision, scale) = UNBOUNDED_NUMERIC;
-                let shown = Decimal256Type::format_decimal(value, precision, scale as i8);
+                let shown = Decimal256Type::format_decimal(value, precision, scale);
                 text::numeric_of_text(without_zeros(&shown).as_bytes(), out);
                 put_length(start, 4, out);
             }

@@ -13,6 +13,7 @@ use super::expressions::{constant_elements, subquery_scalar};
 use super::grouping::is_other_form;
 use super::operators::{Way, record, row};
 use super::scope::Level;
+use super::targets::Target;
 use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
 use crate::errors;
@@ -383,8 +384,10 @@ impl Binder<'_> {
                 };
                 let mut places = arguments.2;
                 match (value.sql_type(), places.len()) {
-                    (SqlType::Array(_), 1) => {
+                    (SqlType::Array(own), 1) => {
                         let place = places.swap_remove(0);
+                        let target = Target::new("", own.as_ref().clone());
+                        let element = self.assign(element, &target)?;
                         self.call("array_with_element", vec![value, place, element])?
                     }
                     (SqlType::Jsonb, _) => {

@@ -174,7 +174,7 @@ fn columns(name: &RelationName, relation: &Resolved) -> Vec<Row> {
             Relation::Native(memory) => memory.rules().defaults.clone(),
             Relation::Files(files) => files.column_defaults.clone(),
             Relation::Table(_) | Relation::View(_) | Relation::Sequence(_) => HashMap::new(),
-            Relation::Routine(_) | Relation::Enum(_) => HashMap::new(),
+            Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) => HashMap::new(),
         },
         Resolved::Computed(_) => HashMap::new(),
     };

@@ -170,7 +170,7 @@ impl<'a> Around<'a> {
                 ];
                 return self.computed(name, RecordBatch::try_new(sequence_schema(), columns).map_err(from_arrow)?);
             }
-            Relation::Routine(_) | Relation::Enum(_) => {
+            Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) => {
                 return Err(Error::bug("a function or a type has the name of a relation"));
             }
             Relation::View(view) => {

@@ -38,7 +38,8 @@ impl Around<'_> {
                 | CatalogRelation::View(_)
                 | CatalogRelation::Sequence(_)
                 | CatalogRelation::Routine(_)
-                | CatalogRelation::Enum(_) => Default::default(),
+                | CatalogRelation::Enum(_)
+                | CatalogRelation::Composite(_) => Default::default(),
             },
             Some(Resolved::Computed(_)) | None => Default::default(),
         };

@@ -1,15 +1,17 @@
-//! CREATE TYPE … AS ENUM, ALTER TYPE and DROP TYPE.
+//! CREATE TYPE … AS ENUM and AS (…), ALTER TYPE and DROP TYPE.
 
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use diligence_base::{Error, Result};
-use diligence_catalog::{EnumChange, EnumDefinition, Object, Relation, RelationName};
+use diligence_catalog::{CompositeDefinition, EnumChange, EnumDefinition, Object, Relation, RelationName};
 use diligence_types::SqlType;
 use diligence_types::enum_type::EnumType;
 use sqlparser::ast::{self, AlterTypeAddValuePosition, AlterTypeOperation, Ident, ObjectName};
 
 use super::around::{Around, parts_of};
-use super::definitions::lower;
+use super::definitions::{lower, refuse_twice};
+use crate::binder;
 use crate::statement::{Command, Statement};
 
 /// Bytes of a label, at most; PostgreSQL's.
@@ -23,18 +25,18 @@ impl Around<'_> {
         name: &ObjectName,
         representation: Option<&ast::UserDefinedTypeRepresentation>,
     ) -> Result<Statement> {
-        let Some(ast::UserDefinedTypeRepresentation::Enum { labels }) = representation else {
-            let error = Error::unsupported("types other than enums are not supported").with_code("0A000");
-            return Err(error.with_hint("CREATE TYPE name AS ENUM ('a', 'b')"));
+        let labels = match representation {
+            Some(ast::UserDefinedTypeRepresentation::Enum { labels }) => labels,
+            Some(ast::UserDefinedTypeRepresentation::Composite { attributes }) => {
+                return self.create_composite(name, attributes);
+            }
+            _ => {
+                let error = Error::unsupported("types other than enums and composite types are not supported");
+                let hint = "CREATE TYPE name AS ENUM ('a', 'b'), or AS (a integer, b text)";
+                return Err(error.with_code("0A000").with_hint(hint));
+            }
         };
-        let name = self.creatable(name, false)?;
-        if !EnumType::can_note(&name.name) || !EnumType::can_note(&name.schema) {
-            return Err(Error::input("a type has no such name").with_code("42602"));
-        }
-        if let Some(there) = self.at.snapshot.catalog.get(&name) {
-            let what = if matches!(there.relation, Relation::Enum(_)) { "type" } else { "relation" };
-            return Err(Error::input(format!("{what} \"{}\" already exists", name.name)).with_code("42710"));
-        }
+        let name = self.new_type(name)?;
         let labels = labels.iter().map(label).collect::<Result<Vec<_>>>()?;
         for (index, label) in labels.iter().enumerate() {
             if labels[..index].contains(label) {
@@ -47,11 +49,52 @@ impl Around<'_> {
         Ok(Statement::Command(Command::CreateEnum { name, definition }))
     }
 
+    /// The name of a type that is to be made. Fails with 42602 if none can be called so, 42710 if there is one.
+    fn new_type(&self, name: &ObjectName) -> Result<RelationName> {
+        let name = self.creatable(name, false)?;
+        if !EnumType::can_note(&name.name) || !EnumType::can_note(&name.schema) {
+            return Err(Error::input("a type has no such name").with_code("42602"));
+        }
+        if let Some(there) = self.at.snapshot.catalog.get(&name) {
+            let what = if there.made_type().is_some() { "type" } else { "relation" };
+            return Err(Error::input(format!("{what} \"{}\" already exists", name.name)).with_code("42710"));
+        }
+        Ok(name)
+    }
+
+    /// CREATE TYPE … AS (…). Fails with 42701 for a column that comes twice, 0A000 for one of a type that a statement
+    /// made.
+    fn create_composite(
+        &self,
+        name: &ObjectName,
+        attributes: &[ast::UserDefinedTypeCompositeAttributeDef],
+    ) -> Result<Statement> {
+        let name = self.new_type(name)?;
+        refuse_twice(attributes.iter().map(|attribute| attribute.name.value.as_str()))?;
+        let column = |attribute: &ast::UserDefinedTypeCompositeAttributeDef| {
+            let sql_type = binder::named_type(&attribute.data_type, self)?;
+            match sql_type.innermost() {
+                SqlType::Enum(_) | SqlType::Record(_) | SqlType::Map(_) => {
+                    let message = format!("a composite type with a column of type {sql_type} is not supported");
+                    Err(Error::unsupported(message).with_code("0A000"))
+                }
+                _ => Ok(sql_type.field(&lower(&attribute.name), true)),
+            }
+        };
+        let columns = attributes.iter().map(column).collect::<Result<Vec<_>>>()?;
+        let array = self.planner.catalogs().catalog().new_id();
+        let definition = Arc::new(CompositeDefinition { columns: Arc::new(Schema::new(columns)), array });
+        Ok(Statement::Command(Command::CreateComposite { name, definition }))
+    }
+
     /// ALTER TYPE. Fails with 42704 if there is none of the name, 42710 if a label or a type of the new name is there,
     /// 22023 if a label is not.
     pub(super) fn alter_type(&self, alter: &ast::AlterType) -> Result<Statement> {
         let object = self.enum_named(&alter.name)?.ok_or_else(|| no_type(&alter.name))?;
-        let Relation::Enum(definition) = &object.relation else { return Err(no_type(&alter.name)) };
+        let Relation::Enum(definition) = &object.relation else {
+            let error = Error::unsupported("ALTER TYPE of a composite type is not supported").with_code("0A000");
+            return Err(error.with_hint("make another type, and change the columns that have this one"));
+        };
         self.at.snapshot.rights.check_write(&object.name)?;
         let mut change =
             EnumChange { definition: definition.as_ref().clone(), name: object.name.clone(), renamed: None };
@@ -112,7 +155,7 @@ impl Around<'_> {
             self.at.snapshot.rights.check_write(&object.name)?;
             for (table, column) in self.at.snapshot.catalog.columns_of_enum(object.oid()) {
                 if !cascade {
-                    let shown = object.enum_type().map(|one| one.to_string()).unwrap_or_default();
+                    let shown = object.made_type().map(|one| one.to_string()).unwrap_or_default();
                     let message = format!("cannot drop type {shown} because other objects depend on it");
                     let detail = format!("column {column} of table {} depends on type {shown}", table.name);
                     let hint = "Use DROP ... CASCADE to drop the dependent objects too.";
@@ -136,7 +179,7 @@ impl Around<'_> {
     pub(super) fn made_type(&self, name: &ObjectName) -> Result<Option<SqlType>> {
         let found = |name: &ObjectName| -> Result<Option<SqlType>> {
             let object = self.enum_named(name)?;
-            Ok(object.and_then(|object| object.enum_type()).map(|one| SqlType::Enum(Arc::new(one))))
+            Ok(object.and_then(|object| object.made_type()))
         };
         if let Some(sql_type) = found(name)? {
             return Ok(Some(sql_type));
@@ -163,7 +206,7 @@ impl Around<'_> {
         for schema in schemas {
             let name = RelationName::new(schema, last);
             match self.at.snapshot.catalog.get(&name) {
-                Some(object) if matches!(object.relation, Relation::Enum(_)) => {
+                Some(object) if matches!(object.relation, Relation::Enum(_) | Relation::Composite(_)) => {
                     self.names.uses_object(&name, object);
                     return Ok(Some(object.clone()));
                 }

@@ -67,7 +67,8 @@ impl Around<'_> {
             | Relation::View(_)
             | Relation::Sequence(_)
             | Relation::Routine(_)
-            | Relation::Enum(_) => Err(unwritable(&name, &found)),
+            | Relation::Enum(_)
+            | Relation::Composite(_) => Err(unwritable(&name, &found)),
         }
     }
 

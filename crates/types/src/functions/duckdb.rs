@@ -1,4 +1,4 @@
-//! Functions of numbers, lists, paths and formats that DuckDB has and PostgreSQL has not (DuckDB's manual, "Functions").
+//! Functions of numbers, lists, paths and formats that DuckDB has and PostgreSQL has not.
 
 use std::fmt::Write;
 

@@ -106,7 +106,7 @@ impl Text<'_> {
     }
 
     /// Puts SELECT * in front of a query that begins with FROM, has no SELECT and goes on behind FROM.
-    fn from_first(&mut self, at: usize, open: &Open) {
+    fn select_everything(&mut self, at: usize, open: &Open) {
         let begins = at == open.at
             || at > 0 && open.at == at - 1 && *self.token(at - 1) == Token::LParen
             || self.follows(at, &["UNION", "EXCEPT", "INTERSECT", "ALL"]);
@@ -164,7 +164,7 @@ impl Text<'_> {
             Keyword::SELECT => (open.in_list, open.from, open.from_end) = (true, None, None),
             Keyword::FROM if !self.follows(at, &["DISTINCT"]) => {
                 self.end_alias(at, open);
-                self.from_first(at, open);
+                self.select_everything(at, open);
                 (open.in_list, open.from, open.from_end) = (false, Some(at), None);
             }
             Keyword::WHERE

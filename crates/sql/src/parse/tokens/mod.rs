@@ -526,7 +526,20 @@ impl<'a> Text<'a> {
                     begin = at + 1;
                     false
                 }
-                _ => depth == 0 && self.is_any(at, &["WHERE", "FROM", "RETURNING", "WHEN"]),
+                Token::Word(word) if word.quote_style.is_none() => match word.keyword {
+                    Keyword::CASE => {
+                        depth += 1;
+                        false
+                    }
+                    Keyword::END => {
+                        depth = depth.saturating_sub(1);
+                        false
+                    }
+                    Keyword::FROM => depth == 0 && !self.follows(at, &["DISTINCT"]),
+                    Keyword::WHERE | Keyword::RETURNING | Keyword::WHEN => depth == 0,
+                    _ => false,
+                },
+                _ => false,
             };
             if ends {
                 all.push((begin, at));

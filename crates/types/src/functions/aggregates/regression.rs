@@ -1,5 +1,5 @@
 //! Covariances, correlation and regression of pairs of numbers, and variances of all there are, with PostgreSQL's sums:
-//! those of Youngs and Cramer ("Some Results Relevant to Choice of Sum and Sum-of-Product Algorithms", Technometrics 13,
+//! those of Youngs and Cramer ("Some Results Relevant to Choice of Sum and Sum-of-Product Algorithms", Technometrics,
 //! 1971). Of rows in one order the digits are PostgreSQL's.
 
 use std::sync::Arc;

@@ -241,8 +241,8 @@ fn set(json: &str, path: Steps, new: &str, creates: bool) -> Result<String> {
     changed(json, path, |json, path| at_path(json, path, &change))
 }
 
-/// `jsonb_set` with what is done for a new value that is NULL. Fails with 22023 for an unknown treatment, 22004 if it is
-/// to fail.
+/// `jsonb_set` with what is done for a new value that is NULL. Fails with 22023 for an unknown treatment, 22004 if it
+/// is to fail.
 fn set_lax(
     json: Option<&str>,
     path: Option<Steps>,
