@@ -84,7 +84,7 @@ pub fn run(arguments: &CodecsArguments) -> Result<Value> {
             let measured = FORMATS.map(|format| measure(arguments, folder.path(), format, &clusters));
             let measured = measured.into_iter().collect::<Result<Vec<_>>>()?;
             let mut row = vec![name.clone(), form.clone()];
-            let cells = |of: &dyn Fn(&Measured) -> f64| measured.iter().map(|one| of(one)).collect::<Vec<_>>();
+            let cells = |of: &dyn Fn(&Measured) -> f64| measured.iter().map(of).collect::<Vec<_>>();
             row.extend(cells(&|one| one.bytes_per_row).iter().map(|value| format!("{value:.2}")));
             for share in 0..SHARES.len() {
                 row.extend(cells(&|one| one.decode_ns[share]).iter().map(|value| format!("{value:.2}")));

@@ -28,7 +28,7 @@ const TEXT_BYTES_MAX: usize = 48;
 
 /// The bounds of a column, gathered cluster by cluster.
 #[derive(Debug)]
-pub(super) struct Gathered {
+pub(super) struct GatheredBounds {
     data_type: DataType,
     /// `None` for types that have no bounds.
     sides: Option<Sides>,
@@ -43,7 +43,7 @@ struct Sides {
     greatest: [Vec<ArrayRef>; 2],
 }
 
-impl Gathered {
+impl GatheredBounds {
     pub fn new(data_type: &DataType) -> Self {
         let sides = has_bounds(data_type).then(Sides::default);
         Self { data_type: data_type.clone(), sides, is_exact: true, nulls: Default::default() }

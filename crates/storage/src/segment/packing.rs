@@ -9,7 +9,7 @@ use bytes::Bytes;
 use diligence_base::{Error, Result};
 use diligence_segment::{distinct, encode};
 
-use super::bounds::Gathered;
+use super::bounds::GatheredBounds;
 use super::layout::{self, CLUSTER_ROWS_MAX, ChunkEntry, ClusterEntry, Footer, HEAD_BYTES, padded};
 use crate::external::Seal;
 use crate::foreign_error::from_arrow;
@@ -18,7 +18,7 @@ use crate::foreign_error::from_arrow;
 #[derive(Debug)]
 pub(super) struct PackedOutput {
     footer: Footer,
-    gathered: Vec<Gathered>,
+    gathered: Vec<GatheredBounds>,
     ready: Vec<Bytes>,
     /// Bytes that have been encoded.
     end: u64,
@@ -26,7 +26,7 @@ pub(super) struct PackedOutput {
 
 impl PackedOutput {
     pub fn new(schema: &SchemaRef) -> Self {
-        let gathered = schema.fields().iter().map(|field| Gathered::new(field.data_type())).collect();
+        let gathered = schema.fields().iter().map(|field| GatheredBounds::new(field.data_type())).collect();
         let footer = Footer { schema: schema.clone(), clusters: Vec::new(), bounds: Vec::new() };
         Self { footer, gathered, ready: vec![Bytes::copy_from_slice(&layout::head())], end: HEAD_BYTES }
     }
@@ -68,7 +68,7 @@ impl PackedOutput {
     /// Adds what comes behind the last cluster.
     pub fn finish(&mut self) -> Result<Seal> {
         let gathered = std::mem::take(&mut self.gathered);
-        self.footer.bounds = gathered.into_iter().map(Gathered::finish).collect::<Result<_>>()?;
+        self.footer.bounds = gathered.into_iter().map(GatheredBounds::finish).collect::<Result<_>>()?;
         let end = layout::end(&self.footer).map_err(from_arrow)?;
         let seal = Seal { start: self.end, checksum: crc32fast::hash(&end) };
         self.end += end.len() as u64;
