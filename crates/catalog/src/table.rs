@@ -777,7 +777,10 @@ impl NativeTable {
         for arriving in rows {
             let is_batch = matches!(arriving.rows, PieceRows::Memory(_));
             all.push(arriving);
-            while is_batch {
+            if !is_batch {
+                continue;
+            }
+            loop {
                 if let [Arriving { rows: PieceRows::Memory(first), .. }] = all.as_slice()
                     && let Some(Uncounted::Piece(piece)) = kept.pop_if(|piece| match piece {
                         Uncounted::Piece(piece) if piece.fragment() == fragment => {

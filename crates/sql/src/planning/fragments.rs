@@ -175,7 +175,7 @@ pub(super) fn ordered(query: &ast::Query, places: &[usize]) -> Result<ast::Query
     if let ast::SetExpr::Select(select) = ordered.body.as_mut() {
         for from in &mut select.from {
             if let ast::TableFactor::Derived { subquery, .. } = &mut from.relation {
-                *subquery = Box::new(query.clone());
+                **subquery = query.clone();
             }
         }
     }
