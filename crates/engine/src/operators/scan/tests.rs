@@ -356,7 +356,7 @@ fn a_scan_that_ends_in_the_middle_of_a_step_gives_its_memory_back_when_the_read_
     scan.packets[0].pull().unwrap();
     for _ in 0..2 {
         scan.serve();
-        gates.lock().drain(..).for_each(|gate| drop(gate.send(())));
+        gates.lock().drain(..).for_each(|gate| assert!(gate.send(()).is_ok()));
         scan.serve();
         while scan.packets[0].can_run() && gates.lock().is_empty() {
             scan.packets[0].pull().unwrap();
@@ -365,7 +365,7 @@ fn a_scan_that_ends_in_the_middle_of_a_step_gives_its_memory_back_when_the_read_
     // The packet waits for its second step.
     scan.packets[0].state = None;
     assert_eq!(scan.memory.reserved_bytes(), READ_BYTES);
-    gates.lock().drain(..).for_each(|gate| drop(gate.send(())));
+    gates.lock().drain(..).for_each(|gate| assert!(gate.send(()).is_ok()));
     scan.serve();
     assert_eq!(scan.memory.reserved_bytes(), 0);
 }
