@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(settings.changed(), ["application_name", "jit", "statement_timeout"]);
         let told = was.clone().map(|was| settings.restore(was));
         assert_eq!(told, [Some(("application_name", "a".to_owned())), None, None]);
-        assert_eq!(names.map(|name| settings.get(name).unwrap()), ["a", "9000ms", "off"]);
+        assert_eq!(names.map(|name| settings.get(name).unwrap()), ["a", "9s", "off"]);
         assert_eq!(settings.restore(was[0].clone()), None, "it is what the client knows");
         assert_eq!(settings.changed(), ["application_name"]);
         assert_eq!(settings.now("packets"), None);
