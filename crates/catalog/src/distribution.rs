@@ -239,9 +239,15 @@ impl Distribution {
         let mut chosen = Vec::<usize>::new();
         for part in 1..usize::from(*fragments) {
             let Some(place) = places.get(places.len() * part / usize::from(*fragments)) else { continue };
-            let before = chosen.last().or(places.first());
-            if before.is_some_and(|before| rows.row(*before) < rows.row(*place)) {
-                chosen.push(*place);
+            let larger = |place: &usize, than: &usize| rows.row(*place) > rows.row(*than);
+            match (chosen.last(), places.first()) {
+                (Some(before), _) if !larger(place, before) => {}
+                // The least value has a fragment of its own, if it has so many rows.
+                (None, Some(least)) if !larger(place, least) => {
+                    let next = places.partition_point(|place| !larger(place, least));
+                    chosen.extend(places.get(next));
+                }
+                _ => chosen.push(*place),
             }
         }
         if chosen.is_empty() {
@@ -829,7 +835,7 @@ mod tests {
                 }
             }
         }
-        assert!(left_out > 1000, "{left_out}");
+        assert!(left_out > 500, "{left_out}");
     }
 
     #[test]

@@ -759,7 +759,9 @@ impl NativeTable {
                 piece.in_fragment(fragment)
             }
         });
-        Ok((counted.collect(), next_number))
+        let mut pieces = counted.collect::<Vec<_>>();
+        settle(&mut pieces);
+        Ok((pieces, next_number))
     }
 
     /// New rows of a fragment, where batches are small joined with each other, and with the last piece of the fragment,

@@ -17,8 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::BooleanArray;
-use arrow::compute::filter_record_batch;
+use arrow::compute::{filter_record_batch, interleave_record_batch};
 use diligence_base::Result;
+use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 use parking_lot::Mutex;
@@ -302,8 +303,8 @@ fn difference(was: &NativeTable, is: &NativeTable) -> Result<TableDifference> {
         }
     }
     deleted.sort_unstable();
-    let mut inserted = Vec::new();
-    for piece in pieces.iter().filter(|piece| piece.last() >= first_new) {
+    let mut inserted = if ascends { Vec::new() } else { came_since(is, first_new)? };
+    for piece in pieces.iter().filter(|piece| ascends && piece.last() >= first_new) {
         // Whole clusters come at once.
         if piece.first() >= first_new && piece.batch().is_none() {
             inserted.push(is.as_own(piece.as_new()));
@@ -318,6 +319,41 @@ fn difference(was: &NativeTable, is: &NativeTable) -> Result<TableDifference> {
     }
     let memory = is.counted().or_else(|| was.counted()).map(Reservation::sibling);
     Ok(TableDifference { deleted, inserted, memory })
+}
+
+/// The rows of a version from a number on, in the order of their numbers.
+fn came_since(is: &NativeTable, first_new: i64) -> Result<Vec<NewRows>> {
+    let (mut batches, mut rows, mut clusters) = (Vec::new(), Vec::new(), Vec::new());
+    for piece in is.pieces().iter().filter(|piece| piece.last() >= first_new) {
+        // Whole clusters come at once.
+        if piece.first() >= first_new && piece.batch().is_none() {
+            clusters.push((piece.first(), is.as_own(piece.as_new())));
+            continue;
+        }
+        let numbers = piece.live_numbers().enumerate().filter(|(_, number)| *number >= first_new);
+        rows.extend(numbers.map(|(row, number)| (number, (batches.len(), row))));
+        batches.push(piece.read()?);
+    }
+    rows.sort_unstable();
+    clusters.sort_by_key(|(first, _)| *first);
+    let batches = batches.iter().collect::<Vec<_>>();
+    let (mut rest, mut inserted) = (rows.as_slice(), Vec::new());
+    let mut put = |inserted: &mut Vec<NewRows>, before: i64| -> Result<()> {
+        let (own, later) = rest.split_at(rest.partition_point(|(number, _)| *number < before));
+        rest = later;
+        for own in own.chunks(BATCH_ROWS_MAX) {
+            let places = own.iter().map(|(_, place)| *place).collect::<Vec<_>>();
+            let rows = interleave_record_batch(&batches, &places).map_err(from_arrow)?;
+            inserted.push(NewRows::Memory(rows));
+        }
+        Ok(())
+    };
+    for (first, cluster) in clusters {
+        put(&mut inserted, first)?;
+        inserted.push(cluster);
+    }
+    put(&mut inserted, i64::MAX)?;
+    Ok(inserted)
 }
 
 /// The numbers of the rows of some pieces that a later version of their table does not have.
