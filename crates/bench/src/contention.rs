@@ -63,7 +63,7 @@ const BATCHES: usize = 2000;
 
 /// What is done again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Load {
+enum ContentionLoad {
     /// Batches of so many rows pass two exchanges.
     Batches(usize),
     /// Queries over nothing start and end.
@@ -85,7 +85,7 @@ struct Measured {
 pub fn run(arguments: &ContentionArguments) -> Result<Value> {
     let (plain_ns, named_ns) = (lock_ns(&Mutex::new(0)), lock_ns(&Mutex::named(&COST, 0)));
     println!("taking a lock that nobody has: {plain_ns:.1} ns, counted: {named_ns:.1} ns");
-    let loads = arguments.rows.iter().map(|&rows| Load::Batches(rows)).chain([Load::Queries]);
+    let loads = arguments.rows.iter().map(|&rows| ContentionLoad::Batches(rows)).chain([ContentionLoad::Queries]);
     let mut results = Vec::new();
     for load in loads {
         let pins = if arguments.pin_workers { vec![false, true] } else { vec![false] };
@@ -97,8 +97,8 @@ pub fn run(arguments: &ContentionArguments) -> Result<Value> {
             }
         }
         let what = match load {
-            Load::Batches(rows) => format!("batches of {rows} rows through two exchanges"),
-            Load::Queries => "queries of 3 exchanges over nothing, two clients for each worker".to_owned(),
+            ContentionLoad::Batches(rows) => format!("batches of {rows} rows through two exchanges"),
+            ContentionLoad::Queries => "queries of 3 exchanges over nothing, two clients for each worker".to_owned(),
         };
         results.push(json!({"load": what, "workers": table(&what, &cases, &all)}));
     }
@@ -144,17 +144,23 @@ fn drain(engine: &Arc<Engine>, plan: &Plan, packets: usize) -> Result<()> {
     Ok(())
 }
 
-fn measure(load: Load, workers: usize, pin_workers: bool, time: Duration, measured: &mut Measured) -> Result<()> {
+fn measure(
+    load: ContentionLoad,
+    workers: usize,
+    pin_workers: bool,
+    time: Duration,
+    measured: &mut Measured,
+) -> Result<()> {
     // Each packet of a query may hold some batches; the budget is not what is measured.
     let memory_bytes = default_budget_bytes();
     let tuning = TuningMode::Off;
     let engine =
         Engine::start(EngineOptions { workers, pin_workers, memory_bytes, tuning, ..EngineOptions::default() })?;
     let (plan, clients, each) = match load {
-        Load::Batches(rows) => (plan(BATCHES, rows, 2, workers)?, 1, BATCHES),
-        Load::Queries => (plan(0, 0, 3, 2)?, 2 * workers, 1),
+        ContentionLoad::Batches(rows) => (plan(BATCHES, rows, 2, workers)?, 1, BATCHES),
+        ContentionLoad::Queries => (plan(0, 0, 3, 2)?, 2 * workers, 1),
     };
-    let packets = if load == Load::Queries { 2 } else { workers };
+    let packets = if load == ContentionLoad::Queries { 2 } else { workers };
     drain(&engine, &plan, packets)?;
     let stages = || {
         let stages = engine.stages();

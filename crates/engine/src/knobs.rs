@@ -1,7 +1,7 @@
 //! Knobs: the numbers that an engine runs with and that may change while it does.
 //!
-//! A person sets them, or the tuner ([`tuning`](crate::tuning)). Whoever needs one reads it when it matters: the quantum
-//! at each turn, the others when a query is set up. No knob changes what a query answers.
+//! A person sets them, or the tuner ([`tuning`](crate::tuning)). Whoever needs one reads it when it matters: the
+//! quantum at each turn, the others when a query is set up. No knob changes what a query answers.
 //!
 //! Invariant: a knob is within its limits ([`diligence_base::limits`]), whatever it is set to.
 

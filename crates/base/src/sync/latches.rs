@@ -1,8 +1,8 @@
 //! Latches: locks that have a name, and what threads did with them.
 //!
-//! A lock that is made with [`Mutex::named`](super::Mutex::named) counts how often it was taken, how often somebody else
-//! had it then, how long threads waited for it, and how long they held it. Locks of one name count together, in all
-//! engines of the process.
+//! A lock that is made with [`Mutex::named`](super::Mutex::named) counts how often it was taken, how often somebody
+//! else had it then, how long threads waited for it, and how long they held it. Locks of one name count together, in
+//! all engines of the process.
 //!
 //! ```text
 //!   lock() --free--> +1 acquisition ----------------------> held (1 of about 64: timed) --> dropped

@@ -1,8 +1,8 @@
 //! The tuner: watches the stages, memory and I/O of an engine, and turns its knobs.
 //!
 //! The staged database was to "continuously monitor and automatically tune" the threads of each stage, the size of the
-//! pages between them, and the policy (thesis proposal, section 4.4.1). Here these are the packets of a pipeline and the
-//! I/O threads, the rows of a batch, the credits of ports and what scans read ahead, the quantum, and the policies
+//! pages between them, and the policy (thesis proposal, section 4.4.1). Here these are the packets of a pipeline and
+//! the I/O threads, the rows of a batch, the credits of ports and what scans read ahead, the quantum, and the policies
 //! across stages and within them. What it would need to merge and split stages does not exist: operators of a pipeline
 //! are fused already.
 //!
@@ -12,11 +12,11 @@
 //! * `judge`: whether a change pays.
 //! * `tuner`: its mind, a function of these and of a seed.
 //!
-//! Here is what it shares with people, who may turn the same knobs, and with whoever asks what it did. It has no thread:
-//! a worker calls it between two turns when it is time to look again, so an idle engine is left alone.
+//! Here is what it shares with people, who may turn the same knobs, and with whoever asks what it did. It has no
+//! thread: a worker calls it between two turns when it is time to look again, so an idle engine is left alone.
 //!
-//! Invariants: one thread looks at a time, and a person who turns a knob is not overtaken; when the tuner is turned off,
-//! every knob that it has turned goes back.
+//! Invariants: one thread looks at a time, and a person who turns a knob is not overtaken; when the tuner is turned
+//! off, every knob that it has turned goes back.
 
 pub mod counters;
 mod judge;

@@ -45,7 +45,8 @@ const SPAN_PATIENCE: u64 = 4;
 /// The part of a span, as its divisor, after a change, in which what began before it is not counted.
 const SETTLE_DIVISOR: u64 = 4;
 
-/// It rests for so many times what a change that did not pay has taken, so that trying costs little even where it harms.
+/// It rests for so many times what a change that did not pay has taken, so that trying costs little even where it
+/// harms.
 const REST: u64 = 9;
 
 /// How long it does not try a change again that did not pay: twice as long each time.
