@@ -334,8 +334,8 @@ impl Piece {
         }
     }
 
-    /// The piece as a scan reads it; of the rows at `only` these places, which ascend, if some are given. With the numbers
-    /// in one more column, if `is_numbered`. Fails with kind `File` if a segment lacks the cluster.
+    /// The piece as a scan reads it; of the rows at `only` these places, which ascend, if some are given. With the
+    /// numbers in one more column, if `is_numbered`. Fails with kind `File` if a segment lacks the cluster.
     pub(crate) fn cluster(
         &self,
         table: &str,
