@@ -1,5 +1,5 @@
 //! Measures what it costs to find rows by an index beside looking at all of them, of rows in memory and in segments:
-//! the numbers behind the rule in `catalog/rows`. One thread, and a condition on one column that is no part of the
+//! numbers for the rule in `catalog/rows`. One thread, and a condition on one column that is no part of the
 //! scan.
 //!
 //! `cargo run --release -p diligence-catalog --example index_costs -- FOLDER`

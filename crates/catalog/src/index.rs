@@ -2,8 +2,8 @@
 //!
 //! An index is a list of [runs](Run). A change adds a run and merges it with those that are not much longer, so a
 //! version has few, and shares most with the version before. An entry counts only if its row is in the version; so
-//! nothing is taken out when a row goes, and a run is good for every version that comes after it. A row keeps its key as
-//! long as it keeps its number, so an entry's row need not be read to see that it has the key.
+//! nothing is taken out when a row goes, and a run is good for every version that comes after it. A row keeps its key
+//! as long as it keeps its number, so an entry's row need not be read to see that it has the key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,7 +1,8 @@
 //! Keys of rows: how they are compared, and what they are in an index.
 //!
 //! A key becomes bytes whose order is that of the values, NULL behind all others. An index has them as they are, but
-//! for the end of a very long one: a hash stands for that. So rows of equal bytes have equal keys, unless they are long.
+//! for the end of a very long one: a hash stands for that. So rows of equal bytes have equal keys, unless these are
+//! long.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -378,7 +378,8 @@ impl TableRows {
 /// So few rows are always taken from an index.
 pub(crate) const FEW_ROWS: usize = 64;
 
-/// Rows in memory that a scan looks at in the time in which one row is found by an index.
+/// Rows in memory that a scan is taken to look at in the time in which one row is found by an index. Of selections by
+/// an index that is not clustered, Gamma found one of 1 % cheaper than a scan, and one of 10 % dearer.
 pub(crate) const MEMORY_ROWS_PER_ROW: usize = 16;
 
 /// The same of rows on disk.

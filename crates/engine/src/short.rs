@@ -2,7 +2,8 @@
 //!
 //! To find a row by its key takes microseconds; to start a query, with packets, stages and a stream, takes many times
 //! as long. A plan takes the short path if it reads few rows and has none but these nodes: scan, values, filter,
-//! project, limit, the first of few rows in an order, write. Of clusters on disk it reads few, and what it or others have decoded of them it finds again.
+//! project, limit, the first of few rows in an order, write. Of clusters on disk it reads few, and what it or others
+//! have decoded of them it finds again.
 
 use std::borrow::Cow;
 use std::sync::Arc;
