@@ -545,6 +545,17 @@ mod tests {
         }
     }
 
+    /// A test that fails leaves no thread waiting.
+    struct Ends<'a>(&'a HeldLog);
+
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                self.0.answers(Some(false));
+            }
+        }
+    }
+
     impl Journal for HeldLog {
         fn stage(&self, _rows: &[NewRows]) -> Result<Staged> {
             Ok(Staged::default())
@@ -644,9 +655,12 @@ mod tests {
             };
             let before = log.state.lock().appended;
             std::thread::scope(|scope| {
+                let _ends = Ends(&log);
                 let first = scope.spawn(|| ann.commit(false));
                 appended(before + 1);
-                while catalog.locks().wait(bob.owner).is_some_and(|wait| wait.is_waiting()) {
+                // He is in the queue until this is dropped; if there is nothing, it is his turn already.
+                let wait = catalog.locks().wait(bob.owner);
+                while wait.as_ref().is_some_and(|wait| wait.is_waiting()) {
                     std::thread::yield_now();
                 }
                 // Only those see her change that build on it, and they go on seeing it.
@@ -700,6 +714,7 @@ mod tests {
         let [ann, bob, carl] = [(); 3].map(|()| Transaction::begin(catalog.clone()));
         replace(ann.catalog(), alone, &table, 0, 10).unwrap();
         std::thread::scope(|scope| {
+            let _ends = Ends(&log);
             let before = log.state.lock().appended;
             let first = scope.spawn(|| ann.commit(false));
             let mut state = log.state.lock();
