@@ -429,7 +429,7 @@ fn damage_is_found() {
     }
     let files = disk.files();
     let has = |text: &str| files.keys().any(|path| path.starts_with("/db/") && path.to_string_lossy().contains(text));
-    assert!(has("image") && has(".parquet") && has(".seg"), "{:?}", files.keys());
+    assert!(has("image"), "{:?}", files.keys());
     let mut refused = 0;
     for (path, bytes) in &files {
         for _ in 0..200 {

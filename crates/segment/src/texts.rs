@@ -29,8 +29,6 @@ const DICTIONARY: u8 = 2;
 const REPEATS_MIN: usize = 4;
 /// Rows of which so many parts must be repeated before all are looked up.
 const SAMPLE_ROWS: usize = 4096;
-/// A dictionary of so many times as many values as rows are wanted is not decoded as a whole.
-const VALUES_PER_FEW: usize = 512;
 /// Symbols are used if what is left is this part of the texts at most: to read them takes longer.
 const SYMBOLS_PART: (usize, usize) = (3, 4);
 /// Texts of fewer bytes are left as they are.
@@ -335,19 +333,6 @@ impl Texts {
                 views.finish(nulls)
             }
             Self::Dictionary { codes, values, decoded } => {
-                let count = selected.map_or(rows.len(), BooleanBuffer::count_set_bits);
-                let total = values.lengths.rows();
-                if decoded.get().is_none() && count * VALUES_PER_FEW <= total {
-                    let (mut numbers, mut views) = (Vec::<u32>::new(), Views::new(is_text, count));
-                    codes.read(rows, selected, &mut numbers);
-                    for number in numbers.into_iter().map(|number| number as usize) {
-                        if number >= total {
-                            return damaged("a code is not in the dictionary");
-                        }
-                        values.read(number..number + 1, None, &mut views)?;
-                    }
-                    return views.finish(nulls);
-                }
                 let decoded = match decoded.get_or_init(|| Decoded::new(values, is_text)) {
                     Ok(decoded) => decoded,
                     Err(error) => return Err(error.clone()),

@@ -69,11 +69,6 @@ pub fn all(seed: u64) -> Vec<Weather> {
             kept: Some(SegmentSizes { rows_min: 1, cluster_rows: 100 }),
             ..weather("kept", "tables are on disk, in small segments, with a checkpoint after each statement")
         },
-        Weather {
-            kept: Some(SegmentSizes { rows_min: 1, cluster_rows: 100 }),
-            settings: vec![("segment_format", "diligence".to_owned())],
-            ..weather("kept:packed", "the same in segments of the format of our own")
-        },
         Weather { workers: Some(1), ..weather("workers:1", "one worker") },
         Weather { workers: Some(4), ..weather("workers:4", "four workers, also where there are fewer cores") },
     ];

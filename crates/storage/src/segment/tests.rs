@@ -310,7 +310,7 @@ fn the_first_version_stays_readable() {
     let schema = rows(0, 1).schema();
     let view = segment.view(&schema, &ids(&schema));
     let all = (0..schema.fields().len()).collect::<Vec<_>>();
-    assert_eq!(view.read(0, &all, None).unwrap(), nullable(&rows(0, 1100)));
+    assert_eq!(view.read(0, &all, None).unwrap(), nullable(&rows(0, 9000)));
     assert_eq!(view.read(1, &all, None).unwrap(), nullable(&rows(10_000, 17)));
     assert_eq!(segment.rows(2), None);
 }
@@ -320,7 +320,7 @@ fn the_first_version_stays_readable() {
 #[ignore = "it makes the file that the test above reads"]
 fn write_the_file_of_this_version() {
     let folder = tempfile::tempdir().unwrap();
-    written(&folder, SegmentFormat::Diligence, &[vec![rows(0, 1100)], vec![rows(10_000, 17)]]);
+    written(&folder, SegmentFormat::Diligence, &[vec![rows(0, 9000)], vec![rows(10_000, 17)]]);
     let name = format!("tests/segments/version-{}.seg", layout::VERSION);
     let to = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     fs::create_dir_all(to.parent().unwrap()).unwrap();
