@@ -177,8 +177,8 @@ impl NativeTable {
         self.pieces().iter().map(Piece::as_new).collect()
     }
 
-    /// A table as it was written down: its pieces, and the number of the next row. Fails with kind `File` if they do not
-    /// fit.
+    /// A table as it was written down: its pieces, and the number of the next row. Fails with kind `File` if they do
+    /// not fit.
     pub fn restored(
         name: &RelationName,
         schema: &Schema,
@@ -508,8 +508,8 @@ impl NativeTable {
         self.declared.origin
     }
 
-    /// Values of a column: all, or those of so many rows, spread over the table, as tell where the others lie. Fails with
-    /// kind `File` if they cannot be read, 42703 if there is no such column.
+    /// Values of a column: all, or those of so many rows, spread over the table, as tell where the others lie. Fails
+    /// with kind `File` if they cannot be read, 42703 if there is no such column.
     pub fn sampled_values(&self, column: &str) -> Result<Vec<ArrayRef>> {
         let missing = || Error::input(format!("column \"{column}\" does not exist")).with_code("42703");
         let place = self.schema().index_of(column).map_err(|_| missing())?;

@@ -90,7 +90,8 @@ pub(super) fn check(distribution: &Distribution, declaration: &Declaration) -> R
     // Texts are equal there that are different as bytes, or have another order.
     let is_special = |column: &&String| {
         let field = declaration.fields.iter().find(|field| field.name() == *column);
-        matches!(field.and_then(|field| SqlType::of_field(field)), Some(SqlType::Char(_) | SqlType::Enum(_)))
+        let kind = field.and_then(|field| SqlType::of_field(field));
+        matches!(kind, Some(SqlType::Char(_) | SqlType::Enum(_) | SqlType::Json | SqlType::Jsonb))
     };
     if let Some(column) = distribution.strategy.columns().iter().find(is_special) {
         return Err(not_by(column));
