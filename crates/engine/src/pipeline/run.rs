@@ -1,7 +1,7 @@
 //! A packet of a pipeline: carries batches from the source through the operators into the sink, one quantum at a time.
 
 use diligence_base::limits::MEMORY_PATIENCE;
-use diligence_base::{Error, Result};
+use diligence_base::{Error, ErrorKind, Result};
 use diligence_memory::QueryMemory;
 
 use crate::batch::Batch;
@@ -95,10 +95,14 @@ impl PipelinePacket {
     fn work(&mut self, quantum: &Quantum<'_>) -> Result<Step> {
         if self.held_back {
             let mut now_ns = quantum.now_ns();
-            let accept = self.sink.ready(quantum.waker)?;
+            let answer = self.sink.ready(quantum.waker);
             self.sink_meter.worked(lap(quantum, &mut now_ns));
-            if let Some(step) = self.obey(accept) {
+            let is_refused = answer.is_err();
+            if let Some(step) = self.hear(answer, quantum)? {
                 return Ok(step);
+            }
+            if !is_refused {
+                self.refusals = 0;
             }
         }
         if let Some(step) = self.give_back(quantum)? {
@@ -166,9 +170,13 @@ impl PipelinePacket {
             }
             Phase::Finishing(_) | Phase::Sinking => {
                 self.phase = Phase::Sinking;
-                let accept = self.sink.finish(quantum.waker)?;
+                let answer = self.sink.finish(quantum.waker);
                 self.sink_meter.worked(lap(quantum, now_ns));
-                Ok(Some(if accept == Accept::Wait { Step::Wait } else { Step::Done }))
+                match answer {
+                    Ok(Accept::Wait) => Ok(Some(Step::Wait)),
+                    Ok(_) => Ok(Some(Step::Done)),
+                    refused => self.hear(refused, quantum),
+                }
             }
         }
     }
@@ -197,7 +205,7 @@ impl PipelinePacket {
         }
     }
 
-    /// The source has no memory to go on. Whoever was asked for some may be this packet's sink, a state at rest, or
+    /// The source, or the sink, has no memory to go on. Whoever was asked for some may be this packet's sink, a state at rest, or
     /// another packet, which has its turn first.
     fn wait_for_memory(&mut self, error: Error, quantum: &Quantum<'_>) -> Result<Step> {
         if let Some(step) = self.give_back(quantum)? {
@@ -229,9 +237,9 @@ impl PipelinePacket {
             return Ok(self.heed(index, flow));
         }
         self.sink_meter.passed(counts);
-        let accept = self.sink.push(batch, quantum.waker)?;
+        let answer = self.sink.push(batch, quantum.waker);
         self.sink_meter.worked(lap(quantum, now_ns));
-        Ok(self.obey(accept))
+        self.hear(answer, quantum)
     }
 
     /// As many of a batch's rows as operator `index`, or the sink, takes at once; the others wait. Rows that a join has
@@ -263,7 +271,19 @@ impl PipelinePacket {
         (batch, counts)
     }
 
-    /// Does what the sink's answer says.
+    /// Does what the sink's answer says. One that was refused memory is asked again later, as a source is.
+    fn hear(&mut self, answer: Result<Accept>, quantum: &Quantum<'_>) -> Result<Option<Step>> {
+        match answer {
+            Ok(accept) => Ok(self.obey(accept)),
+            Err(error) if error.kind() == ErrorKind::Resource && self.sink.may_ask_again() => {
+                self.held_back = true;
+                self.wait_for_memory(error, quantum).map(Some)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Does what an answer of the sink says that is no error.
     fn obey(&mut self, accept: Accept) -> Option<Step> {
         self.held_back = accept == Accept::Wait;
         if accept == Accept::Enough {

@@ -88,6 +88,8 @@ pub(super) struct LocalGroups {
     pending: VecDeque<Batch>,
     /// Groups on their way to temp space: their memory is what the next rows need.
     outgoing: VecDeque<Outgoing>,
+    /// Whether it has just been refused memory for what is pending.
+    is_refused: bool,
     finished: bool,
 }
 
@@ -148,7 +150,7 @@ impl LocalGroups {
         let groups = Arc::new(Mutex::named(&GROUPS, Groups::new(&shared, setup)?));
         shared.register(&groups);
         let (pending, outgoing) = (VecDeque::new(), VecDeque::new());
-        Ok(Self { shared, setup: setup.clone(), groups, pending, outgoing, finished: false })
+        Ok(Self { shared, setup: setup.clone(), groups, pending, outgoing, is_refused: false, finished: false })
     }
 
     /// Adds what is pending; writes groups where memory is refused.
@@ -156,6 +158,7 @@ impl LocalGroups {
         // Whether the next batch has what it needs, as firmly as can be: to ask for that may have asked for what is
         // held here.
         let mut is_sure = false;
+        self.is_refused = false;
         loop {
             if let Some(outgoing) = self.outgoing.front_mut() {
                 match outgoing.poll(waker) {
@@ -182,7 +185,8 @@ impl LocalGroups {
             match added {
                 Added::Done => {}
                 Added::Pressed(error) => {
-                    if !self.evict()? {
+                    // If nobody holds anything, what comes next finds the memory, or is refused it.
+                    if !self.evict()? && self.setup.temp.is_none() {
                         return Err(error);
                     }
                 }
@@ -201,6 +205,8 @@ impl LocalGroups {
                         self.pending.push_front(batch.slice(half, batch.rows() - half));
                         self.pending.push_front(batch.slice(0, half));
                     } else {
+                        self.pending.push_front(batch);
+                        self.is_refused = true;
                         return Err(error);
                     }
                 }
@@ -508,6 +514,10 @@ impl SinkState for LocalGroups {
             self.evict()?;
         }
         self.work(waker)
+    }
+
+    fn may_ask_again(&self) -> bool {
+        self.is_refused
     }
 
     fn finish(&mut self, waker: &Waker) -> Result<Accept> {
