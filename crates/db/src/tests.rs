@@ -120,6 +120,8 @@ fn schemas_hold_tables() {
         rows(&session, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'system' ORDER BY 1"),
         [
             "fragments",
+            "indexes",
+            "latches",
             "memory",
             "pool",
             "queries",
@@ -129,6 +131,7 @@ fn schemas_hold_tables() {
             "stages",
             "tables",
             "temp",
+            "tuning",
             "workers"
         ]
     );
@@ -352,7 +355,7 @@ fn conditions_find_rows_by_indexes() {
         ["16 5"]
     );
     assert!(error(&session, "SET enable_indexscan = maybe").message().contains("Boolean"));
-    assert_eq!(rows(&session, "SHOW enable_indexscan"), ["on"]);
+    assert_eq!(rows(&session, "SHOW enable_indexscan"), ["enable_indexscan on"]);
 }
 
 #[test]

@@ -466,7 +466,7 @@ mod tests {
         let intervals = [(14, -3, 3_600_000_000), (0, 0, 0), (0, 1, -1_500_000), (-1, 0, 360_000_000_000)];
         assert_eq!(
             intervals.map(|(months, days, microseconds)| text(|out| interval(months, days, microseconds, out))),
-            ["1 year 2 mons -3 days 01:00:00", "00:00:00", "1 day -00:00:01.5", "-1 mons 100:00:00"]
+            ["1 year 2 mons -3 days +01:00:00", "00:00:00", "1 day -00:00:01.5", "-1 mons +100:00:00"]
         );
     }
 

@@ -14,7 +14,9 @@ use parking_lot::Mutex;
 
 use super::schema::{conform, is_narrow_form, logical_schema};
 use super::{ExternalTable, OpenOptions, open};
-use crate::{Cluster, DecodeRequest, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns, SharedItem, Table};
+use crate::{
+    Cluster, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, ScanRequest, SharedColumns, SharedItem, Table,
+};
 
 pub(crate) fn open_path(path: &Path) -> Result<Arc<ExternalTable>> {
     open(&path.to_string_lossy(), &OpenOptions::default(), Arc::new(LocalDisk))
@@ -109,7 +111,16 @@ fn decode_all(
 ) -> Result<Vec<RecordBatch>> {
     let mut decode = cluster.decode(fetched, request)?;
     let mut batches = Vec::new();
-    while let Some(chunk) = decode.next()? {
+    loop {
+        let chunk = match decode.step()? {
+            Decoded::Chunk(chunk) => chunk,
+            Decoded::Again => continue,
+            Decoded::Read(fetch) => {
+                decode.bring(run(fetch)?)?;
+                continue;
+            }
+            Decoded::Done => return Ok(batches),
+        };
         assert!(chunk.rows > 0 && chunk.rows <= request.batch_rows);
         assert_eq!(chunk.columns.len(), request.columns.len());
         let arrays = chunk.columns.iter().zip(schema.fields()).map(|(array, field)| {
@@ -128,7 +139,6 @@ fn decode_all(
         let batch = RecordBatch::try_new_with_options(schema.clone(), arrays.collect(), &options);
         batches.push(batch.map_err(crate::foreign_error::from_arrow)?);
     }
-    Ok(batches)
 }
 
 /// The same, with what others have left, if somebody has; all columns are left for others.

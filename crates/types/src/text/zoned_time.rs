@@ -89,7 +89,7 @@ mod tests {
             ("12:34:56+02", "12:34:56+02"),
             ("12:34-05:30", "12:34:00-05:30"),
             ("2024-07-01 12:00+02", "12:00:00+02"),
-            ("04:05:06.789 PM Europe/Berlin", "16:05:06.789+01"),
+            ("2024-01-01 04:05:06.789 PM Europe/Berlin", "16:05:06.789+01"),
             ("23:00", "23:00:00+00"),
             ("00:00-12", "00:00:00-12"),
         ] {
@@ -98,6 +98,8 @@ mod tests {
             assert_eq!(ZonedTime::held(shown).unwrap(), time);
         }
         assert!(ZonedTime::held("25:00+02").is_err());
+        // A zone with summer time needs a day.
+        assert!(ZonedTime::held("04:05:06.789 PM Europe/Berlin").is_err());
         let [early, late] = ["12:00+02", "12:00+01"].map(|text| ZonedTime::held(text).unwrap());
         assert!(early.order_key() < late.order_key());
         assert_eq!(early.at(0).text(), "10:00:00+00");

@@ -82,8 +82,8 @@ impl Cluster for TestCluster {
     }
 
     fn fetch_in_steps(&self, _columns: &[usize], _step_bytes: usize) -> Option<FirstStep> {
-        let fetch = self.read(READ_BYTES, InSteps(self.reads));
-        (self.reads > 0).then_some(FirstStep { bytes: READ_BYTES, fetch })
+        let first = || FirstStep { bytes: READ_BYTES, fetch: self.read(READ_BYTES, InSteps(self.reads)) };
+        (self.reads > 0).then(first)
     }
 
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {

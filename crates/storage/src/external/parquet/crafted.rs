@@ -8,7 +8,7 @@ use bytes::Bytes;
 use diligence_base::seams::{FileKind, FileMeta, LocalDisk};
 use diligence_base::{ErrorKind, Result};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{FixedLenByteArray, FixedLenByteArrayType};
 use parquet::file::metadata::ParquetMetaDataWriter;
 use parquet::file::properties::WriterProperties;
@@ -109,6 +109,9 @@ fn levels(rows: usize, present: bool) -> Vec<u8> {
     vec![2, 0, 0, 0, (rows as u8) << 1, u8::from(present)]
 }
 
+#[allow(deprecated)]
+const BIT_PACKED_LEVELS: Encoding = Encoding::BIT_PACKED;
+
 /// A file whose only column, `v`, has these pages.
 fn file(ty: DataType, compression: Compression, pages: &[Page]) -> Vec<u8> {
     let rows = pages.iter().filter(|page| page.kind == Kind::Data).map(|page| page.values).sum::<usize>();
@@ -122,7 +125,11 @@ fn file(ty: DataType, compression: Compression, pages: &[Page]) -> Vec<u8> {
     out.extend(pages.iter().flat_map(Page::write));
     let bytes = out.len() as i64 - 4;
     let chunk = metadata.row_group(0).column(0).clone().into_builder();
+    let is_old = pages.iter().any(|page| page.level_encoding == BIT_PACKED);
+    let old = is_old.then_some(BIT_PACKED_LEVELS);
     let chunk = chunk
+        .set_encodings([Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY].into_iter().chain(old).collect())
+        .clear_page_encoding_stats()
         .set_compression(compression)
         .set_num_values(rows as i64)
         .set_dictionary_page_offset(None)

@@ -66,16 +66,12 @@ impl Surveyed {
         unread: &HashMap<usize, u64>,
     ) -> Result<Self> {
         let group = file.metadata.row_group(piece.row_group);
-        let survey = |(&leaf, chunk): (&usize, &ChunkBytes)| {
-            let survey = survey_in_steps(group.column(leaf)).zip(unread.get(&leaf));
-            let (mut survey, unread) = survey.ok_or_else(|| Error::bug("a column is read in steps that cannot be"))?;
-            survey.unread = *unread;
-            let pages = Pages::new(chunk, group.column(leaf).compression(), group.column(leaf).uncompressed_size());
-            let ahead = pages.unread(*unread).look_ahead(0).map_err(|error| corrupt(file, piece, leaf, &error.0))?;
-            survey.dictionary_values = ahead.dictionary.map_or(0, |header| header.values);
-            Ok((leaf, survey))
+        let survey = |&leaf: &usize| {
+            let survey = survey_in_steps(file, group.column(leaf)).zip(unread.get(&leaf));
+            let (survey, unread) = survey.ok_or_else(|| Error::bug("a column is read in steps that cannot be"))?;
+            Ok((leaf, Survey { unread: *unread, ..survey }))
         };
-        let leaves = bytes.leaves.iter().map(survey).collect::<Result<_>>()?;
+        let leaves = bytes.leaves.keys().map(survey).collect::<Result<_>>()?;
         Ok(Self { bytes, leaves })
     }
 
@@ -99,31 +95,37 @@ pub(super) fn dictionary_bytes(header: &Header) -> usize {
     header.text_bytes.saturating_add(header.values.min(header.text_bytes).saturating_mul(VALUE_BYTES))
 }
 
-/// What the footer says of a chunk that is read in steps; `None` if that is too little, or it cannot be read so.
-pub(super) fn survey_in_steps(metadata: &ColumnChunkMetaData) -> Option<Survey> {
-    const CODES: [Encoding; 2] = [Encoding::PLAIN_DICTIONARY, Encoding::RLE_DICTIONARY];
-    let is_codes = |encoding: Encoding| CODES.contains(&encoding);
-    let is_known = |encoding: Encoding| encoding == Encoding::PLAIN || is_codes(encoding);
+/// What the footer says of a chunk that is read in steps; `None` if that is too little, or it cannot be read so. What it
+/// says of encodings is believed as far as a page that is otherwise ends in an error; not that all pages have codes.
+pub(super) fn survey_in_steps(file: &ParquetFile, metadata: &ColumnChunkMetaData) -> Option<Survey> {
+    const KNOWN: [Encoding; 3] = [Encoding::PLAIN, Encoding::PLAIN_DICTIONARY, Encoding::RLE_DICTIONARY];
+    let is_known = |encoding: Encoding| KNOWN.contains(&encoding);
     let descriptor = metadata.column_descr();
     let flat = descriptor.max_rep_level() == 0 && descriptor.max_def_level() <= 1;
-    let (supported, all_codes) = match metadata.page_encoding_stats_mask() {
-        Some(pages) => (pages.encodings().all(is_known), pages.encodings().all(is_codes)),
+    let supported = match metadata.page_encoding_stats_mask() {
+        Some(pages) => pages.encodings().all(is_known),
         // Among these are the encodings of levels and of the dictionary.
-        None => (metadata.encodings().all(|encoding| is_known(encoding) || is_of_levels(encoding)), false),
+        None => {
+            metadata.encodings().all(|encoding| is_known(encoding) || encoding == Encoding::RLE || is_old(encoding))
+        }
     };
-    (flat && supported && is_supported(metadata.compression())).then_some(Survey {
+    // Levels that may be in the encoding of old. One writer says so of levels that there are none of.
+    let writer = file.metadata.file_metadata().created_by().unwrap_or_default();
+    let old = descriptor.max_def_level() > 0
+        && metadata.encodings().any(is_old)
+        && !writer.starts_with("parquet-mr version 1.");
+    (flat && supported && !old && is_supported(metadata.compression())).then_some(Survey {
         is_supported: true,
-        is_all_codes: all_codes,
+        is_all_codes: false,
         dictionary_values: 0,
         bytes: 0,
         unread: 0,
     })
 }
 
-/// Levels that there are none of are said to be in an encoding of old.
 #[allow(deprecated)]
-fn is_of_levels(encoding: Encoding) -> bool {
-    matches!(encoding, Encoding::RLE | Encoding::BIT_PACKED)
+fn is_old(encoding: Encoding) -> bool {
+    encoding == Encoding::BIT_PACKED
 }
 
 fn corrupt(file: &ParquetFile, piece: &Piece, leaf: usize, why: &str) -> Error {
