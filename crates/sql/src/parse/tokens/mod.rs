@@ -347,7 +347,7 @@ impl<'a> Text<'a> {
                 // An operator's name may not end in a sign of arithmetic, but for this one.
                 Token::Minus if self.is_adjacency(at) => {
                     self.replace(at, [Token::CustomBinaryOperator("-|-".to_owned())]);
-                    self.drop(at + 1..at + 3);
+                    self.drop(at + 1..at + 2);
                 }
                 Token::Sharp => self.replace(at, [Token::CustomBinaryOperator("#".to_owned())]),
                 Token::Word(word) if word.quote_style.is_none() => self.word(at, word.keyword, &mut levels[last]),
@@ -595,9 +595,9 @@ impl<'a> Text<'a> {
 
     /// `-|-`, without blanks in it.
     fn is_adjacency(&self, at: usize) -> bool {
-        *self.token(at + 1) == Token::Pipe
-            && *self.token(at + 2) == Token::Minus
-            && self.words[at + 2] == self.words[at] + 2
+        // The rest of it is read as an operator of its own.
+        matches!(self.token(at + 1), Token::CustomBinaryOperator(rest) if rest == "|-")
+            && self.words[at + 1] == self.words[at] + 1
     }
 
     fn is_in_substring(&self, level: &TokenLevel) -> bool {
