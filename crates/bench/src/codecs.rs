@@ -1,7 +1,7 @@
 //! `diligence-bench codecs`: bytes and time of every column of TPC-H and of the web log, as Parquet and as segments of
 //! our own.
 //!
-//! Each column is a file of its own in each format, in clusters of 131,072 rows. Measured is what a scan's worker does:
+//! Each column is a file of its own in each format, in clusters of 131,072 rows. ColumnMeasured is what a scan's worker does:
 //! from bytes in memory to arrays in the engine's narrow form, through the same seam. Reading the file, and with it the
 //! checksums of our own, is not in it. The least of several rounds counts.
 
@@ -56,7 +56,7 @@ const SINGLE_ROWS: usize = 64;
 
 /// A column in one format.
 #[derive(Clone, Debug, Default)]
-struct Measured {
+struct ColumnMeasured {
     bytes_per_row: f64,
     encode_ns: f64,
     /// For each share of the rows that is wanted: nanoseconds for each row, wanted or not.
@@ -84,7 +84,7 @@ pub fn run(arguments: &CodecsArguments) -> Result<Value> {
             let measured = FORMATS.map(|format| measure(arguments, folder.path(), format, &clusters));
             let measured = measured.into_iter().collect::<Result<Vec<_>>>()?;
             let mut row = vec![name.clone(), form.clone()];
-            let cells = |of: &dyn Fn(&Measured) -> f64| measured.iter().map(of).collect::<Vec<_>>();
+            let cells = |of: &dyn Fn(&ColumnMeasured) -> f64| measured.iter().map(of).collect::<Vec<_>>();
             row.extend(cells(&|one| one.bytes_per_row).iter().map(|value| format!("{value:.2}")));
             for share in 0..SHARES.len() {
                 row.extend(cells(&|one| one.decode_ns[share]).iter().map(|value| format!("{value:.2}")));
@@ -115,11 +115,11 @@ pub fn run(arguments: &CodecsArguments) -> Result<Value> {
     );
     println!("of three columns each, the first is Parquet with Snappy");
     print_table(&header.map(|text| (*text).to_owned()).collect::<Vec<_>>(), &rows);
-    let mean = |of: fn(&Measured) -> f64, format: usize| {
+    let mean = |of: fn(&ColumnMeasured) -> f64, format: usize| {
         let ratios = all.iter().map(|one| of(&one[2]).max(0.01) / of(&one[format]).max(0.01)).collect::<Vec<_>>();
         geometric_mean(&ratios)
     };
-    let values: [(&str, fn(&Measured) -> f64); 6] = [
+    let values: [(&str, fn(&ColumnMeasured) -> f64); 6] = [
         ("bytes", |one| one.bytes_per_row),
         ("whole", |one| one.decode_ns[0]),
         ("10 %", |one| one.decode_ns[1]),
@@ -185,13 +185,13 @@ fn form(array: &ArrayRef) -> Result<String> {
     Ok(chunk.map_err(|error| Error::bug(error.to_string()))?.form().to_owned())
 }
 
-fn measure(arguments: &CodecsArguments, folder: &Path, format: &str, clusters: &[ArrayRef]) -> Result<Measured> {
+fn measure(arguments: &CodecsArguments, folder: &Path, format: &str, clusters: &[ArrayRef]) -> Result<ColumnMeasured> {
     let rows = clusters.iter().map(|cluster| cluster.len()).sum::<usize>() as f64;
     let started = Instant::now();
     let files = write(folder, format, clusters)?;
     let encode_ns = started.elapsed().as_nanos() as f64 / rows;
     let bytes_per_row = files.iter().map(|cluster| cluster.bytes(&[0])).sum::<usize>() as f64 / rows;
-    let mut measured = Measured { bytes_per_row, encode_ns, ..Measured::default() };
+    let mut measured = ColumnMeasured { bytes_per_row, encode_ns, ..ColumnMeasured::default() };
     for (place, share) in SHARES.into_iter().enumerate() {
         let wanted = clusters.iter().map(|cluster| {
             let is_wanted = |row: usize| spread(row) % 1000 < share as u64;
@@ -218,7 +218,7 @@ fn measure(arguments: &CodecsArguments, folder: &Path, format: &str, clusters: &
         }
         least = least.min(ns as f64 / SINGLE_ROWS as f64 / 1000.0);
     }
-    Ok(Measured { single_us: least, ..measured })
+    Ok(ColumnMeasured { single_us: least, ..measured })
 }
 
 fn spread(row: usize) -> u64 {

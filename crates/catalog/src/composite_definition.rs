@@ -1,7 +1,5 @@
 //! What a composite type is that a statement made.
 
-use std::sync::Arc;
-
 use arrow::datatypes::SchemaRef;
 use diligence_base::ids::ObjectId;
 use diligence_types::SqlType;
@@ -9,7 +7,7 @@ use diligence_types::record_type::{CompositeName, RecordType};
 use diligence_types::sql_type::RecordField;
 
 use crate::name::oid_of;
-use crate::{CatalogSnapshot, DEFAULT_SCHEMA, Object, Relation, RelationName};
+use crate::{DEFAULT_SCHEMA, RelationName};
 
 /// A composite type as it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,28 +32,5 @@ impl CompositeDefinition {
             sql_type: SqlType::of_field(field).unwrap_or(SqlType::Text),
         });
         RecordType::composite(own, fields.collect())
-    }
-}
-
-impl Object {
-    /// The composite type that it is.
-    pub fn composite_type(&self) -> Option<RecordType> {
-        match &self.relation {
-            Relation::Composite(definition) => Some(definition.of_object(self.id, &self.name)),
-            _ => None,
-        }
-    }
-
-    /// The type that it is.
-    pub fn made_type(&self) -> Option<SqlType> {
-        let of_enum = || self.enum_type().map(|one| SqlType::Enum(Arc::new(one)));
-        self.composite_type().map(SqlType::Record).or_else(of_enum)
-    }
-}
-
-impl CatalogSnapshot {
-    /// The composite types, in the order of their names.
-    pub fn composites(&self) -> impl Iterator<Item = (&Arc<Object>, RecordType)> {
-        self.all_objects().filter_map(|object| Some((object, object.composite_type()?)))
     }
 }

@@ -24,13 +24,13 @@ mod block;
 mod carried;
 mod catalog;
 mod composite_definition;
+mod composites;
 mod conformed;
 mod declared;
 pub mod distribution;
 mod enum_definition;
 mod enums;
 mod files;
-mod first;
 mod guard;
 mod index;
 #[cfg(test)]

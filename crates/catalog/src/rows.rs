@@ -1,5 +1,7 @@
 //! The rows of one version of a table, as scans read them.
 
+mod first;
+
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,9 +18,9 @@ use diligence_storage::memory::ROW_NUMBERS;
 use diligence_storage::segment::Candidates;
 use diligence_storage::{FirstRows, ScanRequest, Table, TableScan};
 
+use self::first::first_numbers;
 use crate::access::Conditions;
 use crate::declared::Declared;
-use crate::first::first_numbers;
 use crate::index::{Found, KeyIndex};
 use crate::pieces::{Piece, PieceRows, piece_of};
 use crate::rules::Key;

@@ -17,8 +17,7 @@ pub mod coercion;
 pub mod enum_type;
 pub mod functions;
 pub mod range_type;
-pub mod record_type;
 pub mod sql_type;
 pub mod text;
 
-pub use sql_type::SqlType;
+pub use sql_type::{SqlType, record_type};

@@ -4,8 +4,6 @@
 //! upper one, numbers have no zeros behind their digits, timestamps with a zone are in UTC. So equal ranges are equal
 //! texts.
 
-use crate::SqlType;
-
 /// A range type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RangeKind {
@@ -43,18 +41,6 @@ impl RangeKind {
     /// The type of a name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// The type of the bounds.
-    pub fn element(self) -> SqlType {
-        match self {
-            Self::Integer => SqlType::Integer,
-            Self::BigInt => SqlType::BigInt,
-            Self::Numeric => SqlType::NUMERIC,
-            Self::Timestamp => SqlType::Timestamp,
-            Self::TimestampTz => SqlType::TimestampTz,
-            Self::Date => SqlType::Date,
-        }
     }
 
     /// Whether there is a next value, so that each range has one form.

@@ -15,6 +15,8 @@
 //! * `uuid`: its text of 36 characters, in lower case, which sorts as the bytes do. `json`, `jsonb`, enums: text.
 //! * `bit`, `bit varying`: texts of zeros and ones, which sort as the bits do.
 
+pub mod record_type;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,7 +24,8 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit
 
 use crate::enum_type::EnumType;
 use crate::range_type::RangeKind;
-use crate::record_type::RecordType;
+
+use self::record_type::RecordType;
 
 /// The key in a field's metadata under which its SQL type stands.
 pub const FIELD_KEY: &str = "sql_type";
@@ -117,6 +120,20 @@ pub enum OidKind {
     Procedure,
     /// `regnamespace`.
     Namespace,
+}
+
+impl RangeKind {
+    /// The type of the bounds.
+    pub fn element(self) -> SqlType {
+        match self {
+            Self::Integer => SqlType::Integer,
+            Self::BigInt => SqlType::BigInt,
+            Self::Numeric => SqlType::NUMERIC,
+            Self::Timestamp => SqlType::Timestamp,
+            Self::TimestampTz => SqlType::TimestampTz,
+            Self::Date => SqlType::Date,
+        }
+    }
 }
 
 /// A column of a [`SqlType::Record`].

@@ -233,8 +233,8 @@ pub trait SinkState: Send {
     fn finish(&mut self, _waker: &Waker) -> Result<Accept> {
         Ok(Accept::More)
     }
-    /// Whether the error of kind `Resource` that it has just given has changed nothing: the batch was taken, and `ready`
-    /// may be asked again when others have given memory back.
+    /// Whether the error of kind `Resource` that it has just given has changed nothing: the batch was taken, and
+    /// `ready` may be asked again when others have given memory back.
     fn may_ask_again(&self) -> bool {
         false
     }

@@ -205,8 +205,8 @@ impl PipelinePacket {
         }
     }
 
-    /// The source, or the sink, has no memory to go on. Whoever was asked for some may be this packet's sink, a state at rest, or
-    /// another packet, which has its turn first.
+    /// The source, or the sink, has no memory to go on. Whoever was asked for some may be this packet's sink, a state
+    /// at rest, or another packet, which has its turn first.
     fn wait_for_memory(&mut self, error: Error, quantum: &Quantum<'_>) -> Result<Step> {
         if let Some(step) = self.give_back(quantum)? {
             return Ok(step);

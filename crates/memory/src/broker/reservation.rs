@@ -153,9 +153,9 @@ impl Reservation {
         Ok(())
     }
 
-    /// Reserves `bytes` more for what gives back as much or more when it is done, and cannot be put off: buffers of what
-    /// is spilled, a step of a scan. Overdraws if they are refused, but not more than a quarter of what the query may
-    /// have. Fails with kind `Resource` if that is not enough.
+    /// Reserves `bytes` more for what gives back as much or more when it is done, and cannot be put off: buffers of
+    /// what is spilled, a step of a scan. Overdraws if they are refused, but not more than a quarter of what the query
+    /// may have. Fails with kind `Resource` if that is not enough.
     pub fn grow_to_free(&mut self, bytes: usize) -> Result<()> {
         /// The part, as its divisor.
         const PART: usize = 4;

@@ -19,8 +19,8 @@ use super::comparisons::comparer;
 use super::errors::invalid_argument;
 use super::{Body, Call};
 use crate::SqlType;
-use crate::record_type::RecordType;
 use crate::sql_type::RecordField;
+use crate::sql_type::record_type::RecordType;
 
 /// Elements that a list is resized to at most.
 const ELEMENTS_MAX: i64 = 1 << 24;

@@ -7,8 +7,6 @@ use super::{ReadOptions, Zone, datetime};
 
 /// A day on which a time without one is looked at.
 const SOME_DAY: &str = "2000-01-01";
-/// Zones are up to so many seconds away; PostgreSQL's limit.
-const OFFSET_MAX: i64 = 16 * 3600;
 
 /// A time of day with its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +22,13 @@ impl ZonedTime {
     pub fn read(text: &str, options: &ReadOptions) -> Result<Self> {
         let time = datetime::parse_time(text, options)?;
         // The zone is what is between the local time and Greenwich's; a date counts, if there is one.
-        let instant = match datetime::parse_timestamptz(&format!("{SOME_DAY} {text}"), options) {
-            Ok(instant) => instant,
-            Err(_) => datetime::parse_timestamptz(text, options)?,
+        let on_some_day = format!("{SOME_DAY} {text}");
+        let (dated, instant) = match datetime::parse_timestamptz(&on_some_day, options) {
+            Ok(instant) => (on_some_day.as_str(), instant),
+            Err(_) => (text, datetime::parse_timestamptz(text, options)?),
         };
-        let apart = (time - instant.rem_euclid(DAY)).rem_euclid(DAY) / SECOND;
-        let offset = if apart > OFFSET_MAX { apart - DAY / SECOND } else { apart };
-        Ok(Self { time, offset: offset as i32 })
+        let local = datetime::parse_timestamp(dated, options)?;
+        Ok(Self { time, offset: (local.saturating_sub(instant) / SECOND) as i32 })
     }
 
     /// Reads a value as it is held.

@@ -95,8 +95,9 @@ pub(super) fn dictionary_bytes(header: &Header) -> usize {
     header.text_bytes.saturating_add(header.values.min(header.text_bytes).saturating_mul(VALUE_BYTES))
 }
 
-/// What the footer says of a chunk that is read in steps; `None` if that is too little, or it cannot be read so. What it
-/// says of encodings is believed as far as a page that is otherwise ends in an error; not that all pages have codes.
+/// What the footer says of a chunk that is read in steps; `None` if that is too little, or it cannot be read so. What
+/// it says of encodings is believed as far as a page that is otherwise ends in an error; not that all pages have
+/// codes.
 pub(super) fn survey_in_steps(file: &ParquetFile, metadata: &ColumnChunkMetaData) -> Option<Survey> {
     const KNOWN: [Encoding; 3] = [Encoding::PLAIN, Encoding::PLAIN_DICTIONARY, Encoding::RLE_DICTIONARY];
     let is_known = |encoding: Encoding| KNOWN.contains(&encoding);

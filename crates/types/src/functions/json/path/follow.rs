@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use diligence_base::{Error, Result};
 
 use super::super::super::decimal::Decimal;
-use super::read::{Node, Path, Sign, Step};
+use super::read::{Node, Path, PathStep, Sign};
 use crate::SqlType;
 use crate::text::json::{Json, unique, write_key};
 
@@ -48,8 +48,8 @@ fn check_variables(node: &Node, variables: &[(String, Json)]) -> Result<()> {
         Node::Steps(start, steps) => {
             check(start)?;
             steps.iter().try_for_each(|step| match step {
-                Step::Filter(test) => check(test),
-                Step::Places(places) => places.iter().try_for_each(|(from, to)| {
+                PathStep::Filter(test) => check(test),
+                PathStep::Places(places) => places.iter().try_for_each(|(from, to)| {
                     check(from)?;
                     to.as_ref().map_or(Ok(()), check)
                 }),
@@ -97,7 +97,7 @@ impl Follower<'_> {
                     }
                     values = next;
                     // Behind levels, some values have what others have not.
-                    place.is_lax |= matches!(step, Step::Levels(..));
+                    place.is_lax |= matches!(step, PathStep::Levels(..));
                 }
                 values
             }
@@ -209,36 +209,36 @@ impl Follower<'_> {
         if is_found || !is_unknown { Some(is_found) } else { None }
     }
 
-    fn step(&self, step: &Step, value: &Json, place: &Place<'_>, out: &mut Vec<Json>) -> Result<()> {
+    fn step(&self, step: &PathStep, value: &Json, place: &Place<'_>, out: &mut Vec<Json>) -> Result<()> {
         match (step, value) {
-            (Step::Member(name), Json::Object(members)) => match members.iter().find(|(key, _)| key == name) {
+            (PathStep::Member(name), Json::Object(members)) => match members.iter().find(|(key, _)| key == name) {
                 Some((_, value)) => out.push(value.clone()),
                 None if place.is_lax => {}
                 None => return failed(format!("JSON object does not contain key \"{name}\""), "2203A"),
             },
-            (Step::Members, Json::Object(members)) => out.extend(members.iter().map(|(_, value)| value.clone())),
+            (PathStep::Members, Json::Object(members)) => out.extend(members.iter().map(|(_, value)| value.clone())),
             // Of an array the members of its elements are meant.
-            (Step::Member(_) | Step::Members, Json::Array(items)) if self.is_lax => {
+            (PathStep::Member(_) | PathStep::Members, Json::Array(items)) if self.is_lax => {
                 for item in items.iter().filter(|item| !matches!(item, Json::Array(_))) {
                     self.step(step, item, place, out)?;
                 }
             }
-            (Step::Member(_) | Step::Members, _) if place.is_lax => {}
-            (Step::Member(_), _) => {
+            (PathStep::Member(_) | PathStep::Members, _) if place.is_lax => {}
+            (PathStep::Member(_), _) => {
                 return failed("jsonpath member accessor can only be applied to an object", "2203A");
             }
-            (Step::Members, _) => {
+            (PathStep::Members, _) => {
                 return failed("jsonpath wildcard member accessor can only be applied to an object", "2203C");
             }
-            (Step::Elements, Json::Array(items)) => out.extend(items.iter().cloned()),
-            (Step::Elements, one) if self.is_lax => out.push(one.clone()),
-            (Step::Elements, _) if place.is_lax => {}
-            (Step::Elements, _) => {
+            (PathStep::Elements, Json::Array(items)) => out.extend(items.iter().cloned()),
+            (PathStep::Elements, one) if self.is_lax => out.push(one.clone()),
+            (PathStep::Elements, _) if place.is_lax => {}
+            (PathStep::Elements, _) => {
                 return failed("jsonpath wildcard array accessor can only be applied to an array", "22039");
             }
-            (Step::Places(places), value) => self.places(places, value, place, out)?,
-            (Step::Levels(from, to), value) => levels(value, 0, (*from, *to), out),
-            (Step::Filter(test), value) => {
+            (PathStep::Places(places), value) => self.places(places, value, place, out)?,
+            (PathStep::Levels(from, to), value) => levels(value, 0, (*from, *to), out),
+            (PathStep::Filter(test), value) => {
                 let one = std::slice::from_ref(value);
                 let items = match value {
                     Json::Array(items) if self.is_lax => items.as_slice(),
@@ -247,13 +247,13 @@ impl Follower<'_> {
                 let passes = |item: &&Json| self.holds(test, &Place { current: item, ..*place }) == Some(true);
                 out.extend(items.iter().filter(passes).cloned());
             }
-            (Step::Method(name @ ("size" | "type")), value) => out.push(self.about(name, value)?),
-            (Step::Method(name), Json::Array(items)) if self.is_lax => {
+            (PathStep::Method(name @ ("size" | "type")), value) => out.push(self.about(name, value)?),
+            (PathStep::Method(name), Json::Array(items)) if self.is_lax => {
                 for item in items {
                     method(name, item, out)?;
                 }
             }
-            (Step::Method(name), value) => method(name, value, out)?,
+            (PathStep::Method(name), value) => method(name, value, out)?,
         }
         Ok(())
     }

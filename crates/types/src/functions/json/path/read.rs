@@ -32,7 +32,7 @@ pub(super) enum Node {
     /// A literal.
     Value(Json),
     /// What comes behind a value.
-    Steps(Box<Node>, Vec<Step>),
+    Steps(Box<Node>, Vec<PathStep>),
     /// `-x` if so, else `+x`.
     Signed(bool, Box<Node>),
     /// `a + b` and its likes.
@@ -68,7 +68,7 @@ pub(super) enum Sign {
 
 /// A step from values to others.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum PathStep {
     /// `.name`.
     Member(String),
     /// `.*`.
@@ -90,7 +90,7 @@ const METHODS: [&str; 8] = ["size", "type", "double", "abs", "ceiling", "floor",
 
 /// Reads a path. Fails with 42601 if it is none, 0A000 for what is not supported.
 pub(super) fn read_path(text: &str) -> Result<Path> {
-    let mut reader = Reader { rest: text, depth: 0, is_in_filter: false, is_in_subscript: false };
+    let mut reader = PathReader { rest: text, depth: 0, is_in_filter: false, is_in_subscript: false };
     let is_strict = reader.word("strict");
     if !is_strict {
         reader.word("lax");
@@ -102,14 +102,14 @@ pub(super) fn read_path(text: &str) -> Result<Path> {
     }
 }
 
-struct Reader<'a> {
+struct PathReader<'a> {
     rest: &'a str,
     depth: usize,
     is_in_filter: bool,
     is_in_subscript: bool,
 }
 
-impl Reader<'_> {
+impl PathReader<'_> {
     fn invalid(&self) -> Error {
         let message = match self.rest.trim_start().chars().next() {
             Some(letter) => format!("syntax error at or near \"{letter}\" of jsonpath input"),
@@ -354,12 +354,12 @@ impl Reader<'_> {
         Ok(rest[..length].to_owned())
     }
 
-    fn steps(&mut self) -> Result<Vec<Step>> {
+    fn steps(&mut self) -> Result<Vec<PathStep>> {
         let mut steps = Vec::new();
         loop {
             if self.sign("?") {
                 let outer = std::mem::replace(&mut self.is_in_filter, true);
-                steps.push(Step::Filter(Box::new(self.within()?)));
+                steps.push(PathStep::Filter(Box::new(self.within()?)));
                 self.is_in_filter = outer;
             } else if self.sign("[") {
                 steps.push(self.places()?);
@@ -372,9 +372,9 @@ impl Reader<'_> {
         }
     }
 
-    fn places(&mut self) -> Result<Step> {
+    fn places(&mut self) -> Result<PathStep> {
         if self.sign("*") {
-            return Ok(Step::Elements);
+            return Ok(PathStep::Elements);
         }
         let outer = std::mem::replace(&mut self.is_in_subscript, true);
         let mut places = Vec::new();
@@ -387,22 +387,22 @@ impl Reader<'_> {
             }
         }
         self.is_in_subscript = outer;
-        Ok(Step::Places(places))
+        Ok(PathStep::Places(places))
     }
 
-    fn member(&mut self) -> Result<Step> {
+    fn member(&mut self) -> Result<PathStep> {
         if self.sign("**") {
             return self.levels();
         }
         if self.sign("*") {
-            return Ok(Step::Members);
+            return Ok(PathStep::Members);
         }
         if self.rest.trim_start().starts_with('"') {
-            return Ok(Step::Member(self.quoted()?));
+            return Ok(PathStep::Member(self.quoted()?));
         }
         let name = self.name()?;
         if !self.rest.trim_start().starts_with('(') {
-            return Ok(Step::Member(name));
+            return Ok(PathStep::Member(name));
         }
         let Some(method) = METHODS.iter().find(|method| **method == name) else { return Err(self.invalid()) };
         self.sign("(");
@@ -410,17 +410,17 @@ impl Reader<'_> {
             return Err(Error::unsupported("templates of .datetime() are not supported").with_code("0A000"));
         }
         self.expect(")")?;
-        Ok(Step::Method(method))
+        Ok(PathStep::Method(method))
     }
 
-    fn levels(&mut self) -> Result<Step> {
+    fn levels(&mut self) -> Result<PathStep> {
         if !self.sign("{") {
-            return Ok(Step::Levels(Some(0), None));
+            return Ok(PathStep::Levels(Some(0), None));
         }
         let from = self.level()?;
         let to = if self.word("to") { self.level()? } else { from };
         self.expect("}")?;
-        Ok(Step::Levels(from, to))
+        Ok(PathStep::Levels(from, to))
     }
 
     fn level(&mut self) -> Result<Option<u32>> {

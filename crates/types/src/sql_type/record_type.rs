@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::sql_type::RecordField;
+use super::RecordField;
 
 /// The columns of a row, and what kind of row it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

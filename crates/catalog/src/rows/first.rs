@@ -12,9 +12,10 @@ use diligence_types::SqlType;
 use crate::access::Conditions;
 use crate::index::KeyIndex;
 use crate::pieces::RowFinder;
-use crate::rows::{FEW_ROWS, MEMORY_ROWS_PER_ROW, TableRows};
 use crate::rules::Key;
 use crate::run::KEY_BYTES_MAX;
+
+use super::{FEW_ROWS, MEMORY_ROWS_PER_ROW, TableRows};
 
 /// Entries that are looked at for a row, most of them of rows that are gone, at most.
 const STEPS_PER_ROW: usize = 8;
