@@ -9,7 +9,7 @@ use diligence_base::{About, Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::RelationName;
-use crate::keys::shown_value;
+use crate::shown::shown_value;
 
 /// The error for a NULL where none may be.
 fn null_in(column: &str, table: &RelationName, batch: &RecordBatch, row: usize) -> Error {

@@ -21,6 +21,7 @@ use diligence_storage::foreign_error::from_arrow;
 
 use crate::rules::Key;
 use crate::run::{KEY_BYTES_MAX, Run, RunWriter, common};
+use crate::shown::shown_value;
 
 /// Of a key that is too long for an index, so many bytes are as they are; the others become a hash.
 pub(crate) const LONG_KEY_BYTES: usize = KEY_BYTES_MAX - size_of::<u64>();
@@ -314,14 +315,6 @@ impl<'a> SortedKeys<'a> {
         self.order.iter().try_for_each(|key| writer.push(&self.bytes(key), key.number))?;
         writer.finish()
     }
-}
-
-/// A value in a message.
-pub(crate) fn shown_value(column: &ArrayRef, row: usize) -> String {
-    if column.is_null(row) {
-        return "null".to_owned();
-    }
-    arrow::util::display::array_value_to_string(column, row).unwrap_or_else(|_| "?".to_owned())
 }
 
 /// Values that are equal are the same: there are two zeros and many NaNs.

@@ -54,6 +54,7 @@ mod run;
 mod sampled;
 pub mod sequence;
 mod session;
+mod shown;
 mod snapshot;
 mod table;
 pub mod transaction;
