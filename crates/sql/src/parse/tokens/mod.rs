@@ -345,7 +345,7 @@ impl<'a> Text<'a> {
                 }
                 Token::SemiColon => levels = vec![TokenLevel::default()],
                 // An operator's name may not end in a sign of arithmetic, but for this one.
-                Token::Minus if self.is_adjacency(at) => {
+                Token::CustomBinaryOperator(_) if self.is_adjacency(at) => {
                     self.replace(at, [Token::CustomBinaryOperator("-|-".to_owned())]);
                     self.drop(at + 1..at + 2);
                 }
@@ -595,8 +595,8 @@ impl<'a> Text<'a> {
 
     /// `-|-`, without blanks in it.
     fn is_adjacency(&self, at: usize) -> bool {
-        // The rest of it is read as an operator of its own.
-        matches!(self.token(at + 1), Token::CustomBinaryOperator(rest) if rest == "|-")
+        matches!(self.token(at), Token::CustomBinaryOperator(first) if first == "-|")
+            && *self.token(at + 1) == Token::Minus
             && self.words[at + 1] == self.words[at] + 1
     }
 
