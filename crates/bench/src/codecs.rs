@@ -1,9 +1,9 @@
 //! `diligence-bench codecs`: bytes and time of every column of TPC-H and of the web log, as Parquet and as segments of
 //! our own.
 //!
-//! Each column is a file of its own in each format, in clusters of 131,072 rows. What is measured is what a scan's worker
-//! does: from bytes in memory to arrays in the engine's narrow form, through the same seam. Reading the file, and with it
-//! the checksums of our own, is not in it. The least of several rounds counts.
+//! Each column is a file of its own in each format, in clusters of 131,072 rows. What is measured is what a scan's
+//! worker does: from bytes in memory to arrays in the engine's narrow form, through the same seam. Reading the file,
+//! and with it the checksums of our own, is not in it. The least of several rounds counts.
 
 use std::fs::File;
 use std::path::Path;
