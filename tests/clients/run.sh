@@ -57,6 +57,8 @@ password = "fay"
 role = "kiosk"
 USERS
 start() { # arguments of serve: sets $server, $postgres, $http
+  # What the server before it has written is not to be taken for its own.
+  : > "$work/doors"
   "$binary" serve --data "$work/data" --postgres 0 --http 0 --endpoints "$work/endpoints" --memory 512MiB "$@" > "$work/doors" 2> "$work/log" &
   server=$!
   for _ in $(seq 300); do [ "$(wc -l < "$work/doors")" -ge 2 ] && break; kill -0 $server || { cat "$work/log"; exit 1; }; sleep 0.1; done
