@@ -21,18 +21,20 @@
 mod gated;
 #[cfg(test)]
 mod gated_tests;
+mod info;
 mod outside;
 mod packet;
 mod policies;
 mod policy;
 mod scheduler;
 
+pub use info::{StageCounters, StageInfo, WorkerInfo};
 pub use outside::Caller;
 pub(crate) use outside::{on_behalf_of, outside};
 pub use packet::{Packet, PacketState, Quantum, Step, Work};
 pub use policies::Policies;
 pub use policy::{Arrival, Policy, PolicyKind};
-pub use scheduler::{Crew, Scheduler, StageCounters, StageInfo, WorkerInfo};
+pub use scheduler::{Crew, Scheduler};
 
 /// The stages of the engine. A packet's stage is that of its pipeline's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

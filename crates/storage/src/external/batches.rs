@@ -4,7 +4,8 @@ use arrow::array::{Array, ArrayRef};
 use arrow::buffer::BooleanBuffer;
 use diligence_base::{Error, Result};
 
-use super::sieve::{Windows, filter_array};
+use super::selection::filter_array;
+use super::sieve::Windows;
 use crate::{DecodeRequest, SharedItem};
 
 /// Decodes batch after batch.

@@ -19,6 +19,7 @@ mod parquet;
 mod partitions;
 mod required;
 mod schema;
+mod selection;
 mod sieve;
 mod source;
 mod stores;

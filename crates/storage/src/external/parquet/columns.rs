@@ -21,7 +21,7 @@ use super::page::Pages;
 use super::strings::{Codes, Views};
 use super::survey::Surveyed;
 use super::{ParquetFile, Piece};
-use crate::external::sieve::filter_array;
+use crate::external::selection::filter_array;
 use crate::external::source::Source;
 use crate::foreign_error::from_arrow;
 

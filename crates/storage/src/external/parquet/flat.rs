@@ -17,7 +17,7 @@ use super::columns::{ColumnAhead, ColumnRows};
 use super::page::{Header, Kind, Malformed, Page, Pages, Text, encoding};
 use super::runs::Runs;
 use super::survey::dictionary_bytes;
-use crate::external::sieve::extract;
+use crate::external::selection::extract;
 use crate::external::source::Source;
 
 /// Codes that are unpacked at once: they stay in the first-level cache.

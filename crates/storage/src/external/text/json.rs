@@ -26,7 +26,8 @@ use super::{
 use crate::external::batches::{BatchSource, BatchWindows, missing_columns_of};
 use crate::external::options::{Compression, OpenOptions};
 use crate::external::schema::{conform_column, logical_schema, with_types};
-use crate::external::sieve::{Sieve, filter_array};
+use crate::external::selection::filter_array;
+use crate::external::sieve::Sieve;
 use crate::external::source::Source;
 use crate::external::table::FileScan;
 use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched};
