@@ -341,13 +341,16 @@ impl TableRows {
             .sampled(in_memory, self.next_number, || Sampled::of(batches.clone(), fields, self.next_number));
         let columns = sampled.into_iter().enumerate().map(|(column, sampled)| {
             let nulls = batches.clone().map(|batch| batch.column(column).null_count()).sum();
-            let mut all = ColumnStatistics { null_count: Precision::Exact(nulls), ..sampled };
+            let bytes = batches.clone().map(|batch| batch.column(column).get_array_memory_size()).sum();
+            let (null_count, byte_size) = (Precision::Exact(nulls), Precision::Inexact(bytes));
+            let mut all = ColumnStatistics { null_count, byte_size, ..sampled };
             let mut rows = in_memory;
             for known in segments.values() {
                 let Some(stored) = known.column_statistics.get(column) else { continue };
                 let more = stored.null_count.get_value().copied();
                 let both = all.null_count.get_value().zip(more.as_ref()).map(|(all, more)| all + more);
                 all.null_count = both.map_or(Precision::Absent, Precision::Inexact);
+                all.byte_size = all.byte_size.add(&stored.byte_size);
                 let inexact = |value: &Precision<ScalarValue>| value.clone().to_inexact();
                 let (min, max) = (inexact(&stored.min_value), inexact(&stored.max_value));
                 let distinct = stored.distinct_count.to_inexact();

@@ -55,15 +55,21 @@ struct Decimals {
     scale: i8,
 }
 
-impl Arithmetic {
-    /// The operation, or `None` if it is not one of ours. `result_type` is the logical type that DataFusion gives it;
-    /// `checked` makes an overflow of integers an error.
-    pub(super) fn new(
+/// How an operation is computed.
+#[derive(Debug)]
+pub(super) struct ArithmeticWay {
+    operation: Operation,
+    decimals: Option<Decimals>,
+}
+
+impl ArithmeticWay {
+    /// The way for an operator and types, or `None` if the operation is not one of ours. `result_type` is the logical
+    /// type that DataFusion gives it.
+    pub(super) fn of(
         operator: &Operator,
-        (left, left_type): (Node, DataType),
-        (right, right_type): (Node, DataType),
+        left_type: &DataType,
+        right_type: &DataType,
         result_type: &DataType,
-        checked: bool,
     ) -> Option<Self> {
         let operation = match operator {
             Operator::Plus => Operation::Add,
@@ -71,15 +77,27 @@ impl Arithmetic {
             Operator::Multiply => Operation::Multiply,
             _ => return None,
         };
-        let decimals = match (&left_type, &right_type, result_type) {
+        let decimals = match (left_type, right_type, result_type) {
             (DataType::Decimal128(_, left), DataType::Decimal128(_, right), DataType::Decimal128(precision, scale)) => {
                 Decimals::new(operation, *left, *right, *precision, *scale)
             }
             (left, right, _) if left == right && (left.is_integer() || left.is_floating()) => None,
             _ => return None,
         };
+        Some(Self { operation, decimals })
+    }
+}
+
+impl Arithmetic {
+    /// The operation on two expressions with their types; `checked` makes an overflow of integers an error.
+    pub(super) fn new(
+        ArithmeticWay { operation, decimals }: ArithmeticWay,
+        (left, left_type): (Node, DataType),
+        (right, right_type): (Node, DataType),
+        checked: bool,
+    ) -> Self {
         let checked = checked && left_type.is_integer();
-        Some(Self { operation, left: Box::new(left), right: Box::new(right), left_type, right_type, decimals, checked })
+        Self { operation, left: Box::new(left), right: Box::new(right), left_type, right_type, decimals, checked }
     }
 
     /// Whether some value may make it fail.

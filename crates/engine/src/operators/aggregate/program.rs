@@ -13,6 +13,7 @@ use datafusion_functions_aggregate::count::Count;
 use datafusion_functions_aggregate::min_max::{Max, Min};
 use datafusion_functions_aggregate::sum::Sum;
 use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion_physical_expr::expressions::CastExpr;
 use diligence_base::{Error, Result};
 
 use super::key_layout::KeyLayout;
@@ -115,14 +116,14 @@ impl Program {
 
     fn add_call(&mut self, call: &plan::AggregateCall, input: &SchemaRef) -> Result<Output> {
         let view = self.add_view(call.filter.as_ref());
-        match self.add_native(call, view)? {
+        match self.add_native(call, view, input)? {
             Some(output) => Ok(output),
             None => self.add_foreign(call, view, input),
         }
     }
 
     /// The aggregate on states of our own, if it can.
-    fn add_native(&mut self, call: &plan::AggregateCall, view: usize) -> Result<Option<Output>> {
+    fn add_native(&mut self, call: &plan::AggregateCall, view: usize, input: &SchemaRef) -> Result<Option<Output>> {
         let function = call.function.fun().inner();
         let field = call.function.field();
         let result = field.data_type();
@@ -135,6 +136,9 @@ impl Program {
             });
         }
         let [argument] = call.arguments.as_slice() else { return Ok(None) };
+        // What is summed up need not be as wide as the sum.
+        let summed = function.is::<Sum>().then(|| unwidened(argument, input)).transpose()?.flatten();
+        let argument = summed.as_ref().unwrap_or(argument);
         let (sum, average) = (sum_kind(argument.data_type(), result), AverageKind::new(argument.data_type(), result));
         let is_sum = function.is::<Sum>() && sum.is_some();
         let is_average = function.is::<Avg>() && average.is_some();
@@ -230,7 +234,7 @@ impl Program {
                     a == b && m == n
                 }
                 (StateSpec::Distinct { argument: a, sum: s, .. }, StateSpec::Distinct { argument: b, sum, .. })
-                    if a == b =>
+                    if a == b && s.zip(*sum).is_none_or(|(s, sum)| s == sum) =>
                 {
                     // One of them may only count.
                     *s = s.or(*sum);
@@ -401,12 +405,23 @@ fn column_nulls(column: &Column) -> Result<Option<NullBuffer>> {
     }
 }
 
+/// A decimal of 128 bits without its cast to one of 256 bits with as many digits behind the point.
+fn unwidened(argument: &Expr, input: &SchemaRef) -> Result<Option<Expr>> {
+    let DataType::Decimal256(_, scale) = argument.data_type() else { return Ok(None) };
+    let Some(cast) = argument.physical().downcast_ref::<CastExpr>() else { return Ok(None) };
+    let inner = Expr::new(cast.expr().clone(), input)?;
+    Ok(matches!(inner.data_type(), DataType::Decimal128(_, own) if own == scale).then_some(inner))
+}
+
 /// How DataFusion's `sum` adds up values of a type, if natively done here.
 fn sum_kind(argument: &DataType, result: &DataType) -> Option<SumKind> {
     match (argument, result) {
         (DataType::Int64, DataType::Int64) | (DataType::UInt64, DataType::UInt64) => Some(SumKind::Exact),
         (DataType::Float64, DataType::Float64) => Some(SumKind::Float),
         (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) if from == to => Some(SumKind::Exact),
+        (DataType::Decimal128(_, from) | DataType::Decimal256(_, from), DataType::Decimal256(_, to)) if from == to => {
+            Some(SumKind::ExactWidest)
+        }
         _ => None,
     }
 }

@@ -1,19 +1,24 @@
-//! Sums: of integers and decimals, exact in 128 bits, and of floats.
+//! Sums: of integers and decimals, exact in 128 or 256 bits, and of floats.
 //!
 //! Exact sums start as 64-bit integers and stay so while a bound on what any group can have reached says it is safe:
 //! the largest magnitude of each batch times its rows, added up. That halves the memory of a group and lets the sums of
-//! a batch be formed in registers; when the bound runs out, the sums move to 128 bits for good.
+//! a batch be formed in registers; when the bound runs out, the sums move to 128 bits for good. Sums whose type has more
+//! digits than 128 bits hold move on to 256 bits in the same way; few ever do.
 //!
 //! A sum that does not fit the type of its result is an error, whatever order the values came in; so is one that leaves
-//! even 128 bits on its way.
+//! even its widest form on its way.
 
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, Float64Array, PrimitiveArray};
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, Decimal256Array, Float64Array, PrimitiveArray,
+};
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, Decimal32Type, Decimal64Type, Decimal128Type, Float64Type, Int64Type, UInt64Type};
+use arrow::datatypes::{
+    DataType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Float64Type, Int64Type, UInt64Type, i256,
+};
 use diligence_base::{Error, Result};
 
 use crate::batch::{magnitude_bound, to_logical};
@@ -25,6 +30,8 @@ use super::{LANE_GROUPS_MAX, LANES, Placement, Seen, for_each_valid, permuted, s
 pub(in super::super) enum SumKind {
     /// 64-bit integers, signed or not, or decimals of up to 38 digits.
     Exact,
+    /// Decimals whose sum may have up to 76 digits.
+    ExactWidest,
     /// 64-bit floats.
     Float,
 }
@@ -32,6 +39,7 @@ pub(in super::super) enum SumKind {
 enum Sums {
     Narrow { sums: Vec<i64>, bound: u64 },
     Wide(Vec<i128>),
+    Widest(Vec<i256>),
     Float(Vec<f64>),
 }
 
@@ -40,7 +48,11 @@ pub(in super::super) struct SumState {
     sums: Sums,
     seen: Seen,
     always_seen: bool,
-    /// Whether some sum has left 128 bits.
+    /// Whether sums may move on to 256 bits.
+    may_be_widest: bool,
+    /// Then, for sums of 128 bits: what the magnitude of none is above.
+    wide_bound: u128,
+    /// Whether some sum has left its widest form.
     overflowed: bool,
     scratch: Vec<i64>,
 }
@@ -48,16 +60,24 @@ pub(in super::super) struct SumState {
 impl SumState {
     pub fn new(kind: SumKind, always_seen: bool) -> Self {
         let sums = match kind {
-            SumKind::Exact => Sums::Narrow { sums: Vec::new(), bound: 0 },
+            SumKind::Exact | SumKind::ExactWidest => Sums::Narrow { sums: Vec::new(), bound: 0 },
             SumKind::Float => Sums::Float(Vec::new()),
         };
-        Self { sums, seen: Seen::new(always_seen), always_seen, overflowed: false, scratch: Vec::new() }
+        let may_be_widest = kind == SumKind::ExactWidest;
+        Self { seen: Seen::new(always_seen), always_seen, ..Self::of(sums, may_be_widest) }
+    }
+
+    fn of(sums: Sums, may_be_widest: bool) -> Self {
+        let wide_bound = if matches!(sums, Sums::Wide(_)) { i128::MAX.unsigned_abs() } else { 0 };
+        let (seen, scratch) = (Seen::new(false), Vec::new());
+        Self { sums, seen, always_seen: false, may_be_widest, wide_bound, overflowed: false, scratch }
     }
 
     fn len(&self) -> usize {
         match &self.sums {
             Sums::Narrow { sums, .. } => sums.len(),
             Sums::Wide(sums) => sums.len(),
+            Sums::Widest(sums) => sums.len(),
             Sums::Float(sums) => sums.len(),
         }
     }
@@ -72,6 +92,7 @@ impl SumState {
         match &mut self.sums {
             Sums::Narrow { sums, .. } => sums.resize(groups, 0),
             Sums::Wide(sums) => sums.resize(groups, 0),
+            Sums::Widest(sums) => sums.resize(groups, i256::ZERO),
             Sums::Float(sums) => sums.resize(groups, 0.0),
         }
     }
@@ -124,6 +145,13 @@ impl SumState {
                 }
                 self.scratch = scratch;
             }
+            (_, DataType::Decimal256(..)) => {
+                let values = values.as_primitive::<Decimal256Type>().values();
+                match values.iter().map(|value| value.to_i128()).collect::<Option<Vec<_>>>() {
+                    Some(values) => self.add_wide(&values, placement, nulls, |value| value),
+                    None => self.add_widest(values, placement, nulls, |value| value),
+                }
+            }
             (_, other) => return Err(Error::bug(format!("a sum met values of type {other}"))),
         }
         Ok(())
@@ -148,7 +176,22 @@ impl SumState {
         widen: impl Fn(V) -> i128,
     ) {
         let overflowed = Cell::new(false);
-        add_as(self.wide(), values, placement, nulls, widen, |a, b| noting_overflow(a, b, &overflowed));
+        match self.wide_for(values, &widen) {
+            Some(sums) => add_as(sums, values, placement, nulls, widen, |a, b| noting_overflow(a, b, &overflowed)),
+            None => self.add_widest(values, placement, nulls, |value| i256::from_i128(widen(value))),
+        }
+        self.overflowed |= overflowed.get();
+    }
+
+    fn add_widest<V: Copy>(
+        &mut self,
+        values: &[V],
+        placement: Placement<'_>,
+        nulls: Option<&NullBuffer>,
+        widen: impl Fn(V) -> i256,
+    ) {
+        let overflowed = Cell::new(false);
+        add_as(self.widest(), values, placement, nulls, widen, |a, b| noting_widest_overflow(a, b, &overflowed));
         self.overflowed |= overflowed.get();
     }
 
@@ -164,12 +207,36 @@ impl SumState {
         }
     }
 
-    fn wide(&mut self) -> &mut Vec<i128> {
-        if let Sums::Narrow { sums, .. } = &self.sums {
+    /// The sums in 128 bits, to which such values are to be added; `None` if they are wider, or might have to be.
+    fn wide_for<V: Copy>(&mut self, values: &[V], widen: impl Fn(V) -> i128) -> Option<&mut Vec<i128>> {
+        if let Sums::Narrow { sums, bound } = &self.sums {
+            self.wide_bound = u128::from(*bound);
             self.sums = Sums::Wide(sums.iter().map(|&sum| sum as i128).collect());
         }
+        if self.may_be_widest && matches!(self.sums, Sums::Wide(_)) {
+            let largest = values.iter().fold(0, |largest: u128, &value| largest.max(widen(value).unsigned_abs()));
+            let more = largest.saturating_mul(values.len() as u128);
+            self.wide_bound = self.wide_bound.saturating_add(more);
+            if self.wide_bound > i128::MAX.unsigned_abs() {
+                return None;
+            }
+        }
         match &mut self.sums {
-            Sums::Wide(sums) => sums,
+            Sums::Wide(sums) => Some(sums),
+            _ => None,
+        }
+    }
+
+    fn widest(&mut self) -> &mut Vec<i256> {
+        match &self.sums {
+            Sums::Narrow { sums, .. } => {
+                self.sums = Sums::Widest(sums.iter().map(|&sum| i256::from(sum)).collect());
+            }
+            Sums::Wide(sums) => self.sums = Sums::Widest(sums.iter().map(|&sum| i256::from_i128(sum)).collect()),
+            _ => {}
+        }
+        match &mut self.sums {
+            Sums::Widest(sums) => sums,
             _ => unreachable!("only decimal sums are widened"),
         }
     }
@@ -194,14 +261,26 @@ impl SumState {
                 }
             }
             Sums::Wide(theirs) => self.merge_wide(&theirs[range], placement, |value| value),
+            Sums::Widest(theirs) => self.merge_widest(&theirs[range], placement, |value| value),
         }
         self.overflowed |= other.overflowed;
     }
 
     fn merge_wide<V: Copy>(&mut self, theirs: &[V], placement: Placement<'_>, widen: impl Fn(V) -> i128) {
         let overflowed = Cell::new(false);
-        scatter(self.wide(), theirs, placement, None, |sum, value| {
-            *sum = noting_overflow(*sum, widen(value), &overflowed);
+        match self.wide_for(theirs, &widen) {
+            Some(sums) => scatter(sums, theirs, placement, None, |sum, value| {
+                *sum = noting_overflow(*sum, widen(value), &overflowed);
+            }),
+            None => self.merge_widest(theirs, placement, |value| i256::from_i128(widen(value))),
+        }
+        self.overflowed |= overflowed.get();
+    }
+
+    fn merge_widest<V: Copy>(&mut self, theirs: &[V], placement: Placement<'_>, widen: impl Fn(V) -> i256) {
+        let overflowed = Cell::new(false);
+        scatter(self.widest(), theirs, placement, None, |sum, value| {
+            *sum = noting_widest_overflow(*sum, widen(value), &overflowed);
         });
         self.overflowed |= overflowed.get();
     }
@@ -210,10 +289,12 @@ impl SumState {
         let sums = match &self.sums {
             Sums::Narrow { sums, bound } => Sums::Narrow { sums: permuted(sums, order, 0), bound: *bound },
             Sums::Wide(sums) => Sums::Wide(permuted(sums, order, 0)),
+            Sums::Widest(sums) => Sums::Widest(permuted(sums, order, i256::ZERO)),
             Sums::Float(sums) => Sums::Float(permuted(sums, order, 0.0)),
         };
         let seen = self.seen.permuted(order);
-        Self { sums, seen, always_seen: self.always_seen, overflowed: self.overflowed, scratch: Vec::new() }
+        let Self { always_seen, may_be_widest, wide_bound, overflowed, .. } = *self;
+        Self { sums, seen, always_seen, may_be_widest, wide_bound, overflowed, scratch: Vec::new() }
     }
 
     /// Forgets all groups, but not that a sum has overflowed.
@@ -224,20 +305,26 @@ impl SumState {
                 *bound = 0;
             }
             Sums::Wide(sums) => sums.clear(),
+            Sums::Widest(sums) => sums.clear(),
             Sums::Float(sums) => sums.clear(),
         }
+        self.wide_bound = 0;
         self.seen = Seen::new(self.always_seen);
     }
 
-    /// The sums of groups `range` for temp space, in the form that they have. Fails if one has left 128 bits.
+    /// The sums of groups `range` for temp space, in the form that they have. Fails if one has left its widest form.
     pub fn column(&self, range: Range<usize>) -> Result<ArrayRef> {
         if self.overflowed {
-            return Err(Error::value("arithmetic overflow: a sum does not fit 128 bits"));
+            return Err(match self.may_be_widest {
+                true => too_many_digits(),
+                false => Error::value("arithmetic overflow: a sum does not fit 128 bits"),
+            });
         }
         let nulls = self.seen.nulls(range.clone());
         Ok(match &self.sums {
             Sums::Narrow { sums, .. } => Arc::new(PrimitiveArray::<Int64Type>::new(sums[range].to_vec().into(), nulls)),
             Sums::Wide(sums) => Arc::new(Decimal128Array::new(sums[range].to_vec().into(), nulls)),
+            Sums::Widest(sums) => Arc::new(Decimal256Array::new(sums[range].to_vec().into(), nulls)),
             Sums::Float(sums) => Arc::new(Float64Array::new(sums[range].to_vec().into(), nulls)),
         })
     }
@@ -247,37 +334,51 @@ impl SumState {
         let sums = match column.data_type() {
             DataType::Int64 => Sums::Narrow { sums: values_of::<Int64Type>(column), bound: i64::MAX as u64 },
             DataType::Decimal128(..) => Sums::Wide(values_of::<Decimal128Type>(column)),
+            DataType::Decimal256(..) => Sums::Widest(values_of::<Decimal256Type>(column)),
             DataType::Float64 => Sums::Float(values_of::<Float64Type>(column)),
             other => return Err(Error::bug(format!("sums came out of temp space as {other}"))),
         };
         let (seen, always_seen) = (Seen::of_nulls(column.nulls()), self.always_seen);
-        Ok(Self { sums, seen, always_seen, overflowed: false, scratch: Vec::new() })
+        Ok(Self { seen, always_seen, ..Self::of(sums, self.may_be_widest) })
     }
 
     pub fn bytes(&self) -> usize {
         let sums = match &self.sums {
             Sums::Narrow { sums, .. } => sums.capacity() * 8,
             Sums::Wide(sums) => sums.capacity() * 16,
+            Sums::Widest(sums) => sums.capacity() * 32,
             Sums::Float(sums) => sums.capacity() * 8,
         };
         sums + self.seen.bytes() + self.scratch.capacity() * 8
     }
 
     pub fn bytes_per_group(&self) -> usize {
-        1 + if matches!(self.sums, Sums::Wide(_)) { 16 } else { 8 }
+        1 + match self.sums {
+            Sums::Narrow { .. } | Sums::Float(_) => 8,
+            Sums::Wide(_) => 16,
+            Sums::Widest(_) => 32,
+        }
     }
 
-    /// Whether some sum has left 128 bits, so that the totals are worth nothing.
+    /// Whether some sum has left its widest form, so that the totals are worth nothing.
     pub fn overflowed(&self) -> bool {
         self.overflowed
     }
 
-    /// A decimal or integer sum.
+    /// A decimal or integer sum of 128 bits.
     pub fn total(&self, group: usize) -> i128 {
         match &self.sums {
             Sums::Narrow { sums, .. } => sums[group] as i128,
             Sums::Wide(sums) => sums[group],
+            Sums::Widest(sums) => sums[group].as_i128(),
             Sums::Float(sums) => sums[group] as i128,
+        }
+    }
+
+    fn widest_total(&self, group: usize) -> i256 {
+        match &self.sums {
+            Sums::Widest(sums) => sums[group],
+            _ => i256::from_i128(self.total(group)),
         }
     }
 
@@ -316,6 +417,14 @@ impl SumState {
                 }
                 Arc::new(Decimal128Array::new(sums.into(), nulls).with_data_type(data_type.clone()))
             }
+            (Sums::Narrow { .. } | Sums::Wide(_) | Sums::Widest(_), DataType::Decimal256(precision, _)) => {
+                let limit = i256::from(10).checked_pow(u32::from(*precision)).unwrap_or(i256::MAX);
+                let sums = range.map(|group| self.widest_total(group)).collect::<Vec<_>>();
+                if sums.iter().any(|&sum| sum >= limit || sum <= limit.wrapping_neg()) {
+                    return Err(overflow());
+                }
+                Arc::new(Decimal256Array::new(sums.into(), nulls).with_data_type(data_type.clone()))
+            }
             (Sums::Float(sums), DataType::Float64) => Arc::new(Float64Array::new(sums[range].to_vec().into(), nulls)),
             (_, other) => return Err(Error::bug(format!("a sum cannot come out as {other}"))),
         })
@@ -324,8 +433,15 @@ impl SumState {
 
 /// What a sum says that does not fit the type of its result.
 pub fn overflow(data_type: &DataType) -> Error {
+    if matches!(data_type, DataType::Decimal256(..)) {
+        return too_many_digits();
+    }
     let error = Error::value(format!("arithmetic overflow: a sum does not fit {data_type}"));
     error.with_hint("cast what is summed to a wider type, such as DECIMAL(38, 0) or DOUBLE")
+}
+
+fn too_many_digits() -> Error {
+    Error::value("value overflows numeric format").with_code("22003")
 }
 
 /// The values of a column; zero where it is NULL.
@@ -343,6 +459,15 @@ fn noting_overflow(a: i128, b: i128, overflowed: &Cell<bool>) -> i128 {
     let (sum, over) = a.overflowing_add(b);
     overflowed.set(overflowed.get() | over);
     sum
+}
+
+/// The same in 256 bits.
+#[inline(always)]
+fn noting_widest_overflow(a: i256, b: i256, overflowed: &Cell<bool>) -> i256 {
+    a.checked_add(b).unwrap_or_else(|| {
+        overflowed.set(true);
+        a.wrapping_add(b)
+    })
 }
 
 /// The values in 64 bits, if all of them fit.
@@ -421,4 +546,90 @@ fn total<T: Copy + Default, V: Copy>(values: &[V], widen: impl Fn(V) -> T, plus:
     }
     let sum = parts.into_iter().fold(T::default(), &plus);
     chunks.remainder().iter().fold(sum, |sum, &value| plus(sum, widen(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GROUPS: usize = 5;
+    const DIGITS: DataType = DataType::Decimal256(76, 3);
+
+    /// Values of all widths: of a few digits, of more than 64 bits, of nearly 128, and of more.
+    fn value() -> impl Strategy<Value = i256> {
+        let wide = |value: i128| i256::from_i128(value);
+        let most = 10i128.pow(38) - 1;
+        prop_oneof![
+            8 => (-1000i128..1000).prop_map(wide),
+            2 => any::<i64>().prop_map(move |value| wide(i128::from(value) * 100)),
+            1 => (-most..=most).prop_map(wide),
+            1 => (-most..=most).prop_map(move |value| wide(value).wrapping_mul(i256::from_i128(1 << 70))),
+        ]
+    }
+
+    /// The narrowest array of decimals that has the values.
+    fn array(values: &[Option<i256>]) -> ArrayRef {
+        let narrow = values.iter().map(|value| value.map_or(Some(None), |value| value.to_i128().map(Some)));
+        match narrow.collect::<Option<Vec<_>>>() {
+            Some(values) => Arc::new(Decimal128Array::from(values)),
+            None => Arc::new(Decimal256Array::from(values.to_vec())),
+        }
+    }
+
+    fn sums(batches: &[Vec<(u32, Option<i256>)>]) -> SumState {
+        let mut state = SumState::new(SumKind::ExactWidest, false);
+        for batch in batches {
+            let (ids, values) = batch.iter().copied().unzip::<_, _, Vec<_>, Vec<_>>();
+            let placement =
+                Placement { ids: Some(&ids), rows: ids.len(), before: GROUPS, groups: GROUPS, appended: false };
+            state.update(&array(&values), placement).unwrap();
+        }
+        state.resize(GROUPS);
+        state
+    }
+
+    proptest! {
+        #[test]
+        fn sums_of_all_widths_are_exact(
+            batches in prop::collection::vec(
+                prop::collection::vec((0..GROUPS as u32, prop::option::weighted(0.9, value())), 1..60), 1..6),
+            others in prop::collection::vec(
+                prop::collection::vec((0..GROUPS as u32, prop::option::weighted(0.9, value())), 1..60), 1..3),
+            through_temp_space in any::<bool>(),
+        ) {
+            let (mut state, mut other) = (sums(&batches), sums(&others));
+            if through_temp_space {
+                other = other.of_column(&other.column(0..GROUPS).unwrap()).unwrap();
+            }
+            let ids = (0..GROUPS as u32).collect::<Vec<_>>();
+            let placement = Placement {
+                ids: Some(&ids),
+                rows: GROUPS,
+                before: GROUPS,
+                groups: GROUPS,
+                appended: false,
+            };
+            state.merge(&other, 0..GROUPS, placement);
+            let mut expected = vec![None::<i256>; GROUPS];
+            for (group, value) in batches.iter().chain(&others).flatten() {
+                if let Some(value) = value {
+                    let sum = &mut expected[*group as usize];
+                    *sum = Some(sum.unwrap_or_default().wrapping_add(*value));
+                }
+            }
+            let output = state.output(0..GROUPS, &DIGITS).unwrap();
+            prop_assert_eq!(output.as_primitive::<Decimal256Type>().iter().collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn a_sum_of_more_digits_than_there_are_is_an_error() {
+        let most = i256::from(10).checked_pow(76).unwrap().wrapping_sub(i256::ONE);
+        let state = sums(&[vec![(0, Some(most)), (0, Some(i256::ONE))]]);
+        assert_eq!(state.output(0..GROUPS, &DIGITS).unwrap_err().code(), Some("22003"));
+        let state = sums(&[vec![(0, Some(most)); 9]]);
+        assert_eq!(state.output(0..GROUPS, &DIGITS).unwrap_err().code(), Some("22003"));
+    }
 }
