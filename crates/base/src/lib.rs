@@ -8,6 +8,7 @@
 //! * [`seams`]: the clock, randomness, threads and files, so that a test can replace them.
 //! * [`sync`]: locks, atomics and parking, so that a test can choose the schedule.
 //! * [`units`]: numbers with their units, for people.
+//! * [`wanted`]: whether the work of a thread is still wanted.
 //!
 //! Invariant: nothing here knows SQL, Arrow or another crate of the project.
 
@@ -19,5 +20,6 @@ pub mod recent;
 pub mod seams;
 pub mod sync;
 pub mod units;
+pub mod wanted;
 
 pub use error::{About, Error, ErrorKind, Result, Span};

@@ -10,10 +10,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
+use diligence_base::wanted::while_wanted;
 use diligence_base::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Semaphore, oneshot};
@@ -105,7 +107,7 @@ impl Stage {
     }
 
     /// Has work done on one of the stage's threads, and waits for it. Dropped, the work is not begun if it has not
-    /// yet. Fails with the error of the work, and with kind `Resource` if the stage takes no more work.
+    /// yet, and ends early where it [asks](diligence_base::wanted::check). Fails with the error of the work, and with kind `Resource` if the stage takes no more work.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         let shared = &self.0.shared;
         let place = {
@@ -116,10 +118,16 @@ impl Stage {
         place.forget();
         let (answer, answered) = oneshot::channel();
         let run = move || {
-            if !answer.is_closed() {
-                let done =
-                    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Error::bug("a stage's work panicked")));
-                // Whoever asked may have gone meanwhile: then what was made is dropped here.
+            if answer.is_closed() {
+                return;
+            }
+            let answer = Rc::new(answer);
+            let asked = answer.clone();
+            let work = move || while_wanted(move || asked.is_closed(), work);
+            let done =
+                catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(Error::bug("a stage's work panicked")));
+            // The asker may have gone meanwhile: then what was made is dropped here.
+            if let Some(answer) = Rc::into_inner(answer) {
                 let _ = answer.send(done);
             }
         };
@@ -227,6 +235,8 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
+    use diligence_base::wanted::check;
+
     use super::*;
 
     #[tokio::test]
@@ -261,6 +271,26 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert_eq!(stage.counters().done_total, 6);
+    }
+
+    #[tokio::test]
+    async fn work_that_was_given_up_ends_where_it_asks() {
+        let stage = Stage::start("test", 1, 2).unwrap();
+        let (tell, told) = channel();
+        let asker = stage.clone();
+        let endless = tokio::spawn(async move {
+            let endless = move || {
+                tell.send(()).map_err(|_| Error::bug("nobody listens"))?;
+                loop {
+                    check()?;
+                }
+            };
+            asker.run::<()>(endless).await
+        });
+        tokio::task::spawn_blocking(move || told.recv().unwrap()).await.unwrap();
+        endless.abort();
+        // Its thread is free again.
+        stage.run(|| Ok(())).await.unwrap();
     }
 
     #[tokio::test]

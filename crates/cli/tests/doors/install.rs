@@ -39,6 +39,15 @@ fn exists(program: &str) -> bool {
 }
 
 #[test]
+fn what_is_built_to_be_installed_can_be_built() {
+    let script = std::fs::read_to_string(repository().join("scripts/install")).unwrap();
+    let workspace = std::fs::read_to_string(repository().join("Cargo.toml")).unwrap();
+    let profile = script.split_once("cargo build --profile ").unwrap().1.split_whitespace().next().unwrap();
+    assert!(workspace.contains(&format!("[profile.{profile}]\n")), "no profile {profile} in Cargo.toml");
+    assert!(script.contains(&format!("/{profile}/diligence")), "the binary is not taken from where it is built");
+}
+
+#[test]
 fn what_is_installed_works_and_can_be_removed() {
     let prefix = tempfile::tempdir().unwrap();
     let at = prefix.path().to_str().unwrap();

@@ -20,7 +20,7 @@ use datafusion_physical_expr::expressions::{
     NegativeExpr, NotExpr, TryCastExpr,
 };
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use diligence_base::Result;
+use diligence_base::{Result, wanted};
 use diligence_storage::foreign_error::from_datafusion;
 
 use super::arithmetic::{Arithmetic, ArithmeticWay};
@@ -65,6 +65,7 @@ impl Compiler<'_> {
     }
 
     fn part(&self, physical: &Arc<dyn PhysicalExpr>) -> Result<Compiled> {
+        wanted::check()?;
         let own = if let Some(column) = physical.downcast_ref::<ColumnExpr>() {
             Some(Node::column(column.index(), &self.data_type(physical)?))
         } else if let Some(literal) = physical.downcast_ref::<Literal>() {

@@ -15,7 +15,7 @@ use datafusion_physical_expr::expressions::{
 };
 use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use diligence_base::{Error, Result};
+use diligence_base::{Error, Result, wanted};
 use diligence_storage::foreign_error::from_datafusion;
 use diligence_types::SqlType;
 use diligence_types::coercion::{CastOptions, is_arrows};
@@ -64,6 +64,7 @@ impl Expressions<'_> {
         schema: &Schema,
         values: &mut SubqueryValues,
     ) -> Result<Arc<dyn PhysicalExpr>> {
+        wanted::check()?;
         stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || self.expression(scalar, positions, schema, values))
     }
 

@@ -29,7 +29,7 @@ use datafusion_common::ScalarValue;
 use datafusion_common::config::ConfigOptions;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::Column as ColumnExpr;
-use diligence_base::{Error, Result};
+use diligence_base::{Error, Result, wanted};
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{self, Node, Plan, WorkTableId};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
@@ -255,6 +255,7 @@ impl Lowering<'_> {
         ordered: bool,
         values: &mut SubqueryValues,
     ) -> Result<Lowered> {
+        wanted::check()?;
         stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || {
             let mut lowered = self.operator(relation, needed, ordered, values)?;
             lowered.plan.ordered = ordered;

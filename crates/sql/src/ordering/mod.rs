@@ -12,7 +12,7 @@ pub(crate) mod estimates;
 
 use std::collections::HashMap;
 
-use diligence_base::{Error, Result};
+use diligence_base::{Error, Result, wanted};
 
 use self::estimates::{Cardinality, estimate, join_rows, joined};
 use crate::algebra::{ColumnId, Comparison, Join, JoinKind, Relation, Scalar};
@@ -28,6 +28,7 @@ const OUTPUT_COST: f64 = 1.0;
 
 /// An equal relation with every tree of inner joins in it in its best order.
 pub(crate) fn ordered(relation: Relation) -> Result<Relation> {
+    wanted::check()?;
     stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || match relation {
         Relation::Join(join) if join.kind == JoinKind::Inner => {
             let mut graph = Graph::default();

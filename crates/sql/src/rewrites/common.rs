@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use diligence_base::Result;
+use diligence_base::{Result, wanted};
 use diligence_types::functions::Stability;
 
 use crate::algebra::{Column, Numbers, Relation, Scalar};
@@ -12,6 +12,7 @@ use crate::algebra::{Column, Numbers, Relation, Scalar};
 /// A relation whose aggregates and computed columns compute each expression once: what comes twice is a column of the
 /// input. What is behind a CASE or another condition stays there, since it may fail where it is not asked for.
 pub(super) fn extracted(mut relation: Relation, numbers: &Numbers) -> Result<Relation> {
+    wanted::check()?;
     stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || {
         for input in relation.inputs_mut() {
             let taken = std::mem::replace(input, Relation::one_row());

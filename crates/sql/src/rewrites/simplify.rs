@@ -1,6 +1,6 @@
 //! Expressions that say the same with less.
 
-use diligence_base::Result;
+use diligence_base::{Result, wanted};
 use diligence_engine::expressions::is_outside;
 use diligence_types::SqlType;
 use diligence_types::functions::Stability;
@@ -40,6 +40,7 @@ fn add_padded(relation: &Relation, padded: &mut Padded) {
 }
 
 fn below(mut relation: Relation, padded: &Padded, evaluate: Evaluate<'_>) -> Result<Relation> {
+    wanted::check()?;
     stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || {
         for input in relation.inputs_mut() {
             let taken = std::mem::replace(input, Relation::one_row());

@@ -24,7 +24,7 @@ mod pulled;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use diligence_base::{Error, Result};
+use diligence_base::{Error, Result, wanted};
 use diligence_types::SqlType;
 use diligence_types::functions::{Candidate, resolve_aggregate};
 
@@ -55,6 +55,7 @@ struct Unnesting<'a> {
 
 impl Unnesting<'_> {
     fn relation(&self, relation: Relation) -> Result<Relation> {
+        wanted::check()?;
         stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || self.operator(relation))
     }
 
