@@ -4,17 +4,14 @@
 //! meaning: a node that evaluates all its children anyway takes theirs as inputs, any other is DataFusion's as a whole.
 //!
 //! Generated expressions have thousands of nodes, so nothing is done twice: a sub-tree that is DataFusion's as a whole
-//! is made into a node by the first parent that is ours, types of chains of operators are remembered, and what is ours
-//! is known before children are compiled.
+//! is made into a node by the first parent that is ours, types are found once (`facts`), and what is ours is known
+//! before children are compiled.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 use datafusion_common::ScalarValue;
 use datafusion_expr::Operator;
-use datafusion_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion_physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column as ColumnExpr, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal,
     NegativeExpr, NotExpr, TryCastExpr,
@@ -28,6 +25,7 @@ use super::case::Case;
 use super::cast::Cast;
 use super::compare::{Compare, Comparison, Constant, has_natives};
 use super::dates::{DatePart, Part};
+use super::facts::{Fact, Facts};
 use super::foreign::Foreign;
 use super::logic::{Connective, Junction};
 use super::members::Members;
@@ -35,17 +33,18 @@ use super::node::Node;
 use super::strings::{Pattern, is_string, owned, text_of};
 use super::test::{Predicate, Remembered, Test};
 
-/// The node of an expression over batches of `input`. Fails if it does not type-check there.
-pub(super) fn compile(physical: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Node> {
-    Compiler { input, types: RefCell::default() }.node(physical)
+/// The node of an expression over batches of `input`, and what is known of its values. Fails if it does not type-check
+/// there.
+pub(super) fn compile(physical: &Arc<dyn PhysicalExpr>, input: &Schema) -> Result<(Node, Fact)> {
+    let compiler = Compiler { input, facts: Facts::new(input) };
+    Ok((compiler.node(physical)?, compiler.facts.of(physical)?))
 }
 
 /// Compiles the parts of one expression.
 struct Compiler<'a> {
     /// Of the batches that it is evaluated on.
     input: &'a Schema,
-    /// Types of operations that were asked for, by the address of the operation.
-    types: RefCell<HashMap<*const (), DataType>>,
+    facts: Facts<'a>,
 }
 
 /// What became of a part.
@@ -100,21 +99,18 @@ impl Compiler<'_> {
     }
 
     fn data_type(&self, physical: &Arc<dyn PhysicalExpr>) -> Result<DataType> {
-        let Some(binary) = physical.downcast_ref::<BinaryExpr>() else {
-            return physical.data_type(self.input).map_err(from_datafusion);
-        };
-        if matches!(binary.op(), Operator::And | Operator::Or) {
+        if let Some(binary) = physical.downcast_ref::<BinaryExpr>()
+            && matches!(binary.op(), Operator::And | Operator::Or)
+        {
             return Ok(DataType::Boolean);
         }
-        let address = Arc::as_ptr(physical).cast::<()>();
-        if let Some(known) = self.types.borrow().get(&address) {
-            return Ok(known.clone());
-        }
-        let (left, right) = (self.data_type(binary.left())?, self.data_type(binary.right())?);
-        let data_type =
-            BinaryTypeCoercer::new(&left, binary.op(), &right).get_result_type().map_err(from_datafusion)?;
-        self.types.borrow_mut().insert(address, data_type.clone());
-        Ok(data_type)
+        Ok(self.facts.of(physical)?.data_type)
+    }
+
+    /// The field of a part's values, without a name.
+    fn field(&self, physical: &Arc<dyn PhysicalExpr>) -> Result<Field> {
+        let field = Field::new("", self.data_type(physical)?, true);
+        Ok(field.with_metadata(self.facts.metadata(physical)?))
     }
 
     /// What is not ours: over children of ours, or as a whole.
@@ -137,14 +133,14 @@ impl Compiler<'_> {
         }
         let nodes = physical.children().into_iter().zip(children).map(|(child, part)| match part {
             None => Ok(None),
-            Some(Compiled::Node(node)) => Ok(Some((node, self.data_type(child)?))),
+            Some(Compiled::Node(node)) => Ok(Some((node, self.field(child)?))),
             Some(Compiled::Foreign) => {
                 let node = Node::Foreign(Foreign::over_columns(child, self.input)?);
-                Ok(Some((node, self.data_type(child)?)))
+                Ok(Some((node, self.field(child)?)))
             }
         });
         let nodes = nodes.collect::<Result<Vec<_>>>()?;
-        Foreign::over_children(physical, nodes, self.input).map(|node| Compiled::Node(Node::Foreign(node)))
+        Foreign::over_children(physical, nodes).map(|node| Compiled::Node(Node::Foreign(node)))
     }
 
     fn binary(&self, physical: &Arc<dyn PhysicalExpr>, binary: &BinaryExpr) -> Result<Option<Node>> {

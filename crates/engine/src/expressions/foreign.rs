@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::Column as ColumnExpr;
@@ -42,25 +42,23 @@ impl Foreign {
         Ok(Self { physical: renumbered(physical, &columns)?, inputs, schema, volatile, outside })
     }
 
-    /// The expression over values, with their types, for some of its children, which it must evaluate for every row anyway. `None` stands
+    /// The expression over values, with their fields, for some of its children, which it must evaluate for every row anyway. `None` stands
     /// for a child that stays as it is and reads no columns.
     pub(super) fn over_children(
         physical: &Arc<dyn PhysicalExpr>,
-        children: Vec<Option<(Node, DataType)>>,
-        input: &Schema,
+        children: Vec<Option<(Node, Field)>>,
     ) -> Result<Self> {
         let mut inputs = Vec::new();
         let mut fields: Vec<FieldRef> = Vec::new();
         let mut new_children = Vec::with_capacity(children.len());
         for (child, node) in physical.children().into_iter().zip(children) {
-            let Some((node, data_type)) = node else {
+            let Some((node, field)) = node else {
                 new_children.push(child.clone());
                 continue;
             };
-            let field = child.return_field(input).map_err(from_datafusion)?;
             let name = format!("input{}", inputs.len());
             new_children.push(Arc::new(ColumnExpr::new(&name, inputs.len())) as Arc<dyn PhysicalExpr>);
-            fields.push(Arc::new(Field::new(name, data_type, true).with_metadata(field.metadata().clone())));
+            fields.push(Arc::new(field.with_name(name)));
             inputs.push(node);
         }
         let (volatile, outside) = (physical.is_volatile_node(), calls_outside(physical));

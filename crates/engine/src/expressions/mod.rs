@@ -25,6 +25,7 @@ mod cast;
 mod compare;
 mod compile;
 mod dates;
+mod facts;
 mod foreign;
 #[cfg(test)]
 mod judged;
@@ -49,6 +50,7 @@ use datafusion_physical_expr::expressions::Column as ColumnExpr;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
+use self::facts::Fact;
 use self::node::Node;
 pub use self::outside::{Outside, is_outside, outside_function};
 pub use self::predicate_filter::PredicateFilter;
@@ -76,13 +78,12 @@ pub struct Expr {
 impl Expr {
     /// The expression over batches of `input`. Fails if it does not type-check there.
     pub fn new(physical: Arc<dyn PhysicalExpr>, input: &Schema) -> Result<Self> {
-        let data_type = physical.data_type(input).map_err(from_datafusion)?;
-        let nullable = physical.nullable(input).map_err(from_datafusion)?;
         let columns = read_columns(&physical)?;
         let dense = foreign::renumbered(&physical, &columns)?;
         let dense_schema =
             input.project(&columns).map_err(|_| Error::bug("an expression reads a column that its input lacks"))?;
-        let node = Arc::new(compile::compile(&dense, &dense_schema)?);
+        let (node, Fact { data_type, nullable }) = compile::compile(&dense, &dense_schema)?;
+        let node = Arc::new(node);
         let column_types = dense_schema.fields().iter().map(|field| field.data_type().clone()).collect();
         let calls_outside = outside::calls_outside(&physical);
         Ok(Self { physical, data_type, nullable, columns: columns.into(), calls_outside, column_types, node })

@@ -45,7 +45,7 @@ impl PredicateFilter {
         let is_plain = is_plain(condition.physical(), table);
         let condition = condition.physical().clone();
         let range = if is_plain && columns.len() == 1 { range(&condition) } else { None };
-        Ok(Some(Self { node: compile::compile(&dense, &schema)?, condition, answer: None, columns, is_plain, range }))
+        Ok(Some(Self { node: compile::compile(&dense, &schema)?.0, condition, answer: None, columns, is_plain, range }))
     }
 
     /// The condition over the table's schema.

@@ -9,6 +9,7 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_expr::Operator;
 use datafusion_expr::ScalarUDF;
 use datafusion_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
+use datafusion_expr::type_coercion::binary::BinaryTypeCoercer;
 use datafusion_physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column as ColumnExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NegativeExpr,
     NotExpr, in_list,
@@ -250,26 +251,37 @@ impl Expressions<'_> {
                     let zero = ScalarValue::new_zero(&call.returns.arrow()).map_err(from_datafusion)?;
                     return Ok(checked(literal(zero), Operator::Minus, left));
                 }
-                return shaped(Arc::new(NegativeExpr::new(left)), &call.returns, schema);
+                let given = known_type(&left, call.arguments.first(), schema)?;
+                return Ok(shaped(Arc::new(NegativeExpr::new(left)), given, &call.returns));
             }
         };
         let Some(right) = right else { return Err(Error::bug("an operator with one operand")) };
-        match special {
+        let left_type = known_type(&left, call.arguments.first(), schema)?;
+        let right_type = known_type(&right, call.arguments.get(1), schema)?;
+        let coercer = BinaryTypeCoercer::new(&left_type, &operator, &right_type);
+        let given = coercer.get_result_type().map_err(from_datafusion)?;
+        Ok(match special {
             Special::Add | Special::Subtract | Special::Multiply => {
-                shaped(checked(left, operator, right), &call.returns, schema)
+                shaped(checked(left, operator, right), given, &call.returns)
             }
-            _ => shaped(binary(left, operator, right), &call.returns, schema),
-        }
+            _ => shaped(binary(left, operator, right), given, &call.returns),
+        })
     }
 }
 
-/// The expression in the type's Arrow type.
-fn shaped(expression: Arc<dyn PhysicalExpr>, returns: &SqlType, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
+/// An expression that gives values of an Arrow type, in that of the type that is wanted.
+fn shaped(expression: Arc<dyn PhysicalExpr>, given: DataType, returns: &SqlType) -> Arc<dyn PhysicalExpr> {
     let wanted = returns.arrow();
-    if expression.data_type(schema).map_err(from_datafusion)? == wanted {
-        return Ok(expression);
+    if given == wanted { expression } else { Arc::new(CastExpr::new(expression, wanted, None)) }
+}
+
+/// The Arrow type of an operand. That of an operation is its SQL type's: to ask it would be to ask all that it is made
+/// of.
+fn known_type(operand: &Arc<dyn PhysicalExpr>, sql_type: Option<&SqlType>, schema: &Schema) -> Result<DataType> {
+    match sql_type {
+        Some(sql_type) if operand.is::<BinaryExpr>() || operand.is::<NegativeExpr>() => Ok(sql_type.arrow()),
+        _ => operand.data_type(schema).map_err(from_datafusion),
     }
-    Ok(Arc::new(CastExpr::new(expression, wanted, None)))
 }
 
 fn value_of(subquery: &Subquery, values: &mut SubqueryValues) -> Result<Arc<dyn PhysicalExpr>> {
