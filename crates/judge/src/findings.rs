@@ -193,9 +193,20 @@ impl Findings {
         failed.map_or(Ok((smallest, last)), Err)
     }
 
-    /// Whether there is a difference that is not in the list.
-    pub fn has_differences(&self) -> bool {
-        !self.groups.is_empty()
+    /// Whether of a thousand statements at most so many differ in a way that is not in the list. One that ends the
+    /// server is one too many.
+    pub fn are_within(&self, differ_max_per_thousand: usize) -> bool {
+        let is_lost = self.counts.contains_key(&DifferenceKind::Lost);
+        !is_lost && self.differing() * 1000 <= self.judged() * differ_max_per_thousand
+    }
+
+    fn differing(&self) -> usize {
+        self.counts.values().sum()
+    }
+
+    fn judged(&self) -> usize {
+        let meant = self.meant_counts.values().sum::<usize>();
+        self.agree + self.both_refuse + self.differing() + meant
     }
 
     /// The report: the groups, the largest of each kind first, at most so many of a kind, and the counts as the last
@@ -224,9 +235,8 @@ impl Findings {
         }
         let kinds = self.counts.iter().map(|(kind, count)| format!("{kind} {count}"));
         let kinds = kinds.collect::<Vec<_>>().join(", ");
-        let differ: usize = self.counts.values().sum();
         let meant: usize = self.meant_counts.values().sum();
-        let judged = self.agree + self.both_refuse + differ + meant;
+        let (differ, judged) = (self.differing(), self.judged());
         let _ = writeln!(
             text,
             "{title}: {judged} judged, {} not; {} agree, {} refused by both ({} with the same SQLSTATE), {meant} differ as \
@@ -265,6 +275,7 @@ mod tests {
         findings.groups.insert((DifferenceKind::Rows, "a".to_owned()), group(1));
         findings.groups.insert((DifferenceKind::Rows, "b".to_owned()), group(2));
         findings.counts.insert(DifferenceKind::Rows, 3);
+        assert_eq!([0, 499, 500].map(|of_thousand| findings.are_within(of_thousand)), [false, false, true]);
         let report = findings.report("test", 1);
         assert!(report.starts_with("rows × 2: b\n"), "{report}");
         assert!(!report.contains("rows × 1: a"));
