@@ -15,6 +15,7 @@ mod cpu;
 mod curve;
 mod due;
 mod mixes;
+mod planning;
 mod policies;
 mod promises;
 mod random;
@@ -54,6 +55,8 @@ enum Benchmark {
     Tpch(tpch::TpchArguments),
     /// What it costs to start a query: primed packets, threads, processes; `SELECT 1`.
     Startup(startup::StartupArguments),
+    /// How long planning takes: TPC-H, the smallest statement, and statements that programs write.
+    Planning(planning::PlanningArguments),
     /// Short and long queries together under each policy.
     Policies(policies::PoliciesArguments),
     /// Policies on a production line of modules with common data, simulated: Figure 5 of the staged database.
@@ -110,6 +113,7 @@ fn run(command: &Command) -> Result<()> {
     let report = match &command.benchmark {
         Benchmark::Tpch(arguments) => tpch::run(arguments, &command.data)?,
         Benchmark::Startup(arguments) => startup::run(arguments)?,
+        Benchmark::Planning(arguments) => planning::run(arguments, &command.data)?,
         Benchmark::Policies(arguments) => policies::run(arguments, &command.data)?,
         Benchmark::Staged(arguments) => staged::run(arguments)?,
         Benchmark::Concurrent(arguments) => concurrent::run(arguments, &command.data)?,
