@@ -59,9 +59,9 @@ pub const CLUSTER_ROWS_MAX: usize = MORSEL_ROWS_MAX;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegmentFormat {
     /// Parquet, with checksums.
-    #[default]
     Parquet,
     /// Our own: packed columns, of which some rows are read without the others.
+    #[default]
     Diligence,
 }
 
