@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use crate::algebra::{Column, ColumnId, Numbers, Relation, Scalar, WithId};
 
-/// Operators of a definition that is put into several places, at most, times the places.
-const COPIES_MAX: usize = 200;
+/// Operators that the definitions of one WITH become in the places that read them, at most. Of a chain in which each
+/// reads the one before twice, copies of copies would be as many as two to the length of the chain.
+const COPIES_MAX: usize = 250;
 
 /// A relation whose common table expressions stand where they are read, as long as they are read once or are small. The
 /// engine finds equal parts of a plan again and computes them once, where that is cheaper than to filter each by
@@ -23,6 +24,7 @@ pub(super) fn inlined(mut relation: Relation, numbers: &Numbers) -> Relation {
         let mut kept: Vec<(WithId, Relation, Vec<Column>)> = Vec::new();
         let mut input = *input;
         let mut definitions = definitions;
+        let mut room = COPIES_MAX;
         // Later ones read earlier ones: the last goes first.
         while let Some((id, definition, columns)) = definitions.pop() {
             let places = reads(&input, id)
@@ -31,8 +33,9 @@ pub(super) fn inlined(mut relation: Relation, numbers: &Numbers) -> Relation {
             if places == 0 {
                 continue;
             }
-            let may_copy = !has_volatile(&definition);
-            if may_copy && (places == 1 || operators(&definition) * places <= COPIES_MAX) {
+            let copied = if places == 1 { 0 } else { operators(&definition) * places };
+            if !has_volatile(&definition) && copied <= room {
+                room -= copied;
                 replace(&mut input, id, &definition, &columns, numbers);
                 for (_, other, _) in definitions.iter_mut().chain(&mut kept) {
                     replace(other, id, &definition, &columns, numbers);
