@@ -205,6 +205,20 @@ pub(crate) struct SortKey {
     pub nulls_first: bool,
 }
 
+impl SortKey {
+    /// The keys in whose order the engine finds this one's. NULLS FIRST and LAST are about the values themselves: within
+    /// an array or a row, NULL is always the greatest. What is sorted by the engine has NULLs everywhere on one side.
+    pub fn physical(&self) -> Vec<Self> {
+        let is_nested = self.scalar.sql_type().arrow().is_nested();
+        if !is_nested || self.nulls_first == self.descending {
+            return vec![self.clone()];
+        }
+        let is_null = Scalar::IsNull(Box::new(self.scalar.clone()));
+        let apart = Self { scalar: is_null, descending: self.nulls_first, nulls_first: false };
+        vec![apart, Self { nulls_first: self.descending, ..self.clone() }]
+    }
+}
+
 /// Functions over one partitioning and order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Window {

@@ -138,7 +138,8 @@ impl Lowering<'_> {
         let mut arguments = self.arguments(call, &item.arguments, lowered, values)?;
         let is_distinct = item.is_distinct && counts_copies(call);
         let is_sorted = collects(call) || matches!(call.overload.body, AggregateBody::Rows(_));
-        let mut order = if is_sorted { item.order.clone() } else { vec![] };
+        let order = item.order.iter().filter(|_| is_sorted);
+        let mut order = order.flat_map(SortKey::physical).collect::<Vec<_>>();
         let Some(computed) = self.of_rows(call, is_distinct, !order.is_empty()) else {
             let order = order.iter().map(|key| {
                 let positions = lowered.positions();

@@ -412,7 +412,7 @@ impl Lowering<'_> {
             let options = arrow::compute::SortOptions { descending: key.descending, nulls_first: key.nulls_first };
             Ok(plan::SortKey { expression: self.expression(&key.scalar, lowered, values)?, options })
         };
-        keys.iter().map(key).collect()
+        keys.iter().flat_map(SortKey::physical).map(|physical| key(&physical)).collect()
     }
 
     fn sort(
