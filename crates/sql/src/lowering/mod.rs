@@ -408,7 +408,7 @@ impl Lowering<'_> {
         lowered: &Lowered,
         values: &mut SubqueryValues,
     ) -> Result<Vec<plan::SortKey>> {
-        let key = |key: &SortKey| {
+        let mut key = |key: &SortKey| {
             let options = arrow::compute::SortOptions { descending: key.descending, nulls_first: key.nulls_first };
             Ok(plan::SortKey { expression: self.expression(&key.scalar, lowered, values)?, options })
         };
