@@ -64,7 +64,8 @@ fn what_is_installed_works_and_can_be_removed() {
     let text = std::fs::read_to_string(&unit).unwrap();
     assert!(text.contains(&format!("ExecStart={at}/bin/diligence serve")) && !text.contains("@PREFIX@"), "{text}");
     // Each directory of its state is one that the server is told to use.
-    let line = |name| text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    let joined = text.replace("\\\n", "");
+    let line = |name| joined.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
     let state: Vec<_> = line("StateDirectory=").split_whitespace().collect();
     assert_eq!(state, ["diligence", "diligence/data", "diligence/db", "diligence/temp"], "{text}");
     assert_eq!(line("Environment=DILIGENCE_DATA="), "%S/diligence/data", "{text}");

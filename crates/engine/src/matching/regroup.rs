@@ -27,10 +27,10 @@ use diligence_storage::foreign_error::from_datafusion;
 
 use super::masks::with_mask;
 use super::quotient::Quotient;
-use super::{cut, different};
+use super::different;
 use crate::expressions::Expr;
 use crate::plan::average::AverageKind;
-use crate::plan::{Aggregate, AggregateCall, Node, Plan};
+use crate::plan::{Aggregate, AggregateCall, Node, Plan, estimates};
 
 /// The part of what a state may have, as its divisor, that the groups with different values may be expected to have:
 /// masks make several cells of each.
@@ -187,7 +187,7 @@ pub(super) fn can_merge(aggregate: &Aggregate, groups: Option<usize>) -> bool {
             let values = different::values_of(different, &aggregate.input);
             let cells = values.zip(groups).map(|(values, groups)| values.saturating_mul(groups.max(1)));
             let cells = cells.map(|cells| aggregate.input.rows_estimate.map_or(cells, |rows| rows.min(cells)));
-            let bytes = cut::row_bytes(&aggregate.input.schema).min(DIFFERENT_BYTES);
+            let bytes = estimates::row_bytes(&aggregate.input.schema).min(DIFFERENT_BYTES);
             cells.is_some_and(|cells| cells.saturating_mul(bytes) <= SHARED_STATE_BYTES_MAX / DIFFERENT_PART)
         }
     })

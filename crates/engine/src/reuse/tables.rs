@@ -35,7 +35,7 @@ use super::{BuildInfo, SharingInfo};
 use crate::matching::cut;
 use crate::matching::signature::Signature;
 use crate::options::{QueryOptions, SharingMode};
-use crate::plan::HashJoin;
+use crate::plan::{HashJoin, estimates};
 use crate::sync::{Latch, Mutex};
 
 /// Hash tables of joins that others may read.
@@ -55,9 +55,6 @@ const LENT_NAME: &str = "Shared tables";
 
 /// How long a table that did not fit counts as one that does not: memory may have been short for a moment only.
 const OUTGROWN_NS: u64 = 60_000_000_000;
-
-/// Bytes that a hash table takes for a row, beside the row itself: an estimate.
-const TABLE_BYTES_PER_ROW: usize = 20;
 
 /// A complete table as it is lent. What is in it is known to the operator that made it, and to those like it.
 pub(crate) trait Lendable: Any + Send + Sync {
@@ -415,7 +412,7 @@ impl TableSharing {
         if cut::rows_touched(&join.left, rows_min) < rows_min {
             return None;
         }
-        let row_bytes = cut::row_bytes(&join.left.schema) + TABLE_BYTES_PER_ROW;
+        let row_bytes = estimates::row_bytes(&join.left.schema) + estimates::HASH_ROW_BYTES;
         let bytes = join.left.rows_estimate.map_or(0, |rows| rows.saturating_mul(row_bytes));
         if bytes > self.tables.bytes_max() {
             return None;
