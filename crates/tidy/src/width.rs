@@ -81,7 +81,8 @@ mod tests {
         let document = format!("{long}\n\n| {long} |\n\n```\n{long}\n```\n\n{code}\n\n[{long}](a)\n");
         let source = format!("//! short\n/// {long}\nconst A: &str = \"{long}\"; fn f() {{}}\n");
         let script = format!("#!/bin/sh\necho {long}\n# {long}\n");
-        let files = [("a.md", &document), ("crates/a/src/lib.rs", &source), (".ci/run", &script), ("other/run", &script)];
+        let files =
+            [("a.md", &document), ("crates/a/src/lib.rs", &source), (".ci/run", &script), ("other/run", &script)];
         let found = check(&House::of(&files.map(|(path, text)| (path, text.as_str()))));
         let places: Vec<_> = found.iter().map(|finding| finding.place.as_str()).collect();
         assert_eq!(places, ["a.md:1", "crates/a/src/lib.rs:2", ".ci/run:2", ".ci/run:3"]);

@@ -25,9 +25,9 @@ use diligence_base::limits::SHARED_STATE_BYTES_MAX;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
+use super::different;
 use super::masks::with_mask;
 use super::quotient::Quotient;
-use super::different;
 use crate::expressions::Expr;
 use crate::plan::average::AverageKind;
 use crate::plan::{Aggregate, AggregateCall, Node, Plan, estimates};
