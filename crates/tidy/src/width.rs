@@ -16,8 +16,8 @@ const KEY_CHARS: usize = 40;
 /// Folders of scripts, whose lines are checked whatever they are: nothing formats them.
 const SCRIPTS: [&str; 2] = [".ci/", "scripts/"];
 
-/// Lines of documents, comments and scripts that are too long. Tables, headings, blocks of code, and lines that cannot be
-/// broken (one link, or one code span) may be longer.
+/// Lines of documents, comments and scripts that are too long. Tables, headings, blocks of code, and lines that cannot
+/// be broken (one link, or one code span) may be longer.
 pub fn check(house: &House) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in house.files.with_ending(".md") {
