@@ -76,7 +76,8 @@ struct FoundFile {
 impl Public {
     /// The folder within that of the endpoints; `None` if there is none. Fails with kind `File` if it cannot be read.
     pub(super) fn of(endpoints: Option<&Path>) -> Result<Option<Arc<Self>>> {
-        let Some(folder) = endpoints.map(|folder| folder.join("public")).filter(|folder| LocalDisk.is_folder(folder)) else {
+        let Some(folder) = endpoints.map(|folder| folder.join("public")).filter(|folder| LocalDisk.is_folder(folder))
+        else {
             return Ok(None);
         };
         let root = LocalDisk.resolve(&folder).map_err(|error| Error::file(format!("{}: {error}", folder.display())))?;
