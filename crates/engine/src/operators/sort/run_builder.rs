@@ -63,13 +63,13 @@ pub(super) struct RunBuilder {
     run_bytes: usize,
     /// The same for what is read and written.
     minimal: Option<SpillBuffers>,
-    job: Option<Job>,
+    job: Option<RunJob>,
     /// For rows beyond what `work` is for. Somebody else may ask for it: then they are spilled.
     reservation: Reservation,
 }
 
 /// What a packet does while it takes no rows: its runs become one on the disk, or runs on the disk a longer one.
-struct Job {
+struct RunJob {
     merge: MergeJob,
     /// How many runs the sort can merge at once, as far as one can tell.
     fan_in: usize,
@@ -287,13 +287,13 @@ impl RunBuilder {
         // Memory is short: what the query has reserved is all there is, and will be there for the last merge. If it
         // will not, more runs are merged before that.
         let fan_in = sort_plan::fan_in(self.memory.reserved_bytes() / disk.space.cluster_bytes());
-        self.job = Some(Job { merge, fan_in });
+        self.job = Some(RunJob { merge, fan_in });
         Ok(())
     }
 
     /// Works on the job. `None`: it is done.
     fn work(&mut self, waker: &Waker) -> Result<Option<Accept>> {
-        let Some(Job { merge, .. }) = &mut self.job else { return Ok(None) };
+        let Some(RunJob { merge, .. }) = &mut self.job else { return Ok(None) };
         match merge.step(waker)? {
             Progress::Wait => return Ok(Some(Accept::Wait)),
             Progress::Again => {
@@ -303,7 +303,7 @@ impl RunBuilder {
             }
             Progress::Done => {}
         }
-        let Some(Job { merge, fan_in }) = self.job.take() else { return Ok(None) };
+        let Some(RunJob { merge, fan_in }) = self.job.take() else { return Ok(None) };
         let shared = self.shared.clone();
         let disk = shared.disk()?;
         shared.collect_disk([merge.finish()])?;
@@ -312,7 +312,7 @@ impl RunBuilder {
             let all: Vec<_> = runs.iter().collect();
             let (count, memory) = MergeMemory::for_some(&all, Spare::WRITE, minimal, disk, &self.memory)?;
             shared.collect_disk(runs.drain(count..))?;
-            self.job = Some(Job { merge: MergeJob::of_disk(runs, memory, disk, &self.work), fan_in });
+            self.job = Some(RunJob { merge: MergeJob::of_disk(runs, memory, disk, &self.work), fan_in });
         }
         Ok(None)
     }

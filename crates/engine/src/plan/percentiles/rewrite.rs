@@ -23,7 +23,7 @@ use crate::expressions::Expr;
 use crate::plan::{Aggregate, AggregateCall, Exclusion, Node, Plan, SortKey, Window, WindowCall, WindowFunction};
 
 /// A value of which quantiles are wanted.
-struct Value {
+struct PercentileValue {
     argument: Expr,
     filter: Option<Expr>,
     /// Whether equal values count once.
@@ -43,7 +43,7 @@ struct Layout {
     groups: usize,
     /// Columns of the input that other calls read, by their places behind the groups.
     others: Vec<usize>,
-    values: Vec<Value>,
+    values: Vec<PercentileValue>,
     sets: Option<SetColumns>,
 }
 
@@ -81,7 +81,7 @@ impl Layout {
 
     fn add(&mut self, call: &AggregateCall, value: &Expr, quantile: Quantile) {
         let place = self.place(call).unwrap_or_else(|| {
-            self.values.push(Value {
+            self.values.push(PercentileValue {
                 argument: value.clone(),
                 filter: call.filter.clone(),
                 is_distinct: call.function.is_distinct(),
@@ -269,7 +269,7 @@ impl Layout {
     }
 }
 
-impl Value {
+impl PercentileValue {
     /// The value where the filter is true.
     fn filtered(&self, input: &Schema) -> Result<Expr> {
         match &self.filter {
