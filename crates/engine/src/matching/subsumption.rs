@@ -31,7 +31,7 @@ use super::parameters::Parameter;
 use super::regroup;
 use super::shape::{Condition, Shape};
 use crate::expressions::Expr;
-use crate::plan::mask_lookup::{Comparison, Key};
+use crate::plan::mask_lookup::{ClassKey, Comparison};
 use crate::plan::{Node, Plan};
 
 /// What is to be made of a state, so that it is a query's answer.
@@ -221,7 +221,7 @@ fn is_implied(condition: &Condition, by: &[Condition]) -> bool {
 
 /// Whether every value that fulfils the first condition fulfils the second.
 fn implies(narrow: &Parameter, wide: &Parameter) -> bool {
-    let keys = |parameter: &Parameter| parameter.constants.iter().map(Key::of).collect::<Option<Vec<_>>>();
+    let keys = |parameter: &Parameter| parameter.constants.iter().map(ClassKey::of).collect::<Option<Vec<_>>>();
     let (Some(narrow_keys), Some(wide_keys)) = (keys(narrow), keys(wide)) else { return false };
     if narrow.column != wide.column {
         return false;

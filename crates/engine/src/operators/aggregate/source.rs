@@ -8,7 +8,7 @@ use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
 
 use super::finished::{FinishedGroups, Piece};
-use super::sink::{Finished, Shared};
+use super::sink::{Finished, SharedAggregate};
 use super::spill::board::{Board, Job};
 use super::spill::merge::{Gather, Merge, Merged};
 use super::spill::outgoing::Outgoing;
@@ -22,7 +22,7 @@ const BATCHES_PER_PACKET: usize = 4;
 
 /// Reads the groups of an aggregate.
 pub(super) struct AggregateSource {
-    shared: Arc<Shared>,
+    shared: Arc<SharedAggregate>,
     progress: Arc<SourceProgress>,
 }
 
@@ -34,7 +34,7 @@ struct SourceProgress {
 }
 
 impl AggregateSource {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<SharedAggregate>) -> Self {
         Self { shared, progress: Arc::default() }
     }
 }
@@ -58,7 +58,7 @@ impl Source for AggregateSource {
 
 /// One packet's view.
 struct GroupReader {
-    shared: Arc<Shared>,
+    shared: Arc<SharedAggregate>,
     progress: Arc<SourceProgress>,
     setup: Setup,
     work: SourceWork,

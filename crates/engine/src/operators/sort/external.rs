@@ -33,7 +33,7 @@ use super::gather::{Pick, held_bytes};
 use super::leaving::Leaving;
 use super::merge_job::{MergeJob, MergeMemory, Progress, Spare, rows_in};
 use super::run_file::DiskRun;
-use super::sink::{Disk, Shared};
+use super::sink::{Disk, SharedSort};
 use crate::batch::Batch;
 use crate::flow::{Pull, Setup, SourceState};
 use crate::plan::sort_plan;
@@ -410,13 +410,13 @@ impl Merging {
 /// One packet that merges.
 pub(super) struct Merger {
     external: Arc<External>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedSort>,
     setup: Setup,
     preparing: Option<Box<Preparing>>,
 }
 
 impl Merger {
-    pub fn new(external: Arc<External>, shared: Arc<Shared>, setup: &Setup) -> Self {
+    pub fn new(external: Arc<External>, shared: Arc<SharedSort>, setup: &Setup) -> Self {
         Self { external, shared, setup: setup.clone(), preparing: None }
     }
 

@@ -30,11 +30,11 @@ static PHASE: Latch = Latch::new("sort");
 
 /// Where the rows of a sort go.
 pub(super) struct SortSink {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSort>,
 }
 
 /// What the sink, its packets and the source share.
-pub(super) struct Shared {
+pub(super) struct SharedSort {
     pub encoder: KeyEncoder,
     pub schema: SchemaRef,
     /// Rows wanted.
@@ -126,7 +126,7 @@ pub(super) enum SortResult {
     External(Arc<External>),
 }
 
-impl Shared {
+impl SharedSort {
     pub fn new(
         keys: &[SortKey],
         fetch: Option<usize>,
@@ -355,7 +355,7 @@ impl Shared {
 }
 
 impl SortSink {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<SharedSort>) -> Self {
         Self { shared }
     }
 }

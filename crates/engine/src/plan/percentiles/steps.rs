@@ -19,7 +19,7 @@ use super::quantile::{Float, Quantile, middle};
 
 /// A step over the values of other expressions.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Step {
+pub(super) struct PercentileStep {
     kind: StepKind,
     operands: Vec<Arc<dyn PhysicalExpr>>,
 }
@@ -43,7 +43,7 @@ pub(super) fn rank_type(values: &DataType) -> Option<DataType> {
     }
 }
 
-impl Step {
+impl PercentileStep {
     /// What [stands for](rank_type) a value.
     pub fn rank(value: Arc<dyn PhysicalExpr>, of: DataType) -> Arc<dyn PhysicalExpr> {
         Arc::new(Self { kind: StepKind::Rank(of), operands: vec![value] })
@@ -66,7 +66,7 @@ impl Step {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for PercentileStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             StepKind::Rank(_) => f.write_str("rank")?,
@@ -78,7 +78,7 @@ impl fmt::Display for Step {
     }
 }
 
-impl PhysicalExpr for Step {
+impl PhysicalExpr for PercentileStep {
     fn data_type(&self, _input: &Schema) -> Result<DataType> {
         match &self.kind {
             StepKind::Rank(of) => match rank_type(of) {

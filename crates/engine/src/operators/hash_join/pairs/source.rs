@@ -7,11 +7,11 @@ use diligence_base::{Error, ErrorKind, Result};
 use diligence_disk::{SpillBuffers, TempSpace};
 use diligence_memory::{QueryMemory, Reservation};
 
-use super::loading::{Kept, Loading, copied};
+use super::loading::{KeptInTable, Loading, copied};
 use super::overflow::Overflow;
 use super::pair::{Pair, rows_of};
 use super::splitting::Splitting;
-use super::work::Work;
+use super::work::PairWork;
 use crate::batch::Batch;
 use crate::flow::{Flow, Output, Pull, Setup, Source, SourceState};
 use crate::operators::hash_join::config::Config;
@@ -118,11 +118,11 @@ enum PairStep {
     #[default]
     Idle,
     Dump(Dump),
-    Load(Box<Work>, Loading),
-    Assemble(Box<Work>, Assembling, usize),
-    Probe(Box<Work>, Probing),
-    Unmatched(Box<Work>, UnmatchedState),
-    Later(Box<Work>, BatchReader, usize),
+    Load(Box<PairWork>, Loading),
+    Assemble(Box<PairWork>, Assembling, usize),
+    Probe(Box<PairWork>, Probing),
+    Unmatched(Box<PairWork>, UnmatchedState),
+    Later(Box<PairWork>, BatchReader, usize),
     Split(Box<Splitting>),
 }
 
@@ -194,7 +194,7 @@ impl PairsState {
         queue.working += 1;
         drop(queue);
         let buffers = self.buffers()?;
-        let work = Work::new(pair, &self.config, reversed.map(|(mirrored, _)| mirrored), &buffers);
+        let work = PairWork::new(pair, &self.config, reversed.map(|(mirrored, _)| mirrored), &buffers);
         if work.is_reversed {
             self.shared.counts.reversed();
         }
@@ -279,12 +279,12 @@ impl PairsState {
     }
 
     /// `table` may hold what the table needs.
-    fn begin_loading(&mut self, work: Box<Work>, table: Reservation) {
+    fn begin_loading(&mut self, work: Box<PairWork>, table: Reservation) {
         let loading = Loading::new(&work.config, table, self.temp.cluster_bytes());
         self.step = PairStep::Load(work, loading);
     }
 
-    fn load(&mut self, mut work: Box<Work>, mut loading: Loading, waker: &Waker) -> Result<Pull> {
+    fn load(&mut self, mut work: Box<PairWork>, mut loading: Loading, waker: &Waker) -> Result<Pull> {
         if let Some(pull) = self.write_overflow(&mut work, waker) {
             self.step = PairStep::Load(work, loading);
             return pull.or_else(|error| self.short(error, waker));
@@ -313,7 +313,7 @@ impl PairsState {
             return Ok(Pull::Again);
         };
         let mut kept = loading.keep(&batch)?;
-        if matches!(kept, Kept::No(_)) {
+        if matches!(kept, KeptInTable::No(_)) {
             self.buffers()?.release_spare();
             kept = loading.keep(&batch)?;
         }
@@ -321,13 +321,13 @@ impl PairsState {
         let is_large = loading.bytes() > ASKED_CLUSTERS * self.temp.cluster_bytes();
         let is_worth_splitting = is_large && !work.in_blocks && work.pair.can_split;
         match kept {
-            Kept::Yes if is_worth_splitting && loading.is_asked()? => self.enough(work, loading, true),
-            Kept::Yes => {
+            KeptInTable::Yes if is_worth_splitting && loading.is_asked()? => self.enough(work, loading, true),
+            KeptInTable::Yes => {
                 self.step = PairStep::Load(work, loading);
                 Ok(Pull::Again)
             }
             // With rows in memory that are still to be told apart, it is those that are too many.
-            Kept::No(error) if loading.is_empty() && !work.overflow.as_ref().is_some_and(Overflow::has_rows) => {
+            KeptInTable::No(error) if loading.is_empty() && !work.overflow.as_ref().is_some_and(Overflow::has_rows) => {
                 let half = batch.rows() / 2;
                 if half == 0 {
                     work.next.push_front(batch);
@@ -342,7 +342,7 @@ impl PairsState {
                 self.step = PairStep::Load(work, loading);
                 Ok(Pull::Again)
             }
-            Kept::No(_) => {
+            KeptInTable::No(_) => {
                 work.next.push_front(batch);
                 self.enough(work, loading, false)
             }
@@ -350,7 +350,7 @@ impl PairsState {
     }
 
     /// Writes the rows that a pair puts aside, before it goes on. `None` if there are none any more.
-    fn write_overflow(&self, work: &mut Work, waker: &Waker) -> Option<Result<Pull>> {
+    fn write_overflow(&self, work: &mut PairWork, waker: &Waker) -> Option<Result<Pull>> {
         match work.overflow.as_mut()?.poll_writes(self.owner, waker) {
             Poll::Pending => Some(Ok(Pull::Wait)),
             Poll::Ready(written) => written.err().map(Err),
@@ -358,11 +358,11 @@ impl PairsState {
     }
 
     /// More build rows than these do not fit, or somebody else needs memory.
-    fn enough(&mut self, mut work: Box<Work>, mut loading: Loading, is_asked: bool) -> Result<Pull> {
+    fn enough(&mut self, mut work: Box<PairWork>, mut loading: Loading, is_asked: bool) -> Result<Pull> {
         if work.is_reversed {
             drop(loading);
-            let Work { pair, .. } = *work;
-            let work = Work::new(pair, &self.config, None, &self.buffers()?);
+            let PairWork { pair, .. } = *work;
+            let work = PairWork::new(pair, &self.config, None, &self.buffers()?);
             self.begin_loading(Box::new(work), self.memory.revocable(self.config.table.name));
             return Ok(Pull::Again);
         }
@@ -380,7 +380,7 @@ impl PairsState {
         self.begin_assembling(work, loading)
     }
 
-    fn begin_assembling(&mut self, mut work: Box<Work>, loading: Loading) -> Result<Pull> {
+    fn begin_assembling(&mut self, mut work: Box<PairWork>, loading: Loading) -> Result<Pull> {
         if work.in_blocks {
             self.shared.counts.block();
             if work.later.is_none() && self.config.pairs.asks_all_held() {
@@ -396,7 +396,7 @@ impl PairsState {
         Ok(Pull::Again)
     }
 
-    fn assemble(&mut self, work: Box<Work>, assembling: Assembling, task: usize) -> Result<Pull> {
+    fn assemble(&mut self, work: Box<PairWork>, assembling: Assembling, task: usize) -> Result<Pull> {
         if task < assembling.tasks() {
             assembling.work(task, &self.memory)?;
             self.step = PairStep::Assemble(work, assembling, task + 1);
@@ -414,7 +414,7 @@ impl PairsState {
         Ok(Pull::Again)
     }
 
-    fn probe(&mut self, mut work: Box<Work>, mut probing: Probing, waker: &Waker) -> Result<Pull> {
+    fn probe(&mut self, mut work: Box<PairWork>, mut probing: Probing, waker: &Waker) -> Result<Pull> {
         if let Some(pull) = self.write_overflow(&mut work, waker) {
             self.step = PairStep::Probe(work, probing);
             return pull.or_else(|error| self.short(error, waker));
@@ -473,7 +473,7 @@ impl PairsState {
         }
     }
 
-    fn unmatched(&mut self, work: Box<Work>, mut unmatched: UnmatchedState) -> Result<Pull> {
+    fn unmatched(&mut self, work: Box<PairWork>, mut unmatched: UnmatchedState) -> Result<Pull> {
         match unmatched.next()? {
             Pull::Done => {
                 drop(unmatched);
@@ -486,7 +486,7 @@ impl PairsState {
         }
     }
 
-    fn next_block(&mut self, mut work: Box<Work>) -> Result<Pull> {
+    fn next_block(&mut self, mut work: Box<PairWork>) -> Result<Pull> {
         if work.build.is_some() {
             self.begin_loading(work, self.memory.revocable(self.config.table.name));
             return Ok(Pull::Again);
@@ -503,7 +503,7 @@ impl PairsState {
         Ok(Pull::Again)
     }
 
-    fn later(&mut self, work: Box<Work>, mut reader: BatchReader, rows: usize, waker: &Waker) -> Result<Pull> {
+    fn later(&mut self, work: Box<PairWork>, mut reader: BatchReader, rows: usize, waker: &Waker) -> Result<Pull> {
         let batch = match reader.poll_next(waker) {
             Poll::Pending => {
                 self.step = PairStep::Later(work, reader, rows);
