@@ -53,14 +53,19 @@ fn forms(session: &Session, sql: &str) -> String {
         Ok(lines) => lines,
         Err(error) => return error,
     };
-    let part = |title: &str, ends: &[&str]| {
-        let lines = lines.iter().skip_while(|line| *line != title).skip(usize::from(!title.is_empty()));
-        let lines = lines.take_while(|line| !ends.iter().any(|end| line.starts_with(end)));
-        lines.map(|line| line.trim_end()).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+    // The lines up to one that begins with `end`, without empty ones. Names of our own begin with a character that is
+    // not printed.
+    let until = |lines: &[String], end: &str| {
+        let lines = lines.iter().take_while(|line| !line.starts_with(end));
+        let lines = lines.map(|line| line.trim_end().replace('\u{1}', "~")).filter(|line| !line.is_empty());
+        lines.collect::<Vec<_>>().join("\n")
     };
-    let plan = lines.iter().take_while(|line| !line.starts_with("Pipeline 0"));
-    let plan = plan.map(|line| line.trim_end()).collect::<Vec<_>>().join("\n");
-    let (unnested, rewritten) = (part("Unnested:", &["Rewritten:"]), part("Rewritten:", &["Bound:"]));
+    let behind = |title: &str| {
+        let place = lines.iter().position(|line| line == title);
+        &lines[place.map_or(lines.len(), |place| place + 1)..]
+    };
+    let plan = until(&lines, "Pipeline 0");
+    let (unnested, rewritten) = (until(behind("Unnested:"), "Rewritten:"), until(behind("Rewritten:"), "Bound:"));
     let rewritten = if rewritten == unnested { "the same".to_owned() } else { rewritten };
     assert!(!plan.is_empty() && !unnested.is_empty() && !rewritten.is_empty(), "{sql}: {lines:?}");
     format!("Unnested:\n{unnested}\nRewritten:\n{rewritten}\nPlan:\n{plan}")
