@@ -42,9 +42,52 @@ pub fn row_bytes(schema: &Schema) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::{DataType, Field};
+    use arrow::datatypes::{DataType, Field, SchemaRef};
+    use datafusion_common::Statistics;
+    use diligence_base::ids::TableVersion;
+    use diligence_base::{Error, Result};
+    use diligence_storage::{ScanRequest, TableScan};
 
     use super::*;
+
+    /// A table of which its statistics are known.
+    #[derive(Debug)]
+    struct Described(SchemaRef, Statistics);
+
+    impl Table for Described {
+        fn schema(&self) -> SchemaRef {
+            self.0.clone()
+        }
+
+        fn version(&self) -> TableVersion {
+            TableVersion(0)
+        }
+
+        fn statistics(&self) -> Statistics {
+            self.1.clone()
+        }
+
+        fn scan(&self, _: &ScanRequest) -> Result<TableScan> {
+            Err(Error::unsupported("rows are not read"))
+        }
+
+        fn describe(&self) -> String {
+            "described".into()
+        }
+    }
+
+    #[test]
+    fn rows_are_counted_or_follow_from_bytes_or_are_unknown() {
+        let fields = ["a", "b"].map(|name| Field::new(name, DataType::Int64, true));
+        let schema: SchemaRef = Schema::new(fields.to_vec()).into();
+        let rows = |num_rows, total_byte_size| {
+            let statistics = Statistics { num_rows, total_byte_size, ..Statistics::new_unknown(&schema) };
+            table_rows(&Described(schema.clone(), statistics))
+        };
+        assert_eq!(rows(Precision::Inexact(5), Precision::Exact(1_000_000)), 5);
+        assert_eq!(rows(Precision::Absent, Precision::Exact(160)), 10);
+        assert_eq!(rows(Precision::Absent, Precision::Absent), UNKNOWN_ROWS);
+    }
 
     #[test]
     fn a_row_has_the_bytes_of_its_columns_and_at_least_one() {
