@@ -9,12 +9,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::output::Format;
 
 /// Diligence: a parallel SQL engine for Parquet, CSV, JSON and Arrow files.
+///
+/// With --db DIR it also keeps tables of its own in a directory, with transactions, constraints, indexes and recovery
+/// after a crash.
 #[derive(Debug, Parser)]
 #[command(name = "diligence", version, propagate_version = true, max_term_width = 110)]
 #[command(after_help = "Examples:
   diligence sql \"SELECT count(*) FROM 'events/*.parquet'\"
   diligence sql --data sales/ --format csv \"SELECT region, sum(price) FROM orders GROUP BY region\"
   diligence shell --data sales/
+  diligence shell --db shop/
   diligence serve --data sales/
   diligence shell --connect postgres://127.0.0.1:5433/diligence
   diligence generate tpch --sf 1 --out data/tpch-sf1")]

@@ -122,7 +122,8 @@ impl Engine {
     }
 
     /// Starts a query, or has it wait for what another one builds. Its rows come out of the stream, which keeps the
-    /// engine alive; dropping the stream cancels it.
+    /// engine alive; dropping the stream cancels it. Fails if the plan cannot be compiled: a bug, or an expression that
+    /// has no value on its own. What goes wrong later is an error of the stream.
     pub fn run(self: &Arc<Self>, plan: &Plan, options: QueryOptions) -> Result<QueryStream> {
         let launcher = &self.launcher;
         // Readers and writers of object stores look for a runtime when they start.
@@ -154,7 +155,7 @@ impl Engine {
         self.running.offer(&wish)
     }
 
-    /// The plan, its pipelines, and what it could share, as text.
+    /// The plan, its pipelines, and what it could share, as text. Fails as [`run`](Self::run) does.
     pub fn explain(&self, plan: &Plan, options: &QueryOptions) -> Result<String> {
         let with_parts = self.with_common_parts(plan, options);
         let plan = with_parts.as_ref().unwrap_or(plan);
@@ -163,7 +164,7 @@ impl Engine {
         Ok(format!("{plan}\n{graph}\nSharing: {sharing}\n"))
     }
 
-    /// What a plan could share, as text.
+    /// What a plan could share, as text. Fails as [`run`](Self::run) does.
     pub fn explain_sharing(&self, plan: &Plan, options: &QueryOptions) -> Result<String> {
         let with_parts = self.with_common_parts(plan, options);
         self.compile(with_parts.as_ref().unwrap_or(plan), options).map(|(_, sharing)| sharing)

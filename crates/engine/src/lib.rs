@@ -13,22 +13,23 @@
 //! 6. The last pipeline ends in a port, from which [`QueryStream`](query::QueryStream) hands rows to whoever asked.
 //! 7. At the end, on an error or when the stream is dropped, every packet drops its states and their reservations.
 //!
-//! The rooms, each of which uses only those before it:
-//! 1. `sync`, [`knobs`]: what packets lock; the numbers that may change while the engine runs.
-//! 2. [`stages`]: packets on workers.
-//! 3. [`batch`], [`temp`], [`expressions`], [`plan`]: what is computed, rows of it on the disk, and the closed list of
-//!    what can be run.
-//! 4. `options`, `matching`: what a query may do; what plans have in common.
-//! 5. [`flow`]: the roles in a pipeline, and what is counted of them.
-//! 6. [`reuse`], [`exchange`]: what queries leave for others; where rows change hands.
-//! 7. [`operators`], [`pipeline`], [`query`]: what happens to a batch, to all batches of a pipeline, to all pipelines.
-//! 8. [`tuning`], `launcher`, `tuned`, `sharing`, `engine`: what turns knobs; what starts queries, alone or together;
-//!    and what holds all of it.
+//! The rooms, of which each imports only those before it:
+//! - `sync`, [`knobs`]: what packets lock; the numbers that may change while the engine runs;
+//! - [`stages`]: packets on workers;
+//! - [`batch`], [`temp`], [`expressions`], [`plan`]: what is computed, rows of it on the disk, and the closed list of
+//!   what can be run;
+//! - [`tuning`], `options`, `matching`: what turns knobs; what a query may do; what plans have in common;
+//! - [`flow`]: the roles in a pipeline, and what is counted of them;
+//! - [`reuse`], [`exchange`]: what queries leave for others; where rows change hands;
+//! - [`operators`], [`pipeline`], [`query`]: what happens to a batch, to all batches of a pipeline, to all pipelines;
+//! - [`short`]: small plans that run at once, without any of these;
+//! - `launcher`, `tuned`, `sharing`: what starts queries, alone or together, and the engine as the tuner sees it;
+//! - `engine`: what holds all of it.
 //!
-//! Beside them are [`reference`](mod@reference), the slow judges of operators, and `interleavings`, the tests under
+//! Beside them are, for tests only, `reference`, the slow judges of operators, and `interleavings`, the engine under
 //! random schedules.
 //!
-//! Invariants: nobody blocks a worker, but who waits outside of the engine, for whom another thread stands in;
+//! Invariants: no packet blocks a worker, except while it waits outside of the engine, when another thread stands in;
 //! operators know no thread, clock or other query; every byte that an operator keeps is reserved; a panic in a packet
 //! ends its query and nothing else.
 
@@ -47,7 +48,8 @@ mod options;
 pub mod pipeline;
 pub mod plan;
 pub mod query;
-pub mod reference;
+#[cfg(test)]
+mod reference;
 pub mod reuse;
 mod sharing;
 pub mod short;

@@ -33,7 +33,8 @@ pub trait Table: Send + Sync + fmt::Debug {
     fn is_watched(&self) -> bool {
         true
     }
-    /// The clusters that may hold rows for which the request's predicate is true.
+    /// The clusters that may hold rows for which the request's predicate is true. Fails if what says which ones there
+    /// are, a footer for example, cannot be read any more, or if the files have changed since the table was opened.
     fn scan(&self, request: &ScanRequest) -> Result<TableScan>;
     /// How many of its fragments may have rows for which a condition over its schema is true, and how many it has;
     /// `None` if it is not divided.
@@ -124,7 +125,8 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     /// Turns what was fetched into chunks. CPU work only: no I/O, no waiting. A cluster with a [place](Self::place)
     /// also takes
     /// [`Fetched::nothing`], where all columns that it [holds](Self::holds) of those that the request looks at are
-    /// shared, at least one.
+    /// shared, at least one. Fails if what was fetched shows at once that it is damaged; otherwise the
+    /// [steps](Decode::step) do.
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>>;
     /// The file and the place in it, for errors and traces.
     fn describe(&self) -> String;
@@ -331,7 +333,8 @@ pub trait RowFilter: Send + Sync {
     /// The columns it looks at, by position in the table's schema.
     fn columns(&self) -> &[usize];
     /// For each row true to keep it; NULL counts as false. `columns` are in the order of
-    /// [`columns`](Self::columns), equally long, in logical or narrow physical form.
+    /// [`columns`](Self::columns), equally long, in logical or narrow physical form. Fails as the condition does for a
+    /// row: a division by zero, a cast that is not possible.
     fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray>;
     /// Whether it may also be asked of rows that other filters drop: it never fails, it says of a row what it says
     /// whatever rows are beside it, and it costs less than to choose the rows.
@@ -382,7 +385,9 @@ pub trait Decode: Send {
         Err(Error::bug("a decoder was brought what it had not asked for"))
     }
 
-    /// The next chunk, however many steps it takes; `None` at the end, where it is not called again.
+    /// The next chunk, however many steps it takes; `None` at the end, where it is not called again. Fails as
+    /// [`step`](Self::step), the reads that it asks for and [`bring`](Self::bring) do, and if such a read is one that
+    /// waits without a thread.
     fn next(&mut self) -> Result<Option<Chunk>> {
         loop {
             match self.step()? {

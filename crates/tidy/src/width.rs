@@ -1,4 +1,4 @@
-//! Lines of documents and of comments are short enough for a terminal.
+//! Lines of documents, of comments and of scripts are short enough for a terminal.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,11 @@ const COLUMNS_MAX: usize = 120;
 /// How many characters of a line name it in the list of exceptions.
 const KEY_CHARS: usize = 40;
 
-/// Lines of documents and comments that are too long. Tables, headings, blocks of code, and lines that cannot be broken
-/// (one link, or one code span) may be longer.
+/// Folders of scripts, whose lines are checked whatever they are: nothing formats them.
+const SCRIPTS: [&str; 2] = [".ci/", "scripts/"];
+
+/// Lines of documents, comments and scripts that are too long. Tables, headings, blocks of code, and lines that cannot
+/// be broken (one link, or one code span) may be longer.
 pub fn check(house: &House) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in house.files.with_ending(".md") {
@@ -29,6 +32,11 @@ pub fn check(house: &House) -> Vec<Finding> {
         for number in comment_lines(text) {
             findings.extend(lines.get(number - 1).and_then(|line| finding(path, number, line)));
         }
+    }
+    let is_script = |path: &str| SCRIPTS.iter().any(|folder| path.starts_with(folder));
+    for (path, text) in house.files.all().filter(|(path, _)| is_script(path)) {
+        let lines = text.lines().enumerate();
+        findings.extend(lines.filter_map(|(index, line)| finding(path, index + 1, line)));
     }
     findings
 }
@@ -72,9 +80,12 @@ mod tests {
         let code = format!("`{long}`, and so on");
         let document = format!("{long}\n\n| {long} |\n\n```\n{long}\n```\n\n{code}\n\n[{long}](a)\n");
         let source = format!("//! short\n/// {long}\nconst A: &str = \"{long}\"; fn f() {{}}\n");
-        let found = check(&House::of(&[("a.md", &document), ("crates/a/src/lib.rs", &source)]));
+        let script = format!("#!/bin/sh\necho {long}\n# {long}\n");
+        let files =
+            [("a.md", &document), ("crates/a/src/lib.rs", &source), (".ci/run", &script), ("other/run", &script)];
+        let found = check(&House::of(&files.map(|(path, text)| (path, text.as_str()))));
         let places: Vec<_> = found.iter().map(|finding| finding.place.as_str()).collect();
-        assert_eq!(places, ["a.md:1", "crates/a/src/lib.rs:2"]);
+        assert_eq!(places, ["a.md:1", "crates/a/src/lib.rs:2", ".ci/run:2", ".ci/run:3"]);
         assert!(found[0].sentence.contains("125 columns: break it after at most 120"), "{found:?}");
     }
 }

@@ -72,6 +72,17 @@ fn what_is_installed_works_and_can_be_removed() {
     let unit = prefix.path().join("lib/systemd/system/diligence.service");
     let text = std::fs::read_to_string(&unit).unwrap();
     assert!(text.contains(&format!("ExecStart={at}/bin/diligence serve")) && !text.contains("@PREFIX@"), "{text}");
+    // Each directory of its state is one that the server is told to use.
+    let joined = text.replace("\\\n", "");
+    let line = |name| joined.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    let state: Vec<_> = line("StateDirectory=").split_whitespace().collect();
+    assert_eq!(state, ["diligence", "diligence/data", "diligence/db", "diligence/temp"], "{text}");
+    assert_eq!(line("Environment=DILIGENCE_DATA="), "%S/diligence/data", "{text}");
+    for option in ["--data ${DILIGENCE_DATA}", "--db %S/diligence/db", "--temp-dir %S/diligence/temp"] {
+        assert!(line("ExecStart=").contains(option), "no {option}: {text}");
+    }
+    // The service's user is dynamic, so a file of users comes as a credential, in the comment too.
+    assert!(text.contains("LoadCredential=users.toml:") && !text.contains("--users /etc"), "{text}");
     if exists("systemd-analyze") {
         let ran: Ran = Command::new("systemd-analyze").arg("verify").arg(&unit).output().unwrap().into();
         assert!(!ran.stderr.contains("diligence.service"), "{}", ran.stderr);

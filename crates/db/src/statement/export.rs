@@ -54,7 +54,7 @@ pub(super) fn export(session: &Session, to: &Path, format: ExportFormat, token: 
 pub(super) fn import(session: &Session, from: &Path, token: &CancelToken) -> Result<()> {
     let read = |name: &str| {
         let path = from.join(name);
-        std::fs::read_to_string(&path).map_err(|error| {
+        LocalDisk.read_text(&path).map_err(|error| {
             failed(&path, &error).with_hint("IMPORT DATABASE takes a folder that EXPORT DATABASE has written")
         })
     };

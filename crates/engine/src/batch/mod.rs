@@ -1,9 +1,9 @@
 //! A batch: columns of equal length, at most [`BATCH_ROWS_MAX`](diligence_base::limits::BATCH_ROWS_MAX) rows.
 //!
-//! A column is an Arrow array, seen through *picks* where rows were selected: row `i` of the column is value `picks[i]`
-//! of the array, or NULL where the pick is NULL. A filter or a join only makes new picks; values move when somebody
-//! asks for the flat array, and columns that nobody asks for never move. Columns that were picked together share their
-//! picks, so picking again composes one array of row numbers per group of columns.
+//! A column is an Arrow array, seen through *picks* (a selection vector) where rows were selected: row `i` of the
+//! column is value `picks[i]` of the array, or NULL where the pick is NULL. A filter or a join only makes new picks;
+//! values move when somebody asks for the flat array, and columns that nobody asks for never move. Columns that were
+//! picked together share their picks, so picking again composes one array of row numbers per group of columns.
 //!
 //! Invariants:
 //! * The physical type of a column may be narrower than its logical type: `Decimal64(min(p, 18), s)` for `Decimal128(p,

@@ -24,7 +24,7 @@ use crate::sync::{Latch, Mutex};
 /// What is in ports.
 static PORT: Latch = Latch::new("port");
 
-struct State<T> {
+struct PortState<T> {
     queue: VecDeque<Queued<T>>,
     credits: usize,
     bytes: usize,
@@ -41,22 +41,22 @@ struct Queued<T> {
     reservation: Option<Reservation>,
 }
 
-struct Shared<T>(Mutex<State<T>>);
+struct SharedPort<T>(Mutex<PortState<T>>);
 
 /// The part of what a query may have, as its divisor, above which a port takes no more batches.
 const BYTES_DIVISOR: usize = 32;
 
 /// The end that batches go into. Clones are further senders.
-pub struct Sender<T = Batch>(Arc<Shared<T>>);
+pub struct Sender<T = Batch>(Arc<SharedPort<T>>);
 
 /// The end that batches come out of.
-pub struct Receiver<T = Batch>(Arc<Shared<T>>);
+pub struct Receiver<T = Batch>(Arc<SharedPort<T>>);
 
 /// A port whose senders may be `credits` batches ahead, and its two ends.
 pub fn port<T>(credits: usize) -> (Sender<T>, Receiver<T>) {
-    let shared = Arc::new(Shared(Mutex::named(
+    let shared = Arc::new(SharedPort(Mutex::named(
         &PORT,
-        State {
+        PortState {
             queue: VecDeque::new(),
             credits: credits.max(1),
             bytes: 0,
@@ -138,7 +138,7 @@ impl<T> Queued<T> {
     }
 }
 
-impl<T> State<T> {
+impl<T> PortState<T> {
     fn has_credit(&self) -> bool {
         self.queue.len() < self.credits && self.bytes < self.bytes_max || self.queue.is_empty()
     }

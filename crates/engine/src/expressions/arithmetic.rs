@@ -186,7 +186,7 @@ impl Decimals {
         };
         let safe = bound <= i64::MAX as u128;
         let halves = left.bound <= i32::MAX as u64 && right.bound <= i32::MAX as u64;
-        let (l, r) = (Side::new(&left, left_single), Side::new(&right, right_single));
+        let (l, r) = (NarrowSide::new(&left, left_single), NarrowSide::new(&right, right_single));
         let (values, fits) = match operation {
             Operation::Add if safe => (combine(l, r, i64::wrapping_add), true),
             Operation::Subtract if safe => (combine(l, r, i64::wrapping_sub), true),
@@ -226,33 +226,41 @@ fn single(operand: &Operand) -> Option<bool> {
 
 /// One side of an operation.
 #[derive(Clone, Copy)]
-enum Side<'a> {
+enum NarrowSide<'a> {
     Values(&'a [i64]),
     Single(i64),
 }
 
-impl<'a> Side<'a> {
+impl<'a> NarrowSide<'a> {
     fn new(narrow: &'a Narrow, single: bool) -> Self {
-        if single { Side::Single(narrow.values[0]) } else { Side::Values(&narrow.values) }
+        if single { NarrowSide::Single(narrow.values[0]) } else { NarrowSide::Values(&narrow.values) }
     }
 }
 
 #[inline(always)]
-fn combine(left: Side<'_>, right: Side<'_>, operation: impl Fn(i64, i64) -> i64) -> Vec<i64> {
+fn combine(left: NarrowSide<'_>, right: NarrowSide<'_>, operation: impl Fn(i64, i64) -> i64) -> Vec<i64> {
     match (left, right) {
-        (Side::Values(left), Side::Values(right)) => {
+        (NarrowSide::Values(left), NarrowSide::Values(right)) => {
             left.iter().zip(right).map(|(left, right)| operation(*left, *right)).collect()
         }
-        (Side::Values(left), Side::Single(right)) => left.iter().map(|left| operation(*left, right)).collect(),
-        (Side::Single(left), Side::Values(right)) => right.iter().map(|right| operation(left, *right)).collect(),
-        (Side::Single(left), Side::Single(right)) => vec![operation(left, right)],
+        (NarrowSide::Values(left), NarrowSide::Single(right)) => {
+            left.iter().map(|left| operation(*left, right)).collect()
+        }
+        (NarrowSide::Single(left), NarrowSide::Values(right)) => {
+            right.iter().map(|right| operation(left, *right)).collect()
+        }
+        (NarrowSide::Single(left), NarrowSide::Single(right)) => vec![operation(left, right)],
     }
 }
 
 /// The results, and whether all of them fit. What lies in the slots of NULLs counts too: at worst the caller takes the
 /// slow way without need.
 #[inline(always)]
-fn combine_checked(left: Side<'_>, right: Side<'_>, operation: impl Fn(i64, i64) -> (i64, bool)) -> (Vec<i64>, bool) {
+fn combine_checked(
+    left: NarrowSide<'_>,
+    right: NarrowSide<'_>,
+    operation: impl Fn(i64, i64) -> (i64, bool),
+) -> (Vec<i64>, bool) {
     let overflow = std::cell::Cell::new(false);
     let values = combine(left, right, |left, right| {
         let (value, over) = operation(left, right);

@@ -30,7 +30,7 @@ pub(super) struct Case {
 }
 
 /// The result of one arm.
-struct Piece {
+struct CasePiece {
     /// The arm's rows, ascending.
     rows: UInt32Array,
     value: Operand,
@@ -54,7 +54,7 @@ impl Case {
             match taken {
                 Selection::All => return then.evaluate(batch),
                 Selection::None => {}
-                Selection::Rows(rows) => pieces.push(Piece::new(then, batch, rows)?),
+                Selection::Rows(rows) => pieces.push(CasePiece::new(then, batch, rows)?),
             }
             if matches!(left, Selection::None) {
                 break;
@@ -64,16 +64,18 @@ impl Case {
             (Selection::None, _) => {}
             (Selection::All, None) => return Ok(Operand::constant(new_null_array(&self.data_type, 1))),
             (Selection::All, Some(otherwise)) => return otherwise.evaluate(batch),
-            (Selection::Rows(rows), Some(otherwise)) => pieces.push(Piece::new(otherwise, batch, rows)?),
-            (Selection::Rows(rows), None) => {
-                pieces.push(Piece { rows, value: Operand::constant(new_null_array(&self.data_type, 1)), whole: false })
-            }
+            (Selection::Rows(rows), Some(otherwise)) => pieces.push(CasePiece::new(otherwise, batch, rows)?),
+            (Selection::Rows(rows), None) => pieces.push(CasePiece {
+                rows,
+                value: Operand::constant(new_null_array(&self.data_type, 1)),
+                whole: false,
+            }),
         }
         self.merge(pieces, batch.rows())
     }
 
     /// The pieces' values in the order of the rows.
-    fn merge(&self, mut pieces: Vec<Piece>, rows: usize) -> Result<Operand> {
+    fn merge(&self, mut pieces: Vec<CasePiece>, rows: usize) -> Result<Operand> {
         if let DataType::Decimal128(precision, scale) = self.data_type
             && let Some(operand) = merge_decimals(&pieces, rows, precision, scale)?
         {
@@ -119,7 +121,7 @@ fn numbers(bits: &BooleanBuffer) -> Selection {
     super::logic::as_rows(bits, bits.count_set_bits())
 }
 
-impl Piece {
+impl CasePiece {
     fn new(node: &Node, batch: &Batch, rows: UInt32Array) -> Result<Self> {
         if let Node::Literal(value) = node {
             return Ok(Self { rows, value: Operand::constant(value.clone()), whole: false });
@@ -153,7 +155,7 @@ impl Piece {
 }
 
 /// The pieces in 64 bits, if all are that narrow.
-fn merge_decimals(pieces: &[Piece], rows: usize, precision: u8, scale: i8) -> Result<Option<Operand>> {
+fn merge_decimals(pieces: &[CasePiece], rows: usize, precision: u8, scale: i8) -> Result<Option<Operand>> {
     let mut bound = Some(0);
     let mut narrowed = Vec::with_capacity(pieces.len());
     for piece in pieces {
@@ -170,7 +172,7 @@ fn merge_decimals(pieces: &[Piece], rows: usize, precision: u8, scale: i8) -> Re
             _ => return Ok(None),
         };
         bound = bound.zip(piece_bound).map(|(bound, piece)| u64::max(bound, piece));
-        narrowed.push(Piece {
+        narrowed.push(CasePiece {
             rows: piece.rows.clone(),
             value: Operand { array, constant: piece.value.constant, bound: None },
             whole: piece.whole,
@@ -182,7 +184,7 @@ fn merge_decimals(pieces: &[Piece], rows: usize, precision: u8, scale: i8) -> Re
     Ok(Some(Operand { array: Arc::new(merged), constant: false, bound }))
 }
 
-fn merge_natives<T: ArrowPrimitiveType>(pieces: &[Piece], rows: usize) -> PrimitiveArray<T> {
+fn merge_natives<T: ArrowPrimitiveType>(pieces: &[CasePiece], rows: usize) -> PrimitiveArray<T> {
     let mut values = vec![T::Native::default(); rows];
     let mut valid: Option<Vec<bool>> = None;
     for piece in pieces {
@@ -201,7 +203,7 @@ fn merge_natives<T: ArrowPrimitiveType>(pieces: &[Piece], rows: usize) -> Primit
     PrimitiveArray::new(values.into(), valid.map(NullBuffer::from))
 }
 
-fn interleaved(pieces: &[Piece], rows: usize) -> Result<ArrayRef> {
+fn interleaved(pieces: &[CasePiece], rows: usize) -> Result<ArrayRef> {
     let mut places = vec![(0, 0); rows];
     for (index, piece) in pieces.iter().enumerate() {
         piece.places().for_each(|(row, place)| places[row] = (index, place));

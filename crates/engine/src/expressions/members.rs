@@ -21,14 +21,14 @@ const TABLE_BYTES_MAX: usize = 1 << 14;
 /// A list of literals of one type, at least one of them not NULL.
 #[derive(Debug)]
 pub(super) struct Members {
-    values: Values,
+    values: MemberValues,
     /// A value that is not in the list is not known to differ from a NULL in it.
     has_null: bool,
     negated: bool,
 }
 
 #[derive(Debug)]
-enum Values {
+enum MemberValues {
     Strings(Strings),
     Integers(Integers),
     Floats(Floats),
@@ -40,12 +40,14 @@ impl Members {
         let (nulls, known): (Vec<&ScalarValue>, Vec<&ScalarValue>) =
             literals.iter().copied().partition(|literal: &&ScalarValue| literal.is_null());
         let values = if text_of(known.first()?).is_some() {
-            Values::Strings(Strings::new(known.iter().map(|literal| text_of(literal)).collect::<Option<Vec<_>>>()?))
+            MemberValues::Strings(Strings::new(
+                known.iter().map(|literal| text_of(literal)).collect::<Option<Vec<_>>>()?,
+            ))
         } else if let Some(floats) = known.iter().map(|literal| float_of(literal)).collect::<Option<_>>() {
-            Values::Floats(Floats(floats))
+            MemberValues::Floats(Floats(floats))
         } else {
             let integers = known.iter().map(|literal| Constant::from_scalar(literal)?.integer());
-            Values::Integers(Integers::new(integers.collect::<Option<Vec<_>>>()?))
+            MemberValues::Integers(Integers::new(integers.collect::<Option<Vec<_>>>()?))
         };
         Some(Self { values, has_null: !nulls.is_empty(), negated })
     }
@@ -53,9 +55,9 @@ impl Members {
     /// The three-valued answer for every value of an array.
     pub(super) fn test(&self, array: &ArrayRef) -> Result<BooleanArray> {
         let found = match &self.values {
-            Values::Strings(strings) => strings.contain(array)?,
-            Values::Integers(integers) => integers.contain(array)?,
-            Values::Floats(floats) => floats.contain(array)?,
+            MemberValues::Strings(strings) => strings.contain(array)?,
+            MemberValues::Integers(integers) => integers.contain(array)?,
+            MemberValues::Floats(floats) => floats.contain(array)?,
         };
         let nulls = match (nulls_of(array), self.has_null) {
             (nulls, false) => nulls,

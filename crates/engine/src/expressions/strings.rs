@@ -96,11 +96,11 @@ fn test_views(
 
 /// A LIKE pattern.
 pub(super) struct Pattern {
-    shape: Shape,
+    shape: PatternShape,
     negated: bool,
 }
 
-enum Shape {
+enum PatternShape {
     /// No wildcard.
     Exact(String),
     /// Only `%`: what is before the first, between them, after the last.
@@ -115,30 +115,30 @@ impl Pattern {
             Some(mut pieces) if !ignore_case => {
                 let head = pieces.remove(0);
                 match pieces.pop() {
-                    None => Shape::Exact(owned(&head)),
+                    None => PatternShape::Exact(owned(&head)),
                     Some(tail) => {
                         let inner = pieces.iter().filter(|piece| !piece.is_empty());
                         let middle = inner.map(|piece| Finder::new(piece.as_bytes()).into_owned()).collect();
-                        Shape::Pieces { head, middle, tail }
+                        PatternShape::Pieces { head, middle, tail }
                     }
                 }
             }
-            _ => Shape::General { pattern: pattern.to_owned(), ignore_case },
+            _ => PatternShape::General { pattern: pattern.to_owned(), ignore_case },
         };
         Self { shape, negated }
     }
 
     /// The pattern of all strings that start with a prefix.
     pub(super) fn starting_with(prefix: &str) -> Self {
-        let shape = Shape::Pieces { head: prefix.to_owned(), middle: Vec::new(), tail: String::new() };
+        let shape = PatternShape::Pieces { head: prefix.to_owned(), middle: Vec::new(), tail: String::new() };
         Self { shape, negated: false }
     }
 
     /// The three-valued answers for an array of strings.
     pub(super) fn test(&self, array: &ArrayRef) -> Result<BooleanArray> {
         let bits = match &self.shape {
-            Shape::Exact(text) => equal(array, text)?,
-            Shape::Pieces { head, middle, tail } => {
+            PatternShape::Exact(text) => equal(array, text)?,
+            PatternShape::Pieces { head, middle, tail } => {
                 let (head, tail) = (head.as_bytes(), tail.as_bytes());
                 if let Some(strings) = array.as_string_view_opt().filter(|_| !head.is_empty()) {
                     // Four bytes of the head against four bytes of the view reject most strings without touching them.
@@ -159,7 +159,7 @@ impl Pattern {
                     test_bytes(array, |bytes| fits(bytes, head, middle, tail))?
                 }
             }
-            Shape::General { pattern, ignore_case } => {
+            PatternShape::General { pattern, ignore_case } => {
                 let pattern = scalar_of(pattern, array.data_type())?;
                 let answer = match (self.negated, ignore_case) {
                     (false, false) => compute::like(array, &pattern),
@@ -179,9 +179,11 @@ impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.negated { "NOT " } else { "" })?;
         match &self.shape {
-            Shape::Exact(text) => write!(f, "LIKE {text:?}"),
-            Shape::Pieces { head, middle, tail } => write!(f, "LIKE {head:?} + {} pieces + {tail:?}", middle.len()),
-            Shape::General { pattern, .. } => write!(f, "LIKE {pattern:?} by Arrow"),
+            PatternShape::Exact(text) => write!(f, "LIKE {text:?}"),
+            PatternShape::Pieces { head, middle, tail } => {
+                write!(f, "LIKE {head:?} + {} pieces + {tail:?}", middle.len())
+            }
+            PatternShape::General { pattern, .. } => write!(f, "LIKE {pattern:?} by Arrow"),
         }
     }
 }

@@ -21,9 +21,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::cut::{row_bytes, rows_touched};
+use super::cut::rows_touched;
 use super::signature::Signature;
 use crate::options::{QueryOptions, SharingMode};
+use crate::plan::estimates::row_bytes;
 use crate::plan::{Common, CommonPart, Node, Plan, RuntimeFilterId, WorkTable, WorkTableId};
 
 /// Rows of a join are kept if computing them again touches so many times as many.

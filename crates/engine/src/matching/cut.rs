@@ -4,7 +4,6 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
 use diligence_base::limits::SHARED_STATE_BYTES_MAX;
 use diligence_base::units::display_bytes;
 
@@ -12,10 +11,8 @@ use super::merge::{Template, Way};
 use super::signature::{Signature, canonical};
 use crate::expressions::Expr;
 use crate::options::{QueryOptions, SharingMode};
+use crate::plan::estimates::row_bytes;
 use crate::plan::{AggregateCall, Node, Plan};
-
-/// Bytes that a string is taken for.
-const STRING_BYTES: usize = 24;
 
 /// What a query would share.
 #[derive(Clone)]
@@ -261,9 +258,4 @@ pub(crate) fn reads_tables(plan: &Plan) -> bool {
 /// Whether the rows are expected to be few enough to be kept.
 pub(super) fn is_small(plan: &Plan) -> bool {
     plan.rows_estimate.is_some_and(|rows| rows.saturating_mul(row_bytes(&plan.schema)) <= SHARED_STATE_BYTES_MAX / 2)
-}
-
-pub(crate) fn row_bytes(schema: &Schema) -> usize {
-    let bytes = |data_type: &DataType| data_type.primitive_width().unwrap_or(STRING_BYTES);
-    schema.fields().iter().map(|field| bytes(field.data_type())).sum::<usize>().max(1)
 }

@@ -32,7 +32,7 @@ use super::signature::Signature;
 use super::{cut, regroup};
 use crate::expressions::Expr;
 use crate::options::QueryOptions;
-use crate::plan::{Node, Plan};
+use crate::plan::{Node, Plan, estimates};
 
 /// How far a run for several queries goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Template {
             (Way::Cells, MERGED_QUERIES_MAX)
         } else {
             let rows = rows_of(point);
-            let bytes = rows.rows_estimate?.saturating_mul(cut::row_bytes(&rows.schema)).max(1);
+            let bytes = rows.rows_estimate?.saturating_mul(estimates::row_bytes(&rows.schema)).max(1);
             let queries = (SHARED_STATE_BYTES_MAX / 2 / bytes).min(MERGED_QUERIES_MAX);
             if queries < 2 || rows.ordered {
                 return None;

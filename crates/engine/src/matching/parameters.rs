@@ -15,7 +15,7 @@ use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use super::signature::{Canonical, canonical, terms_of};
 use crate::expressions::Expr;
-use crate::plan::mask_lookup::{Comparison, Key};
+use crate::plan::mask_lookup::{ClassKey, Comparison};
 
 /// What a query differs in from others of its template.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +83,7 @@ pub(super) fn parameter(condition: &Arc<dyn PhysicalExpr>, table: &Schema) -> Op
         (index, comparison, constants)
     };
     let data_type = table.field(column).data_type();
-    let fits = |constant: &ScalarValue| constant.data_type() == *data_type && Key::of(constant).is_some();
+    let fits = |constant: &ScalarValue| constant.data_type() == *data_type && ClassKey::of(constant).is_some();
     constants.iter().all(fits).then_some(Parameter { scan: 0, column, comparison, constants })
 }
 

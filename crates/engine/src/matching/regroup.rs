@@ -25,12 +25,12 @@ use diligence_base::limits::SHARED_STATE_BYTES_MAX;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 
+use super::different;
 use super::masks::with_mask;
 use super::quotient::Quotient;
-use super::{cut, different};
 use crate::expressions::Expr;
 use crate::plan::average::AverageKind;
-use crate::plan::{Aggregate, AggregateCall, Node, Plan};
+use crate::plan::{Aggregate, AggregateCall, Node, Plan, estimates};
 
 /// The part of what a state may have, as its divisor, that the groups with different values may be expected to have:
 /// masks make several cells of each.
@@ -77,7 +77,7 @@ struct Cell {
 }
 
 /// How an aggregate's result comes from those of the cells, which are named by number.
-enum Part {
+enum RegroupPart {
     Sum(usize),
     Count(usize),
     Extreme(usize),
@@ -93,7 +93,7 @@ enum Part {
 /// An aggregate taken apart.
 struct Parts {
     cells: Vec<Cell>,
-    parts: Vec<Part>,
+    parts: Vec<RegroupPart>,
     /// What different values are counted of, if any are: one more key of the cells.
     different: Option<Expr>,
 }
@@ -113,7 +113,7 @@ impl Parts {
         Some(parts)
     }
 
-    fn part(&mut self, call: &AggregateCall, input: &Schema) -> Option<Part> {
+    fn part(&mut self, call: &AggregateCall, input: &Schema) -> Option<RegroupPart> {
         let function = call.function.fun().inner();
         let field = call.function.field();
         let result = field.data_type();
@@ -124,25 +124,29 @@ impl Parts {
         if call.function.is_distinct() {
             let is_count = function.is::<Count>() && call.filter.is_none();
             let is_the_one = self.different.get_or_insert_with(|| argument.clone()) == argument;
-            return (is_count && is_the_one).then_some(Part::Different);
+            return (is_count && is_the_one).then_some(RegroupPart::Different);
         }
         if function.is::<Count>() {
-            return Some(Part::Count(self.cell(Kind::Count, call)));
+            return Some(RegroupPart::Count(self.cell(Kind::Count, call)));
         }
         let argument = argument.data_type();
         if function.is::<Sum>() {
             let is_exact = result.is_integer()
                 || matches!((argument, result), (DataType::Decimal128(..), DataType::Decimal128(..)));
-            return is_exact.then(|| Part::Sum(self.cell(Kind::Sum, call)));
+            return is_exact.then(|| RegroupPart::Sum(self.cell(Kind::Sum, call)));
         }
         if function.is::<Avg>() {
             if let Some(integer) = small_integer(&call.arguments[0], input) {
                 let sum = self.cell_of(Kind::Sum, vec![integer], call.filter.clone());
-                return Some(Part::Average { sum, count: self.cell(Kind::Count, call), argument: DataType::Int64 });
+                return Some(RegroupPart::Average {
+                    sum,
+                    count: self.cell(Kind::Count, call),
+                    argument: DataType::Int64,
+                });
             }
             let is_exact = matches!(AverageKind::new(argument, result), Some(AverageKind::Decimal { .. }));
             let argument = argument.clone();
-            return is_exact.then(|| Part::Average {
+            return is_exact.then(|| RegroupPart::Average {
                 sum: self.cell(Kind::Sum, call),
                 count: self.cell(Kind::Count, call),
                 argument,
@@ -150,7 +154,7 @@ impl Parts {
         }
         let kind = if function.is::<Min>() { Kind::Least } else { Kind::Greatest };
         ((function.is::<Min>() || function.is::<Max>()) && argument == result)
-            .then(|| Part::Extreme(self.cell(kind, call)))
+            .then(|| RegroupPart::Extreme(self.cell(kind, call)))
     }
 
     /// The number of a cell value; aggregates with the same one share it.
@@ -187,7 +191,7 @@ pub(super) fn can_merge(aggregate: &Aggregate, groups: Option<usize>) -> bool {
             let values = different::values_of(different, &aggregate.input);
             let cells = values.zip(groups).map(|(values, groups)| values.saturating_mul(groups.max(1)));
             let cells = cells.map(|cells| aggregate.input.rows_estimate.map_or(cells, |rows| rows.min(cells)));
-            let bytes = cut::row_bytes(&aggregate.input.schema).min(DIFFERENT_BYTES);
+            let bytes = estimates::row_bytes(&aggregate.input.schema).min(DIFFERENT_BYTES);
             cells.is_some_and(|cells| cells.saturating_mul(bytes) <= SHARED_STATE_BYTES_MAX / DIFFERENT_PART)
         }
     })
@@ -199,8 +203,7 @@ pub(super) fn can_merge(aggregate: &Aggregate, groups: Option<usize>) -> bool {
 pub(super) fn cells_of(aggregate: &Aggregate) -> Option<Vec<(Kind, Vec<Expr>, Option<Expr>, Option<usize>)>> {
     let Parts { cells, parts, different: None } = Parts::of(aggregate)? else { return None };
     let call = |wanted: usize| {
-        let gives =
-            |part: &Part| matches!(part, Part::Sum(cell) | Part::Count(cell) | Part::Extreme(cell) if *cell == wanted);
+        let gives = |part: &RegroupPart| matches!(part, RegroupPart::Sum(cell) | RegroupPart::Count(cell) | RegroupPart::Extreme(cell) if *cell == wanted);
         parts.iter().position(gives)
     };
     let cells = cells.into_iter().enumerate();
@@ -285,19 +288,19 @@ pub(super) fn from_cells(plan: &Plan, rows: Plan, keys: &[usize], values: &[usiz
     for (part, field) in parts.parts.iter().zip(&plan.schema.fields()[width..]) {
         let of_cell = |cell: usize| column(width + cell, &schema);
         let value: Arc<dyn PhysicalExpr> = match part {
-            Part::Extreme(cell) => of_cell(*cell),
-            Part::Different => of_cell(parts.cells.len()),
+            RegroupPart::Extreme(cell) => of_cell(*cell),
+            RegroupPart::Different => of_cell(parts.cells.len()),
             // A sum of sums has more digits by its type, but not by its value.
-            Part::Sum(cell) if schema.field(width + cell).data_type() == field.data_type() => of_cell(*cell),
-            Part::Sum(cell) => Arc::new(CastExpr::new(of_cell(*cell), field.data_type().clone(), None)),
-            Part::Count(cell) => {
+            RegroupPart::Sum(cell) if schema.field(width + cell).data_type() == field.data_type() => of_cell(*cell),
+            RegroupPart::Sum(cell) => Arc::new(CastExpr::new(of_cell(*cell), field.data_type().clone(), None)),
+            RegroupPart::Count(cell) => {
                 // Without any row there is no cell to add up, and the count is zero.
                 let none: Arc<dyn PhysicalExpr> = Arc::new(IsNullExpr::new(of_cell(*cell)));
                 let zero = literal(ScalarValue::Int64(Some(0)));
                 let counted = CaseExpr::try_new(None, vec![(none, zero)], Some(of_cell(*cell)));
                 Arc::new(counted.map_err(from_datafusion)?)
             }
-            Part::Average { sum, count, argument } => {
+            RegroupPart::Average { sum, count, argument } => {
                 let result = field.data_type().clone();
                 Arc::new(Quotient::new(of_cell(*sum), of_cell(*count), argument.clone(), result))
             }

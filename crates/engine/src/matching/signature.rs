@@ -48,22 +48,22 @@ enum Item {
     Type(DataType),
     Function(AggregateUDF),
     Expression(Canonical),
-    Table(State),
+    Table(TableState),
 }
 
 /// A table's state, as the object that stands for it. It does not keep it alive, but its address.
 #[derive(Clone)]
-struct State(Weak<dyn Table>);
+struct TableState(Weak<dyn Table>);
 
-impl PartialEq for State {
+impl PartialEq for TableState {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::addr_eq(self.0.as_ptr(), other.0.as_ptr())
     }
 }
 
-impl Eq for State {}
+impl Eq for TableState {}
 
-impl Hash for State {
+impl Hash for TableState {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.as_ptr().cast::<()>().hash(state);
     }
@@ -133,7 +133,7 @@ impl Signature {
 
     fn tables(&self) -> impl Iterator<Item = &Weak<dyn Table>> {
         self.items.iter().filter_map(|item| match item {
-            Item::Table(State(table)) => Some(table),
+            Item::Table(TableState(table)) => Some(table),
             _ => None,
         })
     }
@@ -283,7 +283,7 @@ impl Writer {
     }
 
     pub fn table(&mut self, table: &Arc<dyn Table>) {
-        self.items.push(Item::Table(State(Arc::downgrade(table))));
+        self.items.push(Item::Table(TableState(Arc::downgrade(table))));
     }
 
     pub fn canonical(&mut self, expression: Canonical) {

@@ -31,7 +31,7 @@ use super::parameters::Parameter;
 use super::regroup;
 use super::shape::{Condition, Shape};
 use crate::expressions::Expr;
-use crate::plan::mask_lookup::{Comparison, Key};
+use crate::plan::mask_lookup::{ClassKey, Comparison};
 use crate::plan::{Node, Plan};
 
 /// What is to be made of a state, so that it is a query's answer.
@@ -40,7 +40,7 @@ pub(crate) struct Residual {
     conditions: Vec<(usize, usize)>,
     /// The columns of the state that are the query's keys.
     keys: Vec<usize>,
-    values: Values,
+    values: ValueSet,
     /// What is taken of it, if the query wants an order and the state has it.
     slice: Option<Slice>,
     /// Keys of the state.
@@ -50,7 +50,7 @@ pub(crate) struct Residual {
 }
 
 /// Where the values come from that belong to the keys.
-enum Values {
+enum ValueSet {
     /// From columns of the state, row by row; from none, if there are no groups.
     Columns(Vec<usize>),
     /// From cells in these columns, of groups that fall together.
@@ -82,7 +82,7 @@ impl Residual {
         let keys = wanted.keys.iter().map(key).collect::<Option<Vec<_>>>()?;
         let keys_kept = kept.keys.len();
         let values = match (&kept.groups, &wanted.groups) {
-            (None, None) => Values::Columns(vec![]),
+            (None, None) => ValueSet::Columns(vec![]),
             (Some(kept), Some(wanted)) => {
                 let is_as_fine = (0..keys_kept).all(|key| keys.contains(&key));
                 let columns = (is_as_fine && !has_cells).then(|| {
@@ -90,7 +90,7 @@ impl Residual {
                     wanted.calls.iter().map(column).collect::<Option<Vec<_>>>()
                 });
                 match columns.flatten() {
-                    Some(columns) => Values::Columns(columns),
+                    Some(columns) => ValueSet::Columns(columns),
                     None => {
                         let (kept, wanted) = (kept.cells.as_ref()?, wanted.cells.as_ref()?);
                         let column = |cell: &super::shape::Cell| {
@@ -98,7 +98,7 @@ impl Residual {
                             // Before cells there is the mask.
                             if has_cells { Some(keys_kept + 1 + place) } else { Some(keys_kept + kept[place].call?) }
                         };
-                        Values::Cells(wanted.iter().map(column).collect::<Option<Vec<_>>>()?)
+                        ValueSet::Cells(wanted.iter().map(column).collect::<Option<Vec<_>>>()?)
                     }
                 }
             }
@@ -122,13 +122,13 @@ impl Residual {
                 several => format!("filtered by {several} more conditions"),
             });
         }
-        if matches!(self.values, Values::Cells(_)) {
+        if matches!(self.values, ValueSet::Cells(_)) {
             parts.push(format!("grouped by {} of {} keys", self.keys.len(), self.keys_kept));
         }
         parts.extend(self.slice.as_ref().and_then(Slice::describe_places));
         let columns = match &self.values {
-            Values::Columns(columns) => self.keys.len() + columns.len(),
-            Values::Cells(_) => self.columns_kept,
+            ValueSet::Columns(columns) => self.keys.len() + columns.len(),
+            ValueSet::Cells(_) => self.columns_kept,
         };
         match parts.is_empty() {
             true if columns < self.columns_kept => parts.push("with columns left out".to_owned()),
@@ -155,14 +155,14 @@ impl Residual {
             predicates.push(over_column(condition.form.physical(), column, &schema)?);
         }
         match &self.values {
-            Values::Cells(cells) => {
+            ValueSet::Cells(cells) => {
                 if let Some(bit) = bit {
                     predicates.push(regroup::has_bit(self.keys_kept, bit, &schema));
                 }
                 let known = filtered(predicates, schema, batches)?;
                 regroup::from_cells(part, known, &self.keys, cells)
             }
-            Values::Columns(columns) => {
+            ValueSet::Columns(columns) => {
                 let known = filtered(predicates, schema.clone(), batches)?;
                 let known = match &self.slice {
                     Some(slice) => slice.plan(known),
@@ -221,7 +221,7 @@ fn is_implied(condition: &Condition, by: &[Condition]) -> bool {
 
 /// Whether every value that fulfils the first condition fulfils the second.
 fn implies(narrow: &Parameter, wide: &Parameter) -> bool {
-    let keys = |parameter: &Parameter| parameter.constants.iter().map(Key::of).collect::<Option<Vec<_>>>();
+    let keys = |parameter: &Parameter| parameter.constants.iter().map(ClassKey::of).collect::<Option<Vec<_>>>();
     let (Some(narrow_keys), Some(wide_keys)) = (keys(narrow), keys(wide)) else { return false };
     if narrow.column != wide.column {
         return false;

@@ -25,10 +25,10 @@ use crate::temp::BatchReader;
 const HOLDER: &str = "a common part of a plan";
 
 /// The sink of a common part.
-pub struct CommonRows(Arc<Shared>);
+pub struct CommonRows(Arc<SharedPart>);
 
-struct Shared {
-    state: Mutex<State>,
+struct SharedPart {
+    state: Mutex<CommonState>,
     /// Places that have not read all rows.
     places_left: AtomicUsize,
     /// Places at all.
@@ -36,20 +36,20 @@ struct Shared {
     spills: Arc<Spills>,
 }
 
-enum State {
+enum CommonState {
     Filling {
         /// Made by the first packet.
         storage: Option<Storage>,
         /// What the packets have written.
         tables: Vec<WorkTable>,
     },
-    Complete(Arc<Rows>),
+    Complete(Arc<PartRows>),
     /// All places have read them.
     Gone,
 }
 
 /// The rows, in no order.
-struct Rows {
+struct PartRows {
     tables: Vec<WorkTable>,
     /// Where pieces are that can be read on their own: the table, and the batch or else the file.
     batches: Vec<(usize, usize)>,
@@ -59,15 +59,15 @@ struct Rows {
 impl CommonRows {
     /// A sink of rows for so many places.
     pub fn new(places: usize) -> Arc<Self> {
-        let state = Mutex::new(State::Filling { storage: None, tables: Vec::new() });
+        let state = Mutex::new(CommonState::Filling { storage: None, tables: Vec::new() });
         let places_left = AtomicUsize::new(places);
-        Arc::new(Self(Arc::new(Shared { state, places_left, places, spills: Arc::default() })))
+        Arc::new(Self(Arc::new(SharedPart { state, places_left, places, spills: Arc::default() })))
     }
 
     /// What one of the places reads.
     pub fn source(&self) -> Arc<CommonSource> {
         let reading =
-            Arc::new(Place { shared: self.0.clone(), next: AtomicUsize::new(0), packets: AtomicUsize::new(0) });
+            Arc::new(CommonPlace { shared: self.0.clone(), next: AtomicUsize::new(0), packets: AtomicUsize::new(0) });
         Arc::new(CommonSource(reading))
     }
 }
@@ -78,7 +78,7 @@ impl Sink for CommonRows {
     }
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
-        let State::Filling { storage, .. } = &mut *self.0.state.lock() else {
+        let CommonState::Filling { storage, .. } = &mut *self.0.state.lock() else {
             return Err(Error::bug("rows of a common part come late"));
         };
         // While it is written, each packet has a cluster to fill; then each place has two, one under the batch it works
@@ -96,7 +96,7 @@ impl Sink for CommonRows {
 
     fn complete(&self) -> Result<()> {
         let mut state = self.0.state.lock();
-        let State::Filling { tables, .. } = &mut *state else {
+        let CommonState::Filling { tables, .. } = &mut *state else {
             return Err(Error::bug("a common part is complete twice"));
         };
         let tables = std::mem::take(tables);
@@ -106,14 +106,14 @@ impl Sink for CommonRows {
         };
         let (batches, files) = (places(|table| table.batches().len()), places(|table| table.files().len()));
         files.iter().for_each(|&(table, file)| self.0.spills.add(1, tables[table].files()[file].file().bytes()));
-        *state = State::Complete(Arc::new(Rows { tables, batches, files }));
+        *state = CommonState::Complete(Arc::new(PartRows { tables, batches, files }));
         Ok(())
     }
 }
 
 /// One packet's rows.
 struct Writing {
-    shared: Arc<Shared>,
+    shared: Arc<SharedPart>,
     /// Until the packet's rows have ended.
     writer: Option<TableWriter>,
     /// A batch for which the disk is too slow.
@@ -143,7 +143,7 @@ impl SinkState for Writing {
         }
         let Some(writer) = self.writer.take() else { return Ok(Accept::More) };
         if writer.rows() > 0
-            && let State::Filling { tables, .. } = &mut *self.shared.state.lock()
+            && let CommonState::Filling { tables, .. } = &mut *self.shared.state.lock()
         {
             tables.push(writer.finish());
         }
@@ -152,21 +152,21 @@ impl SinkState for Writing {
 }
 
 /// The rows for one place of the plan.
-pub struct CommonSource(Arc<Place>);
+pub struct CommonSource(Arc<CommonPlace>);
 
-struct Place {
-    shared: Arc<Shared>,
+struct CommonPlace {
+    shared: Arc<SharedPart>,
     /// The piece that is read next.
     next: AtomicUsize,
     /// Packets that read.
     packets: AtomicUsize,
 }
 
-impl Place {
-    fn rows(&self) -> Option<Arc<Rows>> {
+impl CommonPlace {
+    fn rows(&self) -> Option<Arc<PartRows>> {
         match &*self.shared.state.lock() {
-            State::Complete(rows) => Some(rows.clone()),
-            State::Filling { .. } | State::Gone => None,
+            CommonState::Complete(rows) => Some(rows.clone()),
+            CommonState::Filling { .. } | CommonState::Gone => None,
         }
     }
 }
@@ -184,19 +184,19 @@ impl Source for CommonSource {
     fn open(&self, _setup: &Setup) -> Result<Box<dyn SourceState>> {
         let rows = self.0.rows().ok_or_else(|| Error::bug("a common part is read before it is there"))?;
         self.0.packets.fetch_add(1, Ordering::AcqRel);
-        Ok(Box::new(Reading { rows: Some(rows), reader: None, place: self.0.clone() }))
+        Ok(Box::new(CommonReading { rows: Some(rows), reader: None, place: self.0.clone() }))
     }
 }
 
 /// One packet that reads.
-struct Reading {
+struct CommonReading {
     /// Until it is dropped.
-    rows: Option<Arc<Rows>>,
+    rows: Option<Arc<PartRows>>,
     reader: Option<BatchReader>,
-    place: Arc<Place>,
+    place: Arc<CommonPlace>,
 }
 
-impl SourceState for Reading {
+impl SourceState for CommonReading {
     fn pull(&mut self, waker: &Waker) -> Result<Pull> {
         let Some(rows) = &self.rows else { return Ok(Pull::Done) };
         let Some(reader) = &mut self.reader else {
@@ -219,12 +219,12 @@ impl SourceState for Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for CommonReading {
     fn drop(&mut self) {
         (self.reader, self.rows) = (None, None);
         let is_last = |count: &AtomicUsize| count.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last(&self.place.packets) && is_last(&self.place.shared.places_left) {
-            let rows = std::mem::replace(&mut *self.place.shared.state.lock(), State::Gone);
+            let rows = std::mem::replace(&mut *self.place.shared.state.lock(), CommonState::Gone);
             drop(rows);
         }
     }

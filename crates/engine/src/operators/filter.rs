@@ -28,15 +28,15 @@ impl Operator for Filter {
     }
 
     fn open(&self, _setup: &Setup) -> Result<Box<dyn OperatorState>> {
-        Ok(Box::new(State { predicate: self.predicate.clone() }))
+        Ok(Box::new(FilterState { predicate: self.predicate.clone() }))
     }
 }
 
-struct State {
+struct FilterState {
     predicate: Expr,
 }
 
-impl OperatorState for State {
+impl OperatorState for FilterState {
     fn push(&mut self, input: Batch, out: &mut Output) -> Result<Flow> {
         let selection = self.predicate.select(&input)?;
         if let Some(kept) = input.select(&selection)? {

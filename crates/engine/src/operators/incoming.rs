@@ -34,11 +34,11 @@ impl Source for IncomingSource {
     fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
         let rows = self.0.lock().take().ok_or_else(|| Error::bug("incoming rows have two readers"))?;
         let reservation = setup.memory.reservation("incoming rows");
-        Ok(Box::new(State { rows, batch_rows: setup.batch_rows, rest: None, reservation }))
+        Ok(Box::new(IncomingState { rows, batch_rows: setup.batch_rows, rest: None, reservation }))
     }
 }
 
-struct State {
+struct IncomingState {
     rows: IncomingRows,
     batch_rows: usize,
     /// What is left of a batch that was larger than ours may be.
@@ -47,7 +47,7 @@ struct State {
     reservation: Reservation,
 }
 
-impl SourceState for State {
+impl SourceState for IncomingState {
     fn pull(&mut self, waker: &Waker) -> Result<Pull> {
         let batch = match self.rest.take() {
             Some(rest) => rest,

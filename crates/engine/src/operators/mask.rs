@@ -55,11 +55,11 @@ impl Operator for MaskRows {
         let only_lookups = masks.is_empty() && unwanted.is_empty() && conditions.is_empty();
         let grid = if only_lookups { Grid::of(&lookups) } else { None };
         let (queries, rows, known) = (self.queries, Vec::new(), Known::default());
-        Ok(Box::new(State { queries, lookups, conditions, masks, unwanted, columns, rows, known, grid }))
+        Ok(Box::new(MaskState { queries, lookups, conditions, masks, unwanted, columns, rows, known, grid }))
     }
 }
 
-struct State {
+struct MaskState {
     queries: u64,
     lookups: Vec<(usize, Arc<Lookup>)>,
     conditions: Vec<(Expr, u64)>,
@@ -73,7 +73,7 @@ struct State {
     grid: Option<Grid>,
 }
 
-impl State {
+impl MaskState {
     /// The rows that somebody wants, with their masks, by their codes.
     fn by_code(&mut self, input: &Batch, out: &mut Output) -> Result<Flow> {
         let Some(grid) = &mut self.grid else { return Ok(Flow::NeedInput) };
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-impl OperatorState for State {
+impl OperatorState for MaskState {
     fn push(&mut self, input: Batch, out: &mut Output) -> Result<Flow> {
         if self.grid.is_some() {
             return self.by_code(&input, out);

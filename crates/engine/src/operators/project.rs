@@ -30,16 +30,16 @@ impl Operator for Project {
         let expressions = self.expressions.clone();
         let made = expressions.iter().filter(|expression| expression.as_column().is_none());
         let widening = Widening::of(made.map(Expr::data_type), setup.batch_bytes());
-        Ok(Box::new(State { expressions, widening }))
+        Ok(Box::new(ProjectState { expressions, widening }))
     }
 }
 
-struct State {
+struct ProjectState {
     expressions: Vec<Expr>,
     widening: Option<Widening>,
 }
 
-impl OperatorState for State {
+impl OperatorState for ProjectState {
     fn rows_max(&self) -> usize {
         self.widening.as_ref().map_or(usize::MAX, Widening::rows)
     }

@@ -72,18 +72,18 @@ impl Sink for ResultSink {
         if let Some(sender) = &sender {
             sender.bound(&setup.memory);
         }
-        Ok(Box::new(State { schema: self.schema.clone(), sender, held: setup.memory.reservation("Result") }))
+        Ok(Box::new(ResultState { schema: self.schema.clone(), sender, held: setup.memory.reservation("Result") }))
     }
 }
 
-struct State {
+struct ResultState {
     schema: SchemaRef,
     sender: Option<Sender<RecordBatch>>,
     /// Nothing by itself: what waits for the reader is reserved beside it.
     held: Reservation,
 }
 
-impl SinkState for State {
+impl SinkState for ResultState {
     fn push(&mut self, batch: Batch, waker: &Waker) -> Result<Accept> {
         let batch = batch.to_record_batch(&self.schema)?;
         let bytes = Batch::from_record_batch(&batch).bytes();

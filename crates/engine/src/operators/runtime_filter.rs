@@ -54,7 +54,7 @@ const PASSED_PERCENT_MAX: u64 = 80;
 /// A join's build side as a condition on a column of its probe side.
 #[derive(Default)]
 pub struct RuntimeFilter {
-    state: OnceLock<State>,
+    state: OnceLock<RuntimeFilterState>,
     judgement: Judgement,
 }
 
@@ -82,7 +82,7 @@ impl Judgement {
     }
 }
 
-enum State {
+enum RuntimeFilterState {
     Empty,
     Set {
         test: Test,
@@ -109,8 +109,8 @@ impl fmt::Debug for RuntimeFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state.get() {
             None => "unset",
-            Some(State::Empty) => "empty",
-            Some(State::Set { .. }) => "set",
+            Some(RuntimeFilterState::Empty) => "empty",
+            Some(RuntimeFilterState::Set { .. }) => "set",
         };
         write!(f, "RuntimeFilter({state})")
     }
@@ -131,7 +131,7 @@ impl RuntimeFilter {
     /// for types other than integers, decimals of up to 18 digits, dates and times.
     pub fn bounds(&self) -> Option<(ScalarValue, ScalarValue)> {
         match self.state.get() {
-            Some(State::Set { bounds, .. }) => bounds.clone(),
+            Some(RuntimeFilterState::Set { bounds, .. }) => bounds.clone(),
             _ => None,
         }
     }
@@ -139,7 +139,9 @@ impl RuntimeFilter {
     /// The keys of the build side, where they are few and known one by one: [`FEW_KEYS`] at most. `None` otherwise, and
     /// where there are no [`bounds`](Self::bounds).
     pub fn few_keys(&self) -> Option<Vec<ScalarValue>> {
-        let Some(State::Set { test, words: Some((min, max)), logical, .. }) = self.state.get() else { return None };
+        let Some(RuntimeFilterState::Set { test, words: Some((min, max)), logical, .. }) = self.state.get() else {
+            return None;
+        };
         let words = match test {
             Test::Work(work) => work.few(*min, *max)?,
             Test::Words(set) if max - min < EXACT_VALUES_ALWAYS => {
@@ -160,13 +162,13 @@ impl RuntimeFilter {
 
     /// True once it is known that the build side has no key at all: no row passes.
     pub fn is_empty_build(&self) -> bool {
-        matches!(self.state.get(), Some(State::Empty))
+        matches!(self.state.get(), Some(RuntimeFilterState::Empty))
     }
 
     /// The build side is complete and has no key.
     pub(super) fn set_empty(&self) {
         // A filter that is set already stays as it is: it keeps more.
-        let _ = self.state.set(State::Empty);
+        let _ = self.state.set(RuntimeFilterState::Empty);
     }
 
     /// The build side is complete.
@@ -188,16 +190,23 @@ impl RuntimeFilter {
         let scalar = |word| word_to_scalar(word, logical);
         let words = bounds;
         let bounds = bounds.map(|(min, max)| Ok::<_, Error>((scalar(min)?, scalar(max)?))).transpose()?;
-        let _ =
-            self.state.set(State::Set { test, kind: KeyKind::of(logical)?, bounds, words, logical: logical.clone() });
+        let _ = self.state.set(RuntimeFilterState::Set {
+            test,
+            kind: KeyKind::of(logical)?,
+            bounds,
+            words,
+            logical: logical.clone(),
+        });
         Ok(())
     }
 
     fn keep(&self, array: &ArrayRef) -> Result<BooleanArray> {
         let (test, kind) = match self.state.get() {
             None => return Ok(BooleanArray::new(BooleanBuffer::new_set(array.len()), None)),
-            Some(State::Empty) => return Ok(BooleanArray::new(BooleanBuffer::new_unset(array.len()), None)),
-            Some(State::Set { test, kind, .. }) => (test, kind),
+            Some(RuntimeFilterState::Empty) => {
+                return Ok(BooleanArray::new(BooleanBuffer::new_unset(array.len()), None));
+            }
+            Some(RuntimeFilterState::Set { test, kind, .. }) => (test, kind),
         };
         let kept = match array.as_any_dictionary_opt() {
             Some(dictionary) if dictionary.values().len() <= array.len() => {

@@ -16,9 +16,9 @@ use crate::flow::{Accept, Setup, Sink, SinkState};
 use crate::sync::Mutex;
 
 /// The sink of a subquery that gives one column and at most one row.
-pub struct ScalarSink(Arc<Shared>);
+pub struct ScalarSink(Arc<SharedScalar>);
 
-struct Shared {
+struct SharedScalar {
     schema: SchemaRef,
     value: Mutex<Option<ScalarValue>>,
     /// Of the value, until the query ends: it may be a list of many rows.
@@ -38,7 +38,7 @@ impl ScalarSink {
         of_plan: ScalarSubqueryResults,
         index: usize,
     ) -> Arc<Self> {
-        Arc::new(Self(Arc::new(Shared {
+        Arc::new(Self(Arc::new(SharedScalar {
             schema,
             value: Mutex::default(),
             reservation: Mutex::default(),
@@ -56,7 +56,7 @@ impl Sink for ScalarSink {
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
         let reservation = setup.memory.reservation("a scalar subquery");
-        Ok(Box::new(State { shared: self.0.clone(), reservation: Some(reservation) }))
+        Ok(Box::new(ScalarState { shared: self.0.clone(), reservation: Some(reservation) }))
     }
 
     fn complete(&self) -> Result<()> {
@@ -72,13 +72,13 @@ impl Sink for ScalarSink {
     }
 }
 
-struct State {
-    shared: Arc<Shared>,
+struct ScalarState {
+    shared: Arc<SharedScalar>,
     /// Until there is a value.
     reservation: Option<Reservation>,
 }
 
-impl SinkState for State {
+impl SinkState for ScalarState {
     fn push(&mut self, batch: Batch, _waker: &Waker) -> Result<Accept> {
         let mut value = self.shared.value.lock();
         if value.is_some() || batch.rows() > 1 {

@@ -11,9 +11,9 @@ use crate::flow::{Pull, Setup, Source, SourceState};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// The rows, dealt out to packets in slices of at most a batch.
-pub struct Values(Arc<Shared>);
+pub struct Values(Arc<SharedValues>);
 
-struct Shared {
+struct SharedValues {
     slices: Vec<RecordBatch>,
     next: AtomicUsize,
 }
@@ -26,7 +26,7 @@ impl Values {
                 .step_by(batch_rows.max(1))
                 .map(move |offset| batch.slice(offset, batch_rows.max(1).min(batch.num_rows() - offset)))
         });
-        Arc::new(Self(Arc::new(Shared { slices: slices.collect(), next: AtomicUsize::new(0) })))
+        Arc::new(Self(Arc::new(SharedValues { slices: slices.collect(), next: AtomicUsize::new(0) })))
     }
 }
 
@@ -40,13 +40,13 @@ impl Source for Values {
     }
 
     fn open(&self, _setup: &Setup) -> Result<Box<dyn SourceState>> {
-        Ok(Box::new(State(self.0.clone())))
+        Ok(Box::new(ValuesState(self.0.clone())))
     }
 }
 
-struct State(Arc<Shared>);
+struct ValuesState(Arc<SharedValues>);
 
-impl SourceState for State {
+impl SourceState for ValuesState {
     fn pull(&mut self, _waker: &Waker) -> Result<Pull> {
         let index = self.0.next.fetch_add(1, Ordering::Relaxed);
         Ok(self.0.slices.get(index).map_or(Pull::Done, |slice| Pull::Batch(Batch::from_record_batch(slice))))

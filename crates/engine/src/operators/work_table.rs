@@ -219,11 +219,11 @@ impl Source for WorkTableSource {
 
     fn open(&self, _setup: &Setup) -> Result<Box<dyn SourceState>> {
         let table = self.table.clone().ok_or_else(|| Error::bug("a work table was read outside of its query"))?;
-        Ok(Box::new(Reading { table, columns: self.columns.clone(), batch: 0, file: 0, reader: None }))
+        Ok(Box::new(WorkTableReading { table, columns: self.columns.clone(), batch: 0, file: 0, reader: None }))
     }
 }
 
-struct Reading {
+struct WorkTableReading {
     table: Arc<WorkTable>,
     columns: Vec<usize>,
     batch: usize,
@@ -232,7 +232,7 @@ struct Reading {
     reader: Option<BatchReader>,
 }
 
-impl SourceState for Reading {
+impl SourceState for WorkTableReading {
     fn pull(&mut self, waker: &Waker) -> Result<Pull> {
         if let Some(batch) = self.table.batches.get(self.batch) {
             self.batch += 1;

@@ -62,30 +62,30 @@ impl Comparison {
 
 /// A constant in a form that is quick to compare.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Key {
+pub(crate) enum ClassKey {
     Number(i64),
     Text(Box<str>),
 }
 
-impl Key {
+impl ClassKey {
     /// The form of a constant; `None` for NULL and for types whose comparisons are left as they are: floats, wide
     /// decimals, nested types.
     pub fn of(value: &ScalarValue) -> Option<Self> {
         use ScalarValue::*;
         Some(match value {
-            Int8(number) => Key::Number((*number)?.into()),
-            Int16(number) => Key::Number((*number)?.into()),
-            Int32(number) | Date32(number) => Key::Number((*number)?.into()),
-            Int64(number) => Key::Number((*number)?),
-            UInt8(number) => Key::Number((*number)?.into()),
-            UInt16(number) => Key::Number((*number)?.into()),
-            UInt32(number) => Key::Number((*number)?.into()),
+            Int8(number) => ClassKey::Number((*number)?.into()),
+            Int16(number) => ClassKey::Number((*number)?.into()),
+            Int32(number) | Date32(number) => ClassKey::Number((*number)?.into()),
+            Int64(number) => ClassKey::Number((*number)?),
+            UInt8(number) => ClassKey::Number((*number)?.into()),
+            UInt16(number) => ClassKey::Number((*number)?.into()),
+            UInt32(number) => ClassKey::Number((*number)?.into()),
             TimestampSecond(number, _)
             | TimestampMillisecond(number, _)
             | TimestampMicrosecond(number, _)
-            | TimestampNanosecond(number, _) => Key::Number((*number)?),
-            Decimal128(number, precision, _) if *precision <= 18 => Key::Number(i64::try_from((*number)?).ok()?),
-            Utf8(text) | Utf8View(text) | LargeUtf8(text) => Key::Text(text.as_deref()?.into()),
+            | TimestampNanosecond(number, _) => ClassKey::Number((*number)?),
+            Decimal128(number, precision, _) if *precision <= 18 => ClassKey::Number(i64::try_from((*number)?).ok()?),
+            Utf8(text) | Utf8View(text) | LargeUtf8(text) => ClassKey::Text(text.as_deref()?.into()),
             _ => return None,
         })
     }
@@ -98,7 +98,7 @@ pub(crate) type Terms = Vec<(Comparison, Vec<ScalarValue>)>;
 #[derive(Debug)]
 pub(crate) struct Lookup {
     /// Ascending.
-    keys: Vec<Key>,
+    keys: Vec<ClassKey>,
     /// The same as they were written.
     constants: Vec<ScalarValue>,
     /// The kind of each class, of which there are twice as many as constants, and one: classes of one kind have the
@@ -123,7 +123,7 @@ impl Lookup {
         let unknown = || Error::bug("a parameter of a type without an order");
         let mut sorted = Vec::new();
         for value in queries.iter().flatten().flat_map(|(_, constants)| constants) {
-            sorted.push((Key::of(value).ok_or_else(unknown)?, value.clone()));
+            sorted.push((ClassKey::of(value).ok_or_else(unknown)?, value.clone()));
         }
         sorted.sort_by(|left, right| left.0.cmp(&right.0));
         sorted.dedup_by(|left, right| left.0 == right.0);
@@ -133,7 +133,7 @@ impl Lookup {
             let mut wanted = vec![true; masks.len()];
             for (comparison, values) in terms {
                 let points = values.iter().map(|value| {
-                    let key = Key::of(value).ok_or_else(unknown)?;
+                    let key = ClassKey::of(value).ok_or_else(unknown)?;
                     keys.binary_search(&key).map(|place| place * 2 + 1).map_err(|_| unknown())
                 });
                 let points = points.collect::<Result<Vec<_>>>()?;
@@ -250,7 +250,7 @@ impl Lookup {
         let (below, above) = (self.kinds[0], self.kinds[self.kinds.len() - 1]);
         let kind = |value: T::Native| {
             let value = number(value);
-            let Some(table) = &self.table else { return self.kinds[self.class_of(&Key::Number(value))] };
+            let Some(table) = &self.table else { return self.kinds[self.class_of(&ClassKey::Number(value))] };
             let place = value.wrapping_sub(table.first) as u64 as usize;
             match table.kinds.get(place) {
                 Some(kind) => *kind,
@@ -276,8 +276,8 @@ impl Lookup {
         for (row, value) in rows.iter_mut().zip(values) {
             let kind = value.map_or(0, |value| {
                 let place = self.keys.binary_search_by(|key| match key {
-                    Key::Text(text) => text.as_ref().cmp(value),
-                    Key::Number(_) => std::cmp::Ordering::Less,
+                    ClassKey::Text(text) => text.as_ref().cmp(value),
+                    ClassKey::Number(_) => std::cmp::Ordering::Less,
                 });
                 self.kinds[place.map_or_else(|gap| gap * 2, |point| point * 2 + 1)]
             });
@@ -285,7 +285,7 @@ impl Lookup {
         }
     }
 
-    fn class_of(&self, key: &Key) -> usize {
+    fn class_of(&self, key: &ClassKey) -> usize {
         self.keys.binary_search(key).map_or_else(|gap| gap * 2, |point| point * 2 + 1)
     }
 
@@ -324,15 +324,17 @@ impl Lookup {
 }
 
 /// A place for each number from the first key to the last, if they are few.
-fn table(keys: &[Key], kinds: &[u32]) -> Option<Table> {
-    let (Some(Key::Number(first)), Some(Key::Number(last))) = (keys.first(), keys.last()) else { return None };
+fn table(keys: &[ClassKey], kinds: &[u32]) -> Option<Table> {
+    let (Some(ClassKey::Number(first)), Some(ClassKey::Number(last))) = (keys.first(), keys.last()) else {
+        return None;
+    };
     let values = i128::from(*last) - i128::from(*first) + 1;
     if values > TABLE_VALUES_MAX {
         return None;
     }
     let mut by_number = Vec::with_capacity(values as usize);
     for (place, key) in keys.iter().enumerate() {
-        let Key::Number(number) = key else { return None };
+        let ClassKey::Number(number) = key else { return None };
         // The gap before the key, then the key.
         by_number.resize((number - first) as usize, kinds[place * 2]);
         by_number.push(kinds[place * 2 + 1]);

@@ -8,6 +8,7 @@
 
 pub(crate) mod average;
 mod display;
+pub mod estimates;
 mod first_rows;
 mod incoming;
 pub(crate) mod mask_lookup;

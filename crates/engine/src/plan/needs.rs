@@ -3,24 +3,8 @@
 //! Guesses from the plan alone. They err towards more: of what is unknown a table's size is taken, and memory is added
 //! up over all operators although not all of them hold theirs at once.
 
-use arrow::datatypes::Schema;
-use datafusion_common::stats::Precision;
-use diligence_storage::Table;
-
+use super::estimates::{HASH_ROW_BYTES, MADE_ROWS, SORT_ROW_BYTES, row_bytes, table_rows};
 use super::{Node, Plan, Scan};
-
-/// Rows that a table is taken for when nothing is known of it.
-const UNKNOWN_ROWS: usize = 2_000_000;
-/// Rows that a table function is taken for, and the step of a recursive query.
-const MADE_ROWS: usize = 100_000;
-/// Bytes that a string is taken for.
-const STRING_BYTES: usize = 24;
-/// Bytes that a row of a text file is taken for, for each of its columns.
-const TEXT_COLUMN_BYTES: usize = 8;
-/// What a row costs in a hash table, beside its values: its hash, its place, and the table's free slots.
-const HASH_ROW_BYTES: usize = 32;
-/// What a row costs in a sort, beside its values: its key in comparable form, and its number.
-const SORT_ROW_BYTES: usize = 32;
 
 /// What a query is expected to need, or has needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,22 +118,6 @@ fn scanned(scan: &Scan, wanted: Option<usize>) -> usize {
         Some(wanted) if scan.filters.is_empty() && scan.runtime_filters.is_empty() => rows.min(wanted),
         _ => rows,
     }
-}
-
-fn table_rows(table: &dyn Table) -> usize {
-    let statistics = table.statistics();
-    match (statistics.num_rows, statistics.total_byte_size) {
-        (Precision::Exact(rows) | Precision::Inexact(rows), _) => rows,
-        (Precision::Absent, Precision::Exact(bytes) | Precision::Inexact(bytes)) => {
-            bytes / (table.schema().fields().len().max(1) * TEXT_COLUMN_BYTES)
-        }
-        (Precision::Absent, Precision::Absent) => UNKNOWN_ROWS,
-    }
-}
-
-/// Bytes of a row in memory.
-fn row_bytes(schema: &Schema) -> usize {
-    schema.fields().iter().map(|field| field.data_type().primitive_width().unwrap_or(STRING_BYTES)).sum()
 }
 
 #[cfg(test)]

@@ -166,8 +166,9 @@ impl QueryStream {
     }
 
     /// The next batch; waits for it. Not for async code. Where a query waits to be admitted meanwhile, those whose
-    /// readers rest are
-    /// [paused](Self::pause): this thread may be one that reads several in turn.
+    /// readers rest are [paused](Self::pause): this thread may be one that reads several in turn. Fails once, and ends,
+    /// with the error that ended the query: a value that an expression refuses, a file that cannot be read, memory or
+    /// temp space that is not there, a panic, or with kind `Cancelled`.
     pub fn next_blocking(&mut self) -> Option<Result<RecordBatch>> {
         let unpark = Unpark::new();
         let waker = Waker::from(unpark.clone());
@@ -186,7 +187,8 @@ impl QueryStream {
         }
     }
 
-    /// The next batch, if there is one within `timeout`; pending otherwise. For progress displays.
+    /// The next batch, if there is one within `timeout`; pending otherwise. For progress displays. Fails as
+    /// [`next_blocking`](Self::next_blocking) does.
     pub fn next_within(&mut self, timeout: Duration) -> Poll<Option<Result<RecordBatch>>> {
         let waker = Waker::from(Unpark::new());
         let end = std::time::Instant::now() + timeout;

@@ -50,7 +50,7 @@ pub(crate) struct Retained {
 
 #[derive(Default)]
 struct Shelf {
-    entries: HashMap<EntryId, Entry>,
+    entries: HashMap<EntryId, RetainedEntry>,
     entries_made: u64,
     by_signature: HashMap<Signature, EntryId>,
     /// By what their rows are of.
@@ -74,7 +74,7 @@ pub(crate) enum Asset {
     Table(Arc<dyn Lendable>),
 }
 
-struct Entry {
+struct RetainedEntry {
     asset: Asset,
     /// The queries that it answers.
     queries: Vec<Query>,
@@ -135,7 +135,7 @@ impl Asset {
     }
 }
 
-impl Entry {
+impl RetainedEntry {
     fn is_read(&self) -> bool {
         self.asset.readers() > 0
     }
@@ -185,7 +185,7 @@ impl Shelf {
         fitting.min_by_key(|(rows, _)| *rows).map(|(_, found)| found)
     }
 
-    fn remove(&mut self, id: EntryId) -> Option<Entry> {
+    fn remove(&mut self, id: EntryId) -> Option<RetainedEntry> {
         let entry = self.entries.remove(&id)?;
         self.bytes -= entry.asset.bytes();
         for core in entry.queries.iter().filter_map(Query::core) {
@@ -206,7 +206,7 @@ impl Shelf {
 
     /// Takes away the least valuable states until at most `bytes` are kept, and no more than `entries`; of those that
     /// are read at the moment, whose bytes come back later, only if `also_read`.
-    fn shrink(&mut self, bytes: usize, entries: usize, also_read: bool) -> Vec<Entry> {
+    fn shrink(&mut self, bytes: usize, entries: usize, also_read: bool) -> Vec<RetainedEntry> {
         let mut gone = Vec::new();
         if self.bytes <= bytes && self.entries.len() <= entries {
             return gone;
@@ -226,7 +226,7 @@ impl Shelf {
     }
 
     /// Takes away what was made of tables that have changed since.
-    fn sweep(&mut self) -> Vec<Entry> {
+    fn sweep(&mut self) -> Vec<RetainedEntry> {
         let fallen = self.entries.iter().filter(|(_, entry)| !entry.stands()).map(|(id, _)| *id);
         let fallen: Vec<_> = fallen.collect();
         self.drops_total += fallen.len() as u64;
@@ -294,7 +294,7 @@ impl Retained {
     }
 
     /// Reads what is kept under a signature, with the value of what was dropped last.
-    fn look_up<T>(&self, wanted: &Signature, read: impl FnOnce(&mut Entry, f64) -> Option<T>) -> Option<T> {
+    fn look_up<T>(&self, wanted: &Signature, read: impl FnOnce(&mut RetainedEntry, f64) -> Option<T>) -> Option<T> {
         if !self.is_on() {
             return None;
         }
@@ -366,7 +366,7 @@ impl Retained {
                 }
             }
             shelf.bytes += bytes;
-            let mut entry = Entry { asset, queries, uses: 0, value: 0.0, kept };
+            let mut entry = RetainedEntry { asset, queries, uses: 0, value: 0.0, kept };
             entry.value = shelf.floor + entry.saved();
             shelf.entries.insert(id, entry);
             gone.extend(shelf.shrink(bytes_max, RETAINED_STATES_MAX, true));
@@ -412,7 +412,7 @@ impl Retained {
             (info.retained_hits_total, info.subsumed_total) = (shelf.hits_total, shelf.subsumed_total);
             info.retained_drops_total = shelf.drops_total;
             (info.retained_bytes, info.retained_states) = (shelf.bytes, shelf.entries.len());
-            let row = |entry: &Entry| BuildInfo {
+            let row = |entry: &RetainedEntry| BuildInfo {
                 state: match entry.asset {
                     Asset::Rows(_) => "retained",
                     Asset::Table(_) => "retained table",

@@ -35,7 +35,7 @@ use super::{BuildInfo, SharingInfo};
 use crate::matching::cut;
 use crate::matching::signature::Signature;
 use crate::options::{QueryOptions, SharingMode};
-use crate::plan::HashJoin;
+use crate::plan::{HashJoin, estimates};
 use crate::sync::{Latch, Mutex};
 
 /// Hash tables of joins that others may read.
@@ -55,9 +55,6 @@ const LENT_NAME: &str = "Shared tables";
 
 /// How long a table that did not fit counts as one that does not: memory may have been short for a moment only.
 const OUTGROWN_NS: u64 = 60_000_000_000;
-
-/// Bytes that a hash table takes for a row, beside the row itself: an estimate.
-const TABLE_BYTES_PER_ROW: usize = 20;
 
 /// A complete table as it is lent. What is in it is known to the operator that made it, and to those like it.
 pub(crate) trait Lendable: Any + Send + Sync {
@@ -88,12 +85,12 @@ pub(crate) struct Tables {
     retained: Arc<Retained>,
     broker: Arc<Broker>,
     clock: Arc<dyn Clock>,
-    books: Mutex<Books>,
+    books: Mutex<TableBooks>,
 }
 
 #[derive(Default)]
-struct Books {
-    entries: HashMap<Signature, Entry>,
+struct TableBooks {
+    entries: HashMap<Signature, TableEntry>,
     /// These were built before.
     built_before: HashSet<Signature>,
     /// These did not fit, and when that was.
@@ -105,7 +102,7 @@ struct Books {
     closed: bool,
 }
 
-enum Entry {
+enum TableEntry {
     Building(Building),
     Here(Weak<dyn Lendable>),
 }
@@ -163,7 +160,7 @@ pub(crate) struct Claim {
 impl Tables {
     /// None yet.
     pub fn new(retained: Arc<Retained>, broker: Arc<Broker>, clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { retained, broker, clock, books: Mutex::named(&BOOKS, Books::default()) })
+        Arc::new(Self { retained, broker, clock, books: Mutex::named(&BOOKS, TableBooks::default()) })
     }
 
     /// Bytes that a table may have at most.
@@ -188,14 +185,14 @@ impl Tables {
                     return Answer::Alone;
                 }
                 match books.entries.get_mut(wanted) {
-                    Some(Entry::Building(building)) => {
+                    Some(TableEntry::Building(building)) => {
                         let own = Arc::downgrade(ticket);
                         if !building.waiting.iter().any(|other| other.ptr_eq(&own)) {
                             building.waiting.push(own);
                         }
                         return Answer::Wait;
                     }
-                    Some(Entry::Here(table)) => table.upgrade(),
+                    Some(TableEntry::Here(table)) => table.upgrade(),
                     None => None,
                 }
             };
@@ -213,15 +210,15 @@ impl Tables {
             }
             let mut books = self.books.lock();
             match books.entries.get(wanted) {
-                Some(Entry::Building(_)) => continue,
-                Some(Entry::Here(table)) if table.strong_count() > 0 => continue,
+                Some(TableEntry::Building(_)) => continue,
+                Some(TableEntry::Here(table)) if table.strong_count() > 0 => continue,
                 _ => {}
             }
             books.builds_total += 1;
             let (number, label) = (books.builds_total, label.to_owned());
             let building =
                 Building { claim: number, waiting: Vec::new(), since_ns: self.clock.now_ns(), label: label.clone() };
-            books.enter(wanted.clone(), Entry::Building(building));
+            books.enter(wanted.clone(), TableEntry::Building(building));
             return Answer::Build(Claim { tables: self.clone(), signature: wanted.clone(), label, number });
         }
     }
@@ -243,7 +240,7 @@ impl Tables {
     /// A table is on its way to temp space.
     fn forget(&self, signature: &Signature, gone: &Arc<dyn Lendable>) {
         let mut books = self.books.lock();
-        if let Some(Entry::Here(table)) = books.entries.get(signature)
+        if let Some(TableEntry::Here(table)) = books.entries.get(signature)
             && std::ptr::addr_eq(table.as_ptr(), Arc::as_ptr(gone))
         {
             books.entries.remove(signature);
@@ -267,7 +264,7 @@ impl Tables {
         (info.tables_built_total, info.tables_read_total) = (books.builds_total, books.reads_total);
         info.saved_ns_total += books.saved_ns_total;
         let building = books.entries.values().filter_map(|entry| match entry {
-            Entry::Building(building) => Some(BuildInfo {
+            TableEntry::Building(building) => Some(BuildInfo {
                 state: "building table",
                 queries: 1,
                 readers: 1 + building.waiting.iter().filter(|ticket| ticket.strong_count() > 0).count(),
@@ -277,13 +274,13 @@ impl Tables {
                 value: 0.0,
                 label: building.label.clone(),
             }),
-            Entry::Here(_) => None,
+            TableEntry::Here(_) => None,
         });
         info.builds.extend(building);
     }
 }
 
-impl Books {
+impl TableBooks {
     /// Whether a table did not fit a short while ago.
     fn is_outgrown(&self, signature: &Signature, now_ns: u64) -> bool {
         self.outgrown.get(signature).is_some_and(|at_ns| now_ns.saturating_sub(*at_ns) < OUTGROWN_NS)
@@ -308,23 +305,23 @@ impl Books {
         self.built_before.insert(signature.clone());
     }
 
-    fn enter(&mut self, signature: Signature, entry: Entry) {
+    fn enter(&mut self, signature: Signature, entry: TableEntry) {
         if self.entries.len() >= ENTRIES_MANY {
             self.entries.retain(|_, entry| match entry {
-                Entry::Building(_) => true,
-                Entry::Here(table) => table.strong_count() > 0,
+                TableEntry::Building(_) => true,
+                TableEntry::Here(table) => table.strong_count() > 0,
             });
         }
         self.entries.insert(signature, entry);
     }
 }
 
-impl Entry {
+impl TableEntry {
     /// Those that still wait for it.
     fn tickets(self) -> Vec<Arc<Ticket>> {
         match self {
-            Entry::Building(building) => building.waiting.iter().filter_map(Weak::upgrade).collect(),
-            Entry::Here(_) => Vec::new(),
+            TableEntry::Building(building) => building.waiting.iter().filter_map(Weak::upgrade).collect(),
+            TableEntry::Here(_) => Vec::new(),
         }
     }
 
@@ -342,9 +339,9 @@ impl Claim {
             if table.bytes() > self.tables.bytes_max() {
                 books.note_outgrown(&self.signature, self.tables.clock.now_ns());
             } else if !books.closed {
-                books.enter(self.signature.clone(), Entry::Here(Arc::downgrade(table)));
+                books.enter(self.signature.clone(), TableEntry::Here(Arc::downgrade(table)));
             }
-            waiting.map(Entry::tickets).unwrap_or_default()
+            waiting.map(TableEntry::tickets).unwrap_or_default()
         };
         let is_lent = !waiting.is_empty()
             && table.bytes() <= self.tables.bytes_max()
@@ -365,7 +362,7 @@ impl Drop for Claim {
             let mut books = self.tables.books.lock();
             let own = books.entries.get(&self.signature);
             // Of a table that was built, and went, somebody may build another by now.
-            let is_own = matches!(own, Some(Entry::Building(building)) if building.claim == self.number);
+            let is_own = matches!(own, Some(TableEntry::Building(building)) if building.claim == self.number);
             is_own.then(|| books.entries.remove(&self.signature)).flatten()
         };
         given_up.into_iter().for_each(|entry| entry.wake(None));
@@ -415,7 +412,7 @@ impl TableSharing {
         if cut::rows_touched(&join.left, rows_min) < rows_min {
             return None;
         }
-        let row_bytes = cut::row_bytes(&join.left.schema) + TABLE_BYTES_PER_ROW;
+        let row_bytes = estimates::row_bytes(&join.left.schema) + estimates::HASH_ROW_BYTES;
         let bytes = join.left.rows_estimate.map_or(0, |rows| rows.saturating_mul(row_bytes));
         if bytes > self.tables.bytes_max() {
             return None;
@@ -443,8 +440,8 @@ impl TableWish {
     pub fn is_here(&self) -> bool {
         let tables = &self.sharing.tables;
         let is_here = match tables.books.lock().entries.get(&self.signature) {
-            Some(Entry::Building(_)) => true,
-            Some(Entry::Here(table)) => table.strong_count() > 0,
+            Some(TableEntry::Building(_)) => true,
+            Some(TableEntry::Here(table)) => table.strong_count() > 0,
             None => false,
         };
         is_here || tables.retained.has(&self.signature)

@@ -29,16 +29,16 @@ pub(crate) enum Built {
 pub(crate) struct Spool {
     build: QueryId,
     running: Weak<RunningPlan>,
-    kept: Arc<Kept>,
+    kept: Arc<KeptRows>,
 }
 
-struct Kept {
+struct KeptRows {
     schema: SchemaRef,
     bytes_max: usize,
-    rows: Mutex<Option<Rows>>,
+    rows: Mutex<Option<SpooledRows>>,
 }
 
-struct Rows {
+struct SpooledRows {
     batches: Vec<RecordBatch>,
     memory: Reservation,
 }
@@ -52,8 +52,8 @@ impl Spool {
         bytes_max: usize,
         memory: Reservation,
     ) -> Arc<Self> {
-        let rows = Mutex::new(Some(Rows { batches: Vec::new(), memory }));
-        Arc::new(Self { build, running, kept: Arc::new(Kept { schema, bytes_max, rows }) })
+        let rows = Mutex::new(Some(SpooledRows { batches: Vec::new(), memory }));
+        Arc::new(Self { build, running, kept: Arc::new(KeptRows { schema, bytes_max, rows }) })
     }
 }
 
@@ -63,7 +63,7 @@ impl Outcome for Spool {
         let built = match (error, rows) {
             (Some(error), _) => Built::Failed(error),
             (None, None) => Built::Outgrown,
-            (None, Some(Rows { batches, memory })) => {
+            (None, Some(SpooledRows { batches, memory })) => {
                 Built::State(Arc::new(SharedRows::new(self.kept.schema.clone(), batches, memory)))
             }
         };
@@ -83,7 +83,7 @@ impl Sink for Spool {
     }
 }
 
-struct Packet(Arc<Kept>);
+struct Packet(Arc<KeptRows>);
 
 impl SinkState for Packet {
     fn push(&mut self, batch: Batch, _waker: &Waker) -> Result<Accept> {

@@ -34,7 +34,7 @@ enum Lingerer {
 }
 
 /// A packet's turn on a worker.
-struct Turn {
+struct WorkerTurn {
     packet: Arc<Packet>,
     /// Whether the packet is one of those that go before others.
     is_urgent: bool,
@@ -324,7 +324,7 @@ impl Scheduler {
         }
     }
 
-    fn pop(&self, queues: &mut Queues) -> Option<Turn> {
+    fn pop(&self, queues: &mut Queues) -> Option<WorkerTurn> {
         queues.pops += 1;
         let policy = &mut queues.policy;
         let is_guarded = queues.pops.is_multiple_of(OLDEST_FIRST_EVERY);
@@ -338,7 +338,7 @@ impl Scheduler {
         self.call_express(queues);
         // Who had its turn although such packets waited has all of it.
         let may_be_cut = !some_urgent && !is_urgent;
-        Some(Turn { packet, is_urgent, may_be_cut, is_followed: queues.policy.follows_turns() })
+        Some(WorkerTurn { packet, is_urgent, may_be_cut, is_followed: queues.policy.follows_turns() })
     }
 
     /// Looks for a moment whether a reader was called. One reader at a time does so: many would take the cores from the
@@ -362,7 +362,7 @@ impl Scheduler {
         true
     }
 
-    fn serve(&self, index: usize, wait: fn(&Self) -> Option<Turn>) {
+    fn serve(&self, index: usize, wait: fn(&Self) -> Option<WorkerTurn>) {
         while let Some(turn) = wait(self) {
             let end_ns = self.give(&self.workers[index], &turn);
             drop(turn);
@@ -440,14 +440,14 @@ impl Scheduler {
     }
 
     /// The next packet that goes before others and would have to wait otherwise; `None` when the scheduler stops.
-    fn wait_for_urgent(&self) -> Option<Turn> {
+    fn wait_for_urgent(&self) -> Option<WorkerTurn> {
         let mut queues = self.queues.lock();
         while !queues.stopping {
             let packet = if queues.needs_express() { queues.policy.pop_urgent() } else { None };
             if let Some(packet) = packet {
                 self.urgent.store(queues.policy.has_urgent(), Ordering::Relaxed);
                 let is_followed = queues.policy.follows_turns();
-                return Some(Turn { packet, is_urgent: true, may_be_cut: false, is_followed });
+                return Some(WorkerTurn { packet, is_urgent: true, may_be_cut: false, is_followed });
             }
             queues.express_sleeps = true;
             self.express.wait(&mut queues);
@@ -457,7 +457,7 @@ impl Scheduler {
     }
 
     /// The next packet; `None` when the scheduler stops.
-    fn wait_for_packet(&self) -> Option<Turn> {
+    fn wait_for_packet(&self) -> Option<WorkerTurn> {
         let mut queues = self.queues.lock();
         let mut may_linger = true;
         loop {
@@ -494,7 +494,7 @@ impl Scheduler {
     }
 
     /// Gives a packet its turn. Returns when that has ended.
-    fn give(&self, slot: &WorkerSlot, turn: &Turn) -> u64 {
+    fn give(&self, slot: &WorkerSlot, turn: &WorkerTurn) -> u64 {
         let packet = &turn.packet;
         let counters = &self.counters[packet.stage() as usize];
         counters.queued.fetch_sub(1, Ordering::Relaxed);

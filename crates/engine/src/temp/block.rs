@@ -74,7 +74,7 @@ impl Header {
 }
 
 /// A part of a block.
-enum Piece {
+enum BlockPiece {
     Bytes(Buffer),
     /// Views, the buffers that they refer to, and their NULLs.
     Views(Buffer, Vec<Buffer>, Option<NullBuffer>),
@@ -92,7 +92,7 @@ pub(super) struct Plan {
     saved: usize,
     lengths: Vec<u32>,
     /// Buffers, with the bytes that each will have.
-    pieces: Vec<(Piece, usize)>,
+    pieces: Vec<(BlockPiece, usize)>,
     is_too_long: bool,
 }
 
@@ -127,12 +127,12 @@ impl Plan {
         for (piece, bytes) in &self.pieces {
             let room = &mut room[from..from + bytes];
             match piece {
-                Piece::Bytes(buffer) => room.copy_from_slice(buffer),
-                Piece::Views(views, buffers, nulls) => write_views(views, buffers, nulls.as_ref(), room),
-                Piece::Texts(views, buffers, nulls, packed) => {
+                BlockPiece::Bytes(buffer) => room.copy_from_slice(buffer),
+                BlockPiece::Views(views, buffers, nulls) => write_views(views, buffers, nulls.as_ref(), room),
+                BlockPiece::Texts(views, buffers, nulls, packed) => {
                     packing::write_texts(views.typed_data(), buffers, nulls.as_ref(), *packed, room);
                 }
-                Piece::Numbers(values, width, least, packed) => {
+                BlockPiece::Numbers(values, width, least, packed) => {
                     packing::write_numbers(values, *width, *least, *packed, room);
                 }
             }
@@ -147,7 +147,7 @@ impl Plan {
 
     fn bytes_piece(&mut self, buffer: Buffer) {
         let bytes = buffer.len();
-        self.pieces.push((Piece::Bytes(buffer), bytes));
+        self.pieces.push((BlockPiece::Bytes(buffer), bytes));
     }
 
     fn add(&mut self, array: &ArrayRef) -> Result<()> {
@@ -206,7 +206,7 @@ impl Plan {
             self.bytes_piece(values);
         } else {
             self.saved += data.len() * (width - packed);
-            self.pieces.push((Piece::Numbers(values, width, least, packed), data.len() * packed));
+            self.pieces.push((BlockPiece::Numbers(values, width, least, packed), data.len() * packed));
         }
     }
 
@@ -226,13 +226,13 @@ impl Plan {
             self.length(packed);
             self.length(bytes);
             self.saved += all.len() * (16 - packed);
-            let piece = Piece::Texts(views.clone(), buffers.to_vec(), nulls.cloned(), packed);
+            let piece = BlockPiece::Texts(views.clone(), buffers.to_vec(), nulls.cloned(), packed);
             self.pieces.push((piece, packed * all.len() + bytes));
             return;
         }
         let long = long_bytes(views.typed_data(), nulls);
         self.length(long);
-        let piece = Piece::Views(views.clone(), buffers.to_vec(), nulls.cloned());
+        let piece = BlockPiece::Views(views.clone(), buffers.to_vec(), nulls.cloned());
         self.pieces.push((piece, views.len() + long));
     }
 
@@ -306,7 +306,7 @@ pub(super) fn columns_of(
 ) -> Result<Vec<ArrayRef>> {
     let lengths = types.iter().map(|data_type| lengths_of(data_type, is_packed)).sum::<usize>();
     let from = (4 * lengths).next_multiple_of(ALIGNMENT);
-    let mut source = Source { block, is_packed, buffers, length: 0, from };
+    let mut source = BlockSource { block, is_packed, buffers, length: 0, from };
     types.iter().map(|data_type| source.array(rows, data_type)).collect()
 }
 
@@ -328,7 +328,7 @@ fn lengths_of(data_type: &DataType, is_packed: bool) -> usize {
 }
 
 /// A block while its columns are taken out.
-struct Source<'a> {
+struct BlockSource<'a> {
     block: &'a Buffer,
     is_packed: bool,
     buffers: &'a SpillBuffers,
@@ -338,7 +338,7 @@ struct Source<'a> {
     from: usize,
 }
 
-impl Source<'_> {
+impl BlockSource<'_> {
     fn length(&mut self) -> Result<usize> {
         let from = 4 * self.length;
         self.length += 1;

@@ -27,17 +27,17 @@ impl HeldBytes {
 
     /// The bytes for arrays, reserved as long as one of these lives.
     pub fn into_buffer(self) -> Buffer {
-        let held = Held { buffer: self.bytes.into(), _reservation: self.reservation };
+        let held = HeldBuffer { buffer: self.bytes.into(), _reservation: self.reservation };
         Buffer::from(Bytes::from_owner(held))
     }
 }
 
-struct Held {
+struct HeldBuffer {
     buffer: Buffer,
     _reservation: Reservation,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for HeldBuffer {
     fn as_ref(&self) -> &[u8] {
         &self.buffer
     }

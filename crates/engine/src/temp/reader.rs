@@ -53,10 +53,10 @@ impl BatchReader {
         loop {
             match self.step(waker) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(Step::End)) => return Poll::Ready(None),
+                Poll::Ready(Ok(ReadStep::End)) => return Poll::Ready(None),
                 Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
-                Poll::Ready(Ok(Step::More)) => {}
-                Poll::Ready(Ok(Step::Batch(batch))) => {
+                Poll::Ready(Ok(ReadStep::More)) => {}
+                Poll::Ready(Ok(ReadStep::Batch(batch))) => {
                     let rows = batch.rows() as u64;
                     if self.skip >= rows {
                         self.skip -= rows;
@@ -70,15 +70,15 @@ impl BatchReader {
         }
     }
 
-    fn step(&mut self, waker: &Waker) -> Poll<Result<Step>> {
+    fn step(&mut self, waker: &Waker) -> Poll<Result<ReadStep>> {
         let Some((cluster, from)) = &mut self.cluster else {
             return match self.reader.poll_next(waker) {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(None) if self.long.is_some() => Poll::Ready(Err(cut_off())),
-                Poll::Ready(None) => Poll::Ready(Ok(Step::End)),
+                Poll::Ready(None) => Poll::Ready(Ok(ReadStep::End)),
                 Poll::Ready(Some(cluster)) => {
                     self.cluster = Some((Buffer::from(cluster?.into_bytes()), 0));
-                    Poll::Ready(Ok(Step::More))
+                    Poll::Ready(Ok(ReadStep::More))
                 }
             };
         };
@@ -89,19 +89,19 @@ impl BatchReader {
             *from += some;
             if long.filled < long.header.block_bytes() {
                 self.cluster = None;
-                return Poll::Ready(Ok(Step::More));
+                return Poll::Ready(Ok(ReadStep::More));
             }
             let Some(LongBlock { header, bytes, .. }) = self.long.take() else { return Poll::Ready(Err(cut_off())) };
             return Poll::Ready(self.batch(header, &bytes.into_buffer()));
         }
         let Some(header) = Header::read(&cluster[*from..]) else {
             self.cluster = None;
-            return Poll::Ready(Ok(Step::More));
+            return Poll::Ready(Ok(ReadStep::More));
         };
         if *from + header.block_bytes() > cluster.len() {
             let bytes = HeldBytes::new(self.reader.buffers(), header.block_bytes())?;
             self.long = Some(LongBlock { header, bytes, filled: 0 });
-            return Poll::Ready(Ok(Step::More));
+            return Poll::Ready(Ok(ReadStep::More));
         }
         let (block, end) = (cluster.slice_with_length(*from, header.block_bytes()), *from + header.block_bytes());
         // If there is no memory for it, it is still the next.
@@ -113,7 +113,7 @@ impl BatchReader {
     }
 
     /// The rows of a whole block.
-    fn batch(&self, header: Header, block: &Buffer) -> Result<Step> {
+    fn batch(&self, header: Header, block: &Buffer) -> Result<ReadStep> {
         let stored = block.slice_with_length(HEADER_BYTES, header.bytes);
         let raw = if header.raw_bytes == 0 {
             stored
@@ -125,12 +125,12 @@ impl BatchReader {
         };
         let types = self.contents.forms.get(header.form).ok_or_else(cut_off)?;
         let columns = columns_of(&raw, header.rows, types, self.contents.is_packed, self.reader.buffers())?;
-        Ok(Step::Batch(Batch::from_arrays(columns, header.rows)))
+        Ok(ReadStep::Batch(Batch::from_arrays(columns, header.rows)))
     }
 }
 
 /// One step of a reader.
-enum Step {
+enum ReadStep {
     /// Go on.
     More,
     Batch(Batch),

@@ -95,10 +95,10 @@ pub trait Machine {
 
 /// The tuner of an engine, and what people have said.
 #[derive(Debug)]
-pub struct Tuning(Mutex<State>);
+pub struct Tuning(Mutex<TuningState>);
 
 #[derive(Debug)]
-struct State {
+struct TuningState {
     mode: TuningMode,
     tuner: Tuner,
     /// What knobs are when the tuner does not turn them.
@@ -117,7 +117,7 @@ impl Tuning {
         let outcomes = [Outcome::Kept, Outcome::Undone, Outcome::Harmful, Outcome::Void, Outcome::Observed];
         Self(Mutex::named(
             &TUNING,
-            State {
+            TuningState {
                 mode: TuningMode::Off,
                 tuner: Tuner::new(SEED),
                 homes: KnobId::ALL.map(|knob| machine.value(knob)),
@@ -208,7 +208,7 @@ impl Tuning {
     }
 }
 
-impl State {
+impl TuningState {
     /// Turns every knob back that the tuner has turned.
     fn go_home(&self, machine: &impl Machine) {
         for knob in KnobId::ALL {

@@ -129,7 +129,7 @@ struct Trial {
 }
 
 #[derive(Clone, Debug)]
-enum Phase {
+enum TrialPhase {
     /// Nothing was seen yet.
     Begins,
     Watches(Counters),
@@ -146,7 +146,7 @@ struct Cooling {
 /// The tuner's mind.
 #[derive(Clone, Debug)]
 pub struct Tuner {
-    phase: Phase,
+    phase: TrialPhase,
     rests_until_ns: u64,
     cooling: [[Cooling; 2]; KNOBS],
     random: Random,
@@ -155,28 +155,28 @@ pub struct Tuner {
 impl Tuner {
     /// One that has seen nothing.
     pub fn new(seed: u64) -> Self {
-        Self { phase: Phase::Begins, rests_until_ns: 0, cooling: Default::default(), random: Random::new(seed) }
+        Self { phase: TrialPhase::Begins, rests_until_ns: 0, cooling: Default::default(), random: Random::new(seed) }
     }
 
     /// Looks at the counters of this moment. Whoever calls turns the knob that it says, and no other.
     pub fn look(&mut self, now: &Counters, settings: &Settings) -> Look {
-        match std::mem::replace(&mut self.phase, Phase::Begins) {
-            Phase::Begins => self.watch(*now, now),
-            Phase::Watches(since) => self.watches(since, now, settings),
-            Phase::Tries(trial) => self.tries(trial, now, settings),
+        match std::mem::replace(&mut self.phase, TrialPhase::Begins) {
+            TrialPhase::Begins => self.watch(*now, now),
+            TrialPhase::Watches(since) => self.watches(since, now, settings),
+            TrialPhase::Tries(trial) => self.tries(trial, now, settings),
         }
     }
 
     /// Ends what is being tried: the value that the knob goes back to.
     pub fn give_up(&mut self) -> Option<(KnobId, usize)> {
-        match std::mem::replace(&mut self.phase, Phase::Begins) {
-            Phase::Tries(trial) => Some((trial.proposal.knob, trial.from)),
-            Phase::Begins | Phase::Watches(_) => None,
+        match std::mem::replace(&mut self.phase, TrialPhase::Begins) {
+            TrialPhase::Tries(trial) => Some((trial.proposal.knob, trial.from)),
+            TrialPhase::Begins | TrialPhase::Watches(_) => None,
         }
     }
 
     fn watch(&mut self, since: Counters, now: &Counters) -> Look {
-        self.phase = Phase::Watches(since);
+        self.phase = TrialPhase::Watches(since);
         Look { turn: None, decision: None, next_ns: now.now_ns.saturating_add(WATCH_NS) }
     }
 
@@ -222,7 +222,7 @@ impl Tuner {
         // A span that is longer than it was to be is looked at again soon.
         let next_ns = due_ns.max(now.now_ns.saturating_add(SPAN_NS_MIN / SETTLE_DIVISOR));
         let turn = value.map(|value| (trial.proposal.knob, value));
-        self.phase = Phase::Tries(trial);
+        self.phase = TrialPhase::Tries(trial);
         Look { turn, decision: None, next_ns }
     }
 

@@ -3,8 +3,6 @@
 //! `GET /shop/` is `public/shop/index.html`. No folder is listed. What begins with a dot, and what a link leads to
 //! outside of the folder, is not there. Files may change while the server runs.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -14,6 +12,7 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use diligence_base::seams::{Disk, DiskFile, FileKind, LocalDisk, OpenMode};
 use diligence_base::{Error, Result};
 use futures::stream::unfold;
 use tokio::task::spawn_blocking;
@@ -68,7 +67,7 @@ enum Found {
 }
 
 struct FoundFile {
-    file: File,
+    file: Arc<dyn DiskFile>,
     length: u64,
     tag: String,
     kind: &'static str,
@@ -77,10 +76,11 @@ struct FoundFile {
 impl Public {
     /// The folder within that of the endpoints; `None` if there is none. Fails with kind `File` if it cannot be read.
     pub(super) fn of(endpoints: Option<&Path>) -> Result<Option<Arc<Self>>> {
-        let Some(folder) = endpoints.map(|folder| folder.join("public")).filter(|folder| folder.is_dir()) else {
+        let Some(folder) = endpoints.map(|folder| folder.join("public")).filter(|folder| LocalDisk.is_folder(folder))
+        else {
             return Ok(None);
         };
-        let root = folder.canonicalize().map_err(|error| Error::file(format!("{}: {error}", folder.display())))?;
+        let root = LocalDisk.resolve(&folder).map_err(|error| Error::file(format!("{}: {error}", folder.display())))?;
         Ok(Some(Arc::new(Self { root })))
     }
 
@@ -123,24 +123,25 @@ impl Public {
             path.push("index.html");
         }
         // Where links lead.
-        let Some(path) = path.canonicalize().ok().filter(|path| path.starts_with(&self.root)) else {
+        let Some(path) = LocalDisk.resolve(&path).ok().filter(|path| path.starts_with(&self.root)) else {
             return Found::Nothing;
         };
-        if !is_page && path.join("index.html").is_file() {
+        if !is_page && LocalDisk.is_file(&path.join("index.html")) {
             return Found::Folder;
         }
-        // To open what is no file, such as a pipe, could wait for ever.
-        if !path.is_file() {
+        // To open what is no file, such as a pipe, could wait for ever. If the file is replaced in between, the tag is
+        // that of the file before: then the client asks again, and never keeps the old one.
+        let Some(about) = LocalDisk.meta(&path).ok().filter(|about| about.kind == FileKind::File) else {
             return Found::Nothing;
-        }
-        let opened = File::open(&path).and_then(|file| file.metadata().map(|about| (file, about)));
-        let Some((file, about)) = opened.ok().filter(|(_, about)| about.is_file()) else { return Found::Nothing };
-        let changed = about.modified().ok().and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-        let tag = format!("W/\"{:x}-{:x}\"", about.len(), changed.unwrap_or_default().as_nanos());
+        };
+        let opened = LocalDisk.open(&path, OpenMode::READ).and_then(|file| file.bytes().map(|length| (file, length)));
+        let Ok((file, length)) = opened else { return Found::Nothing };
+        let changed = about.modified.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let tag = format!("W/\"{length:x}-{:x}\"", changed.as_nanos());
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
         let kind =
             TYPES.iter().find(|(known, _)| *known == ending).map_or("application/octet-stream", |(_, kind)| kind);
-        Found::File(FoundFile { file, length: about.len(), tag, kind })
+        Found::File(FoundFile { file, length, tag, kind })
     }
 }
 
@@ -150,7 +151,7 @@ impl FoundFile {
         let mut response = match is_known {
             true => StatusCode::NOT_MODIFIED.into_response(),
             false => {
-                let mut response = Response::new(pieces(self.file));
+                let mut response = Response::new(pieces(self.file, self.length));
                 response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(self.kind));
                 response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(self.length));
                 response
@@ -166,13 +167,15 @@ impl FoundFile {
     }
 }
 
-/// A file as a body, read as fast as the client takes it.
-fn pieces(file: File) -> Body {
-    Body::from_stream(unfold(Some(file), |file| async move {
-        let mut file = file?;
+/// The first `length` bytes of a file as a body, read as fast as the client takes them. It ends early where the file
+/// does.
+fn pieces(file: Arc<dyn DiskFile>, length: u64) -> Body {
+    Body::from_stream(unfold(Some((file, 0)), move |next| async move {
+        let (file, offset) = next.filter(|(_, offset)| *offset < length)?;
+        let wanted = usize::try_from(length - offset).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
         let read = spawn_blocking(move || {
-            let mut bytes = vec![0; PIECE_BYTES];
-            let read = file.read(&mut bytes);
+            let mut bytes = vec![0; wanted];
+            let read = file.read_at(&mut bytes, offset);
             read.map(|count| {
                 bytes.truncate(count);
                 (Bytes::from(bytes), file)
@@ -180,7 +183,10 @@ fn pieces(file: File) -> Body {
         });
         match read.await.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
             Ok((bytes, _)) if bytes.is_empty() => None,
-            Ok((bytes, file)) => Some((Ok(bytes), Some(file))),
+            Ok((bytes, file)) => {
+                let end = offset + bytes.len() as u64;
+                Some((Ok(bytes), Some((file, end))))
+            }
             Err(error) => Some((Err(error), None)),
         }
     }))

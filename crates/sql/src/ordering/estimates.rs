@@ -10,13 +10,16 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion_common::{ColumnStatistics, ScalarValue};
+use diligence_engine::plan::estimates;
 
 use crate::algebra::{
     Aggregate, ColumnId, Comparison, Constant, Join, JoinKind, Relation, Scalar, Scan, SetKind, SubqueryKind,
 };
 
-/// Rows of a table of which nothing is known.
-const UNKNOWN_ROWS: f64 = 1_000_000.0;
+/// Rows of something of which nothing is known: the engine's number.
+const UNKNOWN_ROWS: f64 = estimates::UNKNOWN_ROWS as f64;
+/// Rows of a WITH, whose query is elsewhere.
+const WITH_ROWS: f64 = 10_000.0;
 /// For a comparison of which nothing is known.
 const RANGE_DEFAULT: f64 = 1.0 / 3.0;
 /// For `column = value` without a count of distinct values.
@@ -109,7 +112,7 @@ pub(crate) fn of(relation: &Relation, inputs: &[Cardinality]) -> Cardinality {
     match relation {
         Relation::Scan(scan) => of_scan(scan),
         Relation::Values { rows, .. } => Cardinality::of_rows(rows.len() as f64),
-        Relation::With(_) => Cardinality::of_rows(UNKNOWN_ROWS / 100.0),
+        Relation::With(_) => Cardinality::of_rows(WITH_ROWS),
         Relation::Map { columns, .. } => {
             let input = first();
             let mut known = None;
@@ -250,7 +253,7 @@ fn of_aggregate(aggregate: &Aggregate, input: &Cardinality) -> Cardinality {
 
 fn of_scan(scan: &Scan) -> Cardinality {
     let statistics = scan.table.statistics();
-    let rows = statistics.num_rows.get_value().map_or(UNKNOWN_ROWS, |&rows| rows as f64).max(1.0);
+    let rows = (estimates::table_rows(scan.table.as_ref()) as f64).max(1.0);
     let schema = scan.table.schema();
     let values = |(index, column): &(usize, crate::algebra::Column)| {
         let known = statistics.column_statistics.get(*index)?;

@@ -449,7 +449,7 @@ pub struct Discovered {
 }
 
 /// Lists what in a folder can be a table. Nothing is opened: whether a file is what its name says shows when the table
-/// is used.
+/// is used. Fails if the folder, or one in it, cannot be listed.
 pub fn discover(folder: &Path, files: &Arc<dyn Disk>) -> Result<Discovered> {
     let entries =
         files.list(folder).map_err(|error| Error::file(format!("{}: {}", folder.display(), describe_io(&error))))?;

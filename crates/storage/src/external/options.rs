@@ -139,7 +139,7 @@ impl Format {
         }
     }
 
-    /// The format by its name in SQL (`STORED AS …`).
+    /// The format by its name in SQL (`STORED AS …`). Fails with kind `Input` for one that is not known.
     pub fn from_name(name: &str) -> Result<Self> {
         match name.to_ascii_lowercase().as_str() {
             "parquet" => Ok(Format::Parquet),
@@ -215,7 +215,8 @@ impl Compression {
         }
     }
 
-    /// The compression by its name in SQL (`OPTIONS (compression 'gzip')`).
+    /// The compression by its name in SQL (`OPTIONS (compression 'gzip')`). Fails with kind `Input` for one that is not
+    /// known.
     pub fn from_name(name: &str) -> Result<Self> {
         match name.to_ascii_lowercase().as_str() {
             "" | "none" | "uncompressed" | "plain" => Ok(Compression::Plain),

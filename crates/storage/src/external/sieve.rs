@@ -1,4 +1,4 @@
-//! Drops rows while they are decoded, and gathers what is left into chunks of a good size.
+//! Late materialization: drops rows while they are decoded, and gathers what is left into chunks of a good size.
 //!
 //! A format gives its rows as [`Windows`]: runs of consecutive rows whose columns are decoded when asked for, all rows
 //! or only selected ones. For each window the sieve asks the first filter's columns, evaluates it, asks the next

@@ -16,7 +16,8 @@ const WEB_RETRIES_MAX: usize = 2;
 /// How long a web server is asked again.
 const WEB_RETRY_TIME: Duration = Duration::from_secs(5);
 
-/// The store that a URL is in, and the path in it.
+/// The store that a URL is in, and the path in it. Fails with kind `Input` if the URL names no store, or if the
+/// environment has settings that the store refuses; the store itself is not asked.
 pub fn open_store(location: &str, url: &Url) -> Result<(Arc<dyn ObjectStore>, Path)> {
     let failed = |error: object_store::Error| {
         Error::input(format!("'{location}' cannot be opened: {error}"))

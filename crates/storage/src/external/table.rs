@@ -80,7 +80,8 @@ pub fn open(location: &str, options: &OpenOptions, files: Arc<dyn Disk>) -> Resu
 }
 
 /// Opens an object, the objects below a folder (`location` ends in `/`), or a pattern, in a store that is already open.
-/// `location` is what messages call it; `path` is where it is in the store.
+/// `location` is what messages call it; `path` is where it is in the store. Fails if nothing is there, if a file cannot
+/// be read or is not what its format says, or if the options do not fit.
 pub fn open_in_store(
     location: &str,
     store: Arc<dyn ObjectStore>,

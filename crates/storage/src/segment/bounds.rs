@@ -1,4 +1,5 @@
-//! The least and the greatest values of a segment's columns: made while it is written, asked while a scan is planned.
+//! The zone map of a segment, the least and the greatest values of its columns: made while it is written, asked while a
+//! scan is planned.
 //!
 //! Floating-point numbers have none, because NaN compares with everything here, and nested values have none. Long texts
 //! are shortened: the least one to its beginning, the greatest to a beginning that is made greater.

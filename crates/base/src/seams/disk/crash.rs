@@ -597,6 +597,19 @@ mod tests {
     }
 
     #[test]
+    fn a_text_is_read_whole_or_not() {
+        let disk = CrashDisk::holding([("/f/a", "zwölf".as_bytes()), ("/f/b", b"\xff"), ("/f/c", b"")]);
+        let read = |path: &str| disk.read_text(Path::new(path)).map_err(|error| error.kind());
+        assert_eq!(read("/f/a"), Ok("zwölf".to_owned()));
+        assert_eq!(read("/f/b"), Err(ErrorKind::InvalidData));
+        assert_eq!(read("/f/c"), Ok(String::new()));
+        assert_eq!(read("/f"), Err(ErrorKind::IsADirectory));
+        assert_eq!(read("/f/d"), Err(ErrorKind::NotFound));
+        let is_file = |path: &str| disk.is_file(Path::new(path));
+        assert!(is_file("/f/a") && !is_file("/f") && !is_file("/f/d"));
+    }
+
+    #[test]
     fn it_refuses_what_a_file_system_refuses() {
         let disk = CrashDisk::holding([("/f/a", "1")]);
         let kind = |result: io::Result<()>| result.unwrap_err().kind();

@@ -173,6 +173,20 @@ pub trait Disk: Send + Sync + Debug {
     /// Gives the file `to` the permissions of the file `from`.
     fn copy_permissions(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// The text of a whole file. Fails with `InvalidData` if it is not UTF-8, and as opening and reading do.
+    fn read_text(&self, path: &Path) -> io::Result<String> {
+        let file = self.open(path, OpenMode::READ)?;
+        let bytes = usize::try_from(file.bytes()?).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        let mut text = vec![0; bytes];
+        file.read_exact_at(&mut text, 0)?;
+        String::from_utf8(text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    /// Whether there is a file of bytes at a path.
+    fn is_file(&self, path: &Path) -> bool {
+        self.meta(path).is_ok_and(|meta| meta.kind == FileKind::File)
+    }
+
     /// Whether there is a folder at a path.
     fn is_folder(&self, path: &Path) -> bool {
         self.meta(path).is_ok_and(|meta| meta.kind == FileKind::Folder)

@@ -62,7 +62,7 @@ impl DirectGroups {
         let had_coders = known.len() > 0;
         let mut sources = Vec::with_capacity(columns.len());
         for column in columns {
-            match Source::new(column, known.next())? {
+            match DirectSource::new(column, known.next())? {
                 Some(source) => sources.push(source),
                 None => break,
             }
@@ -141,7 +141,7 @@ impl Coder {
 }
 
 /// A column with its coder.
-struct Source {
+struct DirectSource {
     coder: Coder,
     changed: bool,
     codes: Codes,
@@ -154,7 +154,7 @@ enum Codes {
     Numbers(ArrayRef),
 }
 
-impl Source {
+impl DirectSource {
     fn new(column: &Column, known: Option<Coder>) -> Result<Option<Self>> {
         let (values, picks) = column.parts();
         if let DataType::Dictionary(..) = values.data_type() {

@@ -175,11 +175,11 @@ impl EncodedKeys {
         match &key.kind {
             KeyKind::Null => {}
             KeyKind::Bits(bits) => {
-                let mut place = Place { words: &mut self.words, stride, word, shift };
+                let mut place = KeyPlace { words: &mut self.words, stride, word, shift };
                 write_bits(&values, *bits, nulls.as_ref(), &mut place)?;
             }
             KeyKind::NarrowDecimal => {
-                let mut place = Place { words: &mut self.words, stride, word, shift };
+                let mut place = KeyPlace { words: &mut self.words, stride, word, shift };
                 if let Some(narrow) = values.as_primitive_opt::<Decimal64Type>() {
                     place.write(narrow.values().iter().map(|&value| value as u64), nulls.as_ref());
                 } else {
@@ -195,7 +195,7 @@ impl EncodedKeys {
             }
             KeyKind::WideDecimal => {
                 let mut put = |part: usize, half: &dyn Fn(usize) -> u64| {
-                    let mut place = Place { words: &mut self.words, stride, word: word + part, shift: 0 };
+                    let mut place = KeyPlace { words: &mut self.words, stride, word: word + part, shift: 0 };
                     place.write((0..values.len()).map(half), nulls.as_ref());
                 };
                 if let Some(narrow) = values.as_primitive_opt::<Decimal64Type>() {
@@ -428,14 +428,14 @@ fn view_words(bytes: &[u8]) -> (u64, u64) {
 }
 
 /// Where a column's bits go.
-struct Place<'a> {
+struct KeyPlace<'a> {
     words: &'a mut [u64],
     stride: usize,
     word: usize,
     shift: u32,
 }
 
-impl Place<'_> {
+impl KeyPlace<'_> {
     /// Bits of NULL rows are left zero.
     #[inline(always)]
     fn write(&mut self, bits: impl Iterator<Item = u64>, nulls: Option<&NullBuffer>) {
@@ -456,7 +456,7 @@ impl Place<'_> {
     }
 }
 
-fn write_bits(values: &ArrayRef, bits: u32, nulls: Option<&NullBuffer>, place: &mut Place<'_>) -> Result<()> {
+fn write_bits(values: &ArrayRef, bits: u32, nulls: Option<&NullBuffer>, place: &mut KeyPlace<'_>) -> Result<()> {
     match values.data_type() {
         DataType::Boolean => {
             let values: &BooleanArray = values.as_boolean();

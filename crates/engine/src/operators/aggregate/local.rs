@@ -27,7 +27,7 @@ use super::direct::DirectGroups;
 use super::group_table::{Chunk, GroupTable, PARTITIONS};
 use super::key_encoding::EncodedKeys;
 use super::program::{Inputs, Program, evaluate_groups};
-use super::sink::{Handed, Shared};
+use super::sink::{Handed, SharedAggregate};
 use super::spill::outgoing::Outgoing;
 use super::states::{Placement, State};
 use crate::batch::{Batch, Column};
@@ -81,7 +81,7 @@ impl Default for Tuning {
 
 /// One packet's part of the sink.
 pub(super) struct LocalGroups {
-    shared: Arc<Shared>,
+    shared: Arc<SharedAggregate>,
     setup: Setup,
     groups: Arc<Mutex<Groups>>,
     /// Rows that have been accepted but not looked at.
@@ -146,7 +146,7 @@ struct Consolidation {
 }
 
 impl LocalGroups {
-    pub fn new(shared: Arc<Shared>, setup: &Setup) -> Result<Self> {
+    pub fn new(shared: Arc<SharedAggregate>, setup: &Setup) -> Result<Self> {
         let groups = Arc::new(Mutex::named(&GROUPS, Groups::new(&shared, setup)?));
         shared.register(&groups);
         let (pending, outgoing) = (VecDeque::new(), VecDeque::new());
@@ -224,7 +224,7 @@ impl LocalGroups {
 }
 
 impl Groups {
-    fn new(shared: &Shared, setup: &Setup) -> Result<Self> {
+    fn new(shared: &SharedAggregate, setup: &Setup) -> Result<Self> {
         let program = shared.program.clone();
         let mut tuning = shared.tuning.clone();
         if setup.temp.is_some() {

@@ -51,7 +51,7 @@ use crate::flow::{Sink, Source};
 use crate::plan;
 use local::Tuning;
 use program::Program;
-use sink::{AggregateSink, Shared};
+use sink::{AggregateSink, SharedAggregate};
 use source::AggregateSource;
 pub(super) use states::sum::overflow as sum_overflow;
 
@@ -79,6 +79,6 @@ fn build(plan: &plan::Aggregate, input: &SchemaRef, output: &SchemaRef, tuning: 
     let program = Arc::new(Program::new(plan, input, output)?);
     // Accumulators are made here once, so that what DataFusion cannot do is said before anything runs.
     program.states()?;
-    let shared = Arc::new(Shared::new(program, tuning));
+    let shared = Arc::new(SharedAggregate::new(program, tuning));
     Ok(AggregateParts { sink: Arc::new(AggregateSink(shared.clone())), source: Arc::new(AggregateSource::new(shared)) })
 }

@@ -38,7 +38,7 @@ pub(super) enum Handed {
 }
 
 /// What the packets, the pieces of merging and the source have in common.
-pub(super) struct Shared {
+pub(super) struct SharedAggregate {
     pub program: Arc<Program>,
     pub tuning: Tuning,
     spills: Arc<Spills>,
@@ -83,7 +83,7 @@ enum Reclaiming {
     Piece(VecDeque<Outgoing>),
 }
 
-impl Shared {
+impl SharedAggregate {
     pub fn new(program: Arc<Program>, tuning: Tuning) -> Self {
         Self {
             program,
@@ -484,7 +484,7 @@ impl Merging {
     }
 }
 
-impl Reclaim for Shared {
+impl Reclaim for SharedAggregate {
     fn reclaimable_bytes(&self) -> usize {
         let Some(Finished { parts, board }) = self.finished.get() else { return 0 };
         parts.reclaimable_bytes() + board.as_ref().map_or(0, Board::resident_bytes)
@@ -507,7 +507,7 @@ impl Reclaim for Shared {
     }
 }
 
-impl Shared {
+impl SharedAggregate {
     /// Goes on with what is on its way to temp space: whoever began it may have been told that it is not needed any
     /// more, but a reader waits for it. Pending as well if there is nothing: then the reader is woken by others.
     pub fn poll_reclaimed(&self, waker: &Waker) -> Poll<Result<()>> {
@@ -552,7 +552,7 @@ impl Shared {
 }
 
 /// Groups rows and aggregates each group.
-pub(super) struct AggregateSink(pub Arc<Shared>);
+pub(super) struct AggregateSink(pub Arc<SharedAggregate>);
 
 impl Sink for AggregateSink {
     fn name(&self) -> &'static str {

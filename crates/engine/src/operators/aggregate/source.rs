@@ -8,7 +8,7 @@ use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
 
 use super::finished::{FinishedGroups, Piece};
-use super::sink::{Finished, Shared};
+use super::sink::{Finished, SharedAggregate};
 use super::spill::board::{Board, Job};
 use super::spill::merge::{Gather, Merge, Merged};
 use super::spill::outgoing::Outgoing;
@@ -22,19 +22,19 @@ const BATCHES_PER_PACKET: usize = 4;
 
 /// Reads the groups of an aggregate.
 pub(super) struct AggregateSource {
-    shared: Arc<Shared>,
-    progress: Arc<Progress>,
+    shared: Arc<SharedAggregate>,
+    progress: Arc<SourceProgress>,
 }
 
 /// How far all packets together are.
 #[derive(Default)]
-struct Progress {
+struct SourceProgress {
     /// Groups that have been given, where there is a limit.
     given: AtomicUsize,
 }
 
 impl AggregateSource {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<SharedAggregate>) -> Self {
         Self { shared, progress: Arc::default() }
     }
 }
@@ -52,20 +52,20 @@ impl Source for AggregateSource {
 
     fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
         let (shared, progress) = (self.shared.clone(), self.progress.clone());
-        Ok(Box::new(GroupReader { shared, progress, setup: setup.clone(), work: Work::None }))
+        Ok(Box::new(GroupReader { shared, progress, setup: setup.clone(), work: SourceWork::None }))
     }
 }
 
 /// One packet's view.
 struct GroupReader {
-    shared: Arc<Shared>,
-    progress: Arc<Progress>,
+    shared: Arc<SharedAggregate>,
+    progress: Arc<SourceProgress>,
     setup: Setup,
-    work: Work,
+    work: SourceWork,
 }
 
 /// What a packet does with what is left.
-enum Work {
+enum SourceWork {
     None,
     Write(Box<Outgoing>),
     Gather(Box<Gather>),
@@ -81,7 +81,7 @@ impl SourceState for GroupReader {
     fn pull(&mut self, waker: &Waker) -> Result<Pull> {
         let shared = self.shared.clone();
         let finished = shared.finished()?;
-        if let Work::Read(reader) = &mut self.work {
+        if let SourceWork::Read(reader) = &mut self.work {
             return match reader.poll_next(waker) {
                 Poll::Pending => Ok(Pull::Wait),
                 Poll::Ready(Some(batch)) => {
@@ -90,12 +90,12 @@ impl SourceState for GroupReader {
                     Ok(if rows > 0 { Pull::Batch(batch.slice(0, rows)) } else { Pull::Done })
                 }
                 Poll::Ready(None) => {
-                    self.work = Work::None;
+                    self.work = SourceWork::None;
                     Ok(Pull::Again)
                 }
             };
         }
-        if matches!(self.work, Work::None) {
+        if matches!(self.work, SourceWork::None) {
             if self.has_enough() {
                 return Ok(Pull::Done);
             }
@@ -112,7 +112,7 @@ impl SourceState for GroupReader {
                     let temp =
                         self.setup.temp.as_ref().ok_or_else(|| Error::bug("groups in temp space without one"))?;
                     let reader = file.into_reader(shared.retired.get(&self.setup, temp)?);
-                    self.work = Work::Read(Box::new(reader));
+                    self.work = SourceWork::Read(Box::new(reader));
                     return Ok(Pull::Again);
                 }
                 Poll::Ready(None) => {}
@@ -128,8 +128,8 @@ impl SourceState for GroupReader {
 impl Drop for GroupReader {
     /// Whoever wants no more rows leaves its work undone. Those that wait for it must hear of that, to end as well.
     fn drop(&mut self) {
-        if !matches!(self.work, Work::None | Work::Read(_)) {
-            self.work = Work::None;
+        if !matches!(self.work, SourceWork::None | SourceWork::Read(_)) {
+            self.work = SourceWork::None;
             if let Ok(Finished { board: Some(board), .. }) = self.shared.finished() {
                 board.done(Vec::new());
             }
@@ -141,35 +141,35 @@ impl GroupReader {
     /// Some of the work that is left.
     fn work(&mut self, board: &Board, waker: &Waker) -> Result<Pull> {
         match &mut self.work {
-            Work::None => match board.poll_take(waker) {
+            SourceWork::None => match board.poll_take(waker) {
                 Poll::Pending => return self.wait(waker),
                 Poll::Ready(None) => return Ok(Pull::Done),
-                Poll::Ready(Some(Job::Write(outgoing))) => self.work = Work::Write(outgoing),
+                Poll::Ready(Some(Job::Write(outgoing))) => self.work = SourceWork::Write(outgoing),
                 Poll::Ready(Some(Job::Merge(resident))) => {
-                    self.work = Work::Gather(Box::new(Gather::new(&board.spill, resident)?));
+                    self.work = SourceWork::Gather(Box::new(Gather::new(&board.spill, resident)?));
                 }
                 Poll::Ready(Some(Job::Read(partition))) => {
-                    self.work = Work::Merge(Box::new(Merge::new(&board.spill, partition)?));
+                    self.work = SourceWork::Merge(Box::new(Merge::new(&board.spill, partition)?));
                 }
             },
-            Work::Write(outgoing) => match outgoing.poll(waker)? {
+            SourceWork::Write(outgoing) => match outgoing.poll(waker)? {
                 Poll::Pending => return Ok(Pull::Wait),
                 Poll::Ready(()) => self.done(board),
             },
-            Work::Resolve(resolve) => match resolve.poll(waker)? {
+            SourceWork::Resolve(resolve) => match resolve.poll(waker)? {
                 Poll::Pending => return Ok(Pull::Wait),
                 Poll::Ready(()) => self.done(board),
             },
-            Work::Gather(gather) => match gather.poll(board, waker)? {
+            SourceWork::Gather(gather) => match gather.poll(board, waker)? {
                 Poll::Pending => return Ok(Pull::Wait),
                 Poll::Ready(merged) => self.merged(merged, board),
             },
-            Work::Merge(merge) => match merge.poll(board, waker)? {
+            SourceWork::Merge(merge) => match merge.poll(board, waker)? {
                 Poll::Pending => return Ok(Pull::Wait),
                 Poll::Ready(merged) => self.merged(merged, board),
             },
-            Work::Give(..) => return self.give(board),
-            Work::Read(_) => {}
+            SourceWork::Give(..) => return self.give(board),
+            SourceWork::Read(_) => {}
         }
         Ok(Pull::Again)
     }
@@ -179,11 +179,11 @@ impl GroupReader {
         match merged {
             Merged::Again => {}
             Merged::Parts(parts) => {
-                self.work = Work::None;
+                self.work = SourceWork::None;
                 board.done(parts);
             }
-            Merged::Groups(groups) => self.work = Work::Give(groups, 0),
-            Merged::Pairs(resolve) => self.work = Work::Resolve(resolve),
+            Merged::Groups(groups) => self.work = SourceWork::Give(groups, 0),
+            Merged::Pairs(resolve) => self.work = SourceWork::Resolve(resolve),
         }
     }
 
@@ -210,19 +210,19 @@ impl GroupReader {
 
     /// The work is done; what it held goes first.
     fn done(&mut self, board: &Board) {
-        self.work = Work::None;
+        self.work = SourceWork::None;
         board.done(Vec::new());
     }
 
     fn give(&mut self, board: &Board) -> Result<Pull> {
-        let Work::Give(groups, first) = &self.work else { return Ok(Pull::Again) };
+        let SourceWork::Give(groups, first) = &self.work else { return Ok(Pull::Again) };
         let rows = self.wanted(groups.batch_rows(&self.setup).min(groups.groups - first));
         if rows == 0 {
             self.done(board);
             return Ok(Pull::Again);
         }
         let batch = groups.read(&self.shared.program, *first, rows)?;
-        if let Work::Give(_, first) = &mut self.work {
+        if let SourceWork::Give(_, first) = &mut self.work {
             *first += rows;
         }
         Ok(Pull::Batch(batch))

@@ -99,8 +99,8 @@ impl Source for RecursiveSource {
         let (base, query) = start.ok_or_else(|| Error::bug("a recursive query has two readers"))?;
         let storage = Storage::new(setup, HOLDER, CLUSTERS_MIN);
         let seen = query.is_distinct.then(|| Seen::new(&query.schema, &storage)).transpose()?;
-        Ok(Box::new(State {
-            rows: Rows::Base(base),
+        Ok(Box::new(RecursiveState {
+            rows: RecursiveRows::Base(base),
             incoming: None,
             next: TableWriter::new(&storage),
             candidates: TableWriter::new(&storage),
@@ -169,7 +169,7 @@ impl Query {
 }
 
 /// Where rows come from at the moment.
-enum Rows {
+enum RecursiveRows {
     Base(Receiver),
     Step(Box<dyn SourceState>),
     /// The candidates, each once.
@@ -192,11 +192,11 @@ enum Incoming {
     New(Batch),
 }
 
-struct State {
+struct RecursiveState {
     query: Query,
     setup: Setup,
     storage: Storage,
-    rows: Rows,
+    rows: RecursiveRows,
     incoming: Option<Incoming>,
     /// The work table of the next round.
     next: TableWriter,
@@ -207,7 +207,7 @@ struct State {
     seen: Option<Seen>,
 }
 
-impl SourceState for State {
+impl SourceState for RecursiveState {
     fn pull(&mut self, waker: &Waker) -> Result<Pull> {
         if let Some(seen) = self.seen.as_mut().filter(|seen| seen.must_leave()) {
             seen.leave()?;
@@ -221,11 +221,11 @@ impl SourceState for State {
         }
         let any = if self.seen.is_some() { Incoming::Any } else { Incoming::New };
         let (pull, incoming): (_, fn(Batch) -> Incoming) = match &mut self.rows {
-            Rows::Base(receiver) => (receiver.pull(waker)?, any),
-            Rows::Step(run) => (run.pull(waker)?, any),
-            Rows::Each(run) => (run.pull(waker)?, Incoming::Candidates),
-            Rows::Unseen(run) => (run.pull(waker)?, Incoming::Unseen),
-            Rows::End => return self.begin(),
+            RecursiveRows::Base(receiver) => (receiver.pull(waker)?, any),
+            RecursiveRows::Step(run) => (run.pull(waker)?, any),
+            RecursiveRows::Each(run) => (run.pull(waker)?, Incoming::Candidates),
+            RecursiveRows::Unseen(run) => (run.pull(waker)?, Incoming::Unseen),
+            RecursiveRows::End => return self.begin(),
         };
         match pull {
             Pull::Batch(batch) if batch.rows() > 0 => {
@@ -233,7 +233,7 @@ impl SourceState for State {
                 Ok(Pull::Again)
             }
             Pull::Done => {
-                self.rows = Rows::End;
+                self.rows = RecursiveRows::End;
                 Ok(Pull::Again)
             }
             Pull::Wait => Ok(Pull::Wait),
@@ -243,7 +243,7 @@ impl SourceState for State {
     }
 }
 
-impl State {
+impl RecursiveState {
     /// One step of what a batch goes through.
     fn take(&mut self, incoming: Incoming, waker: &Waker) -> Result<Pull> {
         let schema = &self.query.schema;
@@ -291,13 +291,14 @@ impl State {
             let tables = vec![(CANDIDATES, candidates), (SEEN, files)];
             self.are_distinct = !self.are_distinct;
             self.rows = if self.are_distinct {
-                Rows::Each(self.query.run(&self.query.each()?, tables, &self.setup)?)
+                RecursiveRows::Each(self.query.run(&self.query.each()?, tables, &self.setup)?)
             } else {
-                Rows::Unseen(self.query.run(&self.query.unseen()?, tables, &self.setup)?)
+                RecursiveRows::Unseen(self.query.run(&self.query.unseen()?, tables, &self.setup)?)
             };
         } else if self.next.rows() > 0 {
             let table = std::mem::replace(&mut self.next, TableWriter::new(&self.storage)).finish();
-            self.rows = Rows::Step(self.query.run(&self.query.step, vec![(self.query.table, table)], &self.setup)?);
+            self.rows =
+                RecursiveRows::Step(self.query.run(&self.query.step, vec![(self.query.table, table)], &self.setup)?);
         } else {
             return Ok(Pull::Done);
         }

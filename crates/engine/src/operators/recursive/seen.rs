@@ -35,12 +35,12 @@ pub(super) struct Seen {
     set: HashSet<Box<[u8]>, RandomState>,
     files: Vec<BatchFile>,
     storage: Storage,
-    leaving: Option<Leaving>,
+    leaving: Option<LeavingRows>,
     reservation: Reservation,
 }
 
 /// Rows on their way to temp space.
-struct Leaving {
+struct LeavingRows {
     writer: BatchWriter,
     rows: Vec<Box<[u8]>>,
     /// The last of them, as they are written.
@@ -143,7 +143,7 @@ impl Seen {
         }
         let Some(writer) = self.storage.writer()? else { return Ok(false) };
         let rows = std::mem::take(&mut self.set).into_iter().collect();
-        self.leaving = Some(Leaving { writer, rows, batch: None, bytes: 0 });
+        self.leaving = Some(LeavingRows { writer, rows, batch: None, bytes: 0 });
         Ok(true)
     }
 

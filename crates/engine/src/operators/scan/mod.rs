@@ -90,7 +90,7 @@ pub struct ScanSource {
     io: Io,
     progress: Arc<ScanProgress>,
     sharing: Option<ScanSharing>,
-    shared: OnceLock<Result<Arc<Shared>>>,
+    shared: OnceLock<Result<Arc<SharedScan>>>,
 }
 
 impl ScanSource {
@@ -107,11 +107,11 @@ impl ScanSource {
         Arc::new(Self { scan, runtime_filters, ordered, io, progress, sharing, shared: OnceLock::new() })
     }
 
-    fn shared(&self) -> Result<Arc<Shared>> {
+    fn shared(&self) -> Result<Arc<SharedScan>> {
         self.shared.get_or_init(|| self.start().map(Arc::new)).clone()
     }
 
-    fn start(&self) -> Result<Shared> {
+    fn start(&self) -> Result<SharedScan> {
         let nothing = self.runtime_filters.iter().any(|(filter, _)| filter.is_empty_build()) || self.is_never_true()?;
         let clusters = if nothing {
             Vec::new()
@@ -144,7 +144,7 @@ impl ScanSource {
         let conditions = conditions.map(|filter| Arc::new(filter) as Arc<dyn RowFilter>);
         let filters = conditions.chain(join_filters).collect();
         let (io, progress) = (self.io.clone(), self.progress.clone());
-        Ok(Shared {
+        Ok(SharedScan {
             filters,
             columns: self.scan.columns.clone(),
             rows_left: AtomicUsize::new(self.scan.limit.unwrap_or(usize::MAX)),
@@ -212,12 +212,12 @@ impl Source for ScanSource {
     fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
         let shared = self.shared()?;
         shared.read_ahead.join(setup.packets);
-        Ok(Box::new(State { shared, held: None, setup: setup.clone() }))
+        Ok(Box::new(ScanState { shared, held: None, setup: setup.clone() }))
     }
 }
 
 /// What the packets of one scan share.
-struct Shared {
+struct SharedScan {
     columns: Vec<usize>,
     filters: Vec<Arc<dyn RowFilter>>,
     /// What is left of the limit.
@@ -227,21 +227,21 @@ struct Shared {
 }
 
 /// One packet's view.
-struct State {
-    shared: Arc<Shared>,
-    held: Option<Held>,
+struct ScanState {
+    shared: Arc<SharedScan>,
+    held: Option<HeldCluster>,
     setup: Setup,
 }
 
 /// A cluster that this packet decodes.
-struct Held {
+struct HeldCluster {
     index: usize,
     cluster: Arc<dyn Cluster>,
     decoder: Option<Box<dyn Decode>>,
     /// Whether what decoding needs is reserved.
     is_admitted: bool,
     /// What is read before the next step.
-    reading: Option<Reading>,
+    reading: Option<ScanReading>,
     /// Bytes that decoding needs beyond those fetched, as far as they are reserved.
     decode_bytes: usize,
     /// The bytes fetched and what decoding needs.
@@ -249,20 +249,20 @@ struct Held {
 }
 
 /// A read that a decoder asked for.
-enum Reading {
+enum ScanReading {
     Wanted(Fetch),
     Begun(Arc<Step>),
 }
 
-impl SourceState for State {
+impl SourceState for ScanState {
     fn pull(&mut self, waker: &Waker) -> Result<Pull> {
         if self.shared.rows_left.load(Ordering::Relaxed) == 0 {
             self.shared.read_ahead.stop();
             return Ok(Pull::Done);
         }
         let decoder = match &mut self.held {
-            Some(Held { reading: Some(_), .. }) => return self.read_on(waker),
-            Some(Held { decoder: Some(decoder), is_admitted: true, .. }) => decoder,
+            Some(HeldCluster { reading: Some(_), .. }) => return self.read_on(waker),
+            Some(HeldCluster { decoder: Some(decoder), is_admitted: true, .. }) => decoder,
             Some(_) => return self.admit(waker),
             None => return self.take_cluster(waker),
         };
@@ -271,7 +271,7 @@ impl SourceState for State {
             Decoded::Again => return Ok(Pull::Again),
             Decoded::Read(fetch) => {
                 if let Some(held) = &mut self.held {
-                    held.reading = Some(Reading::Wanted(fetch));
+                    held.reading = Some(ScanReading::Wanted(fetch));
                 }
                 return self.read_on(waker);
             }
@@ -298,7 +298,7 @@ impl SourceState for State {
     }
 }
 
-impl State {
+impl ScanState {
     fn take_cluster(&mut self, waker: &Waker) -> Result<Pull> {
         match self.shared.read_ahead.order(&self.setup.memory) {
             Err(error) if error.kind() == ErrorKind::Resource => return Ok(Pull::NoMemory(error)),
@@ -312,8 +312,15 @@ impl State {
                 Next::Cluster(ready) => *ready,
             };
         // From here on it is given back, whatever happens.
-        let held =
-            Held { index, cluster, decoder: None, is_admitted: false, reading: None, decode_bytes: 0, reservation };
+        let held = HeldCluster {
+            index,
+            cluster,
+            decoder: None,
+            is_admitted: false,
+            reading: None,
+            decode_bytes: 0,
+            reservation,
+        };
         let held = self.held.insert(held);
         let request = DecodeRequest {
             columns: self.shared.columns.clone(),
@@ -340,7 +347,7 @@ impl State {
         };
         held.decode_bytes = bytes;
         if !held.is_admitted {
-            if let Some(Held { index, cluster, decoder, reservation, .. }) = self.held.take() {
+            if let Some(HeldCluster { index, cluster, decoder, reservation, .. }) = self.held.take() {
                 drop((decoder, reservation));
                 self.shared.read_ahead.put_back(index, cluster, waker);
             }
@@ -358,22 +365,22 @@ impl State {
         let read_ahead = &self.shared.read_ahead;
         match held.reading.take() {
             None => Ok(Pull::Again),
-            Some(Reading::Wanted(fetch)) => {
+            Some(ScanReading::Wanted(fetch)) => {
                 let bytes = decoder.bytes();
                 let more = bytes.saturating_sub(held.decode_bytes);
                 if let Err(error) = read_ahead.make_room_for_step(&mut held.reservation, more) {
-                    held.reading = Some(Reading::Wanted(fetch));
+                    held.reading = Some(ScanReading::Wanted(fetch));
                     return Ok(Pull::NoMemory(error));
                 }
                 // What is read is counted until it has arrived, also if the scan ends before that.
                 let part = held.reservation.split(more);
                 held.decode_bytes = bytes.max(held.decode_bytes);
-                held.reading = Some(Reading::Begun(read_ahead.read_step(&held.cluster, fetch, part, waker)));
+                held.reading = Some(ScanReading::Begun(read_ahead.read_step(&held.cluster, fetch, part, waker)));
                 self.read_on(waker)
             }
-            Some(Reading::Begun(step)) => {
+            Some(ScanReading::Begun(step)) => {
                 let Some((read, part)) = step.take(waker) else {
-                    held.reading = Some(Reading::Begun(step));
+                    held.reading = Some(ScanReading::Begun(step));
                     return Ok(Pull::Wait);
                 };
                 held.reservation.absorb(part);
@@ -401,7 +408,7 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for ScanState {
     fn drop(&mut self) {
         self.let_go();
         self.shared.read_ahead.leave();

@@ -133,9 +133,9 @@ pub(super) enum Next {
 }
 
 /// A read for the next step of a cluster.
-pub(super) struct Step(Mutex<Progress>);
+pub(super) struct Step(Mutex<FetchProgress>);
 
-enum Progress {
+enum FetchProgress {
     Reading(Waker),
     /// What was read, and its bytes.
     Read(Result<Fetched>, Reservation),
@@ -144,8 +144,8 @@ enum Progress {
 
 impl Step {
     fn arrived(&self, read: Result<Fetched>, reservation: Reservation) {
-        let before = std::mem::replace(&mut *self.0.lock(), Progress::Read(read, reservation));
-        if let Progress::Reading(waker) = before {
+        let before = std::mem::replace(&mut *self.0.lock(), FetchProgress::Read(read, reservation));
+        if let FetchProgress::Reading(waker) = before {
             waker.wake();
         }
     }
@@ -153,13 +153,13 @@ impl Step {
     /// What was read, with its bytes; `None` as long as it is not there, and the waker is woken when it is.
     pub fn take(&self, waker: &Waker) -> Option<(Result<Fetched>, Reservation)> {
         let mut progress = self.0.lock();
-        if let Progress::Reading(last) = &mut *progress {
+        if let FetchProgress::Reading(last) = &mut *progress {
             last.clone_from(waker);
             return None;
         }
-        match std::mem::replace(&mut *progress, Progress::Taken) {
-            Progress::Read(read, reservation) => Some((read, reservation)),
-            Progress::Reading(_) | Progress::Taken => None,
+        match std::mem::replace(&mut *progress, FetchProgress::Taken) {
+            FetchProgress::Read(read, reservation) => Some((read, reservation)),
+            FetchProgress::Reading(_) | FetchProgress::Taken => None,
         }
     }
 }
@@ -509,7 +509,7 @@ impl ReadAhead {
         reservation: Reservation,
         waker: &Waker,
     ) -> Arc<Step> {
-        let step = Arc::new(Step(Mutex::new(Progress::Reading(waker.clone()))));
+        let step = Arc::new(Step(Mutex::new(FetchProgress::Reading(waker.clone()))));
         let (own, cluster, progress) = (step.clone(), cluster.clone(), self.progress.clone());
         let arrived = move |read: Result<Fetched>| {
             if let Ok(read) = &read {

@@ -33,7 +33,7 @@ use super::gather::{Pick, held_bytes};
 use super::leaving::Leaving;
 use super::merge_job::{MergeJob, MergeMemory, Progress, Spare, rows_in};
 use super::run_file::DiskRun;
-use super::sink::{Disk, Shared};
+use super::sink::{Disk, SharedSort};
 use crate::batch::Batch;
 use crate::flow::{Pull, Setup, SourceState};
 use crate::plan::sort_plan;
@@ -52,14 +52,14 @@ const LEAVING_CLUSTERS_MIN: usize = 16;
 
 /// A sort that went to the disk, once its input has ended.
 pub(super) struct External {
-    state: Mutex<State>,
+    state: Mutex<ExternalSortState>,
     /// Where runs go that leave memory, and whose memory that is.
     disk: Disk,
     memory: QueryMemory,
     leaving: Mutex<Option<Leaving>>,
 }
 
-struct State {
+struct ExternalSortState {
     stage: Stage,
     /// Packets that can do nothing at the moment.
     mergers: Vec<Waker>,
@@ -117,7 +117,7 @@ struct Merged {
 impl External {
     pub fn new(brought: Brought, disk: Disk, memory: QueryMemory) -> Self {
         let preparing = Box::new(Preparing { brought, job: None });
-        let state = State { stage: Stage::Preparing(Some(preparing)), mergers: Vec::new(), reader: None };
+        let state = ExternalSortState { stage: Stage::Preparing(Some(preparing)), mergers: Vec::new(), reader: None };
         Self { state: Mutex::new(state), disk, memory, leaving: Mutex::new(None) }
     }
 
@@ -243,7 +243,7 @@ impl Reclaim for External {
     }
 }
 
-impl State {
+impl ExternalSortState {
     /// Everybody who waits.
     fn wakers(&mut self) -> Vec<Waker> {
         let mut wakers = std::mem::take(&mut self.mergers);
@@ -410,13 +410,13 @@ impl Merging {
 /// One packet that merges.
 pub(super) struct Merger {
     external: Arc<External>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedSort>,
     setup: Setup,
     preparing: Option<Box<Preparing>>,
 }
 
 impl Merger {
-    pub fn new(external: Arc<External>, shared: Arc<Shared>, setup: &Setup) -> Self {
+    pub fn new(external: Arc<External>, shared: Arc<SharedSort>, setup: &Setup) -> Self {
         Self { external, shared, setup: setup.clone(), preparing: None }
     }
 
@@ -467,7 +467,7 @@ impl Merger {
 }
 
 /// What a packet that merges finds to do.
-enum Turn {
+enum MergeTurn {
     Prepare(Box<Preparing>),
     /// A range by its number, with the rows that are wanted of it; none at the end.
     Merge(Option<(u64, MergeRange, usize)>),
@@ -477,21 +477,25 @@ enum Turn {
     Done,
 }
 
-impl State {
+impl ExternalSortState {
     /// What a packet does next. It has `preparing` if it is the one that prepares.
-    fn turn(&mut self, preparing: Option<Box<Preparing>>, waker: &Waker) -> Result<Turn> {
+    fn turn(&mut self, preparing: Option<Box<Preparing>>, waker: &Waker) -> Result<MergeTurn> {
         let turn = match &mut self.stage {
-            Stage::Ended => Turn::Done,
-            Stage::Preparing(waiting) => preparing.or_else(|| waiting.take()).map_or(Turn::Wait, Turn::Prepare),
-            Stage::Merging(merging) if merging.has_ended => Turn::Done,
-            Stage::Merging(merging) if merging.is_leaving => Turn::Leave,
-            Stage::Merging(merging) if merging.taken - merging.read >= merging.ranges_max as u64 => Turn::Wait,
+            Stage::Ended => MergeTurn::Done,
+            Stage::Preparing(waiting) => {
+                preparing.or_else(|| waiting.take()).map_or(MergeTurn::Wait, MergeTurn::Prepare)
+            }
+            Stage::Merging(merging) if merging.has_ended => MergeTurn::Done,
+            Stage::Merging(merging) if merging.is_leaving => MergeTurn::Leave,
+            Stage::Merging(merging) if merging.taken - merging.read >= merging.ranges_max as u64 => MergeTurn::Wait,
             Stage::Merging(merging) => match merging.poll_take(waker) {
-                Poll::Pending => Turn::Wait,
-                Poll::Ready(taken) => Turn::Merge(taken?),
+                Poll::Pending => MergeTurn::Wait,
+                Poll::Ready(taken) => MergeTurn::Merge(taken?),
             },
         };
-        if matches!(turn, Turn::Wait | Turn::Leave) && !self.mergers.iter().any(|other| other.will_wake(waker)) {
+        if matches!(turn, MergeTurn::Wait | MergeTurn::Leave)
+            && !self.mergers.iter().any(|other| other.will_wake(waker))
+        {
             self.mergers.push(waker.clone());
         }
         Ok(turn)
@@ -505,14 +509,14 @@ impl SourceState for Merger {
             let mut state = self.external.state.lock();
             let turn = state.turn(preparing, waker)?;
             // After a range the others may find another one, or the end.
-            let wakers = if matches!(turn, Turn::Merge(_)) { state.wakers() } else { Vec::new() };
+            let wakers = if matches!(turn, MergeTurn::Merge(_)) { state.wakers() } else { Vec::new() };
             (turn, wakers)
         };
         wakers.into_iter().for_each(Waker::wake);
         match turn {
-            Turn::Done => return Ok(Pull::Done),
-            Turn::Wait => return Ok(Pull::Wait),
-            Turn::Leave => {
+            MergeTurn::Done => return Ok(Pull::Done),
+            MergeTurn::Wait => return Ok(Pull::Wait),
+            MergeTurn::Leave => {
                 // One does it; others are woken when it is done.
                 let Some(mut under_way) = self.external.leaving.try_lock() else { return Ok(Pull::Wait) };
                 let is_done = self.external.poll_leaving(&mut under_way, waker);
@@ -521,9 +525,9 @@ impl SourceState for Merger {
                     Poll::Ready(done) => done.map(|()| Pull::Again),
                 };
             }
-            Turn::Prepare(preparing) => return self.prepare(preparing, waker),
-            Turn::Merge(None) => {}
-            Turn::Merge(Some((number, range, rows))) => self.merge(number, &range, rows)?,
+            MergeTurn::Prepare(preparing) => return self.prepare(preparing, waker),
+            MergeTurn::Merge(None) => {}
+            MergeTurn::Merge(Some((number, range, rows))) => self.merge(number, &range, rows)?,
         }
         Ok(Pull::Again)
     }

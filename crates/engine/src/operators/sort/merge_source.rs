@@ -6,17 +6,17 @@ use std::sync::Arc;
 use diligence_base::{Error, Result};
 
 use super::external::Merger;
-use super::sink::{Shared, SortResult};
+use super::sink::{SharedSort, SortResult};
 use crate::batch::Batch;
 use crate::flow::{Accept, Setup, Sink, SinkState, Source, SourceState};
 
 /// Where packets merge.
 pub(super) struct MergeSource {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSort>,
 }
 
 impl MergeSource {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<SharedSort>) -> Self {
         Self { shared }
     }
 }

@@ -101,7 +101,7 @@ fn sort_with(
     spill_to: Option<&SpillTo>,
     sizes: Sizes,
 ) -> Result<SortParts> {
-    let shared = Arc::new(sink::Shared::new(keys, fetch, schema, spill_to, sizes)?);
+    let shared = Arc::new(sink::SharedSort::new(keys, fetch, schema, spill_to, sizes)?);
     Ok(SortParts {
         sink: Arc::new(SortSink::new(shared.clone())),
         merge: spill_to

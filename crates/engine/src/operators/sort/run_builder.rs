@@ -26,7 +26,7 @@ use super::gather::{Pick, Text, concat_batches, gather, held_bytes, settle};
 use super::keys::Keys;
 use super::merge_job::{MergeJob, MergeMemory, Progress, Spare};
 use super::run_file::minimal_buffers;
-use super::sink::Shared;
+use super::sink::SharedSort;
 use crate::batch::Batch;
 use crate::flow::{Accept, Setup, SinkState};
 use crate::plan::sort_plan;
@@ -43,7 +43,7 @@ const FIRST_SPILL_DIVISOR: usize = 8;
 
 /// A packet's rows that are not in a run yet, and its runs.
 pub(super) struct RunBuilder {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSort>,
     collected: Collected,
     keys: Keys,
     /// The oldest first.
@@ -63,13 +63,13 @@ pub(super) struct RunBuilder {
     run_bytes: usize,
     /// The same for what is read and written.
     minimal: Option<SpillBuffers>,
-    job: Option<Job>,
+    job: Option<RunJob>,
     /// For rows beyond what `work` is for. Somebody else may ask for it: then they are spilled.
     reservation: Reservation,
 }
 
 /// What a packet does while it takes no rows: its runs become one on the disk, or runs on the disk a longer one.
-struct Job {
+struct RunJob {
     merge: MergeJob,
     /// How many runs the sort can merge at once, as far as one can tell.
     fan_in: usize,
@@ -84,7 +84,7 @@ enum Taken {
 
 impl RunBuilder {
     /// Fails with kind `Resource` if there is no memory for the least that a packet needs.
-    pub fn new(shared: Arc<Shared>, setup: &Setup) -> Result<Self> {
+    pub fn new(shared: Arc<SharedSort>, setup: &Setup) -> Result<Self> {
         let memory = setup.memory.clone();
         let keys = shared.encoder.empty();
         let mut work = memory.reservation(shared.name());
@@ -287,13 +287,13 @@ impl RunBuilder {
         // Memory is short: what the query has reserved is all there is, and will be there for the last merge. If it
         // will not, more runs are merged before that.
         let fan_in = sort_plan::fan_in(self.memory.reserved_bytes() / disk.space.cluster_bytes());
-        self.job = Some(Job { merge, fan_in });
+        self.job = Some(RunJob { merge, fan_in });
         Ok(())
     }
 
     /// Works on the job. `None`: it is done.
     fn work(&mut self, waker: &Waker) -> Result<Option<Accept>> {
-        let Some(Job { merge, .. }) = &mut self.job else { return Ok(None) };
+        let Some(RunJob { merge, .. }) = &mut self.job else { return Ok(None) };
         match merge.step(waker)? {
             Progress::Wait => return Ok(Some(Accept::Wait)),
             Progress::Again => {
@@ -303,7 +303,7 @@ impl RunBuilder {
             }
             Progress::Done => {}
         }
-        let Some(Job { merge, fan_in }) = self.job.take() else { return Ok(None) };
+        let Some(RunJob { merge, fan_in }) = self.job.take() else { return Ok(None) };
         let shared = self.shared.clone();
         let disk = shared.disk()?;
         shared.collect_disk([merge.finish()])?;
@@ -312,7 +312,7 @@ impl RunBuilder {
             let all: Vec<_> = runs.iter().collect();
             let (count, memory) = MergeMemory::for_some(&all, Spare::WRITE, minimal, disk, &self.memory)?;
             shared.collect_disk(runs.drain(count..))?;
-            self.job = Some(Job { merge: MergeJob::of_disk(runs, memory, disk, &self.work), fan_in });
+            self.job = Some(RunJob { merge: MergeJob::of_disk(runs, memory, disk, &self.work), fan_in });
         }
         Ok(None)
     }
@@ -369,7 +369,7 @@ impl Collected {
     }
 
     /// Adds a settled batch behind the others.
-    pub fn push(&mut self, batch: Batch, shared: &Shared) -> Result<()> {
+    pub fn push(&mut self, batch: Batch, shared: &SharedSort) -> Result<()> {
         self.bytes += held_bytes(&batch)?;
         if batch.rows() >= SMALL_BATCH_ROWS {
             self.close_small(shared)?;
@@ -385,13 +385,13 @@ impl Collected {
     }
 
     /// What was pushed, in blocks.
-    pub fn into_blocks(mut self, shared: &Shared) -> Result<Vec<Batch>> {
+    pub fn into_blocks(mut self, shared: &SharedSort) -> Result<Vec<Batch>> {
         self.close_small(shared)?;
         Ok(self.blocks)
     }
 
     /// The rows in the given order, as one batch. Fewer rows than there are may be asked for.
-    pub fn in_order(mut self, order: &[u32], shared: &Shared) -> Result<Batch> {
+    pub fn in_order(mut self, order: &[u32], shared: &SharedSort) -> Result<Batch> {
         self.close_small(shared)?;
         let places = self
             .blocks
@@ -403,7 +403,7 @@ impl Collected {
         gather(&self.blocks, &picks, Text::Copy, &shared.schema)
     }
 
-    fn close_small(&mut self, shared: &Shared) -> Result<()> {
+    fn close_small(&mut self, shared: &SharedSort) -> Result<()> {
         if !self.small.is_empty() {
             let small = std::mem::take(&mut self.small);
             self.blocks.push(concat_batches(&small, &shared.schema)?);

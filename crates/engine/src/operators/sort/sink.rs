@@ -30,11 +30,11 @@ static PHASE: Latch = Latch::new("sort");
 
 /// Where the rows of a sort go.
 pub(super) struct SortSink {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSort>,
 }
 
 /// What the sink, its packets and the source share.
-pub(super) struct Shared {
+pub(super) struct SharedSort {
     pub encoder: KeyEncoder,
     pub schema: SchemaRef,
     /// Rows wanted.
@@ -48,7 +48,7 @@ pub(super) struct Shared {
     packets: OnceLock<usize>,
     /// Top-N: some packet holds enough rows with leads up to this one. All ones if no packet does.
     pub lead_bound: AtomicU64,
-    phase: Mutex<Phase>,
+    phase: Mutex<SortPhase>,
 }
 
 /// Temp space, as a sort uses it.
@@ -84,7 +84,7 @@ impl Disk {
 ///     (runs)               on disk:  -------complete-------> External
 ///                                                          (runs, ranges)
 /// ```
-enum Phase {
+enum SortPhase {
     /// Packets bring their runs.
     Collecting(Collected),
     /// Ranges are being merged.
@@ -126,7 +126,7 @@ pub(super) enum SortResult {
     External(Arc<External>),
 }
 
-impl Shared {
+impl SharedSort {
     pub fn new(
         keys: &[SortKey],
         fetch: Option<usize>,
@@ -151,7 +151,7 @@ impl Shared {
             memory: OnceLock::new(),
             packets: OnceLock::new(),
             lead_bound: AtomicU64::new(u64::MAX),
-            phase: Mutex::named(&PHASE, Phase::Collecting(Collected::default())),
+            phase: Mutex::named(&PHASE, SortPhase::Collecting(Collected::default())),
         })
     }
 
@@ -243,7 +243,7 @@ impl Shared {
 
     fn collected<T>(&self, change: impl FnOnce(&mut Collected) -> T) -> Result<T> {
         match &mut *self.phase.lock() {
-            Phase::Collecting(collected) => Ok(change(collected)),
+            SortPhase::Collecting(collected) => Ok(change(collected)),
             _ => Err(Error::bug("a packet brought rows to a sort that was finished")),
         }
     }
@@ -251,8 +251,8 @@ impl Shared {
     /// The rows in order, or how they are to be merged.
     pub fn result(&self) -> Result<SortResult> {
         match &*self.phase.lock() {
-            Phase::Sorted(sorted) => Ok(SortResult::Sorted(sorted.clone())),
-            Phase::External(external) => Ok(SortResult::External(external.clone())),
+            SortPhase::Sorted(sorted) => Ok(SortResult::Sorted(sorted.clone())),
+            SortPhase::External(external) => Ok(SortResult::External(external.clone())),
             _ => Err(Error::bug("a sort was read before it was finished")),
         }
     }
@@ -260,7 +260,7 @@ impl Shared {
     /// Moves on to merging.
     fn begin_merge(&self) -> Result<Arc<Merge>> {
         let mut phase = self.phase.lock();
-        let Phase::Collecting(collected) = &mut *phase else {
+        let SortPhase::Collecting(collected) = &mut *phase else {
             return Err(Error::bug("a sort was cut into parts twice"));
         };
         // Nothing will be written any more.
@@ -292,7 +292,7 @@ impl Shared {
             ranges: (0..ranges).map(|_| OnceLock::new()).collect(),
             reservation,
         });
-        *phase = Phase::Merging(merge.clone());
+        *phase = SortPhase::Merging(merge.clone());
         Ok(merge)
     }
 
@@ -312,13 +312,13 @@ impl Shared {
         let brought = Brought { disk, memory, reservation, buffers };
         let external = Arc::new(External::new(brought, self.disk()?.clone(), own_memory.clone()));
         external.rest();
-        *self.phase.lock() = Phase::External(external);
+        *self.phase.lock() = SortPhase::External(external);
         Ok(())
     }
 
     fn merging(&self) -> Result<Arc<Merge>> {
         match &*self.phase.lock() {
-            Phase::Merging(merge) => Ok(merge.clone()),
+            SortPhase::Merging(merge) => Ok(merge.clone()),
             _ => Err(Error::bug("a sort was merged out of turn")),
         }
     }
@@ -327,7 +327,7 @@ impl Shared {
     fn end_merge(&self, merge: Arc<Merge>) -> Result<()> {
         let mut phase = self.phase.lock();
         // Drop the phase's own reference, so that ours is the last.
-        *phase = Phase::Collecting(Collected::default());
+        *phase = SortPhase::Collecting(Collected::default());
         let Merge { keys, payloads, ranges, mut reservation, .. } =
             Arc::into_inner(merge).ok_or_else(|| Error::bug("a sort was completed while it was merged"))?;
         let picks = ranges
@@ -347,7 +347,7 @@ impl Shared {
         let held = (rows, payloads.iter().map(held_bytes).sum::<Result<usize>>()?);
         let sorted = Sorted { payloads, picks, rows: rows.min(wanted), held, reservation };
         let sorted = Arc::new(SortedRows::new(sorted, self.schema.clone(), self.disk.as_ref(), self.memory.get()));
-        *phase = Phase::Sorted(sorted.clone());
+        *phase = SortPhase::Sorted(sorted.clone());
         drop(phase);
         sorted.rest();
         Ok(())
@@ -355,7 +355,7 @@ impl Shared {
 }
 
 impl SortSink {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<SharedSort>) -> Self {
         Self { shared }
     }
 }
@@ -410,7 +410,7 @@ impl Sink for SortSink {
     }
 
     fn complete(&self) -> Result<()> {
-        if matches!(*self.shared.phase.lock(), Phase::Collecting(_)) {
+        if matches!(*self.shared.phase.lock(), SortPhase::Collecting(_)) {
             return self.shared.begin_external();
         }
         self.shared.end_merge(self.shared.merging()?)

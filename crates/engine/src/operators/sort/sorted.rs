@@ -123,8 +123,8 @@ pub(super) struct SortedRows {
     schema: SchemaRef,
     /// Where they can go, and whose memory they hold.
     leaves: Option<Leaves>,
-    place: Mutex<Place>,
-    leaving: Mutex<Option<Leaving>>,
+    place: Mutex<SortedPlace>,
+    leaving: Mutex<Option<LeavingRun>>,
 }
 
 struct Leaves {
@@ -134,7 +134,7 @@ struct Leaves {
     memory: QueryMemory,
 }
 
-enum Place {
+enum SortedPlace {
     Memory(Arc<Sorted>, Cursor),
     /// With how many rows of the file have been read already.
     Disk(BatchReader, usize),
@@ -142,7 +142,7 @@ enum Place {
 }
 
 /// Rows on their way to temp space.
-struct Leaving {
+struct LeavingRun {
     sorted: Arc<Sorted>,
     /// Where the file begins in the order.
     first: usize,
@@ -170,7 +170,7 @@ impl SortedRows {
         if leaves.is_some() {
             sorted.reservation.iter_mut().for_each(Reservation::rest);
         }
-        let place = Place::Memory(Arc::new(sorted), Cursor::default());
+        let place = SortedPlace::Memory(Arc::new(sorted), Cursor::default());
         Self { schema, leaves, place: Mutex::new(place), leaving: Mutex::new(None) }
     }
 
@@ -186,10 +186,10 @@ impl SortedRows {
     pub fn pull(&self, reader: &mut Reader, setup: &Setup, waker: &Waker) -> Result<Pull> {
         if reader.file.is_none() {
             let mut place = self.place.lock();
-            if let Place::Memory(sorted, cursor) = &mut *place {
+            if let SortedPlace::Memory(sorted, cursor) = &mut *place {
                 let (rows, bytes) = sorted.held;
                 let Some(next) = sorted.next(cursor, setup.batch_rows_of(rows, bytes)) else {
-                    let gone = std::mem::replace(&mut *place, Place::Gone);
+                    let gone = std::mem::replace(&mut *place, SortedPlace::Gone);
                     drop(place);
                     drop(gone);
                     return Ok(Pull::Done);
@@ -198,7 +198,9 @@ impl SortedRows {
                 drop(place);
                 return sorted.read(next, &self.schema).map(Pull::Batch);
             }
-            let Place::Disk(file, skip) = std::mem::replace(&mut *place, Place::Gone) else { return Ok(Pull::Done) };
+            let SortedPlace::Disk(file, skip) = std::mem::replace(&mut *place, SortedPlace::Gone) else {
+                return Ok(Pull::Done);
+            };
             *reader = Reader { file: Some(file), skip, batch: None };
         }
         reader.pull(setup.batch_rows.max(1), &self.schema, waker)
@@ -206,14 +208,14 @@ impl SortedRows {
 
     /// Nobody reads them any more.
     pub fn end(&self) {
-        let gone = std::mem::replace(&mut *self.place.lock(), Place::Gone);
+        let gone = std::mem::replace(&mut *self.place.lock(), SortedPlace::Gone);
         drop(gone);
     }
 
     /// Begins to write what was not read yet.
-    fn leave(&self, leaves: &Leaves) -> Result<Option<Leaving>> {
+    fn leave(&self, leaves: &Leaves) -> Result<Option<LeavingRun>> {
         let (sorted, cursor) = match &*self.place.lock() {
-            Place::Memory(sorted, cursor) => (sorted.clone(), *cursor),
+            SortedPlace::Memory(sorted, cursor) => (sorted.clone(), *cursor),
             _ => return Ok(None),
         };
         let cluster_bytes = leaves.space.cluster_bytes();
@@ -225,7 +227,7 @@ impl SortedRows {
         let memory = SpillMemory { clusters_min: BUFFER_CLUSTERS, ..SpillMemory::default() };
         let buffers = SpillBuffers::new(&leaves.space, reservation, memory)?;
         let (rows, bytes) = sorted.held;
-        Ok(Some(Leaving {
+        Ok(Some(LeavingRun {
             first: cursor.given,
             cursor,
             batch_rows: rows_in(cluster_bytes, bytes, rows),
@@ -238,27 +240,27 @@ impl SortedRows {
     }
 
     fn is_in_memory(&self) -> bool {
-        matches!(&*self.place.lock(), Place::Memory(..))
+        matches!(&*self.place.lock(), SortedPlace::Memory(..))
     }
 
     /// All rows are written: the reader goes on in the file.
-    fn left(&self, leaves: &Leaves, leaving: Leaving) {
-        let Leaving { sorted, first, writer, buffers, _work: work, .. } = leaving;
+    fn left(&self, leaves: &Leaves, leaving: LeavingRun) {
+        let LeavingRun { sorted, first, writer, buffers, _work: work, .. } = leaving;
         let bytes = writer.bytes();
         let file = writer.finish().into_reader(&buffers);
         buffers.release_spare();
         let before = {
             let mut place = self.place.lock();
-            let Place::Memory(_, cursor) = &*place else { return };
+            let SortedPlace::Memory(_, cursor) = &*place else { return };
             let skip = cursor.given - first;
-            std::mem::replace(&mut *place, Place::Disk(file, skip))
+            std::mem::replace(&mut *place, SortedPlace::Disk(file, skip))
         };
         leaves.spills.add(1, bytes);
         drop((before, sorted, work));
     }
 }
 
-impl Leaving {
+impl LeavingRun {
     /// Writes a batch. True if all is written.
     fn poll_step(&mut self, schema: &SchemaRef, waker: &Waker) -> Poll<Result<bool>> {
         if self.batch.is_none() {
@@ -276,7 +278,7 @@ impl Leaving {
 impl Reclaim for SortedRows {
     fn reclaimable_bytes(&self) -> usize {
         match &*self.place.lock() {
-            Place::Memory(sorted, _) if self.leaves.is_some() => sorted.bytes(),
+            SortedPlace::Memory(sorted, _) if self.leaves.is_some() => sorted.bytes(),
             _ => 0,
         }
     }

@@ -6,17 +6,17 @@ use std::task::Waker;
 use diligence_base::Result;
 
 use super::external::ExternalReader;
-use super::sink::{Shared, SortResult};
+use super::sink::{SharedSort, SortResult};
 use super::sorted::{Reader, SortedRows};
 use crate::flow::{Pull, Setup, Source, SourceState};
 
 /// Where sorted rows come from.
 pub(super) struct SortSource {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSort>,
 }
 
 impl SortSource {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<SharedSort>) -> Self {
         Self { shared }
     }
 }

@@ -23,7 +23,7 @@ use super::encoding::{FirstText, KeyEncoder};
 use super::gather::{Pick, held_bytes, settle};
 use super::keys::Keys;
 use super::run_builder::{Collected, RunBuilder};
-use super::sink::Shared;
+use super::sink::SharedSort;
 use crate::batch::{Batch, Selection};
 use crate::flow::{Accept, Setup, SinkState};
 use crate::sync::atomic::Ordering::Relaxed;
@@ -33,7 +33,7 @@ const BLOCKS_MAX: usize = 512;
 
 /// The rows that a packet holds.
 pub(super) struct TopRows {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSort>,
     /// Rows wanted.
     wanted: usize,
     keys: Keys,
@@ -62,7 +62,7 @@ enum Overflow {
 impl TopRows {
     /// `wanted` must not be zero. Fails with kind `Resource` if many rows are wanted and there is no memory for the
     /// least that a sort needs.
-    pub fn new(shared: Arc<Shared>, wanted: usize, setup: &Setup) -> Result<Self> {
+    pub fn new(shared: Arc<SharedSort>, wanted: usize, setup: &Setup) -> Result<Self> {
         let reservation = setup.memory.reservation(shared.name());
         let (keys, threshold) = (shared.encoder.empty(), shared.encoder.empty());
         let overflow = if shared.disk_if_any().is_some() && wanted > shared.sizes.top_rows_few {

@@ -40,7 +40,7 @@ pub(super) struct Accumulated {
     /// Rows where frames begin, and where they end.
     leaving: RowsKept,
     entering: RowsKept,
-    held: Option<Held>,
+    held: Option<HeldAccumulator>,
     /// Of whole partitions: where each starts, and its value once the next one has begun.
     finished: VecDeque<(u64, ScalarValue)>,
     /// The newest frame and its value.
@@ -49,7 +49,7 @@ pub(super) struct Accumulated {
 }
 
 /// An accumulator with the rows that it has.
-struct Held {
+struct HeldAccumulator {
     accumulator: Box<dyn Accumulator>,
     start: u64,
     end: u64,
@@ -79,12 +79,12 @@ impl Accumulated {
         }
     }
 
-    fn begin(&self, start: u64) -> Result<Held> {
+    fn begin(&self, start: u64) -> Result<HeldAccumulator> {
         let accumulator = match self.retracts {
             true => self.function.create_sliding_accumulator(),
             false => self.function.create_accumulator(),
         };
-        Ok(Held { accumulator: accumulator.map_err(from_datafusion)?, start, end: start })
+        Ok(HeldAccumulator { accumulator: accumulator.map_err(from_datafusion)?, start, end: start })
     }
 
     /// Whether each frame is accumulated anew.
@@ -123,7 +123,7 @@ impl Accumulated {
         if self.reach == Reach::Whole || stretch.start == stretch.end {
             return Ok(());
         }
-        let goes_on = |held: &Held| match self.retracts {
+        let goes_on = |held: &HeldAccumulator| match self.retracts {
             true => held.end > stretch.start,
             false => held.start == stretch.start && held.end <= stretch.end,
         };

@@ -39,10 +39,10 @@ pub(super) trait Summary: Copy + Default + Send {
 /// The summaries of frames.
 pub(super) struct Summaries<T: Summary> {
     reach: Reach,
-    kept: Kept<T>,
+    kept: KeptBlocks<T>,
 }
 
-enum Kept<T: Summary> {
+enum KeptBlocks<T: Summary> {
     /// Of each partition, from its first row on.
     Whole(VecDeque<(u64, T)>),
     /// Of the rows of a partition up to some row, and the rows behind that.
@@ -70,9 +70,9 @@ struct Ends<T: Summary> {
 impl<T: Summary> Summaries<T> {
     pub fn new(reach: Reach) -> Self {
         let kept = match reach {
-            Reach::Whole => Kept::Whole(VecDeque::new()),
-            Reach::Growing => Kept::Growing { start: 0, end: 0, summary: T::default(), rows: Sliding::new() },
-            Reach::Sliding | Reach::Rest => Kept::Blocks(Box::new(Ends {
+            Reach::Whole => KeptBlocks::Whole(VecDeque::new()),
+            Reach::Growing => KeptBlocks::Growing { start: 0, end: 0, summary: T::default(), rows: Sliding::new() },
+            Reach::Sliding | Reach::Rest => KeptBlocks::Blocks(Box::new(Ends {
                 start: Near::new(),
                 end: Near::new(),
                 between: Levels::new(u32::MAX),
@@ -91,7 +91,7 @@ impl<T: Summary> Summaries<T> {
         let mut starts = arrival.starts.iter().peekable();
         let mut begins = |number: usize| starts.next_if(|&&start| start as usize == number).is_some();
         match &mut self.kept {
-            Kept::Whole(partitions) => {
+            KeptBlocks::Whole(partitions) => {
                 for number in 0..arrival.rows {
                     if begins(number) {
                         partitions.push_back((arrival.first + number as u64, T::default()));
@@ -101,13 +101,13 @@ impl<T: Summary> Summaries<T> {
                     }
                 }
             }
-            Kept::Growing { rows, .. } => rows.extend((0..arrival.rows).map(row)),
-            Kept::Blocks(ends) if side == Side::Start => {
+            KeptBlocks::Growing { rows, .. } => rows.extend((0..arrival.rows).map(row)),
+            KeptBlocks::Blocks(ends) if side == Side::Start => {
                 for number in 0..arrival.rows {
                     ends.start.push(row(number));
                 }
             }
-            Kept::Blocks(ends) => {
+            KeptBlocks::Blocks(ends) => {
                 for number in 0..arrival.rows {
                     if begins(number) && side == Side::Arrival {
                         let position = arrival.first + number as u64;
@@ -126,8 +126,10 @@ impl<T: Summary> Summaries<T> {
 
     pub fn advance(&mut self, stretch: &Stretch) {
         match &mut self.kept {
-            Kept::Whole(partitions) => while partitions.pop_front_if(|(start, _)| *start < stretch.start).is_some() {},
-            Kept::Growing { start, end, summary, rows } => {
+            KeptBlocks::Whole(partitions) => {
+                while partitions.pop_front_if(|(start, _)| *start < stretch.start).is_some() {}
+            }
+            KeptBlocks::Growing { start, end, summary, rows } => {
                 if *start != stretch.start {
                     (*start, *end, *summary) = (stretch.start, stretch.start, T::default());
                 }
@@ -138,7 +140,7 @@ impl<T: Summary> Summaries<T> {
                 }
                 rows.forget_before(*end);
             }
-            Kept::Blocks(ends) => {
+            KeptBlocks::Blocks(ends) => {
                 ends.start.forget_before(stretch.start);
                 ends.between.forget_before(stretch.start / FAR);
                 if self.reach == Reach::Sliding {
@@ -151,9 +153,9 @@ impl<T: Summary> Summaries<T> {
 
     pub fn lacks(&self, stretch: &Stretch) -> Option<Need> {
         match &self.kept {
-            Kept::Whole(_) => None,
-            Kept::Growing { rows, .. } => (stretch.end > rows.end()).then_some(Need::End),
-            Kept::Blocks(ends) => {
+            KeptBlocks::Whole(_) => None,
+            KeptBlocks::Growing { rows, .. } => (stretch.end > rows.end()).then_some(Need::End),
+            KeptBlocks::Blocks(ends) => {
                 // A frame within a block, and what it has of the block in which it begins.
                 let block_end = (stretch.start / FAR + 1) * FAR;
                 if stretch.end.min(block_end) > ends.start.rows() {
@@ -170,11 +172,11 @@ impl<T: Summary> Summaries<T> {
             return T::default();
         }
         match &mut self.kept {
-            Kept::Whole(partitions) => {
+            KeptBlocks::Whole(partitions) => {
                 while partitions.pop_front_if(|(start, _)| *start < stretch.start).is_some() {}
                 partitions.front().map_or_else(T::default, |(_, summary)| *summary)
             }
-            Kept::Growing { start, end, summary, rows } => {
+            KeptBlocks::Growing { start, end, summary, rows } => {
                 if *start != stretch.start {
                     (*start, *end, *summary) = (stretch.start, stretch.start, T::default());
                 }
@@ -182,15 +184,15 @@ impl<T: Summary> Summaries<T> {
                 *end = stretch.end;
                 *summary
             }
-            Kept::Blocks(ends) => ends.of(stretch.start, stretch.end, self.reach),
+            KeptBlocks::Blocks(ends) => ends.of(stretch.start, stretch.end, self.reach),
         }
     }
 
     pub fn bytes(&self) -> usize {
         match &self.kept {
-            Kept::Whole(partitions) => partitions.len() * size_of::<(u64, T)>(),
-            Kept::Growing { rows, .. } => rows.bytes(),
-            Kept::Blocks(ends) => {
+            KeptBlocks::Whole(partitions) => partitions.len() * size_of::<(u64, T)>(),
+            KeptBlocks::Growing { rows, .. } => rows.bytes(),
+            KeptBlocks::Blocks(ends) => {
                 ends.start.bytes()
                     + ends.end.bytes()
                     + ends.between.bytes()

@@ -46,7 +46,7 @@ pub(super) struct PartitionBuffer {
     /// The file that is being written, behind those, and its first row.
     writer: Option<(u64, BatchWriter)>,
     /// Batches behind all files.
-    batches: VecDeque<Held>,
+    batches: VecDeque<HeldBatch>,
     /// The position behind the newest row.
     end: u64,
     /// Of the batches that can go to temp space: all but the newest, once there are buffers to write them through.
@@ -59,7 +59,7 @@ pub(super) struct PartitionBuffer {
     is_writing: bool,
 }
 
-struct Held {
+struct HeldBatch {
     first: u64,
     batch: Batch,
     bytes: usize,
@@ -100,7 +100,7 @@ impl RowReader {
     }
 }
 
-impl Held {
+impl HeldBatch {
     fn end(&self) -> u64 {
         self.first + self.batch.rows() as u64
     }
@@ -147,7 +147,7 @@ impl PartitionBuffer {
     pub fn push(&mut self, batch: Batch, bytes: usize) {
         let first = self.end;
         self.end += batch.rows() as u64;
-        self.batches.push_back(Held { first, batch, bytes, is_settled: false });
+        self.batches.push_back(HeldBatch { first, batch, bytes, is_settled: false });
     }
 
     /// True if the rows that go on next have to be read from temp space to be looked at.
@@ -260,7 +260,7 @@ impl PartitionBuffer {
 
     /// Gives back what is reserved for a batch that is not in the queue any more; where it is about to go on, it is
     /// still held.
-    fn forget(&mut self, held: &Held) {
+    fn forget(&mut self, held: &HeldBatch) {
         let is_revocable = held.is_settled && self.buffers.is_some();
         if held.is_settled && !is_revocable {
             self.waiting_bytes -= held.bytes;

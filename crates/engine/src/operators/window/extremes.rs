@@ -135,10 +135,10 @@ struct Extremes<V: Values> {
     /// The start of the newest partition.
     partition: u64,
     /// Values on the side of the ends that are in no frame yet. Of whole partitions: the best of each.
-    pending: Queue<V>,
+    pending: ExtremesQueue<V>,
     /// Values in the frame that no later one beats; where frames end with their partition, of each partition that has
     /// come.
-    best: Queue<V>,
+    best: ExtremesQueue<V>,
     /// Where the newest frame starts.
     start: u64,
     /// The position behind the rows that have come to the side of the ends, or at all.
@@ -149,17 +149,17 @@ struct Extremes<V: Values> {
     thinned: u64,
     /// Values on the side of the starts, as far as they may belong to such a stride, and the position behind all that
     /// have come.
-    again: Queue<V>,
+    again: ExtremesQueue<V>,
     again_known: u64,
 }
 
 /// Values with their positions.
-struct Queue<V: Values> {
+struct ExtremesQueue<V: Values> {
     values: VecDeque<(u64, V::Value)>,
     heap_bytes: usize,
 }
 
-impl<V: Values> Queue<V> {
+impl<V: Values> ExtremesQueue<V> {
     fn new() -> Self {
         Self { values: VecDeque::new(), heap_bytes: 0 }
     }
@@ -208,13 +208,13 @@ impl<V: Values> Extremes<V> {
             wanted: if max { Ordering::Greater } else { Ordering::Less },
             reach,
             partition: 0,
-            pending: Queue::new(),
-            best: Queue::new(),
+            pending: ExtremesQueue::new(),
+            best: ExtremesQueue::new(),
             start: 0,
             known: 0,
             strides: VecDeque::new(),
             thinned: 0,
-            again: Queue::new(),
+            again: ExtremesQueue::new(),
             again_known: 0,
         }
     }

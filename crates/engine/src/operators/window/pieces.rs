@@ -11,11 +11,11 @@ use crate::batch::{bytes_needed, compacted};
 /// Columns of rows side by side.
 #[derive(Default)]
 pub(super) struct Pieces {
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<WindowPiece>,
     bytes: usize,
 }
 
-struct Piece {
+struct WindowPiece {
     first: u64,
     columns: Vec<ArrayRef>,
     rows: usize,
@@ -31,7 +31,7 @@ impl Pieces {
         let columns = columns.iter().map(compacted).collect::<Result<Vec<_>>>()?;
         let bytes = columns.iter().map(|column| bytes_needed(column.as_ref())).sum();
         self.bytes += bytes;
-        self.pieces.push_back(Piece { first, columns, rows, bytes });
+        self.pieces.push_back(WindowPiece { first, columns, rows, bytes });
         Ok(())
     }
 
@@ -51,7 +51,7 @@ impl Pieces {
     pub fn slices(&self, rows: Range<u64>) -> impl Iterator<Item = Vec<ArrayRef>> {
         let (start, end) = (rows.start, rows.end);
         let from = self.pieces.partition_point(|piece| piece.first + piece.rows as u64 <= rows.start);
-        let within = move |piece: &&Piece| !rows.is_empty() && piece.first < rows.end;
+        let within = move |piece: &&WindowPiece| !rows.is_empty() && piece.first < rows.end;
         self.pieces.iter().skip(from).take_while(within).map(move |piece| {
             let start = start.max(piece.first) - piece.first;
             let end = end.min(piece.first + piece.rows as u64) - piece.first;

@@ -44,11 +44,11 @@ struct Own {
 struct Targets {
     values: ArrayRef,
     /// Which targets do not exist: they would lie on this side of all values.
-    missing: Option<Vec<Option<Side>>>,
+    missing: Option<Vec<Option<RangeSide>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+enum RangeSide {
     Before,
     Behind,
 }
@@ -59,7 +59,7 @@ struct Cursor {
     /// Whether the distance is added.
     adds: bool,
     /// The side on which targets lie.
-    side: Side,
+    side: RangeSide,
     position: u64,
     reader: RowReader,
     /// The keys of the rows around the position, from the first row on.
@@ -74,8 +74,9 @@ impl RangeKeys {
         let [key] = order_by else { return Err(Error::bug("a RANGE frame with a distance has one order key")) };
         let cursor = |bound: &WindowFrameBound| {
             let Some(distance) = offset(bound) else { return Ok(None) };
-            let side = if matches!(bound, WindowFrameBound::Preceding(_)) { Side::Before } else { Side::Behind };
-            let adds = (side == Side::Behind) != key.options.descending;
+            let side =
+                if matches!(bound, WindowFrameBound::Preceding(_)) { RangeSide::Before } else { RangeSide::Behind };
+            let adds = (side == RangeSide::Behind) != key.options.descending;
             let distance = distance.to_scalar().map_err(from_datafusion)?;
             let reader = RowReader::default();
             Ok(Some(Cursor { distance, adds, side, position: 0, reader, keys: None, comparator: None }))
@@ -212,7 +213,7 @@ impl Cursor {
                 // All values lie on the other side of the target.
                 Some(side) => (from..rows).find(|&row| {
                     let null = keys.is_null(row);
-                    if null { !key.options.nulls_first } else { side == Side::Before }
+                    if null { !key.options.nulls_first } else { side == RangeSide::Before }
                 }),
                 None => {
                     let cached = self.comparator.as_ref();

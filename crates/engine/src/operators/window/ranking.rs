@@ -28,7 +28,7 @@ pub(super) struct Ranking {
 }
 
 /// Rows of one partition, and of one group of peers where peers matter.
-struct Place {
+struct RankedPlace {
     /// The first row of the partition, and the one behind its last, if that is known.
     begin: u64,
     end: Option<u64>,
@@ -98,7 +98,7 @@ impl Ranking {
     }
 
     /// Where the next row is, and up to which row, at most `until`, others are there, too. `None` at `until`.
-    fn place(&mut self, rows: &Rows, until: u64) -> Result<Option<(Place, u64)>> {
+    fn place(&mut self, rows: &Rows, until: u64) -> Result<Option<(RankedPlace, u64)>> {
         if self.next >= until {
             return Ok(None);
         }
@@ -116,7 +116,7 @@ impl Ranking {
             behind = rows.peers.get(self.group + 1);
             stop = behind.map_or(stop, |behind| behind.min(stop));
         }
-        Ok(Some((Place { begin, end, peers, group: self.group - self.first_group, behind }, stop)))
+        Ok(Some((RankedPlace { begin, end, peers, group: self.group - self.first_group, behind }, stop)))
     }
 
     /// The numbers of the first partition and the first peers that are still looked at.

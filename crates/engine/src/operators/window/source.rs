@@ -48,18 +48,18 @@ impl Source for WindowSource {
         let start = self.start.lock().take();
         let (input, functions) = start.ok_or_else(|| Error::bug("a window has two readers"))?;
         let work = Work::new(functions, &setup.memory, setup.temp.clone());
-        Ok(Box::new(State { input, work, incoming: None }))
+        Ok(Box::new(WindowState { input, work, incoming: None }))
     }
 }
 
-struct State {
+struct WindowState {
     input: Receiver,
     work: Work,
     /// A batch that waits for memory.
     incoming: Option<Batch>,
 }
 
-impl SourceState for State {
+impl SourceState for WindowState {
     fn pull(&mut self, waker: &Waker) -> Result<Pull> {
         if self.work.poll_give_back(waker)?.is_pending() {
             return Ok(Pull::Wait);

@@ -42,8 +42,8 @@ impl Source for Written {
 /// ```
 enum CommitStep {
     Filled,
-    Preparing(Slot<()>),
-    Committing(Slot<u64>),
+    Preparing(ResultSlot<()>),
+    Committing(ResultSlot<u64>),
     Told,
 }
 
@@ -55,9 +55,9 @@ struct WrittenState {
 
 /// What I/O has given, once it has.
 #[derive(Clone)]
-struct Slot<T>(Arc<Mutex<(Option<Result<T>>, Option<Waker>)>>);
+struct ResultSlot<T>(Arc<Mutex<(Option<Result<T>>, Option<Waker>)>>);
 
-impl<T: Send + 'static> Slot<T> {
+impl<T: Send + 'static> ResultSlot<T> {
     fn new() -> Self {
         Self(Arc::new(Mutex::new((None, None))))
     }
@@ -89,7 +89,7 @@ impl SourceState for WrittenState {
         let io = &self.shared.io;
         match &self.step {
             CommitStep::Filled => {
-                let slot = Slot::new();
+                let slot = ResultSlot::new();
                 self.step = CommitStep::Preparing(slot.clone());
                 run(io, self.operation.clone().prepare(), move |result| slot.put(result));
                 Ok(Pull::Again)
@@ -98,7 +98,7 @@ impl SourceState for WrittenState {
                 let Some(prepared) = slot.take(waker) else { return Ok(Pull::Wait) };
                 prepared?;
                 self.shared.settle();
-                let slot = Slot::new();
+                let slot = ResultSlot::new();
                 self.step = CommitStep::Committing(slot.clone());
                 run(io, self.operation.clone().commit(), move |result| slot.put(result));
                 Ok(Pull::Again)

@@ -17,13 +17,13 @@ use diligence_storage::foreign_error::from_datafusion;
 use super::columns::{all_columns, column, columns, project, where_true};
 use super::quantile::Quantile;
 use super::sets::{SetColumns, for_each_set};
-use super::steps::{Step, rank_type};
+use super::steps::{PercentileStep, rank_type};
 use super::{quantile_of, value_of};
 use crate::expressions::Expr;
 use crate::plan::{Aggregate, AggregateCall, Exclusion, Node, Plan, SortKey, Window, WindowCall, WindowFunction};
 
 /// A value of which quantiles are wanted.
-struct Value {
+struct PercentileValue {
     argument: Expr,
     filter: Option<Expr>,
     /// Whether equal values count once.
@@ -43,7 +43,7 @@ struct Layout {
     groups: usize,
     /// Columns of the input that other calls read, by their places behind the groups.
     others: Vec<usize>,
-    values: Vec<Value>,
+    values: Vec<PercentileValue>,
     sets: Option<SetColumns>,
 }
 
@@ -81,7 +81,7 @@ impl Layout {
 
     fn add(&mut self, call: &AggregateCall, value: &Expr, quantile: Quantile) {
         let place = self.place(call).unwrap_or_else(|| {
-            self.values.push(Value {
+            self.values.push(PercentileValue {
                 argument: value.clone(),
                 filter: call.filter.clone(),
                 is_distinct: call.function.is_distinct(),
@@ -137,7 +137,7 @@ impl Layout {
         for value in &self.values {
             let of = value.argument.data_type();
             if rank_type(of).is_some_and(|ranks| ranks != *of) {
-                let rank = Step::rank(column(value.column, &rows.schema), of.clone());
+                let rank = PercentileStep::rank(column(value.column, &rows.schema), of.clone());
                 columns[value.column].1 = Expr::new(rank, &rows.schema)?;
             }
         }
@@ -176,7 +176,7 @@ impl Layout {
         for (quantile, place) in &mut value.quantiles {
             *place = columns.len();
             let (number, count) = (column(width, &windowed.schema), column(width + 1, &windowed.schema));
-            let near = Step::is_near(*quantile, number, count);
+            let near = PercentileStep::is_near(*quantile, number, count);
             columns.push((format!("near {quantile}"), Expr::new(near, &windowed.schema)?));
         }
         if value.is_distinct {
@@ -218,7 +218,9 @@ impl Layout {
         for (call, first) in aggregate.aggregates.iter().zip(firsts) {
             let of = call.function.field().data_type().clone();
             let value = match quantile_of(call) {
-                Some(quantile) => Step::value(quantile, of, [0, 1, 2].map(|part| column(first + part, &schema))),
+                Some(quantile) => {
+                    PercentileStep::value(quantile, of, [0, 1, 2].map(|part| column(first + part, &schema)))
+                }
                 None => column(first, &schema),
             };
             expressions.push(Expr::new(value, &schema)?);
@@ -269,7 +271,7 @@ impl Layout {
     }
 }
 
-impl Value {
+impl PercentileValue {
     /// The value where the filter is true.
     fn filtered(&self, input: &Schema) -> Result<Expr> {
         match &self.filter {

@@ -19,13 +19,13 @@ use super::quantile::{Float, Quantile, middle};
 
 /// A step over the values of other expressions.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Step {
-    kind: Kind,
+pub(super) struct PercentileStep {
+    kind: StepKind,
     operands: Vec<Arc<dyn PhysicalExpr>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Kind {
+enum StepKind {
     Rank(DataType),
     IsNear(Quantile),
     Value(Quantile, DataType),
@@ -43,10 +43,10 @@ pub(super) fn rank_type(values: &DataType) -> Option<DataType> {
     }
 }
 
-impl Step {
+impl PercentileStep {
     /// What [stands for](rank_type) a value.
     pub fn rank(value: Arc<dyn PhysicalExpr>, of: DataType) -> Arc<dyn PhysicalExpr> {
-        Arc::new(Self { kind: Kind::Rank(of), operands: vec![value] })
+        Arc::new(Self { kind: StepKind::Rank(of), operands: vec![value] })
     }
 
     /// Whether the row with a number (`UInt64`, from 1 on) has a value that the quantile is made of, where so many
@@ -56,44 +56,44 @@ impl Step {
         number: Arc<dyn PhysicalExpr>,
         count: Arc<dyn PhysicalExpr>,
     ) -> Arc<dyn PhysicalExpr> {
-        Arc::new(Self { kind: Kind::IsNear(quantile), operands: vec![number, count] })
+        Arc::new(Self { kind: StepKind::IsNear(quantile), operands: vec![number, count] })
     }
 
     /// The quantile of so many values (`Int64`) of a type, from [what stands for](rank_type) the two that it is made
     /// of; NULL where there are none.
     pub fn value(quantile: Quantile, of: DataType, operands: [Arc<dyn PhysicalExpr>; 3]) -> Arc<dyn PhysicalExpr> {
-        Arc::new(Self { kind: Kind::Value(quantile, of), operands: operands.into() })
+        Arc::new(Self { kind: StepKind::Value(quantile, of), operands: operands.into() })
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for PercentileStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            Kind::Rank(_) => f.write_str("rank")?,
-            Kind::IsNear(quantile) => write!(f, "near {quantile}")?,
-            Kind::Value(quantile, _) => write!(f, "{quantile}")?,
+            StepKind::Rank(_) => f.write_str("rank")?,
+            StepKind::IsNear(quantile) => write!(f, "near {quantile}")?,
+            StepKind::Value(quantile, _) => write!(f, "{quantile}")?,
         }
         let operands = self.operands.iter().map(ToString::to_string).collect::<Vec<_>>();
         write!(f, "({})", operands.join(", "))
     }
 }
 
-impl PhysicalExpr for Step {
+impl PhysicalExpr for PercentileStep {
     fn data_type(&self, _input: &Schema) -> Result<DataType> {
         match &self.kind {
-            Kind::Rank(of) => match rank_type(of) {
+            StepKind::Rank(of) => match rank_type(of) {
                 Some(ranks) => Ok(ranks),
                 None => internal_err!("ranks of {of}"),
             },
-            Kind::IsNear(_) => Ok(DataType::Boolean),
-            Kind::Value(_, of) => Ok(of.clone()),
+            StepKind::IsNear(_) => Ok(DataType::Boolean),
+            StepKind::Value(_, of) => Ok(of.clone()),
         }
     }
 
     fn nullable(&self, input: &Schema) -> Result<bool> {
         match (&self.kind, self.operands.as_slice()) {
-            (Kind::Rank(_), [value]) => value.nullable(input),
-            (Kind::IsNear(_), _) => Ok(false),
+            (StepKind::Rank(_), [value]) => value.nullable(input),
+            (StepKind::IsNear(_), _) => Ok(false),
             _ => Ok(true),
         }
     }
@@ -102,13 +102,13 @@ impl PhysicalExpr for Step {
         let array = |operand: &Arc<dyn PhysicalExpr>| operand.evaluate(batch)?.into_array(batch.num_rows());
         let arrays = self.operands.iter().map(array).collect::<Result<Vec<_>>>()?;
         let values = match (&self.kind, arrays.as_slice()) {
-            (Kind::Rank(DataType::Float16), [values]) => ranks::<Float16Type>(values),
-            (Kind::Rank(DataType::Float32), [values]) => ranks::<Float32Type>(values),
-            (Kind::Rank(DataType::Float64), [values]) => ranks::<Float64Type>(values),
-            (Kind::Rank(DataType::Decimal32(..)), [values]) => digits::<Decimal32Type, Int32Type>(values),
-            (Kind::Rank(DataType::Decimal64(..)), [values]) => digits::<Decimal64Type, Int64Type>(values),
-            (Kind::IsNear(quantile), [numbers, counts]) => near(*quantile, numbers, counts),
-            (Kind::Value(quantile, of), [low, high, counts]) => match (of, quantile) {
+            (StepKind::Rank(DataType::Float16), [values]) => ranks::<Float16Type>(values),
+            (StepKind::Rank(DataType::Float32), [values]) => ranks::<Float32Type>(values),
+            (StepKind::Rank(DataType::Float64), [values]) => ranks::<Float64Type>(values),
+            (StepKind::Rank(DataType::Decimal32(..)), [values]) => digits::<Decimal32Type, Int32Type>(values),
+            (StepKind::Rank(DataType::Decimal64(..)), [values]) => digits::<Decimal64Type, Int64Type>(values),
+            (StepKind::IsNear(quantile), [numbers, counts]) => near(*quantile, numbers, counts),
+            (StepKind::Value(quantile, of), [low, high, counts]) => match (of, quantile) {
                 (DataType::Float16, _) => floats::<Float16Type>(*quantile, low, high, counts),
                 (DataType::Float32, _) => floats::<Float32Type>(*quantile, low, high, counts),
                 (DataType::Float64, _) => floats::<Float64Type>(*quantile, low, high, counts),

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use diligence_base::seams::{Disk, LocalDisk};
 use diligence_base::{Error, Result};
 use minijinja::Environment;
 
@@ -62,19 +63,13 @@ impl Endpoints {
         let mut endpoints: Vec<Endpoint> = Vec::new();
         let Some(folder) = folder else { return Ok(Self { endpoints, templates }) };
         let unreadable = |path: &Path, error: std::io::Error| Error::file(format!("{}: {error}", path.display()));
-        let entries = std::fs::read_dir(folder).map_err(|error| unreadable(folder, error))?;
-        let mut paths = Vec::new();
-        for entry in entries {
-            paths.push(entry.map_err(|error| unreadable(folder, error))?.path());
-        }
-        paths.sort();
-        for path in paths {
+        for path in LocalDisk.list(folder).map_err(|error| unreadable(folder, error))? {
             let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_owned();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-            if !["sql", "html"].contains(&extension.as_str()) || !path.is_file() {
+            if !["sql", "html"].contains(&extension.as_str()) || !LocalDisk.is_file(&path) {
                 continue;
             }
-            let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
+            let text = LocalDisk.read_text(&path).map_err(|error| unreadable(&path, error))?;
             if extension == "html" {
                 let added = templates.add_template_owned(name.clone(), text);
                 added.map_err(|error| Error::input(format!("{}: {error:#}", path.display())))?;

@@ -1,5 +1,5 @@
 //! Leaves out row groups that cannot hold a row for which a predicate is true: by the minima and maxima in the footer,
-//! and by Bloom filters for equality.
+//! which are a zone map, and by Bloom filters for equality.
 //!
 //! Floating-point minima and maxima are not used: writers leave NaN out of them, but NaN compares with everything here.
 

@@ -53,14 +53,14 @@ impl Resident {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum BoardPhase {
     Memory,
     Pairs,
     Groups,
 }
 
-struct State {
-    phase: Phase,
+struct BoardState {
+    phase: BoardPhase,
     writes: VecDeque<Outgoing>,
     residents: VecDeque<Resident>,
     partitions: VecDeque<Partition>,
@@ -72,14 +72,14 @@ struct State {
 /// See the module.
 pub(in super::super) struct Board {
     pub spill: Arc<Spill>,
-    state: Mutex<State>,
+    state: Mutex<BoardState>,
 }
 
 impl Board {
     /// The work that begins with writing `writes` and merging `residents`.
     pub fn new(spill: &Arc<Spill>, writes: VecDeque<Outgoing>, residents: VecDeque<Resident>) -> Self {
         let (partitions, waiting) = (VecDeque::new(), Vec::new());
-        let state = State { phase: Phase::Memory, writes, residents, partitions, active: 0, waiting };
+        let state = BoardState { phase: BoardPhase::Memory, writes, residents, partitions, active: 0, waiting };
         Self { spill: spill.clone(), state: Mutex::new(state) }
     }
 
@@ -101,7 +101,7 @@ impl Board {
         outgoing
     }
 
-    fn evict_of(&self, state: &mut State) -> VecDeque<Outgoing> {
+    fn evict_of(&self, state: &mut BoardState) -> VecDeque<Outgoing> {
         let largest = state.residents.iter().enumerate().max_by_key(|(_, resident)| resident.bytes());
         let Some((index, _)) = largest else { return VecDeque::new() };
         let resident = state.residents.remove(index);
@@ -129,9 +129,9 @@ impl Board {
                 return Poll::Pending;
             }
             let (phase, files) = match state.phase {
-                Phase::Memory => (Phase::Pairs, &self.spill.pairs),
-                Phase::Pairs => (Phase::Groups, &self.spill.groups),
-                Phase::Groups => return Poll::Ready(None),
+                BoardPhase::Memory => (BoardPhase::Pairs, &self.spill.pairs),
+                BoardPhase::Pairs => (BoardPhase::Groups, &self.spill.groups),
+                BoardPhase::Groups => return Poll::Ready(None),
             };
             state.phase = phase;
             // The others wait until the files are there; no lock is held while their last clusters are written.

@@ -15,7 +15,7 @@ use crate::temp::{BatchFile, BatchWriter};
 
 /// One file, while it is written.
 #[derive(Default)]
-struct Slot {
+struct FileSlot {
     writer: Option<BatchWriter>,
     /// Who is in the middle of a batch.
     owner: Option<u64>,
@@ -29,7 +29,7 @@ pub(super) struct PartitionFiles {
     /// Whether the rows are pairs, or groups.
     pub is_pairs: bool,
     bits: u32,
-    slots: Vec<Mutex<Slot>>,
+    slots: Vec<Mutex<FileSlot>>,
     spills: Arc<Spills>,
 }
 

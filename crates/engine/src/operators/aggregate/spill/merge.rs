@@ -42,7 +42,7 @@ impl Partition {
 }
 
 /// What has been read so far.
-enum Held {
+enum ReadSoFar {
     Groups(Box<GroupTable>),
     Pairs(VecDeque<(usize, KeyTable)>),
 }
@@ -145,7 +145,7 @@ pub(in super::super) struct Merge {
     level: u32,
     is_pairs: bool,
     reader: BatchReader,
-    held: Held,
+    held: ReadSoFar,
     /// Rows that have been read but not looked at, from this one on.
     batch: Option<(Batch, usize)>,
     /// Where the parts go, once it has turned out that it does not fit.
@@ -162,7 +162,7 @@ impl Merge {
             level,
             is_pairs,
             reader: file.into_reader(&spill.buffers),
-            held: Held::new(spill, is_pairs)?,
+            held: ReadSoFar::new(spill, is_pairs)?,
             reservation: spill.memory.revocable("Aggregate"),
             batch: None,
             split: None,
@@ -275,12 +275,12 @@ impl Merge {
     fn begin_split(&mut self) -> Result<()> {
         let files = self.spill.split(self.level + 1, self.is_pairs);
         let mut outgoing = Outgoing::to_parts(&self.spill, &files);
-        let held = std::mem::replace(&mut self.held, Held::new(&self.spill, self.is_pairs)?);
+        let held = std::mem::replace(&mut self.held, ReadSoFar::new(&self.spill, self.is_pairs)?);
         let empty = self.reservation.sibling();
         let mut reservation = std::mem::replace(&mut self.reservation, empty);
         match held {
-            Held::Groups(table) => outgoing.add_table(*table, reservation)?,
-            Held::Pairs(tables) => {
+            ReadSoFar::Groups(table) => outgoing.add_table(*table, reservation)?,
+            ReadSoFar::Pairs(tables) => {
                 for (state, table) in tables {
                     let rest = reservation.sibling();
                     outgoing.add_read_pairs(state, table, std::mem::replace(&mut reservation, rest));
@@ -293,7 +293,7 @@ impl Merge {
 
     /// All rows have been read.
     fn end(&mut self) -> Result<Merged> {
-        if let Held::Groups(table) = &mut self.held {
+        if let ReadSoFar::Groups(table) = &mut self.held {
             table.resize_states()?;
             let more = (table.bytes() + table.finishing_bytes()).saturating_sub(self.reservation.bytes());
             if self.reservation.grow(more).is_err() {
@@ -306,14 +306,14 @@ impl Merge {
         }
         let empty = self.reservation.sibling();
         let reservation = std::mem::replace(&mut self.reservation, empty);
-        Ok(match std::mem::replace(&mut self.held, Held::Pairs(VecDeque::new())) {
-            Held::Groups(table) => Merged::Groups(Box::new(FinishedGroups::new(*table, reservation)?)),
-            Held::Pairs(pairs) => Merged::Pairs(Box::new(Resolve::new(&self.spill, pairs, reservation)?)),
+        Ok(match std::mem::replace(&mut self.held, ReadSoFar::Pairs(VecDeque::new())) {
+            ReadSoFar::Groups(table) => Merged::Groups(Box::new(FinishedGroups::new(*table, reservation)?)),
+            ReadSoFar::Pairs(pairs) => Merged::Pairs(Box::new(Resolve::new(&self.spill, pairs, reservation)?)),
         })
     }
 }
 
-impl Held {
+impl ReadSoFar {
     fn new(spill: &Spill, is_pairs: bool) -> Result<Self> {
         Ok(match is_pairs {
             true => Self::Pairs(VecDeque::new()),

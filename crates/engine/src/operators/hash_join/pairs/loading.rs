@@ -26,7 +26,7 @@ pub(super) struct Loading {
 }
 
 /// Whether rows were kept.
-pub(super) enum Kept {
+pub(super) enum KeptInTable {
     Yes,
     /// There is no memory for them and what their table needs.
     No(Error),
@@ -63,9 +63,9 @@ impl Loading {
     }
 
     /// Keeps the rows of a spilled batch, if there is memory for them and for finishing with them.
-    pub fn keep(&mut self, batch: &Batch) -> Result<Kept> {
+    pub fn keep(&mut self, batch: &Batch) -> Result<KeptInTable> {
         match self.try_keep(batch)? {
-            Kept::No(_) if self.expected.bytes() > 0 => {
+            KeptInTable::No(_) if self.expected.bytes() > 0 => {
                 self.expected.resize(0)?;
                 self.try_keep(batch)
             }
@@ -73,12 +73,12 @@ impl Loading {
         }
     }
 
-    fn try_keep(&mut self, batch: &Batch) -> Result<Kept> {
+    fn try_keep(&mut self, batch: &Batch) -> Result<KeptInTable> {
         // Chunks of their own: what was read is a part of a cluster.
         let all = UInt32Array::from_iter_values(0..batch.rows() as u32);
-        let Some(rows) = self.config.table_rows(&batch.pick(&all)?)? else { return Ok(Kept::Yes) };
+        let Some(rows) = self.config.table_rows(&batch.pick(&all)?)? else { return Ok(KeptInTable::Yes) };
         let room = match self.incoming.make_room(&rows) {
-            Err(error) if error.kind() == ErrorKind::Resource => return Ok(Kept::No(error)),
+            Err(error) if error.kind() == ErrorKind::Resource => return Ok(KeptInTable::No(error)),
             room => room?,
         };
         self.incoming.push(room, rows)?;
@@ -86,9 +86,9 @@ impl Loading {
         match self.finishing.resize(needed) {
             Err(error) if error.kind() == ErrorKind::Resource => {
                 self.incoming.pop();
-                Ok(Kept::No(error))
+                Ok(KeptInTable::No(error))
             }
-            done => done.map(|()| Kept::Yes),
+            done => done.map(|()| KeptInTable::Yes),
         }
     }
 

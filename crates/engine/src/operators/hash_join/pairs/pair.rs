@@ -3,6 +3,7 @@
 use crate::operators::hash_join::config::Config;
 use crate::operators::hash_join::output::needs_held_rows;
 use crate::operators::hash_join::spill::partitions::{Partitions, Side};
+use crate::plan::estimates::HASH_ROW_BYTES_MAKING;
 use crate::temp::BatchFile;
 
 /// How often rows are partitioned at most. With four partitions each time a thousandth of a side is left; what does not
@@ -11,9 +12,6 @@ pub(super) const LEVELS_MAX: u32 = if cfg!(test) { 3 } else { 6 };
 
 /// The share of a side, in percent, above which a partition of it is taken for one that cannot be split.
 const HEAVY_PERCENT: u64 = 80;
-
-/// Bytes for each row of a table, beside its columns, while it is made: an estimate.
-const TABLE_BYTES_PER_ROW: usize = 64;
 
 /// A partition in temp space.
 pub(super) struct Pair {
@@ -69,6 +67,6 @@ pub(super) fn rows_of(file: &Option<BatchFile>) -> u64 {
 }
 
 fn table_bytes(file: &Option<BatchFile>) -> usize {
-    let bytes = |file: &BatchFile| 2 * file.unpacked_bytes() as usize + TABLE_BYTES_PER_ROW * file.rows() as usize;
+    let bytes = |file: &BatchFile| 2 * file.unpacked_bytes() as usize + HASH_ROW_BYTES_MAKING * file.rows() as usize;
     file.as_ref().map_or(0, bytes)
 }

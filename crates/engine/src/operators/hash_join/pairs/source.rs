@@ -7,11 +7,11 @@ use diligence_base::{Error, ErrorKind, Result};
 use diligence_disk::{SpillBuffers, TempSpace};
 use diligence_memory::{QueryMemory, Reservation};
 
-use super::loading::{Kept, Loading, copied};
+use super::loading::{KeptInTable, Loading, copied};
 use super::overflow::Overflow;
 use super::pair::{Pair, rows_of};
 use super::splitting::Splitting;
-use super::work::Work;
+use super::work::PairWork;
 use crate::batch::Batch;
 use crate::flow::{Flow, Output, Pull, Setup, Source, SourceState};
 use crate::operators::hash_join::config::Config;
@@ -36,12 +36,12 @@ const CLUSTERS_FREE: usize = 4;
 pub(in super::super) struct Pairs {
     config: Arc<Config>,
     shared: Arc<Shared>,
-    queue: Arc<Mutex<Queue>>,
+    queue: Arc<Mutex<PairQueue>>,
 }
 
 /// What is left to do.
 #[derive(Default)]
-struct Queue {
+struct PairQueue {
     /// A table that has still to be written.
     dump: Option<Dump>,
     pairs: Vec<Pair>,
@@ -91,7 +91,7 @@ impl Source for Pairs {
             is_stuck: false,
             owner: self.shared.next_owner(),
             batch_rows: setup.batch_rows,
-            step: Step::Idle,
+            step: PairStep::Idle,
             out: Output::default(),
         }))
     }
@@ -100,7 +100,7 @@ impl Source for Pairs {
 struct PairsState {
     config: Arc<Config>,
     shared: Arc<Shared>,
-    queue: Arc<Mutex<Queue>>,
+    queue: Arc<Mutex<PairQueue>>,
     memory: QueryMemory,
     temp: TempSpace,
     /// What it reads and writes with while it is at work, and whether they are those that the join has anyhow.
@@ -108,21 +108,21 @@ struct PairsState {
     is_stuck: bool,
     owner: u64,
     batch_rows: usize,
-    step: Step,
+    step: PairStep,
     out: Output,
 }
 
 /// What a packet is at.
 #[derive(Default)]
-enum Step {
+enum PairStep {
     #[default]
     Idle,
     Dump(Dump),
-    Load(Box<Work>, Loading),
-    Assemble(Box<Work>, Assembling, usize),
-    Probe(Box<Work>, Probing),
-    Unmatched(Box<Work>, UnmatchedState),
-    Later(Box<Work>, BatchReader, usize),
+    Load(Box<PairWork>, Loading),
+    Assemble(Box<PairWork>, Assembling, usize),
+    Probe(Box<PairWork>, Probing),
+    Unmatched(Box<PairWork>, UnmatchedState),
+    Later(Box<PairWork>, BatchReader, usize),
     Split(Box<Splitting>),
 }
 
@@ -145,14 +145,14 @@ impl SourceState for PairsState {
             self.queue.lock().stuck -= 1;
         }
         let pull = match std::mem::take(&mut self.step) {
-            Step::Idle => return self.claim(waker),
-            Step::Dump(dump) => self.dump(dump, waker),
-            Step::Load(work, loading) => self.load(work, loading, waker),
-            Step::Assemble(work, assembling, task) => self.assemble(work, assembling, task),
-            Step::Probe(work, probing) => self.probe(work, probing, waker),
-            Step::Unmatched(work, unmatched) => self.unmatched(work, unmatched),
-            Step::Later(work, reader, rows) => self.later(work, reader, rows, waker),
-            Step::Split(splitting) => self.split(splitting, waker),
+            PairStep::Idle => return self.claim(waker),
+            PairStep::Dump(dump) => self.dump(dump, waker),
+            PairStep::Load(work, loading) => self.load(work, loading, waker),
+            PairStep::Assemble(work, assembling, task) => self.assemble(work, assembling, task),
+            PairStep::Probe(work, probing) => self.probe(work, probing, waker),
+            PairStep::Unmatched(work, unmatched) => self.unmatched(work, unmatched),
+            PairStep::Later(work, reader, rows) => self.later(work, reader, rows, waker),
+            PairStep::Split(splitting) => self.split(splitting, waker),
         };
         match (pull?, self.out.take()) {
             (_, Some(batch)) => Ok(Pull::Batch(batch)),
@@ -171,7 +171,7 @@ impl PairsState {
         }
         if let Some(dump) = queue.dump.take() {
             queue.working += 1;
-            self.step = Step::Dump(dump);
+            self.step = PairStep::Dump(dump);
             return Ok(Pull::Again);
         }
         queue.pairs.retain(|pair| pair.matters(&self.config));
@@ -194,7 +194,7 @@ impl PairsState {
         queue.working += 1;
         drop(queue);
         let buffers = self.buffers()?;
-        let work = Work::new(pair, &self.config, reversed.map(|(mirrored, _)| mirrored), &buffers);
+        let work = PairWork::new(pair, &self.config, reversed.map(|(mirrored, _)| mirrored), &buffers);
         if work.is_reversed {
             self.shared.counts.reversed();
         }
@@ -268,7 +268,7 @@ impl PairsState {
         let partitions = self.shared.partitions.get().ok_or_else(|| Error::bug("a table was dumped nowhere"))?;
         match dump.poll(partitions, waker) {
             Poll::Pending => {
-                self.step = Step::Dump(dump);
+                self.step = PairStep::Dump(dump);
                 return Ok(Pull::Wait);
             }
             Poll::Ready(done) => done?,
@@ -279,19 +279,19 @@ impl PairsState {
     }
 
     /// `table` may hold what the table needs.
-    fn begin_loading(&mut self, work: Box<Work>, table: Reservation) {
+    fn begin_loading(&mut self, work: Box<PairWork>, table: Reservation) {
         let loading = Loading::new(&work.config, table, self.temp.cluster_bytes());
-        self.step = Step::Load(work, loading);
+        self.step = PairStep::Load(work, loading);
     }
 
-    fn load(&mut self, mut work: Box<Work>, mut loading: Loading, waker: &Waker) -> Result<Pull> {
+    fn load(&mut self, mut work: Box<PairWork>, mut loading: Loading, waker: &Waker) -> Result<Pull> {
         if let Some(pull) = self.write_overflow(&mut work, waker) {
-            self.step = Step::Load(work, loading);
+            self.step = PairStep::Load(work, loading);
             return pull.or_else(|error| self.short(error, waker));
         }
         let batch = match work.next_build(waker) {
             Poll::Pending => {
-                self.step = Step::Load(work, loading);
+                self.step = PairStep::Load(work, loading);
                 return Ok(Pull::Wait);
             }
             // Nothing could be read beside what is kept: that is enough for a block, or to be split.
@@ -299,7 +299,7 @@ impl PairsState {
                 return self.enough(work, loading, false);
             }
             Poll::Ready(Err(error)) => {
-                self.step = Step::Load(work, loading);
+                self.step = PairStep::Load(work, loading);
                 return self.short(error, waker);
             }
             Poll::Ready(Ok(batch)) => batch,
@@ -309,11 +309,11 @@ impl PairsState {
             return self.begin_assembling(work, loading);
         };
         let Some(batch) = work.staying(batch)? else {
-            self.step = Step::Load(work, loading);
+            self.step = PairStep::Load(work, loading);
             return Ok(Pull::Again);
         };
         let mut kept = loading.keep(&batch)?;
-        if matches!(kept, Kept::No(_)) {
+        if matches!(kept, KeptInTable::No(_)) {
             self.buffers()?.release_spare();
             kept = loading.keep(&batch)?;
         }
@@ -321,28 +321,28 @@ impl PairsState {
         let is_large = loading.bytes() > ASKED_CLUSTERS * self.temp.cluster_bytes();
         let is_worth_splitting = is_large && !work.in_blocks && work.pair.can_split;
         match kept {
-            Kept::Yes if is_worth_splitting && loading.is_asked()? => self.enough(work, loading, true),
-            Kept::Yes => {
-                self.step = Step::Load(work, loading);
+            KeptInTable::Yes if is_worth_splitting && loading.is_asked()? => self.enough(work, loading, true),
+            KeptInTable::Yes => {
+                self.step = PairStep::Load(work, loading);
                 Ok(Pull::Again)
             }
             // With rows in memory that are still to be told apart, it is those that are too many.
-            Kept::No(error) if loading.is_empty() && !work.overflow.as_ref().is_some_and(Overflow::has_rows) => {
+            KeptInTable::No(error) if loading.is_empty() && !work.overflow.as_ref().is_some_and(Overflow::has_rows) => {
                 let half = batch.rows() / 2;
                 if half == 0 {
                     work.next.push_front(batch);
                     // Less than this there is not: it is needed to go on.
                     let is_harder = loading.hold_firm();
-                    self.step = Step::Load(work, loading);
+                    self.step = PairStep::Load(work, loading);
                     return if is_harder { Ok(Pull::Again) } else { self.short(error, waker) };
                 }
                 // A smaller piece, perhaps.
                 work.next.push_front(batch.slice(half, batch.rows() - half));
                 work.next.push_front(batch.slice(0, half));
-                self.step = Step::Load(work, loading);
+                self.step = PairStep::Load(work, loading);
                 Ok(Pull::Again)
             }
-            Kept::No(_) => {
+            KeptInTable::No(_) => {
                 work.next.push_front(batch);
                 self.enough(work, loading, false)
             }
@@ -350,7 +350,7 @@ impl PairsState {
     }
 
     /// Writes the rows that a pair puts aside, before it goes on. `None` if there are none any more.
-    fn write_overflow(&self, work: &mut Work, waker: &Waker) -> Option<Result<Pull>> {
+    fn write_overflow(&self, work: &mut PairWork, waker: &Waker) -> Option<Result<Pull>> {
         match work.overflow.as_mut()?.poll_writes(self.owner, waker) {
             Poll::Pending => Some(Ok(Pull::Wait)),
             Poll::Ready(written) => written.err().map(Err),
@@ -358,29 +358,29 @@ impl PairsState {
     }
 
     /// More build rows than these do not fit, or somebody else needs memory.
-    fn enough(&mut self, mut work: Box<Work>, mut loading: Loading, is_asked: bool) -> Result<Pull> {
+    fn enough(&mut self, mut work: Box<PairWork>, mut loading: Loading, is_asked: bool) -> Result<Pull> {
         if work.is_reversed {
             drop(loading);
-            let Work { pair, .. } = *work;
-            let work = Work::new(pair, &self.config, None, &self.buffers()?);
+            let PairWork { pair, .. } = *work;
+            let work = PairWork::new(pair, &self.config, None, &self.buffers()?);
             self.begin_loading(Box::new(work), self.memory.revocable(self.config.table.name));
             return Ok(Pull::Again);
         }
         if !work.in_blocks && work.pair.can_split {
             if work.overflows(&mut loading, is_asked, &self.buffers()?, &self.shared.counts) {
-                self.step = Step::Load(work, loading);
+                self.step = PairStep::Load(work, loading);
                 return Ok(Pull::Again);
             }
             let splitting =
                 Splitting::new(work, loading, self.buffers()?, &self.config, &self.shared.counts, self.owner);
-            self.step = Step::Split(Box::new(splitting));
+            self.step = PairStep::Split(Box::new(splitting));
             return Ok(Pull::Again);
         }
         work.in_blocks = true;
         self.begin_assembling(work, loading)
     }
 
-    fn begin_assembling(&mut self, mut work: Box<Work>, loading: Loading) -> Result<Pull> {
+    fn begin_assembling(&mut self, mut work: Box<PairWork>, loading: Loading) -> Result<Pull> {
         if work.in_blocks {
             self.shared.counts.block();
             if work.later.is_none() && self.config.pairs.asks_all_held() {
@@ -392,14 +392,14 @@ impl PairsState {
             }
         }
         let assembling = Assembling::new(&work.config.table, loading.into_all(), &[], 1, true)?;
-        self.step = Step::Assemble(work, assembling, 0);
+        self.step = PairStep::Assemble(work, assembling, 0);
         Ok(Pull::Again)
     }
 
-    fn assemble(&mut self, work: Box<Work>, assembling: Assembling, task: usize) -> Result<Pull> {
+    fn assemble(&mut self, work: Box<PairWork>, assembling: Assembling, task: usize) -> Result<Pull> {
         if task < assembling.tasks() {
             assembling.work(task, &self.memory)?;
-            self.step = Step::Assemble(work, assembling, task + 1);
+            self.step = PairStep::Assemble(work, assembling, task + 1);
             return Ok(Pull::Again);
         }
         let later = work.later.as_ref().map(|(matched, _)| Later::new(matched.clone()));
@@ -410,29 +410,29 @@ impl PairsState {
         let seen = self.shared.published.seen.clone();
         let lookups = Lookups::new(work.config.clone(), seen, self.batch_rows);
         let probing = Probing { built: Arc::new(built), lookups, reader, rows: 0, batch_rows: 0 };
-        self.step = Step::Probe(work, probing);
+        self.step = PairStep::Probe(work, probing);
         Ok(Pull::Again)
     }
 
-    fn probe(&mut self, mut work: Box<Work>, mut probing: Probing, waker: &Waker) -> Result<Pull> {
+    fn probe(&mut self, mut work: Box<PairWork>, mut probing: Probing, waker: &Waker) -> Result<Pull> {
         if let Some(pull) = self.write_overflow(&mut work, waker) {
-            self.step = Step::Probe(work, probing);
+            self.step = PairStep::Probe(work, probing);
             return pull.or_else(|error| self.short(error, waker));
         }
         if probing.lookups.is_busy() {
             probing.lookups.more(&probing.built, &mut self.out)?;
-            self.step = Step::Probe(work, probing);
+            self.step = PairStep::Probe(work, probing);
             return Ok(Pull::Again);
         }
         let next = match &mut probing.reader {
             None => None,
             Some(reader) => match work.read(reader, waker) {
                 Poll::Pending => {
-                    self.step = Step::Probe(work, probing);
+                    self.step = PairStep::Probe(work, probing);
                     return Ok(Pull::Wait);
                 }
                 Poll::Ready(Err(error)) => {
-                    self.step = Step::Probe(work, probing);
+                    self.step = PairStep::Probe(work, probing);
                     return self.short(error, waker);
                 }
                 Poll::Ready(Ok(next)) => next,
@@ -449,7 +449,7 @@ impl PairsState {
             }
         }
         if !is_over {
-            self.step = Step::Probe(work, probing);
+            self.step = PairStep::Probe(work, probing);
             return Ok(Pull::Again);
         }
         let held = probing.built.held.clone();
@@ -460,7 +460,7 @@ impl PairsState {
         let published = Arc::new(Published::reading(&self.shared.published.seen));
         let is_plain = self.config.table.null_aware && !self.config.pairs.has_residual();
         let unmatched = UnmatchedState::new(held, work.config.pairs.clone(), published, is_plain, self.batch_rows);
-        self.step = Step::Unmatched(work, unmatched);
+        self.step = PairStep::Unmatched(work, unmatched);
         Ok(Pull::Again)
     }
 
@@ -473,20 +473,20 @@ impl PairsState {
         }
     }
 
-    fn unmatched(&mut self, work: Box<Work>, mut unmatched: UnmatchedState) -> Result<Pull> {
+    fn unmatched(&mut self, work: Box<PairWork>, mut unmatched: UnmatchedState) -> Result<Pull> {
         match unmatched.next()? {
             Pull::Done => {
                 drop(unmatched);
                 self.next_block(work)
             }
             pull => {
-                self.step = Step::Unmatched(work, unmatched);
+                self.step = PairStep::Unmatched(work, unmatched);
                 Ok(pull)
             }
         }
     }
 
-    fn next_block(&mut self, mut work: Box<Work>) -> Result<Pull> {
+    fn next_block(&mut self, mut work: Box<PairWork>) -> Result<Pull> {
         if work.build.is_some() {
             self.begin_loading(work, self.memory.revocable(self.config.table.name));
             return Ok(Pull::Again);
@@ -499,18 +499,18 @@ impl PairsState {
                 return self.release(overflown.into_iter().collect());
             }
         };
-        self.step = Step::Later(work, reader, 0);
+        self.step = PairStep::Later(work, reader, 0);
         Ok(Pull::Again)
     }
 
-    fn later(&mut self, work: Box<Work>, mut reader: BatchReader, rows: usize, waker: &Waker) -> Result<Pull> {
+    fn later(&mut self, work: Box<PairWork>, mut reader: BatchReader, rows: usize, waker: &Waker) -> Result<Pull> {
         let batch = match reader.poll_next(waker) {
             Poll::Pending => {
-                self.step = Step::Later(work, reader, rows);
+                self.step = PairStep::Later(work, reader, rows);
                 return Ok(Pull::Wait);
             }
             Poll::Ready(Some(Err(error))) => {
-                self.step = Step::Later(work, reader, rows);
+                self.step = PairStep::Later(work, reader, rows);
                 return self.short(error, waker);
             }
             Poll::Ready(batch) => batch.transpose()?,
@@ -522,23 +522,23 @@ impl PairsState {
         let batch = self.unpinned(batch)?;
         let pairs = &self.config.pairs;
         pairs.emit_later(&pairs.shape.probe_part(&batch), matched, rows, &mut self.out)?;
-        self.step = Step::Later(work, reader, rows + batch.rows());
+        self.step = PairStep::Later(work, reader, rows + batch.rows());
         Ok(Pull::Again)
     }
 
     fn split(&mut self, mut splitting: Box<Splitting>, waker: &Waker) -> Result<Pull> {
         match splitting.poll(waker) {
             Poll::Pending => {
-                self.step = Step::Split(splitting);
+                self.step = PairStep::Split(splitting);
                 return Ok(Pull::Wait);
             }
             Poll::Ready(Ok(false)) => {
-                self.step = Step::Split(splitting);
+                self.step = PairStep::Split(splitting);
                 return Ok(Pull::Again);
             }
             Poll::Ready(Ok(true)) => {}
             Poll::Ready(Err(error)) => {
-                self.step = Step::Split(splitting);
+                self.step = PairStep::Split(splitting);
                 return self.short(error, waker);
             }
         }

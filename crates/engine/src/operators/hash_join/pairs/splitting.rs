@@ -10,7 +10,7 @@ use diligence_memory::Reservation;
 
 use super::loading::Loading;
 use super::pair::{Pair, rows_of};
-use super::work::Work;
+use super::work::PairWork;
 use crate::batch::Batch;
 use crate::operators::hash_join::config::Config;
 use crate::operators::hash_join::output::needs_held_rows;
@@ -21,7 +21,7 @@ use crate::temp::BatchReader;
 /// See the module.
 pub(super) struct Splitting {
     config: Arc<Config>,
-    work: Box<Work>,
+    work: Box<PairWork>,
     loading: Loading,
     probe: Option<BatchReader>,
     partitions: Partitions,
@@ -34,7 +34,7 @@ pub(super) struct Splitting {
 impl Splitting {
     /// Splits what was loaded and the rest.
     pub fn new(
-        work: Box<Work>,
+        work: Box<PairWork>,
         loading: Loading,
         buffers: SpillBuffers,
         config: &Arc<Config>,

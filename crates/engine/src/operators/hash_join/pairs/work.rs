@@ -18,7 +18,7 @@ use crate::operators::hash_join::table::held::Bits;
 use crate::temp::BatchReader;
 
 /// See the module.
-pub(super) struct Work {
+pub(super) struct PairWork {
     pub pair: Pair,
     /// The join, or its mirror image: then the table is made of the probe side.
     pub config: Arc<Config>,
@@ -35,7 +35,7 @@ pub(super) struct Work {
     pub later: Option<(Arc<Bits>, Reservation)>,
 }
 
-impl Work {
+impl PairWork {
     /// Begins with a pair, whose table is made of the probe side if there is a mirror image of the join.
     pub fn new(pair: Pair, config: &Arc<Config>, mirrored: Option<Arc<Config>>, buffers: &SpillBuffers) -> Self {
         // It may turn out that the rows do not fit: then they are wanted once more.

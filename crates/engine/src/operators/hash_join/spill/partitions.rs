@@ -59,7 +59,7 @@ pub(in super::super) enum Side {
 
 /// A file of one partition and side, while it is written.
 #[derive(Default)]
-struct Slot {
+struct PartitionSlot {
     writer: Option<BatchWriter>,
     /// Who is in the middle of a batch.
     owner: Option<u64>,
@@ -74,8 +74,8 @@ struct Partition {
     is_spilled: AtomicBool,
     /// Whether the build side has rows of it, wherever they are.
     has_build_rows: AtomicBool,
-    build: Mutex<Slot>,
-    probe: Mutex<Slot>,
+    build: Mutex<PartitionSlot>,
+    probe: Mutex<PartitionSlot>,
 }
 
 /// See the module.
@@ -186,7 +186,7 @@ impl Partitions {
         self.split(&rows.into_spilled(spec), &hashes)
     }
 
-    fn slot(&self, side: Side, partition: usize) -> &Mutex<Slot> {
+    fn slot(&self, side: Side, partition: usize) -> &Mutex<PartitionSlot> {
         match side {
             Side::Build => &self.partitions[partition].build,
             Side::Probe => &self.partitions[partition].probe,

@@ -38,7 +38,7 @@ const COPY_BYTES: usize = if cfg!(test) { 256 } else { 1 << 20 };
 pub(in super::super) struct ColumnChunks {
     logical: DataType,
     /// Each with the number of blocks that there were when it was in.
-    chunks: Vec<(Chunk, usize)>,
+    chunks: Vec<(ColumnChunk, usize)>,
     /// Bytes of chunks that are arrays.
     array_bytes: usize,
     /// Finished blocks of string data, and the one being filled.
@@ -50,23 +50,23 @@ pub(in super::super) struct ColumnChunks {
     dictionary: Option<(ArrayRef, Vec<u128>)>,
 }
 
-enum Chunk {
+enum ColumnChunk {
     Array(ArrayRef),
     Views(Vec<u128>, Option<NullBuffer>),
 }
 
-impl Chunk {
+impl ColumnChunk {
     fn len(&self) -> usize {
         match self {
-            Chunk::Array(array) => array.len(),
-            Chunk::Views(views, _) => views.len(),
+            ColumnChunk::Array(array) => array.len(),
+            ColumnChunk::Views(views, _) => views.len(),
         }
     }
 
     fn nulls(&self) -> Option<&NullBuffer> {
         match self {
-            Chunk::Array(array) => array.nulls(),
-            Chunk::Views(_, nulls) => nulls.as_ref(),
+            ColumnChunk::Array(array) => array.nulls(),
+            ColumnChunk::Views(_, nulls) => nulls.as_ref(),
         }
         .filter(|nulls| nulls.null_count() > 0)
     }
@@ -103,16 +103,16 @@ impl ColumnChunks {
             self.append_views(column)?
         } else {
             let flat = column.flat()?;
-            Chunk::Array(match flat.data_type() {
+            ColumnChunk::Array(match flat.data_type() {
                 DataType::Dictionary(..) => to_logical(&flat, &self.logical)?,
                 _ => compacted(&flat)?,
             })
         };
         let bytes = match &chunk {
-            Chunk::Array(array) => bytes_needed(array),
-            Chunk::Views(views, _) => views.len() * 16 + self.block_bytes() - before,
+            ColumnChunk::Array(array) => bytes_needed(array),
+            ColumnChunk::Views(views, _) => views.len() * 16 + self.block_bytes() - before,
         };
-        if matches!(chunk, Chunk::Array(_)) {
+        if matches!(chunk, ColumnChunk::Array(_)) {
             self.array_bytes += bytes;
         }
         self.chunks.push((chunk, self.blocks.len() + !self.block.is_empty() as usize));
@@ -124,12 +124,12 @@ impl ColumnChunks {
         self.finish();
         let (chunk, blocks) = self.chunks.pop()?;
         match chunk {
-            Chunk::Array(array) => {
+            ColumnChunk::Array(array) => {
                 let bytes = bytes_needed(&array);
                 self.array_bytes -= bytes;
                 Some((array, bytes))
             }
-            Chunk::Views(views, nulls) => {
+            ColumnChunk::Views(views, nulls) => {
                 let mut bytes = 16 * views.len();
                 let array = view_array(&self.logical, views.into(), self.blocks[..blocks].to_vec(), nulls);
                 let kept = self.chunks.last().map_or(0, |(_, blocks)| *blocks);
@@ -160,7 +160,7 @@ impl ColumnChunks {
         self.blocks.iter().map(Buffer::capacity).sum::<usize>() + self.block.capacity()
     }
 
-    fn append_views(&mut self, column: &Column) -> Result<Chunk> {
+    fn append_views(&mut self, column: &Column) -> Result<ColumnChunk> {
         let (values, picks) = column.parts();
         if matches!(values.data_type(), DataType::Dictionary(key, _) if **key == DataType::Int32) {
             return self.append_dictionary(&column.flat()?);
@@ -177,14 +177,14 @@ impl ColumnChunks {
             };
             let nulls = nulls.filter(|nulls: &NullBuffer| nulls.null_count() > 0);
             let views = self.own_views(values, picked, nulls.as_ref());
-            return Ok(Chunk::Views(views, nulls));
+            return Ok(ColumnChunk::Views(views, nulls));
         }
         let flat = to_logical(&column.flat()?, &self.logical)?;
         let views = self.own_views(&flat, None, flat.nulls());
-        Ok(Chunk::Views(views, flat.nulls().cloned()))
+        Ok(ColumnChunk::Views(views, flat.nulls().cloned()))
     }
 
-    fn append_dictionary(&mut self, array: &ArrayRef) -> Result<Chunk> {
+    fn append_dictionary(&mut self, array: &ArrayRef) -> Result<ColumnChunk> {
         let dictionary = array.as_dictionary::<Int32Type>();
         let seen = self.dictionary.take().filter(|(seen, _)| Arc::ptr_eq(seen, dictionary.values()));
         let views = match seen {
@@ -198,7 +198,7 @@ impl ColumnChunks {
         let own = |&key: &i32| views.get(key as usize).copied().unwrap_or(0);
         let chunk = dictionary.keys().values().iter().map(own).collect();
         self.dictionary = Some((dictionary.values().clone(), views));
-        Ok(Chunk::Views(chunk, array.logical_nulls().filter(|nulls| nulls.null_count() > 0)))
+        Ok(ColumnChunk::Views(chunk, array.logical_nulls().filter(|nulls| nulls.null_count() > 0)))
     }
 
     /// The views of these rows, long strings copied into our own blocks.
@@ -263,15 +263,15 @@ fn is_view(logical: &DataType) -> bool {
 pub(super) struct Assembly {
     logical: DataType,
     /// All chunks of all packets, in row order: the chunk and the number of the packet's first block.
-    chunks: Vec<(Chunk, usize)>,
+    chunks: Vec<(ColumnChunk, usize)>,
     rows: usize,
     blocks: Vec<Buffer>,
-    kind: Kind,
+    kind: ColumnKind,
     /// Ranges of `chunks`, and the row at which each starts: one piece of work each.
     pieces: Vec<(Range<usize>, usize)>,
 }
 
-enum Kind {
+enum ColumnKind {
     /// One chunk that is the array.
     Done,
     /// Values of this many bytes, of this type.
@@ -291,11 +291,11 @@ impl Assembly {
             first_blocks.push(blocks.len());
             blocks.append(&mut packet.blocks);
         }
-        let mut slots: Vec<Vec<Option<Chunk>>> = packets
+        let mut slots: Vec<Vec<Option<ColumnChunk>>> = packets
             .into_iter()
             .map(|packet| packet.chunks.into_iter().map(|(chunk, _)| Some(chunk)).collect())
             .collect();
-        let chunks: Vec<(Chunk, usize)> = order
+        let chunks: Vec<(ColumnChunk, usize)> = order
             .iter()
             .filter_map(|&(packet, chunk)| Some((slots[packet][chunk].take()?, first_blocks[packet])))
             .collect();
@@ -308,32 +308,33 @@ impl Assembly {
         for (index, (chunk, _)) in chunks.iter().enumerate() {
             row += chunk.len();
             piece.0.end = index + 1;
-            if matches!(kind, Kind::Fixed { .. } | Kind::Views { .. }) && row - piece.1 >= piece_rows {
+            if matches!(kind, ColumnKind::Fixed { .. } | ColumnKind::Views { .. }) && row - piece.1 >= piece_rows {
                 pieces.push(std::mem::replace(&mut piece, (index + 1..index + 1, row)));
             }
         }
-        if !piece.0.is_empty() && !matches!(kind, Kind::Done) {
+        if !piece.0.is_empty() && !matches!(kind, ColumnKind::Done) {
             pieces.push(piece);
         }
         Self { logical: logical.clone(), chunks, rows, blocks, kind, pieces }
     }
 
-    fn kind(chunks: &[(Chunk, usize)], rows: usize, logical: &DataType) -> (Kind, usize) {
+    fn kind(chunks: &[(ColumnChunk, usize)], rows: usize, logical: &DataType) -> (ColumnKind, usize) {
         if is_view(logical) {
-            return (Kind::Views { values: SharedVec::new(vec![0; rows]) }, 16);
+            return (ColumnKind::Views { values: SharedVec::new(vec![0; rows]) }, 16);
         }
-        let [(Chunk::Array(first), _), rest @ ..] = chunks else { return (Kind::Done, 0) };
+        let [(ColumnChunk::Array(first), _), rest @ ..] = chunks else { return (ColumnKind::Done, 0) };
         if rest.is_empty() {
-            return (Kind::Done, 0);
+            return (ColumnKind::Done, 0);
         }
         let physical = first.data_type();
-        let same = rest.iter().all(|(chunk, _)| matches!(chunk, Chunk::Array(array) if array.data_type() == physical));
+        let same =
+            rest.iter().all(|(chunk, _)| matches!(chunk, ColumnChunk::Array(array) if array.data_type() == physical));
         match physical.primitive_width() {
             Some(width) if same => {
                 let values = SharedVec::new(vec![0; (rows * width).div_ceil(16)]);
-                (Kind::Fixed { values, width, physical: physical.clone() }, width)
+                (ColumnKind::Fixed { values, width, physical: physical.clone() }, width)
             }
-            _ => (Kind::Other(std::sync::OnceLock::new()), 0),
+            _ => (ColumnKind::Other(std::sync::OnceLock::new()), 0),
         }
     }
 
@@ -348,11 +349,11 @@ impl Assembly {
         let chunks = &self.chunks[chunks.clone()];
         let rows: usize = chunks.iter().map(|(chunk, _)| chunk.len()).sum();
         match &self.kind {
-            Kind::Done => {}
-            Kind::Fixed { values, width, .. } => {
+            ColumnKind::Done => {}
+            ColumnKind::Fixed { values, width, .. } => {
                 let mut at = row * width;
                 for (chunk, _) in chunks {
-                    let Chunk::Array(array) = chunk else { continue };
+                    let ColumnChunk::Array(array) = chunk else { continue };
                     let data = array.to_data();
                     let bytes =
                         &data.buffers()[0].as_slice()[data.offset() * width..(data.offset() + data.len()) * width];
@@ -361,11 +362,11 @@ impl Assembly {
                     at += bytes.len();
                 }
             }
-            Kind::Views { values } => {
+            ColumnKind::Views { values } => {
                 // SAFETY: pieces cover disjoint row ranges.
                 let mut target = unsafe { values.range_mut(*row..row + rows) };
                 for (chunk, first_block) in chunks {
-                    let Chunk::Views(views, _) = chunk else { continue };
+                    let ColumnChunk::Views(views, _) = chunk else { continue };
                     let (own, rest) = target.split_at_mut(views.len());
                     let rebase = (*first_block as u128) << 64;
                     for (own, &view) in own.iter_mut().zip(views) {
@@ -374,10 +375,12 @@ impl Assembly {
                     target = rest;
                 }
             }
-            Kind::Other(done) => {
+            ColumnKind::Other(done) => {
                 let arrays: Vec<ArrayRef> = chunks
                     .iter()
-                    .filter_map(|(chunk, _)| if let Chunk::Array(array) = chunk { Some(array.clone()) } else { None })
+                    .filter_map(
+                        |(chunk, _)| if let ColumnChunk::Array(array) = chunk { Some(array.clone()) } else { None },
+                    )
                     .collect();
                 let _ = done.set(concat_arrays(&arrays, &self.logical)?);
             }
@@ -392,7 +395,7 @@ impl Assembly {
         }
         let views = match &self.kind {
             // Not counted view by view: there may be billions.
-            Kind::Views { .. } => {
+            ColumnKind::Views { .. } => {
                 Some(16 * self.rows + self.rows / 8 + self.blocks.iter().map(Buffer::capacity).sum::<usize>())
             }
             _ => None,
@@ -404,23 +407,23 @@ impl Assembly {
 
     fn into_array(self) -> Result<ArrayRef> {
         let nulls = match self.kind {
-            Kind::Fixed { .. } | Kind::Views { .. } => {
+            ColumnKind::Fixed { .. } | ColumnKind::Views { .. } => {
                 concat_nulls(self.chunks.iter().map(|(chunk, _)| chunk), self.rows)
             }
             _ => None,
         };
         match self.kind {
-            Kind::Done => match self.chunks.into_iter().next() {
-                Some((Chunk::Array(array), _)) => Ok(array),
+            ColumnKind::Done => match self.chunks.into_iter().next() {
+                Some((ColumnChunk::Array(array), _)) => Ok(array),
                 _ => Err(Error::bug("a column of the build side has no chunk")),
             },
-            Kind::Fixed { values, physical, .. } => {
+            ColumnKind::Fixed { values, physical, .. } => {
                 let buffer = Buffer::from_vec(values.into_vec());
                 let data = ArrayData::builder(physical).len(self.rows).add_buffer(buffer).nulls(nulls);
                 Ok(make_array(data.build().map_err(from_arrow)?))
             }
-            Kind::Views { values } => Ok(view_array(&self.logical, values.into_vec().into(), self.blocks, nulls)),
-            Kind::Other(done) => {
+            ColumnKind::Views { values } => Ok(view_array(&self.logical, values.into_vec().into(), self.blocks, nulls)),
+            ColumnKind::Other(done) => {
                 done.into_inner().ok_or_else(|| Error::bug("a column of the build side was not put together"))
             }
         }
@@ -450,7 +453,7 @@ unsafe fn byte_range_mut(values: &SharedVec<i128>, start: usize, len: usize) -> 
     unsafe { std::slice::from_raw_parts_mut(values.byte_pointer(start, len), len) }
 }
 
-fn concat_nulls<'a>(chunks: impl Iterator<Item = &'a Chunk> + Clone, rows: usize) -> Option<NullBuffer> {
+fn concat_nulls<'a>(chunks: impl Iterator<Item = &'a ColumnChunk> + Clone, rows: usize) -> Option<NullBuffer> {
     if chunks.clone().all(|chunk| chunk.nulls().is_none()) {
         return None;
     }
