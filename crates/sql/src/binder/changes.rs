@@ -24,10 +24,10 @@ use sqlparser::ast::{
     TableWithJoins, With,
 };
 
-use super::expressions::subquery_scalar;
 use super::from::JoinedSide;
 use super::operators::row;
 use super::scope::{Clause, Level, Namespace, Source, Withs};
+use super::subqueries::subquery_scalar;
 use super::targets::{Target, bad_generated, is_default, named};
 use super::{Binder, Bound, Context, Output, Rows, place, placed, unsupported};
 use crate::algebra::{Column, Comparison, Constant, Join as JoinOf, JoinKind, Relation, Scalar, SubqueryKind};

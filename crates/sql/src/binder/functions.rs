@@ -9,10 +9,10 @@ use sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
 };
 
-use super::expressions::{constant_elements, subquery_scalar};
 use super::grouping::is_other_form;
 use super::operators::{Way, record, row};
 use super::scope::Level;
+use super::subqueries::{constant_elements, subquery_scalar};
 use super::targets::Target;
 use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
