@@ -190,6 +190,9 @@ pub fn field_type(field: &Field) -> ColumnType {
     let Some(text) = field.metadata().get(SQL_TYPE_KEY) else { return column_type(field.data_type()) };
     match SqlType::of_field(field) {
         Some(SqlType::Enum(one)) => return of_enum(&one, false),
+        Some(ref known @ SqlType::Domain(ref domain)) => {
+            return ColumnType { oid: domain.oid, modifier: -1, ..field_type(&known.base().field(field.name(), true)) };
+        }
         Some(ref known @ SqlType::Record(ref fields)) if fields.is_row() => return of_row(known, fields, false),
         Some(known @ (SqlType::Bit(length) | SqlType::VarBit(length))) => return of_bits(known.oid(), length, false),
         Some(SqlType::Array(element)) => match element.as_ref() {

@@ -1,6 +1,7 @@
 //! What SQL's types, values and functions mean: PostgreSQL's meaning, on Arrow's arrays.
 //!
 //! * [`sql_type`]: the types of expressions and columns, their names, and the Arrow types that hold their values.
+//! * [`domain_type`]: some of another type's values, which statements make.
 //! * [`enum_type`]: types of texts in an order of their own, which statements make.
 //! * [`record_type`]: rows of columns: records, composite types, DuckDB's structs.
 //! * [`range_type`]: types of what is between two bounds.
@@ -14,6 +15,7 @@
 //!   PostgreSQL does.
 
 pub mod coercion;
+pub mod domain_type;
 pub mod enum_type;
 pub mod functions;
 pub mod range_type;

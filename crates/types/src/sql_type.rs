@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 
+use crate::domain_type::DomainType;
 use crate::enum_type::EnumType;
 use crate::range_type::RangeKind;
 
@@ -103,6 +104,8 @@ pub enum SqlType {
     Map(Arc<(SqlType, SqlType)>),
     /// A range: what is between two bounds.
     Range(RangeKind),
+    /// A domain: some of another type's values. No expression has one, only what takes values.
+    Domain(Arc<DomainType>),
     /// `void`: the result of functions that are called for what they do.
     Void,
 }
@@ -223,6 +226,7 @@ impl SqlType {
                 let entries = Fields::from(vec![pair.0.field("key", false), pair.1.field("value", true)]);
                 DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entries), false)), false)
             }
+            Self::Domain(_) => self.base().arrow(),
             Self::Void => DataType::Null,
         }
     }
@@ -237,9 +241,10 @@ impl SqlType {
     }
 
     /// The text by which a field notes the type.
-    fn noted(&self) -> String {
+    pub(crate) fn noted(&self) -> String {
         match self {
             Self::Enum(one) => one.noted(),
+            Self::Domain(one) => one.noted(),
             Self::Record(fields) => fields.noted(),
             // `bit` alone is one bit.
             Self::Bit(None) => ANY_BITS.to_owned(),
@@ -322,6 +327,7 @@ impl SqlType {
             Self::Interval => Category::Timespan,
             Self::Array(_) => Category::Array,
             Self::Record(_) | Self::Map(_) => Category::Composite,
+            Self::Domain(one) => one.base.category(),
             Self::Void => Category::UserDefined,
         }
     }
@@ -356,6 +362,14 @@ impl SqlType {
     /// Whether two types are one to overload resolution: parentheses do not count.
     pub fn is_same(&self, other: &Self) -> bool {
         self == other || self.without_modifier() == other.without_modifier()
+    }
+
+    /// The type of the values: what a domain is of, another type itself.
+    pub fn base(&self) -> &SqlType {
+        match self {
+            Self::Domain(one) => one.base.base(),
+            other => other,
+        }
     }
 
     /// The elements' type, if it is an array.
@@ -431,6 +445,7 @@ impl SqlType {
             Self::Record(fields) => fields.oids().0,
             Self::Range(kind) => kind.oids().0,
             Self::Map(_) => 25,
+            Self::Domain(one) => one.base.oid(),
             Self::Void => 2278,
         }
     }
@@ -481,6 +496,7 @@ impl SqlType {
             Self::Record(_) => "row",
             Self::Range(kind) => kind.name(),
             Self::Map(_) => "map",
+            Self::Domain(one) => one.base.internal_name(),
             Self::Void => "void",
         }
     }
@@ -489,6 +505,7 @@ impl SqlType {
     pub fn column_name(&self) -> String {
         match self.innermost() {
             Self::Enum(one) => one.name.clone(),
+            Self::Domain(one) => one.name.clone(),
             Self::Record(fields) => fields.name().unwrap_or("row").to_owned(),
             other => other.internal_name().to_owned(),
         }
@@ -498,6 +515,9 @@ impl SqlType {
     /// `None` if there is no such type. Records and maps are not read.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
+        if let Some(one) = DomainType::of_noted(text) {
+            return Some(Self::Domain(Arc::new(one)));
+        }
         if let Some(element) = text.strip_suffix("[]") {
             return Self::parse(element).map(Self::array_of);
         }
@@ -615,6 +635,7 @@ impl fmt::Display for SqlType {
             }
             Self::Map(pair) => write!(f, "map({}, {})", pair.0, pair.1),
             Self::Enum(one) => one.fmt(f),
+            Self::Domain(one) => one.fmt(f),
             Self::Bit(Some(length)) => write!(f, "bit({length})"),
             Self::VarBit(None) => f.write_str("bit varying"),
             Self::VarBit(Some(length)) => write!(f, "bit varying({length})"),

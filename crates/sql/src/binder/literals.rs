@@ -212,7 +212,15 @@ impl Binder<'_> {
                 ArrayElemTypeDef::SquareBracket(element, _)
                 | ArrayElemTypeDef::AngleBracket(element)
                 | ArrayElemTypeDef::Parenthesis(element),
-            ) => return Ok(SqlType::array_of(self.sql_type(element)?)),
+            ) => {
+                return match self.sql_type(element)? {
+                    SqlType::Domain(domain) => {
+                        Err(Error::unsupported(format!("arrays of domains, as of {domain}, are not supported"))
+                            .with_code("0A000"))
+                    }
+                    element => Ok(SqlType::array_of(element)),
+                };
+            }
             DataType::Map(key, value) => {
                 return Ok(SqlType::Map(std::sync::Arc::new((self.sql_type(key)?, self.sql_type(value)?))));
             }

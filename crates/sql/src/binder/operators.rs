@@ -42,6 +42,9 @@ impl Binder<'_> {
     /// The value in a type, where it is known that it may become it. Literals are read. Fails with 22P02, 22007, 22008
     /// or 22003 if a literal is no value of the type.
     pub(super) fn cast(&self, scalar: Scalar, to: &SqlType, way: Way) -> Result<Scalar> {
+        if let SqlType::Domain(domain) = to {
+            return self.of_domain(scalar, domain, way);
+        }
         match scalar {
             Scalar::Constant(Constant { value, sql_type: SqlType::Unknown }) => {
                 if value.is_null() {
@@ -133,7 +136,7 @@ impl Binder<'_> {
     pub(super) fn assign(&self, scalar: Scalar, target: &Target) -> Result<Scalar> {
         let (from, to) = (scalar.sql_type(), &target.sql_type);
         let allowed = from == SqlType::Unknown
-            || from == *to
+            || from == *to.base()
             || has_unknown(&from)
             || coercion::cast_context(&from, to).is_some_and(|context| context <= CastContext::Assignment);
         if !allowed {

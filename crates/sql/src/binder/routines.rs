@@ -219,7 +219,7 @@ impl Binder<'_> {
         })
     }
 
-    fn with_template<T>(&self, arguments: Vec<Scalar>, bind: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(super) fn with_template<T>(&self, arguments: Vec<Scalar>, bind: impl FnOnce() -> Result<T>) -> Result<T> {
         self.templates.borrow_mut().push(Arc::new(arguments));
         let bound = self.deeper(bind);
         self.templates.borrow_mut().pop();

@@ -142,7 +142,8 @@ impl Planner {
 
 /// A column of what is sent. Types that are held as texts take any text: those are looked at on their way.
 fn sent_field(field: &Field) -> Field {
-    let sent = match SqlType::of_field(field) {
+    let held = SqlType::of_field(field).map(|sql_type| sql_type.base().clone());
+    let sent = match &held {
         Some(
             SqlType::Uuid
             | SqlType::Json
@@ -153,8 +154,9 @@ fn sent_field(field: &Field) -> Field {
             | SqlType::Range(_)
             | SqlType::TimeTz,
         ) => SqlType::Text,
-        Some(SqlType::Array(element)) if matches!(*element, SqlType::Enum(_)) => SqlType::array_of(SqlType::Text),
-        _ => return field.clone().with_nullable(true),
+        Some(SqlType::Array(element)) if matches!(**element, SqlType::Enum(_)) => SqlType::array_of(SqlType::Text),
+        Some(other) => return other.field(field.name(), true),
+        None => return field.clone().with_nullable(true),
     };
     sent.field(field.name(), true)
 }
@@ -166,7 +168,7 @@ fn shown_value(field: &Field, cast: &str) -> String {
         let schema = one.schema.as_deref().unwrap_or(DEFAULT_SCHEMA);
         format!("{}.{}", quoted(schema), quoted(&one.name))
     };
-    match SqlType::of_field(field) {
+    match SqlType::of_field(field).map(|sql_type| sql_type.base().clone()) {
         Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Range(_) | SqlType::TimeTz)) => {
             format!("{cast}({name} AS {known})")
         }

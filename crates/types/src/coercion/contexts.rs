@@ -7,6 +7,7 @@ use crate::SqlType;
 /// The least explicit context in which one type becomes another; `None` if it never does.
 pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
     use SqlType as T;
+    let (from, to) = (from.base(), to.base());
     if from.is_same(to) {
         return Some(Implicit);
     }

@@ -19,6 +19,7 @@ mod comparisons;
 mod date_units;
 mod datetime;
 mod decimal;
+mod domains;
 mod duckdb;
 mod enums;
 mod errors;

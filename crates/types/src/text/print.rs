@@ -64,7 +64,8 @@ impl<'a> Printer<'a> {
         ) -> Option<Kind<'a>> {
             array.as_primitive_opt::<T>().map(kind)
         }
-        Ok(match sql_type {
+        Ok(match sql_type.base() {
+            SqlType::Domain(_) => None,
             SqlType::Void => Some(Kind::Nothing),
             SqlType::Boolean => array.as_boolean_opt().map(Kind::Boolean),
             SqlType::SmallInt => primitive(array, Kind::SmallInt),

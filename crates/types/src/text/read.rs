@@ -45,7 +45,8 @@ impl Default for ReadOptions {
 pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOptions) -> Result<ArrayRef> {
     let reader = Texts { texts, options };
     let data_type = sql_type.arrow();
-    Ok(match sql_type {
+    Ok(match sql_type.base() {
+        SqlType::Domain(_) => return Err(Error::bug("a domain is another type's values")),
         SqlType::Unknown | SqlType::Text | SqlType::Varchar(None) => Arc::new(texts.clone()),
         SqlType::Varchar(Some(length)) => {
             reader.slices(|text| strings::fit_varchar(text, *length, options.is_explicit))?

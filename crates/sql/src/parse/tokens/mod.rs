@@ -9,6 +9,7 @@ mod alterations;
 mod changes;
 mod ctes;
 mod definitions;
+mod domains;
 mod duckdb;
 mod edits;
 mod elements;
@@ -27,6 +28,7 @@ pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
 pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING};
 use self::ctes::Clauses;
 pub(crate) use self::definitions::{LIKE_OPTIONS, NO_DATA, REFRESH};
+pub(crate) use self::domains::DOMAIN;
 use self::duckdb::Open;
 pub(crate) use self::duckdb::PIVOT_GROUPS;
 use self::edits::Edits;
@@ -277,6 +279,9 @@ impl<'a> Text<'a> {
             _ if self.is_any(at, &["DISTRIBUTED", "CLUSTERED"]) && self.is(at + 1, "BY") => self.fragments(at),
             _ if self.is(at, "REFRESH") && self.begins_statement(at) && self.is(at + 1, "MATERIALIZED") => {
                 self.refresh(at);
+            }
+            Keyword::DOMAIN if self.follows(at, &["CREATE", "ALTER", "DROP"]) && self.begins_statement(at - 1) => {
+                self.domain(at);
             }
             Keyword::SEQUENCE if self.follows(at, &["CREATE", "TEMPORARY", "TEMP"]) => {
                 let named = if self.is(at + 1, "IF") { at + 4 } else { at + 1 };
