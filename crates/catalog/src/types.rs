@@ -45,7 +45,7 @@ const fn base(
 }
 
 /// The types that columns, parameters and the catalog's own columns have.
-pub const TYPES: [PostgresType; 37] = [
+pub const TYPES: [PostgresType; 43] = [
     BOOL,
     BYTEA,
     base(18, "char", "\"char\"", 1, 1002, "S"),
@@ -83,6 +83,12 @@ pub const TYPES: [PostgresType; 37] = [
     base(3910, "tstzrange", "tstzrange", -1, 3911, "R"),
     base(3912, "daterange", "daterange", -1, 3913, "R"),
     base(3926, "int8range", "int8range", -1, 3927, "R"),
+    base(4451, "int4multirange", "int4multirange", -1, 6150, "R"),
+    base(4532, "nummultirange", "nummultirange", -1, 6151, "R"),
+    base(4533, "tsmultirange", "tsmultirange", -1, 6152, "R"),
+    base(4534, "tstzmultirange", "tstzmultirange", -1, 6153, "R"),
+    base(4535, "datemultirange", "datemultirange", -1, 6155, "R"),
+    base(4536, "int8multirange", "int8multirange", -1, 6157, "R"),
 ];
 
 /// `boolean`.

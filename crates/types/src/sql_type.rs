@@ -104,6 +104,8 @@ pub enum SqlType {
     Map(Arc<(SqlType, SqlType)>),
     /// A range: what is between two bounds.
     Range(RangeKind),
+    /// A multirange: ranges with something between each two.
+    Multirange(RangeKind),
     /// A domain: some of another type's values. No expression has one, only what takes values.
     Domain(Arc<DomainType>),
     /// `void`: the result of functions that are called for what they do.
@@ -198,6 +200,7 @@ impl SqlType {
             Self::Unknown | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => DataType::Utf8View,
             Self::Uuid | Self::Json | Self::Jsonb | Self::Enum(_) => DataType::Utf8View,
             Self::Bit(_) | Self::VarBit(_) | Self::Range(_) | Self::TimeTz => DataType::Utf8View,
+            Self::Multirange(_) => DataType::Utf8View,
             Self::Boolean => DataType::Boolean,
             Self::SmallInt => DataType::Int16,
             Self::Integer => DataType::Int32,
@@ -320,7 +323,8 @@ impl SqlType {
             }
             Self::Oid(_) => Category::Numeric,
             Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => Category::String,
-            Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb | Self::Range(_) => Category::UserDefined,
+            Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb => Category::UserDefined,
+            Self::Range(_) | Self::Multirange(_) => Category::UserDefined,
             Self::Enum(_) => Category::Enum,
             Self::Bit(_) | Self::VarBit(_) => Category::Bits,
             Self::Date | Self::Time | Self::TimeTz | Self::Timestamp | Self::TimestampTz => Category::DateTime,
@@ -440,10 +444,12 @@ impl SqlType {
                 Self::Oid(OidKind::Oid) => 1028,
                 Self::Record(fields) => fields.oids().1,
                 Self::Range(kind) => kind.oids().1,
+                Self::Multirange(kind) => kind.multirange_oids().1,
                 _ => 1009,
             },
             Self::Record(fields) => fields.oids().0,
             Self::Range(kind) => kind.oids().0,
+            Self::Multirange(kind) => kind.multirange_oids().0,
             Self::Map(_) => 25,
             Self::Domain(one) => one.base.oid(),
             Self::Void => 2278,
@@ -495,6 +501,7 @@ impl SqlType {
             Self::Array(element) => element.innermost().internal_name(),
             Self::Record(_) => "row",
             Self::Range(kind) => kind.name(),
+            Self::Multirange(kind) => kind.multirange_name(),
             Self::Map(_) => "map",
             Self::Domain(one) => one.base.internal_name(),
             Self::Void => "void",
@@ -589,7 +596,10 @@ impl SqlType {
             ANY_BITS => Self::Bit(None),
             "unknown" => Self::Unknown,
             "void" => Self::Void,
-            name => Self::Range(RangeKind::of_name(name)?),
+            name => match RangeKind::of_name(name) {
+                Some(kind) => Self::Range(kind),
+                None => Self::Multirange(RangeKind::of_multirange_name(name)?),
+            },
         })
     }
 }

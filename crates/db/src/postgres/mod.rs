@@ -259,7 +259,7 @@ struct ListedType {
     /// Its name in SQL.
     sql_name: String,
     schema: u32,
-    /// `b`, `e` for an enum, `c` for a composite type, `d` for a domain.
+    /// `b`, `r` for a range, `m` for a multirange, `e` for an enum, `c` for a composite type, `d` for a domain.
     kind: &'static str,
     known: PostgresType,
     /// What a domain demands.
@@ -273,7 +273,11 @@ fn listed_types(snapshot: &SessionSnapshot) -> Vec<ListedType> {
         name: known.name.to_owned(),
         sql_name: known.sql_name.to_owned(),
         schema: CATALOG_OID,
-        kind: "b",
+        kind: match known.category {
+            "R" if known.name.ends_with("multirange") => "m",
+            "R" => "r",
+            _ => "b",
+        },
         known: *known,
         domain: None,
     });

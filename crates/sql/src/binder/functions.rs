@@ -528,6 +528,7 @@ impl Binder<'_> {
                 return Err(Error::input("function unnest(unknown) is not unique").with_code("42725"));
             }
             SqlType::Array(_) => self.typed_array(array)?,
+            SqlType::Multirange(_) => self.call("multirange_ranges", vec![array])?,
             other => {
                 return Err(Error::input(format!("function unnest({other}) does not exist")).with_code("42883"));
             }

@@ -152,6 +152,7 @@ fn sent_field(field: &Field) -> Field {
             | SqlType::Bit(_)
             | SqlType::VarBit(_)
             | SqlType::Range(_)
+            | SqlType::Multirange(_)
             | SqlType::TimeTz,
         ) => SqlType::Text,
         Some(SqlType::Array(element)) if matches!(**element, SqlType::Enum(_)) => SqlType::array_of(SqlType::Text),
@@ -169,9 +170,10 @@ fn shown_value(field: &Field, cast: &str) -> String {
         format!("{}.{}", quoted(schema), quoted(&one.name))
     };
     match SqlType::of_field(field).map(|sql_type| sql_type.base().clone()) {
-        Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Range(_) | SqlType::TimeTz)) => {
+        Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::TimeTz)) => {
             format!("{cast}({name} AS {known})")
         }
+        Some(known @ (SqlType::Range(_) | SqlType::Multirange(_))) => format!("{cast}({name} AS {known})"),
         // What is too long for the column is an error, as it is not where a cast names the length.
         Some(SqlType::Bit(_) | SqlType::VarBit(_)) => format!("{cast}({name} AS varbit)"),
         Some(SqlType::Enum(one)) => format!("{cast}({name} AS {})", of_enum(&one)),

@@ -81,6 +81,7 @@ fn of_others(from: &SqlType, to: &SqlType) -> Option<CastContext> {
         }
         (T::Bit(_), T::VarBit(_)) | (T::VarBit(_), T::Bit(_)) => Implicit,
         (T::Integer | T::BigInt, T::Bit(_)) | (T::Bit(_), T::Integer | T::BigInt) => Explicit,
+        (T::Range(from), T::Multirange(to)) if from == to => Explicit,
         (T::Json, T::Jsonb) | (T::Jsonb, T::Json) => Assignment,
         (T::Jsonb, T::Boolean | T::SmallInt | T::Integer | T::BigInt | T::Numeric(_) | T::Real | T::Double) => Explicit,
         _ => return None,

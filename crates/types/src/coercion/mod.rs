@@ -100,6 +100,7 @@ impl Cast<'_> {
             (T::Integer | T::BigInt, T::Bit(length)) => strings::bits_of(self, array, length.unwrap_or(1)),
             (T::Bit(_), T::Integer | T::BigInt) => strings::of_bits(self, array),
             (T::Jsonb, T::Json) => Ok(array.clone()),
+            (T::Range(kind), T::Multirange(_)) => nested::multiranges(array, *kind),
             (T::Json, T::Jsonb) => text::parse_array(array.as_string_view(), self.to, &self.read_options()),
             (T::Jsonb, _) => strings::of_jsonb(self, array),
             (from, to) if numbers::is_number(from) && numbers::is_number(to) => numbers::cast(self, array),

@@ -17,7 +17,7 @@ use super::columns::{Columns, kernel};
 use super::decimal::Decimal;
 use super::{Body, Call, ScalarCall, Special, catalog};
 use crate::SqlType;
-use crate::text::{Range, ZonedTime};
+use crate::text::{Multirange, Range, ZonedTime};
 
 /// Types that the engine's kernels compare as PostgreSQL does.
 const NATIVE: [&str; 18] = [
@@ -92,12 +92,14 @@ pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
         SqlType::Jsonb => ("jsonb_order_key", SqlType::Bytea),
         SqlType::Enum(_) => ("enum_order_key", SqlType::Integer),
         SqlType::Range(_) => ("range_order_key", SqlType::Bytea),
+        SqlType::Multirange(_) => ("multirange_order_key", SqlType::Bytea),
         SqlType::TimeTz => ("timetz_order_key", SqlType::Bytea),
         _ => return None,
     };
     // Each kind of range has an overload of its own.
     let takes = |overload: &&super::Overload| {
-        !matches!(sql_type, SqlType::Range(_)) || overload.arguments == [super::Argument::Exact(sql_type.clone())]
+        !matches!(sql_type, SqlType::Range(_) | SqlType::Multirange(_))
+            || overload.arguments == [super::Argument::Exact(sql_type.clone())]
     };
     let overload = catalog::scalars(name).iter().find(takes)?;
     Some(ScalarCall { overload, arguments: vec![sql_type.clone()], returns })
@@ -144,6 +146,15 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
             let keys = |array| {
                 let texts = texts(array)?;
                 let key = |text| Range::held(text, *kind).map(|range| range.order_key());
+                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
+            };
+            let (a, b) = (keys(left)?, keys(right)?);
+            Box::new(move |i, j| a[i].cmp(&b[j]))
+        }
+        SqlType::Multirange(kind) => {
+            let keys = |array| {
+                let texts = texts(array)?;
+                let key = |text| Multirange::held(text, *kind).map(|one| one.order_key());
                 texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
             };
             let (a, b) = (keys(left)?, keys(right)?);

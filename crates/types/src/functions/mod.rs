@@ -32,6 +32,7 @@ mod maps;
 mod matcher;
 mod math;
 mod more_texts;
+mod multiranges;
 mod numeric;
 mod others;
 mod patterns;

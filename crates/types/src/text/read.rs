@@ -14,6 +14,7 @@ use arrow::datatypes::{
 };
 use diligence_base::{Error, Result};
 
+use super::multiranges::Multirange;
 use super::ranges::Range;
 use super::zoned_time::ZonedTime;
 use super::zones::Zone;
@@ -69,6 +70,10 @@ pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOp
         })?,
         SqlType::Range(kind) => reader.written(|text, out| {
             out.push_str(&Range::read(text, *kind, options)?.text());
+            Ok(())
+        })?,
+        SqlType::Multirange(kind) => reader.written(|text, out| {
+            out.push_str(&Multirange::read(text, *kind, options)?.text());
             Ok(())
         })?,
         SqlType::Boolean => reader.booleans()?,

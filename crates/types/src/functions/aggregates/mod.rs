@@ -28,6 +28,7 @@ use super::arithmetic::common;
 use super::catalog::Catalog;
 use super::decimal::{numeric_type, precision_scale};
 use crate::SqlType;
+use crate::range_type::RangeKind;
 
 pub use self::of_rows::RowsFunction;
 pub use self::rows::{Computed, rows_udaf};
@@ -257,6 +258,17 @@ fn of_values(catalog: &mut Catalog) {
         "listagg(text, text) -> text",
     ] {
         catalog.aggregate(signature, AggregateBody::Rewritten);
+    }
+    for kind in RangeKind::ALL {
+        let (range, many) = (kind.name(), kind.multirange_name());
+        for signature in [
+            format!("range_agg({range}) -> {many}"),
+            format!("range_agg({many}) -> {many}"),
+            format!("range_intersect_agg({range}) -> {range}"),
+            format!("range_intersect_agg({many}) -> {many}"),
+        ] {
+            catalog.aggregate(leaked(signature), AggregateBody::Rewritten);
+        }
     }
     catalog.aggregate("histogram(anyelement) -> text", AggregateBody::Rewritten).gives(|types, _| {
         Ok(SqlType::Map(Arc::new((types.first().cloned().unwrap_or(SqlType::Text), SqlType::BigInt))))

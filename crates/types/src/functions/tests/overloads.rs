@@ -63,6 +63,7 @@ fn samples(sql_type: &SqlType) -> &'static [&'static str] {
         SqlType::Timestamp | SqlType::TimestampTz => &["infinity", "4713-11-24 BC", "2024-02-29 12:34:56.789"],
         SqlType::Interval => &["-2147483647 mons", "1 mon 2 days 03:04:05.6", "0 days"],
         SqlType::Range(_) => &["empty", "(,)"],
+        SqlType::Multirange(_) => &["{}", "{(,)}"],
         SqlType::TimeTz => &["00:00:00-12", "23:59:59.999999+05:30"],
         SqlType::Array(_) => &["{}", "{3,1}"],
         _ => &["", "abc é", "%\\", "YYYY-MM-DD 99.9", "hex", "day"],
