@@ -45,7 +45,7 @@ const fn base(
 }
 
 /// The types that columns, parameters and the catalog's own columns have.
-pub const TYPES: [PostgresType; 43] = [
+pub const TYPES: [PostgresType; 47] = [
     BOOL,
     BYTEA,
     base(18, "char", "\"char\"", 1, 1002, "S"),
@@ -62,6 +62,10 @@ pub const TYPES: [PostgresType; 43] = [
     FLOAT4,
     FLOAT8,
     UNKNOWN,
+    base(650, "cidr", "cidr", -1, 651, "I"),
+    base(774, "macaddr8", "macaddr8", 8, 775, "U"),
+    base(829, "macaddr", "macaddr", 6, 1040, "U"),
+    base(869, "inet", "inet", -1, 1041, "I"),
     base(1042, "bpchar", "character", -1, 1014, "S"),
     base(1043, "varchar", "character varying", -1, 1015, "S"),
     DATE,

@@ -14,6 +14,7 @@
 //! * `interval`: months, days and nanoseconds, which are multiples of 1,000.
 //! * `uuid`: its text of 36 characters, in lower case, which sorts as the bytes do. `json`, `jsonb`, enums: text.
 //! * `bit`, `bit varying`: texts of zeros and ones, which sort as the bits do.
+//! * Ranges, multiranges, addresses in networks: their texts, of which each value has one.
 
 pub mod record_type;
 
@@ -24,6 +25,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit
 
 use crate::domain_type::DomainType;
 use crate::enum_type::EnumType;
+use crate::network_type::NetworkKind;
 use crate::range_type::RangeKind;
 
 use self::record_type::RecordType;
@@ -106,6 +108,8 @@ pub enum SqlType {
     Range(RangeKind),
     /// A multirange: ranges with something between each two.
     Multirange(RangeKind),
+    /// An address in a network.
+    Network(NetworkKind),
     /// A domain: some of another type's values. No expression has one, only what takes values.
     Domain(Arc<DomainType>),
     /// `void`: the result of functions that are called for what they do.
@@ -163,6 +167,8 @@ pub enum Category {
     Enum,
     /// `D`: dates and times.
     DateTime,
+    /// `I`: addresses of the internet protocol.
+    Network,
     /// `N`.
     Numeric,
     /// `S`.
@@ -200,7 +206,7 @@ impl SqlType {
             Self::Unknown | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => DataType::Utf8View,
             Self::Uuid | Self::Json | Self::Jsonb | Self::Enum(_) => DataType::Utf8View,
             Self::Bit(_) | Self::VarBit(_) | Self::Range(_) | Self::TimeTz => DataType::Utf8View,
-            Self::Multirange(_) => DataType::Utf8View,
+            Self::Multirange(_) | Self::Network(_) => DataType::Utf8View,
             Self::Boolean => DataType::Boolean,
             Self::SmallInt => DataType::Int16,
             Self::Integer => DataType::Int32,
@@ -325,6 +331,8 @@ impl SqlType {
             Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => Category::String,
             Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb => Category::UserDefined,
             Self::Range(_) | Self::Multirange(_) => Category::UserDefined,
+            Self::Network(kind) if kind.is_internet() => Category::Network,
+            Self::Network(_) => Category::UserDefined,
             Self::Enum(_) => Category::Enum,
             Self::Bit(_) | Self::VarBit(_) => Category::Bits,
             Self::Date | Self::Time | Self::TimeTz | Self::Timestamp | Self::TimestampTz => Category::DateTime,
@@ -347,6 +355,7 @@ impl SqlType {
                 | Self::TimestampTz
                 | Self::Interval
                 | Self::VarBit(_)
+                | Self::Network(NetworkKind::Inet)
         )
     }
 
@@ -445,11 +454,13 @@ impl SqlType {
                 Self::Record(fields) => fields.oids().1,
                 Self::Range(kind) => kind.oids().1,
                 Self::Multirange(kind) => kind.multirange_oids().1,
+                Self::Network(kind) => kind.oids().1,
                 _ => 1009,
             },
             Self::Record(fields) => fields.oids().0,
             Self::Range(kind) => kind.oids().0,
             Self::Multirange(kind) => kind.multirange_oids().0,
+            Self::Network(kind) => kind.oids().0,
             Self::Map(_) => 25,
             Self::Domain(one) => one.base.oid(),
             Self::Void => 2278,
@@ -502,6 +513,7 @@ impl SqlType {
             Self::Record(_) => "row",
             Self::Range(kind) => kind.name(),
             Self::Multirange(kind) => kind.multirange_name(),
+            Self::Network(kind) => kind.name(),
             Self::Map(_) => "map",
             Self::Domain(one) => one.base.internal_name(),
             Self::Void => "void",
@@ -596,10 +608,11 @@ impl SqlType {
             ANY_BITS => Self::Bit(None),
             "unknown" => Self::Unknown,
             "void" => Self::Void,
-            name => match RangeKind::of_name(name) {
-                Some(kind) => Self::Range(kind),
-                None => Self::Multirange(RangeKind::of_multirange_name(name)?),
-            },
+            name => {
+                let of_range = RangeKind::of_name(name).map(Self::Range);
+                let of_multirange = || RangeKind::of_multirange_name(name).map(Self::Multirange);
+                of_range.or_else(of_multirange).or_else(|| NetworkKind::of_name(name).map(Self::Network))?
+            }
         })
     }
 }

@@ -153,6 +153,7 @@ fn sent_field(field: &Field) -> Field {
             | SqlType::VarBit(_)
             | SqlType::Range(_)
             | SqlType::Multirange(_)
+            | SqlType::Network(_)
             | SqlType::TimeTz,
         ) => SqlType::Text,
         Some(SqlType::Array(element)) if matches!(**element, SqlType::Enum(_)) => SqlType::array_of(SqlType::Text),
@@ -173,7 +174,9 @@ fn shown_value(field: &Field, cast: &str) -> String {
         Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::TimeTz)) => {
             format!("{cast}({name} AS {known})")
         }
-        Some(known @ (SqlType::Range(_) | SqlType::Multirange(_))) => format!("{cast}({name} AS {known})"),
+        Some(known @ (SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_))) => {
+            format!("{cast}({name} AS {known})")
+        }
         // What is too long for the column is an error, as it is not where a cast names the length.
         Some(SqlType::Bit(_) | SqlType::VarBit(_)) => format!("{cast}({name} AS varbit)"),
         Some(SqlType::Enum(one)) => format!("{cast}({name} AS {})", of_enum(&one)),

@@ -2,12 +2,13 @@
 //!
 //! * [`contexts`]: which casts there are, and whether a statement must ask for them.
 //! * [`common`]: the type that several expressions take where they meet.
-//! * [`numbers`], [`times`], [`strings`] and [`nested`]: the casts themselves, of whole arrays.
+//! * [`numbers`], [`times`], [`strings`], [`networks`] and [`nested`]: the casts themselves, of whole arrays.
 //! * [`normalize`](mod@normalize): Arrow's many types, as files have them, into the one that a SQL type is held as.
 
 mod common;
 mod contexts;
 mod nested;
+mod networks;
 mod normalize;
 mod numbers;
 mod strings;
@@ -93,6 +94,8 @@ impl Cast<'_> {
             (T::Void, _) | (_, T::Void) => Err(self.no_cast()),
             (from, to) if is_string(from) && is_string(to) => strings::fit(self, array),
             (from, _) if is_string(from) => text::parse_array(array.as_string_view(), self.to, &self.read_options()),
+            (T::Network(kind), to) if is_string(to) && kind.is_internet() => networks::texts(self, array),
+            (T::Network(_), T::Network(kind)) => networks::others(array, *kind),
             (_, to) if is_string(to) => self.texts(array),
             (T::Bit(_) | T::VarBit(_), T::Bit(_) | T::VarBit(_)) => {
                 text::parse_array(array.as_string_view(), self.to, &self.read_options())

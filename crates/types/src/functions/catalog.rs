@@ -14,8 +14,8 @@ use std::sync::LazyLock;
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
     arithmetic, arrays, bits, bytes, comparisons, date_units, datetime, domains, duckdb, enums, foreign, formatting,
-    intervals, json, lists, maps, math, more_texts, multiranges, numeric, others, patterns, ranges, strftime, strings,
-    zoned_times,
+    intervals, json, lists, maps, math, more_texts, multiranges, networks, numeric, others, patterns, ranges, strftime,
+    strings, zoned_times,
 };
 use crate::SqlType;
 
@@ -41,6 +41,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     bits::declare(&mut catalog);
     ranges::declare(&mut catalog);
     multiranges::declare(&mut catalog);
+    networks::declare(&mut catalog);
     zoned_times::declare(&mut catalog);
     others::declare(&mut catalog);
     super::aggregates::declare(&mut catalog);

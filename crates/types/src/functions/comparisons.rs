@@ -17,10 +17,12 @@ use super::columns::{Columns, kernel};
 use super::decimal::Decimal;
 use super::{Body, Call, ScalarCall, Special, catalog};
 use crate::SqlType;
+use crate::network_type::NetworkKind;
+use crate::text::networks::Address;
 use crate::text::{Multirange, Range, ZonedTime};
 
 /// Types that the engine's kernels compare as PostgreSQL does.
-const NATIVE: [&str; 18] = [
+const NATIVE: [&str; 20] = [
     "boolean",
     "smallint",
     "integer",
@@ -39,6 +41,8 @@ const NATIVE: [&str; 18] = [
     "oid",
     "bits",
     "varbit",
+    "macaddr",
+    "macaddr8",
 ];
 
 /// Declares the operators.
@@ -94,11 +98,12 @@ pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
         SqlType::Range(_) => ("range_order_key", SqlType::Bytea),
         SqlType::Multirange(_) => ("multirange_order_key", SqlType::Bytea),
         SqlType::TimeTz => ("timetz_order_key", SqlType::Bytea),
+        SqlType::Network(kind) if kind.is_internet() => ("inet_order_key", SqlType::Bytea),
         _ => return None,
     };
     // Each kind of range has an overload of its own.
     let takes = |overload: &&super::Overload| {
-        !matches!(sql_type, SqlType::Range(_) | SqlType::Multirange(_))
+        !matches!(sql_type, SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_))
             || overload.arguments == [super::Argument::Exact(sql_type.clone())]
     };
     let overload = catalog::scalars(name).iter().find(takes)?;
@@ -146,6 +151,15 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
             let keys = |array| {
                 let texts = texts(array)?;
                 let key = |text| Range::held(text, *kind).map(|range| range.order_key());
+                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
+            };
+            let (a, b) = (keys(left)?, keys(right)?);
+            Box::new(move |i, j| a[i].cmp(&b[j]))
+        }
+        SqlType::Network(kind) if kind.is_internet() => {
+            let keys = |array| {
+                let texts = texts(array)?;
+                let key = |text| Address::read(text, NetworkKind::Inet).map(|one| one.order_key());
                 texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
             };
             let (a, b) = (keys(left)?, keys(right)?);

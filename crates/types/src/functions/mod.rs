@@ -33,6 +33,7 @@ mod matcher;
 mod math;
 mod more_texts;
 mod multiranges;
+mod networks;
 mod numeric;
 mod others;
 mod patterns;

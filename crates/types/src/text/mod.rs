@@ -20,6 +20,7 @@ pub(crate) mod interval;
 pub(crate) mod json;
 mod literals;
 mod multiranges;
+pub mod networks;
 pub(crate) mod numbers;
 mod print;
 mod ranges;

@@ -104,7 +104,9 @@ impl<'a> Printer<'a> {
             SqlType::Multirange(RangeKind::TimestampTz) if zone != Zone::UTC => {
                 array.as_string_view_opt().map(|array| Kind::ManyMoments(array, zone))
             }
-            SqlType::Range(_) | SqlType::Multirange(_) | SqlType::TimeTz => array.as_string_view_opt().map(Kind::Text),
+            SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_) | SqlType::TimeTz => {
+                array.as_string_view_opt().map(Kind::Text)
+            }
             SqlType::Bytea => array.as_binary_view_opt().map(Kind::Bytes),
             SqlType::Date => primitive(array, Kind::Date),
             SqlType::Time => primitive(array, Kind::Time),

@@ -18,7 +18,7 @@ use super::multiranges::Multirange;
 use super::ranges::Range;
 use super::zoned_time::ZonedTime;
 use super::zones::Zone;
-use super::{bits, bytes, datetime, decimals, errors, interval, json, literals, numbers, strings};
+use super::{bits, bytes, datetime, decimals, errors, interval, json, literals, networks, numbers, strings};
 use crate::SqlType;
 use crate::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE, RecordField};
 
@@ -74,6 +74,10 @@ pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOp
         })?,
         SqlType::Multirange(kind) => reader.written(|text, out| {
             out.push_str(&Multirange::read(text, *kind, options)?.text());
+            Ok(())
+        })?,
+        SqlType::Network(kind) => reader.written(|text, out| {
+            out.push_str(&networks::held(text, *kind)?);
             Ok(())
         })?,
         SqlType::Boolean => reader.booleans()?,

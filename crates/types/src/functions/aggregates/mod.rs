@@ -130,6 +130,7 @@ fn extremes(catalog: &mut Catalog) {
         let by_key = || AggregateBody::Extreme { is_greatest: name == "max" };
         catalog.aggregate(leaked(format!("{name}(interval) -> interval")), by_key());
         catalog.aggregate(leaked(format!("{name}(anyenum) -> anyenum")), by_key());
+        catalog.aggregate(leaked(format!("{name}(inet) -> inet")), by_key());
         catalog.aggregate(leaked(format!("{name}(bpchar) -> bpchar")), by_key()).gives(|types, _| Ok(types[0].clone()));
         catalog.aggregate(leaked(format!("{name}(anyarray) -> anyarray")), as_is(function));
         // DuckDB has these.

@@ -63,6 +63,8 @@ fn samples(sql_type: &SqlType) -> &'static [&'static str] {
         SqlType::Timestamp | SqlType::TimestampTz => &["infinity", "4713-11-24 BC", "2024-02-29 12:34:56.789"],
         SqlType::Interval => &["-2147483647 mons", "1 mon 2 days 03:04:05.6", "0 days"],
         SqlType::Range(_) => &["empty", "(,)"],
+        SqlType::Network(kind) if kind.is_internet() => &["0.0.0.0/0", "10.1.0.0/16", "::1"],
+        SqlType::Network(_) => &["08:00:2b:ff:fe:01:02:03", "08:00:2b:01:02:03"],
         SqlType::Multirange(_) => &["{}", "{(,)}"],
         SqlType::TimeTz => &["00:00:00-12", "23:59:59.999999+05:30"],
         SqlType::Array(_) => &["{}", "{3,1}"],
