@@ -31,7 +31,10 @@ impl Binder<'_> {
     /// The value as one of a domain. Fails as a cast to the base type does, and with 23502 or 23514 where it is run.
     pub(super) fn of_domain(&self, scalar: Scalar, domain: &DomainType, way: Way) -> Result<Scalar> {
         let definition = self.context.domain(domain)?;
-        let value = self.cast(scalar, &definition.base, way)?;
+        let value = match way {
+            Way::Explicit | Way::Try => self.explicit(scalar, &definition.base, way == Way::Try)?,
+            Way::Implicit | Way::Assignment => self.cast(scalar, &definition.base, way)?,
+        };
         let text = |text: &str| Scalar::Constant(Constant::text(text));
         let schema = domain.schema.as_deref().unwrap_or(DEFAULT_SCHEMA);
         let name = domain.to_string();
@@ -49,6 +52,15 @@ impl Binder<'_> {
         }
         let sql_type = value.sql_type();
         Ok(Scalar::Case { arms: vec![(Scalar::all(tests), value)], otherwise: None, sql_type })
+    }
+
+    /// What a function returns, in the type that it is declared with.
+    pub(super) fn result_of(&self, value: Scalar, returns: &SqlType, is_explicit: bool) -> Result<Scalar> {
+        let value = value.cast(returns.base().clone(), is_explicit);
+        match returns {
+            SqlType::Domain(domain) => self.of_domain(value, domain, Way::Assignment),
+            _ => Ok(value),
+        }
     }
 
     /// The condition with VALUE in its place.

@@ -228,7 +228,8 @@ impl Around<'_> {
         });
         let Some(element) = element else { return Ok(None) };
         let parts = before.iter().cloned().chain([ast::ObjectNamePart::Identifier(element)]);
-        Ok(found(&ObjectName(parts.collect()))?.map(SqlType::array_of))
+        let element = found(&ObjectName(parts.collect()))?;
+        Ok(element.filter(|element| !matches!(element, SqlType::Domain(_))).map(SqlType::array_of))
     }
 
     /// The type of a name that a statement made.

@@ -91,7 +91,11 @@ pub(super) fn check(distribution: &Distribution, declaration: &Declaration) -> R
     let is_special = |column: &&String| {
         let field = declaration.fields.iter().find(|field| field.name() == *column);
         let kind = field.and_then(|field| SqlType::of_field(field));
-        matches!(kind, Some(SqlType::Char(_) | SqlType::Enum(_) | SqlType::Json | SqlType::Jsonb))
+        match kind.as_ref().map(SqlType::base) {
+            Some(SqlType::Char(_) | SqlType::Enum(_) | SqlType::Json | SqlType::Jsonb | SqlType::TimeTz) => true,
+            Some(SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_)) => true,
+            _ => false,
+        }
     };
     if let Some(column) = distribution.strategy.columns().iter().find(is_special) {
         return Err(not_by(column));
