@@ -339,6 +339,9 @@ impl Binder<'_> {
         let right = sides.pop();
         let left = sides.pop();
         match (left, right) {
+            (Some(left), Some(right)) if comparison.is_of_equality() => {
+                Scalar::compare(comparison, self.equality_key(left), self.equality_key(right))
+            }
             (Some(left), Some(right)) => Scalar::compare(comparison, self.key(left), self.key(right)),
             // Only ever called with two.
             _ => Scalar::boolean(false),
@@ -350,6 +353,14 @@ impl Binder<'_> {
         match functions::order_key(&scalar.sql_type()) {
             None => scalar,
             Some(call) => Scalar::Call { call, arguments: vec![scalar] },
+        }
+    }
+
+    /// What a value is compared for equality by.
+    fn equality_key(&self, scalar: Scalar) -> Scalar {
+        match functions::is_equal_as_held(&scalar.sql_type()) {
+            true => scalar,
+            false => self.key(scalar),
         }
     }
 
@@ -391,8 +402,8 @@ impl Binder<'_> {
             let any = Scalar::any(parts);
             return Ok(if is_negated { any.negate() } else { any });
         };
-        let value = Box::new(self.key(self.cast(value, &common, Way::Implicit)?));
-        let list = list.into_iter().map(|element| Ok(self.key(self.cast(element, &common, Way::Implicit)?)));
+        let value = Box::new(self.equality_key(self.cast(value, &common, Way::Implicit)?));
+        let list = list.into_iter().map(|element| Ok(self.equality_key(self.cast(element, &common, Way::Implicit)?)));
         Ok(Scalar::InList { value, list: list.collect::<Result<_>>()?, is_negated })
     }
 }
