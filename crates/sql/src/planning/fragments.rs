@@ -91,11 +91,15 @@ pub(super) fn check(distribution: &Distribution, declaration: &Declaration) -> R
     let is_special = |column: &&String| {
         let field = declaration.fields.iter().find(|field| field.name() == *column);
         let kind = field.and_then(|field| SqlType::of_field(field));
-        match kind.as_ref().map(SqlType::base) {
-            Some(SqlType::Char(_) | SqlType::Enum(_) | SqlType::Json | SqlType::Jsonb | SqlType::TimeTz) => true,
-            Some(SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_)) => true,
-            _ => false,
-        }
+        let held_as_text = matches!(
+            kind.as_ref().map(SqlType::base),
+            Some(SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_) | SqlType::TimeTz)
+        );
+        let is_other = matches!(
+            kind.as_ref().map(SqlType::base),
+            Some(SqlType::Char(_) | SqlType::Enum(_) | SqlType::Json | SqlType::Jsonb)
+        );
+        held_as_text || is_other
     };
     if let Some(column) = distribution.strategy.columns().iter().find(is_special) {
         return Err(not_by(column));

@@ -79,8 +79,8 @@ fn internet(catalog: &mut Catalog) {
     add("set_masklen(inet, integer) -> inet", with_length);
     add("set_masklen(cidr, integer) -> cidr", with_length);
     add("inet_merge(inet, inet) -> cidr", merged);
-    add("inet_order_key(inet) -> bytea", |given, call| keys(given, call));
-    add("inet_order_key(cidr) -> bytea", |given, call| keys(given, call));
+    add("inet_order_key(inet) -> bytea", keys);
+    add("inet_order_key(cidr) -> bytea", keys);
     for sign in ["=", "<>", "<", "<=", ">", ">="] {
         let signature = Box::leak(format!("{sign}(inet, inet) -> boolean").into_boxed_str());
         catalog.add(signature, super::comparisons::kernel_of_sign(sign));
