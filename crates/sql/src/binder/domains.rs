@@ -28,7 +28,8 @@ pub(crate) fn bind_domain_check(condition: &Expr, base: &SqlType, context: &dyn 
 }
 
 impl Binder<'_> {
-    /// The value as one of a domain. Fails as a cast to the base type does, and with 23502 or 23514 where it is run.
+    /// The value as one of a domain. Fails as a cast to the base type does, with 23502 or 23514 where it is run, and
+    /// with 0A000 for one that is another each time it is looked at.
     pub(super) fn of_domain(&self, scalar: Scalar, domain: &DomainType, way: Way) -> Result<Scalar> {
         let definition = self.context.domain(domain)?;
         let value = match way {
@@ -49,6 +50,11 @@ impl Binder<'_> {
         }
         if tests.is_empty() {
             return Ok(value);
+        }
+        if value.is_volatile() {
+            let message = format!("a value of the domain {name} that is another each time is not supported here");
+            let hint = "compute it in a query below: SELECT CAST(x AS …) FROM (SELECT … AS x)";
+            return Err(Error::unsupported(message).with_code("0A000").with_hint(hint));
         }
         let sql_type = value.sql_type();
         Ok(Scalar::Case { arms: vec![(Scalar::all(tests), value)], otherwise: None, sql_type })

@@ -124,7 +124,11 @@ impl Binder<'_> {
             Expr::Cast { kind, expr, data_type, .. } => {
                 let is_try = matches!(kind, CastKind::TryCast | CastKind::SafeCast);
                 let (scalar, to) = (self.scalar(expr, level)?, self.sql_type(data_type)?);
-                let scalar = self.looked_up(scalar, &to, level)?;
+                // What a domain demands is looked at beside the value.
+                let scalar = match &to {
+                    SqlType::Domain(_) => self.evaluated_once(scalar, level)?,
+                    _ => self.looked_up(scalar, &to, level)?,
+                };
                 let scalar = self.explicit(scalar, &to, is_try)?;
                 self.with_seconds_digits(scalar, literals::seconds_digits(data_type))
             }
