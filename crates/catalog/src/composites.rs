@@ -19,7 +19,8 @@ impl Object {
     /// The type that it is.
     pub fn made_type(&self) -> Option<SqlType> {
         let of_enum = || self.enum_type().map(|one| SqlType::Enum(Arc::new(one)));
-        self.composite_type().map(SqlType::Record).or_else(of_enum)
+        let of_domain = || self.domain().map(|(one, _)| SqlType::Domain(Arc::new(one)));
+        self.composite_type().map(SqlType::Record).or_else(of_enum).or_else(of_domain)
     }
 }
 

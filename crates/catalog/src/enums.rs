@@ -50,8 +50,8 @@ impl CatalogSnapshot {
         self.all_objects().filter_map(|object| Some((object, object.enum_type()?)))
     }
 
-    /// The columns of tables that have an enum, or arrays of it.
-    pub fn columns_of_enum(&self, oid: u32) -> Vec<(&Arc<Object>, String)> {
+    /// The columns of tables that have a type that a statement made, or arrays of it.
+    pub fn columns_of_type(&self, oid: u32) -> Vec<(&Arc<Object>, String)> {
         let mut found = Vec::new();
         for object in self.all_objects() {
             let Relation::Native(table) = &object.relation else { continue };
@@ -67,6 +67,7 @@ fn has_enum(field: &FieldRef, oid: u32) -> Option<bool> {
     fn inside(sql_type: &SqlType, oid: u32) -> bool {
         match sql_type {
             SqlType::Enum(one) => one.oid == oid,
+            SqlType::Domain(one) => one.oid == oid || inside(&one.base, oid),
             SqlType::Array(element) => inside(element, oid),
             SqlType::Record(fields) if fields.composite_name().is_some_and(|name| name.oid == oid) => true,
             SqlType::Record(fields) => fields.iter().any(|field| inside(&field.sql_type, oid)),
@@ -80,6 +81,11 @@ fn has_enum(field: &FieldRef, oid: u32) -> Option<bool> {
         SqlType::Array(element) => matches!(**element, SqlType::Enum(_)),
         _ => false,
     })
+}
+
+/// Whether a type is an enum, or an array of it.
+fn is_of(sql_type: &SqlType, oid: u32) -> bool {
+    matches!(sql_type.base().innermost(), SqlType::Enum(one) if one.oid == oid)
 }
 
 /// The columns with another version of an enum.
@@ -118,6 +124,10 @@ impl Catalog {
         let one = Arc::new(definition.of_object(object.id, name));
         if *name != object.name {
             self.rename(object, name)?;
+        }
+        if let Some((_, domain, _)) = self.snapshot().domains().find(|(_, domain, _)| is_of(&domain.base, one.oid)) {
+            let message = format!("{one} cannot change while the domain {domain} is of it");
+            return Err(Error::unsupported(message).with_code("0A000"));
         }
         let own = ObjectRef { id: object.id, name: name.clone() };
         self.replace(&own, Relation::Enum(Arc::new(definition.clone())))?;

@@ -28,6 +28,7 @@ mod composites;
 mod conformed;
 mod declared;
 pub mod distribution;
+mod domains;
 mod enum_definition;
 mod enums;
 mod files;
@@ -69,6 +70,7 @@ pub use catalog::{Catalog, CatalogChange, CatalogObserver, may_change, no_schema
 pub use composite_definition::CompositeDefinition;
 pub use conformed::{failing_row, table_schema};
 pub use declared::ColumnIds;
+pub use domains::DomainDefinition;
 pub use enum_definition::EnumDefinition;
 pub use enums::EnumChange;
 pub use files::FileRelation;

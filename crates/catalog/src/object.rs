@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 use crate::name::oid_of;
 use crate::rules::Materialized;
 use crate::sequence::Sequence;
-use crate::{CompositeDefinition, EnumDefinition, FileRelation, NativeTable, RelationName, Routine, View};
+use crate::{
+    CompositeDefinition, DomainDefinition, EnumDefinition, FileRelation, NativeTable, RelationName, Routine, View,
+};
 
 /// One version of a relation in a catalog.
 #[derive(Clone, Debug)]
@@ -68,6 +70,8 @@ pub enum Relation {
     Enum(Arc<EnumDefinition>),
     /// A type of columns.
     Composite(Arc<CompositeDefinition>),
+    /// Some of a type's values.
+    Domain(Arc<DomainDefinition>),
 }
 
 impl Relation {
@@ -80,7 +84,7 @@ impl Relation {
             Relation::View(_) => "view",
             Relation::Sequence(_) => "sequence",
             Relation::Routine(_) => "function",
-            Relation::Enum(_) | Relation::Composite(_) => "type",
+            Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => "type",
         }
     }
 
@@ -94,7 +98,12 @@ impl Relation {
 
     /// Whether it can stand in FROM, and is listed with others that can.
     pub fn is_listed(&self) -> bool {
-        !matches!(self, Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_))
+        !matches!(self, Relation::Routine(_)) && !self.is_type()
+    }
+
+    /// Whether it is a type.
+    pub fn is_type(&self) -> bool {
+        matches!(self, Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_))
     }
 
     /// What it is, with its article.
@@ -108,7 +117,7 @@ impl Relation {
         match self {
             Relation::Files(files) => files.definition.is_some(),
             Relation::Native(_) | Relation::View(_) | Relation::Sequence(_) => true,
-            Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) => true,
+            Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => true,
             Relation::Table(_) => false,
         }
     }
@@ -121,7 +130,9 @@ impl Relation {
             Relation::Native(memory) => memory.schema().clone(),
             Relation::View(view) => view.schema.clone(),
             Relation::Sequence(_) => sequence_schema(),
-            Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) => Arc::new(Schema::empty()),
+            Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => {
+                Arc::new(Schema::empty())
+            }
         })
     }
 }

@@ -45,7 +45,7 @@ const fn base(
 }
 
 /// The types that columns, parameters and the catalog's own columns have.
-pub const TYPES: [PostgresType; 37] = [
+pub const TYPES: [PostgresType; 47] = [
     BOOL,
     BYTEA,
     base(18, "char", "\"char\"", 1, 1002, "S"),
@@ -62,6 +62,10 @@ pub const TYPES: [PostgresType; 37] = [
     FLOAT4,
     FLOAT8,
     UNKNOWN,
+    base(650, "cidr", "cidr", -1, 651, "I"),
+    base(774, "macaddr8", "macaddr8", 8, 775, "U"),
+    base(829, "macaddr", "macaddr", 6, 1040, "U"),
+    base(869, "inet", "inet", -1, 1041, "I"),
     base(1042, "bpchar", "character", -1, 1014, "S"),
     base(1043, "varchar", "character varying", -1, 1015, "S"),
     DATE,
@@ -83,6 +87,12 @@ pub const TYPES: [PostgresType; 37] = [
     base(3910, "tstzrange", "tstzrange", -1, 3911, "R"),
     base(3912, "daterange", "daterange", -1, 3913, "R"),
     base(3926, "int8range", "int8range", -1, 3927, "R"),
+    base(4451, "int4multirange", "int4multirange", -1, 6150, "R"),
+    base(4532, "nummultirange", "nummultirange", -1, 6151, "R"),
+    base(4533, "tsmultirange", "tsmultirange", -1, 6152, "R"),
+    base(4534, "tstzmultirange", "tstzmultirange", -1, 6153, "R"),
+    base(4535, "datemultirange", "datemultirange", -1, 6155, "R"),
+    base(4536, "int8multirange", "int8multirange", -1, 6157, "R"),
 ];
 
 /// `boolean`.
@@ -190,6 +200,9 @@ pub fn field_type(field: &Field) -> ColumnType {
     let Some(text) = field.metadata().get(SQL_TYPE_KEY) else { return column_type(field.data_type()) };
     match SqlType::of_field(field) {
         Some(SqlType::Enum(one)) => return of_enum(&one, false),
+        Some(ref known @ SqlType::Domain(ref domain)) => {
+            return ColumnType { oid: domain.oid, modifier: -1, ..field_type(&known.base().field(field.name(), true)) };
+        }
         Some(ref known @ SqlType::Record(ref fields)) if fields.is_row() => return of_row(known, fields, false),
         Some(known @ (SqlType::Bit(length) | SqlType::VarBit(length))) => return of_bits(known.oid(), length, false),
         Some(SqlType::Array(element)) => match element.as_ref() {

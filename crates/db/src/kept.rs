@@ -227,7 +227,9 @@ mod tests {
             "SELECT matviewname, ispopulated FROM pg_matviews ORDER BY 1",
             "SELECT conname, convalidated FROM pg_constraint WHERE contype = 'c'",
             "SELECT increment_by, max_value FROM pg_sequences WHERE sequencename = 's'",
-            "SELECT typname, oid FROM pg_type WHERE typtype = 'e'",
+            "SELECT typname, oid FROM pg_type WHERE typtype IN ('e', 'd')",
+            "SELECT d, a, m FROM held ORDER BY a",
+            "SELECT domain_name, domain_default FROM information_schema.domains",
         ];
         let answers = {
             let database = open(&path);
@@ -243,6 +245,12 @@ mod tests {
                 "CREATE UNIQUE INDEX ON totals (n)",
                 "CREATE MATERIALIZED VIEW later AS SELECT 1 AS a WITH NO DATA",
                 "ALTER TABLE t ADD CONSTRAINT small CHECK (id < 3) NOT VALID",
+                "CREATE DOMAIN small AS INT DEFAULT 5 NOT NULL CHECK (VALUE < 10)",
+                "CREATE DOMAIN tiny AS small CONSTRAINT is_tiny CHECK (VALUE < 7)",
+                "CREATE TABLE held (d tiny, a inet PRIMARY KEY, m int4multirange)",
+                "INSERT INTO held VALUES (1, '10.0.0.1/8', '{[1,3),[5,8)}'), (DEFAULT, '::1', '{}')",
+                "ALTER DOMAIN small RENAME TO little",
+                "ALTER DOMAIN tiny SET DEFAULT 2",
                 "CREATE SEQUENCE s",
                 "ALTER SEQUENCE s INCREMENT 5 MAXVALUE 100 RESTART WITH 50",
                 "WITH gone AS (DELETE FROM t WHERE id = 3 RETURNING id) INSERT INTO t SELECT id - 3, 'fine' FROM gone",
@@ -256,6 +264,10 @@ mod tests {
             assert_eq!(questions.map(|question| lines(&database, question)), answers);
             assert_eq!(code(&database, "INSERT INTO t VALUES (2, 'ok')"), "22P02");
             assert_eq!(code(&database, "INSERT INTO t VALUES (7)"), "23514");
+            assert_eq!(code(&database, "INSERT INTO held VALUES (7, '::2')"), "23514");
+            assert_eq!(code(&database, "INSERT INTO held VALUES (NULL, '::2')"), "23502");
+            assert_eq!(code(&database, "INSERT INTO held VALUES (3, '10.0.0.1/8')"), "23505");
+            assert_eq!(code(&database, "SELECT 10::little"), "23514");
             assert_eq!(code(&database, "INSERT INTO totals VALUES (7)"), "42809");
             assert_eq!(code(&database, "SELECT * FROM later"), "55000");
             if checkpoint {
@@ -439,6 +451,9 @@ mod tests {
             "CREATE TABLE divided (a INT, \"B\" TEXT) DISTRIBUTED BY RANGE (\"B\") VALUES ('it''s', 'x') CLUSTERED BY (a)",
             "INSERT INTO divided VALUES (1, 'a'), (2, 'it''s'), (3, 'z'), (4, NULL)",
             "CREATE TYPE mood AS ENUM ('sad', 'it''s ok', 'happy')",
+            "CREATE DOMAIN \"My lab\".few AS INT DEFAULT 3 NOT NULL CONSTRAINT \"is few\" CHECK (VALUE < 10)",
+            "CREATE TABLE addresses (f \"My lab\".few, i inet, c cidr, a macaddr, n nummultirange)",
+            "INSERT INTO addresses VALUES (1, '10.0.0.1/8', '10/8', '08002b010203', '{[1,2],(5,)}'), (DEFAULT)",
             "CREATE TABLE moods (m mood NOT NULL DEFAULT 'sad', l mood[])",
             "INSERT INTO moods VALUES ('happy', ARRAY['sad', 'happy']::mood[]), (DEFAULT, NULL)",
             "CREATE MATERIALIZED VIEW by_mood AS SELECT m, count(*) AS c FROM moods GROUP BY m",
@@ -465,6 +480,7 @@ mod tests {
             "SELECT fragment, bounds, clustered_by, rows FROM system.fragments WHERE \"table\" = 'divided'",
             "SELECT * FROM moods ORDER BY m",
             "SELECT * FROM by_mood ORDER BY m",
+            "SELECT * FROM addresses ORDER BY f",
             "SELECT * FROM above, \"My lab\".of_lab",
             "SELECT table_schema, table_name, column_name, data_type, is_nullable, column_default, is_identity, \
              is_generated FROM information_schema.columns WHERE table_schema IN ('public', 'My lab') ORDER BY 1, 2, ordinal_position",
@@ -479,11 +495,12 @@ mod tests {
             let imported = open(name);
             let import = format!("IMPORT DATABASE '{}'", to.display());
             imported.session().execute(&import).unwrap().collect().unwrap();
-            for question in &questions[..11] {
+            for question in &questions[..12] {
                 assert_eq!(table(&imported, question), table(&database, question), "{name}: {question}");
             }
-            assert_eq!(table(&imported, questions[11]), [["105", "501", "105"]]);
+            assert_eq!(table(&imported, questions[12]), [["105", "501", "105"]]);
             let code = |sql: &str| imported.session().execute(sql).map(|_| ()).unwrap_err().code().map(str::to_owned);
+            assert_eq!(code("INSERT INTO addresses VALUES (11)").as_deref(), Some("23514"));
             assert_eq!(code("INSERT INTO p (k, n) VALUES ('K7', 1)").as_deref(), Some("23505"));
             assert_eq!(code("INSERT INTO \"My lab\".\"C/d\" (p, s) VALUES (9999, '1 day')").as_deref(), Some("23503"));
             // A second time there is something in the way, and all stays as it is.

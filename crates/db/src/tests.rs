@@ -359,6 +359,38 @@ fn conditions_find_rows_by_indexes() {
 }
 
 #[test]
+fn equal_values_that_are_held_as_texts_are_found_by_indexes() {
+    let session = session();
+    for statement in [
+        "CREATE TYPE mood AS ENUM ('sad', 'ok')",
+        "CREATE DOMAIN positive AS integer CHECK (VALUE > 0)",
+        "CREATE TABLE t (i inet, r int4range, m mood, p positive)",
+        "INSERT INTO t SELECT '10.0.0.0'::inet + i, int4range(i, i + 1), (CASE WHEN i = 7 THEN 'ok' ELSE 'sad' END)::mood, \
+         i FROM generate_series(1, 5000) AS g(i)",
+        "CREATE INDEX t_i ON t (i)",
+        "CREATE INDEX t_r ON t (r)",
+        "CREATE INDEX t_m ON t (m)",
+        "CREATE INDEX t_p ON t (p)",
+    ] {
+        session.execute(statement).map(|_| ()).unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+    for (condition, index) in [
+        ("i = '10.0.0.7/32'", "t_i: 1 row"),
+        ("i IN ('10.0.0.7', '10.0.0.8')", "t_i: 2 rows"),
+        ("r = '[7,7]'", "t_r: 1 row"),
+        ("m = 'ok'", "t_m: 1 row"),
+        ("p = 7", "t_p: 1 row"),
+    ] {
+        let explained = rows(&session, &format!("EXPLAIN SELECT * FROM t WHERE {condition}"));
+        let scan = explained.into_iter().find(|line| line.contains("Scan t ")).unwrap();
+        assert!(scan.contains(&format!("index {index}")), "{condition}: {scan}");
+    }
+    // What asks for the order of values does not.
+    assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE i > '10.0.19.0'"), ["136"]);
+    assert_eq!(rows(&session, "SELECT p FROM t ORDER BY i DESC LIMIT 2"), ["5000", "4999"]);
+}
+
+#[test]
 fn plans_are_json_for_programs() {
     let session = session();
     session.execute("CREATE TABLE t AS SELECT 1 AS a UNION ALL SELECT 2").unwrap();

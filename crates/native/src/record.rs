@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use diligence_catalog::distribution::Distribution;
 use diligence_catalog::journal::Entry;
 use diligence_catalog::rules::{
-    Deferral, Identity, Key, KeyKind, Materialized, Reference, ReferenceAction, TableRules,
+    Check, Deferral, Identity, Key, KeyKind, Materialized, Reference, ReferenceAction, TableRules,
 };
 use diligence_catalog::sequence::{SequenceOptions, SequenceState};
 use diligence_catalog::{ColumnIds, NativeTable, Object, Piece, Relation, RelationName};
@@ -71,6 +71,16 @@ pub enum Record {
         name: RelationName,
         array: u64,
         columns: SchemaRef,
+    },
+    CreateDomain {
+        id: u64,
+        name: RelationName,
+        array: u64,
+        /// One column of the base type, NULL where the domain takes it.
+        base: SchemaRef,
+        default: Option<String>,
+        /// Names and conditions.
+        checks: Vec<(String, String)>,
     },
     CreateFiles {
         id: u64,
@@ -152,6 +162,7 @@ const CREATE_ENUM: u8 = 17;
 const CREATE_TABLE_IN_FRAGMENTS: u8 = 18;
 const STORED_IN_FRAGMENT: u8 = 19;
 const CREATE_COMPOSITE: u8 = 20;
+const CREATE_DOMAIN: u8 = 21;
 
 /// What records had no place for before are comments under names that no column has: of a constraint that older rows
 /// may break, with its name behind; of a materialized view with and without an answer, with its query as the comment;
@@ -334,6 +345,15 @@ pub fn encode_relation(id: ObjectId, name: &RelationName, relation: &Relation, s
             head(&mut encoder, CREATE_COMPOSITE);
             encoder.number(definition.array.0);
             encoder.schema(&definition.columns)?;
+        }
+        Relation::Domain(definition) => {
+            head(&mut encoder, CREATE_DOMAIN);
+            encoder.number(definition.array.0);
+            encoder.schema(&Arc::new(Schema::new(vec![definition.column()])))?;
+            let default = definition.default.iter().map(ToString::to_string).collect::<Vec<_>>();
+            encode_texts(&mut encoder, &default);
+            let of_check = |check: &Check| [check.name.clone(), check.condition.to_string()];
+            encode_texts(&mut encoder, &definition.checks.iter().flat_map(of_check).collect::<Vec<_>>());
         }
         Relation::Sequence(sequence) => {
             head(&mut encoder, CREATE_SEQUENCE);
@@ -533,6 +553,14 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
         CREATE_COMPOSITE => {
             let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
             Record::CreateComposite { id, name, array: decoder.number()?, columns: decoder.schema()? }
+        }
+        CREATE_DOMAIN => {
+            let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
+            let (array, base) = (decoder.number()?, decoder.schema()?);
+            let default = decode_texts(&mut decoder)?.pop();
+            let checks = decode_texts(&mut decoder)?;
+            let checks = checks.chunks_exact(2).map(|check| (check[0].clone(), check[1].clone())).collect();
+            Record::CreateDomain { id, name, array, base, default, checks }
         }
         CREATE_SEQUENCE => {
             let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);

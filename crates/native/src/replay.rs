@@ -10,8 +10,8 @@ use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Check, ComputedKey, Key, RowFunction, TableRules};
 use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
-    Catalog, ColumnIds, CompositeDefinition, EnumDefinition, FileRelation, NativeTable, NewRows, ObjectRef, Relation,
-    RelationName, RestoredPiece, Routine, RowChange, StoredCluster, TableAlteration, View,
+    Catalog, ColumnIds, CompositeDefinition, DomainDefinition, EnumDefinition, FileRelation, NativeTable, NewRows,
+    ObjectRef, Relation, RelationName, RestoredPiece, Routine, RowChange, StoredCluster, TableAlteration, View,
 };
 use diligence_memory::Reservation;
 use sqlparser::ast::Expr;
@@ -116,6 +116,19 @@ impl<'a> Replay<'a> {
             Record::CreateComposite { id, name, array, columns } => {
                 let definition = CompositeDefinition { columns, array: ObjectId(array) };
                 catalog.restore(ObjectId(id), &name, Relation::Composite(Arc::new(definition)))?;
+            }
+            Record::CreateDomain { id, name, array, base, default, checks } => {
+                let check = |(name, condition): (String, String)| {
+                    Ok(Check { name, condition: Arc::new(surroundings.expression(&condition)?) })
+                };
+                let default = default.map(|default| surroundings.expression(&default)).transpose()?;
+                let checks = checks.into_iter().map(check).collect::<Result<_>>()?;
+                let column = base.fields().first();
+                let definition = column.and_then(|column| {
+                    DomainDefinition::of_column(column, default.map(Arc::new), checks, ObjectId(array))
+                });
+                let definition = definition.ok_or_else(|| Error::bug(format!("the domain {name} is of no type")))?;
+                catalog.restore(ObjectId(id), &name, Relation::Domain(Arc::new(definition)))?;
             }
             Record::CreateFiles { id, name, definition } => {
                 let files = surroundings.files(&definition)?;

@@ -10,8 +10,9 @@ use diligence_base::{Error, Result};
 use diligence_catalog::locks::{LockOwner, TableLock};
 use diligence_catalog::sequence::{Sequence, SequenceOptions, SequenceState};
 use diligence_catalog::{
-    Catalog, CompositeDefinition, EnumChange, EnumDefinition, FileRelation, Isolation, LockWay, Object, ObjectRef,
-    Relation, RelationName, Routine, SessionCatalogs, SessionSnapshot, TableAlteration, View, may_change, no_schema,
+    Catalog, CompositeDefinition, DomainDefinition, EnumChange, EnumDefinition, FileRelation, Isolation, LockWay,
+    Object, ObjectRef, Relation, RelationName, Routine, SessionCatalogs, SessionSnapshot, TableAlteration, View,
+    may_change, no_schema,
 };
 use diligence_engine::plan::{Needs, Node, Plan};
 use diligence_memory::QueryMemory;
@@ -525,14 +526,34 @@ pub enum Command {
         /// What rows that change are counted in.
         memory: QueryMemory,
     },
-    /// DROP TYPE.
-    DropEnums {
+    /// CREATE DOMAIN.
+    CreateDomain {
+        /// The domain's name.
+        name: RelationName,
+        /// What it demands.
+        definition: Arc<DomainDefinition>,
+    },
+    /// ALTER DOMAIN.
+    ChangeDomain {
+        /// The domain.
+        object: ObjectRef,
+        /// What it demands from now on.
+        definition: Arc<DomainDefinition>,
+        /// Its name from now on.
+        name: RelationName,
+        /// What indexes of tables are counted in.
+        memory: QueryMemory,
+    },
+    /// DROP TYPE and DROP DOMAIN.
+    DropTypes {
         /// The types' names.
         names: Vec<RelationName>,
         /// Tables that lose columns.
         altered: Vec<(ObjectRef, ObjectVersion, TableAlteration)>,
         /// What new indexes are counted in.
         memory: QueryMemory,
+        /// The statement's tag.
+        tag: &'static str,
     },
     /// DROP FUNCTION and DROP MACRO, by their names among the objects of their schemas.
     DropRoutines(Vec<RelationName>),
@@ -678,7 +699,17 @@ impl Command {
                 block.commit()?;
                 Ok("ALTER TYPE")
             }
-            Command::DropEnums { names, altered, memory } => {
+            Command::CreateDomain { name, definition } => {
+                catalog.create(name, Relation::Domain(definition.clone()), false)?;
+                Ok("CREATE DOMAIN")
+            }
+            Command::ChangeDomain { object, definition, name, memory } => {
+                let block = catalogs.begin_block();
+                block.catalog().change_domain(object, definition, name, memory)?;
+                block.commit()?;
+                Ok("ALTER DOMAIN")
+            }
+            Command::DropTypes { names, altered, memory, tag } => {
                 let block = catalogs.begin_block();
                 let catalog = &*block.catalog();
                 for (table, built_on, alteration) in altered {
@@ -689,7 +720,7 @@ impl Command {
                     catalog.drop(name, |_| Ok(()))?;
                 }
                 block.commit()?;
-                Ok("DROP TYPE")
+                Ok(tag)
             }
             Command::DropRoutines(names) => {
                 for name in names {

@@ -1,8 +1,10 @@
 //! What SQL's types, values and functions mean: PostgreSQL's meaning, on Arrow's arrays.
 //!
 //! * [`sql_type`]: the types of expressions and columns, their names, and the Arrow types that hold their values.
+//! * [`domain_type`]: some of another type's values, which statements make.
 //! * [`enum_type`]: types of texts in an order of their own, which statements make.
 //! * [`record_type`]: rows of columns: records, composite types, DuckDB's structs.
+//! * [`network_type`]: types of addresses in networks.
 //! * [`range_type`]: types of what is between two bounds.
 //! * [`coercion`]: which type becomes which, and by which kind of cast; the common type of several expressions.
 //! * [`text`]: the text form of each type's values, read and written.
@@ -14,8 +16,10 @@
 //!   PostgreSQL does.
 
 pub mod coercion;
+pub mod domain_type;
 pub mod enum_type;
 pub mod functions;
+pub mod network_type;
 pub mod range_type;
 pub mod sql_type;
 pub mod text;

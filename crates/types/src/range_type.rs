@@ -1,4 +1,4 @@
-//! Range types: what lies between two bounds (manual, section 8.17).
+//! Range types: what lies between two bounds (manual, section 8.17); of multiranges, between several pairs of them.
 //!
 //! A value is held as its text, with the bounds in one form: those of integers and dates include the lower and not the
 //! upper one, numbers have no zeros behind their digits, timestamps with a zone are in UTC. So equal ranges are equal
@@ -35,6 +35,35 @@ impl RangeKind {
             Self::Timestamp => "tsrange",
             Self::TimestampTz => "tstzrange",
             Self::Date => "daterange",
+        }
+    }
+
+    /// The name of the type of several ranges of it.
+    pub fn multirange_name(self) -> &'static str {
+        match self {
+            Self::Integer => "int4multirange",
+            Self::BigInt => "int8multirange",
+            Self::Numeric => "nummultirange",
+            Self::Timestamp => "tsmultirange",
+            Self::TimestampTz => "tstzmultirange",
+            Self::Date => "datemultirange",
+        }
+    }
+
+    /// The kind of ranges of which a name's type has several.
+    pub fn of_multirange_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.multirange_name() == name)
+    }
+
+    /// PostgreSQL's numbers of the type of several ranges, and of its arrays.
+    pub fn multirange_oids(self) -> (u32, u32) {
+        match self {
+            Self::Integer => (4451, 6150),
+            Self::Numeric => (4532, 6151),
+            Self::Timestamp => (4533, 6152),
+            Self::TimestampTz => (4534, 6153),
+            Self::Date => (4535, 6155),
+            Self::BigInt => (4536, 6157),
         }
     }
 

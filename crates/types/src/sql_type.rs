@@ -14,6 +14,7 @@
 //! * `interval`: months, days and nanoseconds, which are multiples of 1,000.
 //! * `uuid`: its text of 36 characters, in lower case, which sorts as the bytes do. `json`, `jsonb`, enums: text.
 //! * `bit`, `bit varying`: texts of zeros and ones, which sort as the bits do.
+//! * Ranges, multiranges, addresses in networks: their texts, of which each value has one.
 
 pub mod record_type;
 
@@ -22,7 +23,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 
+use crate::domain_type::DomainType;
 use crate::enum_type::EnumType;
+use crate::network_type::NetworkKind;
 use crate::range_type::RangeKind;
 
 use self::record_type::RecordType;
@@ -103,6 +106,12 @@ pub enum SqlType {
     Map(Arc<(SqlType, SqlType)>),
     /// A range: what is between two bounds.
     Range(RangeKind),
+    /// A multirange: ranges with something between each two.
+    Multirange(RangeKind),
+    /// An address in a network.
+    Network(NetworkKind),
+    /// A domain: some of another type's values. No expression has one, only what takes values.
+    Domain(Arc<DomainType>),
     /// `void`: the result of functions that are called for what they do.
     Void,
 }
@@ -158,6 +167,8 @@ pub enum Category {
     Enum,
     /// `D`: dates and times.
     DateTime,
+    /// `I`: addresses of the internet protocol.
+    Network,
     /// `N`.
     Numeric,
     /// `S`.
@@ -195,6 +206,7 @@ impl SqlType {
             Self::Unknown | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => DataType::Utf8View,
             Self::Uuid | Self::Json | Self::Jsonb | Self::Enum(_) => DataType::Utf8View,
             Self::Bit(_) | Self::VarBit(_) | Self::Range(_) | Self::TimeTz => DataType::Utf8View,
+            Self::Multirange(_) | Self::Network(_) => DataType::Utf8View,
             Self::Boolean => DataType::Boolean,
             Self::SmallInt => DataType::Int16,
             Self::Integer => DataType::Int32,
@@ -223,6 +235,7 @@ impl SqlType {
                 let entries = Fields::from(vec![pair.0.field("key", false), pair.1.field("value", true)]);
                 DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entries), false)), false)
             }
+            Self::Domain(_) => self.base().arrow(),
             Self::Void => DataType::Null,
         }
     }
@@ -237,9 +250,10 @@ impl SqlType {
     }
 
     /// The text by which a field notes the type.
-    fn noted(&self) -> String {
+    pub(crate) fn noted(&self) -> String {
         match self {
             Self::Enum(one) => one.noted(),
+            Self::Domain(one) => one.noted(),
             Self::Record(fields) => fields.noted(),
             // `bit` alone is one bit.
             Self::Bit(None) => ANY_BITS.to_owned(),
@@ -315,13 +329,17 @@ impl SqlType {
             }
             Self::Oid(_) => Category::Numeric,
             Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => Category::String,
-            Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb | Self::Range(_) => Category::UserDefined,
+            Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb => Category::UserDefined,
+            Self::Range(_) | Self::Multirange(_) => Category::UserDefined,
+            Self::Network(kind) if kind.is_internet() => Category::Network,
+            Self::Network(_) => Category::UserDefined,
             Self::Enum(_) => Category::Enum,
             Self::Bit(_) | Self::VarBit(_) => Category::Bits,
             Self::Date | Self::Time | Self::TimeTz | Self::Timestamp | Self::TimestampTz => Category::DateTime,
             Self::Interval => Category::Timespan,
             Self::Array(_) => Category::Array,
             Self::Record(_) | Self::Map(_) => Category::Composite,
+            Self::Domain(one) => one.base.category(),
             Self::Void => Category::UserDefined,
         }
     }
@@ -337,6 +355,7 @@ impl SqlType {
                 | Self::TimestampTz
                 | Self::Interval
                 | Self::VarBit(_)
+                | Self::Network(NetworkKind::Inet)
         )
     }
 
@@ -356,6 +375,14 @@ impl SqlType {
     /// Whether two types are one to overload resolution: parentheses do not count.
     pub fn is_same(&self, other: &Self) -> bool {
         self == other || self.without_modifier() == other.without_modifier()
+    }
+
+    /// The type of the values: what a domain is of, another type itself.
+    pub fn base(&self) -> &SqlType {
+        match self {
+            Self::Domain(one) => one.base.base(),
+            other => other,
+        }
     }
 
     /// The elements' type, if it is an array.
@@ -426,11 +453,16 @@ impl SqlType {
                 Self::Oid(OidKind::Oid) => 1028,
                 Self::Record(fields) => fields.oids().1,
                 Self::Range(kind) => kind.oids().1,
+                Self::Multirange(kind) => kind.multirange_oids().1,
+                Self::Network(kind) => kind.oids().1,
                 _ => 1009,
             },
             Self::Record(fields) => fields.oids().0,
             Self::Range(kind) => kind.oids().0,
+            Self::Multirange(kind) => kind.multirange_oids().0,
+            Self::Network(kind) => kind.oids().0,
             Self::Map(_) => 25,
+            Self::Domain(one) => one.base.oid(),
             Self::Void => 2278,
         }
     }
@@ -480,7 +512,10 @@ impl SqlType {
             Self::Array(element) => element.innermost().internal_name(),
             Self::Record(_) => "row",
             Self::Range(kind) => kind.name(),
+            Self::Multirange(kind) => kind.multirange_name(),
+            Self::Network(kind) => kind.name(),
             Self::Map(_) => "map",
+            Self::Domain(one) => one.base.internal_name(),
             Self::Void => "void",
         }
     }
@@ -489,6 +524,7 @@ impl SqlType {
     pub fn column_name(&self) -> String {
         match self.innermost() {
             Self::Enum(one) => one.name.clone(),
+            Self::Domain(one) => one.name.clone(),
             Self::Record(fields) => fields.name().unwrap_or("row").to_owned(),
             other => other.internal_name().to_owned(),
         }
@@ -498,6 +534,9 @@ impl SqlType {
     /// `None` if there is no such type. Records and maps are not read.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
+        if let Some(one) = DomainType::of_noted(text) {
+            return Some(Self::Domain(Arc::new(one)));
+        }
         if let Some(element) = text.strip_suffix("[]") {
             return Self::parse(element).map(Self::array_of);
         }
@@ -569,7 +608,11 @@ impl SqlType {
             ANY_BITS => Self::Bit(None),
             "unknown" => Self::Unknown,
             "void" => Self::Void,
-            name => Self::Range(RangeKind::of_name(name)?),
+            name => {
+                let of_range = RangeKind::of_name(name).map(Self::Range);
+                let of_multirange = || RangeKind::of_multirange_name(name).map(Self::Multirange);
+                of_range.or_else(of_multirange).or_else(|| NetworkKind::of_name(name).map(Self::Network))?
+            }
         })
     }
 }
@@ -615,6 +658,7 @@ impl fmt::Display for SqlType {
             }
             Self::Map(pair) => write!(f, "map({}, {})", pair.0, pair.1),
             Self::Enum(one) => one.fmt(f),
+            Self::Domain(one) => one.fmt(f),
             Self::Bit(Some(length)) => write!(f, "bit({length})"),
             Self::VarBit(None) => f.write_str("bit varying"),
             Self::VarBit(Some(length)) => write!(f, "bit varying({length})"),

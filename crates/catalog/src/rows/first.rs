@@ -65,7 +65,7 @@ fn along(
     let schema = &rows.declared.schema;
     let places = key.columns.iter().map(|name| schema.index_of(name).ok()).collect::<Option<Vec<_>>>()?;
     let fields = places.iter().map(|place| schema.field(*place)).collect::<Vec<_>>();
-    if !fields.iter().all(|field| SqlType::of_field(field).is_some_and(|own| is_ordered_alike(&own))) {
+    if !fields.iter().all(|field| SqlType::of_field(field).is_some_and(|own| is_ordered_alike(own.base()))) {
         return None;
     }
     let types = fields.iter().map(|field| field.data_type().clone()).collect::<Vec<DataType>>();

@@ -22,10 +22,11 @@ use diligence_catalog::locks::Locks;
 use diligence_catalog::privileges::{DATABASE_OID, OWNER, OWNER_OID};
 pub use diligence_catalog::types::*;
 use diligence_catalog::{
-    CATALOG_NAME, ComputedTable, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, Relation, SYSTEM_SCHEMA, SessionSnapshot,
-    View,
+    CATALOG_NAME, ComputedTable, DomainDefinition, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, Relation,
+    SYSTEM_SCHEMA, SessionSnapshot, View,
 };
 
+use diligence_types::SqlType;
 use rows::{CatalogTable, Cell};
 
 use crate::activity::Activities;
@@ -62,7 +63,8 @@ impl Listed {
             Relation::Native(_) if object.relation.materialized().is_some() => (None, "m"),
             Relation::Files(_) | Relation::Table(_) | Relation::Native(_) => (None, "r"),
             Relation::View(view) => (Some(view.clone()), "v"),
-            Relation::Sequence(_) | Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) => (None, "S"),
+            Relation::Sequence(_) | Relation::Routine(_) => (None, "S"),
+            Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => (None, "S"),
         };
         Self {
             schema: object.name.schema.clone(),
@@ -257,9 +259,11 @@ struct ListedType {
     /// Its name in SQL.
     sql_name: String,
     schema: u32,
-    /// `b`, `e` for an enum, `c` for a composite type.
+    /// `b`, `r` for a range, `m` for a multirange, `e` for an enum, `c` for a composite type, `d` for a domain.
     kind: &'static str,
     known: PostgresType,
+    /// What a domain demands.
+    domain: Option<Arc<DomainDefinition>>,
 }
 
 /// Every type, without those of arrays.
@@ -269,8 +273,13 @@ fn listed_types(snapshot: &SessionSnapshot) -> Vec<ListedType> {
         name: known.name.to_owned(),
         sql_name: known.sql_name.to_owned(),
         schema: CATALOG_OID,
-        kind: "b",
+        kind: match known.category {
+            "R" if known.name.ends_with("multirange") => "m",
+            "R" => "r",
+            _ => "b",
+        },
         known: *known,
+        domain: None,
     });
     let made = snapshot.catalog.enums().filter(|(object, _)| snapshot.sees(&object.name)).map(|(object, one)| {
         let known = PostgresType {
@@ -282,7 +291,7 @@ fn listed_types(snapshot: &SessionSnapshot) -> Vec<ListedType> {
             category: "E",
         };
         let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
-        ListedType { sql_name: one.to_string(), name: one.name, schema, kind: "e", known }
+        ListedType { sql_name: one.to_string(), name: one.name, schema, kind: "e", known, domain: None }
     });
     let rows = snapshot.catalog.composites().filter(|(object, _)| snapshot.sees(&object.name));
     let rows = rows.filter_map(|(object, one)| {
@@ -296,9 +305,26 @@ fn listed_types(snapshot: &SessionSnapshot) -> Vec<ListedType> {
             category: "C",
         };
         let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
-        Some(ListedType { sql_name: one.to_string(), name: own.name.clone(), schema, kind: "c", known })
+        let (sql_name, name) = (one.to_string(), own.name.clone());
+        Some(ListedType { sql_name, name, schema, kind: "c", known, domain: None })
     });
-    known.chain(made).chain(rows).collect()
+    let domains = snapshot.catalog.domains().filter(|(object, ..)| snapshot.sees(&object.name));
+    let domains = domains.map(|(object, one, definition)| {
+        let base = diligence_catalog::types::field_type(&one.base.base().field("value", true)).element;
+        let known = PostgresType { oid: one.oid, name: "domain", sql_name: "domain", array_oid: one.array_oid, ..base };
+        let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
+        let domain = Some(definition.clone());
+        ListedType { sql_name: one.to_string(), name: one.name, schema, kind: "d", known, domain }
+    });
+    known.chain(made).chain(rows).chain(domains).collect()
+}
+
+/// The number of the type that a domain is declared with: another domain's, maybe.
+fn declared_oid(sql_type: &SqlType) -> u32 {
+    match sql_type {
+        SqlType::Domain(domain) => domain.oid,
+        other => other.oid(),
+    }
 }
 
 fn types(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
@@ -307,9 +333,12 @@ fn types(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         let function = |what: &str| match is_array {
             true => format!("array_{what}"),
             // An enum's are the same for all.
-            false if matches!(known.name, "enum" | "record") => format!("{}_{what}", known.name),
+            false if matches!(known.name, "enum" | "record" | "domain") => format!("{}_{what}", known.name),
             false => format!("{}{what}", known.name),
         };
+        let domain = listed.domain.as_ref().filter(|_| !is_array);
+        let default = domain.and_then(|domain| domain.default.as_ref());
+        let default = default.map_or(Cell::Null, |default| default.to_string().into());
         let (oid, name) = match is_array {
             true => (known.array_oid, format!("_{}", listed.name)),
             false => (known.oid, listed.name.clone()),
@@ -338,12 +367,12 @@ fn types(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             "-".into(),
             "i".into(),
             "p".into(),
-            false.into(),
+            domain.is_some_and(|domain| domain.is_not_null).into(),
+            domain.map_or(0, |domain| declared_oid(&domain.base)).into(),
+            Cell::Number(domain.map_or(-1, |domain| i64::from(field_type(&domain.base.field("value", true)).modifier))),
             0.into(),
-            Cell::Number(-1),
             0.into(),
-            0.into(),
-            Cell::Null,
+            default,
         ]
     };
     let mut rows = Vec::new();

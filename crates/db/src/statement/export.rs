@@ -159,6 +159,19 @@ impl<'a> Exported<'a> {
                     let labels = definition.labels.iter().map(|label| literal(label)).collect::<Vec<_>>().join(", ");
                     let _ = writeln!(self.schema, "CREATE TYPE {} AS ENUM ({labels});", qualified(&object.name));
                 }
+                Relation::Domain(definition) => {
+                    let _ = write!(self.schema, "CREATE DOMAIN {} AS {}", qualified(&object.name), definition.base);
+                    if let Some(default) = &definition.default {
+                        let _ = write!(self.schema, " DEFAULT {default}");
+                    }
+                    if definition.is_not_null {
+                        self.schema.push_str(" NOT NULL");
+                    }
+                    for check in &definition.checks {
+                        let _ = write!(self.schema, " CONSTRAINT {} CHECK ({})", quoted(&check.name), check.condition);
+                    }
+                    self.schema.push_str(";\n");
+                }
                 Relation::Composite(definition) => {
                     let columns = definition.columns.fields().iter().map(|field| {
                         let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
@@ -181,7 +194,8 @@ impl<'a> Exported<'a> {
                         self.defined(&object.name, definition);
                     }
                 }
-                Relation::Sequence(_) | Relation::Enum(_) | Relation::Composite(_) | Relation::Table(_) => {}
+                Relation::Sequence(_) | Relation::Table(_) => {}
+                Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => {}
             }
         }
         for object in &objects {

@@ -19,7 +19,7 @@ use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
 use diligence_db::postgres as types;
 use diligence_db::postgres::{ColumnType, UNBOUNDED_NUMERIC, field_type};
-use diligence_db::{Range, RangeKind, Zone};
+use diligence_db::{Address, Multirange, NetworkKind, Range, RangeKind, Zone, read_mac};
 
 use super::numeric::{PlainNumeric, without_zeros};
 use super::text;
@@ -182,6 +182,8 @@ impl Rows {
                 | Values::List(..)
                 | Values::Row(..)
                 | Values::Range(..)
+                | Values::Multirange(..)
+                | Values::Network(..)
         )
     }
 
@@ -239,6 +241,10 @@ enum Values {
     List(ArrayRef, Vec<(usize, usize)>, Box<Values>),
     /// Ranges, as they are held.
     Range(StringViewArray, RangeKind, Zone),
+    /// Multiranges, likewise.
+    Multirange(StringViewArray, RangeKind, Zone),
+    /// Addresses in networks, likewise.
+    Network(StringViewArray, NetworkKind),
     /// Rows of columns.
     Row(ArrayRef, Vec<(Values, ColumnType)>),
 }
@@ -298,6 +304,12 @@ impl Values {
             types::JSON => Values::Text(json_texts(array)?),
             element if let Some(kind) = RangeKind::of_name(element.name) => {
                 Values::Range(to(&DataType::Utf8View)?.as_string_view().clone(), kind, zone)
+            }
+            element if let Some(kind) = RangeKind::of_multirange_name(element.name) => {
+                Values::Multirange(to(&DataType::Utf8View)?.as_string_view().clone(), kind, zone)
+            }
+            element if let Some(kind) = NetworkKind::of_name(element.name) => {
+                Values::Network(to(&DataType::Utf8View)?.as_string_view().clone(), kind)
             }
             element if element.name == types::ROW_NAME && matches!(array.data_type(), DataType::Struct(_)) => {
                 let record = array.as_struct();
@@ -366,6 +378,7 @@ impl Values {
             Values::WideDecimal(array, ..) => array.nulls(),
             Values::Oid(array) => array.nulls(),
             Values::Text(array) | Values::Range(array, ..) => array.nulls(),
+            Values::Multirange(array, ..) | Values::Network(array, _) => array.nulls(),
             Values::Bytes(array) => array.nulls(),
             Values::Date(array) => array.nulls(),
             Values::Time(array) => array.nulls(),
@@ -450,6 +463,18 @@ impl Values {
                 range_binary(array.value(row), *kind, out);
                 put_length(start, 4, out);
             }
+            Values::Multirange(array, kind, _) => {
+                let start = out.len();
+                out.put_i32(0);
+                multirange_binary(array.value(row), *kind, out);
+                put_length(start, 4, out);
+            }
+            Values::Network(array, kind) => {
+                let start = out.len();
+                out.put_i32(0);
+                network_binary(array.value(row), *kind, out);
+                put_length(start, 4, out);
+            }
             Values::Row(_, columns) => {
                 let start = out.len();
                 out.put_i32(0);
@@ -503,7 +528,17 @@ impl Values {
                 }
                 out.put_slice(text.as_bytes());
             }
-            Values::Range(array, ..) => out.put_slice(array.value(row).as_bytes()),
+            Values::Multirange(array, RangeKind::TimestampTz, zone) if *zone != Zone::UTC => {
+                let mut text = String::new();
+                match Multirange::held(array.value(row), RangeKind::TimestampTz) {
+                    Ok(multirange) => multirange.write(&mut text, zone),
+                    Err(_) => text.push_str(array.value(row)),
+                }
+                out.put_slice(text.as_bytes());
+            }
+            Values::Range(array, ..) | Values::Multirange(array, ..) | Values::Network(array, _) => {
+                out.put_slice(array.value(row).as_bytes());
+            }
             Values::Row(_, columns) => row_text(row, columns, out),
         }
     }
@@ -663,6 +698,36 @@ fn list_text(range: (usize, usize), values: &Values, column: &ColumnType, out: &
         out.truncate(first + 1);
     }
     out.put_u8(b'}');
+}
+
+/// The number of ranges, and each with its length before it.
+fn multirange_binary(text: &str, kind: RangeKind, out: &mut BytesMut) {
+    let multirange = Multirange::held(text, kind);
+    let ranges = multirange.as_ref().map_or(&[][..], Multirange::ranges);
+    out.put_i32(ranges.len() as i32);
+    for range in ranges {
+        let start = out.len();
+        out.put_i32(0);
+        range_binary(&range.text(), kind, out);
+        put_length(start, 4, out);
+    }
+}
+
+/// Of an address of the internet protocol its family, the length of its network, whether it is a `cidr`, how many bytes
+/// it has, and these; of other addresses the bytes.
+fn network_binary(text: &str, kind: NetworkKind, out: &mut BytesMut) {
+    const FAMILIES: [u8; 2] = [2, 3];
+    if !kind.is_internet() {
+        return out.put_slice(&read_mac(text, kind).unwrap_or_default());
+    }
+    let Ok(address) = Address::read(text, NetworkKind::Inet) else { return };
+    let bytes = address.bits.to_be_bytes();
+    let bytes = &bytes[bytes.len() - usize::from(address.width() / 8)..];
+    out.put_u8(FAMILIES[usize::from(address.is_long)]);
+    out.put_u8(address.length);
+    out.put_u8(u8::from(kind == NetworkKind::Cidr));
+    out.put_u8(bytes.len() as u8);
+    out.put_slice(bytes);
 }
 
 /// Flags, and the bounds that there are.

@@ -15,6 +15,7 @@ use arrow::datatypes::i256;
 use arrow::datatypes::{DataType, Decimal256Type, DecimalType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use diligence_base::{Error, Result};
 use diligence_db::postgres::{self as types, PostgresType, type_of_oid};
+use diligence_db::{Address, NetworkKind, mac_text};
 
 use super::columns::{EPOCH_DAYS, EPOCH_MICROSECONDS, Form};
 
@@ -331,10 +332,31 @@ pub fn from_binary(bytes: &[u8], known: PostgresType) -> Result<ArrayRef> {
             let text = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
             Arc::new(StringViewArray::from_iter_values([text]))
         }
+        known if let Some(kind) = NetworkKind::of_name(known.name) => {
+            Arc::new(StringViewArray::from_iter_values([network_text(&mut cursor, kind)?]))
+        }
         _ => return Ok(Arc::new(StringViewArray::from_iter_values([text(bytes)?]))),
     };
     cursor.end()?;
     Ok(array)
+}
+
+/// An address in a network: of the internet protocol its family, the length of its network, a flag, how many bytes it
+/// has, and these; of others the bytes.
+fn network_text(cursor: &mut Cursor<'_>, kind: NetworkKind) -> Result<String> {
+    const LONG_FAMILY: u8 = 3;
+    if !kind.is_internet() {
+        let bytes = cursor.take(if kind == NetworkKind::Mac { 6 } else { 8 })?;
+        return Ok(mac_text(bytes));
+    }
+    let head = cursor.take(4)?;
+    let (is_long, length, count) = (head[0] == LONG_FAMILY, head[1], head[3]);
+    let width = if is_long { 128 } else { 32 };
+    if length > width || count != width / 8 {
+        return Err(malformed("the address has another length"));
+    }
+    let bits = cursor.take(count.into())?.iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte));
+    Ok(Address { is_long, bits, length }.text(kind))
 }
 
 /// PostgreSQL's binary numeric: digits in base 10,000 with a weight, a sign, and how many digits are shown.
@@ -447,6 +469,23 @@ mod tests {
         assert_eq!(shown(&list_from_binary(&bytes).unwrap()), "[7, ]");
         bytes.truncate(20);
         assert!(list_from_binary(&bytes).is_err(), "two elements are announced");
+    }
+
+    #[test]
+    fn addresses_are_read_from_their_binary_form() {
+        let of = |oid: u32| type_of_oid(oid).unwrap().0;
+        let read = |bytes: &[u8], oid: u32| from_binary(bytes, of(oid)).map(|array| shown(&array));
+        assert_eq!(read(&[2, 24, 0, 4, 10, 0, 0, 7], 869).unwrap(), "10.0.0.7/24");
+        assert_eq!(read(&[2, 32, 0, 4, 10, 0, 0, 7], 869).unwrap(), "10.0.0.7");
+        assert_eq!(read(&[2, 8, 1, 4, 10, 0, 0, 0], 650).unwrap(), "10.0.0.0/8");
+        let mut long = vec![3, 128, 0, 16];
+        long.extend([0; 15]);
+        long.push(1);
+        assert_eq!(read(&long, 869).unwrap(), "::1");
+        assert_eq!(read(&[8, 0, 43, 1, 2, 3], 829).unwrap(), "08:00:2b:01:02:03");
+        for wrong in [&[2, 33, 0, 4, 10, 0, 0, 7][..], &[2, 24, 0, 16, 10, 0, 0, 7], &[2, 24, 0, 4, 10], &[2, 24]] {
+            assert!(read(wrong, 869).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -118,6 +118,11 @@ impl Comparison {
         }
     }
 
+    /// Whether it asks only whether values are equal.
+    pub(crate) fn is_of_equality(self) -> bool {
+        matches!(self, Self::Equal | Self::NotEqual | Self::IsDistinctFrom | Self::IsNotDistinctFrom)
+    }
+
     /// The comparison with its sides exchanged.
     pub(crate) fn swapped(self) -> Self {
         match self {

@@ -24,10 +24,10 @@ use sqlparser::ast::{
     TableWithJoins, With,
 };
 
-use super::expressions::subquery_scalar;
 use super::from::JoinedSide;
 use super::operators::row;
 use super::scope::{Clause, Level, Namespace, Source, Withs};
+use super::subqueries::subquery_scalar;
 use super::targets::{Target, bad_generated, is_default, named};
 use super::{Binder, Bound, Context, Output, Rows, place, placed, unsupported};
 use crate::algebra::{Column, Comparison, Constant, Join as JoinOf, JoinKind, Relation, Scalar, SubqueryKind};
@@ -419,10 +419,10 @@ impl Binder<'_> {
         let mut columns = Vec::with_capacity(values.len());
         for (target, arms) in changed.targets.iter().zip(values) {
             let value = match arms.is_empty() {
-                true => Scalar::Constant(Constant::null(target.sql_type.clone())),
-                false => Scalar::Case { arms, otherwise: None, sql_type: target.sql_type.clone() },
+                true => Scalar::Constant(Constant::null(target.held())),
+                false => Scalar::Case { arms, otherwise: None, sql_type: target.held() },
             };
-            let column = self.numbers.named(&target.name, target.sql_type.clone(), true);
+            let column = self.numbers.named(&target.name, target.held(), true);
             computed.push((column.clone(), value));
             columns.push(column);
         }

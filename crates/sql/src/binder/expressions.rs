@@ -1,27 +1,18 @@
 //! Every kind of expression.
 
-use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::has_function;
-use diligence_types::sql_type::OidKind;
 use sqlparser::ast::{
-    AccessExpr, BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Query, Subscript, TrimWhereField, UnaryOperator, Value, ValueWithSpan,
+    BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr, TrimWhereField, UnaryOperator, Value,
+    ValueWithSpan,
 };
 
-use super::functions::{bare_name, written};
-use super::operators::{Way, record, row, sign_comparison};
+use super::operators::{record, row};
 use super::scope::{Clause, Level};
-use super::{Binder, Rows, STACK_GROWTH, STACK_RED_ZONE, literals, name_place, normalized, place, placed, unsupported};
-use crate::algebra::{
-    Column, Comparison, Constant, FunctionItem, Quantifier, Relation, Scalar, Subquery, SubqueryKind, TableFunction,
-};
-
-/// The function that takes an element of an array.
-const SUBSCRIPT: &str = "array_get";
-/// The function that takes a part of an array.
-const SLICE: &str = "array_slice";
+use super::subqueries::subquery_scalar;
+use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, literals, name_place, normalized, place, placed, unsupported};
+use crate::algebra::{Comparison, Constant, Quantifier, Scalar, SubqueryKind};
 
 impl Binder<'_> {
     /// An expression with a type. Fails like [`scalar`](Self::scalar).
@@ -55,7 +46,11 @@ impl Binder<'_> {
         })
     }
 
-    fn scalars<'e>(&self, expressions: impl IntoIterator<Item = &'e Expr>, level: &Level<'_>) -> Result<Vec<Scalar>> {
+    pub(super) fn scalars<'e>(
+        &self,
+        expressions: impl IntoIterator<Item = &'e Expr>,
+        level: &Level<'_>,
+    ) -> Result<Vec<Scalar>> {
         expressions.into_iter().map(|expression| self.scalar(expression, level)).collect()
     }
 
@@ -129,7 +124,11 @@ impl Binder<'_> {
             Expr::Cast { kind, expr, data_type, .. } => {
                 let is_try = matches!(kind, CastKind::TryCast | CastKind::SafeCast);
                 let (scalar, to) = (self.scalar(expr, level)?, self.sql_type(data_type)?);
-                let scalar = self.looked_up(scalar, &to, level)?;
+                // What a domain demands is looked at beside the value.
+                let scalar = match &to {
+                    SqlType::Domain(_) => self.evaluated_once(scalar, level)?,
+                    _ => self.looked_up(scalar, &to, level)?,
+                };
                 let scalar = self.explicit(scalar, &to, is_try)?;
                 self.with_seconds_digits(scalar, literals::seconds_digits(data_type))
             }
@@ -354,111 +353,6 @@ impl Binder<'_> {
         Ok(Scalar::all([from, to]))
     }
 
-    /// LIKE and ILIKE; with `any`, of any of several patterns.
-    fn like(
-        &self,
-        value: &Expr,
-        pattern: &Expr,
-        escape: Option<&ValueWithSpan>,
-        (is_negated, is_any, ignores_case): (bool, bool, bool),
-        level: &Level<'_>,
-    ) -> Result<Scalar> {
-        let value = self.scalar(value, level)?;
-        let escape = match escape.map(|escape| self.literal(&escape.value)).transpose()? {
-            None => Some('\\'),
-            Some(Scalar::Constant(constant)) => {
-                let text = constant.value.try_as_str().flatten().unwrap_or_default();
-                let mut characters = text.chars();
-                match (characters.next(), characters.next()) {
-                    (first, None) => first,
-                    _ => {
-                        let error = Error::input("invalid escape string").with_code("22019");
-                        return Err(error.with_hint("an escape string is empty or one character"));
-                    }
-                }
-            }
-            Some(_) => return Err(unsupported("ESCAPE with a value that is not known yet")),
-        };
-        let sign = match (is_negated, ignores_case) {
-            (false, false) => "~~",
-            (true, false) => "!~~",
-            (false, true) => "~~*",
-            (true, true) => "!~~*",
-        };
-        // ANY, SOME and ALL of an array, of a list or of a query's rows.
-        let quantified = match unnested(pattern) {
-            other if is_any => Some((Quantifier::Any, other)),
-            Expr::Function(function) if function.over.is_none() => {
-                let quantifier = match bare_name(function).as_str() {
-                    "all" => Some(Quantifier::All),
-                    "any" | "some" => Some(Quantifier::Any),
-                    _ => None,
-                };
-                if let (Some(quantifier), FunctionArguments::Subquery(query)) = (quantifier, &function.args) {
-                    return self.quantified(value, sign, quantifier, self.subquery(query, level)?);
-                }
-                match (quantifier, written(function)) {
-                    (Some(quantifier), [FunctionArg::Unnamed(FunctionArgExpr::Expr(array))]) => {
-                        Some((quantifier, array))
-                    }
-                    _ => None,
-                }
-            }
-            _ => None,
-        };
-        if let Some((quantifier, patterns)) = quantified {
-            let patterns = match unnested(patterns) {
-                Expr::Subquery(query) => {
-                    return self.quantified(value, sign, quantifier, self.subquery(query, level)?);
-                }
-                Expr::Tuple(patterns) => self.scalars(patterns, level)?,
-                other => match self.scalar(other, level)? {
-                    Scalar::Array { elements, .. } => elements,
-                    array => return self.over_array(value, sign, quantifier, array),
-                },
-            };
-            let terms = patterns
-                .into_iter()
-                .map(|pattern| self.like_one(value.clone(), pattern, escape, is_negated, ignores_case))
-                .collect::<Result<Vec<_>>>()?;
-            return Ok(match quantifier {
-                Quantifier::Any => Scalar::any(terms),
-                Quantifier::All => Scalar::all(terms),
-            });
-        }
-        let pattern = self.scalar(pattern, level)?;
-        self.like_one(value, pattern, escape, is_negated, ignores_case)
-    }
-
-    fn like_one(
-        &self,
-        value: Scalar,
-        pattern: Scalar,
-        escape: Option<char>,
-        is_negated: bool,
-        ignores_case: bool,
-    ) -> Result<Scalar> {
-        let is_text = |scalar: &Scalar| {
-            matches!(
-                scalar.sql_type(),
-                SqlType::Unknown | SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name
-            )
-        };
-        if !is_text(&value) || !is_text(&pattern) {
-            let sign = match (is_negated, ignores_case) {
-                (false, false) => "~~",
-                (true, false) => "!~~",
-                (false, true) => "~~*",
-                (true, true) => "!~~*",
-            };
-            return self.call(sign, vec![value, pattern]);
-        }
-        // The blanks of char(n) count in LIKE, as they are stored.
-        let value = Box::new(self.cast(value, &SqlType::Text, super::operators::Way::Implicit)?);
-        let pattern = Box::new(self.cast(pattern, &SqlType::Text, super::operators::Way::Implicit)?);
-        Ok(Scalar::Like { value, pattern, escape, is_negated, ignores_case })
-    }
-
     fn rounded(&self, name: &str, inner: &Expr, field: &CeilFloorKind, level: &Level<'_>) -> Result<Scalar> {
         let scalar = self.scalar(inner, level)?;
         match field {
@@ -469,52 +363,6 @@ impl Binder<'_> {
                 self.call(name, vec![scalar, scale])
             }
         }
-    }
-
-    /// The rows of a query with names where they have numbers of tables and types, as PostgreSQL shows them.
-    pub(super) fn with_names_of_objects(&self, mut rows: super::Rows) -> Result<super::Rows> {
-        let withs = super::Withs::default();
-        let mut computed = Vec::new();
-        for output in &mut rows.outputs {
-            let level = Level::new(None, &withs, super::scope::Namespace::default(), Clause::Select);
-            let name = match (name_function(&output.scalar.sql_type()), output.scalar.sql_type()) {
-                (Some(function), _) => self.named_call(function, vec![output.scalar.clone()], &level)?,
-                (None, SqlType::Array(_)) if VECTORS.contains(&output.name.as_str()) => {
-                    let blank = Scalar::Constant(Constant::text(" "));
-                    self.named_call("array_to_string", vec![output.scalar.clone(), blank], &level)?
-                }
-                _ => continue,
-            };
-            let column = self.column_for(&output.name, &name);
-            output.scalar = column.scalar();
-            computed.push((column, name));
-        }
-        rows.relation = mapped_in_order(rows.relation, computed);
-        Ok(rows)
-    }
-
-    /// A text that names a table or a type is looked up where it is cast to its number; a literal when it is bound.
-    fn looked_up(&self, scalar: Scalar, to: &SqlType, level: &Level<'_>) -> Result<Scalar> {
-        if matches!(to, SqlType::Text | SqlType::Varchar(_) | SqlType::Name)
-            && let Some(function) = name_function(&scalar.sql_type())
-        {
-            return self.named_call(function, vec![scalar], level);
-        }
-        let function = match to {
-            SqlType::Oid(OidKind::Class) => "to_regclass",
-            SqlType::Oid(OidKind::Type) => "to_regtype",
-            _ => return Ok(scalar),
-        };
-        let is_name = match &scalar {
-            Scalar::Constant(_) => false,
-            Scalar::Parameter { sql_type: SqlType::Unknown, .. } => true,
-            other => matches!(other.sql_type(), SqlType::Text | SqlType::Varchar(_) | SqlType::Name),
-        };
-        if !is_name {
-            return Ok(scalar);
-        }
-        let name = self.cast(scalar, &SqlType::Text, Way::Explicit)?;
-        self.named_call(function, vec![name], level)
     }
 
     /// `timestamp(3)`: rounded to so many digits behind the seconds' point.
@@ -582,271 +430,6 @@ impl Binder<'_> {
         let (elements, common) = self.in_common(elements, "ARRAY")?;
         Ok(Scalar::Array { elements, sql_type: SqlType::array_of(common) })
     }
-
-    /// Subscripts, slices and fields behind a value.
-    fn accessed(&self, root: &Expr, chain: &[AccessExpr], level: &Level<'_>) -> Result<Scalar> {
-        // `t.a[1]`, `s.t.a.b`: the names up to the first subscript are one.
-        let mut names = match root {
-            Expr::Identifier(name) => vec![name.clone()],
-            Expr::CompoundIdentifier(names) => names.clone(),
-            _ => vec![],
-        };
-        let mut chain = chain.iter().peekable();
-        if !names.is_empty() {
-            while let Some(AccessExpr::Dot(Expr::Identifier(name))) = chain.peek() {
-                names.push(name.clone());
-                chain.next();
-            }
-        }
-        let mut scalar = match names.as_slice() {
-            [] => self.typed_scalar(root, level)?,
-            [name] => self.identifier(name, level)?,
-            names => self.compound(names, level)?,
-        };
-        for access in chain {
-            scalar = match access {
-                AccessExpr::Dot(Expr::Identifier(name)) => self.field(scalar, name)?,
-                // A call as a method: what is before the point is the first argument.
-                AccessExpr::Dot(Expr::Function(function)) if function.over.is_none() => {
-                    let name = bare_name(function);
-                    let mut arguments = vec![scalar];
-                    arguments.extend(self.arguments(&name, written(function), level)?);
-                    self.named_call(&name, arguments, level)?
-                }
-                AccessExpr::Dot(other) => return Err(unsupported(format!(".{other}"))),
-                AccessExpr::Subscript(Subscript::Index { index }) => {
-                    let index = self.scalar(index, level)?;
-                    self.subscript(scalar, index)?
-                }
-                AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None })
-                    if is_text(&scalar) =>
-                {
-                    let low = match lower_bound {
-                        Some(low) => self.scalar(low, level)?,
-                        None => Scalar::Constant(Constant::integer(1)),
-                    };
-                    let mut arguments = vec![scalar, low.clone()];
-                    if let Some(high) = upper_bound {
-                        let length = self.operator("-", vec![self.scalar(high, level)?, low])?;
-                        let number = |number| Scalar::Constant(Constant::integer(number));
-                        let length = self.operator("+", vec![length, number(1)])?;
-                        // An end before the start is an empty part.
-                        arguments.push(self.call("greatest", vec![length, number(0)])?);
-                    }
-                    self.call("substr", arguments)?
-                }
-                AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None }) => {
-                    let bound = |bound: &Option<Expr>, open: i32| match bound {
-                        Some(bound) => self.scalar(bound, level),
-                        None => Ok(Scalar::Constant(Constant::integer(open))),
-                    };
-                    let (low, high) = (bound(lower_bound, 1)?, bound(upper_bound, i32::MAX)?);
-                    self.call(SLICE, vec![scalar, low, high])?
-                }
-                AccessExpr::Subscript(_) => return Err(unsupported("a slice with a step")),
-            };
-        }
-        Ok(scalar)
-    }
-
-    fn subscript(&self, scalar: Scalar, index: Scalar) -> Result<Scalar> {
-        match scalar.sql_type() {
-            SqlType::Record(_) => match &index {
-                Scalar::Constant(constant) => match constant.value.try_as_str() {
-                    Some(Some(name)) => self.field(scalar, &sqlparser::ast::Ident::with_quote('"', name)),
-                    _ => Err(Error::input("a field of a struct is named by a text").with_code("42804")),
-                },
-                _ => Err(Error::input("a field of a struct is named by a literal").with_code("42804")),
-            },
-            SqlType::Array(_) => self.call(SUBSCRIPT, vec![scalar, index]),
-            _ if is_text(&scalar) => {
-                let one = Scalar::Constant(Constant::integer(1));
-                self.call("substr", vec![scalar, index, one])
-            }
-            SqlType::Map(_) => self.call("map_extract_value", vec![scalar, index]),
-            SqlType::Json | SqlType::Jsonb => self.operator("->", vec![scalar, index]),
-            other => {
-                let message = format!("cannot subscript type {other} because it does not support subscripting");
-                Err(Error::input(message).with_code("42804"))
-            }
-        }
-    }
-
-    /// A subquery's rows.
-    pub(super) fn subquery(&self, query: &Query, level: &Level<'_>) -> Result<Rows> {
-        let rows = self.query(query, Some(level), level.withs)?;
-        self.settled(rows)
-    }
-
-    /// The rows of a subquery that must have one column. Fails with 42601 if it has more.
-    pub(super) fn one_column(&self, query: &Query, level: &Level<'_>) -> Result<Rows> {
-        let rows = self.subquery(query, level)?;
-        if rows.outputs.len() != 1 {
-            let error = match rows.outputs.len() {
-                0 => Error::input("a subquery whose value is used needs a column")
-                    .with_hint("say what it selects: (SELECT column FROM …)"),
-                _ => Error::input("subquery must return only one column"),
-            };
-            return Err(placed(error.with_code("42601"), || place(query)));
-        }
-        Ok(rows)
-    }
-
-    fn any_or_all(
-        &self,
-        left: &Expr,
-        op: &BinaryOperator,
-        right: &Expr,
-        quantifier: Quantifier,
-        level: &Level<'_>,
-    ) -> Result<Scalar> {
-        let left = self.scalar(left, level)?;
-        let sign = sign_of(op);
-        match unnested(right) {
-            Expr::Subquery(query) => {
-                let rows = self.subquery(query, level)?;
-                self.quantified(left, &sign, quantifier, rows)
-            }
-            other => {
-                let array = self.scalar(other, level)?;
-                self.over_array(left, &sign, quantifier, array)
-            }
-        }
-    }
-
-    /// `left sign ANY/ALL (array)`. Fails with 42809 if it is no array.
-    pub(super) fn over_array(&self, left: Scalar, sign: &str, quantifier: Quantifier, array: Scalar) -> Result<Scalar> {
-        let array = match array.sql_type() {
-            SqlType::Unknown => {
-                let element = match left.sql_type() {
-                    SqlType::Unknown => SqlType::Text,
-                    other => other,
-                };
-                self.cast(array, &SqlType::array_of(element), super::operators::Way::Implicit)?
-            }
-            SqlType::Array(_) => array,
-            _ => {
-                let error = Error::input("op ANY/ALL (array) requires array on right side").with_code("42809");
-                return Err(error.with_hint("write ARRAY[…], or IN (…) for a list"));
-            }
-        };
-        let elements = match array {
-            Scalar::Array { elements, .. } => elements,
-            Scalar::Constant(constant) if constant.is_null() => {
-                return Ok(Scalar::Constant(Constant::null(SqlType::Boolean)));
-            }
-            Scalar::Constant(constant) => constant_elements(&constant)?,
-            array => return self.over_elements(left, sign, quantifier, array),
-        };
-        match (sign, quantifier) {
-            ("=", Quantifier::Any) if !elements.is_empty() => return self.in_list(left, elements, false),
-            ("<>", Quantifier::All) if !elements.is_empty() => return self.in_list(left, elements, true),
-            _ => {}
-        }
-        let terms = elements.into_iter().map(|element| self.operator(sign, vec![left.clone(), element]));
-        let terms = terms.collect::<Result<Vec<_>>>()?;
-        Ok(match quantifier {
-            Quantifier::Any => Scalar::any(terms),
-            Quantifier::All => Scalar::all(terms),
-        })
-    }
-
-    /// The same of an array that is known with each row: of the rows that it unnests to.
-    fn over_elements(&self, left: Scalar, sign: &str, quantifier: Quantifier, array: Scalar) -> Result<Scalar> {
-        let element = array.sql_type().innermost().clone();
-        let column = self.numbers.named("element", element, true);
-        let is_null = array.nullable().then(|| Scalar::IsNull(Box::new(array.clone())));
-        let item = FunctionItem { array, columns: vec![column.clone()] };
-        let relation = Relation::TableFunction(TableFunction {
-            input: Box::new(Relation::one_row()),
-            items: vec![item],
-            ordinality: None,
-            keeps_all: false,
-        });
-        let output = super::Output { name: column.name.clone(), scalar: column.scalar() };
-        let any = self.quantified(left, sign, quantifier, Rows { relation, outputs: vec![output] })?;
-        Ok(match is_null {
-            None => any,
-            Some(is_null) => Scalar::Case {
-                arms: vec![(is_null, Scalar::Constant(Constant::null(SqlType::Boolean)))],
-                otherwise: Some(Box::new(any)),
-                sql_type: SqlType::Boolean,
-            },
-        })
-    }
-
-    /// `left sign ANY/ALL (subquery)`, `left IN (subquery)`. Fails with 42601 if the sides have another number of
-    /// columns, 42883 if there is no such operator.
-    pub(super) fn quantified(&self, left: Scalar, sign: &str, quantifier: Quantifier, rows: Rows) -> Result<Scalar> {
-        let columns = rows.columns();
-        let is_whole = matches!(columns.as_slice(), [one] if matches!(one.sql_type, SqlType::Record(_)));
-        let left = match left {
-            Scalar::Record { fields, .. } if !is_whole && columns.len() == fields.len() => fields,
-            Scalar::Record { fields, .. } if !is_whole => {
-                let few = columns.len() < fields.len();
-                let message = if few { "subquery has too few columns" } else { "subquery has too many columns" };
-                return Err(Error::input(message).with_code("42601"));
-            }
-            one if columns.len() == 1 => vec![one],
-            _ => {
-                let message =
-                    if columns.is_empty() { "subquery has too few columns" } else { "subquery has too many columns" };
-                return Err(Error::input(message).with_code("42601"));
-            }
-        };
-        let comparison = sign_comparison(sign);
-        let is_plain = left.len() == 1 || matches!(comparison, Some(Comparison::Equal | Comparison::NotEqual));
-        // The comparison that each pair of columns makes, and their types.
-        let mut sides = Vec::with_capacity(left.len());
-        if let Some(comparison) = comparison.filter(|_| is_plain) {
-            for (left, column) in left.iter().zip(&columns) {
-                match self.compare(comparison, left.clone(), column.scalar())? {
-                    Scalar::Compare { left, right, .. } => sides.push((*left, *right)),
-                    _ => break,
-                }
-            }
-            if sides.len() == left.len() {
-                let (mut keys, mut computed, mut compared) = (Vec::new(), Vec::new(), Vec::new());
-                for ((left, right), column) in sides.into_iter().zip(&columns) {
-                    keys.push(left);
-                    let right_column = match right.as_column() {
-                        Some(id) if id == column.id => column.clone(),
-                        _ => {
-                            let column = self.column_for(&column.name, &right);
-                            computed.push((column.clone(), right));
-                            column
-                        }
-                    };
-                    compared.push(right_column);
-                }
-                let kind = SubqueryKind::Quantified { left: keys, comparison, quantifier };
-                let relation = rows.relation.mapped(computed);
-                return Ok(Scalar::Subquery(Box::new(Subquery { kind, relation, columns: compared })));
-            }
-        }
-        // What no comparison of columns says is computed with each row of the subquery: is it TRUE for one, for all?
-        let test = match (left.len(), columns.first()) {
-            (1, Some(column)) => {
-                let left = left.into_iter().next().ok_or_else(|| Error::bug("a side without a value"))?;
-                self.operator(sign, vec![left, column.scalar()])?
-            }
-            _ => {
-                let right = row(columns.iter().map(Column::scalar).collect());
-                self.operator(sign, vec![row(left), right])?
-            }
-        };
-        let column = self.column_for("test", &test);
-        let kind =
-            SubqueryKind::Quantified { left: vec![Scalar::boolean(true)], comparison: Comparison::Equal, quantifier };
-        let relation = rows.relation.mapped(vec![(column.clone(), test)]);
-        Ok(Scalar::Subquery(Box::new(Subquery { kind, relation, columns: vec![column] })))
-    }
-}
-
-/// A subquery as an expression.
-pub(super) fn subquery_scalar(kind: SubqueryKind, rows: Rows) -> Scalar {
-    let columns = rows.columns();
-    Scalar::Subquery(Box::new(Subquery { kind, relation: rows.relation, columns }))
 }
 
 /// An expression without the parentheses around it.
@@ -874,7 +457,7 @@ fn chain<'e>(whole: &'e Expr, op: &BinaryOperator) -> Vec<&'e Expr> {
 }
 
 /// An operator's sign in PostgreSQL.
-fn sign_of(op: &BinaryOperator) -> String {
+pub(super) fn sign_of(op: &BinaryOperator) -> String {
     match op {
         BinaryOperator::NotEq => "<>".to_owned(),
         // The parser's generic dialect reads PostgreSQL's power as an exclusive or.
@@ -884,52 +467,5 @@ fn sign_of(op: &BinaryOperator) -> String {
         BinaryOperator::PGCustomBinaryOperator(parts) => parts.last().cloned().unwrap_or_default(),
         BinaryOperator::Custom(sign) => sign.clone(),
         other => other.to_string(),
-    }
-}
-
-/// The elements of an array that is known.
-pub(super) fn constant_elements(constant: &Constant) -> Result<Vec<Scalar>> {
-    let element = constant.sql_type.innermost().clone();
-    let ScalarValue::List(list) = &constant.value else { return Err(Error::bug("an array's value is no list")) };
-    let values = list.values();
-    let values = (0..values.len()).map(|index| {
-        let value = ScalarValue::try_from_array(values, index)
-            .map_err(|error| Error::bug(format!("an array's element cannot be read: {error}")))?;
-        Ok(Scalar::Constant(Constant { value, sql_type: element.clone() }))
-    });
-    values.collect()
-}
-
-/// Whether a value is a text, or a literal in quotes.
-fn is_text(scalar: &Scalar) -> bool {
-    matches!(scalar.sql_type(), SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Unknown)
-}
-
-/// Columns of `pg_index` that are vectors in PostgreSQL: clients read their numbers with blanks between them.
-const VECTORS: [&str; 4] = ["indkey", "indoption", "indclass", "indcollation"];
-
-/// The function that gives the names of what numbers of a type stand for.
-fn name_function(sql_type: &SqlType) -> Option<&'static str> {
-    match sql_type {
-        SqlType::Oid(OidKind::Class) => Some("name of regclass"),
-        SqlType::Oid(OidKind::Type) => Some("name of regtype"),
-        SqlType::Oid(OidKind::Namespace) => Some("name of regnamespace"),
-        _ => None,
-    }
-}
-
-/// Columns computed of a relation's, below its sort and its limit: what has subqueries becomes joins, which keep no
-/// order.
-fn mapped_in_order(relation: Relation, columns: Vec<(Column, Scalar)>) -> Relation {
-    match relation {
-        Relation::Sort { input, keys } => Relation::Sort { input: Box::new(input.mapped(columns)), keys },
-        Relation::Limit(limit) => {
-            let input = Box::new(mapped_in_order(*limit.input, columns));
-            Relation::Limit(crate::algebra::Limit { input, ..limit })
-        }
-        Relation::Definitions { definitions, input } => {
-            Relation::Definitions { definitions, input: Box::new(mapped_in_order(*input, columns)) }
-        }
-        other => other.mapped(columns),
     }
 }

@@ -396,6 +396,7 @@ impl Binder<'_> {
                             format!("the column '{}' of '{name}' has a type that SQL does not know", field.name());
                         return Err(at(Error::unsupported(message).with_code("0A000")));
                     };
+                    let sql_type = sql_type.base().clone();
                     columns.push((position, self.numbers.named(field.name(), sql_type, field.is_nullable())));
                 }
                 let mut shown = columns.iter().map(|(_, column)| column.clone()).collect::<Vec<_>>();
@@ -557,7 +558,7 @@ impl Binder<'_> {
     fn table_rows(&self, table: Arc<dyn Table>, name: String, alias: Option<&TableAlias>) -> Result<JoinedSide> {
         let columns = table.schema();
         let columns = columns.fields().iter().enumerate().filter_map(|(position, field)| {
-            let sql_type = SqlType::of_field(field)?;
+            let sql_type = SqlType::of_field(field)?.base().clone();
             Some((position, self.numbers.named(field.name(), sql_type, field.is_nullable())))
         });
         let columns = columns.collect::<Vec<_>>();

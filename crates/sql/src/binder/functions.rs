@@ -9,10 +9,10 @@ use sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
 };
 
-use super::expressions::{constant_elements, subquery_scalar};
 use super::grouping::is_other_form;
 use super::operators::{Way, record, row};
 use super::scope::Level;
+use super::subqueries::{constant_elements, subquery_scalar};
 use super::targets::Target;
 use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
@@ -528,6 +528,7 @@ impl Binder<'_> {
                 return Err(Error::input("function unnest(unknown) is not unique").with_code("42725"));
             }
             SqlType::Array(_) => self.typed_array(array)?,
+            SqlType::Multirange(_) => self.call("multirange_ranges", vec![array])?,
             other => {
                 return Err(Error::input(format!("function unnest({other}) does not exist")).with_code("42883"));
             }

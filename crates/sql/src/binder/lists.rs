@@ -6,10 +6,11 @@ use diligence_types::SqlType;
 use diligence_types::functions::{aggregates, has_function};
 use sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, Ident, Query, SelectItem, SetExpr};
 
-use super::expressions::{subquery_scalar, unnested};
+use super::expressions::unnested;
 use super::functions::{bare_name, written};
 use super::grouping::is_other_form;
 use super::scope::Level;
+use super::subqueries::subquery_scalar;
 use super::{Binder, normalized, place, placed};
 use crate::algebra::{Constant, Scalar, SubqueryKind};
 

@@ -205,6 +205,18 @@ impl Binder<'_> {
         self.operator("*", vec![count, one])
     }
 
+    /// The type of what an array, a struct or a map has in it. Fails like [`sql_type`](Self::sql_type), and with 0A000
+    /// for a domain, whose demands nothing would look at there.
+    fn part_type(&self, data_type: &DataType) -> Result<SqlType> {
+        match self.sql_type(data_type)? {
+            SqlType::Domain(domain) => {
+                let message = format!("the domain {domain} inside of another type is not supported");
+                Err(Error::unsupported(message).with_code("0A000").with_hint("use its base type there"))
+            }
+            other => Ok(other),
+        }
+    }
+
     /// The type of a name. Fails with 42704 if there is none, 22023 for numbers in its parentheses that it cannot have.
     pub(super) fn sql_type(&self, data_type: &DataType) -> Result<SqlType> {
         let found = match data_type {
@@ -212,14 +224,14 @@ impl Binder<'_> {
                 ArrayElemTypeDef::SquareBracket(element, _)
                 | ArrayElemTypeDef::AngleBracket(element)
                 | ArrayElemTypeDef::Parenthesis(element),
-            ) => return Ok(SqlType::array_of(self.sql_type(element)?)),
+            ) => return Ok(SqlType::array_of(self.part_type(element)?)),
             DataType::Map(key, value) => {
-                return Ok(SqlType::Map(std::sync::Arc::new((self.sql_type(key)?, self.sql_type(value)?))));
+                return Ok(SqlType::Map(std::sync::Arc::new((self.part_type(key)?, self.part_type(value)?))));
             }
             DataType::Struct(fields, _) | DataType::Tuple(fields) => {
                 let field = |(index, field): (usize, &sqlparser::ast::StructField)| {
                     let name = field.field_name.as_ref().map_or_else(|| format!("f{}", index + 1), normalized);
-                    Ok(RecordField { name, sql_type: self.sql_type(&field.field_type)? })
+                    Ok(RecordField { name, sql_type: self.part_type(&field.field_type)? })
                 };
                 return Ok(SqlType::Record(fields.iter().enumerate().map(field).collect::<Result<_>>()?));
             }

@@ -1,5 +1,5 @@
-//! Aggregates that are functions of the array of a group's values, or of their count and sums: JSON's, histograms,
-//! products, moments.
+//! Aggregates that are functions of the array of a group's values, or of their count and sums: JSON's, of ranges,
+//! histograms, products, moments.
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
@@ -35,7 +35,7 @@ impl Binder<'_> {
                 let function = if name == "jsonb_object_agg" { "jsonb_of_pairs" } else { "json_of_pairs" };
                 self.call(function, vec![pairs])
             }
-            ("histogram" | "product" | "entropy" | "mad", None) => {
+            ("histogram" | "product" | "entropy" | "mad" | "range_agg" | "range_intersect_agg", None) => {
                 let values = self.collected(first, parts, place)?;
                 self.call(&format!("{name}_of_values"), vec![values])
             }

@@ -27,6 +27,7 @@
 //! * Binding takes time linear in the statement's size: names are found by hash, subtrees are moved and not cloned.
 
 mod changes;
+mod domains;
 mod expressions;
 mod from;
 mod functions;
@@ -36,12 +37,16 @@ mod literals;
 mod locking;
 mod made;
 mod names;
+mod objects;
 mod operators;
+mod patterns;
 mod routines;
 mod samples;
 mod scope;
 mod select;
 mod sets;
+mod subqueries;
+mod subscripts;
 mod targets;
 mod turned;
 mod windows;
@@ -55,10 +60,11 @@ use std::sync::Arc;
 
 use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result, Span};
-use diligence_catalog::LockWay;
 use diligence_catalog::locks::RowLock;
+use diligence_catalog::{DomainDefinition, LockWay};
 use diligence_storage::Table;
 use diligence_types::SqlType;
+use diligence_types::domain_type::DomainType;
 use diligence_types::sql_type::OidKind;
 use sqlparser::ast::{self, Ident, Spanned};
 
@@ -72,6 +78,7 @@ pub(crate) use changes::{
     BoundChange, CHANGED, Changed, Conflict, Given, Meeting, MergeStep, NewValue, bind_delete, bind_merge,
     bind_new_rows, bind_update,
 };
+pub(crate) use domains::bind_domain_check;
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;
@@ -187,6 +194,10 @@ pub(crate) trait Context {
     /// The type of a name that a statement made. Fails if it may not be used.
     fn made_type(&self, _name: &ast::ObjectName) -> Result<Option<SqlType>> {
         Ok(None)
+    }
+    /// What a domain demands of its values. Fails with 42704 if it has been dropped.
+    fn domain(&self, domain: &DomainType) -> Result<Arc<DomainDefinition>> {
+        Err(Error::input(format!("type {domain} does not exist")).with_code("42704"))
     }
     /// The function that calls a process. Fails with 0A000 where there are none.
     fn program(&self, call: &ProgramCall<'_>) -> Result<Arc<ScalarUDF>> {

@@ -42,6 +42,9 @@ impl Binder<'_> {
     /// The value in a type, where it is known that it may become it. Literals are read. Fails with 22P02, 22007, 22008
     /// or 22003 if a literal is no value of the type.
     pub(super) fn cast(&self, scalar: Scalar, to: &SqlType, way: Way) -> Result<Scalar> {
+        if let SqlType::Domain(domain) = to {
+            return self.of_domain(scalar, domain, way);
+        }
         match scalar {
             Scalar::Constant(Constant { value, sql_type: SqlType::Unknown }) => {
                 if value.is_null() {
@@ -133,7 +136,7 @@ impl Binder<'_> {
     pub(super) fn assign(&self, scalar: Scalar, target: &Target) -> Result<Scalar> {
         let (from, to) = (scalar.sql_type(), &target.sql_type);
         let allowed = from == SqlType::Unknown
-            || from == *to
+            || from == *to.base()
             || has_unknown(&from)
             || coercion::cast_context(&from, to).is_some_and(|context| context <= CastContext::Assignment);
         if !allowed {
@@ -336,6 +339,9 @@ impl Binder<'_> {
         let right = sides.pop();
         let left = sides.pop();
         match (left, right) {
+            (Some(left), Some(right)) if comparison.is_of_equality() => {
+                Scalar::compare(comparison, self.equality_key(left), self.equality_key(right))
+            }
             (Some(left), Some(right)) => Scalar::compare(comparison, self.key(left), self.key(right)),
             // Only ever called with two.
             _ => Scalar::boolean(false),
@@ -347,6 +353,14 @@ impl Binder<'_> {
         match functions::order_key(&scalar.sql_type()) {
             None => scalar,
             Some(call) => Scalar::Call { call, arguments: vec![scalar] },
+        }
+    }
+
+    /// What a value is compared for equality by.
+    fn equality_key(&self, scalar: Scalar) -> Scalar {
+        match functions::is_equal_as_held(&scalar.sql_type()) {
+            true => scalar,
+            false => self.key(scalar),
         }
     }
 
@@ -388,8 +402,8 @@ impl Binder<'_> {
             let any = Scalar::any(parts);
             return Ok(if is_negated { any.negate() } else { any });
         };
-        let value = Box::new(self.key(self.cast(value, &common, Way::Implicit)?));
-        let list = list.into_iter().map(|element| Ok(self.key(self.cast(element, &common, Way::Implicit)?)));
+        let value = Box::new(self.equality_key(self.cast(value, &common, Way::Implicit)?));
+        let list = list.into_iter().map(|element| Ok(self.equality_key(self.cast(element, &common, Way::Implicit)?)));
         Ok(Scalar::InList { value, list: list.collect::<Result<_>>()?, is_negated })
     }
 }

@@ -62,7 +62,7 @@ impl Binder<'_> {
             self.typed(value)
         })?;
         let value = match &returns {
-            Some(returns) => value.cast(returns.clone(), false),
+            Some(returns) => self.result_of(value, returns, false)?,
             None => value,
         };
         Ok(Some(match is_null {
@@ -97,14 +97,14 @@ impl Binder<'_> {
         let sql_type = call.returns.sql_type;
         let value = Scalar::Asked { function, arguments: bound, sql_type };
         Ok(match &definition.returns {
-            Some(returns) => value.cast(self.sql_type(returns)?, true),
+            Some(returns) => self.result_of(value, &self.sql_type(returns)?, true)?,
             None => value,
         })
     }
 
     /// What a call of such a function needs. Fails with 0A000 for types that no process gets.
     fn program_call<'d>(&self, definition: &'d Definition, program: &'d Program) -> Result<ProgramCall<'d>> {
-        let carried = |data_type: &DataType| Carried::of(&self.sql_type(data_type)?, program.form);
+        let carried = |data_type: &DataType| Carried::of(self.sql_type(data_type)?.base(), program.form);
         let parameter = |parameter: &RoutineParameter| {
             let data_type = parameter.data_type.as_ref().ok_or_else(|| Error::bug("a parameter without a type"))?;
             Ok((parameter.name.trim_matches('"').to_owned(), carried(data_type)?))
@@ -176,7 +176,8 @@ impl Binder<'_> {
         }
         let mut computed = Vec::new();
         for (output, (name, sql_type)) in rows.outputs.iter_mut().zip(types) {
-            let scalar = std::mem::replace(&mut output.scalar, Scalar::boolean(false)).cast(sql_type, false);
+            let value = std::mem::replace(&mut output.scalar, Scalar::boolean(false));
+            let scalar = self.result_of(value, &sql_type, false)?;
             let column = self.column_for(name, &scalar);
             (output.name, output.scalar) = (name.clone(), column.scalar());
             computed.push((column, scalar));
@@ -202,6 +203,7 @@ impl Binder<'_> {
             let cost = |routine: &Definition| {
                 let cost = |(given, parameter): (&SqlType, &RoutineParameter)| {
                     let wanted = parameter.data_type.as_ref().and_then(|wanted| self.sql_type(wanted).ok());
+                    let wanted = wanted.map(|wanted| wanted.base().clone());
                     match (given, wanted) {
                         (SqlType::Unknown, _) | (_, None) => 0,
                         (given, Some(wanted)) if given.without_modifier() == wanted.without_modifier() => 0,
@@ -219,7 +221,7 @@ impl Binder<'_> {
         })
     }
 
-    fn with_template<T>(&self, arguments: Vec<Scalar>, bind: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(super) fn with_template<T>(&self, arguments: Vec<Scalar>, bind: impl FnOnce() -> Result<T>) -> Result<T> {
         self.templates.borrow_mut().push(Arc::new(arguments));
         let bound = self.deeper(bind);
         self.templates.borrow_mut().pop();
@@ -248,7 +250,8 @@ pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> R
     }
     let null = |parameter: &RoutineParameter| {
         let sql_type = parameter.data_type.as_ref().map(|given| binder.sql_type(given)).transpose()?;
-        Ok(Scalar::Constant(Constant::null(sql_type.unwrap_or(SqlType::Text))))
+        let sql_type = sql_type.unwrap_or(SqlType::Text);
+        Ok(Scalar::Constant(Constant::null(sql_type.base().clone())))
     };
     let arguments = definition.parameters.iter().map(null).collect::<Result<Vec<_>>>()?;
     for data_type in definition.returns.iter().chain(definition.columns.iter().map(|(_, given)| given)) {

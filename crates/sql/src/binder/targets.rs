@@ -33,6 +33,11 @@ impl Target {
         Self { name: name.into(), sql_type, default: None, generated: None, is_always: false }
     }
 
+    /// The type of its values.
+    pub(super) fn held(&self) -> SqlType {
+        self.sql_type.base().clone()
+    }
+
     /// Whether statements may give it values.
     pub(super) fn takes_values(&self) -> bool {
         self.generated.is_none() && !self.is_always
@@ -94,7 +99,7 @@ pub(crate) fn bind_rule(
     context: &dyn Context,
 ) -> Result<()> {
     let (binder, withs) = (Binder::new(context), Withs::default());
-    let columns = columns.iter().map(|target| context.numbers().named(&target.name, target.sql_type.clone(), true));
+    let columns = columns.iter().map(|target| context.numbers().named(&target.name, target.held(), true));
     let names = Namespace::of(Source::new(Some(table.to_owned()), columns.collect()));
     let level = Level::new(None, &withs, names, Clause::Default);
     let scalar = match to {
@@ -135,7 +140,7 @@ pub(crate) fn bind_index(
     context: &dyn Context,
 ) -> Result<BoundIndex> {
     let (binder, withs) = (Binder::new(context), Withs::default());
-    let columns = columns.iter().map(|target| context.numbers().named(&target.name, target.sql_type.clone(), true));
+    let columns = columns.iter().map(|target| context.numbers().named(&target.name, target.held(), true));
     let columns = columns.collect::<Vec<_>>();
     let names = Namespace::of(Source::new(Some(table.to_owned()), columns.clone()));
     let level = Level::new(None, &withs, names, Clause::Default);
@@ -221,7 +226,7 @@ impl Binder<'_> {
     /// What a column gets where a statement gives nothing.
     pub(super) fn default(&self, target: &Target, withs: &Withs<'_>) -> Result<Scalar> {
         let Some(default) = &target.default else {
-            return Ok(Scalar::Constant(Constant::null(target.sql_type.clone())));
+            return self.domain_default(target, withs);
         };
         let level = Level::new(None, withs, Namespace::default(), Clause::Default);
         let scalar = self.scalar(default, &level)?;

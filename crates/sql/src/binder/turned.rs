@@ -231,8 +231,10 @@ impl Binder<'_> {
                     | SqlType::Uuid
                     | SqlType::Array(_)
                     | SqlType::Bytea
+                    | SqlType::Range(_)
+                    | SqlType::Multirange(_)
                     | SqlType::Void
-            );
+            ) && !matches!(&column.sql_type, SqlType::Network(kind) if !kind.is_internet());
             let is_number = column.sql_type.category() == Category::Numeric;
             let has_quartiles = is_number || column.sql_type.category() == Category::DateTime;
             let when = |is_there: bool, value: String| if is_there { value } else { "NULL::text".to_owned() };

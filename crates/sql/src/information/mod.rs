@@ -61,6 +61,7 @@ macro_rules! row {
 }
 
 mod constraints;
+mod domains;
 
 /// The rows of a view; `None` if there is no such view. `user` is who asks. Fails with kind `Bug` if rows do not fit.
 pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result<Option<RecordBatch>> {
@@ -82,7 +83,17 @@ pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result
         "table_constraints" => constraints::table_constraints(snapshot),
         "key_column_usage" => constraints::key_columns(snapshot),
         "referential_constraints" => constraints::references(snapshot),
-        "check_constraints" => constraints::checks(snapshot),
+        "check_constraints" => {
+            let mut rows = constraints::checks(snapshot);
+            rows.extend(domains::checks(snapshot));
+            rows
+        }
+        "domains" => domains::domains(snapshot),
+        "domain_constraints" => domains::constraints(snapshot),
+        "domain_udt_usage" => domains::base_types(snapshot),
+        "column_domain_usage" => {
+            relations(snapshot).iter().flat_map(|(name, found)| domains::columns(name, found)).collect()
+        }
         "constraint_column_usage" => constraints::constrained_columns(snapshot),
         "sequences" => constraints::sequences(snapshot),
         "views" => relations(snapshot).iter().filter_map(|(name, relation)| view_row(name, relation)).collect(),
@@ -173,8 +184,7 @@ fn columns(name: &RelationName, relation: &Resolved) -> Vec<Row> {
         Resolved::Object(object) => match &object.relation {
             Relation::Native(memory) => memory.rules().defaults.clone(),
             Relation::Files(files) => files.column_defaults.clone(),
-            Relation::Table(_) | Relation::View(_) | Relation::Sequence(_) => HashMap::new(),
-            Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) => HashMap::new(),
+            _ => HashMap::new(),
         },
         Resolved::Computed(_) => HashMap::new(),
     };
@@ -206,7 +216,10 @@ fn columns(name: &RelationName, relation: &Resolved) -> Vec<Row> {
         {
             constraints::describe_column(table.rules(), field.name(), &mut row);
         }
-        describe(&sql_type, &mut row);
+        if let SqlType::Domain(domain) = &sql_type {
+            row.extend(domains::named(domain));
+        }
+        describe(sql_type.base(), &mut row);
         row
     };
     schema.fields().iter().enumerate().map(column).collect()

@@ -264,7 +264,7 @@ impl Around<'_> {
                     ))?),
                     (false, _, Some(generated)) => From::Value(generated.as_ref().clone()),
                     (false, Some(default), None) => From::Value(default.as_ref().clone()),
-                    (false, None, None) => From::Null,
+                    (false, None, None) => self.new_domain_value(&altered.declaration, object)?,
                 };
                 altered.from.push(value);
                 let is_check = |option: &ast::ColumnOptionDef| matches!(option.option, ColumnOption::Check(_));
@@ -378,6 +378,22 @@ impl Around<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What rows get that are there already: of a domain its default, and what it demands is looked at.
+    fn new_domain_value(&self, declaration: &Declaration, object: &Object) -> Result<From> {
+        let has_rows = matches!(&object.relation, Relation::Native(table) if !table.pieces().is_empty());
+        let mut sql_type = declaration.fields.last().and_then(|field| SqlType::of_field(field)).filter(|_| has_rows);
+        let mut value = From::Null;
+        while let Some(SqlType::Domain(domain)) = sql_type {
+            let definition = binder::Context::domain(self, &domain)?;
+            if let Some(default) = &definition.default {
+                return Ok(From::Value(default.as_ref().clone()));
+            }
+            value = From::Value(Expr::Value(ast::Value::Null.into()));
+            sql_type = Some(domain.base.clone());
+        }
+        Ok(value)
     }
 
     fn drop_column(&self, altered: &mut Altered, name: &Ident, cascade: bool) -> Result<()> {

@@ -142,7 +142,8 @@ impl Planner {
 
 /// A column of what is sent. Types that are held as texts take any text: those are looked at on their way.
 fn sent_field(field: &Field) -> Field {
-    let sent = match SqlType::of_field(field) {
+    let held = SqlType::of_field(field).map(|sql_type| sql_type.base().clone());
+    let sent = match &held {
         Some(
             SqlType::Uuid
             | SqlType::Json
@@ -151,10 +152,13 @@ fn sent_field(field: &Field) -> Field {
             | SqlType::Bit(_)
             | SqlType::VarBit(_)
             | SqlType::Range(_)
+            | SqlType::Multirange(_)
+            | SqlType::Network(_)
             | SqlType::TimeTz,
         ) => SqlType::Text,
-        Some(SqlType::Array(element)) if matches!(*element, SqlType::Enum(_)) => SqlType::array_of(SqlType::Text),
-        _ => return field.clone().with_nullable(true),
+        Some(SqlType::Array(element)) if matches!(**element, SqlType::Enum(_)) => SqlType::array_of(SqlType::Text),
+        Some(other) => return other.field(field.name(), true),
+        None => return field.clone().with_nullable(true),
     };
     sent.field(field.name(), true)
 }
@@ -166,8 +170,11 @@ fn shown_value(field: &Field, cast: &str) -> String {
         let schema = one.schema.as_deref().unwrap_or(DEFAULT_SCHEMA);
         format!("{}.{}", quoted(schema), quoted(&one.name))
     };
-    match SqlType::of_field(field) {
-        Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::Range(_) | SqlType::TimeTz)) => {
+    match SqlType::of_field(field).map(|sql_type| sql_type.base().clone()) {
+        Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::TimeTz)) => {
+            format!("{cast}({name} AS {known})")
+        }
+        Some(known @ (SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_))) => {
             format!("{cast}({name} AS {known})")
         }
         // What is too long for the column is an error, as it is not where a cast names the length.

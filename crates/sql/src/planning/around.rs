@@ -14,13 +14,14 @@ use diligence_base::{Error, Result};
 use diligence_catalog::locks::RowLock;
 use diligence_catalog::rights::DENIED;
 use diligence_catalog::{
-    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, LockWay, Object, POSTGRES_SCHEMA, Relation, RelationName,
-    Resolved, looks_like_path, sequence_schema,
+    CATALOG_NAME, DEFAULT_SCHEMA, DomainDefinition, INFORMATION_SCHEMA, LockWay, Object, POSTGRES_SCHEMA, Relation,
+    RelationName, Resolved, looks_like_path, sequence_schema,
 };
 use diligence_storage::Table;
 use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::memory::MemoryTable;
 use diligence_types::SqlType;
+use diligence_types::domain_type::DomainType;
 use diligence_types::functions::has_function;
 use diligence_types::sql_type::OidKind;
 use sqlparser::ast;
@@ -170,7 +171,7 @@ impl<'a> Around<'a> {
                 ];
                 return self.computed(name, RecordBatch::try_new(sequence_schema(), columns).map_err(from_arrow)?);
             }
-            Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) => {
+            Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => {
                 return Err(Error::bug("a function or a type has the name of a relation"));
             }
             Relation::View(view) => {
@@ -404,6 +405,15 @@ impl Context for Around<'_> {
 
     fn made_type(&self, name: &ast::ObjectName) -> Result<Option<SqlType>> {
         Around::made_type(self, name)
+    }
+
+    fn domain(&self, domain: &DomainType) -> Result<Arc<DomainDefinition>> {
+        let object = self.at.snapshot.catalog.domain_of(domain.oid);
+        let found = object.and_then(|object| Some((object, object.domain()?.1.clone())));
+        let missing = || Error::input(format!("type {domain} does not exist")).with_code("42704");
+        let (object, definition) = found.ok_or_else(missing)?;
+        self.names.uses_object(&object.name, object);
+        Ok(definition)
     }
 
     fn variable(&self, name: &str) -> Option<Constant> {

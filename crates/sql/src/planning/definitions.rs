@@ -147,7 +147,7 @@ impl Around<'_> {
         let (mut fields, mut defaults) = (Vec::with_capacity(columns.len()), HashMap::new());
         for column in columns {
             let name = lower(&column.name);
-            let sql_type = binder::named_type(&column.data_type, self)?;
+            let sql_type = binder::named_type(&column.data_type, self)?.base().clone();
             let mut is_nullable = true;
             for option in &column.options {
                 match &option.option {

@@ -39,7 +39,8 @@ impl Around<'_> {
                 | CatalogRelation::Sequence(_)
                 | CatalogRelation::Routine(_)
                 | CatalogRelation::Enum(_)
-                | CatalogRelation::Composite(_) => Default::default(),
+                | CatalogRelation::Composite(_)
+                | CatalogRelation::Domain(_) => Default::default(),
             },
             Some(Resolved::Computed(_)) | None => Default::default(),
         };

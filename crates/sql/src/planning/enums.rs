@@ -1,4 +1,4 @@
-//! CREATE TYPE … AS ENUM and AS (…), ALTER TYPE and DROP TYPE.
+//! CREATE TYPE … AS ENUM and AS (…), ALTER TYPE, DROP TYPE and DROP DOMAIN.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use sqlparser::ast::{self, AlterTypeAddValuePosition, AlterTypeOperation, Ident,
 use super::around::{Around, parts_of};
 use super::definitions::{lower, refuse_twice};
 use crate::binder;
+use crate::parse::DOMAIN;
 use crate::statement::{Command, Statement};
 
 /// Bytes of a label, at most; PostgreSQL's.
@@ -50,7 +51,7 @@ impl Around<'_> {
     }
 
     /// The name of a type that is to be made. Fails with 42602 if none can be called so, 42710 if there is one.
-    fn new_type(&self, name: &ObjectName) -> Result<RelationName> {
+    pub(super) fn new_type(&self, name: &ObjectName) -> Result<RelationName> {
         let name = self.creatable(name, false)?;
         if !EnumType::can_note(&name.name) || !EnumType::can_note(&name.schema) {
             return Err(Error::input("a type has no such name").with_code("42602"));
@@ -74,7 +75,7 @@ impl Around<'_> {
         let column = |attribute: &ast::UserDefinedTypeCompositeAttributeDef| {
             let sql_type = binder::named_type(&attribute.data_type, self)?;
             match sql_type.innermost() {
-                SqlType::Enum(_) | SqlType::Record(_) | SqlType::Map(_) => {
+                SqlType::Enum(_) | SqlType::Record(_) | SqlType::Map(_) | SqlType::Domain(_) => {
                     let message = format!("a composite type with a column of type {sql_type} is not supported");
                     Err(Error::unsupported(message).with_code("0A000"))
                 }
@@ -90,8 +91,12 @@ impl Around<'_> {
     /// ALTER TYPE. Fails with 42704 if there is none of the name, 42710 if a label or a type of the new name is there,
     /// 22023 if a label is not.
     pub(super) fn alter_type(&self, alter: &ast::AlterType) -> Result<Statement> {
-        let object = self.enum_named(&alter.name)?.ok_or_else(|| no_type(&alter.name))?;
+        let object = self.type_object(&alter.name)?.ok_or_else(|| no_type(&alter.name))?;
         let Relation::Enum(definition) = &object.relation else {
+            if let Some((domain, _)) = object.domain() {
+                let error = Error::input(format!("{domain} is not an enum")).with_code("42809");
+                return Err(error.with_hint("ALTER DOMAIN changes it"));
+            }
             let error = Error::unsupported("ALTER TYPE of a composite type is not supported").with_code("0A000");
             return Err(error.with_hint("make another type, and change the columns that have this one"));
         };
@@ -143,17 +148,26 @@ impl Around<'_> {
     /// DROP TYPE. Fails with 42704 if there is none of a name, and with 2BP01 if a column has it and not `cascade`:
     /// that takes the column away.
     pub(super) fn drop_types(&self, names: &[ObjectName], if_exists: bool, cascade: bool) -> Result<Statement> {
+        let is_marker = |name: &ObjectName| matches!(name.0.as_slice(), [only] if only.as_ident().is_some_and(|name| name.value == DOMAIN));
+        let (names, tag) = match names.split_first() {
+            Some((first, names)) if is_marker(first) => (names, "DROP DOMAIN"),
+            _ => (names, "DROP TYPE"),
+        };
         let (mut types, mut altered) = (Vec::new(), Vec::new());
         let mut columns: Vec<(Arc<Object>, Vec<String>)> = Vec::new();
         for name in names {
-            let Some(object) = self.enum_named(name)? else {
+            let Some(object) = self.type_object(name)? else {
                 if if_exists {
                     continue;
                 }
                 return Err(no_type(name));
             };
+            if tag == "DROP DOMAIN" && object.domain().is_none() {
+                return Err(Error::input(format!("{name} is not a domain")).with_code("42809"));
+            }
+            self.refuse_domains_above(&object, names)?;
             self.at.snapshot.rights.check_write(&object.name)?;
-            for (table, column) in self.at.snapshot.catalog.columns_of_enum(object.oid()) {
+            for (table, column) in self.at.snapshot.catalog.columns_of_type(object.oid()) {
                 if !cascade {
                     let shown = object.made_type().map(|one| one.to_string()).unwrap_or_default();
                     let message = format!("cannot drop type {shown} because other objects depend on it");
@@ -172,13 +186,36 @@ impl Around<'_> {
             altered.push((table.reference(), table.version, self.without_columns(table, columns)?));
         }
         let memory = self.planner.options.tables.clone();
-        Ok(Statement::Command(Command::DropEnums { names: types, altered, memory }))
+        Ok(Statement::Command(Command::DropTypes { names: types, altered, memory, tag }))
+    }
+
+    /// Fails with 2BP01 if a domain that stays is of this type.
+    fn refuse_domains_above(&self, object: &Object, dropped: &[ObjectName]) -> Result<()> {
+        let Some(one) = object.made_type() else { return Ok(()) };
+        for (above, domain, definition) in self.at.snapshot.catalog.domains() {
+            if definition.base != one && definition.base != SqlType::array_of(one.clone()) {
+                continue;
+            }
+            let mut goes = false;
+            for name in dropped {
+                goes |= self.type_object(name)?.is_some_and(|object| object.id == above.id);
+            }
+            if !goes {
+                let message = format!("cannot drop type {one} because other objects depend on it");
+                let detail = format!("type {domain} depends on type {one}");
+                return Err(Error::input(message)
+                    .with_code("2BP01")
+                    .with_detail(detail)
+                    .with_hint("drop that one first"));
+            }
+        }
+        Ok(())
     }
 
     /// The type that a statement made under a name; of `_name`, its arrays.
     pub(super) fn made_type(&self, name: &ObjectName) -> Result<Option<SqlType>> {
         let found = |name: &ObjectName| -> Result<Option<SqlType>> {
-            let object = self.enum_named(name)?;
+            let object = self.type_object(name)?;
             Ok(object.and_then(|object| object.made_type()))
         };
         if let Some(sql_type) = found(name)? {
@@ -191,10 +228,12 @@ impl Around<'_> {
         });
         let Some(element) = element else { return Ok(None) };
         let parts = before.iter().cloned().chain([ast::ObjectNamePart::Identifier(element)]);
-        Ok(found(&ObjectName(parts.collect()))?.map(SqlType::array_of))
+        let element = found(&ObjectName(parts.collect()))?;
+        Ok(element.filter(|element| !matches!(element, SqlType::Domain(_))).map(SqlType::array_of))
     }
 
-    fn enum_named(&self, name: &ObjectName) -> Result<Option<Arc<Object>>> {
+    /// The type of a name that a statement made.
+    pub(super) fn type_object(&self, name: &ObjectName) -> Result<Option<Arc<Object>>> {
         let Some(parts) = parts_of(name) else { return Ok(None) };
         let schemas = match parts.as_slice() {
             [_] => self.schemas(),
@@ -206,7 +245,7 @@ impl Around<'_> {
         for schema in schemas {
             let name = RelationName::new(schema, last);
             match self.at.snapshot.catalog.get(&name) {
-                Some(object) if matches!(object.relation, Relation::Enum(_) | Relation::Composite(_)) => {
+                Some(object) if object.relation.is_type() => {
                     self.names.uses_object(&name, object);
                     return Ok(Some(object.clone()));
                 }
@@ -226,6 +265,6 @@ fn label(label: &Ident) -> Result<String> {
     Ok(label.value.clone())
 }
 
-fn no_type(name: &ObjectName) -> Error {
+pub(super) fn no_type(name: &ObjectName) -> Error {
     Error::input(format!("type \"{name}\" does not exist")).with_code("42704")
 }

@@ -147,6 +147,8 @@ impl Around<'_> {
     pub(super) fn copied_rows(&self, source: &ast::Query, columns: &[(String, SqlType)]) -> Result<ast::Query> {
         let Some(select) = copied(Some(source)) else { return Err(Error::bug("not a COPY from files")) };
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        // What a domain demands is looked at where the values are stored.
+        let columns = columns.iter().map(|(name, told)| (name, told.base())).collect::<Vec<_>>();
         let fields = columns.iter().map(|(name, told)| told.field(name, true));
         *self.copied.borrow_mut() = Some(Arc::new(Schema::new(fields.collect::<Vec<_>>())));
         let casts = columns.iter().map(|(name, told)| match is_plain(told) || has_length(told) {

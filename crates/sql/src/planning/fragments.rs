@@ -87,11 +87,10 @@ pub(super) fn with_bounds_of(distribution: &Distribution, table: &NativeTable) -
 
 /// Fails where a table of these columns cannot be distributed so, as [`Around::distribution`] does.
 pub(super) fn check(distribution: &Distribution, declaration: &Declaration) -> Result<()> {
-    // Texts are equal there that are different as bytes, or have another order.
     let is_special = |column: &&String| {
         let field = declaration.fields.iter().find(|field| field.name() == *column);
         let kind = field.and_then(|field| SqlType::of_field(field));
-        matches!(kind, Some(SqlType::Char(_) | SqlType::Enum(_) | SqlType::Json | SqlType::Jsonb))
+        kind.is_some_and(|kind| is_other_as_text(kind.base()))
     };
     if let Some(column) = distribution.strategy.columns().iter().find(is_special) {
         return Err(not_by(column));
@@ -102,6 +101,15 @@ pub(super) fn check(distribution: &Distribution, declaration: &Declaration) -> R
         return Err(error.with_hint("list each bound once, the least one first"));
     }
     Ok(())
+}
+
+/// Whether values are held as texts that have another order, or are not equal where the values are.
+fn is_other_as_text(sql_type: &SqlType) -> bool {
+    match sql_type {
+        SqlType::Char(_) | SqlType::Enum(_) | SqlType::Json | SqlType::Jsonb | SqlType::TimeTz => true,
+        SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_) => true,
+        _ => false,
+    }
 }
 
 fn not_by(column: &str) -> Error {

@@ -19,6 +19,7 @@ mod changes;
 mod definitions;
 mod depends;
 mod describing;
+mod domains;
 mod enums;
 mod file_functions;
 mod fragments;

@@ -35,7 +35,7 @@ impl Around<'_> {
             return Err(Error::bug("not a PREPARE"));
         };
         let name = prepared_name(name);
-        let types = data_types.iter().map(|data_type| binder::named_type(data_type, self));
+        let types = data_types.iter().map(|data_type| Ok(binder::named_type(data_type, self)?.base().clone()));
         let types = types.collect::<Result<Vec<_>>>()?;
         let inner = ParsedStatement::Statement(statement.clone());
         let statement = Parsed { statement: inner, depth: parsed.depth };

@@ -16,7 +16,7 @@ use sqlparser::ast::{self, SetExpr};
 use super::around::Around;
 use super::names::Names;
 use super::several::{self, BoundSeveral};
-use super::{Description, Planned, Planner, Planning, kinds, materialized, sequences, writes};
+use super::{Description, Planned, Planner, Planning, domains, kinds, materialized, sequences, writes};
 use crate::binder::{self, Bound};
 use crate::front;
 use crate::parse::{Parsed, VARIABLE};
@@ -210,7 +210,10 @@ impl Around<'_> {
             ast::Statement::Query(query) if several::writes_before(query) => self.several(query),
             ast::Statement::Query(query) => self.bind_body(query, query.with.as_ref()),
             ast::Statement::Insert(insert) => self.insert(insert, None),
-            ast::Statement::CreateTable(create) => self.create_table(create),
+            ast::Statement::CreateTable(create) => match domains::domain_name(&create.name) {
+                Some(name) => other(self.create_domain(&name, create)?),
+                None => self.create_table(create),
+            },
             ast::Statement::CreateView(create) if create.materialized => self.create_materialized(create),
             ast::Statement::Call(call) if materialized::is_refresh(call) => self.refresh(call),
             ast::Statement::Call(call) if sequences::is_alter_sequence(call) => other(self.alter_sequence(call)?),
@@ -236,7 +239,10 @@ impl Around<'_> {
             ast::Statement::Update(update) => self.update(update, None),
             ast::Statement::Delete(delete) => self.delete(delete, None),
             ast::Statement::Merge(merge) => self.merge(merge, None),
-            ast::Statement::AlterTable(alter) => self.alter_table(alter),
+            ast::Statement::AlterTable(alter) => match domains::domain_name(&alter.name) {
+                Some(name) => other(self.alter_domain(&name, alter)?),
+                None => self.alter_table(alter),
+            },
             ast::Statement::CreateIndex(create) => self.create_index(create),
             ast::Statement::Comment { object_type, object_name, comment, .. } => {
                 self.comment(object_type, object_name, comment.as_deref())

@@ -68,7 +68,8 @@ impl Around<'_> {
             | Relation::Sequence(_)
             | Relation::Routine(_)
             | Relation::Enum(_)
-            | Relation::Composite(_) => Err(unwritable(&name, &found)),
+            | Relation::Composite(_)
+            | Relation::Domain(_) => Err(unwritable(&name, &found)),
         }
     }
 

@@ -3,10 +3,12 @@
 use super::CastContext::{self, Assignment, Explicit, Implicit};
 use super::is_string;
 use crate::SqlType;
+use crate::network_type::NetworkKind;
 
 /// The least explicit context in which one type becomes another; `None` if it never does.
 pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
     use SqlType as T;
+    let (from, to) = (from.base(), to.base());
     if from.is_same(to) {
         return Some(Implicit);
     }
@@ -80,6 +82,9 @@ fn of_others(from: &SqlType, to: &SqlType) -> Option<CastContext> {
         }
         (T::Bit(_), T::VarBit(_)) | (T::VarBit(_), T::Bit(_)) => Implicit,
         (T::Integer | T::BigInt, T::Bit(_)) | (T::Bit(_), T::Integer | T::BigInt) => Explicit,
+        (T::Network(NetworkKind::Inet), T::Network(NetworkKind::Cidr)) => Assignment,
+        (T::Network(from), T::Network(to)) if from.is_internet() == to.is_internet() => Implicit,
+        (T::Range(from), T::Multirange(to)) if from == to => Explicit,
         (T::Json, T::Jsonb) | (T::Jsonb, T::Json) => Assignment,
         (T::Jsonb, T::Boolean | T::SmallInt | T::Integer | T::BigInt | T::Numeric(_) | T::Real | T::Double) => Explicit,
         _ => return None,

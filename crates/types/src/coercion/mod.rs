@@ -2,12 +2,13 @@
 //!
 //! * [`contexts`]: which casts there are, and whether a statement must ask for them.
 //! * [`common`]: the type that several expressions take where they meet.
-//! * [`numbers`], [`times`], [`strings`] and [`nested`]: the casts themselves, of whole arrays.
+//! * [`numbers`], [`times`], [`strings`], [`networks`] and [`nested`]: the casts themselves, of whole arrays.
 //! * [`normalize`](mod@normalize): Arrow's many types, as files have them, into the one that a SQL type is held as.
 
 mod common;
 mod contexts;
 mod nested;
+mod networks;
 mod normalize;
 mod numbers;
 mod strings;
@@ -93,6 +94,8 @@ impl Cast<'_> {
             (T::Void, _) | (_, T::Void) => Err(self.no_cast()),
             (from, to) if is_string(from) && is_string(to) => strings::fit(self, array),
             (from, _) if is_string(from) => text::parse_array(array.as_string_view(), self.to, &self.read_options()),
+            (T::Network(kind), to) if is_string(to) && kind.is_internet() => networks::texts(self, array),
+            (T::Network(_), T::Network(kind)) => networks::others(array, *kind),
             (_, to) if is_string(to) => self.texts(array),
             (T::Bit(_) | T::VarBit(_), T::Bit(_) | T::VarBit(_)) => {
                 text::parse_array(array.as_string_view(), self.to, &self.read_options())
@@ -100,6 +103,7 @@ impl Cast<'_> {
             (T::Integer | T::BigInt, T::Bit(length)) => strings::bits_of(self, array, length.unwrap_or(1)),
             (T::Bit(_), T::Integer | T::BigInt) => strings::of_bits(self, array),
             (T::Jsonb, T::Json) => Ok(array.clone()),
+            (T::Range(kind), T::Multirange(_)) => nested::multiranges(array, *kind),
             (T::Json, T::Jsonb) => text::parse_array(array.as_string_view(), self.to, &self.read_options()),
             (T::Jsonb, _) => strings::of_jsonb(self, array),
             (from, to) if numbers::is_number(from) && numbers::is_number(to) => numbers::cast(self, array),

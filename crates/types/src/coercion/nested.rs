@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StructArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, MapArray, StringViewArray, StructArray, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 
 use super::{Cast, broken};
 use crate::SqlType;
+use crate::range_type::RangeKind;
 use crate::sql_type::RecordField;
-use crate::text::field_of;
+use crate::text::{Multirange, Range, field_of};
 
 /// Casts each element. With `is_try` an array with an element that cannot be cast is NULL only there.
 pub(super) fn arrays(cast: &Cast<'_>, array: &ArrayRef, from: &SqlType, to: &SqlType) -> Result<ArrayRef> {
@@ -102,4 +103,12 @@ pub(super) fn maps(
     }
     let pairs = StructArray::new(fields, vec![keys, values], None);
     Ok(Arc::new(MapArray::new(entries, map.offsets().clone(), pairs, map.nulls().cloned(), is_sorted)))
+}
+
+/// The multiranges of ranges alone.
+pub(super) fn multiranges(array: &ArrayRef, kind: RangeKind) -> Result<ArrayRef> {
+    let texts = array.as_string_view_opt().ok_or_else(|| Error::bug("ranges are held as texts"))?;
+    let alone = |text: &str| Ok(Multirange::new(kind, vec![Range::held(text, kind)?])?.text());
+    let texts = texts.iter().map(|text| text.map(alone).transpose());
+    Ok(Arc::new(texts.collect::<Result<StringViewArray>>()?))
 }

@@ -13,8 +13,9 @@ use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
-    arithmetic, arrays, bits, bytes, comparisons, date_units, datetime, duckdb, enums, foreign, formatting, intervals,
-    json, lists, maps, math, more_texts, numeric, others, patterns, ranges, strftime, strings, zoned_times,
+    arithmetic, arrays, bits, bytes, comparisons, date_units, datetime, domains, duckdb, enums, foreign, formatting,
+    intervals, json, lists, maps, math, more_texts, multiranges, networks, numeric, others, patterns, ranges, strftime,
+    strings, zoned_times,
 };
 use crate::SqlType;
 
@@ -36,8 +37,11 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     maps::declare(&mut catalog);
     lists::declare(&mut catalog);
     enums::declare(&mut catalog);
+    domains::declare(&mut catalog);
     bits::declare(&mut catalog);
     ranges::declare(&mut catalog);
+    multiranges::declare(&mut catalog);
+    networks::declare(&mut catalog);
     zoned_times::declare(&mut catalog);
     others::declare(&mut catalog);
     super::aggregates::declare(&mut catalog);

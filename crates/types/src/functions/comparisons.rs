@@ -17,10 +17,12 @@ use super::columns::{Columns, kernel};
 use super::decimal::Decimal;
 use super::{Body, Call, ScalarCall, Special, catalog};
 use crate::SqlType;
-use crate::text::{Range, ZonedTime};
+use crate::network_type::NetworkKind;
+use crate::text::networks::Address;
+use crate::text::{Multirange, Range, ZonedTime};
 
 /// Types that the engine's kernels compare as PostgreSQL does.
-const NATIVE: [&str; 18] = [
+const NATIVE: [&str; 20] = [
     "boolean",
     "smallint",
     "integer",
@@ -39,6 +41,8 @@ const NATIVE: [&str; 18] = [
     "oid",
     "bits",
     "varbit",
+    "macaddr",
+    "macaddr8",
 ];
 
 /// Declares the operators.
@@ -92,15 +96,24 @@ pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
         SqlType::Jsonb => ("jsonb_order_key", SqlType::Bytea),
         SqlType::Enum(_) => ("enum_order_key", SqlType::Integer),
         SqlType::Range(_) => ("range_order_key", SqlType::Bytea),
+        SqlType::Multirange(_) => ("multirange_order_key", SqlType::Bytea),
         SqlType::TimeTz => ("timetz_order_key", SqlType::Bytea),
+        SqlType::Network(kind) if kind.is_internet() => ("inet_order_key", SqlType::Bytea),
         _ => return None,
     };
     // Each kind of range has an overload of its own.
     let takes = |overload: &&super::Overload| {
-        !matches!(sql_type, SqlType::Range(_)) || overload.arguments == [super::Argument::Exact(sql_type.clone())]
+        !matches!(sql_type, SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_))
+            || overload.arguments == [super::Argument::Exact(sql_type.clone())]
     };
     let overload = catalog::scalars(name).iter().find(takes)?;
     Some(ScalarCall { overload, arguments: vec![sql_type.clone()], returns })
+}
+
+/// Whether values of the type are equal exactly if what holds them is, though they sort otherwise: then a comparison for
+/// equality needs no [`order_key`], and finds rows by an index.
+pub fn is_equal_as_held(sql_type: &SqlType) -> bool {
+    matches!(sql_type, SqlType::Enum(_) | SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_))
 }
 
 /// How a row of one column compares with a row of another. NULLs are equal and come last.
@@ -144,6 +157,24 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
             let keys = |array| {
                 let texts = texts(array)?;
                 let key = |text| Range::held(text, *kind).map(|range| range.order_key());
+                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
+            };
+            let (a, b) = (keys(left)?, keys(right)?);
+            Box::new(move |i, j| a[i].cmp(&b[j]))
+        }
+        SqlType::Network(kind) if kind.is_internet() => {
+            let keys = |array| {
+                let texts = texts(array)?;
+                let key = |text| Address::read(text, NetworkKind::Inet).map(|one| one.order_key());
+                texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
+            };
+            let (a, b) = (keys(left)?, keys(right)?);
+            Box::new(move |i, j| a[i].cmp(&b[j]))
+        }
+        SqlType::Multirange(kind) => {
+            let keys = |array| {
+                let texts = texts(array)?;
+                let key = |text| Multirange::held(text, *kind).map(|one| one.order_key());
                 texts.iter().map(|text| text.map(key).transpose()).collect::<Result<Vec<_>>>()
             };
             let (a, b) = (keys(left)?, keys(right)?);

@@ -103,14 +103,14 @@ fn has(range: &Range, one: &Range) -> bool {
 }
 
 /// The ranges of an argument; those of a value have it as both of their bounds.
-struct Ranges {
+pub(super) struct Ranges {
     texts: StringViewArray,
     kind: RangeKind,
     is_value: bool,
 }
 
 impl Ranges {
-    fn of(array: &ArrayRef, sql_type: &SqlType, kind: RangeKind) -> Result<Self> {
+    pub(super) fn of(array: &ArrayRef, sql_type: &SqlType, kind: RangeKind) -> Result<Self> {
         let is_value = !matches!(sql_type, SqlType::Range(_));
         let texts = match is_value {
             true => text::format(array, sql_type, "UTC")?,
@@ -120,7 +120,7 @@ impl Ranges {
     }
 
     /// The range of a row.
-    fn at(&self, row: usize) -> Result<Option<Range>> {
+    pub(super) fn at(&self, row: usize) -> Result<Option<Range>> {
         let row = if self.texts.len() == 1 { 0 } else { row };
         if self.texts.is_null(row) {
             return Ok(None);
@@ -193,11 +193,7 @@ fn asked(given: &[ColumnarValue], call: &Call<'_>, of: impl Fn(&Range) -> bool) 
 
 fn end(given: &[ColumnarValue], call: &Call<'_>, which: fn(&Range) -> Option<Bound>) -> Result<ColumnarValue> {
     let columns = Columns::new(given, call);
-    let rows = singles(&columns, call, |range| {
-        let bound = which(range).filter(|bound| bound.value.is_some())?;
-        let alone = Range { kind: range.kind, bounds: Some((bound, Bound { value: None, is_inclusive: false })) };
-        Some(alone.lower_text())
-    })?;
+    let rows = singles(&columns, call, |range| which(range)?.text(range.kind))?;
     let texts = rows.into_iter().map(Option::flatten).collect::<StringViewArray>();
     columns.result(text::parse_array(&texts, call.returns, &ReadOptions::default())?)
 }

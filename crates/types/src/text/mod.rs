@@ -19,6 +19,8 @@ pub(crate) mod errors;
 pub(crate) mod interval;
 pub(crate) mod json;
 mod literals;
+mod multiranges;
+pub mod networks;
 pub(crate) mod numbers;
 mod print;
 mod ranges;
@@ -35,6 +37,7 @@ use diligence_base::{Error, Result};
 
 pub use self::decimals::numeric_type_of;
 pub use self::literals::array_type_of;
+pub use self::multiranges::Multirange;
 pub use self::print::Printer;
 pub(crate) use self::ranges::value_of as range_value;
 pub use self::ranges::{Bound, Range};
@@ -69,7 +72,7 @@ pub(crate) fn zone_of(sql_type: &SqlType, zone: &str) -> Result<Zone> {
         SqlType::TimestampTz | SqlType::Timestamp | SqlType::Date | SqlType::Time => true,
         SqlType::TimeTz => true,
         SqlType::Array(element) => return zone_of(element, zone),
-        SqlType::Record(_) | SqlType::Map(_) | SqlType::Range(_) => true,
+        SqlType::Record(_) | SqlType::Map(_) | SqlType::Range(_) | SqlType::Multirange(_) => true,
         _ => false,
     };
     if depends { Zone::of_setting(zone) } else { Ok(Zone::UTC) }

@@ -11,6 +11,7 @@ use arrow::datatypes::{
 use diligence_base::{Error, Result};
 
 use super::decimals::{self, Zeros};
+use super::multiranges::Multirange;
 use super::ranges::Range;
 use super::zones::Zone;
 use super::{bytes, datetime, interval, literals, numbers};
@@ -38,6 +39,8 @@ enum Kind<'a> {
     Padded(&'a StringViewArray, usize),
     /// Ranges of timestamps in a zone.
     Moments(&'a StringViewArray, Zone),
+    /// Multiranges of timestamps in a zone.
+    ManyMoments(&'a StringViewArray, Zone),
     Bytes(&'a BinaryViewArray),
     Date(&'a PrimitiveArray<Date32Type>),
     Time(&'a PrimitiveArray<Time64MicrosecondType>),
@@ -64,7 +67,8 @@ impl<'a> Printer<'a> {
         ) -> Option<Kind<'a>> {
             array.as_primitive_opt::<T>().map(kind)
         }
-        Ok(match sql_type {
+        Ok(match sql_type.base() {
+            SqlType::Domain(_) => None,
             SqlType::Void => Some(Kind::Nothing),
             SqlType::Boolean => array.as_boolean_opt().map(Kind::Boolean),
             SqlType::SmallInt => primitive(array, Kind::SmallInt),
@@ -97,7 +101,12 @@ impl<'a> Printer<'a> {
             SqlType::Range(RangeKind::TimestampTz) if zone != Zone::UTC => {
                 array.as_string_view_opt().map(|array| Kind::Moments(array, zone))
             }
-            SqlType::Range(_) | SqlType::TimeTz => array.as_string_view_opt().map(Kind::Text),
+            SqlType::Multirange(RangeKind::TimestampTz) if zone != Zone::UTC => {
+                array.as_string_view_opt().map(|array| Kind::ManyMoments(array, zone))
+            }
+            SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_) | SqlType::TimeTz => {
+                array.as_string_view_opt().map(Kind::Text)
+            }
             SqlType::Bytea => array.as_binary_view_opt().map(Kind::Bytes),
             SqlType::Date => primitive(array, Kind::Date),
             SqlType::Time => primitive(array, Kind::Time),
@@ -156,6 +165,10 @@ impl<'a> Printer<'a> {
             }
             Kind::Moments(array, zone) => match Range::held(array.value(row), RangeKind::TimestampTz) {
                 Ok(range) => range.write(out, zone),
+                Err(_) => out.push_str(array.value(row)),
+            },
+            Kind::ManyMoments(array, zone) => match Multirange::held(array.value(row), RangeKind::TimestampTz) {
+                Ok(multirange) => multirange.write(out, zone),
                 Err(_) => out.push_str(array.value(row)),
             },
             Kind::Bytes(array) => bytes::write_bytes(out, array.value(row)),

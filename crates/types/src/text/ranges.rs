@@ -30,6 +30,15 @@ pub struct Bound {
     pub is_inclusive: bool,
 }
 
+impl Bound {
+    /// The text of its value, as its type writes it; `None` without one.
+    pub fn text(&self, kind: RangeKind) -> Option<String> {
+        let mut out = String::new();
+        write_value(&mut out, self, kind, &Zone::UTC);
+        self.value.map(|_| out)
+    }
+}
+
 /// Which end a bound is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -127,15 +136,6 @@ impl Range {
         out
     }
 
-    /// The text of the lower bound alone, as its type writes it.
-    pub(crate) fn lower_text(&self) -> String {
-        let mut out = String::new();
-        if let Some((lower, _)) = &self.bounds {
-            write_value(&mut out, lower, self.kind, &Zone::UTC);
-        }
-        out
-    }
-
     /// Bytes that sort as ranges do: the empty one first, then by the lower, then by the upper bound.
     pub fn order_key(&self) -> Vec<u8> {
         let Some((lower, upper)) = &self.bounds else { return vec![0] };
@@ -211,15 +211,19 @@ impl Range {
         }
     }
 
-    /// Whether one begins where the other ends, with nothing between them and nothing in both.
-    pub fn is_adjacent(&self, other: &Self) -> bool {
-        let touch = |end: &Bound, begin: &Bound| {
-            end.value.is_some() && end.value == begin.value && end.is_inclusive != begin.is_inclusive
-        };
+    /// Whether it ends where another begins, with nothing between them and nothing in both.
+    pub fn touches(&self, other: &Self) -> bool {
         match (&self.bounds, &other.bounds) {
-            (Some((lower, upper)), Some((from, to))) => touch(upper, from) || touch(to, lower),
+            (Some((_, end)), Some((begin, _))) => {
+                end.value.is_some() && end.value == begin.value && end.is_inclusive != begin.is_inclusive
+            }
             _ => false,
         }
+    }
+
+    /// Whether one ends where the other begins, with nothing between them and nothing in both.
+    pub fn is_adjacent(&self, other: &Self) -> bool {
+        self.touches(other) || other.touches(self)
     }
 
     /// What is in both.
@@ -256,20 +260,32 @@ impl Range {
         }
     }
 
+    /// What is in this one only: nothing, or one or two ranges.
+    pub fn without(&self, other: &Self) -> Result<Vec<Self>> {
+        let (Some((lower, upper)), Some((from, to))) = (&self.bounds, &other.bounds) else {
+            return Ok(vec![self.clone()]);
+        };
+        if !self.overlaps(other) {
+            return Ok(vec![self.clone()]);
+        }
+        let other_side = |bound: &Bound| Bound { is_inclusive: !bound.is_inclusive, ..*bound };
+        let mut parts = Vec::with_capacity(2);
+        if compare((lower, End::Lower), (from, End::Lower)).is_lt() {
+            parts.push(Self::new(self.kind, *lower, other_side(from))?);
+        }
+        if compare((upper, End::Upper), (to, End::Upper)).is_gt() {
+            parts.push(Self::new(self.kind, other_side(to), *upper)?);
+        }
+        Ok(parts)
+    }
+
     /// What is in this one only. Fails with 22000 if that is on both sides of the other.
     pub fn difference(&self, other: &Self) -> Result<Self> {
-        let (Some((lower, upper)), Some((from, to))) = (&self.bounds, &other.bounds) else { return Ok(self.clone()) };
-        if !self.overlaps(other) {
-            return Ok(self.clone());
-        }
-        let is_left = compare((lower, End::Lower), (from, End::Lower)).is_lt();
-        let is_right = compare((upper, End::Upper), (to, End::Upper)).is_gt();
-        let other_side = |bound: &Bound| Bound { is_inclusive: !bound.is_inclusive, ..*bound };
-        match (is_left, is_right) {
-            (true, true) => Err(Error::value("result of range difference would not be contiguous").with_code("22000")),
-            (true, false) => Self::new(self.kind, *lower, other_side(from)),
-            (false, true) => Self::new(self.kind, other_side(to), *upper),
-            (false, false) => Ok(Self::empty(self.kind)),
+        let mut parts = self.without(other)?.into_iter();
+        match (parts.next(), parts.next()) {
+            (None, _) => Ok(Self::empty(self.kind)),
+            (Some(only), None) => Ok(only),
+            _ => Err(Error::value("result of range difference would not be contiguous").with_code("22000")),
         }
     }
 }

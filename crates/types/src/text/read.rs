@@ -14,10 +14,11 @@ use arrow::datatypes::{
 };
 use diligence_base::{Error, Result};
 
+use super::multiranges::Multirange;
 use super::ranges::Range;
 use super::zoned_time::ZonedTime;
 use super::zones::Zone;
-use super::{bits, bytes, datetime, decimals, errors, interval, json, literals, numbers, strings};
+use super::{bits, bytes, datetime, decimals, errors, interval, json, literals, networks, numbers, strings};
 use crate::SqlType;
 use crate::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE, RecordField};
 
@@ -45,7 +46,8 @@ impl Default for ReadOptions {
 pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOptions) -> Result<ArrayRef> {
     let reader = Texts { texts, options };
     let data_type = sql_type.arrow();
-    Ok(match sql_type {
+    Ok(match sql_type.base() {
+        SqlType::Domain(_) => return Err(Error::bug("a domain is another type's values")),
         SqlType::Unknown | SqlType::Text | SqlType::Varchar(None) => Arc::new(texts.clone()),
         SqlType::Varchar(Some(length)) => {
             reader.slices(|text| strings::fit_varchar(text, *length, options.is_explicit))?
@@ -68,6 +70,14 @@ pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOp
         })?,
         SqlType::Range(kind) => reader.written(|text, out| {
             out.push_str(&Range::read(text, *kind, options)?.text());
+            Ok(())
+        })?,
+        SqlType::Multirange(kind) => reader.written(|text, out| {
+            out.push_str(&Multirange::read(text, *kind, options)?.text());
+            Ok(())
+        })?,
+        SqlType::Network(kind) => reader.written(|text, out| {
+            out.push_str(&networks::held(text, *kind)?);
             Ok(())
         })?,
         SqlType::Boolean => reader.booleans()?,

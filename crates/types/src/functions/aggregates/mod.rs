@@ -28,6 +28,7 @@ use super::arithmetic::common;
 use super::catalog::Catalog;
 use super::decimal::{numeric_type, precision_scale};
 use crate::SqlType;
+use crate::range_type::RangeKind;
 
 pub use self::of_rows::RowsFunction;
 pub use self::rows::{Computed, rows_udaf};
@@ -129,6 +130,7 @@ fn extremes(catalog: &mut Catalog) {
         let by_key = || AggregateBody::Extreme { is_greatest: name == "max" };
         catalog.aggregate(leaked(format!("{name}(interval) -> interval")), by_key());
         catalog.aggregate(leaked(format!("{name}(anyenum) -> anyenum")), by_key());
+        catalog.aggregate(leaked(format!("{name}(inet) -> inet")), by_key());
         catalog.aggregate(leaked(format!("{name}(bpchar) -> bpchar")), by_key()).gives(|types, _| Ok(types[0].clone()));
         catalog.aggregate(leaked(format!("{name}(anyarray) -> anyarray")), as_is(function));
         // DuckDB has these.
@@ -257,6 +259,17 @@ fn of_values(catalog: &mut Catalog) {
         "listagg(text, text) -> text",
     ] {
         catalog.aggregate(signature, AggregateBody::Rewritten);
+    }
+    for kind in RangeKind::ALL {
+        let (range, many) = (kind.name(), kind.multirange_name());
+        for signature in [
+            format!("range_agg({range}) -> {many}"),
+            format!("range_agg({many}) -> {many}"),
+            format!("range_intersect_agg({range}) -> {range}"),
+            format!("range_intersect_agg({many}) -> {many}"),
+        ] {
+            catalog.aggregate(leaked(signature), AggregateBody::Rewritten);
+        }
     }
     catalog.aggregate("histogram(anyelement) -> text", AggregateBody::Rewritten).gives(|types, _| {
         Ok(SqlType::Map(Arc::new((types.first().cloned().unwrap_or(SqlType::Text), SqlType::BigInt))))

@@ -1,0 +1,87 @@
+//! Numbers of tables, types and schemas, and the names that are shown for them.
+
+use diligence_base::Result;
+use diligence_types::SqlType;
+use diligence_types::sql_type::OidKind;
+
+use super::operators::Way;
+use super::scope::{Clause, Level, Namespace};
+use super::{Binder, Rows, Withs};
+use crate::algebra::{Column, Constant, Limit, Relation, Scalar};
+
+/// Columns of `pg_index` that are vectors in PostgreSQL: clients read their numbers with blanks between them.
+const VECTORS: [&str; 4] = ["indkey", "indoption", "indclass", "indcollation"];
+
+impl Binder<'_> {
+    /// The rows of a query with names where they have numbers of tables and types, as PostgreSQL shows them.
+    pub(super) fn with_names_of_objects(&self, mut rows: Rows) -> Result<Rows> {
+        let withs = Withs::default();
+        let mut computed = Vec::new();
+        for output in &mut rows.outputs {
+            let level = Level::new(None, &withs, Namespace::default(), Clause::Select);
+            let name = match (name_function(&output.scalar.sql_type()), output.scalar.sql_type()) {
+                (Some(function), _) => self.named_call(function, vec![output.scalar.clone()], &level)?,
+                (None, SqlType::Array(_)) if VECTORS.contains(&output.name.as_str()) => {
+                    let blank = Scalar::Constant(Constant::text(" "));
+                    self.named_call("array_to_string", vec![output.scalar.clone(), blank], &level)?
+                }
+                _ => continue,
+            };
+            let column = self.column_for(&output.name, &name);
+            output.scalar = column.scalar();
+            computed.push((column, name));
+        }
+        rows.relation = mapped_in_order(rows.relation, computed);
+        Ok(rows)
+    }
+
+    /// A text that names a table or a type is looked up where it is cast to its number; a literal when it is bound.
+    pub(super) fn looked_up(&self, scalar: Scalar, to: &SqlType, level: &Level<'_>) -> Result<Scalar> {
+        if matches!(to, SqlType::Text | SqlType::Varchar(_) | SqlType::Name)
+            && let Some(function) = name_function(&scalar.sql_type())
+        {
+            return self.named_call(function, vec![scalar], level);
+        }
+        let function = match to {
+            SqlType::Oid(OidKind::Class) => "to_regclass",
+            SqlType::Oid(OidKind::Type) => "to_regtype",
+            _ => return Ok(scalar),
+        };
+        let is_name = match &scalar {
+            Scalar::Constant(_) => false,
+            Scalar::Parameter { sql_type: SqlType::Unknown, .. } => true,
+            other => matches!(other.sql_type(), SqlType::Text | SqlType::Varchar(_) | SqlType::Name),
+        };
+        if !is_name {
+            return Ok(scalar);
+        }
+        let name = self.cast(scalar, &SqlType::Text, Way::Explicit)?;
+        self.named_call(function, vec![name], level)
+    }
+}
+
+/// The function that gives the names of what numbers of a type stand for.
+fn name_function(sql_type: &SqlType) -> Option<&'static str> {
+    match sql_type {
+        SqlType::Oid(OidKind::Class) => Some("name of regclass"),
+        SqlType::Oid(OidKind::Type) => Some("name of regtype"),
+        SqlType::Oid(OidKind::Namespace) => Some("name of regnamespace"),
+        _ => None,
+    }
+}
+
+/// Columns computed of a relation's, below its sort and its limit: what has subqueries becomes joins, which keep no
+/// order.
+fn mapped_in_order(relation: Relation, columns: Vec<(Column, Scalar)>) -> Relation {
+    match relation {
+        Relation::Sort { input, keys } => Relation::Sort { input: Box::new(input.mapped(columns)), keys },
+        Relation::Limit(limit) => {
+            let input = Box::new(mapped_in_order(*limit.input, columns));
+            Relation::Limit(Limit { input, ..limit })
+        }
+        Relation::Definitions { definitions, input } => {
+            Relation::Definitions { definitions, input: Box::new(mapped_in_order(*input, columns)) }
+        }
+        other => other.mapped(columns),
+    }
+}

@@ -1,0 +1,119 @@
+//! LIKE, ILIKE and what they are compared with: one pattern, or any or all of several.
+
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ValueWithSpan};
+
+use super::expressions::unnested;
+use super::functions::{bare_name, written};
+use super::operators::Way;
+use super::scope::Level;
+use super::{Binder, unsupported};
+use crate::algebra::{Quantifier, Scalar};
+
+impl Binder<'_> {
+    /// LIKE and ILIKE; with `any`, of any of several patterns.
+    pub(super) fn like(
+        &self,
+        value: &Expr,
+        pattern: &Expr,
+        escape: Option<&ValueWithSpan>,
+        (is_negated, is_any, ignores_case): (bool, bool, bool),
+        level: &Level<'_>,
+    ) -> Result<Scalar> {
+        let value = self.scalar(value, level)?;
+        let escape = match escape.map(|escape| self.literal(&escape.value)).transpose()? {
+            None => Some('\\'),
+            Some(Scalar::Constant(constant)) => {
+                let text = constant.value.try_as_str().flatten().unwrap_or_default();
+                let mut characters = text.chars();
+                match (characters.next(), characters.next()) {
+                    (first, None) => first,
+                    _ => {
+                        let error = Error::input("invalid escape string").with_code("22019");
+                        return Err(error.with_hint("an escape string is empty or one character"));
+                    }
+                }
+            }
+            Some(_) => return Err(unsupported("ESCAPE with a value that is not known yet")),
+        };
+        let sign = match (is_negated, ignores_case) {
+            (false, false) => "~~",
+            (true, false) => "!~~",
+            (false, true) => "~~*",
+            (true, true) => "!~~*",
+        };
+        // ANY, SOME and ALL of an array, of a list or of a query's rows.
+        let quantified = match unnested(pattern) {
+            other if is_any => Some((Quantifier::Any, other)),
+            Expr::Function(function) if function.over.is_none() => {
+                let quantifier = match bare_name(function).as_str() {
+                    "all" => Some(Quantifier::All),
+                    "any" | "some" => Some(Quantifier::Any),
+                    _ => None,
+                };
+                if let (Some(quantifier), FunctionArguments::Subquery(query)) = (quantifier, &function.args) {
+                    return self.quantified(value, sign, quantifier, self.subquery(query, level)?);
+                }
+                match (quantifier, written(function)) {
+                    (Some(quantifier), [FunctionArg::Unnamed(FunctionArgExpr::Expr(array))]) => {
+                        Some((quantifier, array))
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        if let Some((quantifier, patterns)) = quantified {
+            let patterns = match unnested(patterns) {
+                Expr::Subquery(query) => {
+                    return self.quantified(value, sign, quantifier, self.subquery(query, level)?);
+                }
+                Expr::Tuple(patterns) => self.scalars(patterns, level)?,
+                other => match self.scalar(other, level)? {
+                    Scalar::Array { elements, .. } => elements,
+                    array => return self.over_array(value, sign, quantifier, array),
+                },
+            };
+            let terms = patterns
+                .into_iter()
+                .map(|pattern| self.like_one(value.clone(), pattern, escape, is_negated, ignores_case))
+                .collect::<Result<Vec<_>>>()?;
+            return Ok(match quantifier {
+                Quantifier::Any => Scalar::any(terms),
+                Quantifier::All => Scalar::all(terms),
+            });
+        }
+        let pattern = self.scalar(pattern, level)?;
+        self.like_one(value, pattern, escape, is_negated, ignores_case)
+    }
+
+    fn like_one(
+        &self,
+        value: Scalar,
+        pattern: Scalar,
+        escape: Option<char>,
+        is_negated: bool,
+        ignores_case: bool,
+    ) -> Result<Scalar> {
+        let is_text = |scalar: &Scalar| {
+            matches!(
+                scalar.sql_type(),
+                SqlType::Unknown | SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name
+            )
+        };
+        if !is_text(&value) || !is_text(&pattern) {
+            let sign = match (is_negated, ignores_case) {
+                (false, false) => "~~",
+                (true, false) => "!~~",
+                (false, true) => "~~*",
+                (true, true) => "!~~*",
+            };
+            return self.call(sign, vec![value, pattern]);
+        }
+        // The blanks of char(n) count in LIKE, as they are stored.
+        let value = Box::new(self.cast(value, &SqlType::Text, Way::Implicit)?);
+        let pattern = Box::new(self.cast(pattern, &SqlType::Text, Way::Implicit)?);
+        Ok(Scalar::Like { value, pattern, escape, is_negated, ignores_case })
+    }
+}

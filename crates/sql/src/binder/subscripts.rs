@@ -1,0 +1,112 @@
+//! Subscripts, slices, fields and methods behind a value.
+
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use sqlparser::ast::{AccessExpr, Expr, Ident, Subscript};
+
+use super::functions::{bare_name, written};
+use super::scope::Level;
+use super::{Binder, unsupported};
+use crate::algebra::{Constant, Scalar};
+
+/// The function that takes an element of an array.
+const SUBSCRIPT: &str = "array_get";
+
+/// The function that takes a part of an array.
+const SLICE: &str = "array_slice";
+
+impl Binder<'_> {
+    /// Subscripts, slices and fields behind a value.
+    pub(super) fn accessed(&self, root: &Expr, chain: &[AccessExpr], level: &Level<'_>) -> Result<Scalar> {
+        // `t.a[1]`, `s.t.a.b`: the names up to the first subscript are one.
+        let mut names = match root {
+            Expr::Identifier(name) => vec![name.clone()],
+            Expr::CompoundIdentifier(names) => names.clone(),
+            _ => vec![],
+        };
+        let mut chain = chain.iter().peekable();
+        if !names.is_empty() {
+            while let Some(AccessExpr::Dot(Expr::Identifier(name))) = chain.peek() {
+                names.push(name.clone());
+                chain.next();
+            }
+        }
+        let mut scalar = match names.as_slice() {
+            [] => self.typed_scalar(root, level)?,
+            [name] => self.identifier(name, level)?,
+            names => self.compound(names, level)?,
+        };
+        for access in chain {
+            scalar = match access {
+                AccessExpr::Dot(Expr::Identifier(name)) => self.field(scalar, name)?,
+                // A call as a method: what is before the point is the first argument.
+                AccessExpr::Dot(Expr::Function(function)) if function.over.is_none() => {
+                    let name = bare_name(function);
+                    let mut arguments = vec![scalar];
+                    arguments.extend(self.arguments(&name, written(function), level)?);
+                    self.named_call(&name, arguments, level)?
+                }
+                AccessExpr::Dot(other) => return Err(unsupported(format!(".{other}"))),
+                AccessExpr::Subscript(Subscript::Index { index }) => {
+                    let index = self.scalar(index, level)?;
+                    self.subscript(scalar, index)?
+                }
+                AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None })
+                    if is_text(&scalar) =>
+                {
+                    let low = match lower_bound {
+                        Some(low) => self.scalar(low, level)?,
+                        None => Scalar::Constant(Constant::integer(1)),
+                    };
+                    let mut arguments = vec![scalar, low.clone()];
+                    if let Some(high) = upper_bound {
+                        let length = self.operator("-", vec![self.scalar(high, level)?, low])?;
+                        let number = |number| Scalar::Constant(Constant::integer(number));
+                        let length = self.operator("+", vec![length, number(1)])?;
+                        // An end before the start is an empty part.
+                        arguments.push(self.call("greatest", vec![length, number(0)])?);
+                    }
+                    self.call("substr", arguments)?
+                }
+                AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None }) => {
+                    let bound = |bound: &Option<Expr>, open: i32| match bound {
+                        Some(bound) => self.scalar(bound, level),
+                        None => Ok(Scalar::Constant(Constant::integer(open))),
+                    };
+                    let (low, high) = (bound(lower_bound, 1)?, bound(upper_bound, i32::MAX)?);
+                    self.call(SLICE, vec![scalar, low, high])?
+                }
+                AccessExpr::Subscript(_) => return Err(unsupported("a slice with a step")),
+            };
+        }
+        Ok(scalar)
+    }
+
+    fn subscript(&self, scalar: Scalar, index: Scalar) -> Result<Scalar> {
+        match scalar.sql_type() {
+            SqlType::Record(_) => match &index {
+                Scalar::Constant(constant) => match constant.value.try_as_str() {
+                    Some(Some(name)) => self.field(scalar, &Ident::with_quote('"', name)),
+                    _ => Err(Error::input("a field of a struct is named by a text").with_code("42804")),
+                },
+                _ => Err(Error::input("a field of a struct is named by a literal").with_code("42804")),
+            },
+            SqlType::Array(_) => self.call(SUBSCRIPT, vec![scalar, index]),
+            _ if is_text(&scalar) => {
+                let one = Scalar::Constant(Constant::integer(1));
+                self.call("substr", vec![scalar, index, one])
+            }
+            SqlType::Map(_) => self.call("map_extract_value", vec![scalar, index]),
+            SqlType::Json | SqlType::Jsonb => self.operator("->", vec![scalar, index]),
+            other => {
+                let message = format!("cannot subscript type {other} because it does not support subscripting");
+                Err(Error::input(message).with_code("42804"))
+            }
+        }
+    }
+}
+
+/// Whether a value is a text, or a literal in quotes.
+pub(super) fn is_text(scalar: &Scalar) -> bool {
+    matches!(scalar.sql_type(), SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Unknown)
+}

@@ -1,0 +1,57 @@
+//! Clauses of INSERT and MERGE.
+
+use sqlparser::tokenizer::Token;
+
+use super::{Text, quoted, word};
+
+/// INSERT … OVERRIDING SYSTEM VALUE, as the parser's tree has it: a partition or an alias of this name.
+pub(crate) const OVERRIDING: &str = "overriding system value";
+
+/// INSERT … BY NAME, likewise.
+pub(crate) const BY_NAME: &str = "by name";
+
+/// DO NOTHING in MERGE, as the parser's tree has it: a column of this name that is set or inserted.
+pub(crate) const NOTHING: &str = "do nothing";
+
+impl Text<'_> {
+    /// `WHEN MATCHED … THEN DO NOTHING` and its kin.
+    pub(super) fn merge_nothing(&mut self, at: usize) {
+        let is_clause = |when: &usize| {
+            let is_negated = self.is(when + 1, "NOT");
+            self.is(*when, "WHEN") && self.is(when + 1 + usize::from(is_negated), "MATCHED")
+        };
+        let Some(when) = (0..at).rev().find(is_clause) else { return };
+        let is_new = self.is(when + 1, "NOT") && !(self.is(when + 3, "BY") && self.is(when + 4, "SOURCE"));
+        let null = || word("NULL");
+        let instead = match is_new {
+            true => vec![
+                word("INSERT"),
+                Token::LParen,
+                quoted(NOTHING),
+                Token::RParen,
+                word("VALUES"),
+                Token::LParen,
+                null(),
+                Token::RParen,
+            ],
+            false => vec![word("UPDATE"), word("SET"), quoted(NOTHING), Token::Eq, null()],
+        };
+        self.replace(at + 1, instead);
+        self.drop(at + 2..at + 3);
+    }
+
+    /// Whether the name of a table behind INTO ends here.
+    pub(super) fn ends_insert_target(&self, at: usize) -> bool {
+        (at >= 2 && self.is(at - 2, "INTO")) || (at >= 4 && self.is(at - 4, "INTO"))
+    }
+
+    /// A clause of INSERT that the parser does not know: a partition behind columns, `PARTITION ("…")`, an alias
+    /// without.
+    pub(super) fn insert_clause(&mut self, at: usize, words: usize, name: &str) {
+        match at > 0 && *self.token(at - 1) == Token::RParen {
+            true => self.replace(at, [word("PARTITION"), Token::LParen, quoted(name), Token::RParen]),
+            false => self.replace(at, [word("AS"), quoted(name)]),
+        }
+        self.drop(at + 1..at + words);
+    }
+}

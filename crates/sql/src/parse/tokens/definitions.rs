@@ -1,0 +1,113 @@
+//! Clauses of statements that define tables, views and sequences.
+
+use sqlparser::tokenizer::Token;
+
+use super::{Text, quoted, word};
+
+/// What the last part of the name in LIKE begins with, which says what of that table is included.
+pub(crate) const LIKE_OPTIONS: &str = "including \u{1}";
+
+/// REFRESH MATERIALIZED VIEW, as the parser's tree has it: a call of this name. The view's name is the first argument,
+/// its options are texts behind it.
+pub(crate) const REFRESH: &str = "refresh materialized view";
+
+/// The alias of the query of AS query WITH NO DATA; an option of REFRESH.
+pub(crate) const NO_DATA: &str = "no data";
+
+impl Text<'_> {
+    /// `(LIKE t INCLUDING ALL EXCLUDING INDEXES)`: `(LIKE t."including …")`, with what is included.
+    pub(super) fn table_like(&mut self, at: usize) {
+        const KINDS: [&str; 6] = ["DEFAULTS", "GENERATED", "CONSTRAINTS", "INDEXES", "IDENTITY", "COMMENTS"];
+        let mut next = at + 2;
+        while *self.token(next) == Token::Period {
+            next += 2;
+        }
+        let (first, mut included) = (next, Vec::<&str>::new());
+        while self.is_any(next, &["INCLUDING", "EXCLUDING"]) {
+            let is_meant = |kind: &&str| self.is(next + 1, "ALL") || self.is(next + 1, kind);
+            let meant = KINDS.into_iter().filter(is_meant).collect::<Vec<_>>();
+            included.retain(|kind| !meant.contains(kind));
+            if self.is(next, "INCLUDING") {
+                included.extend(meant);
+            }
+            next += 2;
+        }
+        self.drop(first..next);
+        if !included.is_empty() {
+            self.insert_or_end(next, [Token::Period, quoted(&format!("{LIKE_OPTIONS}{}", included.join(" ")))]);
+        }
+    }
+
+    /// CREATE TABLE … AS query WITH NO DATA: the query's columns, and no row.
+    pub(super) fn without_data(&mut self, at: usize) {
+        let mut begin = at;
+        while begin > 0 && !self.begins_statement(begin) {
+            begin -= 1;
+        }
+        // The first AS outside of parentheses.
+        while begin < at && !self.is(begin, "AS") {
+            begin = self.closed.get(&begin).copied().unwrap_or(begin) + 1;
+        }
+        if begin + 1 >= at || !self.ends_statement(at + 3) {
+            return;
+        }
+        self.insert(begin + 1, [word("SELECT"), Token::Mul, word("FROM"), Token::LParen]);
+        let limit = Token::Number("0".to_owned(), false);
+        self.replace(at, [Token::RParen, quoted(NO_DATA), word("LIMIT"), limit]);
+        self.drop(at + 1..at + 3);
+    }
+
+    /// `REFRESH MATERIALIZED VIEW CONCURRENTLY v WITH NO DATA`: a call.
+    pub(super) fn refresh(&mut self, at: usize) {
+        let text = |text: &str| Token::SingleQuotedString(text.to_owned());
+        let mut name = at + 3;
+        let mut options = Vec::new();
+        if self.is(name, "CONCURRENTLY") {
+            options.extend([Token::Comma, text("concurrently")]);
+            name += 1;
+        }
+        let mut end = name + 1;
+        while *self.token(end) == Token::Period {
+            end += 2;
+        }
+        let behind = match (self.is(end, "WITH"), self.is(end + 1, "NO"), self.is(end + 1, "DATA")) {
+            (true, true, _) => end + 3,
+            (true, _, true) => end + 2,
+            _ => end,
+        };
+        if behind == end + 3 {
+            options.extend([Token::Comma, text(NO_DATA)]);
+        }
+        if !self.is(at + 2, "VIEW") || !self.ends_statement(behind) {
+            return;
+        }
+        self.drop(at + 1..name);
+        self.replace(at, [word("CALL"), quoted(REFRESH), Token::LParen]);
+        self.drop(end..behind);
+        self.insert_or_end(behind, options.into_iter().chain([Token::RParen]));
+    }
+
+    /// What a sequence is made with, in the order in which the parser reads it.
+    pub(super) fn sequence_options(&mut self, begin: usize) {
+        const ORDER: [&str; 7] = ["AS", "INCREMENT", "MINVALUE", "MAXVALUE", "START", "CACHE", "CYCLE"];
+        let (mut at, mut parts) = (begin, Vec::new());
+        loop {
+            let is_negated = self.is(at, "NO");
+            let first = at + usize::from(is_negated);
+            let Some(kind) = ORDER.iter().position(|word| self.is(first, word)) else { break };
+            let mut end = first + 1;
+            if !is_negated && kind != 6 {
+                end += usize::from(self.is_any(end, &["BY", "WITH"]));
+                end += usize::from(matches!(self.token(end), Token::Minus | Token::Plus));
+                end += 1;
+            }
+            parts.push((kind, (at..end).map(|at| self.token(at).clone()).collect::<Vec<_>>()));
+            at = end;
+        }
+        if at > begin && !parts.is_sorted_by_key(|(kind, _)| *kind) {
+            parts.sort_by_key(|(kind, _)| *kind);
+            self.replace(begin, parts.into_iter().flat_map(|(_, tokens)| tokens));
+            self.drop(begin + 1..at);
+        }
+    }
+}

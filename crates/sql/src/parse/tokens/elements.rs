@@ -1,0 +1,107 @@
+//! Elements of arrays and members of JSON that an UPDATE sets.
+
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::Token;
+
+use super::{Text, quoted};
+
+/// The function that gives a value with another element: of the value, the places and the element.
+const SET_ELEMENT: &str = "set element";
+
+impl Text<'_> {
+    /// Whether an UPDATE's SET has an element of a column among what it sets.
+    pub(super) fn sets_an_element(&self, set: usize) -> bool {
+        !self.begins_statement(set)
+            && self.assignments(set).iter().any(|(at, _)| *self.token(at + 1) == Token::LBracket)
+    }
+
+    /// Where the assignments behind a SET begin and end.
+    fn assignments(&self, set: usize) -> Vec<(usize, usize)> {
+        let (mut all, mut begin, mut at, mut depth) = (Vec::new(), set + 1, set + 1, 0_usize);
+        loop {
+            let ends = match self.token(at) {
+                Token::LParen => {
+                    at = self.closed.get(&at).copied().unwrap_or(at) + 1;
+                    continue;
+                }
+                Token::LBracket | Token::LBrace => {
+                    depth += 1;
+                    false
+                }
+                Token::RBracket | Token::RBrace => {
+                    depth = depth.saturating_sub(1);
+                    false
+                }
+                Token::RParen | Token::SemiColon | Token::EOF => true,
+                Token::Comma if depth == 0 => {
+                    all.push((begin, at));
+                    begin = at + 1;
+                    false
+                }
+                Token::Word(word) if word.quote_style.is_none() => match word.keyword {
+                    Keyword::CASE => {
+                        depth += 1;
+                        false
+                    }
+                    Keyword::END => {
+                        depth = depth.saturating_sub(1);
+                        false
+                    }
+                    Keyword::FROM => depth == 0 && !self.follows(at, &["DISTINCT"]),
+                    Keyword::WHERE | Keyword::RETURNING | Keyword::WHEN => depth == 0,
+                    _ => false,
+                },
+                _ => false,
+            };
+            if ends {
+                all.push((begin, at));
+                return all;
+            }
+            at += 1;
+        }
+    }
+
+    /// `SET a[1] = x`: `SET a = "set element"(a, 1, x)`; of `a['b']['c']`, all of the places.
+    pub(super) fn set_elements(&mut self, set: usize) {
+        for (begin, end) in self.assignments(set) {
+            let name = match self.token(begin) {
+                name @ Token::Word(_) if *self.token(begin + 1) == Token::LBracket => name.clone(),
+                _ => continue,
+            };
+            let (mut at, mut depth, mut edits) = (begin + 1, 0_usize, Vec::new());
+            while at < end && !(depth == 0 && *self.token(at) == Token::Eq) {
+                match self.token(at) {
+                    Token::LBracket if depth == 0 => {
+                        edits.push((at, if at == begin + 1 { None } else { Some(Token::Comma) }));
+                        depth = 1;
+                    }
+                    Token::RBracket if depth == 1 => {
+                        edits.push((at, None));
+                        depth = 0;
+                    }
+                    Token::LBracket => depth += 1,
+                    Token::RBracket => depth -= 1,
+                    // A slice.
+                    Token::Colon if depth == 1 => return,
+                    _ => {}
+                }
+                at += 1;
+            }
+            if at >= end {
+                continue;
+            }
+            for (place, instead) in edits {
+                match (instead, place == begin + 1) {
+                    (_, true) => {
+                        let call = [Token::Eq, quoted(SET_ELEMENT), Token::LParen, name.clone(), Token::Comma];
+                        self.replace(place, call);
+                    }
+                    (Some(comma), _) => self.replace(place, [comma]),
+                    (None, _) => self.replace(place, []),
+                }
+            }
+            self.replace(at, [Token::Comma]);
+            self.insert_or_end(end, [Token::RParen]);
+        }
+    }
+}

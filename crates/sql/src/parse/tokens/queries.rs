@@ -1,0 +1,176 @@
+//! Clauses of queries.
+
+use std::collections::HashSet;
+
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::{Location, Token};
+
+use super::{Text, calls, quoted, word};
+
+/// LIMIT of a percentage, as the parser's tree has it: a call of this name.
+pub(crate) const LIMIT_PERCENT: &str = "limit percent";
+
+impl Text<'_> {
+    /// The places of the parentheses around queries that begin with a parenthesis: `((SELECT 1) UNION SELECT 2)`.
+    pub(super) fn queries(&self) -> HashSet<Location> {
+        // Inner parentheses are opened last.
+        let (mut around_query, mut places) = (HashSet::new(), HashSet::new());
+        for at in (0..self.words.len()).rev() {
+            let Some(closed) = self.closed.get(&at) else { continue };
+            if self.is_any(at + 1, &["SELECT", "WITH", "VALUES", "TABLE"]) {
+                around_query.insert(at);
+            } else if around_query.contains(&(at + 1)) {
+                let behind = self.closed[&(at + 1)] + 1;
+                let clauses = ["UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", "OFFSET", "FETCH", "FOR"];
+                if behind == *closed || self.is_any(behind, &clauses) {
+                    around_query.insert(at);
+                    places.insert(self.tokens[self.words[at]].span.start);
+                }
+            }
+        }
+        places
+    }
+
+    /// SELECT of nothing from nowhere: a row without columns.
+    pub(super) fn select(&mut self, at: usize) {
+        let ends = match self.token(at + 1) {
+            Token::RParen | Token::SemiColon | Token::EOF => true,
+            Token::Word(word) if word.quote_style.is_none() => matches!(
+                word.keyword,
+                Keyword::WHERE
+                    | Keyword::UNION
+                    | Keyword::INTERSECT
+                    | Keyword::EXCEPT
+                    | Keyword::LIMIT
+                    | Keyword::OFFSET
+            ),
+            _ => false,
+        };
+        if ends {
+            let rows = [Token::LParen, word("VALUES"), Token::LParen, word("NULL"), Token::RParen, Token::RParen];
+            self.replace(at, [word("SELECT"), word("FROM")].into_iter().chain(rows).chain([quoted("one row")]));
+        }
+    }
+
+    /// `TABLE t`: `SELECT * FROM t`, where a query begins.
+    pub(super) fn table(&mut self, at: usize) {
+        let begins = match at.checked_sub(1) {
+            None => true,
+            Some(before) => {
+                matches!(self.token(before), Token::LParen | Token::RParen | Token::SemiColon)
+                    || self.is_any(
+                        before,
+                        &["UNION", "INTERSECT", "EXCEPT", "ALL", "DISTINCT", "EXPLAIN", "ANALYZE", "VERBOSE"],
+                    )
+            }
+        };
+        if !begins || !matches!(self.token(at + 1), Token::Word(_)) {
+            return;
+        }
+        self.replace(at, [word("SELECT"), Token::Mul, word("FROM")]);
+        if self.is(at + 1, "ONLY") && matches!(self.token(at + 2), Token::Word(_)) {
+            self.drop(at + 1..at + 2);
+        }
+    }
+
+    /// `GROUP BY DISTINCT a, b`: `GROUP BY "group by distinct"(), a, b`; `GROUP BY ALL a, b`: without ALL.
+    pub(super) fn group_by(&mut self, at: usize) {
+        if !self.is(at + 1, "BY") {
+            return;
+        }
+        let begins_part = match self.token(at + 3) {
+            Token::LParen | Token::Number(..) => true,
+            Token::Word(word) => {
+                let parts = [Keyword::NoKeyword, Keyword::ROLLUP, Keyword::CUBE, Keyword::GROUPING];
+                parts.contains(&word.keyword)
+            }
+            _ => false,
+        };
+        if self.is(at + 2, "DISTINCT") {
+            self.replace(at + 2, calls("group by distinct").chain([Token::Comma]));
+        } else if self.is(at + 2, "ALL") && begins_part {
+            self.drop(at + 2..at + 3);
+        }
+    }
+
+    /// VARIADIC in front of a call's last argument.
+    pub(super) fn variadic(&mut self, at: usize, opened: usize) {
+        if let Some(&closed) = self.closed.get(&opened) {
+            self.replace(at, [quoted("variadic array"), Token::LParen]);
+            self.insert(closed, [Token::RParen]);
+        }
+    }
+
+    /// EXCLUDE in a window's frame: a first part of PARTITION BY.
+    pub(super) fn exclude(&mut self, at: usize, opened: usize) {
+        let (name, words) = if self.is(at + 1, "CURRENT") && self.is(at + 2, "ROW") {
+            ("exclude current row", 3)
+        } else if self.is(at + 1, "NO") && self.is(at + 2, "OTHERS") {
+            ("exclude no others", 3)
+        } else if self.is(at + 1, "GROUP") {
+            ("exclude group", 2)
+        } else if self.is(at + 1, "TIES") {
+            ("exclude ties", 2)
+        } else {
+            return;
+        };
+        self.drop(at..at + words);
+        let mut first = opened + 1;
+        let is_clause = self.is_any(first, &["PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS"]);
+        if !is_clause && matches!(self.token(first), Token::Word(_)) {
+            // The window that it builds upon.
+            first += 1;
+        }
+        if self.is(first, "PARTITION") && self.is(first + 1, "BY") {
+            self.insert(first + 2, calls(name).chain([Token::Comma]));
+        } else {
+            self.insert(first, [word("PARTITION"), word("BY")].into_iter().chain(calls(name)));
+        }
+    }
+
+    /// `LIMIT 50 %` and `LIMIT 50 PERCENT`: LIMIT of a call.
+    pub(super) fn limit_percent(&mut self, at: usize) {
+        let count = at + 1;
+        let end = match self.token(count) {
+            Token::LParen => self.closed.get(&count).map_or(count, |closed| closed + 1),
+            Token::Number(..) | Token::Placeholder(_) => count + 1,
+            _ => return,
+        };
+        let behind = self.token(end + 1);
+        let ends = matches!(behind, Token::EOF | Token::SemiColon | Token::RParen) || self.is(end + 1, "OFFSET");
+        if ends && (*self.token(end) == Token::Mod || self.is(end, "PERCENT")) {
+            self.insert(count, [quoted(LIMIT_PERCENT), Token::LParen]);
+            self.replace(end, [Token::RParen]);
+        }
+    }
+
+    /// `FETCH FIRST n ROWS ONLY`: LIMIT, which may stand in front of OFFSET and takes any expression.
+    pub(super) fn fetch(&mut self, at: usize) {
+        let begins = at == 0 || *self.token(at - 1) == Token::SemiColon;
+        if begins || !self.is_any(at + 1, &["FIRST", "NEXT"]) {
+            return;
+        }
+        let count = at + 2;
+        let end = match self.token(count) {
+            Token::LParen => self.closed.get(&count).map_or(count, |closed| closed + 1),
+            Token::Plus | Token::Minus => count + 2,
+            _ if self.is_any(count, &["ROW", "ROWS"]) => count,
+            _ => count + 1,
+        };
+        if !self.is_any(end, &["ROW", "ROWS"]) || !self.is(end + 1, "ONLY") {
+            return;
+        }
+        self.replace(at, [word("LIMIT")]);
+        self.drop(at + 1..at + 2);
+        if end == count {
+            self.insert(end, [Token::Number("1".to_owned(), false)]);
+        }
+        self.drop(end..end + 2);
+    }
+
+    /// `ORDER BY a USING <`: ASC.
+    pub(super) fn order_using(&mut self, at: usize, direction: &str) {
+        self.replace(at, [word(direction)]);
+        self.drop(at + 1..at + 2);
+    }
+}
