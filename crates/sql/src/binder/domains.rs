@@ -31,20 +31,24 @@ impl Binder<'_> {
     /// The value as one of a domain. Fails as a cast to the base type does, with 23502 or 23514 where it is run, and
     /// with 0A000 for one that is another each time it is looked at.
     pub(super) fn of_domain(&self, scalar: Scalar, domain: &DomainType, way: Way) -> Result<Scalar> {
-        let definition = self.context.domain(domain)?;
+        // Those below demand, too.
+        let mut definitions = vec![self.context.domain(domain)?];
+        while let Some(SqlType::Domain(below)) = definitions.last().map(|definition| definition.base.clone()) {
+            definitions.push(self.context.domain(&below)?);
+        }
         let value = match way {
-            Way::Explicit | Way::Try => self.explicit(scalar, &definition.base, way == Way::Try)?,
-            Way::Implicit | Way::Assignment => self.cast(scalar, &definition.base, way)?,
+            Way::Explicit | Way::Try => self.explicit(scalar, domain.base.base(), way == Way::Try)?,
+            Way::Implicit | Way::Assignment => self.cast(scalar, domain.base.base(), way)?,
         };
         let text = |text: &str| Scalar::Constant(Constant::text(text));
         let schema = domain.schema.as_deref().unwrap_or(DEFAULT_SCHEMA);
         let name = domain.to_string();
-        let mut tests = Vec::with_capacity(definition.checks.len() + 1);
-        if definition.is_not_null {
+        let mut tests = Vec::new();
+        if definitions.iter().any(|definition| definition.is_not_null) {
             let is_null = Scalar::IsNull(Box::new(value.clone()));
             tests.push(self.call("domain_not_null", vec![is_null, text(schema), text(&name)])?);
         }
-        for check in &definition.checks {
+        for check in definitions.iter().rev().flat_map(|definition| &definition.checks) {
             let holds = self.condition_of(&check.condition, value.clone())?;
             tests.push(self.call("domain_check", vec![holds, text(schema), text(&name), text(&check.name)])?);
         }

@@ -80,6 +80,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
             let kernel = super::comparisons::kernel_of_sign(signs);
             catalog.add(signature(format!("{signs}({name}, {name}) -> boolean")), kernel);
         }
+        catalog.add(signature(format!("{name}() -> {name}")), Body::Kernel(built));
         let constructor = format!("{name}(variadic {range}) -> {name}");
         catalog.add(signature(constructor), Body::Kernel(built)).lenient();
         for (values, result) in [(range, name), (name, name)] {

@@ -148,13 +148,15 @@ fn read_short(text: &str, is_network: bool) -> Option<Address> {
         (None, true) => {
             let of_class = match bytes[0] {
                 240.. => 32,
-                224 if given == 8 => 4,
                 224.. => 8,
                 192.. => 24,
                 128.. => 16,
                 _ => 8,
             };
-            of_class.max(given)
+            match of_class.max(given) {
+                8 if bytes[0] == 224 => 4,
+                length => length,
+            }
         }
     };
     bytes.resize(4, 0);
@@ -313,6 +315,8 @@ mod tests {
             (Cidr, "128.1", "128.1.0.0/16"),
             (Cidr, "10.1.2.3", "10.1.2.3/32"),
             (Cidr, "10.1/16", "10.1.0.0/16"),
+            (Cidr, "224", "224.0.0.0/4"),
+            (Cidr, "224.1", "224.1.0.0/16"),
             (Cidr, "2001:db8::/32", "2001:db8::/32"),
             (Mac, "08:00:2b:01:02:03", "08:00:2b:01:02:03"),
             (Mac, "08002B010203", "08:00:2b:01:02:03"),
