@@ -12,6 +12,7 @@
 mod about;
 mod batches;
 mod ipc;
+mod lake;
 mod location;
 mod nested;
 mod options;
@@ -35,6 +36,7 @@ pub(crate) use sieve::{SharedWindows, Sieve, Windows};
 pub(crate) use source::Source;
 
 pub use about::{ParquetAbout, about_parquet, sniffed};
+pub use lake::LakeMoment;
 pub use location::{Discovered, discover, matching_files};
 pub use options::{Compression, CsvOptions, Encoding, Format, OpenOptions};
 pub use partitions::NULL_NAME as PARTITION_NULL_NAME;

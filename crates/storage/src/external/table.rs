@@ -15,6 +15,7 @@ use diligence_base::{Error, Result};
 use object_store::ObjectStore;
 
 use super::ipc::ArrowTable;
+use super::lake::{LakeTable, no_moments, open_lake};
 use super::location::{Located, locate, locate_in_store};
 use super::options::{Compression, Format, OpenOptions};
 use super::parquet::ParquetTable;
@@ -60,6 +61,7 @@ enum Content {
     Arrow(Arc<ArrowTable>),
     Csv(Arc<CsvTable>),
     Json(Arc<JsonTable>),
+    Lake(Arc<LakeTable>),
 }
 
 /// Opens a file, a folder of files of one format, a pattern, or a URL as a table.
@@ -70,6 +72,12 @@ enum Content {
 /// Errors: `File` if a file is missing, truncated, corrupt, or not of the format; `Input` if the location or an option
 /// makes no sense. Every message names the file.
 pub fn open(location: &str, options: &OpenOptions, files: Arc<dyn Disk>) -> Result<Arc<ExternalTable>> {
+    if let Some(lake) = open_lake(location, options, &files)? {
+        return Ok(Arc::new(ExternalTable::of_lake(location, lake)));
+    }
+    if options.moment.is_some() {
+        return Err(no_moments(location));
+    }
     let mut located = locate(location, options, &files)?;
     for more in &options.also {
         // All files have the format of the first.
@@ -122,6 +130,7 @@ impl ExternalTable {
             Format::Arrow => Content::Arrow(Arc::new(ArrowTable::open(&sources, options.schema.as_deref())?)),
             Format::Csv => Content::Csv(Arc::new(CsvTable::open(&sources, &options)?)),
             Format::Json => Content::Json(Arc::new(JsonTable::open(&sources, &options)?)),
+            Format::Delta | Format::Iceberg => return Err(Error::bug("a lake's table is opened as files")),
         };
         let partitions = if names.is_empty() {
             None
@@ -146,6 +155,21 @@ impl ExternalTable {
         };
         table.check_null_counts()?;
         Ok(table)
+    }
+
+    fn of_lake(location: &str, lake: Arc<LakeTable>) -> Self {
+        Self {
+            location: location.to_owned(),
+            format: lake.format,
+            sources: Vec::new(),
+            version: lake.version,
+            schema: lake.schema.clone(),
+            folders: lake.watched(),
+            content: Content::Lake(lake),
+            partitions: None,
+            required: None,
+            folder: None,
+        }
     }
 
     /// An error if the files themselves say that a column that is declared NOT NULL has NULLs.
@@ -190,6 +214,10 @@ impl ExternalTable {
     ///
     /// Fails with kind `Unsupported` if the table is not a local folder.
     pub fn folder_for_new(&self, compression: Compression) -> Result<(PathBuf, String)> {
+        if let Content::Lake(_) = self.content {
+            let what = format!("writing to a {} table", self.format.name());
+            return Err(Error::unsupported(format!("{}: {what} is not supported", self.location)).with_code("0A000"));
+        }
         let Some(folder) = &self.folder else {
             let what = format!("{} is no local folder, and only a folder takes new files", self.location);
             return Err(Error::unsupported(format!("rows cannot be added here: {what}"))
@@ -206,7 +234,10 @@ impl ExternalTable {
 
     /// The bytes of its files.
     pub fn file_bytes(&self) -> u64 {
-        self.sources.iter().map(|source| source.bytes).sum()
+        match &self.content {
+            Content::Lake(lake) => lake.bytes(),
+            _ => self.sources.iter().map(|source| source.bytes).sum(),
+        }
     }
 }
 
@@ -222,6 +253,9 @@ impl Table for ExternalTable {
     }
 
     fn is_watched(&self) -> bool {
+        if let Content::Lake(_) = self.content {
+            return !self.folders.is_empty();
+        }
         self.sources.len() <= FILES_LOOKED_AT_MAX
             && self.folders.len() <= FOLDERS_LOOKED_AT_MAX
             && self.sources.iter().all(|source| source.is_local())
@@ -247,6 +281,9 @@ impl Table for ExternalTable {
     }
 
     fn describe(&self) -> String {
+        if let Content::Lake(lake) = &self.content {
+            return lake.describe();
+        }
         match self.sources.len() {
             1 => format!("{} {}", self.format.name(), self.location),
             files => format!("{} {} ({files} files)", self.format.name(), self.location),
@@ -256,6 +293,9 @@ impl Table for ExternalTable {
 
 impl ExternalTable {
     fn scan_files(&self, request: &ScanRequest) -> Result<TableScan> {
+        if let Content::Lake(lake) = &self.content {
+            return lake.scan(request);
+        }
         let Some(partitions) = &self.partitions else {
             let FileScan { clusters, clusters_pruned } = self.content.scan(request, &[])?;
             let clusters = clusters.into_iter().map(|(_, cluster)| cluster).collect();
@@ -275,6 +315,7 @@ impl Content {
             Content::Arrow(table) => table.schema.clone(),
             Content::Csv(table) => table.schema.clone(),
             Content::Json(table) => table.schema.clone(),
+            Content::Lake(table) => table.schema.clone(),
         }
     }
 
@@ -284,6 +325,7 @@ impl Content {
             Content::Arrow(table) => table.statistics(),
             Content::Csv(table) => table.statistics(),
             Content::Json(table) => table.statistics(),
+            Content::Lake(table) => table.statistics(),
         }
     }
 
@@ -295,6 +337,7 @@ impl Content {
             Content::Arrow(table) => Ok(table.scan(is_wanted)),
             Content::Csv(table) => table.scan(is_wanted),
             Content::Json(table) => table.scan(is_wanted),
+            Content::Lake(_) => Err(Error::bug("a lake's table is scanned as files")),
         }
     }
 }

@@ -17,6 +17,7 @@ use super::steps::{FirstParts, LaterParts, Steps};
 use super::stored::{NumberedWindows, numbered_schema};
 use super::survey::Surveyed;
 use super::{ParquetFile, ParquetTable, Piece};
+use crate::external::lake::rename;
 use crate::external::schema::{TYPE_KEY, UUID_TYPE, conform_column, nulls, uuid_texts};
 use crate::external::sieve::{SharedWindows, Sieve, Windows};
 use crate::memory::RowNumbers;
@@ -341,6 +342,10 @@ impl Windows for ParquetWindows {
         if is_uuid && *target == DataType::Utf8View {
             return uuid_texts(&array);
         }
+        let array = match file.renamed.get(column) {
+            Some(Some(ty)) => rename(array, ty)?,
+            _ => array,
+        };
         conform_column(array, self.table.schema.field(column), self.narrow).map_err(|error| file.source.blame(error))
     }
 

@@ -55,13 +55,24 @@ pub(super) fn read_all(sources: &[Arc<Source>]) -> Result<Vec<Footer>> {
 }
 
 fn read(source: &Arc<Source>) -> Result<Footer> {
+    read_with(source, true)
+}
+
+/// The footer of a file whose columns have the types and the numbers that the Parquet schema tells, whatever schema of
+/// Arrow its writer has embedded.
+pub(super) fn read_as_parquet(source: &Arc<Source>) -> Result<Footer> {
+    read_with(source, false)
+}
+
+fn read_with(source: &Arc<Source>, with_embedded: bool) -> Result<Footer> {
     let metadata = read_metadata(source)?;
     check(source, &metadata)?;
     let parse = || {
         let file = metadata.file_metadata();
         let descriptor = file.schema_descr();
         // The Arrow schema that some writers embed may be broken; the Parquet schema is what counts.
-        let schema = parquet_to_arrow_schema(descriptor, file.key_value_metadata())
+        let embedded = file.key_value_metadata().filter(|_| with_embedded);
+        let schema = parquet_to_arrow_schema(descriptor, embedded)
             .or_else(|_| parquet_to_arrow_schema(descriptor, None))?;
         let roots = descriptor.root_schema().get_fields().len();
         let mut leaves = vec![0..0; roots];
@@ -100,7 +111,8 @@ fn told(field: &Field, descriptor: &SchemaDescriptor, leaf: &mut usize) -> Field
                     DataType::Interval(IntervalUnit::MonthDayNano)
                 }
                 (Some(column), DataType::FixedSizeBinary(16)) if is_root && is_uuid(column) => {
-                    let metadata = [(TYPE_KEY.to_owned(), UUID_TYPE.to_owned())].into();
+                    let mut metadata = field.metadata().clone();
+                    metadata.insert(TYPE_KEY.to_owned(), UUID_TYPE.to_owned());
                     return field.clone().with_metadata(metadata);
                 }
                 _ => other.clone(),

@@ -35,7 +35,7 @@ mod tests;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::Statistics;
 use diligence_base::limits::MORSEL_ROWS_MAX;
 use diligence_base::{Error, Result};
@@ -44,7 +44,7 @@ use parquet::file::metadata::ParquetMetaData;
 use super::schema::{Merged, logical_schema, merge};
 use super::source::Source;
 use super::table::FileScan;
-use crate::ScanRequest;
+use crate::{Cluster, ScanRequest};
 
 pub(in crate::external) use footer::chunk_range;
 pub(crate) use statistics::{SeenValues, distinct_values, extreme};
@@ -68,10 +68,33 @@ struct ParquetFile {
     leaves: Vec<Range<usize>>,
     /// For each column of the table its root in this file.
     roots: Vec<Option<usize>>,
+    /// For each column of the table its type in this file with other names of fields, where they are others; empty if
+    /// none are.
+    renamed: Vec<Option<DataType>>,
     /// What becomes a cluster, in file order.
     pieces: Vec<Piece>,
     /// The checksums of its columns' parts, row group by row group, where they are known.
     checksums: Option<Arc<[u32]>>,
+}
+
+/// A column of a table, and where a file has it.
+pub(in crate::external) struct MappedColumn {
+    /// The table's column.
+    pub field: Field,
+    /// Its place among the columns of the file.
+    pub root: usize,
+    /// Its type in the file with the names of fields that the table has, if those in the file are others.
+    pub renamed: Option<DataType>,
+}
+
+/// A cluster of a single file.
+pub(in crate::external) struct FilePiece {
+    /// Its number in the file.
+    pub position: usize,
+    /// Its first row, counted from the begin of the file.
+    pub first_row: u64,
+    /// The cluster.
+    pub cluster: Arc<dyn Cluster>,
 }
 
 /// A row group, or some consecutive rows of one.
@@ -98,11 +121,60 @@ impl ParquetTable {
                 schema: footer.schema,
                 leaves: footer.leaves,
                 roots,
+                renamed: Vec::new(),
                 pieces,
                 checksums: None,
             }
         });
         Ok(Self { files: files.collect(), schema, statistics: OnceLock::new() })
+    }
+
+    /// One file whose columns are found otherwise than by their names: `map` chooses them of those that the file has.
+    pub fn mapped(source: &Arc<Source>, map: impl FnOnce(&Schema) -> Result<Vec<MappedColumn>>) -> Result<Self> {
+        let footer = footer::read_as_parquet(source)?;
+        let columns = map(&footer.schema)?;
+        let pieces = cut(&footer.metadata);
+        let file = ParquetFile {
+            source: source.clone(),
+            metadata: footer.metadata,
+            schema: footer.schema,
+            leaves: footer.leaves,
+            roots: columns.iter().map(|column| Some(column.root)).collect(),
+            renamed: columns.iter().map(|column| column.renamed.clone()).collect(),
+            pieces,
+            checksums: None,
+        };
+        let schema = Arc::new(Schema::new(columns.into_iter().map(|column| column.field).collect::<Vec<_>>()));
+        Ok(Self { files: vec![file], schema, statistics: OnceLock::new() })
+    }
+
+    /// The rows of all files.
+    pub fn rows(&self) -> u64 {
+        let groups = self.files.iter().flat_map(|file| file.metadata.row_groups());
+        groups.map(|group| group.num_rows() as u64).sum()
+    }
+
+    /// The clusters of the only file that may hold rows for which the predicate is true, and how many may not.
+    pub fn scan_file(self: &Arc<Self>, request: &ScanRequest) -> (Vec<FilePiece>, usize) {
+        let (mut pieces, mut pruned) = (Vec::new(), 0);
+        let Some(file) = self.files.first() else { return (pieces, pruned) };
+        let keep = pruning::Pruner::new(self, request.predicate.as_ref()).row_groups(file);
+        let mut begins = Vec::with_capacity(file.metadata.num_row_groups());
+        let mut rows = 0;
+        for group in file.metadata.row_groups() {
+            begins.push(rows);
+            rows += group.num_rows() as u64;
+        }
+        for (position, piece) in file.pieces.iter().enumerate().filter(|(_, piece)| !piece.rows.is_empty()) {
+            if !keep.get(piece.row_group).copied().unwrap_or(true) {
+                pruned += 1;
+                continue;
+            }
+            let first_row = begins[piece.row_group] + piece.rows.start as u64;
+            let cluster = Arc::new(cluster::ParquetCluster::new(self.clone(), 0, position));
+            pieces.push(FilePiece { position, first_row, cluster });
+        }
+        (pieces, pruned)
     }
 
     /// What the footers know.

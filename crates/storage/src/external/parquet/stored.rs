@@ -140,6 +140,7 @@ fn table_of(
         schema: footer.schema.clone(),
         leaves: footer.leaves.clone(),
         roots,
+        renamed: Vec::new(),
         pieces: cut(&footer.metadata),
         checksums: Some(checksums.clone()),
     };
