@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use chrono::format::{Item, StrftimeItems};
 use diligence_base::{Error, Result};
-use diligence_storage::external::{Compression, Encoding, Format, OpenOptions};
+use datafusion_common::ScalarValue;
+use diligence_storage::external::{Compression, Encoding, Format, LakeMoment, OpenOptions};
 use diligence_types::SqlType;
 use sqlparser::ast::{Expr, UnaryOperator, Value};
 
@@ -39,6 +40,8 @@ impl OptionValue {
             },
             Expr::Identifier(name) => one(&name.value),
             Expr::Nested(inner) => Self::of(inner),
+            Expr::TypedString(typed) => one(&typed.value.value.clone().into_string()?),
+            Expr::Cast { expr, .. } => Self::of(expr),
             Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match Self::of(expr)? {
                 Self::One(digits) => Some(Self::One(format!("-{digits}"))),
                 _ => None,
@@ -90,7 +93,7 @@ impl OptionValue {
 pub type NamedTypes<'a> = &'a dyn Fn(&str) -> Result<SqlType>;
 
 /// The functions that read files, with the format that they read.
-pub const READERS: [(&str, Format); 11] = [
+pub const READERS: [(&str, Format); 15] = [
     ("read_csv", Format::Csv),
     ("read_csv_auto", Format::Csv),
     ("read_json", Format::Json),
@@ -102,6 +105,10 @@ pub const READERS: [(&str, Format); 11] = [
     ("parquet_scan", Format::Parquet),
     ("read_arrow", Format::Arrow),
     ("sniff_csv", Format::Csv),
+    ("delta_scan", Format::Delta),
+    ("read_delta", Format::Delta),
+    ("iceberg_scan", Format::Iceberg),
+    ("read_iceberg", Format::Iceberg),
 ];
 
 /// The options of one kind of file from the words of a statement: the format after STORED AS, the pairs of OPTIONS with
@@ -183,6 +190,9 @@ const TEXT_NAMES: [&str; 6] =
 const NAMES: [&str; 7] =
     ["columns", "types", "filename", "union_by_name", "hive_partitioning", "hive_types", "hive_types_autocast"];
 
+const DELTA_NAMES: [&str; 2] = ["version", "timestamp"];
+const ICEBERG_NAMES: [&str; 3] = ["snapshot_from_id", "snapshot_from_timestamp", "allow_moved_paths"];
+
 fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedTypes<'_>) -> Result<()> {
     let format = options.format;
     let is_text = matches!(format, Some(Format::Csv | Format::Json) | None);
@@ -190,6 +200,20 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
     let one = || value.one();
     let csv = &mut options.csv;
     match name {
+        "version" if format == Some(Format::Delta) => options.moment = Some(LakeMoment::Version(number(one()?)?)),
+        "snapshot_from_id" | "snapshot_id" if format == Some(Format::Iceberg) => {
+            options.moment = Some(LakeMoment::Version(number(one()?)?));
+        }
+        "timestamp" if format == Some(Format::Delta) => options.moment = Some(moment_of(one()?, "UTC")?),
+        "timestamp" | "snapshot_from_timestamp" if format == Some(Format::Iceberg) => {
+            options.moment = Some(moment_of(one()?, "UTC")?);
+        }
+        // Moved tables are found anyway.
+        "allow_moved_paths" if format == Some(Format::Iceberg) => drop(truth(one()?)?),
+        "version" if format == Some(Format::Iceberg) => {
+            let error = Error::unsupported("versions of the metadata of Iceberg tables cannot be chosen");
+            return Err(error.with_code("0A000").with_hint("snapshot_from_id => … chooses a snapshot"));
+        }
         "delimiter" | "delim" | "sep" if is_csv => csv.delimiter = Some(byte(one()?)?),
         "has_header" | "header" if is_csv => csv.has_header = Some(truth(one()?)?),
         "quote" if is_csv => csv.quote = Some(byte_or_none(one()?)?),
@@ -267,7 +291,11 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
             return Err(error.with_code("0A000").with_hint("columns = {…} says the columns"));
         }
         _ => {
-            let mut names = NAMES.to_vec();
+            let mut names = match format {
+                Some(Format::Delta) => DELTA_NAMES.to_vec(),
+                Some(Format::Iceberg) => ICEBERG_NAMES.to_vec(),
+                _ => NAMES.to_vec(),
+            };
             if is_text {
                 names.extend(TEXT_NAMES);
             }
@@ -279,6 +307,19 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         }
     }
     Ok(())
+}
+
+fn number(value: &str) -> Result<i64> {
+    value.parse().map_err(|_| Error::input(format!("expected a whole number, found '{value}'")))
+}
+
+/// The state of a lake's table that was there at a time, which is in a time zone if it says none. Fails with code 22007
+/// if it is none.
+pub(crate) fn moment_of(text: &str, zone: &str) -> Result<LakeMoment> {
+    match diligence_types::text::parse(text, &SqlType::TimestampTz, zone)? {
+        ScalarValue::TimestampMicrosecond(Some(time), _) => Ok(LakeMoment::Time(time)),
+        _ => Err(Error::input(format!("'{text}' is no time")).with_code("22007")),
+    }
 }
 
 fn count(value: &str) -> Result<usize> {

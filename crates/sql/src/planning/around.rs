@@ -57,7 +57,7 @@ pub(super) struct Around<'a> {
     pub(super) at: &'a Planning<'a>,
     pub(super) names: &'a Names,
     pub(super) numbers: Numbers,
-    zone: String,
+    pub(super) zone: String,
     /// The times of the transaction's and of the statement's begin.
     now: i64,
     statement_time: i64,

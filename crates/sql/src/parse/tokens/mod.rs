@@ -7,6 +7,7 @@
 
 mod alterations;
 mod duckdb;
+mod moments;
 mod fragments;
 mod maintenance;
 
@@ -21,6 +22,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
 use self::duckdb::Open;
 pub(crate) use self::duckdb::PIVOT_GROUPS;
+pub(crate) use self::moments::TABLE_AT;
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 use super::dialect::PostgresSyntax;
