@@ -83,11 +83,6 @@ impl Place {
         }
     }
 
-    /// Whether reading from it blocks a thread rather than waiting for a network.
-    pub fn is_local(&self) -> bool {
-        matches!(self.kind, Kind::Local { .. })
-    }
-
     /// The files that lie directly in a folder, sorted by name; none if there is no such folder.
     pub fn list(&self, below: &str) -> Result<Vec<Entry>> {
         match &self.kind {

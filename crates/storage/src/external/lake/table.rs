@@ -76,6 +76,8 @@ pub(super) struct LakeFile {
     pub rows_gone: Option<u64>,
     /// Columns that have one value in all of its rows, by their positions.
     pub constants: Vec<(usize, ScalarValue)>,
+    /// The values that columns have if the file does not have them.
+    pub fallbacks: Vec<(usize, ScalarValue)>,
 }
 
 /// What a table is made of.
@@ -197,9 +199,10 @@ impl LakeTable {
                     continue;
                 }
                 let Some(root) = field.place(fields, by) else {
-                    let missing = match &field.default {
-                        Some(value) => Ok(value.clone()),
-                        None => ScalarValue::try_from_array(&nulls(table_field.data_type(), 1), 0),
+                    let fallback = of_log.fallbacks.iter().find(|(fallback, _)| *fallback == column);
+                    let missing = match (fallback, &field.default) {
+                        (Some((_, value)), _) | (None, Some(value)) => Ok(value.clone()),
+                        (None, None) => ScalarValue::try_from_array(&nulls(table_field.data_type(), 1), 0),
                     };
                     columns.push(Err(missing.map_err(from_datafusion)?));
                     continue;

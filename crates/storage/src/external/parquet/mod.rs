@@ -268,6 +268,18 @@ fn cuts(metadata: &ParquetMetaData, row_group: usize, rows: usize) -> Vec<usize>
     (1..parts).map(cut).collect()
 }
 
+/// The text of a Snappy block of at most so many bytes; `None` if it is damaged.
+pub(in crate::external) fn unpack_snappy(block: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
+    let (length, _) = snappy::text_length(block).ok()?;
+    // Three bytes are 64 at most.
+    if length > bytes_max || length > block.len().saturating_mul(64 / 3 + 1) {
+        return None;
+    }
+    let mut text = Vec::new();
+    snappy::decompress(block, length, &mut text).ok()?;
+    Some(text)
+}
+
 /// How far from equal parts a cut may be.
 const CUT_SLACK_PERCENT: usize = 20;
 

@@ -88,6 +88,7 @@ pub(super) fn open(mut place: Place, moment: Option<LakeMoment>) -> Result<LakeT
             rows: count.and_then(|count| count.num_records),
             rows_gone,
             constants,
+            fallbacks: Vec::new(),
         });
         known.push(FileKnown { stats, vector: deletion_vector });
     }
@@ -132,7 +133,8 @@ fn wrong_partition(name: &str, path: &str, field: &LakeField, text: Option<&str>
 /// The value of a partition column from its text; `None` if it is none.
 fn partition_value(field: &LakeField, text: Option<&str>) -> Option<ScalarValue> {
     let LakeType::Plain(ty) = &field.ty else { return None };
-    match text.filter(|text| !text.is_empty()) {
+    // An empty text is NULL, but where texts are wanted.
+    match text.filter(|text| !text.is_empty() || *ty == DataType::Utf8View) {
         None => ScalarValue::try_from(ty).ok(),
         Some(text) if *ty == DataType::BinaryView => Some(ScalarValue::BinaryView(Some(text.as_bytes().to_vec()))),
         Some(text) => {
