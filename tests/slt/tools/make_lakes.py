@@ -1,4 +1,4 @@
-"""Makes the tables of lakes in tests/slt/data/lakes anew: pip install deltalake pyiceberg[pyarrow,sql-sqlite] pyroaring
+"""Makes the tables of lakes in tests/slt/data/lakes anew: pip install deltalake pyiceberg[pyarrow,sql-sqlite,pyiceberg-core] pyroaring fastavro
 
 What the reference writers write is made by them. Neither writes deletion vectors or column mapping: there, the Parquet
 files are pyarrow's and the logs are written here, as the protocol has it.
@@ -286,6 +286,291 @@ def delta(path):
     delta_second_checkpoint(path / "second_checkpoint")
     delta_times(path / "times")
     delta_refused(path / "refused")
+
+
+WAREHOUSE = pathlib.Path("/tmp/lakes")
+
+
+def iceberg_table(catalog, name, schema, **arguments):
+    """A new table, at a place that is the same on every machine; it is moved when all are made."""
+    arguments.setdefault("properties", {"format-version": "2"})
+    return catalog.create_table(f"lakes.{name}", schema=schema, location=f"file://{WAREHOUSE}/{name}", **arguments)
+
+
+def iceberg_written(catalog):
+    """Appends, deletes, columns that come, go, and change their names and types; partitions by transforms."""
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform, MonthTransform, TruncateTransform
+    from pyiceberg.types import (
+        BinaryType, BooleanType, DateType, DecimalType, DoubleType, FixedType, FloatType, IntegerType, ListType, LongType,
+        MapType, NestedField, StringType, StructType, TimestampType, TimestamptzType, TimeType, UUIDType,
+    )
+
+    table = iceberg_table(catalog, "plain", numbers(0, 1).schema)
+    table.append(numbers(0, 10))
+    table.append(numbers(10, 10))
+    table.delete("id = 3 or id = 15")
+    table.append(numbers(20, 5))
+
+    table = iceberg_table(
+        catalog,
+        "evolved",
+        Schema(
+            NestedField(1, "id", IntegerType()),
+            NestedField(2, "old", StringType()),
+            NestedField(3, "price", DecimalType(6, 2)),
+            NestedField(4, "s", StructType(NestedField(5, "a", IntegerType()), NestedField(6, "b", StringType()))),
+            NestedField(7, "ratio", FloatType()),
+        ),
+    )
+    first = table.schema().as_arrow()
+    rows = [{"id": n, "old": f"o{n}", "price": Decimal(n), "s": {"a": n, "b": f"b{n}"}, "ratio": n / 2} for n in range(3)]
+    table.append(pa.Table.from_pylist(rows, first))
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.rename_column("old", "new")
+        update.update_column("id", LongType())
+        update.update_column("price", DecimalType(12, 2))
+        update.update_column("ratio", DoubleType())
+        update.rename_column("s.a", "alpha")
+        update.add_column(("s", "c"), LongType())
+        update.delete_column(("s", "b"))
+    with table.update_schema() as update:
+        update.add_column("old", LongType())
+    second = table.schema().as_arrow()
+    rows = [
+        {"id": n << 33, "new": f"n{n}", "price": Decimal(n), "s": {"alpha": n, "c": n}, "ratio": n / 2, "old": n} for n in range(3, 5)
+    ]
+    table.append(pa.Table.from_pylist(rows, second))
+    with table.update_schema() as update:
+        update.move_first("new")
+
+    table = iceberg_table(
+        catalog,
+        "parts",
+        Schema(
+            NestedField(1, "id", LongType()),
+            NestedField(2, "day", DateType()),
+            NestedField(3, "at", TimestampType()),
+            NestedField(4, "name", StringType()),
+            NestedField(5, "kind", StringType()),
+        ),
+        partition_spec=PartitionSpec(
+            PartitionField(3, 1000, DayTransform(), "at_day"),
+            PartitionField(5, 1001, IdentityTransform(), "kind"),
+            PartitionField(1, 1002, BucketTransform(2), "id_bucket"),
+        ),
+    )
+    rows = [
+        {"id": n, "day": date(2024, 1 + n % 3, 1), "at": datetime(2024, 1, 1 + n % 4, n), "name": f"name {n}", "kind": "xyz"[n % 3] if n % 5 else None}
+        for n in range(12)
+    ]
+    table.append(pa.Table.from_pylist(rows, table.schema().as_arrow()))
+    with table.update_spec() as update:
+        update.remove_field("at_day")
+        update.add_field("day", MonthTransform(), "day_month")
+        update.add_field("name", TruncateTransform(6), "name_part")
+    table.append(pa.Table.from_pylist([{**row, "id": row["id"] + 100} for row in rows[:4]], table.schema().as_arrow()))
+
+    table = iceberg_table(
+        catalog,
+        "types",
+        Schema(
+            NestedField(1, "b", BooleanType()),
+            NestedField(2, "i", IntegerType()),
+            NestedField(3, "f", FloatType()),
+            NestedField(4, "d", DoubleType()),
+            NestedField(5, "day", DateType()),
+            NestedField(6, "t", TimeType()),
+            NestedField(7, "ts", TimestampType()),
+            NestedField(8, "tz", TimestamptzType()),
+            NestedField(9, "text", StringType()),
+            NestedField(10, "bytes", BinaryType()),
+            NestedField(11, "u", UUIDType()),
+            NestedField(12, "x", FixedType(3)),
+            NestedField(13, "dec", DecimalType(38, 10)),
+            NestedField(14, "l", ListType(15, IntegerType(), element_required=False)),
+            NestedField(16, "m", MapType(17, StringType(), 18, LongType())),
+        ),
+    )
+    at = datetime(2024, 2, 29, 12, 30, 15, 123456)
+    row = {
+        "b": True, "i": -1, "f": 1.5, "d": 2.5, "day": date(1969, 12, 31), "t": at.time(), "ts": at, "tz": at.replace(tzinfo=timezone.utc), "text": "täxt",
+        "bytes": b"\x00\xff", "u": uuid.UUID("f79c3e09-677c-4bbd-a479-3f349cb785e7").bytes, "x": b"abc", "dec": Decimal("-12345678901234567890.0123456789"), "l": [1, 2], "m": [("k", 2)],
+    }
+    table.append(pa.Table.from_pylist([row, {}], table.schema().as_arrow()))
+
+    iceberg_table(catalog, "without_rows", pa.schema([("n", pa.int64())]))
+
+
+STRUCT = {"type": "record", "name": "r102", "fields": []}
+
+
+def optional(name, kind, number):
+    return {"name": name, "type": ["null", kind], "default": None, "field-id": number}
+
+
+def bounds(name, key, value, number):
+    item = {"type": "record", "name": f"k{key}_v{value}", "fields": [{"name": "key", "type": "int", "field-id": key}, {"name": "value", "type": "bytes", "field-id": value}]}
+    return optional(name, {"type": "array", "items": item, "logicalType": "map"}, number)
+
+
+def deletes_added(table, made, version=2, partition=None, partition_type=STRUCT, spec=0):
+    """A snapshot with files of deletes that no reference writer makes: its manifest, its list and its metadata."""
+    import fastavro
+
+    folder = pathlib.Path(table.metadata_location.removeprefix("file://")).parent
+    newest = sorted(folder.glob("*.metadata.json"))[-1]
+    metadata = json.loads(newest.read_text())
+    last = next(s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"])
+    sequence, snapshot = metadata["last-sequence-number"] + 1, last["snapshot-id"] + 1
+    file = {
+        "type": "record",
+        "name": "r2",
+        "fields": [
+            {"name": "content", "type": "int", "field-id": 134},
+            {"name": "file_path", "type": "string", "field-id": 100},
+            {"name": "file_format", "type": "string", "field-id": 101},
+            {"name": "partition", "type": partition_type, "field-id": 102},
+            {"name": "record_count", "type": "long", "field-id": 103},
+            {"name": "file_size_in_bytes", "type": "long", "field-id": 104},
+            bounds("lower_bounds", 126, 127, 125),
+            bounds("upper_bounds", 129, 130, 128),
+            optional("equality_ids", {"type": "array", "items": "int", "element-id": 136}, 135),
+            optional("referenced_data_file", "string", 143),
+            optional("content_offset", "long", 144),
+            optional("content_size_in_bytes", "long", 145),
+        ],
+    }
+    entry = {
+        "type": "record",
+        "name": "manifest_entry",
+        "fields": [
+            {"name": "status", "type": "int", "field-id": 0},
+            optional("snapshot_id", "long", 1),
+            optional("sequence_number", "long", 3),
+            optional("file_sequence_number", "long", 4),
+            {"name": "data_file", "type": file, "field-id": 2},
+        ],
+    }
+    path = folder / f"deletes-{sequence}.avro"
+    rows = [{"status": 1, "snapshot_id": snapshot, "sequence_number": None, "file_sequence_number": None, "data_file": {"partition": partition or {}, **one}} for one in made]
+    notes = {"schema": json.dumps(metadata["schemas"][-1]), "partition-spec": "[]", "partition-spec-id": str(spec), "format-version": str(version), "content": "deletes"}
+    with open(path, "wb") as out:
+        fastavro.writer(out, entry, rows, codec="null" if sequence % 2 else "deflate", metadata=notes)
+    with open(last["manifest-list"].removeprefix("file://"), "rb") as read:
+        reader = fastavro.reader(read)
+        lists, schema = list(reader), reader.writer_schema
+    count = {name: 0 for name in ("added_files_count", "existing_files_count", "deleted_files_count", "added_rows_count", "existing_rows_count", "deleted_rows_count")}
+    lists.append(
+        {"manifest_path": f"file://{path}", "manifest_length": path.stat().st_size, "partition_spec_id": spec, "content": 1, "sequence_number": sequence,
+         "min_sequence_number": sequence, "added_snapshot_id": snapshot, **count, "added_files_count": len(made), "added_rows_count": sum(one["record_count"] for one in made), "partitions": None, "key_metadata": None}
+    )
+    listed = folder / f"snap-{snapshot}.avro"
+    with open(listed, "wb") as out:
+        fastavro.writer(out, schema, lists, codec="deflate")
+    metadata["snapshots"].append({**last, "snapshot-id": snapshot, "parent-snapshot-id": last["snapshot-id"], "sequence-number": sequence, "timestamp-ms": last["timestamp-ms"] + 1, "manifest-list": f"file://{listed}"})
+    metadata.update({"last-sequence-number": sequence, "current-snapshot-id": snapshot, "format-version": version})
+    metadata["refs"]["main"]["snapshot-id"] = snapshot
+    metadata["snapshot-log"].append({"snapshot-id": snapshot, "timestamp-ms": last["timestamp-ms"] + 1})
+    if version == 3:
+        metadata["next-row-id"] = 0
+    number = int(newest.name.split("-")[0]) + 1
+    (folder / f"{number:05}-{uuid.UUID(int=number)}.metadata.json").write_text(json.dumps(metadata))
+
+
+def delete_file(table, name, content, rows, **more):
+    path = pathlib.Path(table.location().removeprefix("file://")) / "data" / name
+    pq.write_table(rows, path)
+    return {"content": content, "file_path": f"file://{path}", "file_format": "PARQUET", "record_count": rows.num_rows, "file_size_in_bytes": path.stat().st_size, **more}
+
+
+def positions(pairs):
+    schema = pa.schema([pa.field("file_path", pa.string(), metadata={"PARQUET:field_id": "2147483546"}), pa.field("pos", pa.int64(), metadata={"PARQUET:field_id": "2147483545"})])
+    return pa.Table.from_pylist([{"file_path": path, "pos": row} for path, row in pairs], schema)
+
+
+def vectors(table, name, by_path):
+    """A Puffin file with a deletion vector for each data file."""
+    path = pathlib.Path(table.location().removeprefix("file://")) / "data" / name
+    content, found, blobs = b"PFA1", [], []
+    for data, rows in by_path.items():
+        body = bitmap(rows)
+        blob = struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+        found.append({"referenced_data_file": data, "content_offset": len(content), "content_size_in_bytes": len(blob), "record_count": len(rows)})
+        blobs.append({"type": "deletion-vector-v1", "fields": [], "snapshot-id": -1, "sequence-number": -1, "offset": len(content), "length": len(blob), "properties": {"referenced-data-file": data, "cardinality": str(len(rows))}})
+        content += blob
+    footer = json.dumps({"blobs": blobs, "properties": {}}).encode()
+    content += b"PFA1" + footer + struct.pack("<I", len(footer)) + b"\0\0\0\0" + b"PFA1"
+    path.write_bytes(content)
+    return [{"content": 1, "file_path": f"file://{path}", "file_format": "PUFFIN", "file_size_in_bytes": len(content), **one} for one in found]
+
+
+def iceberg_deleted(catalog):
+    table = iceberg_table(catalog, "positions", numbers(0, 1).schema)
+    table.append(numbers(0, 100))
+    table.append(numbers(100, 10))
+    paths = sorted(task.file.file_path for task in table.scan().plan_files())
+    by_rows = {task.file.record_count: task.file.file_path for task in table.scan().plan_files()}
+    both = positions([(by_rows[100], row) for row in range(10, 90)] + [(by_rows[10], 9)])
+    both = both.sort_by([("file_path", "ascending"), ("pos", "ascending")])
+    deletes_added(table, [delete_file(table, "deletes.parquet", 1, both)])
+    assert len(paths) == 2
+
+    table = iceberg_table(catalog, "values", pa.schema([("id", pa.int64()), ("name", pa.string()), ("v", pa.int32())]))
+    rows = lambda first: pa.table({"id": pa.array(range(first, first + 5), pa.int64()), "name": pa.array(["a", "b", None, "d", "e"]), "v": pa.array([1, 2, 3, 4, None], pa.int32())})
+    table.append(rows(0))
+    by_name = pa.schema([pa.field("name", pa.string(), metadata={"PARQUET:field_id": "2"})])
+    by_both = pa.schema([pa.field("v", pa.int32(), metadata={"PARQUET:field_id": "3"}), pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
+    deletes_added(
+        table,
+        [
+            delete_file(table, "by_name.parquet", 2, pa.Table.from_pylist([{"name": "b"}, {"name": None}], by_name), equality_ids=[2]),
+            delete_file(table, "by_both.parquet", 2, pa.Table.from_pylist([{"v": None, "id": 4}, {"v": 1, "id": 77}], by_both), equality_ids=[3, 1]),
+        ],
+    )
+    # What comes later stays.
+    catalog.drop_table("lakes.values")
+    folder = WAREHOUSE / "values" / "metadata"
+    table = catalog.register_table("lakes.values", f"file://{sorted(folder.glob('*.metadata.json'))[-1]}")
+    table.append(rows(10))
+
+    table = iceberg_table(catalog, "vectors", numbers(0, 1).schema)
+    table.append(numbers(0, 100))
+    table.append(numbers(100, 10))
+    by_rows = {task.file.record_count: task.file.file_path for task in table.scan().plan_files()}
+    deletes_added(table, vectors(table, "vectors.puffin", {by_rows[100]: [0, 1, 50, 99], by_rows[10]: [3]}), version=3)
+
+
+def iceberg_refused(catalog):
+    for name, change in {
+        "format": {"format-version": 4},
+        "encryption": {"encryption-keys": [{"key-id": "a"}]},
+    }.items():
+        table = iceberg_table(catalog, f"refused_{name}", pa.schema([("n", pa.int64())]))
+        path = pathlib.Path(table.metadata_location.removeprefix("file://"))
+        path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    table = iceberg_table(catalog, "refused_type", pa.schema([("n", pa.int64())]))
+    path = pathlib.Path(table.metadata_location.removeprefix("file://"))
+    path.write_text(path.read_text().replace('"long"', '"geometry"'))
+
+
+def iceberg(path):
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    shutil.rmtree(WAREHOUSE, ignore_errors=True)
+    WAREHOUSE.mkdir(parents=True)
+    catalog = SqlCatalog("lakes", uri="sqlite:///:memory:", warehouse=f"file://{WAREHOUSE}")
+    catalog.create_namespace("lakes")
+    iceberg_written(catalog)
+    iceberg_deleted(catalog)
+    iceberg_refused(catalog)
+    path.rmdir()
+    # Each file of metadata has all states before it.
+    for table in WAREHOUSE.iterdir():
+        for older in sorted((table / "metadata").glob("*.metadata.json"))[:-1]:
+            older.unlink()
+    shutil.copytree(WAREHOUSE, path)
 
 
 def main():
