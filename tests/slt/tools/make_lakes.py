@@ -4,12 +4,15 @@ What the reference writers write is made by them. Neither writes deletion vector
 files are pyarrow's and the logs are written here, as the protocol has it.
 """
 
+import itertools
 import json
 import os
 import pathlib
+import random
 import shutil
 import struct
 import sys
+import time
 import uuid
 import zlib
 from datetime import date, datetime, timezone
@@ -558,6 +561,10 @@ def iceberg_refused(catalog):
 def iceberg(path):
     from pyiceberg.catalog.sql import SqlCatalog
 
+    # The same numbers and times whenever it runs.
+    numbers, clock = random.Random(1), itertools.count(1_700_000_000)
+    uuid.uuid4 = lambda: uuid.UUID(int=numbers.getrandbits(128), version=4)
+    time.time = lambda: float(next(clock))
     shutil.rmtree(WAREHOUSE, ignore_errors=True)
     WAREHOUSE.mkdir(parents=True)
     catalog = SqlCatalog("lakes", uri="sqlite:///:memory:", warehouse=f"file://{WAREHOUSE}")
