@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use chrono::format::{Item, StrftimeItems};
-use diligence_base::{Error, Result};
 use datafusion_common::ScalarValue;
+use diligence_base::{Error, Result};
 use diligence_storage::external::{Compression, Encoding, Format, LakeMoment, OpenOptions};
 use diligence_types::SqlType;
 use sqlparser::ast::{Expr, UnaryOperator, Value};

@@ -7,7 +7,9 @@ use arrow::datatypes::{DataType, Field, Schema};
 use diligence_base::{Error, Result};
 use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA, FileRelation, Relation, RelationName, Resolved};
 use diligence_storage::Table;
-use diligence_storage::external::{Format, LakeMoment, OpenOptions, ParquetAbout, about_parquet, matching_files, sniffed};
+use diligence_storage::external::{
+    Format, LakeMoment, OpenOptions, ParquetAbout, about_parquet, matching_files, sniffed,
+};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 use sqlparser::ast;
@@ -97,7 +99,8 @@ impl Around<'_> {
         };
         for (option, value) in &mut pairs {
             let is_time = matches!(option.as_str(), "timestamp" | "snapshot_from_timestamp");
-            if let (Some(Format::Delta | Format::Iceberg), true, OptionValue::One(text)) = (options.format, is_time, value)
+            if let (Some(Format::Delta | Format::Iceberg), true, OptionValue::One(text)) =
+                (options.format, is_time, value)
             {
                 options.moment = Some(moment_of(text, &self.zone)?);
             }

@@ -37,7 +37,7 @@ pub(super) fn write_format(
             Ok(WriteFormat::Json(packing(all.json.compression, all.json.compression_level)))
         }
         Format::Delta | Format::Iceberg => {
-            Err(DataFusionError::NotImplemented(format!("{} tables are not written", format.name())))
+            Err(DataFusionError::NotImplemented(format!("tables of {} are not written", format.name())))
         }
     }
 }

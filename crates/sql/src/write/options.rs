@@ -51,7 +51,7 @@ pub(super) fn format_of(copy: &CopyToStatement) -> Result<(Format, Compression)>
         }
     };
     if let Format::Delta | Format::Iceberg = format {
-        let error = Error::unsupported(format!("{} tables are not written", format.name()));
+        let error = Error::unsupported(format!("tables of {} are not written", format.name()));
         return Err(error.with_code("0A000").with_hint("COPY … TO '…' STORED AS PARQUET writes Parquet files"));
     }
     let said = copy.options.iter().find(|(key, _)| plain(key) == "compression").map(|(_, value)| text_of(value));

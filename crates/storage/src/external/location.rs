@@ -11,7 +11,7 @@ use futures::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
 use url::Url;
 
-use super::lake::{lake_at, may_tell_a_lake};
+use super::lake::{lake_above, lake_at, may_tell_a_lake};
 use super::options::{Compression, Format, OpenOptions};
 use super::source::{Source, describe_io, wait};
 use super::stores::{is_web, open_store, store_error};
@@ -110,7 +110,7 @@ pub(crate) fn locate(location: &str, options: &OpenOptions, files: &Arc<dyn Disk
     };
     if let Some((folder, format)) = &found.lake {
         let (folder, format) = (folder.display(), format.name());
-        let what = format!("{folder} is a {format} table, whose log says which of its files have its rows");
+        let what = format!("{folder} is a table of {format}, whose log says which of its files have its rows");
         return Err(Error::input(format!("{location}: {what}"))
             .with_hint("delta_scan('…') and iceberg_scan('…') read such a folder; single files may be named"));
     }
@@ -240,7 +240,7 @@ fn find_local(path: &Path, files: &Arc<dyn Disk>) -> Result<Found> {
     if files.is_folder(path) {
         let mut tree = Tree::default();
         walk(path, files, 0, &mut tree)?;
-        let lake = tree.lakes.pop();
+        let lake = tree.lakes.pop().or_else(|| lake_above(path, files));
         let found = Found::many(open_all(tree.files, files)?, &text);
         return Ok(Found { folder: Some(path.to_owned()), folders: tree.folders, lake, ..found });
     }
@@ -272,7 +272,7 @@ fn find_local(path: &Path, files: &Arc<dyn Disk>) -> Result<Found> {
         return Err(Error::file(format!("{text}: no file matches this pattern")));
     }
     tree.lakes.retain(|(folder, _)| tree.files.iter().any(|file| file.starts_with(folder)));
-    let lake = tree.lakes.pop();
+    let lake = tree.lakes.pop().or_else(|| lake_above(root, files));
     let found = Found::many(open_all(tree.files, files)?, &root.to_string_lossy());
     Ok(Found { folders: tree.folders, lake, ..found })
 }
@@ -472,6 +472,12 @@ pub struct Discovered {
 /// Lists what in a folder can be a table. Nothing is opened: whether a file is what its name says shows when the table
 /// is used.
 pub fn discover(folder: &Path, files: &Arc<dyn Disk>) -> Result<Discovered> {
+    if lake_at(folder, files).is_some() {
+        let path = files.resolve(folder).unwrap_or_else(|_| folder.to_owned());
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let tables = vec![(name, folder.to_string_lossy().into_owned())];
+        return Ok(Discovered { tables, left_out: Vec::new() });
+    }
     let entries =
         files.list(folder).map_err(|error| Error::file(format!("{}: {}", folder.display(), describe_io(&error))))?;
     let mut found = Vec::new();
@@ -491,7 +497,7 @@ pub fn discover(folder: &Path, files: &Arc<dyn Disk>) -> Result<Discovered> {
                 }
                 Some((folder, format)) => {
                     let below = folder.strip_prefix(&entry).unwrap_or(folder).display();
-                    left_out.push((name, format!("'{below}' in it is a {} table", format.name())));
+                    left_out.push((name, format!("'{below}' in it is a table of {}", format.name())));
                     continue;
                 }
                 None => {}

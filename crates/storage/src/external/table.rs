@@ -215,7 +215,7 @@ impl ExternalTable {
     /// Fails with kind `Unsupported` if the table is not a local folder.
     pub fn folder_for_new(&self, compression: Compression) -> Result<(PathBuf, String)> {
         if let Content::Lake(_) = self.content {
-            let what = format!("writing to a {} table", self.format.name());
+            let what = format!("writing to a table of {}", self.format.name());
             return Err(Error::unsupported(format!("{}: {what} is not supported", self.location)).with_code("0A000"));
         }
         let Some(folder) = &self.folder else {

@@ -7,9 +7,9 @@
 
 mod alterations;
 mod duckdb;
-mod moments;
 mod fragments;
 mod maintenance;
+mod moments;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -22,9 +22,9 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
 use self::duckdb::Open;
 pub(crate) use self::duckdb::PIVOT_GROUPS;
-pub(crate) use self::moments::TABLE_AT;
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
+pub(crate) use self::moments::TABLE_AT;
 use super::dialect::PostgresSyntax;
 
 /// INSERT … OVERRIDING SYSTEM VALUE, as the parser's tree has it: a partition or an alias of this name.

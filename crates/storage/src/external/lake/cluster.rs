@@ -10,9 +10,7 @@ use diligence_base::{Error, Result};
 
 use super::table::{LakeTable, OpenedFile};
 use crate::external::source::wait;
-use crate::{
-    Cluster, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstStep, RowFilter, ScanRequest,
-};
+use crate::{Cluster, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstStep, RowFilter, ScanRequest};
 
 /// A part of a file.
 pub(super) struct LakeCluster {

@@ -107,11 +107,12 @@ impl LakeField {
         };
         match (&self.ty, file) {
             (LakeType::Struct(wanted), DataType::Struct(fields)) => {
-                let named = |(place, field): (usize, &Arc<Field>)| match wanted.iter().find(|wanted| wanted.is(field, by)) {
-                    Some(wanted) => inner(wanted, field),
-                    // No longer a field: a name that nothing has.
-                    None => Field::new(format!("\0{place}"), field.data_type().clone(), field.is_nullable()),
-                };
+                let named =
+                    |(place, field): (usize, &Arc<Field>)| match wanted.iter().find(|wanted| wanted.is(field, by)) {
+                        Some(wanted) => inner(wanted, field),
+                        // No longer a field: a name that nothing has.
+                        None => Field::new(format!("\0{place}"), field.data_type().clone(), field.is_nullable()),
+                    };
                 DataType::Struct(fields.iter().enumerate().map(named).collect())
             }
             (LakeType::List(wanted), DataType::List(item)) => DataType::List(Arc::new(inner(wanted, item))),

@@ -43,6 +43,9 @@ const LOG_FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Files that a table may have: what is known of them is held in memory.
 const LAKE_FILES_MAX: usize = 4_000_000;
 
+/// Folders above one that are looked at whether they are tables.
+const FOLDERS_ABOVE_MAX: usize = 8;
+
 /// What a table cannot be read with.
 fn unsupported(table: &str, what: impl std::fmt::Display) -> Error {
     Error::unsupported(format!("{table}: {what} is not supported")).with_code("0A000")
@@ -72,18 +75,21 @@ pub(super) fn open_lake(location: &str, options: &OpenOptions, disk: &Arc<dyn Di
     match wanted {
         Some(other) if other != found => {
             let (is, function) = (found.name(), reader_of(found));
-            return Err(Error::input(format!("{location} is a {is} table, and not a folder of {} files", other.name()))
-                .with_hint(format!("{function}('{location}') reads it, or its files are named one by one")));
+            return Err(Error::input(format!(
+                "{location} is a table of {is}, and not a folder of {} files",
+                other.name()
+            ))
+            .with_hint(format!("{function}('{location}') reads it, or its files are named one by one")));
         }
         _ => {}
     }
     if options.schema.is_some() || options.partition_columns.is_some() || !options.types.is_empty() {
-        let what = format!("the columns of a {} table are in its log, and cannot be declared", found.name());
+        let what = format!("the columns of a table of {} are in its log, and cannot be declared", found.name());
         return Err(Error::input(format!("{location}: {what}")));
     }
     if options.filename.is_some() || !options.also.is_empty() {
         let what = if options.filename.is_some() { "the option filename" } else { "a list of several tables" };
-        return Err(unsupported(location, format!("{what} with a {} table", found.name())));
+        return Err(unsupported(location, format!("{what} with a table of {}", found.name())));
     }
     let table = match found {
         Format::Iceberg => iceberg::open(place, options.moment)?,
@@ -127,6 +133,13 @@ fn is_iceberg_metadata(name: &str) -> bool {
 /// Whether an entry of a folder tells that the folder may be a lake's table.
 pub(super) fn may_tell_a_lake(entry: &std::path::Path) -> bool {
     entry.ends_with(DELTA_LOG) || entry.ends_with(ICEBERG_METADATA)
+}
+
+/// The lake's table that a local folder is in, however deep.
+pub(super) fn lake_above(folder: &std::path::Path, disk: &Arc<dyn Disk>) -> Option<(std::path::PathBuf, Format)> {
+    let above = folder.ancestors().skip(1).take(FOLDERS_ABOVE_MAX);
+    let mut named = above.filter(|folder| !folder.as_os_str().is_empty());
+    named.find_map(|folder| Some((folder.to_owned(), lake_at(folder, disk)?)))
 }
 
 /// The format of the lake's table that a local folder is; `None` if it is none.

@@ -100,11 +100,8 @@ impl Place {
                 let (store, folder) = (store.clone(), root.clone().join(below));
                 let name = format!("{}/{below}", self.name.trim_end_matches('/'));
                 wait(async move {
-                    let metas: Vec<ObjectMeta> = store
-                        .list(Some(&folder))
-                        .try_collect()
-                        .await
-                        .map_err(|error| store_error(&name, &error))?;
+                    let metas: Vec<ObjectMeta> =
+                        store.list(Some(&folder)).try_collect().await.map_err(|error| store_error(&name, &error))?;
                     let mut entries = Vec::with_capacity(metas.len());
                     for meta in metas {
                         let below = meta.location.as_ref().strip_prefix(folder.as_ref()).unwrap_or_default();

@@ -364,11 +364,7 @@ impl LakeTable {
 
 impl OpenedFile {
     /// The clusters that may have wanted rows, and how many do not.
-    pub(super) fn clusters(
-        &self,
-        file: usize,
-        request: &ScanRequest,
-    ) -> (Vec<Arc<dyn Cluster>>, usize) {
+    pub(super) fn clusters(&self, file: usize, request: &ScanRequest) -> (Vec<Arc<dyn Cluster>>, usize) {
         let inner = match &self.columns {
             Some(columns) => columns.inner_request(request),
             None => request.clone(),

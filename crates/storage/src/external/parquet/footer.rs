@@ -72,8 +72,8 @@ fn read_with(source: &Arc<Source>, with_embedded: bool) -> Result<Footer> {
         let descriptor = file.schema_descr();
         // The Arrow schema that some writers embed may be broken; the Parquet schema is what counts.
         let embedded = file.key_value_metadata().filter(|_| with_embedded);
-        let schema = parquet_to_arrow_schema(descriptor, embedded)
-            .or_else(|_| parquet_to_arrow_schema(descriptor, None))?;
+        let schema =
+            parquet_to_arrow_schema(descriptor, embedded).or_else(|_| parquet_to_arrow_schema(descriptor, None))?;
         let roots = descriptor.root_schema().get_fields().len();
         let mut leaves = vec![0..0; roots];
         for leaf in 0..descriptor.num_columns() {

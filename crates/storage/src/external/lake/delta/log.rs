@@ -87,8 +87,10 @@ pub(super) fn read(place: &Place, moment: Option<LakeMoment>) -> Result<State> {
     for at in first..=version {
         if !listing.commits.contains_key(&at) {
             let oldest = listing.checkpoints.keys().next().or(listing.commits.keys().next()).copied().unwrap_or(0);
-            return Err(Error::file(format!("{name}: version {version} cannot be read: commit {at} is not in its log"))
-                .with_hint(format!("logs are cleaned; the oldest version may be {oldest}")));
+            return Err(Error::file(format!(
+                "{name}: version {version} cannot be read: commit {at} is not in its log"
+            ))
+            .with_hint(format!("logs are cleaned; the oldest version may be {oldest}")));
         }
         let path = format!("{DELTA_LOG}/{at:020}.json");
         let (source, bytes) = place.read(&path)?;
@@ -151,9 +153,8 @@ impl<'a> Replay<'a> {
     }
 
     fn apply(&mut self, action: Action) -> Result<()> {
-        let key = |path: &str, vector: &Option<DeletionVector>| {
-            (path.to_owned(), vector.as_ref().map(DeletionVector::key))
-        };
+        let key =
+            |path: &str, vector: &Option<DeletionVector>| (path.to_owned(), vector.as_ref().map(DeletionVector::key));
         let Action { add, remove, meta_data, protocol, .. } = action;
         if let Some(remove) = remove
             && let Some(place) = self.places.remove(&key(&remove.path, &remove.deletion_vector))

@@ -27,9 +27,10 @@ use super::fields::{By, LakeField, LakeType};
 use super::place::Place;
 use super::table::{Bounds, Lake, LakeFile, LakeParts, LakeTable, unknown};
 use super::{DELTA_LOG, LakeMoment, unsupported};
+use crate::RowFilter;
 use crate::external::options::Format;
 use crate::external::partitions::percent_decoded;
-use crate::{RowFilter, external::schema::type_name};
+use crate::external::schema::type_name;
 
 /// What readers must know of and this one knows of. Others are refused by their names.
 const READER_FEATURES: [&str; 8] = [
@@ -54,7 +55,7 @@ pub(super) fn open(mut place: Place, moment: Option<LakeMoment>) -> Result<LakeT
     check(&name, &state.protocol)?;
     let MetaData { schema_string, partition_columns, configuration, format, .. } = &state.metadata;
     if let Some(format) = format.as_ref().filter(|format| !format.provider.eq_ignore_ascii_case("parquet")) {
-        return Err(unsupported(&name, format!("a Delta Lake table of {} files", format.provider)));
+        return Err(unsupported(&name, format!("a table of Delta Lake with {} files", format.provider)));
     }
     let mapping = configuration.get("delta.columnMapping.mode").cloned().flatten();
     let (by, is_mapped) = match mapping.as_deref().unwrap_or("none") {
@@ -180,11 +181,8 @@ impl Lake for DeltaLake {
         let field = &self.columns[column];
         let LakeType::Plain(ty) = &field.ty else { return None };
         let files = self.known.len();
-        let (mut least, mut greatest, mut nulls) = (
-            Vec::with_capacity(files),
-            Vec::with_capacity(files),
-            Vec::with_capacity(files),
-        );
+        let (mut least, mut greatest, mut nulls) =
+            (Vec::with_capacity(files), Vec::with_capacity(files), Vec::with_capacity(files));
         for known in &self.known {
             let stats = known.stats.as_deref().and_then(|stats| FileStatistics::of(stats, &field.names));
             let stats = stats.unwrap_or_default();
@@ -192,10 +190,9 @@ impl Lake for DeltaLake {
             greatest.push(stats.greatest.as_ref().and_then(|value| bound_text(value, ty)));
             nulls.push(stats.nulls);
         }
-        let is_bounded = matches!(
-            ty,
-            DataType::Utf8View | DataType::Date32 | DataType::Timestamp(..) | DataType::Decimal128(..)
-        ) || ty.is_integer();
+        let is_bounded =
+            matches!(ty, DataType::Utf8View | DataType::Date32 | DataType::Timestamp(..) | DataType::Decimal128(..))
+                || ty.is_integer();
         let (least, greatest) = match is_bounded {
             true => (typed(least, ty)?, later(typed(greatest, ty)?)?),
             false => (unknown(ty, files), unknown(ty, files)),

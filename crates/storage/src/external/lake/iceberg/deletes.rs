@@ -64,12 +64,7 @@ fn has_no_partition(file: &ListedFile) -> bool {
 }
 
 impl Deletes {
-    pub fn new(
-        table: &str,
-        fields: &[LakeField],
-        data: &[ListedFile],
-        deletes: Vec<ListedFile>,
-    ) -> Result<Self> {
+    pub fn new(table: &str, fields: &[LakeField], data: &[ListedFile], deletes: Vec<ListedFile>) -> Result<Self> {
         let mut of_data = vec![Vec::new(); data.len()];
         if !deletes.is_empty() {
             let mut by_partition: HashMap<String, Vec<usize>> = HashMap::new();
@@ -148,7 +143,8 @@ impl Deletes {
         if crc32fast::hash(bytes) != number(checksum) {
             return Err(damaged("its checksum is wrong"));
         }
-        let (live, gone) = bitmap::live_rows(bytes, rows).ok_or_else(|| damaged("it is no bitmap of the file's rows"))?;
+        let (live, gone) =
+            bitmap::live_rows(bytes, rows).ok_or_else(|| damaged("it is no bitmap of the file's rows"))?;
         match gone == file.listed.rows {
             true => Ok(live),
             false => Err(damaged("it has another number of rows than the metadata say")),

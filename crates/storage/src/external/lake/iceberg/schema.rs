@@ -117,9 +117,9 @@ impl Reading<'_> {
             "string" => DataType::Utf8View,
             "binary" => DataType::BinaryView,
             "uuid" => return Ok(LakeType::Uuid),
-            _ => self.with_length(name).ok_or_else(|| {
-                unsupported(self.table, format!("the type {name} of column '{column}'"))
-            })?,
+            _ => self
+                .with_length(name)
+                .ok_or_else(|| unsupported(self.table, format!("the type {name} of column '{column}'")))?,
         };
         Ok(LakeType::Plain(plain))
     }
@@ -156,9 +156,7 @@ pub(super) fn bound(bytes: &[u8], ty: &DataType) -> Option<ScalarValue> {
             ScalarValue::TimestampNanosecond(whole, zone.clone())
         }
         DataType::Utf8View => ScalarValue::Utf8View(Some(std::str::from_utf8(bytes).ok()?.to_owned())),
-        DataType::Decimal128(precision, scale) => {
-            ScalarValue::Decimal128(Some(decimal(bytes)?), *precision, *scale)
-        }
+        DataType::Decimal128(precision, scale) => ScalarValue::Decimal128(Some(decimal(bytes)?), *precision, *scale),
         _ => return None,
     })
 }
