@@ -1,4 +1,4 @@
-"""Makes the tables of lakes in tests/slt/data/lakes anew: pip install deltalake pyiceberg[pyarrow,sql-sqlite,pyiceberg-core] pyroaring fastavro
+"""Makes the tables of lakes in tests/slt/data/lakes anew: pip install deltalake pyiceberg[pyarrow,sql-sqlite,pyiceberg-core] pyroaring fastavro duckdb
 
 What the reference writers write is made by them. Neither writes deletion vectors or column mapping: there, the Parquet
 files are pyarrow's and the logs are written here, as the protocol has it.
@@ -275,7 +275,7 @@ def delta_refused(path):
     table = pa.table({"n": pa.array([1], pa.int64())})
     log(path / "feature", 0, [protocol("deletionVectors", "catalogManaged"), metadata(fields), add(path / "feature", "a.parquet", table)])
     log(path / "version", 0, [{"protocol": {"minReaderVersion": 4, "minWriterVersion": 7}}, metadata(fields), add(path / "version", "a.parquet", table)])
-    log(path / "type", 0, [protocol(), metadata([field("n", "variant")]), add(path / "type", "a.parquet", table)])
+    log(path / "type", 0, [protocol(), metadata([field("n", "geography")]), add(path / "type", "a.parquet", table)])
     log(path / "vector", 0, [protocol("deletionVectors"), metadata(fields), add(path / "vector", "a.parquet", table, vector={**inline([0]), "cardinality": 2})])
     log(path / "gap", 0, [protocol(), metadata(fields), add(path / "gap", "a.parquet", table)])
     log(path / "gap", 2, [add(path / "gap", "b.parquet", table)])
@@ -580,8 +580,20 @@ def iceberg(path):
     shutil.copytree(WAREHOUSE, path)
 
 
+def variant(path):
+    """Values of any type, in parts where they have some in common, by DuckDB; and a table of Delta Lake with them."""
+    import duckdb
+
+    path.mkdir(parents=True, exist_ok=True)
+    values = "(1, {'a': 1, 'b': 'x'}::VARIANT), (2, [1, 2, 3]::VARIANT), (3, 'täxt'::VARIANT), (4, NULL), (5, 1.5::DOUBLE::VARIANT), (6, DATE '2024-02-29'::VARIANT), (7, {'a': 2, 'b': 'y'}::VARIANT), (8, true::VARIANT), (9, 12345678901234567890.25::DECIMAL(30, 2)::VARIANT), (10, {'a': 'text', 'c': [{'d': NULL}]}::VARIANT)"
+    duckdb.sql(f"COPY (SELECT id, v FROM (VALUES {values}) t (id, v)) TO '{path}/values.parquet'")
+    log(path / "delta", 0, [protocol("variantType"), metadata([field("id", "integer"), field("v", "variant")])])
+    shutil.copy(path / "values.parquet", path / "delta" / "values.parquet")
+    log(path / "delta", 1, [add(path / "delta", "values.parquet", pq.read_table(path / "values.parquet", columns=["id"]))])
+
+
 def main():
-    which = sys.argv[1:] or ["delta", "iceberg"]
+    which = sys.argv[1:] or ["delta", "iceberg", "variant"]
     for name in which:
         folder = OUT / name
         shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@ use datafusion_common::ScalarValue;
 use diligence_base::Result;
 use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 
-use crate::external::schema::{TYPE_KEY, UUID_TYPE};
+use crate::external::schema::{JSON_TYPE, TYPE_KEY, UUID_TYPE};
 use crate::foreign_error::from_arrow;
 
 /// Types within types at most: they are walked by recursion.
@@ -34,6 +34,8 @@ pub(super) struct LakeField {
 pub(super) enum LakeType {
     Plain(DataType),
     Uuid,
+    /// Values of any type, which are JSON to SQL.
+    Variant,
     Struct(Vec<LakeField>),
     List(Box<LakeField>),
     Map(Box<LakeField>, Box<LakeField>),
@@ -78,6 +80,10 @@ impl LakeField {
                 return Field::new(&self.name, DataType::Utf8View, true).with_metadata(metadata);
             }
             LakeType::Uuid => DataType::FixedSizeBinary(16),
+            LakeType::Variant => {
+                let metadata = [(TYPE_KEY.to_owned(), JSON_TYPE.to_owned())].into();
+                return Field::new(&self.name, DataType::Utf8View, true).with_metadata(metadata);
+            }
             LakeType::Struct(fields) => DataType::Struct(fields.iter().map(|field| field.arrow(false)).collect()),
             LakeType::List(item) => DataType::List(Arc::new(item.arrow(false))),
             LakeType::Map(key, value) => {

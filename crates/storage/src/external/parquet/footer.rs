@@ -16,8 +16,9 @@ use parquet::file::metadata::{
 };
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
+use super::variant::is_variant_group;
 use crate::external::options::Format;
-use crate::external::schema::{TYPE_KEY, UUID_TYPE};
+use crate::external::schema::{TYPE_KEY, UUID_TYPE, VARIANT_TYPE};
 use crate::external::source::Source;
 
 /// Bytes read from the end of a file at first: holds the footer of most files, so that one read suffices.
@@ -84,7 +85,16 @@ fn read_with(source: &Arc<Source>, with_embedded: bool) -> Result<Footer> {
             return Err(ParquetError::General("a column without values cannot be read".to_owned()));
         }
         let mut leaf = 0;
-        let fields = schema.fields().iter().map(|field| told(field, descriptor, &mut leaf)).collect::<Vec<_>>();
+        let roots = descriptor.root_schema().get_fields();
+        let fields = schema.fields().iter().zip(roots).map(|(field, root)| {
+            let mut field = told(field, descriptor, &mut leaf);
+            let is_told = matches!(root.get_basic_info().logical_type_ref(), Some(LogicalType::Variant(_)));
+            if is_told && is_variant_group(field.data_type()) {
+                field.metadata_mut().insert(TYPE_KEY.to_owned(), VARIANT_TYPE.to_owned());
+            }
+            field
+        });
+        let fields = fields.collect::<Vec<_>>();
         Ok((Schema::new(fields), leaves))
     };
     let (schema, leaves) = guard(source, "its schema cannot be read", parse)?;

@@ -7,7 +7,8 @@
 //! Before any page is decoded, `survey` goes through the headers of all: what they need is known, and bounded, by then.
 //! Most columns are neither lists nor structs and hold values or codes of a dictionary: `page` and `snappy` give the
 //! text of their pages, `runs` the levels and codes in it, `flat` makes arrays of rows, with `fixed` and `strings` for
-//! the kinds of values. Everything else goes through Parquet's own reader (`columns`). Where memory is short, flat
+//! the kinds of values. Everything else goes through Parquet's own reader (`columns`), and
+//! what that gives of a VARIANT becomes JSON (`variant`). Where memory is short, flat
 //! columns are read in `steps`, a part of each chunk at a time.
 //!
 //! Invariant: nothing a footer says is believed before it is checked against the length of the file.
@@ -31,6 +32,7 @@ mod strings;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod variant;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

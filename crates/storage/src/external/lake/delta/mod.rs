@@ -33,7 +33,7 @@ use crate::external::partitions::percent_decoded;
 use crate::external::schema::type_name;
 
 /// What readers must know of and this one knows of. Others are refused by their names.
-const READER_FEATURES: [&str; 8] = [
+const READER_FEATURES: [&str; 12] = [
     "columnMapping",
     "deletionVectors",
     "timestampNtz",
@@ -41,6 +41,10 @@ const READER_FEATURES: [&str; 8] = [
     "typeWidening-preview",
     "v2Checkpoint",
     "vacuumProtocolCheck",
+    "variantType",
+    "variantType-preview",
+    "variantShredding",
+    "variantShredding-preview",
     // Only writers have to know of it; some tables list it for both.
     "domainMetadata",
 ];

@@ -7,6 +7,9 @@ use serde_json::Value;
 use crate::external::lake::fields::{LakeField, LakeType, TYPE_DEPTH_MAX};
 use crate::external::lake::unsupported;
 
+/// The depth of a column's own type.
+const COLUMN_DEPTH: usize = 1;
+
 /// The columns of a table. With `is_mapped`, files have the names and numbers that are noted at each.
 pub(super) fn fields(table: &str, schema: &str, is_mapped: bool) -> Result<Vec<LakeField>> {
     let reading = Reading { table, is_mapped };
@@ -49,6 +52,10 @@ impl Reading<'_> {
             return Err(self.damaged("types are nested too deeply"));
         }
         if let Some(name) = ty.as_str() {
+            // Inside of others they would be left as they are in files.
+            if name == "variant" && depth <= COLUMN_DEPTH {
+                return Ok(LakeType::Variant);
+            }
             return self.plain(column, name).map(LakeType::Plain);
         }
         let inner = |key: &str, name: &str| {

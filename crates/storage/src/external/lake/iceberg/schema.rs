@@ -9,6 +9,9 @@ use super::avro::Value;
 use crate::external::lake::fields::{LakeField, LakeType, TYPE_DEPTH_MAX};
 use crate::external::lake::unsupported;
 
+/// The depth of a column's own type.
+const COLUMN_DEPTH: usize = 1;
+
 /// The columns of a schema.
 pub(super) fn fields(table: &str, schema: &Json) -> Result<Vec<LakeField>> {
     Reading { table }.fields(schema, 0)
@@ -85,7 +88,7 @@ impl Reading<'_> {
             return Err(self.damaged("types are nested too deeply"));
         }
         if let Some(name) = ty.as_str() {
-            return self.plain(column, name);
+            return self.plain(column, name, depth);
         }
         let inner = |key: &str, id: &str| {
             let inner = ty.get(key).ok_or_else(|| self.damaged(format!("the type of '{column}' has no {key}")))?;
@@ -100,7 +103,7 @@ impl Reading<'_> {
         }
     }
 
-    fn plain(&self, column: &str, name: &str) -> Result<LakeType> {
+    fn plain(&self, column: &str, name: &str, depth: usize) -> Result<LakeType> {
         let utc = || Some("UTC".into());
         let plain = match name {
             "boolean" => DataType::Boolean,
@@ -117,6 +120,8 @@ impl Reading<'_> {
             "string" => DataType::Utf8View,
             "binary" => DataType::BinaryView,
             "uuid" => return Ok(LakeType::Uuid),
+            // Inside of others they would be left as they are in files.
+            "variant" if depth <= COLUMN_DEPTH => return Ok(LakeType::Variant),
             _ => self
                 .with_length(name)
                 .ok_or_else(|| unsupported(self.table, format!("the type {name} of column '{column}'")))?,
