@@ -1,11 +1,13 @@
 //! How a foreign file is to be read, where its name and first bytes do not say it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, SchemaRef};
 use diligence_base::{Error, Result};
 
 use super::lake::LakeMoment;
+use super::rejects::Rejects;
 
 /// A format of foreign files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,6 +71,10 @@ pub struct OpenOptions {
     pub folder_texts: bool,
     /// The encoding of text files; UTF-8, or what a byte order mark says, if `None`.
     pub encoding: Option<Encoding>,
+    /// Where records of separated values go that are left out, if somebody may ask for them.
+    pub rejects: Option<Arc<Rejects>>,
+    /// How many of them are kept at most; 0 for no such limit.
+    pub rejects_max: usize,
     /// The state of a lake's table that is meant; the last one if `None`.
     pub moment: Option<LakeMoment>,
 }

@@ -132,6 +132,14 @@ impl ExternalTable {
             Format::Json => Content::Json(Arc::new(JsonTable::open(&sources, &options)?)),
             Format::Delta | Format::Iceberg => return Err(Error::bug("a lake's table is opened as files")),
         };
+        // Records that are left out are told to each scan anew.
+        let version = match &content {
+            Content::Csv(table) if table.scan_number().is_some() => {
+                table.scan_number().hash(&mut hasher);
+                TableVersion(hasher.finish())
+            }
+            _ => version,
+        };
         let partitions = if names.is_empty() {
             None
         } else {
