@@ -163,7 +163,7 @@ pub fn partitioned_by(options: &mut OpenOptions, columns: &[String]) -> Result<(
 }
 
 /// Names that options have, for hints: of separated values, of text, and of all files.
-const CSV_NAMES: [&str; 20] = [
+const CSV_NAMES: [&str; 22] = [
     "delimiter",
     "delim",
     "sep",
@@ -184,6 +184,8 @@ const CSV_NAMES: [&str; 20] = [
     "null_padding",
     "force_not_null",
     "strict_mode",
+    "store_rejects",
+    "rejects_limit",
 ];
 const TEXT_NAMES: [&str; 6] =
     ["compression", "encoding", "ignore_errors", "sample_size", "schema_infer_max_rec", "maximum_object_size"];
@@ -241,6 +243,17 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         }
         "encoding" if is_text => options.encoding = Some(Encoding::from_name(one()?)?),
         "ignore_errors" if is_text => options.ignore_errors = truth(one()?)?,
+        // Without it, whoever reads the files has taken the option out.
+        "store_rejects" if is_csv && !truth(one()?)? => {}
+        "store_rejects" if is_csv => {
+            let error = Error::unsupported("records that are left out are kept for read_csv only");
+            return Err(error.with_code("0A000").with_hint("SELECT … FROM read_csv('…', store_rejects = true)"));
+        }
+        "rejects_limit" if is_csv => options.rejects_max = count(one()?)?,
+        "rejects_table" | "rejects_scan" if is_csv => {
+            let error = Error::unsupported("tables of records that are left out have the names of DuckDB");
+            return Err(error.with_code("0A000").with_hint("they are reject_errors and reject_scans"));
+        }
         "schema_infer_max_rec" | "inference_rows" | "sample_size" if is_text => {
             options.inference_rows = if one()? == "-1" { usize::MAX } else { count(one()?)?.max(1) };
         }
@@ -357,7 +370,7 @@ fn byte(value: &str) -> Result<u8> {
     }
 }
 
-fn truth(value: &str) -> Result<bool> {
+pub(crate) fn truth(value: &str) -> Result<bool> {
     match value.to_ascii_lowercase().as_str() {
         "true" | "t" | "yes" | "on" | "1" => Ok(true),
         "false" | "f" | "no" | "off" | "0" => Ok(false),

@@ -16,7 +16,7 @@ use sqlparser::ast;
 
 use super::around::Around;
 use crate::binder::{self, Named};
-use crate::external::{OptionValue, READERS, moment_of, set_all};
+use crate::external::{OptionValue, READERS, moment_of, set_all, truth};
 use crate::parse::{COPY_FROM, TABLE_AT};
 
 /// Functions that tell about files.
@@ -107,6 +107,13 @@ impl Around<'_> {
         }
         if options.moment.is_some() {
             pairs.retain(|(option, _)| !matches!(option.as_str(), "timestamp" | "snapshot_from_timestamp"));
+        }
+        if options.format == Some(Format::Csv)
+            && let Some(place) = pairs.iter().position(|(option, _)| option == "store_rejects")
+            && truth(&pairs[place].1.texts()?.concat())?
+        {
+            pairs.remove(place);
+            (options.ignore_errors, options.rejects) = (true, Some(self.planner.rejects.clone()));
         }
         // Names of columns come before their types, which may be listed.
         pairs.sort_by_key(|(option, _)| !matches!(option.as_str(), "names" | "column_names"));
