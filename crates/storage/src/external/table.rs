@@ -198,6 +198,15 @@ impl ExternalTable {
         }
     }
 
+    /// Whether it is as it is now where nobody can be asked when it was changed: a lake's table in an object store,
+    /// whose log is listed. Blocks while that is done. True for all others.
+    pub fn is_current(&self) -> bool {
+        match &self.content {
+            Content::Lake(lake) => lake.is_current(),
+            _ => true,
+        }
+    }
+
     /// The format of its files.
     pub fn format(&self) -> Format {
         self.format

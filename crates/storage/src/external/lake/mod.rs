@@ -91,11 +91,14 @@ pub(super) fn open_lake(location: &str, options: &OpenOptions, disk: &Arc<dyn Di
         let what = if options.filename.is_some() { "the option filename" } else { "a list of several tables" };
         return Err(unsupported(location, format!("{what} with a table of {}", found.name())));
     }
+    // What comes while the log is read is not in the table.
+    let log = if found == Format::Iceberg { ICEBERG_METADATA } else { DELTA_LOG };
+    let seen = if place.folder().is_some() { None } else { Some((log, place.names_in(log)?)) };
     let table = match found {
         Format::Iceberg => iceberg::open(place, options.moment)?,
         _ => delta::open(place, options.moment)?,
     };
-    Ok(Some(Arc::new(table)))
+    Ok(Some(Arc::new(table.seen(seen))))
 }
 
 /// The error for a past state of files that have none.

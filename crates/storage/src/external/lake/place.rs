@@ -1,5 +1,6 @@
 //! Where a lake's table lies: a local folder, or a prefix in an object store.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -116,6 +117,13 @@ impl Place {
                 })
             }
         }
+    }
+
+    /// A number that differs when the names in a folder do.
+    pub fn names_in(&self, below: &str) -> Result<u64> {
+        let mut hasher = DefaultHasher::new();
+        self.list(below)?.iter().for_each(|entry| entry.name.hash(&mut hasher));
+        Ok(hasher.finish())
     }
 
     /// When a file was last changed, in microseconds since 1970; `None` if that is not known.

@@ -101,6 +101,8 @@ pub(in crate::external) struct LakeTable {
     pub version: TableVersion,
     pub format: Format,
     parts: LakeParts,
+    /// The folder of its log in an object store, and what was in it when it was opened.
+    seen: Option<(&'static str, u64)>,
     bounds: Vec<OnceLock<Option<Bounds>>>,
     opened: Vec<OnceLock<OpenedFile>>,
     statistics: OnceLock<Statistics>,
@@ -126,9 +128,21 @@ impl LakeTable {
             bounds: schema.fields().iter().map(|_| OnceLock::new()).collect(),
             opened: parts.files.iter().map(|_| OnceLock::new()).collect(),
             statistics: OnceLock::new(),
+            seen: None,
             schema,
             parts,
         }
+    }
+
+    /// The table of a log in which that was when it was opened.
+    pub(super) fn seen(self, seen: Option<(&'static str, u64)>) -> Self {
+        Self { seen, ..self }
+    }
+
+    /// Whether the log of a table in an object store is as it was when the table was opened. True for a local table,
+    /// whose folders are [watched](Self::watched). Blocks while the log is listed.
+    pub fn is_current(&self) -> bool {
+        self.seen.is_none_or(|(log, names)| self.parts.place.names_in(log).is_ok_and(|now| now == names))
     }
 
     /// What EXPLAIN shows.
