@@ -93,7 +93,7 @@ impl OptionValue {
 pub type NamedTypes<'a> = &'a dyn Fn(&str) -> Result<SqlType>;
 
 /// The functions that read files, with the format that they read.
-pub const READERS: [(&str, Format); 15] = [
+pub const READERS: [(&str, Format); 16] = [
     ("read_csv", Format::Csv),
     ("read_csv_auto", Format::Csv),
     ("read_json", Format::Json),
@@ -109,6 +109,7 @@ pub const READERS: [(&str, Format); 15] = [
     ("read_delta", Format::Delta),
     ("iceberg_scan", Format::Iceberg),
     ("read_iceberg", Format::Iceberg),
+    ("sqlite_scan", Format::Sqlite),
 ];
 
 /// The options of one kind of file from the words of a statement: the format after STORED AS, the pairs of OPTIONS with
@@ -210,6 +211,8 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         "timestamp" | "snapshot_from_timestamp" if format == Some(Format::Iceberg) => {
             options.moment = Some(moment_of(one()?, "UTC")?);
         }
+        "table" if format == Some(Format::Sqlite) => options.table = Some(one()?.to_owned()),
+        "all_varchar" if format == Some(Format::Sqlite) => csv.all_text = truth(one()?)?,
         // Moved tables are found anyway.
         "allow_moved_paths" if format == Some(Format::Iceberg) => drop(truth(one()?)?),
         "version" if format == Some(Format::Iceberg) => {
@@ -307,6 +310,7 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
             let mut names = match format {
                 Some(Format::Delta) => DELTA_NAMES.to_vec(),
                 Some(Format::Iceberg) => ICEBERG_NAMES.to_vec(),
+                Some(Format::Sqlite) => vec!["table", "all_varchar"],
                 _ => NAMES.to_vec(),
             };
             if is_text {

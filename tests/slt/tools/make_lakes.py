@@ -592,8 +592,52 @@ def variant(path):
     log(path / "delta", 1, [add(path / "delta", "values.parquet", pq.read_table(path / "values.parquet", columns=["id"]))])
 
 
+def sqlite(path):
+    """Databases of SQLite: tables of one page and of many, long texts, a write-ahead log, and what is refused."""
+    import sqlite3
+
+    with sqlite3.connect(path / "shop.db") as db:
+        db.executescript(
+            """
+            PRAGMA page_size = 1024;
+            CREATE TABLE items (id INTEGER PRIMARY KEY, name TEXT NOT NULL, price REAL, made DATE, at DATETIME, ok BOOLEAN, image BLOB);
+            INSERT INTO items VALUES (1, 'a', 1.5, '2024-02-29', '2024-02-29 12:30:00', 1, x'00ff'), (2, 'ä', 2, NULL, NULL, 0, NULL), (-7, 'c', NULL, NULL, NULL, NULL, NULL);
+            ALTER TABLE items ADD COLUMN later INTEGER;
+            CREATE TABLE "many rows" (n INTEGER, t VARCHAR(10), PRIMARY KEY (n));
+            CREATE TABLE mixed (a, b INTEGER);
+            INSERT INTO mixed VALUES (1, 2), ('x', 'y'), (2.5, NULL);
+            CREATE TABLE keyed (k TEXT PRIMARY KEY, v TEXT) WITHOUT ROWID;
+            CREATE TABLE computed (a INTEGER, b INTEGER GENERATED ALWAYS AS (a + 1) VIRTUAL);
+            CREATE VIEW seen AS SELECT * FROM items;
+            """
+        )
+        db.executemany("INSERT INTO [many rows] VALUES (?, ?)", [(n * 3, f"text {n}") for n in range(3000)])
+        db.execute("DELETE FROM [many rows] WHERE n % 10 = 0")
+        db.execute("CREATE TABLE long (id INTEGER, t TEXT)")
+        db.executemany("INSERT INTO long VALUES (?, ?)", [(n, "x" * n + "y") for n in (0, 100, 986, 987, 988, 1000, 2000, 50_000)])
+    db.close()
+    writing = sqlite3.connect(path / "writing.db")
+    writing.executescript("PRAGMA page_size = 1024; PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; CREATE TABLE t (n INTEGER); INSERT INTO t VALUES (1), (2);")
+    writing.execute("PRAGMA wal_checkpoint")
+    writing.executescript("INSERT INTO t VALUES (3); UPDATE t SET n = 20 WHERE n = 2;")
+    writing.execute("BEGIN")
+    writing.execute("INSERT INTO t VALUES (4)")
+    for name in ("writing.db", "writing.db-wal"):
+        shutil.copy(path / name, path / f"log_{name}")
+    writing.rollback()
+    writing.close()
+    for name in ("writing.db", "writing.db-wal", "writing.db-shm"):
+        (path / name).unlink(missing_ok=True)
+    (path / "log_writing.db").rename(path / "writing.db")
+    (path / "log_writing.db-wal").rename(path / "writing.db-wal")
+    wide = sqlite3.connect(path / "wide.db")
+    wide.executescript("PRAGMA encoding = 'UTF-16le'; CREATE TABLE t (a TEXT); INSERT INTO t VALUES ('täxt €');")
+    wide.commit()
+    wide.close()
+
+
 def main():
-    which = sys.argv[1:] or ["delta", "iceberg", "variant"]
+    which = sys.argv[1:] or ["delta", "iceberg", "variant", "sqlite"]
     for name in which:
         folder = OUT / name
         shutil.rmtree(folder, ignore_errors=True)

@@ -57,7 +57,9 @@ impl Around<'_> {
         }
         let wrong = |what: String| Error::input(what).with_code("42601");
         let mut given = arguments.iter().filter(|(option, _)| option.is_none()).map(|(_, value)| value);
-        let (Some(location), None) = (given.next(), given.next()) else {
+        let (location, table) = (given.next(), given.next().filter(|_| name == "sqlite_scan"));
+        let count = arguments.iter().filter(|(option, _)| option.is_none()).count();
+        let (Some(location), true) = (location, count == 1 + usize::from(table.is_some())) else {
             return Err(wrong(format!("{name}() takes a file's name, or a list of names, and options by their names")));
         };
         let locations = location.texts()?;
@@ -66,6 +68,7 @@ impl Around<'_> {
         };
         let named = arguments.iter().filter_map(|(option, value)| Some((option.clone()?, value.clone())));
         let mut pairs = named.collect::<Vec<_>>();
+        pairs.extend(table.map(|table| ("table".to_owned(), table.clone())));
         let disk = &self.at.options.files;
         let relation = RelationName::new(DEFAULT_SCHEMA, name);
         if name == "glob" {

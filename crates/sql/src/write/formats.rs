@@ -36,7 +36,7 @@ pub(super) fn write_format(
             set(ConfigFileType::JSON)?;
             Ok(WriteFormat::Json(packing(all.json.compression, all.json.compression_level)))
         }
-        Format::Delta | Format::Iceberg => {
+        Format::Delta | Format::Iceberg | Format::Sqlite => {
             Err(DataFusionError::NotImplemented(format!("tables of {} are not written", format.name())))
         }
     }

@@ -23,6 +23,7 @@ mod required;
 mod schema;
 mod sieve;
 mod source;
+mod sqlite;
 mod stores;
 mod table;
 #[cfg(test)]
@@ -42,6 +43,7 @@ pub use location::{Discovered, discover, matching_files};
 pub use options::{Compression, CsvOptions, Encoding, Format, OpenOptions};
 pub use partitions::NULL_NAME as PARTITION_NULL_NAME;
 pub use rejects::Rejects;
+pub use sqlite::sqlite_tables;
 pub use stores::{open_store, store_error};
 pub use table::{ExternalTable, open, open_in_store};
 pub use write::{Destination, FileSet, FileWriter, FolderFiles, Packing, Staging, WriteFormat};

@@ -24,6 +24,8 @@ pub enum Format {
     Delta,
     /// A folder of Parquet files with Iceberg's metadata.
     Iceberg,
+    /// A table of a database of SQLite.
+    Sqlite,
 }
 
 /// A compression of a whole file. Parquet and Arrow files compress inside and have none.
@@ -71,6 +73,8 @@ pub struct OpenOptions {
     pub folder_texts: bool,
     /// The encoding of text files; UTF-8, or what a byte order mark says, if `None`.
     pub encoding: Option<Encoding>,
+    /// The table of a database.
+    pub table: Option<String>,
     /// Where records of separated values go that are left out, if somebody may ask for them.
     pub rejects: Option<Arc<Rejects>>,
     /// How many of them are kept at most; 0 for no such limit.
@@ -152,6 +156,7 @@ impl Format {
             Format::Json => "JSON",
             Format::Delta => "Delta Lake",
             Format::Iceberg => "Iceberg",
+            Format::Sqlite => "SQLite",
         }
     }
 
@@ -164,6 +169,7 @@ impl Format {
             Format::Json => "json",
             Format::Delta => "delta",
             Format::Iceberg => "iceberg",
+            Format::Sqlite => "sqlite",
         }
     }
 
@@ -176,8 +182,9 @@ impl Format {
             "json" | "jsonl" | "ndjson" | "ldjson" => Ok(Format::Json),
             "delta" | "deltalake" | "delta_lake" => Ok(Format::Delta),
             "iceberg" => Ok(Format::Iceberg),
+            "sqlite" => Ok(Format::Sqlite),
             _ => Err(Error::input(format!("no file format is named '{name}'"))
-                .with_hint("the formats are PARQUET, CSV, JSON, ARROW, DELTA and ICEBERG")),
+                .with_hint("the formats are PARQUET, CSV, JSON, ARROW, DELTA, ICEBERG and SQLITE")),
         }
     }
 
@@ -284,6 +291,7 @@ impl OpenOptions {
         self.filename.hash(&mut hasher);
         self.encoding.hash(&mut hasher);
         self.moment.hash(&mut hasher);
+        self.table.hash(&mut hasher);
         self.folder_texts.hash(&mut hasher);
         self.partition_columns.hash(&mut hasher);
         if let Some(schema) = &self.schema {

@@ -22,6 +22,7 @@ use super::parquet::ParquetTable;
 use super::partitions::{self, Partitions};
 use super::required::Required;
 use super::source::Source;
+use super::sqlite::SqliteTable;
 use super::text::csv::CsvTable;
 use super::text::json::JsonTable;
 use crate::{Cluster, ScanRequest, Table, TableScan};
@@ -62,6 +63,7 @@ enum Content {
     Csv(Arc<CsvTable>),
     Json(Arc<JsonTable>),
     Lake(Arc<LakeTable>),
+    Sqlite(Arc<SqliteTable>),
 }
 
 /// Opens a file, a folder of files of one format, a pattern, or a URL as a table.
@@ -77,6 +79,10 @@ pub fn open(location: &str, options: &OpenOptions, files: Arc<dyn Disk>) -> Resu
     }
     if options.moment.is_some() {
         return Err(no_moments(location));
+    }
+    if options.format == Some(Format::Sqlite) {
+        let table = SqliteTable::open(location, options, &files)?;
+        return Ok(Arc::new(ExternalTable::of_database(location, options, Arc::new(table))));
     }
     let mut located = locate(location, options, &files)?;
     for more in &options.also {
@@ -130,7 +136,9 @@ impl ExternalTable {
             Format::Arrow => Content::Arrow(Arc::new(ArrowTable::open(&sources, options.schema.as_deref())?)),
             Format::Csv => Content::Csv(Arc::new(CsvTable::open(&sources, &options)?)),
             Format::Json => Content::Json(Arc::new(JsonTable::open(&sources, &options)?)),
-            Format::Delta | Format::Iceberg => return Err(Error::bug("a lake's table is opened as files")),
+            Format::Delta | Format::Iceberg | Format::Sqlite => {
+                return Err(Error::bug("a table of a lake or a database is opened as files"));
+            }
         };
         // Records that are left out are told to each scan anew.
         let version = match &content {
@@ -174,6 +182,24 @@ impl ExternalTable {
             schema: lake.schema.clone(),
             folders: lake.watched(),
             content: Content::Lake(lake),
+            partitions: None,
+            required: None,
+            folder: None,
+        }
+    }
+
+    fn of_database(location: &str, options: &OpenOptions, table: Arc<SqliteTable>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        table.sources().iter().for_each(|source| source.version.hash(&mut hasher));
+        options.fingerprint().hash(&mut hasher);
+        Self {
+            location: location.to_owned(),
+            format: Format::Sqlite,
+            sources: table.sources(),
+            version: TableVersion(hasher.finish()),
+            schema: table.schema.clone(),
+            folders: table.watched(),
+            content: Content::Sqlite(table),
             partitions: None,
             required: None,
             folder: None,
@@ -231,7 +257,7 @@ impl ExternalTable {
     ///
     /// Fails with kind `Unsupported` if the table is not a local folder.
     pub fn folder_for_new(&self, compression: Compression) -> Result<(PathBuf, String)> {
-        if let Content::Lake(_) = self.content {
+        if let Content::Lake(_) | Content::Sqlite(_) = self.content {
             let what = format!("writing to a table of {}", self.format.name());
             return Err(Error::unsupported(format!("{}: {what} is not supported", self.location)).with_code("0A000"));
         }
@@ -333,6 +359,7 @@ impl Content {
             Content::Csv(table) => table.schema.clone(),
             Content::Json(table) => table.schema.clone(),
             Content::Lake(table) => table.schema.clone(),
+            Content::Sqlite(table) => table.schema.clone(),
         }
     }
 
@@ -343,6 +370,7 @@ impl Content {
             Content::Csv(table) => table.statistics(),
             Content::Json(table) => table.statistics(),
             Content::Lake(table) => table.statistics(),
+            Content::Sqlite(table) => table.statistics(),
         }
     }
 
@@ -355,6 +383,7 @@ impl Content {
             Content::Csv(table) => table.scan(is_wanted),
             Content::Json(table) => table.scan(is_wanted),
             Content::Lake(_) => Err(Error::bug("a lake's table is scanned as files")),
+            Content::Sqlite(table) => Ok(table.scan()),
         }
     }
 }
