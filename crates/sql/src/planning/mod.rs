@@ -15,6 +15,7 @@
 mod alter;
 mod appends;
 mod around;
+mod attach;
 mod changes;
 mod definitions;
 mod depends;

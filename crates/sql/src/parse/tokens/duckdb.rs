@@ -211,6 +211,7 @@ impl Text<'_> {
             Keyword::UNPIVOT if begins || self.begins_query(at, open) => self.unpivot_statement(at),
             Keyword::PIVOT if begins || self.begins_query(at, open) => self.pivot_statement(at),
             _ if self.is(at, "LAMBDA") && open.is_parenthesis => self.lambda(at, open),
+            Keyword::ATTACH if begins => self.attach(at),
             _ if self.is(at, "SUMMARIZE") && begins => self.summarize(at),
             _ => {}
         }

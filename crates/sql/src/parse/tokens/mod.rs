@@ -6,6 +6,7 @@
 //! Everything here takes time linear in the number of tokens.
 
 mod alterations;
+mod attach;
 mod duckdb;
 mod fragments;
 mod maintenance;
@@ -20,6 +21,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 
 pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
+pub(crate) use self::attach::ATTACHED;
 use self::duckdb::Open;
 pub(crate) use self::duckdb::PIVOT_GROUPS;
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
