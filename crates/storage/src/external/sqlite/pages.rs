@@ -122,6 +122,11 @@ impl Pages {
         self.watched.clone()
     }
 
+    /// Bytes of the database: no record has more.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.count) * self.page_bytes as u64
+    }
+
     /// Bytes of a page that trees use.
     pub fn usable(&self) -> usize {
         self.page_bytes - self.reserved

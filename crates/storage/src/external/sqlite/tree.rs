@@ -19,9 +19,6 @@ const FILE_HEADER_BYTES: usize = 100;
 /// Levels of a tree at most.
 const DEPTH_MAX: usize = 64;
 
-/// Bytes of a record at most.
-const RECORD_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-
 /// A row: its number and its values.
 pub(super) struct Cell {
     pub row: i64,
@@ -119,7 +116,7 @@ impl<'a> Leaf<'a> {
     fn try_placed(&self, cell: usize) -> Option<Placed<'a>> {
         let (length, rest) = varint(self.bytes.get(cell..)?)?;
         let (row, rest) = varint(rest)?;
-        if length > RECORD_BYTES_MAX {
+        if length > self.pages.bytes() {
             return None;
         }
         let (usable, length) = (self.pages.usable(), length as usize);
