@@ -42,8 +42,8 @@ fn scanned(table: &ExternalTable, column: &str, operator: Operator, value: Scala
 fn files_are_left_out_by_what_the_log_knows() {
     let number = |number| ScalarValue::Int64(Some(number));
     let plain = open_at(&made("delta/plain"), None).unwrap();
-    assert_eq!(scanned(&plain, "id", Operator::GtEq, number(20)), (1, 2));
-    assert_eq!(scanned(&plain, "id", Operator::Gt, number(1000)), (0, 3));
+    assert_eq!(scanned(&plain, "id", Operator::GtEq, number(20)), (1, 1));
+    assert_eq!(scanned(&plain, "id", Operator::Gt, number(1000)), (0, 2));
     let text = ScalarValue::Utf8View(Some("name 20".to_owned()));
     assert!(scanned(&plain, "name", Operator::Eq, text).0 >= 1);
     let parts = open_at(&made("delta/parts"), None).unwrap();
@@ -145,8 +145,9 @@ fn a_file_that_is_gone_is_missed_only_by_who_reads_it() {
     let table = open_at(folder.path(), None).unwrap();
     let number = |number| ScalarValue::Int64(Some(number));
     // The files from the number 2000 on are not there.
-    let kept = condition(&table, "n", Operator::Lt, number(50));
-    assert_eq!(table.scan(&kept).unwrap().clusters.len(), 5);
+    // Five may have such a row by the log, and have none by what they say themselves.
+    let few = table.scan(&condition(&table, "n", Operator::Lt, number(50))).unwrap();
+    assert_eq!((few.clusters.len(), few.clusters_pruned), (0, 3000));
     let gone = condition(&table, "n", Operator::Gt, number(29_990));
     assert_eq!(table.scan(&gone).unwrap_err().kind(), ErrorKind::File);
 }

@@ -8,7 +8,7 @@ use diligence_base::seams::{CrashDisk, Disk};
 
 use crate::external::testing::{all, quietly, try_read_all};
 use crate::external::{Format, OpenOptions, open, sqlite_tables};
-use crate::{ScanRequest, Table};
+use crate::ScanRequest;
 
 fn made(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/slt/data/lakes/sqlite").join(name)).unwrap()

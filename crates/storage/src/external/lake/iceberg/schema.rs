@@ -151,7 +151,7 @@ pub(super) fn bound(bytes: &[u8], ty: &DataType) -> Option<ScalarValue> {
     };
     Some(match ty {
         DataType::Int32 => ScalarValue::Int32(Some(i32::try_from(whole?).ok()?)),
-        DataType::Int64 => ScalarValue::Int64(whole),
+        DataType::Int64 => ScalarValue::Int64(Some(whole?)),
         DataType::Date32 if bytes.len() == 4 => ScalarValue::Date32(Some(i32::try_from(whole?).ok()?)),
         DataType::Time64(TimeUnit::Microsecond) if bytes.len() == 8 => ScalarValue::Time64Microsecond(whole),
         DataType::Timestamp(TimeUnit::Microsecond, zone) if bytes.len() == 8 => {
