@@ -122,11 +122,10 @@ pub(super) fn columns(sql: &str) -> Option<Declared> {
         if part.first().is_some_and(|first| is_constraint.iter().any(|word| first.is(word))) {
             if let Some(at) = part.iter().position(|token| token.is("PRIMARY")) {
                 // PRIMARY KEY (a): the number of the row, if it is one column.
-                match part.get(at + 2..)? {
-                    [Token::Mark('('), Token::Word(name) | Token::Quoted(name), Token::Mark(')'), ..] => {
-                        key = Some(name.clone());
-                    }
-                    _ => {}
+                if let [Token::Mark('('), Token::Word(name) | Token::Quoted(name), Token::Mark(')'), ..] =
+                    part.get(at + 2..)?
+                {
+                    key = Some(name.clone());
                 }
             }
             continue;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use diligence_base::ErrorKind;
 use diligence_base::seams::{CrashDisk, Disk};
 
+use crate::ScanRequest;
 use crate::external::testing::{all, quietly, try_read_all};
 use crate::external::{Format, OpenOptions, open, sqlite_tables};
-use crate::ScanRequest;
 
 fn made(name: &str) -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/slt/data/lakes/sqlite").join(name)).unwrap()
@@ -43,7 +43,8 @@ fn a_damaged_database_is_an_error_and_never_a_panic() {
         }
         let disk: Arc<dyn Disk> = Arc::new(CrashDisk::holding([("shop.db", bytes)]));
         for name in ["items", "many rows", "long"] {
-            let options = OpenOptions { format: Some(Format::Sqlite), table: Some(name.to_owned()), ..OpenOptions::default() };
+            let options =
+                OpenOptions { format: Some(Format::Sqlite), table: Some(name.to_owned()), ..OpenOptions::default() };
             let result = quietly(|| {
                 let table = open("shop.db", &options, disk.clone())?;
                 let request = ScanRequest { columns: all(&table), predicate: None };
