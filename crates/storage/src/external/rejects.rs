@@ -140,7 +140,7 @@ impl Rejects {
     }
 
     /// The records that were left out, as DuckDB's `reject_errors`. Blocks while the lines of files are counted that
-    /// are not known yet.
+    /// are not known yet. Fails as Arrow does, which is a bug.
     pub fn errors(&self) -> Result<RecordBatch> {
         self.find_lines();
         let kept = self.0.lock();
@@ -165,7 +165,7 @@ impl Rejects {
         ])
     }
 
-    /// The files that were read, as DuckDB's `reject_scans`.
+    /// The files that were read, as DuckDB's `reject_scans`. Fails as Arrow does, which is a bug.
     pub fn scans(&self) -> Result<RecordBatch> {
         let kept = self.0.lock();
         let scans = &kept.scans;

@@ -1,5 +1,5 @@
-//! Past states of tables: `FROM t AT (VERSION => 3)`, `t AT (TIMESTAMP => '…')` and `t FOR SYSTEM_TIME AS OF '…'` become
-//! a call, `"table at"(['t'], version => 3)`; a path stays a text, `"table at"('path', …)`.
+//! Past states of tables: `FROM t AT (VERSION => 3)`, `t AT (TIMESTAMP => '…')` and `t FOR SYSTEM_TIME AS OF '…'`
+//! become a call, `"table at"(['t'], version => 3)`; a path stays a text, `"table at"('path', …)`.
 
 use super::{Text, quoted, word};
 use sqlparser::tokenizer::Token;

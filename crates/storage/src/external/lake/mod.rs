@@ -1,8 +1,8 @@
 //! Tables of lakes: a folder of Parquet files with a log that says which of them are the table now.
 //!
-//! `delta` reads the log of Delta Lake tables, `iceberg` the metadata of Iceberg tables. Both give the same: fields with
-//! the names and numbers by which files have them (`fields`), files with what is known of them, and which of their rows
-//! are gone. `table` makes clusters of that, over the scans of Parquet files. `place` is where a table lies.
+//! `delta` reads the log of Delta Lake tables, `iceberg` the metadata of Iceberg tables. Both give the same: fields
+//! with the names and numbers by which files have them (`fields`), files with what is known of them, and which of their
+//! rows are gone. `table` makes clusters of that, over the scans of Parquet files. `place` is where a table lies.
 //!
 //! Invariants: a lake's table is read right or refused by the name of what is not supported, never as plain Parquet;
 //! what its log says is not believed before it is looked at, and a damaged log is an error that names its file, never a

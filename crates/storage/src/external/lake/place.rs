@@ -21,12 +21,12 @@ use crate::external::stores::{is_web, open_store, store_error};
 pub(super) struct Place {
     /// What messages call it.
     pub name: String,
-    kind: Kind,
+    kind: PlaceKind,
     /// Where the table's own metadata say that it lies, without the last slash: it may have been moved since.
     pub told: Option<String>,
 }
 
-enum Kind {
+enum PlaceKind {
     Local { root: PathBuf, disk: Arc<dyn Disk> },
     Store { store: Arc<dyn ObjectStore>, root: object_store::path::Path, prefix: String },
 }
@@ -40,7 +40,7 @@ pub(super) struct Entry {
 
 impl Place {
     pub fn local(root: PathBuf, disk: Arc<dyn Disk>) -> Self {
-        Self { name: root.to_string_lossy().into_owned(), kind: Kind::Local { root, disk }, told: None }
+        Self { name: root.to_string_lossy().into_owned(), kind: PlaceKind::Local { root, disk }, told: None }
     }
 
     /// The folder at a location; `None` if it is a file, or cannot have a table of a lake. What `is_asked` for is taken
@@ -73,21 +73,21 @@ impl Place {
         }
         let (store, root) = open_store(location, &url)?;
         let prefix = url_prefix(&url, &root);
-        Ok(Some(Self { name: location.to_owned(), kind: Kind::Store { store, root, prefix }, told: None }))
+        Ok(Some(Self { name: location.to_owned(), kind: PlaceKind::Store { store, root, prefix }, told: None }))
     }
 
     /// The local folder, if it is one.
     pub fn folder(&self) -> Option<&Path> {
         match &self.kind {
-            Kind::Local { root, .. } => Some(root),
-            Kind::Store { .. } => None,
+            PlaceKind::Local { root, .. } => Some(root),
+            PlaceKind::Store { .. } => None,
         }
     }
 
     /// The files that lie directly in a folder, sorted by name; none if there is no such folder.
     pub fn list(&self, below: &str) -> Result<Vec<Entry>> {
         match &self.kind {
-            Kind::Local { root, disk } => {
+            PlaceKind::Local { root, disk } => {
                 let folder = root.join(below);
                 if !disk.is_folder(&folder) {
                     return Ok(Vec::new());
@@ -97,7 +97,7 @@ impl Place {
                 let names = paths.iter().filter_map(|path| path.file_name());
                 Ok(names.map(|name| Entry { name: name.to_string_lossy().into_owned(), modified: None }).collect())
             }
-            Kind::Store { store, root, .. } => {
+            PlaceKind::Store { store, root, .. } => {
                 let (store, folder) = (store.clone(), root.clone().join(below));
                 let name = format!("{}/{below}", self.name.trim_end_matches('/'));
                 wait(async move {
@@ -129,11 +129,11 @@ impl Place {
     /// When a file was last changed, in microseconds since 1970; `None` if that is not known.
     pub fn modified(&self, path: &str) -> Option<i64> {
         match &self.kind {
-            Kind::Local { root, disk } => {
+            PlaceKind::Local { root, disk } => {
                 let meta = disk.meta(&root.join(path)).ok()?;
                 i64::try_from(meta.modified.duration_since(UNIX_EPOCH).ok()?.as_micros()).ok()
             }
-            Kind::Store { .. } => None,
+            PlaceKind::Store { .. } => None,
         }
     }
 
@@ -150,7 +150,7 @@ impl Place {
     pub fn source(&self, path: &str, bytes: Option<u64>) -> Result<Arc<Source>> {
         let path = self.below(path);
         match &self.kind {
-            Kind::Local { root, disk } => {
+            PlaceKind::Local { root, disk } => {
                 let path = match path.split_once(":/") {
                     Some(("file", rest)) => PathBuf::from(format!("/{}", rest.trim_start_matches('/'))),
                     Some((scheme, _)) if scheme.chars().all(|c| c.is_ascii_alphanumeric()) => {
@@ -166,7 +166,7 @@ impl Place {
                 }
                 Ok(Arc::new(Source::local(meta, disk.clone())))
             }
-            Kind::Store { store, root, prefix } => {
+            PlaceKind::Store { store, root, prefix } => {
                 let object = match path.strip_prefix(prefix.as_str()) {
                     Some(path) => object_store::path::Path::from(path),
                     None if path.contains("://") => {
