@@ -1,8 +1,8 @@
 //! Tables of SQLite databases, read from the file as it is: no library, no lock, no change.
 //!
 //! `pages` gives the pages of a database, those in a write-ahead log before those in the file. `tree` walks the pages
-//! of a table and takes records apart, `declared` finds the columns in the text of CREATE TABLE, and `values` makes arrays
-//! of what records have, which may be of any type whatever a column was declared as.
+//! of a table and takes records apart, `declared` finds the columns in the text of CREATE TABLE, and `values` makes
+//! arrays of what records have, which may be of any type whatever a column was declared as.
 //!
 //! Invariants: what is read is a state that a transaction has left; a file that changes while it is read is an error;
 //! nothing in a page is believed before it is compared with the page's length.
