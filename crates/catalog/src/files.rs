@@ -67,6 +67,7 @@ impl FileRelation {
         let mut opened = self.opened.lock();
         if let Some(opened) = opened.as_ref()
             && self.look(&opened.places) == opened.seen
+            && opened.table.is_current()
         {
             return Ok(opened.table.clone());
         }

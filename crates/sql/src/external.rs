@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use chrono::format::{Item, StrftimeItems};
+use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
-use diligence_storage::external::{Compression, Encoding, Format, OpenOptions};
+use diligence_storage::external::{Compression, Encoding, Format, LakeMoment, OpenOptions};
 use diligence_types::SqlType;
 use sqlparser::ast::{Expr, UnaryOperator, Value};
 
@@ -39,6 +40,8 @@ impl OptionValue {
             },
             Expr::Identifier(name) => one(&name.value),
             Expr::Nested(inner) => Self::of(inner),
+            Expr::TypedString(typed) => one(&typed.value.value.clone().into_string()?),
+            Expr::Cast { expr, .. } => Self::of(expr),
             Expr::UnaryOp { op: UnaryOperator::Minus, expr } => match Self::of(expr)? {
                 Self::One(digits) => Some(Self::One(format!("-{digits}"))),
                 _ => None,
@@ -90,7 +93,7 @@ impl OptionValue {
 pub type NamedTypes<'a> = &'a dyn Fn(&str) -> Result<SqlType>;
 
 /// The functions that read files, with the format that they read.
-pub const READERS: [(&str, Format); 11] = [
+pub const READERS: [(&str, Format); 16] = [
     ("read_csv", Format::Csv),
     ("read_csv_auto", Format::Csv),
     ("read_json", Format::Json),
@@ -102,6 +105,11 @@ pub const READERS: [(&str, Format); 11] = [
     ("parquet_scan", Format::Parquet),
     ("read_arrow", Format::Arrow),
     ("sniff_csv", Format::Csv),
+    ("delta_scan", Format::Delta),
+    ("read_delta", Format::Delta),
+    ("iceberg_scan", Format::Iceberg),
+    ("read_iceberg", Format::Iceberg),
+    ("sqlite_scan", Format::Sqlite),
 ];
 
 /// The options of one kind of file from the words of a statement: the format after STORED AS, the pairs of OPTIONS with
@@ -156,7 +164,7 @@ pub fn partitioned_by(options: &mut OpenOptions, columns: &[String]) -> Result<(
 }
 
 /// Names that options have, for hints: of separated values, of text, and of all files.
-const CSV_NAMES: [&str; 20] = [
+const CSV_NAMES: [&str; 22] = [
     "delimiter",
     "delim",
     "sep",
@@ -177,11 +185,16 @@ const CSV_NAMES: [&str; 20] = [
     "null_padding",
     "force_not_null",
     "strict_mode",
+    "store_rejects",
+    "rejects_limit",
 ];
 const TEXT_NAMES: [&str; 6] =
     ["compression", "encoding", "ignore_errors", "sample_size", "schema_infer_max_rec", "maximum_object_size"];
 const NAMES: [&str; 7] =
     ["columns", "types", "filename", "union_by_name", "hive_partitioning", "hive_types", "hive_types_autocast"];
+
+const DELTA_NAMES: [&str; 2] = ["version", "timestamp"];
+const ICEBERG_NAMES: [&str; 3] = ["snapshot_from_id", "snapshot_from_timestamp", "allow_moved_paths"];
 
 fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedTypes<'_>) -> Result<()> {
     let format = options.format;
@@ -190,6 +203,22 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
     let one = || value.one();
     let csv = &mut options.csv;
     match name {
+        "version" if format == Some(Format::Delta) => options.moment = Some(LakeMoment::Version(number(one()?)?)),
+        "snapshot_from_id" | "snapshot_id" if format == Some(Format::Iceberg) => {
+            options.moment = Some(LakeMoment::Version(number(one()?)?));
+        }
+        "timestamp" if format == Some(Format::Delta) => options.moment = Some(moment_of(one()?, "UTC")?),
+        "timestamp" | "snapshot_from_timestamp" if format == Some(Format::Iceberg) => {
+            options.moment = Some(moment_of(one()?, "UTC")?);
+        }
+        "table" if format == Some(Format::Sqlite) => options.table = Some(one()?.to_owned()),
+        "all_varchar" if format == Some(Format::Sqlite) => csv.all_text = truth(one()?)?,
+        // Moved tables are found anyway.
+        "allow_moved_paths" if format == Some(Format::Iceberg) => drop(truth(one()?)?),
+        "version" if format == Some(Format::Iceberg) => {
+            let error = Error::unsupported("versions of the metadata of Iceberg tables cannot be chosen");
+            return Err(error.with_code("0A000").with_hint("snapshot_from_id => … chooses a snapshot"));
+        }
         "delimiter" | "delim" | "sep" if is_csv => csv.delimiter = Some(byte(one()?)?),
         "has_header" | "header" if is_csv => csv.has_header = Some(truth(one()?)?),
         "quote" if is_csv => csv.quote = Some(byte_or_none(one()?)?),
@@ -217,6 +246,17 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         }
         "encoding" if is_text => options.encoding = Some(Encoding::from_name(one()?)?),
         "ignore_errors" if is_text => options.ignore_errors = truth(one()?)?,
+        // Without it, whoever reads the files has taken the option out.
+        "store_rejects" if is_csv && !truth(one()?)? => {}
+        "store_rejects" if is_csv => {
+            let error = Error::unsupported("records that are left out are kept for read_csv only");
+            return Err(error.with_code("0A000").with_hint("SELECT … FROM read_csv('…', store_rejects = true)"));
+        }
+        "rejects_limit" if is_csv => options.rejects_max = count(one()?)?,
+        "rejects_table" | "rejects_scan" if is_csv => {
+            let error = Error::unsupported("tables of records that are left out have the names of DuckDB");
+            return Err(error.with_code("0A000").with_hint("they are reject_errors and reject_scans"));
+        }
         "schema_infer_max_rec" | "inference_rows" | "sample_size" if is_text => {
             options.inference_rows = if one()? == "-1" { usize::MAX } else { count(one()?)?.max(1) };
         }
@@ -267,7 +307,12 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
             return Err(error.with_code("0A000").with_hint("columns = {…} says the columns"));
         }
         _ => {
-            let mut names = NAMES.to_vec();
+            let mut names = match format {
+                Some(Format::Delta) => DELTA_NAMES.to_vec(),
+                Some(Format::Iceberg) => ICEBERG_NAMES.to_vec(),
+                Some(Format::Sqlite) => vec!["table", "all_varchar"],
+                _ => NAMES.to_vec(),
+            };
             if is_text {
                 names.extend(TEXT_NAMES);
             }
@@ -279,6 +324,19 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         }
     }
     Ok(())
+}
+
+fn number(value: &str) -> Result<i64> {
+    value.parse().map_err(|_| Error::input(format!("expected a whole number, found '{value}'")))
+}
+
+/// The state of a lake's table that was there at a time, which is in a time zone if it says none. Fails with code 22007
+/// if it is none.
+pub(crate) fn moment_of(text: &str, zone: &str) -> Result<LakeMoment> {
+    match diligence_types::text::parse(text, &SqlType::TimestampTz, zone)? {
+        ScalarValue::TimestampMicrosecond(Some(time), _) => Ok(LakeMoment::Time(time)),
+        _ => Err(Error::input(format!("'{text}' is no time")).with_code("22007")),
+    }
 }
 
 fn count(value: &str) -> Result<usize> {
@@ -316,7 +374,7 @@ fn byte(value: &str) -> Result<u8> {
     }
 }
 
-fn truth(value: &str) -> Result<bool> {
+pub(crate) fn truth(value: &str) -> Result<bool> {
     match value.to_ascii_lowercase().as_str() {
         "true" | "t" | "yes" | "on" | "1" => Ok(true),
         "false" | "f" | "no" | "off" | "0" => Ok(false),

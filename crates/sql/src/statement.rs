@@ -436,6 +436,13 @@ pub enum Command {
         /// Whether what depends on them goes, too.
         cascade: bool,
     },
+    /// ATTACH.
+    Attach {
+        /// The schema that is made.
+        schema: String,
+        /// Its tables.
+        tables: Vec<(RelationName, Arc<FileRelation>)>,
+    },
     /// CREATE SCHEMA.
     CreateSchema {
         /// The schema's name.
@@ -632,6 +639,15 @@ impl Command {
                     }
                 })?;
                 Ok(kind.tag())
+            }
+            Command::Attach { schema, tables } => {
+                let block = catalogs.begin_block();
+                block.catalog().create_schema(schema)?;
+                for (name, relation) in tables {
+                    block.catalog().create(name, Relation::Files(relation.clone()), false)?;
+                }
+                block.commit()?;
+                Ok("ATTACH")
             }
             Command::CreateSchema { name, if_not_exists } => {
                 if !catalog.create_schema(name)? && !if_not_exists {

@@ -230,6 +230,9 @@ def odd_text():
         ",,,,,\n"
     )
     (DATA / "semicolon.csv").write_text("id;price;comment\n1;2,5;# not a comment\n2;3,5;\n")
+    (DATA / "rejects.csv").write_text(
+        "id,name,day\n1,a,2024-01-01\nx,b,2024-01-02\n3,c\n4,d,2024-01-04,extra\n5,e,2024-13-40\n6,f,2024-01-06\n"
+    )
     (DATA / "comments.csv").write_text("# a remark\nid,v\n# another\n1,10\n2,20\n")
     (DATA / "nulls.csv").write_text("id,v,w\n1,NA,x\n2,5,NA\n3,,y\n")
     (DATA / "sparse.json").write_text('{"a": 1}\n{"b": "x", "a": 2}\n{"c": [1, 2], "a": null}\n')

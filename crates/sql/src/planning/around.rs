@@ -58,7 +58,7 @@ pub(super) struct Around<'a> {
     pub(super) at: &'a Planning<'a>,
     pub(super) names: &'a Names,
     pub(super) numbers: Numbers,
-    zone: String,
+    pub(super) zone: String,
     /// The times of the transaction's and of the statement's begin.
     now: i64,
     statement_time: i64,
@@ -208,6 +208,9 @@ impl<'a> Around<'a> {
     }
 }
 
+/// The tables of what was left out of files: the records, and how the files were read.
+const REJECTS: [&str; 2] = ["reject_errors", "reject_scans"];
+
 /// The parts of a name as they are looked up.
 pub(super) fn parts_of(name: &ast::ObjectName) -> Option<Vec<String>> {
     let part = |part: &ast::ObjectNamePart| {
@@ -249,6 +252,11 @@ impl Context for Around<'_> {
             Some(Resolved::Object(object)) => self.object(&relation, &object).map(Some),
             Some(Resolved::Computed(computed)) => {
                 let rows = computed.rows(self.at.snapshot)?;
+                self.computed(&relation, rows).map(Some)
+            }
+            None if bare && REJECTS.contains(&relation.name.as_str()) && self.planner.rejects.is_used() => {
+                let rejects = &self.planner.rejects;
+                let rows = if relation.name == REJECTS[0] { rejects.errors()? } else { rejects.scans()? };
                 self.computed(&relation, rows).map(Some)
             }
             None => {

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use diligence_base::{Error, Result};
-use diligence_catalog::{DEFAULT_SCHEMA, FileRelation, RelationName};
+use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA, FileRelation, Relation, RelationName, Resolved};
 use diligence_storage::Table;
-use diligence_storage::external::{Format, OpenOptions, ParquetAbout, about_parquet, matching_files, sniffed};
+use diligence_storage::external::{
+    Format, LakeMoment, OpenOptions, ParquetAbout, about_parquet, matching_files, sniffed,
+};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 use sqlparser::ast;
 
 use super::around::Around;
 use crate::binder::{self, Named};
-use crate::external::{OptionValue, READERS, set_all};
-use crate::parse::COPY_FROM;
+use crate::external::{OptionValue, READERS, moment_of, set_all, truth};
+use crate::parse::{COPY_FROM, TABLE_AT};
 
 /// Functions that tell about files.
 const ABOUT: [(&str, ParquetAbout); 5] = [
@@ -29,6 +31,7 @@ const ABOUT: [(&str, ParquetAbout); 5] = [
 /// Whether a function reads files.
 pub(super) fn is_one(name: &str) -> bool {
     name == COPY_FROM
+        || name == TABLE_AT
         || name == "glob"
         || READERS.iter().any(|(known, _)| *known == name)
         || ABOUT.iter().any(|(known, _)| *known == name)
@@ -46,12 +49,17 @@ impl Around<'_> {
     /// The table of a function that reads files. Fails with 42601 for arguments that make no sense, 42501 if the
     /// session may not read files, and as opening the files does.
     pub(super) fn files_of(&self, name: &str, arguments: &[(Option<String>, OptionValue)]) -> Result<Named> {
+        if name == TABLE_AT {
+            return self.table_at(arguments);
+        }
         if !self.at.options.paths_are_tables {
             self.planner.may_use_files(name)?;
         }
         let wrong = |what: String| Error::input(what).with_code("42601");
         let mut given = arguments.iter().filter(|(option, _)| option.is_none()).map(|(_, value)| value);
-        let (Some(location), None) = (given.next(), given.next()) else {
+        let (location, table) = (given.next(), given.next().filter(|_| name == "sqlite_scan"));
+        let count = arguments.iter().filter(|(option, _)| option.is_none()).count();
+        let (Some(location), true) = (location, count == 1 + usize::from(table.is_some())) else {
             return Err(wrong(format!("{name}() takes a file's name, or a list of names, and options by their names")));
         };
         let locations = location.texts()?;
@@ -60,6 +68,7 @@ impl Around<'_> {
         };
         let named = arguments.iter().filter_map(|(option, value)| Some((option.clone()?, value.clone())));
         let mut pairs = named.collect::<Vec<_>>();
+        pairs.extend(table.map(|table| ("table".to_owned(), table.clone())));
         let disk = &self.at.options.files;
         let relation = RelationName::new(DEFAULT_SCHEMA, name);
         if name == "glob" {
@@ -91,6 +100,24 @@ impl Around<'_> {
                 None => Format::of_name(first).map(|(format, _)| format),
             },
         };
+        for (option, value) in &mut pairs {
+            let is_time = matches!(option.as_str(), "timestamp" | "snapshot_from_timestamp");
+            if let (Some(Format::Delta | Format::Iceberg), true, OptionValue::One(text)) =
+                (options.format, is_time, value)
+            {
+                options.moment = Some(moment_of(text, &self.zone)?);
+            }
+        }
+        if options.moment.is_some() {
+            pairs.retain(|(option, _)| !matches!(option.as_str(), "timestamp" | "snapshot_from_timestamp"));
+        }
+        if options.format == Some(Format::Csv)
+            && let Some(place) = pairs.iter().position(|(option, _)| option == "store_rejects")
+            && truth(&pairs[place].1.texts()?.concat())?
+        {
+            pairs.remove(place);
+            (options.ignore_errors, options.rejects) = (true, Some(self.planner.rejects.clone()));
+        }
         // Names of columns come before their types, which may be listed.
         pairs.sort_by_key(|(option, _)| !matches!(option.as_str(), "names" | "column_names"));
         set_all(&mut options, &pairs, &|text| self.type_named(text))?;
@@ -107,6 +134,63 @@ impl Around<'_> {
         self.names.not_reusable();
         Ok(Named::Table { table, name: name.to_owned() })
     }
+}
+
+impl Around<'_> {
+    /// A table in a past state: `"table at"(name, version => …)`. Fails with 0A000 if it has none.
+    fn table_at(&self, arguments: &[(Option<String>, OptionValue)]) -> Result<Named> {
+        let [(None, table), (Some(kind), OptionValue::One(value))] = arguments else {
+            return Err(Error::input("AT takes a version or a timestamp as a literal").with_code("42601"));
+        };
+        let moment = match kind.as_str() {
+            "version" => {
+                let wrong = || Error::input(format!("'{value}' is no number of a version")).with_code("22P02");
+                LakeMoment::Version(value.parse().map_err(|_| wrong())?)
+            }
+            _ => moment_of(value, &self.zone)?,
+        };
+        let disk = &self.at.options.files;
+        let (location, options, name) = match table {
+            OptionValue::List(_) => {
+                let parts = table.texts()?;
+                let relation = match parts.as_slice() {
+                    [name] => self.in_path(name),
+                    [schema, name] => RelationName::new(schema, name),
+                    [catalog, schema, name] if catalog == CATALOG_NAME => RelationName::new(schema, name),
+                    _ => return Err(Error::input("a table's name has at most three parts").with_code("42601")),
+                };
+                let object = match self.at.snapshot.readable(&relation)? {
+                    Some(Resolved::Object(object)) => object,
+                    Some(_) => return Err(has_no_past(&relation.name)),
+                    None => {
+                        let error = Error::input(format!("relation \"{}\" does not exist", parts.join(".")));
+                        return Err(error.with_code("42P01"));
+                    }
+                };
+                match &object.relation {
+                    Relation::Files(files) => (files.location.clone(), files.options.clone(), relation.name),
+                    _ => return Err(has_no_past(&relation.name)),
+                }
+            }
+            other => {
+                if !self.at.options.paths_are_tables {
+                    self.planner.may_use_files("AT")?;
+                }
+                let path = other.texts()?.concat();
+                (path.clone(), OpenOptions::default(), path)
+            }
+        };
+        let files = FileRelation::new(location, OpenOptions { moment: Some(moment), ..options }, disk.clone());
+        let table: Arc<dyn Table> = files.table()?;
+        self.names.not_reusable();
+        Ok(Named::Table { table, name })
+    }
+}
+
+fn has_no_past(name: &str) -> Error {
+    Error::unsupported(format!("past states of \"{name}\" are not kept"))
+        .with_code("0A000")
+        .with_hint("tables of Delta Lake and Iceberg have them")
 }
 
 /// Whether the values of a type are in text files as they are in SQL. All others are read as texts, and cast.

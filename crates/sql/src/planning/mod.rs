@@ -15,6 +15,7 @@
 mod alter;
 mod appends;
 mod around;
+mod attach;
 mod changes;
 mod definitions;
 mod depends;
@@ -52,6 +53,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::{PlanningIdentity, SessionCatalogs, SessionSnapshot, Uses};
 use diligence_memory::QueryMemory;
 use diligence_pool::Pool;
+use diligence_storage::external::Rejects;
 use diligence_types::SqlType;
 use diligence_types::functions;
 use parking_lot::{Mutex, RwLock};
@@ -120,6 +122,8 @@ pub struct Planner {
     prepared: Mutex<HashMap<String, Prepared>>,
     /// DuckDB's variables.
     variables: Mutex<BTreeMap<String, Constant>>,
+    /// Records of files that were left out.
+    pub(crate) rejects: Arc<Rejects>,
     /// What `set_config` changes.
     settings_sink: OnceLock<Weak<dyn SettingsSink>>,
     /// What runs queries whose answers a plan depends on.
@@ -177,6 +181,7 @@ impl Planner {
             facts: RwLock::default(),
             prepared: Mutex::default(),
             variables: Mutex::default(),
+            rejects: Arc::default(),
             settings_sink: OnceLock::new(),
             query_runner: OnceLock::new(),
         }

@@ -219,6 +219,9 @@ impl Around<'_> {
             ast::Statement::Call(call) if sequences::is_alter_sequence(call) => other(self.alter_sequence(call)?),
             ast::Statement::CreateView(create) => other(self.create_view(create, statement, parsed)?),
             ast::Statement::Drop { .. } => other(self.drop_objects(statement)?),
+            ast::Statement::AttachDatabase { database_file_name, schema_name, .. } => {
+                other(self.attach(database_file_name, schema_name)?)
+            }
             ast::Statement::CreateSchema { .. } => other(self.create_schema(statement)?),
             ast::Statement::CreateType { name, representation } => {
                 other(self.create_type(name, representation.as_ref())?)

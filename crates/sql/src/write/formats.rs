@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use datafusion_common::config::{ConfigFileType, ConfigOptions, TableOptions};
-use datafusion_common::error::Result;
+use datafusion_common::error::{DataFusionError, Result};
 use datafusion_common::file_options::csv_writer::CsvWriterOptions;
 use datafusion_common::parsers::CompressionTypeVariant;
 use diligence_storage::external::{Compression, Format, Packing, WriteFormat};
@@ -35,6 +35,9 @@ pub(super) fn write_format(
         Format::Json => {
             set(ConfigFileType::JSON)?;
             Ok(WriteFormat::Json(packing(all.json.compression, all.json.compression_level)))
+        }
+        Format::Delta | Format::Iceberg | Format::Sqlite => {
+            Err(DataFusionError::NotImplemented(format!("tables of {} are not written", format.name())))
         }
     }
 }

@@ -50,6 +50,10 @@ pub(super) fn format_of(copy: &CopyToStatement) -> Result<(Format, Compression)>
             ));
         }
     };
+    if let Format::Delta | Format::Iceberg | Format::Sqlite = format {
+        let error = Error::unsupported(format!("tables of {} are not written", format.name()));
+        return Err(error.with_code("0A000").with_hint("COPY … TO '…' STORED AS PARQUET writes Parquet files"));
+    }
     let said = copy.options.iter().find(|(key, _)| plain(key) == "compression").map(|(_, value)| text_of(value));
     let compression = match (format, said) {
         (Format::Parquet | Format::Arrow, _) => Compression::Plain,

@@ -154,7 +154,7 @@ fn writing_options(format: Format, options: &OpenOptions, columns: &[&FieldRef])
         Some(Compression::Plain) | None => "uncompressed",
     };
     match format {
-        Format::Parquet | Format::Arrow => {}
+        Format::Parquet | Format::Arrow | Format::Delta | Format::Iceberg | Format::Sqlite => {}
         Format::Json => set("compression", compression.to_owned()),
         Format::Csv => {
             set("compression", compression.to_owned());

@@ -11,6 +11,7 @@ use futures::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
 use url::Url;
 
+use super::lake::{lake_above, lake_at, may_tell_a_lake};
 use super::options::{Compression, Format, OpenOptions};
 use super::source::{Source, describe_io, wait};
 use super::stores::{is_web, open_store, store_error};
@@ -64,6 +65,8 @@ struct Found {
     folders: Vec<PathBuf>,
     /// True if the folder is not there.
     is_missing: bool,
+    /// A folder that is a table of a lake: not all of its files are rows of the table.
+    lake: Option<(PathBuf, Format)>,
 }
 
 impl Found {
@@ -75,6 +78,7 @@ impl Found {
             folder: None,
             folders: Vec::new(),
             is_missing: false,
+            lake: None,
         }
     }
 
@@ -86,6 +90,7 @@ impl Found {
             folder: None,
             folders: Vec::new(),
             is_missing: false,
+            lake: None,
         }
     }
 }
@@ -103,6 +108,12 @@ pub(crate) fn locate(location: &str, options: &OpenOptions, files: &Arc<dyn Disk
         Some(url) => find_objects(location, url)?,
         None => find_local(Path::new(location), files)?,
     };
+    if let Some((folder, format)) = &found.lake {
+        let (folder, format) = (folder.display(), format.name());
+        let what = format!("{folder} is a table of {format}, whose log says which of its files have its rows");
+        return Err(Error::input(format!("{location}: {what}"))
+            .with_hint("delta_scan('…') and iceberg_scan('…') read such a folder; single files may be named"));
+    }
     if found.sources.is_empty() {
         // A folder may be empty, or not be there yet, if all that files would say is declared.
         if let (Some(format), Some(_), Some(folder)) = (options.format, &options.schema, found.folder) {
@@ -205,7 +216,7 @@ pub(crate) fn compression_of(source: &Arc<Source>, options: &OpenOptions) -> Res
 }
 
 /// `None` if the location is a path of the local file system.
-fn parse_url(location: &str) -> Result<Option<Url>> {
+pub(super) fn parse_url(location: &str) -> Result<Option<Url>> {
     let Some((scheme, _)) = location.split_once("://") else { return Ok(None) };
     if scheme.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) {
         return Ok(None);
@@ -229,8 +240,9 @@ fn find_local(path: &Path, files: &Arc<dyn Disk>) -> Result<Found> {
     if files.is_folder(path) {
         let mut tree = Tree::default();
         walk(path, files, 0, &mut tree)?;
+        let lake = tree.lakes.pop().or_else(|| lake_above(path, files));
         let found = Found::many(open_all(tree.files, files)?, &text);
-        return Ok(Found { folder: Some(path.to_owned()), folders: tree.folders, ..found });
+        return Ok(Found { folder: Some(path.to_owned()), folders: tree.folders, lake, ..found });
     }
     match files.meta(path) {
         Ok(meta) => return Ok(Found::one(Source::local(meta, files.clone()))),
@@ -259,8 +271,10 @@ fn find_local(path: &Path, files: &Arc<dyn Disk>) -> Result<Found> {
     if tree.files.is_empty() {
         return Err(Error::file(format!("{text}: no file matches this pattern")));
     }
+    tree.lakes.retain(|(folder, _)| tree.files.iter().any(|file| file.starts_with(folder)));
+    let lake = tree.lakes.pop().or_else(|| lake_above(root, files));
     let found = Found::many(open_all(tree.files, files)?, &root.to_string_lossy());
-    Ok(Found { folders: tree.folders, ..found })
+    Ok(Found { folders: tree.folders, lake, ..found })
 }
 
 const MATCHING: glob::MatchOptions =
@@ -316,6 +330,8 @@ pub fn matching_files(location: &str, files: &Arc<dyn Disk>) -> Result<Vec<Strin
 struct Tree {
     files: Vec<PathBuf>,
     folders: Vec<PathBuf>,
+    /// Those that are tables of lakes.
+    lakes: Vec<(PathBuf, Format)>,
 }
 
 fn walk(folder: &Path, files: &Arc<dyn Disk>, depth: usize, found: &mut Tree) -> Result<()> {
@@ -328,6 +344,11 @@ fn walk(folder: &Path, files: &Arc<dyn Disk>, depth: usize, found: &mut Tree) ->
     found.folders.push(folder.to_owned());
     let entries =
         files.list(folder).map_err(|error| Error::file(format!("{}: {}", folder.display(), describe_io(&error))))?;
+    if entries.iter().any(|entry| may_tell_a_lake(entry))
+        && let Some(lake) = lake_at(folder, files)
+    {
+        found.lakes.push((folder.to_owned(), lake));
+    }
     for entry in entries {
         let name = entry.file_name().unwrap_or_default().to_string_lossy();
         if is_hidden(&name) {
@@ -364,7 +385,7 @@ fn find_objects(location: &str, url: Url) -> Result<Found> {
 }
 
 /// What stands before an object's path in the URL that names it.
-fn url_prefix(url: &Url, path: &object_store::path::Path) -> String {
+pub(super) fn url_prefix(url: &Url, path: &object_store::path::Path) -> String {
     let text = url.as_str();
     let decoded = text.trim_end_matches('/');
     match decoded.strip_suffix(path.as_ref()) {
@@ -451,6 +472,12 @@ pub struct Discovered {
 /// Lists what in a folder can be a table. Nothing is opened: whether a file is what its name says shows when the table
 /// is used. Fails if the folder, or one in it, cannot be listed.
 pub fn discover(folder: &Path, files: &Arc<dyn Disk>) -> Result<Discovered> {
+    if lake_at(folder, files).is_some() {
+        let path = files.resolve(folder).unwrap_or_else(|_| folder.to_owned());
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let tables = vec![(name, folder.to_string_lossy().into_owned())];
+        return Ok(Discovered { tables, left_out: Vec::new() });
+    }
     let entries =
         files.list(folder).map_err(|error| Error::file(format!("{}: {}", folder.display(), describe_io(&error))))?;
     let mut found = Vec::new();
@@ -463,6 +490,18 @@ pub fn discover(folder: &Path, files: &Arc<dyn Disk>) -> Result<Discovered> {
         if files.is_folder(&entry) {
             let mut inside = Tree::default();
             walk(&entry, files, 0, &mut inside)?;
+            match inside.lakes.first() {
+                Some((folder, format)) if *folder == entry => {
+                    found.push((name, *format, entry));
+                    continue;
+                }
+                Some((folder, format)) => {
+                    let below = folder.strip_prefix(&entry).unwrap_or(folder).display();
+                    left_out.push((name, format!("'{below}' in it is a table of {}", format.name())));
+                    continue;
+                }
+                None => {}
+            }
             let named = inside.files.iter().filter_map(|path| Format::of_name(&path.to_string_lossy()));
             let mut formats = named.map(|(format, _)| format).collect::<Vec<_>>();
             formats.sort();
@@ -489,11 +528,11 @@ pub fn discover(folder: &Path, files: &Arc<dyn Disk>) -> Result<Discovered> {
         let taken = |name: &str| tables.iter().any(|(other, _)| other == name);
         let mut name = stem.clone();
         if taken(&name) {
-            name = format!("{stem}_{}", format.name().to_ascii_lowercase());
+            name = format!("{stem}_{}", format.short_name());
         }
         let mut number = 2;
         while taken(&name) {
-            name = format!("{stem}_{}_{number}", format.name().to_ascii_lowercase());
+            name = format!("{stem}_{}_{number}", format.short_name());
             number += 1;
         }
         tables.push((name, path.to_string_lossy().into_owned()));

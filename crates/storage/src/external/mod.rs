@@ -12,16 +12,19 @@
 mod about;
 mod batches;
 mod ipc;
+mod lake;
 mod location;
 mod nested;
 mod options;
 mod parquet;
 mod partitions;
+mod rejects;
 mod required;
 mod schema;
 mod selection;
 mod sieve;
 mod source;
+mod sqlite;
 mod stores;
 mod table;
 #[cfg(test)]
@@ -36,9 +39,12 @@ pub(crate) use sieve::{SharedWindows, Sieve, Windows};
 pub(crate) use source::Source;
 
 pub use about::{ParquetAbout, about_parquet, sniffed};
+pub use lake::LakeMoment;
 pub use location::{Discovered, discover, matching_files};
 pub use options::{Compression, CsvOptions, Encoding, Format, OpenOptions};
 pub use partitions::NULL_NAME as PARTITION_NULL_NAME;
+pub use rejects::Rejects;
+pub use sqlite::sqlite_tables;
 pub use stores::{open_store, store_error};
 pub use table::{ExternalTable, open, open_in_store};
 pub use write::{Destination, FileSet, FileWriter, FolderFiles, Packing, Staging, WriteFormat};

@@ -1,9 +1,13 @@
 //! How a foreign file is to be read, where its name and first bytes do not say it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, SchemaRef};
 use diligence_base::{Error, Result};
+
+use super::lake::LakeMoment;
+use super::rejects::Rejects;
 
 /// A format of foreign files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,6 +20,12 @@ pub enum Format {
     Csv,
     /// One JSON object per line, or one array of objects.
     Json,
+    /// A folder of Parquet files with Delta Lake's log.
+    Delta,
+    /// A folder of Parquet files with Iceberg's metadata.
+    Iceberg,
+    /// A table of a database of SQLite.
+    Sqlite,
 }
 
 /// A compression of a whole file. Parquet and Arrow files compress inside and have none.
@@ -63,6 +73,14 @@ pub struct OpenOptions {
     pub folder_texts: bool,
     /// The encoding of text files; UTF-8, or what a byte order mark says, if `None`.
     pub encoding: Option<Encoding>,
+    /// The table of a database.
+    pub table: Option<String>,
+    /// Where records of separated values go that are left out, if somebody may ask for them.
+    pub rejects: Option<Arc<Rejects>>,
+    /// How many of them are kept at most; 0 for no such limit.
+    pub rejects_max: usize,
+    /// The state of a lake's table that is meant; the last one if `None`.
+    pub moment: Option<LakeMoment>,
 }
 
 /// How the characters of a text file are encoded.
@@ -136,6 +154,22 @@ impl Format {
             Format::Arrow => "Arrow",
             Format::Csv => "CSV",
             Format::Json => "JSON",
+            Format::Delta => "Delta Lake",
+            Format::Iceberg => "Iceberg",
+            Format::Sqlite => "SQLite",
+        }
+    }
+
+    /// The name in names of tables and files.
+    pub(crate) fn short_name(self) -> &'static str {
+        match self {
+            Format::Parquet => "parquet",
+            Format::Arrow => "arrow",
+            Format::Csv => "csv",
+            Format::Json => "json",
+            Format::Delta => "delta",
+            Format::Iceberg => "iceberg",
+            Format::Sqlite => "sqlite",
         }
     }
 
@@ -146,14 +180,17 @@ impl Format {
             "arrow" | "ipc" | "feather" | "arrows" => Ok(Format::Arrow),
             "csv" | "tsv" => Ok(Format::Csv),
             "json" | "jsonl" | "ndjson" | "ldjson" => Ok(Format::Json),
+            "delta" | "deltalake" | "delta_lake" => Ok(Format::Delta),
+            "iceberg" => Ok(Format::Iceberg),
+            "sqlite" => Ok(Format::Sqlite),
             _ => Err(Error::input(format!("no file format is named '{name}'"))
-                .with_hint("the formats are PARQUET, CSV, JSON and ARROW")),
+                .with_hint("the formats are PARQUET, CSV, JSON, ARROW, DELTA, ICEBERG and SQLITE")),
         }
     }
 
     /// How a file's name ends that shows this format and compression.
     pub fn ending(self, compression: Compression) -> String {
-        let format = self.name().to_ascii_lowercase();
+        let format = self.short_name();
         match compression {
             Compression::Plain => format!(".{format}"),
             Compression::Gzip => format!(".{format}.gz"),
@@ -254,6 +291,8 @@ impl OpenOptions {
         self.types.hash(&mut hasher);
         self.filename.hash(&mut hasher);
         self.encoding.hash(&mut hasher);
+        self.moment.hash(&mut hasher);
+        self.table.hash(&mut hasher);
         self.folder_texts.hash(&mut hasher);
         self.partition_columns.hash(&mut hasher);
         if let Some(schema) = &self.schema {

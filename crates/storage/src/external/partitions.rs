@@ -151,6 +151,22 @@ impl Partitions {
         Ok(Self { schema: Arc::new(Schema::new(fields)), places, names, values, folder_count })
     }
 
+    /// The columns of one file: for each of the table's columns its position in the file, or the value that it has for
+    /// all rows.
+    pub fn of_file(schema: SchemaRef, columns: Vec<std::result::Result<usize, ScalarValue>>) -> Self {
+        let (mut places, mut values) = (Vec::with_capacity(columns.len()), Vec::new());
+        for column in columns {
+            places.push(match column {
+                Ok(position) => Place::InFiles(position),
+                Err(value) => {
+                    values.push(value);
+                    Place::InName(values.len() - 1)
+                }
+            });
+        }
+        Self { schema, places, names: Vec::new(), values: vec![values], folder_count: 0 }
+    }
+
     /// The names of the columns whose values are in folder names.
     pub fn folder_names(&self) -> &[String] {
         &self.names[..self.folder_count]
@@ -302,7 +318,7 @@ fn infer<'a>(values: impl Iterator<Item = &'a str> + Clone) -> DataType {
 }
 
 /// Folder names have special characters escaped as in URLs.
-fn percent_decoded(text: &str) -> String {
+pub(super) fn percent_decoded(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let bytes = text.as_bytes();
     let mut at = 0;

@@ -25,6 +25,9 @@ pub(crate) const JSON_TYPE: &str = "json";
 /// The SQL type of UUIDs.
 pub(crate) const UUID_TYPE: &str = "uuid";
 
+/// What a file says of a group with the parts of a variant; SQL sees JSON.
+pub(crate) const VARIANT_TYPE: &str = "variant";
+
 /// Columns that a table may have: every request is linear in them somewhere.
 const COLUMNS_MAX: usize = 100_000;
 
@@ -63,8 +66,12 @@ pub(crate) fn logical_schema(physical: &Schema) -> Schema {
             name = format!("{name}_{number}");
             seen.insert(name.clone(), 1);
         }
-        let told = field.metadata().get(TYPE_KEY).map(|told| (TYPE_KEY.to_owned(), told.clone()));
+        let mut told = field.metadata().get(TYPE_KEY).map(|told| (TYPE_KEY.to_owned(), told.clone()));
         let ty = match field.data_type() {
+            DataType::Struct(_) if told.as_ref().is_some_and(|(_, told)| told == VARIANT_TYPE) => {
+                told = Some((TYPE_KEY.to_owned(), JSON_TYPE.to_owned()));
+                DataType::Utf8View
+            }
             DataType::FixedSizeBinary(16) if told.as_ref().is_some_and(|(_, told)| told == UUID_TYPE) => {
                 DataType::Utf8View
             }

@@ -15,12 +15,14 @@ use diligence_base::{Error, Result};
 use object_store::ObjectStore;
 
 use super::ipc::ArrowTable;
+use super::lake::{LakeTable, no_moments, open_lake};
 use super::location::{Located, locate, locate_in_store};
 use super::options::{Compression, Format, OpenOptions};
 use super::parquet::ParquetTable;
 use super::partitions::{self, Partitions};
 use super::required::Required;
 use super::source::Source;
+use super::sqlite::SqliteTable;
 use super::text::csv::CsvTable;
 use super::text::json::JsonTable;
 use crate::{Cluster, ScanRequest, Table, TableScan};
@@ -60,6 +62,8 @@ enum Content {
     Arrow(Arc<ArrowTable>),
     Csv(Arc<CsvTable>),
     Json(Arc<JsonTable>),
+    Lake(Arc<LakeTable>),
+    Sqlite(Arc<SqliteTable>),
 }
 
 /// Opens a file, a folder of files of one format, a pattern, or a URL as a table.
@@ -70,6 +74,16 @@ enum Content {
 /// Errors: `File` if a file is missing, truncated, corrupt, or not of the format; `Input` if the location or an option
 /// makes no sense. Every message names the file.
 pub fn open(location: &str, options: &OpenOptions, files: Arc<dyn Disk>) -> Result<Arc<ExternalTable>> {
+    if let Some(lake) = open_lake(location, options, &files)? {
+        return Ok(Arc::new(ExternalTable::of_lake(location, lake)));
+    }
+    if options.moment.is_some() {
+        return Err(no_moments(location));
+    }
+    if options.format == Some(Format::Sqlite) {
+        let table = SqliteTable::open(location, options, &files)?;
+        return Ok(Arc::new(ExternalTable::of_database(location, options, Arc::new(table))));
+    }
     let mut located = locate(location, options, &files)?;
     for more in &options.also {
         // All files have the format of the first.
@@ -123,6 +137,17 @@ impl ExternalTable {
             Format::Arrow => Content::Arrow(Arc::new(ArrowTable::open(&sources, options.schema.as_deref())?)),
             Format::Csv => Content::Csv(Arc::new(CsvTable::open(&sources, &options)?)),
             Format::Json => Content::Json(Arc::new(JsonTable::open(&sources, &options)?)),
+            Format::Delta | Format::Iceberg | Format::Sqlite => {
+                return Err(Error::bug("a table of a lake or a database is opened as files"));
+            }
+        };
+        // Records that are left out are told to each scan anew.
+        let version = match &content {
+            Content::Csv(table) if table.scan_number().is_some() => {
+                table.scan_number().hash(&mut hasher);
+                TableVersion(hasher.finish())
+            }
+            _ => version,
         };
         let partitions = if names.is_empty() {
             None
@@ -149,6 +174,39 @@ impl ExternalTable {
         Ok(table)
     }
 
+    fn of_lake(location: &str, lake: Arc<LakeTable>) -> Self {
+        Self {
+            location: location.to_owned(),
+            format: lake.format,
+            sources: Vec::new(),
+            version: lake.version,
+            schema: lake.schema.clone(),
+            folders: lake.watched(),
+            content: Content::Lake(lake),
+            partitions: None,
+            required: None,
+            folder: None,
+        }
+    }
+
+    fn of_database(location: &str, options: &OpenOptions, table: Arc<SqliteTable>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        table.sources().iter().for_each(|source| source.version.hash(&mut hasher));
+        options.fingerprint().hash(&mut hasher);
+        Self {
+            location: location.to_owned(),
+            format: Format::Sqlite,
+            sources: table.sources(),
+            version: TableVersion(hasher.finish()),
+            schema: table.schema.clone(),
+            folders: table.watched(),
+            content: Content::Sqlite(table),
+            partitions: None,
+            required: None,
+            folder: None,
+        }
+    }
+
     /// An error if the files themselves say that a column that is declared NOT NULL has NULLs.
     fn check_null_counts(&self) -> Result<()> {
         let Some(required) = &self.required else { return Ok(()) };
@@ -164,6 +222,15 @@ impl ExternalTable {
                 self.location
             ))),
             None => Ok(()),
+        }
+    }
+
+    /// Whether it is as it is now where nobody can be asked when it was changed: a lake's table in an object store,
+    /// whose log is listed. Blocks while that is done. True for all others.
+    pub fn is_current(&self) -> bool {
+        match &self.content {
+            Content::Lake(lake) => lake.is_current(),
+            _ => true,
         }
     }
 
@@ -191,6 +258,10 @@ impl ExternalTable {
     ///
     /// Fails with kind `Unsupported` if the table is not a local folder.
     pub fn folder_for_new(&self, compression: Compression) -> Result<(PathBuf, String)> {
+        if let Content::Lake(_) | Content::Sqlite(_) = self.content {
+            let what = format!("writing to a table of {}", self.format.name());
+            return Err(Error::unsupported(format!("{}: {what} is not supported", self.location)).with_code("0A000"));
+        }
         let Some(folder) = &self.folder else {
             let what = format!("{} is no local folder, and only a folder takes new files", self.location);
             return Err(Error::unsupported(format!("rows cannot be added here: {what}"))
@@ -207,7 +278,10 @@ impl ExternalTable {
 
     /// The bytes of its files.
     pub fn file_bytes(&self) -> u64 {
-        self.sources.iter().map(|source| source.bytes).sum()
+        match &self.content {
+            Content::Lake(lake) => lake.bytes(),
+            _ => self.sources.iter().map(|source| source.bytes).sum(),
+        }
     }
 }
 
@@ -223,6 +297,9 @@ impl Table for ExternalTable {
     }
 
     fn is_watched(&self) -> bool {
+        if let Content::Lake(_) = self.content {
+            return !self.folders.is_empty();
+        }
         self.sources.len() <= FILES_LOOKED_AT_MAX
             && self.folders.len() <= FOLDERS_LOOKED_AT_MAX
             && self.sources.iter().all(|source| source.is_local())
@@ -248,6 +325,9 @@ impl Table for ExternalTable {
     }
 
     fn describe(&self) -> String {
+        if let Content::Lake(lake) = &self.content {
+            return lake.describe();
+        }
         match self.sources.len() {
             1 => format!("{} {}", self.format.name(), self.location),
             files => format!("{} {} ({files} files)", self.format.name(), self.location),
@@ -257,6 +337,9 @@ impl Table for ExternalTable {
 
 impl ExternalTable {
     fn scan_files(&self, request: &ScanRequest) -> Result<TableScan> {
+        if let Content::Lake(lake) = &self.content {
+            return lake.scan(request);
+        }
         let Some(partitions) = &self.partitions else {
             let FileScan { clusters, clusters_pruned } = self.content.scan(request, &[])?;
             let clusters = clusters.into_iter().map(|(_, cluster)| cluster).collect();
@@ -276,6 +359,8 @@ impl Content {
             Content::Arrow(table) => table.schema.clone(),
             Content::Csv(table) => table.schema.clone(),
             Content::Json(table) => table.schema.clone(),
+            Content::Lake(table) => table.schema.clone(),
+            Content::Sqlite(table) => table.schema.clone(),
         }
     }
 
@@ -285,6 +370,8 @@ impl Content {
             Content::Arrow(table) => table.statistics(),
             Content::Csv(table) => table.statistics(),
             Content::Json(table) => table.statistics(),
+            Content::Lake(table) => table.statistics(),
+            Content::Sqlite(table) => table.statistics(),
         }
     }
 
@@ -296,6 +383,8 @@ impl Content {
             Content::Arrow(table) => Ok(table.scan(is_wanted)),
             Content::Csv(table) => table.scan(is_wanted),
             Content::Json(table) => table.scan(is_wanted),
+            Content::Lake(_) => Err(Error::bug("a lake's table is scanned as files")),
+            Content::Sqlite(table) => Ok(table.scan()),
         }
     }
 }

@@ -196,6 +196,8 @@ impl Text<'_> {
                 }
             }
             Keyword::USING if self.is(at + 1, "SAMPLE") => self.sample(at, open),
+            Keyword::AT => self.moment(at),
+            Keyword::FOR if self.is(at + 1, "SYSTEM_TIME") => self.system_time(at),
             Keyword::FOR if !open.is_parenthesis && !open.is_comprehension => self.comprehension(at, open),
             Keyword::IF if open.is_comprehension => self.replace(at, [Token::Comma]),
             Keyword::ASOF => self.asof(at),
@@ -209,6 +211,7 @@ impl Text<'_> {
             Keyword::UNPIVOT if begins || self.begins_query(at, open) => self.unpivot_statement(at),
             Keyword::PIVOT if begins || self.begins_query(at, open) => self.pivot_statement(at),
             _ if self.is(at, "LAMBDA") && open.is_parenthesis => self.lambda(at, open),
+            Keyword::ATTACH if begins => self.attach(at),
             _ if self.is(at, "SUMMARIZE") && begins => self.summarize(at),
             _ => {}
         }

@@ -6,6 +6,7 @@
 //! Everything here takes time linear in the number of tokens.
 
 mod alterations;
+mod attach;
 mod changes;
 mod ctes;
 mod definitions;
@@ -15,6 +16,7 @@ mod edits;
 mod elements;
 mod fragments;
 mod maintenance;
+mod moments;
 mod queries;
 mod row_locks;
 mod strings;
@@ -25,6 +27,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
+pub(crate) use self::attach::ATTACHED;
 pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING};
 use self::ctes::Clauses;
 pub(crate) use self::definitions::{LIKE_OPTIONS, NO_DATA, REFRESH};
@@ -34,6 +37,7 @@ pub(crate) use self::duckdb::PIVOT_GROUPS;
 use self::edits::Edits;
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
+pub(crate) use self::moments::TABLE_AT;
 pub(crate) use self::queries::LIMIT_PERCENT;
 pub(crate) use self::row_locks::{KEY_SHARE, NO_KEY_UPDATE};
 use self::strings::{with_hexadecimal_numbers, with_whole_strings};

@@ -16,7 +16,9 @@ use super::footer::chunk_range;
 use super::steps::{FirstParts, LaterParts, Steps};
 use super::stored::{NumberedWindows, numbered_schema};
 use super::survey::Surveyed;
+use super::variant::{is_variant_group, json_texts};
 use super::{ParquetFile, ParquetTable, Piece};
+use crate::external::lake::rename;
 use crate::external::schema::{TYPE_KEY, UUID_TYPE, conform_column, nulls, uuid_texts};
 use crate::external::sieve::{SharedWindows, Sieve, Windows};
 use crate::memory::RowNumbers;
@@ -341,6 +343,14 @@ impl Windows for ParquetWindows {
         if is_uuid && *target == DataType::Utf8View {
             return uuid_texts(&array);
         }
+        if *target == DataType::Utf8View && is_variant_group(array.data_type()) {
+            let what = format!("column '{}' has variants that cannot be read", file.column_name(root));
+            return json_texts(&file.source, &what, &array);
+        }
+        let array = match file.renamed.get(column) {
+            Some(Some(ty)) => rename(array, ty)?,
+            _ => array,
+        };
         conform_column(array, self.table.schema.field(column), self.narrow).map_err(|error| file.source.blame(error))
     }
 

@@ -219,6 +219,7 @@ impl Opening {
 /// The type to ask Parquet's reader for.
 fn hint(field: &DataType, target: &DataType) -> DataType {
     match (field, target) {
+        (field, _) if field.is_nested() => field.clone(),
         (_, DataType::Utf8View | DataType::BinaryView) => target.clone(),
         (DataType::Dictionary(_, values), _) => values.as_ref().clone(),
         _ => field.clone(),

@@ -16,8 +16,9 @@ use parquet::file::metadata::{
 };
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
+use super::variant::is_variant_group;
 use crate::external::options::Format;
-use crate::external::schema::{TYPE_KEY, UUID_TYPE};
+use crate::external::schema::{TYPE_KEY, UUID_TYPE, VARIANT_TYPE};
 use crate::external::source::Source;
 
 /// Bytes read from the end of a file at first: holds the footer of most files, so that one read suffices.
@@ -55,14 +56,25 @@ pub(super) fn read_all(sources: &[Arc<Source>]) -> Result<Vec<Footer>> {
 }
 
 fn read(source: &Arc<Source>) -> Result<Footer> {
+    read_with(source, true)
+}
+
+/// The footer of a file whose columns have the types and the numbers that the Parquet schema tells, whatever schema of
+/// Arrow its writer has embedded.
+pub(super) fn read_as_parquet(source: &Arc<Source>) -> Result<Footer> {
+    read_with(source, false)
+}
+
+fn read_with(source: &Arc<Source>, with_embedded: bool) -> Result<Footer> {
     let metadata = read_metadata(source)?;
     check(source, &metadata)?;
     let parse = || {
         let file = metadata.file_metadata();
         let descriptor = file.schema_descr();
         // The Arrow schema that some writers embed may be broken; the Parquet schema is what counts.
-        let schema = parquet_to_arrow_schema(descriptor, file.key_value_metadata())
-            .or_else(|_| parquet_to_arrow_schema(descriptor, None))?;
+        let embedded = file.key_value_metadata().filter(|_| with_embedded);
+        let schema =
+            parquet_to_arrow_schema(descriptor, embedded).or_else(|_| parquet_to_arrow_schema(descriptor, None))?;
         let roots = descriptor.root_schema().get_fields().len();
         let mut leaves = vec![0..0; roots];
         for leaf in 0..descriptor.num_columns() {
@@ -73,7 +85,16 @@ fn read(source: &Arc<Source>) -> Result<Footer> {
             return Err(ParquetError::General("a column without values cannot be read".to_owned()));
         }
         let mut leaf = 0;
-        let fields = schema.fields().iter().map(|field| told(field, descriptor, &mut leaf)).collect::<Vec<_>>();
+        let roots = descriptor.root_schema().get_fields();
+        let fields = schema.fields().iter().zip(roots).map(|(field, root)| {
+            let mut field = told(field, descriptor, &mut leaf);
+            let is_told = matches!(root.get_basic_info().logical_type_ref(), Some(LogicalType::Variant(_)));
+            if is_told && is_variant_group(field.data_type()) {
+                field.metadata_mut().insert(TYPE_KEY.to_owned(), VARIANT_TYPE.to_owned());
+            }
+            field
+        });
+        let fields = fields.collect::<Vec<_>>();
         Ok((Schema::new(fields), leaves))
     };
     let (schema, leaves) = guard(source, "its schema cannot be read", parse)?;
@@ -100,7 +121,8 @@ fn told(field: &Field, descriptor: &SchemaDescriptor, leaf: &mut usize) -> Field
                     DataType::Interval(IntervalUnit::MonthDayNano)
                 }
                 (Some(column), DataType::FixedSizeBinary(16)) if is_root && is_uuid(column) => {
-                    let metadata = [(TYPE_KEY.to_owned(), UUID_TYPE.to_owned())].into();
+                    let mut metadata = field.metadata().clone();
+                    metadata.insert(TYPE_KEY.to_owned(), UUID_TYPE.to_owned());
                     return field.clone().with_metadata(metadata);
                 }
                 _ => other.clone(),

@@ -7,7 +7,8 @@
 //! Before any page is decoded, `survey` goes through the headers of all: what they need is known, and bounded, by then.
 //! Most columns are neither lists nor structs and hold values or codes of a dictionary: `page` and `snappy` give the
 //! text of their pages, `runs` the levels and codes in it, `flat` makes arrays of rows, with `fixed` and `strings` for
-//! the kinds of values. Everything else goes through Parquet's own reader (`columns`). Where memory is short, flat
+//! the kinds of values. Everything else goes through Parquet's own reader (`columns`), and
+//! what that gives of a VARIANT becomes JSON (`variant`). Where memory is short, flat
 //! columns are read in `steps`, a part of each chunk at a time.
 //!
 //! Invariant: nothing a footer says is believed before it is checked against the length of the file.
@@ -31,11 +32,12 @@ mod strings;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod variant;
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::Statistics;
 use diligence_base::limits::MORSEL_ROWS_MAX;
 use diligence_base::{Error, Result};
@@ -44,7 +46,7 @@ use parquet::file::metadata::ParquetMetaData;
 use super::schema::{Merged, logical_schema, merge};
 use super::source::Source;
 use super::table::FileScan;
-use crate::ScanRequest;
+use crate::{Cluster, ScanRequest};
 
 pub(in crate::external) use footer::chunk_range;
 pub(crate) use statistics::{SeenValues, distinct_values, extreme};
@@ -68,10 +70,33 @@ struct ParquetFile {
     leaves: Vec<Range<usize>>,
     /// For each column of the table its root in this file.
     roots: Vec<Option<usize>>,
+    /// For each column of the table its type in this file with other names of fields, where they are others; empty if
+    /// none are.
+    renamed: Vec<Option<DataType>>,
     /// What becomes a cluster, in file order.
     pieces: Vec<Piece>,
     /// The checksums of its columns' parts, row group by row group, where they are known.
     checksums: Option<Arc<[u32]>>,
+}
+
+/// A column of a table, and where a file has it.
+pub(in crate::external) struct MappedColumn {
+    /// The table's column.
+    pub field: Field,
+    /// Its place among the columns of the file.
+    pub root: usize,
+    /// Its type in the file with the names of fields that the table has, if those in the file are others.
+    pub renamed: Option<DataType>,
+}
+
+/// A cluster of a single file.
+pub(in crate::external) struct FilePiece {
+    /// Its number in the file.
+    pub position: usize,
+    /// Its first row, counted from the begin of the file.
+    pub first_row: u64,
+    /// The cluster.
+    pub cluster: Arc<dyn Cluster>,
 }
 
 /// A row group, or some consecutive rows of one.
@@ -98,11 +123,60 @@ impl ParquetTable {
                 schema: footer.schema,
                 leaves: footer.leaves,
                 roots,
+                renamed: Vec::new(),
                 pieces,
                 checksums: None,
             }
         });
         Ok(Self { files: files.collect(), schema, statistics: OnceLock::new() })
+    }
+
+    /// One file whose columns are found otherwise than by their names: `map` chooses them of those that the file has.
+    pub fn mapped(source: &Arc<Source>, map: impl FnOnce(&Schema) -> Result<Vec<MappedColumn>>) -> Result<Self> {
+        let footer = footer::read_as_parquet(source)?;
+        let columns = map(&footer.schema)?;
+        let pieces = cut(&footer.metadata);
+        let file = ParquetFile {
+            source: source.clone(),
+            metadata: footer.metadata,
+            schema: footer.schema,
+            leaves: footer.leaves,
+            roots: columns.iter().map(|column| Some(column.root)).collect(),
+            renamed: columns.iter().map(|column| column.renamed.clone()).collect(),
+            pieces,
+            checksums: None,
+        };
+        let schema = Arc::new(Schema::new(columns.into_iter().map(|column| column.field).collect::<Vec<_>>()));
+        Ok(Self { files: vec![file], schema, statistics: OnceLock::new() })
+    }
+
+    /// The rows of all files.
+    pub fn rows(&self) -> u64 {
+        let groups = self.files.iter().flat_map(|file| file.metadata.row_groups());
+        groups.map(|group| group.num_rows() as u64).sum()
+    }
+
+    /// The clusters of the only file that may hold rows for which the predicate is true, and how many may not.
+    pub fn scan_file(self: &Arc<Self>, request: &ScanRequest) -> (Vec<FilePiece>, usize) {
+        let (mut pieces, mut pruned) = (Vec::new(), 0);
+        let Some(file) = self.files.first() else { return (pieces, pruned) };
+        let keep = pruning::Pruner::new(self, request.predicate.as_ref()).row_groups(file);
+        let mut begins = Vec::with_capacity(file.metadata.num_row_groups());
+        let mut rows = 0;
+        for group in file.metadata.row_groups() {
+            begins.push(rows);
+            rows += group.num_rows() as u64;
+        }
+        for (position, piece) in file.pieces.iter().enumerate().filter(|(_, piece)| !piece.rows.is_empty()) {
+            if !keep.get(piece.row_group).copied().unwrap_or(true) {
+                pruned += 1;
+                continue;
+            }
+            let first_row = begins[piece.row_group] + piece.rows.start as u64;
+            let cluster = Arc::new(cluster::ParquetCluster::new(self.clone(), 0, position));
+            pieces.push(FilePiece { position, first_row, cluster });
+        }
+        (pieces, pruned)
     }
 
     /// What the footers know.
@@ -194,6 +268,18 @@ fn cuts(metadata: &ParquetMetaData, row_group: usize, rows: usize) -> Vec<usize>
         near.min_by_key(|&row| (across(row), row.abs_diff(target), row)).unwrap_or(target)
     };
     (1..parts).map(cut).collect()
+}
+
+/// The text of a Snappy block of at most so many bytes; `None` if it is damaged.
+pub(in crate::external) fn unpack_snappy(block: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
+    let (length, _) = snappy::text_length(block).ok()?;
+    // Three bytes are 64 at most.
+    if length > bytes_max || length > block.len().saturating_mul(64 / 3 + 1) {
+        return None;
+    }
+    let mut text = Vec::new();
+    snappy::decompress(block, length, &mut text).ok()?;
+    Some(text)
 }
 
 /// How far from equal parts a cut may be.

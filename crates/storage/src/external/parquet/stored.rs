@@ -141,6 +141,7 @@ fn table_of(
         schema: footer.schema.clone(),
         leaves: footer.leaves.clone(),
         roots,
+        renamed: Vec::new(),
         pieces: cut(&footer.metadata),
         checksums: Some(checksums.clone()),
     };

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::external::batches::missing_columns_of;
 use crate::external::options::{Compression, OpenOptions};
+use crate::external::rejects::{Reject, RejectKind, RejectScan, ScanRejects};
 use crate::external::schema::{logical_schema, type_name, with_types};
 use crate::external::sieve::{Sieve, Windows};
 use crate::external::source::Source;
@@ -37,6 +38,8 @@ pub(in crate::external) struct CsvTable {
     /// Whether records that are wrong are left out, or lack fields.
     ignores_errors: bool,
     pads: bool,
+    /// Where those go that are left out.
+    rejects: Option<ScanRejects>,
     files: Vec<CsvFile>,
     /// Whether the statement says the columns, and not the first records.
     is_declared: bool,
@@ -110,8 +113,26 @@ impl CsvTable {
             })
         });
         let (ignores_errors, pads) = (options.ignore_errors, options.csv.null_padding);
-        let files = files.collect::<Result<_>>()?;
-        Ok(Self { files, schema, forms, ignores_errors, pads, is_declared: names.is_some() })
+        let files = files.collect::<Result<Vec<_>>>()?;
+        let rejects = options.rejects.as_ref().map(|rejects| {
+            let columns = schema.fields().iter();
+            let columns = columns.map(|field| format!("'{}': '{}'", field.name(), type_name(field.data_type())));
+            let columns = format!("{{{}}}", columns.collect::<Vec<_>>().join(", "));
+            let scans = files.iter().map(|file: &CsvFile| RejectScan {
+                scan: 0,
+                file: file.text.clone(),
+                delimiter: file.dialect.delimiter,
+                quote: file.dialect.quote,
+                escape: file.dialect.escape,
+                skip: options.csv.skip,
+                has_header: file.has_header,
+                columns: columns.clone(),
+                date_format: options.csv.date_format.clone(),
+                timestamp_format: options.csv.timestamp_format.clone(),
+            });
+            rejects.begin(scans.collect(), options.rejects_max)
+        });
+        Ok(Self { files, schema, forms, ignores_errors, pads, rejects, is_declared: names.is_some() })
     }
 
     /// How the first file is written, and whether it has a header.
@@ -119,19 +140,25 @@ impl CsvTable {
         (self.files[0].dialect, self.files[0].has_header)
     }
 
-    /// Whether every field of a record is a value of its column.
-    fn is_right(&self, file: &CsvFile, text: &[u8], record: &[Field]) -> bool {
-        let mut columns = self.schema.fields().iter().zip(&file.positions);
-        columns.all(|(column, position)| {
-            let Some(field) = position.and_then(|position| record.get(position)) else { return true };
-            let is_text = *column.data_type() == DataType::Utf8View;
-            match is_text {
+    /// The number of its scan among those whose records that are left out are kept.
+    pub fn scan_number(&self) -> Option<i64> {
+        self.rejects.as_ref().map(ScanRejects::scan)
+    }
+
+    /// The first column whose field is no value of it, and the field's place in the record; `None` if all are right.
+    fn wrong_field(&self, file: &CsvFile, text: &[u8], record: &[Field]) -> Option<(usize, usize)> {
+        let mut columns = self.schema.fields().iter().zip(&file.positions).enumerate();
+        columns.find_map(|(number, (column, position))| {
+            let position = (*position)?;
+            let field = record.get(position)?;
+            let is_right = match *column.data_type() == DataType::Utf8View {
                 true => std::str::from_utf8(field.raw(text)).is_ok(),
                 false => {
                     let one = std::iter::once(*field);
                     csv_values::column(column.data_type(), text, one, &file.dialect, &self.forms).is_ok()
                 }
-            }
+            };
+            (!is_right).then_some((number, position))
         })
     }
 
@@ -620,7 +647,10 @@ impl CsvWindows {
                 Found::Record { next }
                     if count == file.fields || count == file.fields + 1 && rest_is_empty(rest, next, file) =>
                 {
-                    if table.ignores_errors && !table.is_right(file, rest, &whole) {
+                    if table.ignores_errors
+                        && let Some(wrong) = table.wrong_field(file, rest, &whole)
+                    {
+                        self.reject(next, Some((wrong, whole[wrong.1])), count);
                         self.leave_out();
                         self.consumed = next;
                         continue;
@@ -637,6 +667,7 @@ impl CsvWindows {
                     return Ok(true);
                 }
                 Found::Record { next } if table.ignores_errors => {
+                    self.reject(next, None, count);
                     self.leave_out();
                     self.consumed = next;
                 }
@@ -651,10 +682,12 @@ impl CsvWindows {
                     ));
                 }
                 Found::Nothing { next } => self.consumed = next,
-                Found::Malformed { at, .. } if table.ignores_errors => {
+                Found::Malformed { at, what } if table.ignores_errors => {
                     self.leave_out();
                     let feed = memchr::memchr(b'\n', &self.input.rest()[at..]);
-                    self.consumed = feed.map_or(self.input.rest().len(), |feed| at + feed + 1);
+                    let next = feed.map_or(self.input.rest().len(), |feed| at + feed + 1);
+                    self.reject_malformed(next, at, what);
+                    self.consumed = next;
                 }
                 Found::Malformed { at, what } => return Err(self.input.error(at, what)),
                 Found::Incomplete => {
@@ -664,6 +697,56 @@ impl CsvWindows {
                 }
             }
         }
+    }
+
+    /// Keeps the record at hand, which ends at `next` and has so many fields, for who asks what was left out. What is
+    /// wrong is a column with the field at a place, or else the number of fields.
+    fn reject(&self, next: usize, wrong: Option<((usize, usize), Field)>, count: usize) {
+        let Some(rejects) = &self.table.rejects else { return };
+        let (table, file) = (&self.table, &self.table.files[self.file]);
+        let text = self.input.rest();
+        let (kind, column, within, message) = match wrong {
+            Some(((column, position), field)) => {
+                let column = table.schema.field(column);
+                let (name, ty) = (column.name(), type_name(column.data_type()));
+                let is_text = std::str::from_utf8(field.raw(text)).is_ok();
+                let value = shorten(&String::from_utf8_lossy(&field.text(text, &file.dialect)));
+                let (kind, message) = match is_text {
+                    true => (RejectKind::Cast, format!("column '{name}': '{value}' is no {ty}")),
+                    false => (RejectKind::InvalidEncoding, format!("column '{name}': its text is not UTF-8")),
+                };
+                let begin = field.raw(text).as_ptr() as usize - text.as_ptr() as usize;
+                (kind, Some((position, name.clone())), begin.saturating_sub(self.consumed), message)
+            }
+            None => {
+                let kind = if count < file.fields { RejectKind::MissingColumns } else { RejectKind::TooManyColumns };
+                let fields = if count == 1 { "field" } else { "fields" };
+                (kind, None, 0, format!("the record has {count} {fields} instead of {}", file.fields))
+            }
+        };
+        self.keep(rejects, next, within, column, kind, message);
+    }
+
+    fn reject_malformed(&self, next: usize, at: usize, what: &str) {
+        let Some(rejects) = &self.table.rejects else { return };
+        let within = at.saturating_sub(self.consumed);
+        self.keep(rejects, next, within, None, RejectKind::UnquotedValue, what.to_owned());
+    }
+
+    fn keep(
+        &self,
+        rejects: &ScanRejects,
+        next: usize,
+        within: usize,
+        column: Option<(usize, String)>,
+        kind: RejectKind,
+        message: String,
+    ) {
+        let record = &self.input.rest()[self.consumed..next];
+        let record = record.strip_suffix(b"\n").unwrap_or(record);
+        let record = record.strip_suffix(b"\r").unwrap_or(record).to_vec();
+        let (offset, line) = (self.input.offset() + self.consumed as u64, self.input.line_at(self.consumed));
+        rejects.add(Reject { file: self.file, offset, line, within, column, kind, record, message });
     }
 
     /// Forgets the fields of the record at hand.

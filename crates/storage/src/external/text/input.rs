@@ -155,6 +155,12 @@ impl TextInput {
         Ok(())
     }
 
+    /// The line of a place of the rest, counted from 1, if the lines before it were counted.
+    pub fn line_at(&self, at: usize) -> Option<u64> {
+        let within = memchr::memchr_iter(b'\n', &self.rest()[..at.min(self.rest().len())]).count() as u64;
+        self.lines.map(|lines| lines + within + 1)
+    }
+
     /// An error at a place of the rest: the file, the line where known, and what is wrong.
     pub fn error(&self, at: usize, what: impl std::fmt::Display) -> Error {
         let within = memchr::memchr_iter(b'\n', &self.rest()[..at.min(self.rest().len())]).count() as u64;

@@ -190,6 +190,29 @@ impl TextFile {
     }
 }
 
+impl TextFile {
+    /// The numbers of the lines that begin at or hold these bytes of a plain file, which are in order; none where that
+    /// cannot be found out. Reads the file once.
+    pub fn lines_of(&self, offsets: &[u64]) -> Vec<u64> {
+        const READ_BYTES: u64 = 8 * 1024 * 1024;
+        let mut lines = Vec::with_capacity(offsets.len());
+        if self.is_streamed() || !self.source.is_local() {
+            return lines;
+        }
+        let (mut line, mut at) = (1, 0);
+        for offset in offsets {
+            while at < *offset {
+                let end = (at + READ_BYTES).min(*offset);
+                let Ok(bytes) = self.source.read_one_now(at..end) else { return lines };
+                line += memchr::memchr_iter(b'\n', &bytes).count() as u64;
+                at = end;
+            }
+            lines.push(line);
+        }
+        lines
+    }
+}
+
 /// Reads the first text of a file, or some more than that if `more`.
 pub(super) fn sample(source: &Arc<Source>, compression: Compression, more: u64) -> Result<Sample> {
     let wanted = SAMPLE_BYTES << (2 * more);
