@@ -1,4 +1,4 @@
-//! One primed process: an interpreter, the socket to it, what it prints, and a pipe whose end tells it that the engine
+//! One primed process: an interpreter or a machine of WebAssembly, the socket to it, what it prints, and a pipe whose end tells it that the engine
 //! is gone.
 //!
 //! Invariant: whoever has a process is the only one to talk to it. It is killed with all that it started when it is
@@ -9,6 +9,7 @@ use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +19,7 @@ use diligence_base::limits::{POOL_PRINTED_BYTES_MAX, POOL_REPLY_BYTES_MAX, POOL_
 use parking_lot::Mutex;
 
 use crate::caller::{Caller, Nobody};
+use crate::code::Runtime;
 use crate::wire::{HEAD_BYTES, Malformed, Reply, head, reply};
 
 /// What a process runs.
@@ -49,6 +51,18 @@ const ENDING: Duration = Duration::from_millis(200);
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 256 << 10;
+
+/// How a process is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Launch {
+    pub runtime: Runtime,
+    /// The interpreter, or the machine: a path, or a name that is looked for along PATH.
+    pub program: PathBuf,
+    /// Memory that it may have, in bytes; 0 is no limit.
+    pub memory_bytes: u64,
+    /// Steps that a module may take for a batch; 0 is no limit.
+    pub fuel: u64,
+}
 
 /// What others may see of a process.
 #[derive(Debug, Default)]
@@ -100,15 +114,17 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts an interpreter. Returns before that has begun to run. Fails as the system does.
-    pub(crate) fn start(python: &str, memory_bytes: u64, number: u64, generation: u64) -> std::io::Result<Self> {
+    /// Starts a process. Returns before that has begun to run. Fails as the system does.
+    pub(crate) fn start(launch: &Launch, number: u64, generation: u64) -> std::io::Result<Self> {
         let (socket, theirs) = UnixStream::pair()?;
         let (output, printing) = std::io::pipe()?;
         let (living, lifeline) = std::io::pipe()?;
         set_flags(living.as_raw_fd(), libc::F_SETFD, 0)?;
-        let mut command = Command::new(python);
-        command.args(["-I", "-B", "-c", LAUNCHER]);
-        command.args([living.as_raw_fd().to_string(), memory_bytes.to_string()]);
+        let mut command = Command::new(&launch.program);
+        if launch.runtime == Runtime::Python {
+            command.args(["-I", "-B", "-c", LAUNCHER]);
+        }
+        command.args([living.as_raw_fd().to_string(), launch.memory_bytes.to_string(), launch.fuel.to_string()]);
         command.env_clear().envs(GIVEN);
         command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.stdin(Stdio::from(OwnedFd::from(theirs))).current_dir("/").process_group(0);
@@ -133,10 +149,12 @@ impl Process {
             _lifeline: lifeline,
             has_ended: false,
         };
-        // It fits into the socket's buffer.
-        let mut script = (PRIMED.len() as u32).to_le_bytes().to_vec();
-        script.extend(PRIMED.as_bytes());
-        process.socket.write_all(&script)?;
+        if launch.runtime == Runtime::Python {
+            // It fits into the socket's buffer.
+            let mut script = (PRIMED.len() as u32).to_le_bytes().to_vec();
+            script.extend(PRIMED.as_bytes());
+            process.socket.write_all(&script)?;
+        }
         Ok(process)
     }
 
@@ -410,11 +428,19 @@ mod tests {
     /// However the engine ends, its end of the pipe is closed then.
     #[test]
     fn a_process_that_spins_ends_with_the_engine() {
-        let Ok(mut process) = Process::start("python3", 0, 1, 0) else {
+        let (runtime, program) = (Runtime::Python, "python3".into());
+        let Ok(mut process) = Process::start(&Launch { runtime, program, memory_bytes: 0, fuel: 0 }, 1, 0) else {
             return eprintln!("not tested: there is no python3 here");
         };
         let (parameters, source) = (vec![], "while True: pass".to_owned());
-        let spec = CodeSpec { name: "spin".to_owned(), parameters, returns: Kind::Text, form: Form::Rows, source };
+        let spec = CodeSpec {
+            name: "spin".to_owned(),
+            parameters,
+            returns: Kind::Text,
+            form: Form::Rows,
+            source,
+            export: String::new(),
+        };
         let code = Code::new(spec, 1);
         let loaded = process.ask(&wire::load(&code, 1).unwrap(), 1, &Nobody, Duration::from_secs(60));
         assert!(matches!(loaded, Ok(Reply::Loaded)), "{loaded:?}");

@@ -33,7 +33,14 @@ fn pool() -> Option<Arc<Pool>> {
 
 fn code(pool: &Pool, parameters: &[(&str, Kind)], returns: Kind, source: &str) -> Arc<Code> {
     let parameters = parameters.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
-    pool.code(CodeSpec { name: "f".to_owned(), parameters, returns, form: Form::Rows, source: source.to_owned() })
+    pool.code(CodeSpec {
+        name: "f".to_owned(),
+        parameters,
+        returns,
+        form: Form::Rows,
+        source: source.to_owned(),
+        export: String::new(),
+    })
 }
 
 fn numbers(values: impl IntoIterator<Item = i64>) -> Vec<ArrayRef> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   head:    bytes behind it (4), kind (1), nothing (3), number of the call (8)
-//!   load:    function (8), arrow? (1), returns (1), parameters (2), of each: kind (1), name; the function's name, body
+//!   load:    function (8), form (1), returns (1), parameters (2), of each: kind (1), name; the function's name, body
 //!   forget:  function (8)
 //!   call:    function (8), rows (4), columns (2), of each: some NULL? (1), a byte for each row if so, values
 //!   values:  form (1), some NULL? (1), a byte for each row if so, values
@@ -35,7 +35,7 @@ use arrow::ipc::root_as_message;
 use arrow::ipc::writer::StreamWriter;
 use diligence_base::{Error, Result};
 
-use crate::code::{Code, CodeSpec, Form, Kind};
+use crate::code::{Code, CodeSpec, Form, Kind, Runtime};
 
 /// Bytes of a frame's head.
 pub const HEAD_BYTES: usize = 16;
@@ -79,7 +79,7 @@ pub enum Answer {
 pub enum Cause {
     /// It did.
     Exception,
-    /// Its body is no Python.
+    /// Its body is no Python, or no module.
     Syntax,
     /// It needs pyarrow, which is not there.
     Missing,
@@ -87,6 +87,10 @@ pub enum Cause {
     Memory,
     /// What it gave is not what it was declared to give.
     Wrong,
+    /// It has taken more steps than it may.
+    Fuel,
+    /// The module has no such function, or one of another type.
+    Definition,
 }
 
 /// An error of a function.
@@ -133,16 +137,16 @@ fn frame(kind: u8, number: u64, fill: impl FnOnce(&mut Vec<u8>) -> Result<()>) -
 
 /// Makes a function known.
 pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
-    let CodeSpec { name, parameters, returns, form, source } = &code.spec;
+    let CodeSpec { name, parameters, returns, form, source, export } = &code.spec;
     frame(LOAD, number, |bytes| {
         bytes.extend(code.number().to_le_bytes());
-        bytes.extend([u8::from(*form == Form::Arrow), *returns as u8]);
+        bytes.extend([*form as u8, *returns as u8]);
         bytes.extend(short_length(parameters.len())?.to_le_bytes());
         for (name, kind) in parameters {
             bytes.push(*kind as u8);
             add_name(bytes, name)?;
         }
-        add_name(bytes, name)?;
+        add_name(bytes, if form.runtime() == Runtime::Wasm { export } else { name })?;
         bytes.extend(length(source.len())?.to_le_bytes());
         bytes.extend(source.as_bytes());
         Ok(())
@@ -165,7 +169,7 @@ pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) 
         bytes.extend(short_length(columns.len())?.to_le_bytes());
         match code.spec.form {
             Form::Arrow => add_stream(bytes, columns, rows),
-            Form::Rows => {
+            Form::Rows | Form::Wasm | Form::WasmArrow => {
                 let mut columns = columns.iter().zip(&code.spec.parameters);
                 columns.try_for_each(|(column, (_, kind))| add_column(bytes, column, *kind))
             }
@@ -227,7 +231,11 @@ fn add_numbers<T: ArrowPrimitiveType, const N: usize>(
 ) {
     let values = column.as_primitive::<T>().values();
     bytes.reserve(values.len() * N);
-    values.iter().for_each(|value| bytes.extend(to_bytes(*value)));
+    // As they lie in memory, which is how they are sent.
+    match cfg!(target_endian = "little") {
+        true => bytes.extend_from_slice(values.inner().as_slice()),
+        false => values.iter().for_each(|value| bytes.extend(to_bytes(*value))),
+    }
 }
 
 /// Lengths, then bytes; of what is not valid none.
@@ -273,6 +281,8 @@ pub fn reply(kind: u8, payload: Vec<u8>) -> std::result::Result<Reply, Malformed
                 2 => Cause::Missing,
                 3 => Cause::Memory,
                 4 => Cause::Wrong,
+                5 => Cause::Fuel,
+                6 => Cause::Definition,
                 other => return Malformed::because(format!("a cause {other}")),
             };
             let mut text = || {

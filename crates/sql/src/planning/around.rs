@@ -12,7 +12,6 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result};
 use diligence_catalog::locks::RowLock;
-use diligence_catalog::rights::DENIED;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, LockWay, Object, POSTGRES_SCHEMA, Relation, RelationName,
     Resolved, looks_like_path, sequence_schema,
@@ -376,12 +375,7 @@ impl Context for Around<'_> {
     }
 
     fn check_program(&self, call: &ProgramCall<'_>) -> Result<()> {
-        if !self.planner.options.may_program {
-            let error = Error::input("functions in Python may not be made by this user").with_code(DENIED);
-            let hint = "such a function may do whatever the server's process may: the server's file of users grants it to a \
-                        role that has both admin = true and files = true";
-            return Err(error.with_hint(hint));
-        }
+        self.may_program()?;
         call.check(&self.planner.options.pool)
     }
 
