@@ -163,7 +163,7 @@ fn what_is_no_such_function_is_refused_when_it_is_made() {
     let import = format!("(module (import \"env\" \"read\" (func)) (func (export \"f\") {number} (local.get 0)))");
     for (source, expected, detail) in [
         ("(module", "42601", "expected"),
-        ("AGFzbQEAAAB=", "42601", ""),
+        ("AGFzbQIAAAA=", "42601", ""),
         ("0061736d0100000", "42601", "hexadecimal"),
         ("(module (func (export \"g\")))", "42P13", "It exports g."),
         (module("(param i32) (result i64)", "(i64.const 1)").as_str(), "42P13", "(i64) -> i64 for rows"),
