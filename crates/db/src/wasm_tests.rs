@@ -1,10 +1,14 @@
-//! Functions in WebAssembly, through the front door. Without `diligence-wasm` these tests say so and are done.
+//! Functions in WebAssembly, and closures of whoever embeds the library, through the front door. Without
+//! `diligence-wasm` the tests of the first say so and are done.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
+use arrow::datatypes::Int64Type;
 use arrow::util::pretty::pretty_format_batches;
 
-use crate::{Database, DatabaseOptions, Error, Session, SessionOptions};
+use crate::{Database, DatabaseOptions, Error, Result, Session, SessionOptions};
 
 const PLUS: &str = "(module (func (export \"plus\") (param i64 i64) (result i64) (i64.add (local.get 0) (local.get 1)))
   (func (export \"twice\") (param f64) (result f64) (f64.add (local.get 0) (local.get 0))))";
@@ -173,6 +177,56 @@ fn what_a_module_does_wrong_ends_its_query_alone() {
     assert_eq!(missing.code(), Some("58P01"), "{missing}");
     session.execute("RESET wasm").unwrap();
     assert_eq!(rows(&session, "SELECT plus(1, 2)"), ["3"]);
+}
+
+#[test]
+fn closures_of_the_library_are_functions() {
+    let database = Database::open(DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() }).unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let plus = move |columns: &[ArrayRef], rows: usize| -> Result<ArrayRef> {
+        counted.fetch_add(rows, Ordering::Relaxed);
+        let [x, y] = [0, 1].map(|place| columns[place].as_primitive::<Int64Type>());
+        Ok(Arc::new(Int64Array::from_iter((0..rows).map(|row| x.value(row).checked_add(y.value(row))))))
+    };
+    database.register_function("plus(x bigint, y bigint) RETURNS bigint STRICT", plus).unwrap();
+    let shout = |columns: &[ArrayRef], _: usize| -> Result<ArrayRef> {
+        let texts = columns[0].as_string_view();
+        Ok(Arc::new(StringArray::from_iter(
+            texts.iter().map(|text| Some(text.map_or("NULL".into(), str::to_uppercase))),
+        )))
+    };
+    database.register_function("shout(s text DEFAULT 'x') RETURNS text IMMUTABLE", shout).unwrap();
+    let session = database.session();
+    session.execute("CREATE TABLE t AS SELECT value AS x FROM generate_series(1, 50000) g(value)").unwrap();
+    session.execute("INSERT INTO t VALUES (NULL)").unwrap();
+    assert_eq!(rows(&session, "SELECT sum(plus(x, 1)), count(plus(y => x, x => 1)) FROM t"), ["1250075000 50000"]);
+    assert_eq!(calls.load(Ordering::Relaxed), 100_000, "a strict one is not called for NULL");
+    assert_eq!(
+        rows(&session, "SELECT shout('ä'), shout(NULL), shout(), count(*) FROM t GROUP BY shout('ä')"),
+        ["Ä NULL X 50001"]
+    );
+    let constant = |length: usize| {
+        move |_: &[ArrayRef], _: usize| -> Result<ArrayRef> {
+            Ok(Arc::new(StringArray::from_iter_values((0..length).map(|_| "7"))))
+        }
+    };
+    database.register_function("one(x bigint) RETURNS bigint", constant(1)).unwrap();
+    assert_eq!(rows(&session, "SELECT one(1)"), ["7"], "values of other types are cast");
+    assert_eq!(error(&session, "SELECT one(x) FROM t").code(), Some("39000"));
+    database.register_function("bad() RETURNS date", |_, _| panic!("so not")).unwrap();
+    let panicked = error(&session, "SELECT bad()");
+    assert_eq!((panicked.code(), panicked.message()), (Some("38000"), "the function bad panicked: so not"));
+    database
+        .register_function("list() RETURNS boolean", |_, rows| {
+            Ok(Arc::new(arrow::array::Date32Array::from_iter_values((0..rows).map(|_| 1))))
+        })
+        .unwrap();
+    assert_eq!(error(&session, "SELECT list()").code(), Some("42804"));
+    let again = database.register_function("one(z bigint) RETURNS text", constant(1)).unwrap_err();
+    assert_eq!(again.code(), Some("42723"));
+    assert_eq!(database.register_function("no signature", constant(1)).unwrap_err().code(), Some("42601"));
+    assert!(rows(&session, "SELECT pid FROM system.pool").is_empty(), "no process is started for them");
 }
 
 /// Machines are killed at any time while many clients call functions: each gets its sum, or is told that its process was

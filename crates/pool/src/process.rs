@@ -49,7 +49,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long a process that has closed its socket may take to end.
 const ENDING: Duration = Duration::from_millis(200);
 
-/// Bytes that are read at once.
+/// Bytes that are made ready for an answer before it comes.
 const READ_BYTES: usize = 256 << 10;
 
 /// How a process is started.
@@ -169,7 +169,7 @@ impl Process {
             return;
         }
         // What it says comes in one piece. One that says anything else is found out when it is used.
-        if let Ok((0, Reply::Hello(_))) = self.answer(&mut Vec::new(), &Nobody, Instant::now() + LOOK) {
+        if let Ok((0, Reply::Hello(_))) = self.answer(&Nobody, Instant::now() + LOOK) {
             self.shown.has_started.store(true, Ordering::Relaxed);
         }
     }
@@ -200,19 +200,19 @@ impl Process {
         time: Duration,
     ) -> Result<Reply, Failure> {
         if !self.shown.has_started.load(Ordering::Relaxed) {
-            match self.answer(&mut Vec::new(), caller, Instant::now() + POOL_START_TIME)? {
+            match self.answer(caller, Instant::now() + POOL_START_TIME)? {
                 (0, Reply::Hello(_)) => self.shown.has_started.store(true, Ordering::Relaxed),
                 (_, other) => return Err(out_of_turn(&other)),
             }
         }
-        let (mut sent, mut came) = (0, Vec::new());
+        let mut sent = 0;
         let end = Instant::now() + time;
         while sent < frame.len() {
             if !self.send(frame, &mut sent)? {
                 self.wait(true, caller, Some(end))?;
             }
         }
-        match self.answer(&mut came, caller, end)? {
+        match self.answer(caller, end)? {
             (of, reply) if of == number && !matches!(reply, Reply::Hello(_)) => Ok(reply),
             (_, other) => Err(out_of_turn(&other)),
         }
@@ -233,22 +233,27 @@ impl Process {
     }
 
     /// The next frame: the number of its call, and what it says.
-    fn answer(&mut self, came: &mut Vec<u8>, caller: &dyn Caller, end: Instant) -> Result<(u64, Reply), Failure> {
+    fn answer(&mut self, caller: &dyn Caller, end: Instant) -> Result<(u64, Reply), Failure> {
+        let mut came = Vec::with_capacity(HEAD_BYTES);
+        self.receive(&mut came, HEAD_BYTES, caller, end)?;
+        let (length, kind, number) = head(came.as_slice().try_into().unwrap_or([0; HEAD_BYTES]));
+        if length > POOL_REPLY_BYTES_MAX {
+            return Err(Failure::Malformed(Malformed(format!("an answer of {length} bytes"))));
+        }
+        // No more than what came is held, whatever the head says.
+        let mut payload = Vec::with_capacity(length.min(READ_BYTES));
+        self.receive(&mut payload, length, caller, end)?;
+        Ok((number, reply(kind, payload).map_err(Failure::Malformed)?))
+    }
+
+    /// Reads until there are so many bytes.
+    fn receive(&mut self, came: &mut Vec<u8>, wanted: usize, caller: &dyn Caller, end: Instant) -> Result<(), Failure> {
         let mut is_over = false;
-        loop {
-            let wanted = wanted(came)?;
-            if came.len() >= wanted {
-                break;
-            }
-            // No more than what came is held, whatever the head says.
-            let (before, count) = (came.len(), (wanted - came.len()).min(READ_BYTES));
-            came.resize(before + count, 0);
-            let read = self.socket.read(&mut came[before..]);
-            came.truncate(before + read.as_ref().map_or(0, |count| *count));
-            match read {
-                Ok(0) => return Err(self.died()),
+        while came.len() < wanted {
+            // What came before an error is kept.
+            match (&self.socket).take((wanted - came.len()) as u64).read_to_end(came) {
+                Ok(_) if came.len() < wanted => return Err(self.died()),
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if is_over {
                         return Err(self.died());
@@ -260,11 +265,7 @@ impl Process {
                 Err(error) => return Err(Failure::Broken(error)),
             }
         }
-        let mut bytes = [0; HEAD_BYTES];
-        bytes.copy_from_slice(&came[..HEAD_BYTES]);
-        let (_, kind, number) = head(bytes);
-        let reply = reply(kind, came.split_off(HEAD_BYTES)).map_err(Failure::Malformed)?;
-        Ok((number, reply))
+        Ok(())
     }
 
     /// Waits until the socket can be read or written, or the process has ended; true then. Keeps what it prints.
@@ -365,17 +366,6 @@ pub(crate) fn ending_text(status: Option<ExitStatus>) -> String {
             (None, Some(libc::SIGABRT)) => "gave up (signal 6)".to_owned(),
             (None, signal) => format!("ended by the signal {}", signal.unwrap_or_default()),
         },
-    }
-}
-
-/// Bytes that a frame has, as far as can be told. Fails if they are too many.
-fn wanted(came: &[u8]) -> Result<usize, Failure> {
-    let Some((first, _)) = came.split_first_chunk::<HEAD_BYTES>() else { return Ok(HEAD_BYTES) };
-    match head(*first).0 {
-        length if length > POOL_REPLY_BYTES_MAX => {
-            Err(Failure::Malformed(Malformed(format!("an answer of {length} bytes"))))
-        }
-        length => Ok(HEAD_BYTES + length),
     }
 }
 

@@ -17,6 +17,7 @@
 mod algebra;
 mod binder;
 mod catalog_functions;
+mod closures;
 pub mod errors;
 mod expression;
 pub mod external;
@@ -39,6 +40,7 @@ mod unnesting;
 mod write;
 mod written;
 
+pub use closures::{Closure, Closures};
 pub use facts::Facts;
 pub use planning::{
     Description, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions, parameter_value, rebind,

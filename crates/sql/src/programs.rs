@@ -18,6 +18,8 @@ use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 use diligence_types::coercion::{CastOptions, cast_array};
 
+use crate::closures::{ClosureFunction, Registered};
+
 /// The languages, with how their functions see their arguments: `plpython3u` is what PostgreSQL calls Python.
 const LANGUAGES: [(&str, Form); 5] = [
     ("python", Form::Rows),
@@ -50,6 +52,8 @@ pub(crate) struct Program {
     pub export: Option<String>,
     /// How its values may change.
     pub volatility: Volatility,
+    /// What computes it, if that is no process.
+    pub closure: Option<Registered>,
 }
 
 /// A value on its way to a process or back: the type that it has there, and how it is sent.
@@ -134,6 +138,15 @@ impl ProgramCall<'_> {
 
     /// The function that expressions call, whose arguments have the types in which they are sent.
     pub(crate) fn function(&self, pool: &Arc<Pool>) -> Arc<ScalarUDF> {
+        if let Some(registered) = &self.program.closure {
+            return outside_function(Arc::new(ClosureFunction {
+                name: self.name.to_owned(),
+                registered: registered.clone(),
+                returns: self.returns.sql_type.arrow(),
+                is_strict: self.is_strict && !self.parameters.is_empty(),
+                volatility: self.program.volatility,
+            }));
+        }
         outside_function(Arc::new(PoolFunction {
             code: self.code(pool),
             pool: pool.clone(),

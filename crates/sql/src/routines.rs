@@ -15,6 +15,7 @@ use crate::parse;
 use crate::programs::{self, Program};
 
 /// A function as it is put in the place of its calls.
+#[derive(Clone)]
 pub(crate) struct Definition {
     /// Its name, as written.
     pub name: String,
@@ -145,7 +146,7 @@ impl Definition {
                     Some(FunctionBehavior::Stable) => Volatility::Stable,
                     Some(FunctionBehavior::Volatile) | None => Volatility::Volatile,
                 };
-                Body::Program(Arc::new(Program { form, text, export, volatility }))
+                Body::Program(Arc::new(Program { form, text, export, volatility, closure: None }))
             }
             _ if form.is_some() => return Err(no_body()),
             Some(CreateFunctionBody::Return(value)) => Body::Value(Arc::new(value.clone())),

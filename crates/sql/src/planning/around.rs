@@ -356,7 +356,12 @@ impl Context for Around<'_> {
             [catalog, schema, name] if catalog == CATALOG_NAME => (vec![schema.clone()], name),
             _ => return Ok(vec![]),
         };
-        let mut found = Vec::new();
+        let mut found = self.planner.options.closures.named(name);
+        if !found.is_empty() {
+            // Another may be registered before the next statement.
+            self.names.not_reusable();
+            return Ok(found);
+        }
         for schema in schemas {
             for object in self.at.snapshot.catalog.routines(&schema, name) {
                 let Relation::Routine(routine) = &object.relation else { continue };

@@ -62,6 +62,7 @@ use self::path::SearchPath;
 use self::prepared::Prepared;
 pub use self::settings::PlannerOption;
 use crate::algebra::Constant;
+use crate::closures::Closures;
 use crate::facts::Facts;
 use crate::parse::{self, Parsed};
 use crate::session_functions::{QueryRunner, SettingsSink};
@@ -83,6 +84,8 @@ pub struct PlannerOptions {
     pub may_program: bool,
     /// The processes that compute those functions.
     pub pool: Arc<Pool>,
+    /// The closures that are functions.
+    pub closures: Arc<Closures>,
 }
 
 /// A planned statement.
