@@ -211,6 +211,58 @@ fn only_who_may_do_everything_makes_functions_in_python() {
 }
 
 #[test]
+fn a_function_may_give_rows() {
+    let Some(session) = session() else { return };
+    make(
+        &session,
+        "CREATE FUNCTION words(s text) RETURNS TABLE (place integer, word text, long boolean) LANGUAGE python AS $$
+for place, word in enumerate((s or '').split(), 1):
+    yield place, word, len(word) > 4 if word != 'none' else None
+$$",
+    );
+    let expected = ["1 many false", "2 „words\"' true", "3 none"];
+    assert_eq!(rows(&session, "SELECT * FROM words('many „words\"'' none')"), expected);
+    assert!(rows(&session, "SELECT * FROM words(NULL)").is_empty());
+    session.execute("CREATE TABLE t AS SELECT * FROM (VALUES (1, 'a b'), (2, ''), (3, 'c')) v(x, s)").unwrap();
+    assert_eq!(
+        rows(&session, "SELECT x, w.word, w.place FROM t, words(s) AS w ORDER BY 1, 3"),
+        ["1 a 1", "1 b 2", "3 c 1"],
+        "it is called for each row of what stands before it"
+    );
+    assert_eq!(
+        rows(&session, "SELECT x, word FROM t LEFT JOIN LATERAL words(s) ON true ORDER BY 1, 2"),
+        ["1 a", "1 b", "2", "3 c"]
+    );
+    make(&session, "CREATE FUNCTION up_to(n bigint) RETURNS SETOF bigint STRICT LANGUAGE python AS 'return range(n)'");
+    assert_eq!(rows(&session, "SELECT count(*), sum(up_to) FROM up_to(10000)"), ["10000 49995000"]);
+    assert!(rows(&session, "SELECT * FROM up_to(NULL)").is_empty());
+    make(
+        &session,
+        "CREATE FUNCTION kinds() RETURNS TABLE (a numeric, b bytea, c jsonb, d date, e double precision) LANGUAGE python AS $$
+from decimal import Decimal
+return [(Decimal('1.50'), b'\\x00\\xff', {'k': [1, None]}, '2024-02-29', 0.1), {'d': None, 'a': 7}]
+$$",
+    );
+    assert_eq!(
+        rows(&session, "SELECT a, b = '\\x00ff', c, d, e FROM kinds()"),
+        ["1.50 true {\"k\": [1, null]} 2024-02-29 0.1", "7"]
+    );
+    for (body, code) in [
+        ("return [(1, 2)]", "39000"),
+        ("return 5", "38000"),
+        ("return \"text\"", "39000"),
+        ("return [{\"other\": 1}]", "39000"),
+        ("return [\"no number\"]", "22P02"),
+        ("yield 1\nraise ValueError(1)", "38000"),
+    ] {
+        make(&session, &format!("CREATE FUNCTION bad() RETURNS TABLE (x bigint) LANGUAGE python AS '{body}'"));
+        assert_eq!(error(&session, "SELECT * FROM bad()").code(), Some(code), "{body}");
+        session.execute("DROP FUNCTION bad").unwrap();
+    }
+    assert_eq!(error(&session, "SELECT up_to(3)").code(), Some("0A000"), "rows stand in FROM");
+}
+
+#[test]
 fn functions_are_kept_with_the_database() {
     if !has_python() {
         return;

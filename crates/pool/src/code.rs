@@ -77,13 +77,15 @@ pub enum Form {
     Wasm = 2,
     /// Of a module of WebAssembly: batch by batch, as columns that lie as Arrow has them.
     WasmArrow = 3,
+    /// Row by row, in Python, each of which gives any number of rows: a text of JSON, a list of lists of texts.
+    RowSets = 4,
 }
 
 impl Form {
     /// What runs it.
     pub fn runtime(self) -> Runtime {
         match self {
-            Self::Rows | Self::Arrow => Runtime::Python,
+            Self::Rows | Self::Arrow | Self::RowSets => Runtime::Python,
             Self::Wasm | Self::WasmArrow => Runtime::Wasm,
         }
     }
@@ -104,6 +106,8 @@ pub struct CodeSpec {
     pub source: String,
     /// What the module calls it; nobody asks in Python.
     pub export: String,
+    /// The columns of its rows; none unless it gives rows.
+    pub columns: Vec<String>,
 }
 
 /// A function that a pool knows.
@@ -157,6 +161,7 @@ mod tests {
             form: Form::Rows,
             source,
             export: String::new(),
+            columns: vec![],
         };
         let code = Code::new(spec, 1);
         assert_eq!(code.rows_at_once(), POOL_FIRST_ROWS);

@@ -430,6 +430,7 @@ mod tests {
             form: Form::Rows,
             source,
             export: String::new(),
+            columns: vec![],
         };
         let code = Code::new(spec, 1);
         let loaded = process.ask(&wire::load(&code, 1).unwrap(), 1, &Nobody, Duration::from_secs(60));

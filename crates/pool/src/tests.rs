@@ -40,6 +40,7 @@ fn code(pool: &Pool, parameters: &[(&str, Kind)], returns: Kind, source: &str) -
         form: Form::Rows,
         source: source.to_owned(),
         export: String::new(),
+        columns: vec![],
     })
 }
 

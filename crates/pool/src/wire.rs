@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   head:    bytes behind it (4), kind (1), nothing (3), number of the call (8)
-//!   load:    function (8), form (1), returns (1), parameters (2), of each: kind (1), name; the function's name, body
+//!   load:    function (8), form (1), returns (1), parameters (2), of each: kind (1), name; the function's name, body,
+//!            columns of its rows (2), of each: name
 //!   forget:  function (8)
 //!   call:    function (8), rows (4), columns (2), of each: some NULL? (1), a byte for each row if so, values
 //!   values:  form (1), some NULL? (1), a byte for each row if so, values
@@ -137,7 +138,7 @@ fn frame(kind: u8, number: u64, fill: impl FnOnce(&mut Vec<u8>) -> Result<()>) -
 
 /// Makes a function known.
 pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
-    let CodeSpec { name, parameters, returns, form, source, export } = &code.spec;
+    let CodeSpec { name, parameters, returns, form, source, export, columns } = &code.spec;
     frame(LOAD, number, |bytes| {
         bytes.extend(code.number().to_le_bytes());
         bytes.extend([*form as u8, *returns as u8]);
@@ -149,7 +150,8 @@ pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
         add_name(bytes, if form.runtime() == Runtime::Wasm { export } else { name })?;
         bytes.extend(length(source.len())?.to_le_bytes());
         bytes.extend(source.as_bytes());
-        Ok(())
+        bytes.extend(short_length(columns.len())?.to_le_bytes());
+        columns.iter().try_for_each(|name| add_name(bytes, name))
     })
 }
 
@@ -169,7 +171,7 @@ pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) 
         bytes.extend(short_length(columns.len())?.to_le_bytes());
         match code.spec.form {
             Form::Arrow => add_stream(bytes, columns, rows),
-            Form::Rows | Form::Wasm | Form::WasmArrow => {
+            Form::Rows | Form::RowSets | Form::Wasm | Form::WasmArrow => {
                 let mut columns = columns.iter().zip(&code.spec.parameters);
                 columns.try_for_each(|(column, (_, kind))| add_column(bytes, column, *kind))
             }
@@ -338,7 +340,12 @@ pub fn values(payload: &[u8], returns: Kind, form: Form, rows: usize) -> std::re
     Ok(answer)
 }
 
-fn eights<T>(rest: &mut Rest<'_>, rows: usize, of_bytes: fn([u8; 8]) -> T) -> std::result::Result<Vec<T>, Malformed> {
+/// Numbers of eight bytes each. Not by a pointer to what makes one: the loop is a copy then.
+fn eights<T>(
+    rest: &mut Rest<'_>,
+    rows: usize,
+    of_bytes: impl Fn([u8; 8]) -> T,
+) -> std::result::Result<Vec<T>, Malformed> {
     let (chunks, _) = rest.take(rows.saturating_mul(8))?.as_chunks::<8>();
     Ok(chunks.iter().map(|chunk| of_bytes(*chunk)).collect())
 }

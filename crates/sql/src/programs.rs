@@ -104,6 +104,8 @@ pub(crate) struct ProgramCall<'d> {
     pub parameters: Vec<(String, Carried)>,
     /// What it gives.
     pub returns: Carried,
+    /// The columns of its rows; none of a value.
+    pub columns: Vec<String>,
     /// Whether it is NULL if an argument is.
     pub is_strict: bool,
 }
@@ -121,6 +123,7 @@ impl ProgramCall<'_> {
                 Runtime::Python => String::new(),
                 Runtime::Wasm => self.program.export.clone().unwrap_or_else(|| self.name.to_owned()),
             },
+            columns: self.columns.clone(),
         })
     }
 

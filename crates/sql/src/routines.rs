@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion_expr::Volatility;
 use diligence_base::{Error, Result};
-use diligence_pool::Runtime;
+use diligence_pool::{Form, Runtime};
 use sqlparser::ast::{
     self, ArgMode, CreateFunctionBody, DataType, Expr, FunctionBehavior, FunctionCalledOnNull, FunctionReturnType,
     Ident, MacroDefinition, Query, SetExpr, Statement, VisitMut, VisitorMut,
@@ -128,12 +128,11 @@ impl Definition {
             columns.clear();
         }
         let is_value = !gives_rows && columns.is_empty() && returns.is_some();
+        let form = form.map(|form| if form == Form::Rows && gives_rows { Form::RowSets } else { form });
         let body = match &create.function_body {
-            _ if form.is_some() && !is_value => {
-                let error = Error::unsupported(format!("functions in {language} return one value"));
-                return Err(error
-                    .with_code("0A000")
-                    .with_hint("RETURNS text, or another type; json for several values"));
+            _ if form.is_some_and(|form| form != Form::RowSets) && !is_value => {
+                let error = Error::unsupported(format!("functions in {language} return one value")).with_code("0A000");
+                return Err(error.with_hint("RETURNS text, or another type; LANGUAGE python may return rows"));
             }
             Some(CreateFunctionBody::AsBeforeOptions { body, link_symbol })
                 if let Some(form) = form.filter(|form| link_symbol.is_none() || form.runtime() == Runtime::Wasm) =>
@@ -416,7 +415,8 @@ mod tests {
             Definition::of(&statement).err().and_then(|error| error.code())
         };
         assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE cobol AS 'x'"), Some("0A000"));
-        assert_eq!(refused("CREATE FUNCTION f() RETURNS SETOF int LANGUAGE python AS 'x'"), Some("0A000"));
+        assert_eq!(refused("CREATE FUNCTION f() RETURNS SETOF int LANGUAGE python_arrow AS 'x'"), Some("0A000"));
+        assert_eq!(refused("CREATE FUNCTION f() RETURNS SETOF int LANGUAGE wasm AS '(module)'"), Some("0A000"));
         assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE python RETURN 1"), Some("42P13"));
         assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE python"), Some("42P13"));
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use datafusion_expr::Volatility;
 use diligence_base::{Error, Result};
+use diligence_pool::Form;
 use diligence_types::SqlType;
 use sqlparser::ast::{
     CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Query,
@@ -47,6 +48,9 @@ impl Binder<'_> {
             return self.deeper(|| self.scalar(&value, level)).map(Some);
         }
         if let Body::Program(program) = &definition.body {
+            if program.form == Form::RowSets {
+                return Err(in_from(&name));
+            }
             return self.program(&definition, program, &arguments, level).map(Some);
         }
         let Body::Value(value) = &definition.body else { return Err(in_from(&name)) };
@@ -109,12 +113,18 @@ impl Binder<'_> {
             let data_type = parameter.data_type.as_ref().ok_or_else(|| Error::bug("a parameter without a type"))?;
             Ok((parameter.name.trim_matches('"').to_owned(), carried(data_type)?))
         };
-        let returns = definition.returns.as_ref().ok_or_else(|| Error::bug("a function that returns nothing"))?;
+        let returns = match &definition.returns {
+            _ if program.form == Form::RowSets => Carried::of(&SqlType::Text, program.form)?,
+            Some(returns) => carried(returns)?,
+            None => return Err(Error::bug("a function that returns nothing")),
+        };
+        let columns = definition.columns.iter().map(|(name, _)| name.clone()).collect();
         Ok(ProgramCall {
             name: &definition.name,
             program,
             parameters: definition.parameters.iter().map(parameter).collect::<Result<_>>()?,
-            returns: carried(returns)?,
+            returns,
+            columns,
             is_strict: definition.is_strict,
         })
     }
@@ -149,6 +159,12 @@ impl Binder<'_> {
         };
         if let Body::Program(program) = &definition.body {
             let scalar = self.program(&definition, program, &arguments, level)?;
+            if program.form == Form::RowSets {
+                // Its value is a text of JSON: a list of rows, which are lists of texts.
+                let query = Arc::new(crate::parse::query(&rows_query(&definition.columns))?);
+                let value = scalar.cast(SqlType::Json, true);
+                return self.with_template(vec![value], || self.query(&query, Some(level), withs)).map(Some);
+            }
             let column = self.column_for(&bare, &scalar);
             let outputs = vec![Output { name: bare, scalar: column.scalar() }];
             return Ok(Some(Rows { relation: Relation::one_row().mapped(vec![(column, scalar)]), outputs }));
@@ -244,6 +260,9 @@ impl Binder<'_> {
 pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> Result<()> {
     let binder = Binder::new(context);
     if let Body::Program(program) = &definition.body {
+        for (_, data_type) in &definition.columns {
+            binder.sql_type(data_type)?;
+        }
         return context.check_program(&binder.program_call(definition, program)?);
     }
     let null = |parameter: &RoutineParameter| {
@@ -276,6 +295,15 @@ pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> R
     });
     // Places in its text are none in the statement's.
     checked.map_err(|error| error.context(format!("the function '{}'", definition.name)))
+}
+
+/// What makes rows of the JSON that a function gave.
+fn rows_query(columns: &[(String, DataType)]) -> String {
+    let column = |(place, (name, data_type)): (usize, &(String, DataType))| {
+        format!("CAST(given ->> {place} AS {data_type}) AS \"{}\"", name.replace('"', "\"\""))
+    };
+    let columns = columns.iter().enumerate().map(column).collect::<Vec<_>>().join(", ");
+    format!("SELECT {columns} FROM json_array_elements($1) AS rows(given)")
 }
 
 /// The arguments as they are written; `None` if one is no expression.
