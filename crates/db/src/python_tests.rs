@@ -263,6 +263,55 @@ $$",
 }
 
 #[test]
+fn a_function_may_be_an_aggregate() {
+    let Some(session) = session() else { return };
+    make(
+        &session,
+        "CREATE FUNCTION product(x double precision, times integer DEFAULT 1) RETURNS double precision STRICT
+         LANGUAGE python_aggregate AS $$
+import math
+return math.prod(value ** count for value, count in zip(x, times))
+$$",
+    );
+    session
+        .execute(
+            "CREATE TABLE t AS SELECT * FROM (VALUES ('a', 2.5, 1), ('b', 3, 2), ('a', 4, 1), ('c', NULL, 1), ('a', 4, 1))
+             v(g, x, n)",
+        )
+        .unwrap();
+    assert_eq!(rows(&session, "SELECT g, product(x, n) FROM t GROUP BY g ORDER BY g"), ["a 40.0", "b 9.0", "c"]);
+    assert_eq!(
+        rows(&session, "SELECT product(x), product(DISTINCT x), product(x) FILTER (WHERE g = 'a') FROM t"),
+        ["120.0 30.0 40.0"]
+    );
+    assert_eq!(rows(&session, "SELECT g FROM t GROUP BY g HAVING product(x) > 10 ORDER BY product(x) + 1"), ["a"]);
+    assert_eq!(rows(&session, "SELECT product(x), count(*) FROM t WHERE false"), ["0"]);
+    make(&session, "CREATE FUNCTION listed(v text) RETURNS text LANGUAGE python_aggregate AS 'return repr(v)'");
+    assert_eq!(
+        rows(&session, "SELECT listed(x::text ORDER BY x DESC NULLS LAST) FROM t WHERE g <> 'b'"),
+        ["['4', '4', '2.5', None]"]
+    );
+    assert_eq!(rows(&session, "SELECT listed(g) FROM t WHERE false"), ["[]"], "one that is not strict is called");
+    for (sql_type, value, expected) in [
+        ("bigint", "9223372036854775807", "[9223372036854775807, None]"),
+        ("numeric", "1.50", "[Decimal('1.50'), None]"),
+        ("bytea", "'\\x00ff'", "[b'\\x00\\xff', None]"),
+        ("boolean", "true", "[True, None]"),
+        ("date", "'2024-02-29'", "['2024-02-29', None]"),
+        ("double precision", "'Infinity'", "[inf, None]"),
+    ] {
+        let function =
+            format!("CREATE FUNCTION shown(v {sql_type}) RETURNS text LANGUAGE python_aggregate AS 'return repr(v)'");
+        make(&session, &function);
+        let sql = format!("SELECT shown(v) FROM (VALUES (1, {value}::{sql_type}), (2, NULL)) AS given(place, v)");
+        assert_eq!(rows(&session, &sql), [expected], "{sql_type}");
+        session.execute("DROP FUNCTION shown").unwrap();
+    }
+    assert_eq!(error(&session, "SELECT g FROM t WHERE product(x) > 1").code(), Some("42803"));
+    assert_eq!(error(&session, "SELECT g, product(x) FROM t").code(), Some("42803"));
+}
+
+#[test]
 fn functions_are_kept_with_the_database() {
     if !has_python() {
         return;

@@ -79,13 +79,15 @@ pub enum Form {
     WasmArrow = 3,
     /// Row by row, in Python, each of which gives any number of rows: a text of JSON, a list of lists of texts.
     RowSets = 4,
+    /// Group by group, in Python: a text of JSON, a list of the group's rows, gives lists of its arguments' values.
+    Groups = 5,
 }
 
 impl Form {
     /// What runs it.
     pub fn runtime(self) -> Runtime {
         match self {
-            Self::Rows | Self::Arrow | Self::RowSets => Runtime::Python,
+            Self::Rows | Self::Arrow | Self::RowSets | Self::Groups => Runtime::Python,
             Self::Wasm | Self::WasmArrow => Runtime::Wasm,
         }
     }

@@ -19,8 +19,8 @@ from itertools import accumulate
 # Kinds of frames. From the engine: LOAD, FORGET, CALL. From here: HELLO, LOADED, VALUES, RAISED.
 LOAD, FORGET, CALL = 1, 2, 3
 HELLO, LOADED, VALUES, RAISED = 1, 2, 3, 4
-# Forms of functions that matter here: of whole columns, and of any number of rows for each.
-FORM_ARROW, FORM_ROW_SETS = 1, 4
+# Forms of functions that matter here: of whole columns, of any number of rows for each, of groups.
+FORM_ARROW, FORM_ROW_SETS, FORM_GROUPS = 1, 4, 5
 # Why a function raised.
 EXCEPTION, SYNTAX, MISSING, MEMORY, WRONG = 0, 1, 2, 3, 4
 # How values are sent: as they are, as their texts, as an Arrow stream.
@@ -66,7 +66,7 @@ class Function:
 
     def __init__(self, payload):
         self.ident, form, self.returns, count = struct.unpack_from("<QBBH", payload)
-        self.is_arrow, self.gives_rows = form == FORM_ARROW, form == FORM_ROW_SETS
+        self.is_arrow, self.gives_rows, self.is_aggregate = (form == one for one in (FORM_ARROW, FORM_ROW_SETS, FORM_GROUPS))
         at = 12
         self.kinds, names = [], []
 
@@ -145,6 +145,9 @@ class Function:
         rows, count = struct.unpack_from("<IH", payload, 8)
         if self.is_arrow:
             return self.run_arrow(payload[14:], rows)
+        if self.is_aggregate:
+            groups, _ = column(TEXT, payload, 14, rows)
+            return encoded(self.returns, [self.call(*self.lists(group)) for group in groups])
         at, columns = 14, []
         for kind in self.kinds:
             values, at = column(kind, payload, at, rows)
@@ -156,6 +159,18 @@ class Function:
         if self.gives_rows:
             out = [None if given is None else self.rows_of(given) for given in out]
         return encoded(self.returns, out)
+
+    def lists(self, group):
+        """A group's values, a list for each parameter."""
+        import json
+
+        rows = [] if group is None else json.loads(group)
+        lists = list(map(list, zip(*rows))) if rows else [[] for _ in self.kinds]
+        for place, kind in enumerate(self.kinds):
+            if kind in READERS:
+                read = READERS[kind]
+                lists[place] = [None if value is None else read(value) for value in lists[place]]
+        return lists
 
     def rows_of(self, given):
         """The rows that one call gave, as JSON. A generator runs here."""
@@ -214,6 +229,16 @@ class Function:
         if isinstance(error, SyntaxError) and error.filename == self.file:
             lines.append(f"function {self.name}, line {error.lineno}: {(error.text or '').strip()}")
         return "\n".join(lines)
+
+
+def number(text):
+    from decimal import Decimal
+
+    return Decimal(text)
+
+
+# What makes values of the texts that groups hold.
+READERS = {REAL: float, DOUBLE: float, NUMERIC: number, BYTES: lambda text: bytes.fromhex(text[2:])}
 
 
 def cell(json, value):

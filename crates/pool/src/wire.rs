@@ -163,7 +163,8 @@ pub(crate) fn forget(code: u64) -> Result<Vec<u8>> {
     })
 }
 
-/// Calls a function for these rows. The columns are of the kinds of its parameters, or alike.
+/// Calls a function for these rows. The columns are of the kinds of its parameters, or alike; of [`Form::Groups`] there
+/// is one, of texts.
 pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) -> Result<Vec<u8>> {
     frame(CALL, number, |bytes| {
         bytes.extend(code.number().to_le_bytes());
@@ -171,6 +172,7 @@ pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) 
         bytes.extend(short_length(columns.len())?.to_le_bytes());
         match code.spec.form {
             Form::Arrow => add_stream(bytes, columns, rows),
+            Form::Groups => columns.iter().try_for_each(|column| add_column(bytes, column, Kind::Text)),
             Form::Rows | Form::RowSets | Form::Wasm | Form::WasmArrow => {
                 let mut columns = columns.iter().zip(&code.spec.parameters);
                 columns.try_for_each(|(column, (_, kind))| add_column(bytes, column, *kind))

@@ -21,10 +21,11 @@ use diligence_types::coercion::{CastOptions, cast_array};
 use crate::closures::{ClosureFunction, Registered};
 
 /// The languages, with how their functions see their arguments: `plpython3u` is what PostgreSQL calls Python.
-const LANGUAGES: [(&str, Form); 5] = [
+const LANGUAGES: [(&str, Form); 6] = [
     ("python", Form::Rows),
     ("plpython3u", Form::Rows),
     ("python_arrow", Form::Arrow),
+    ("python_aggregate", Form::Groups),
     ("wasm", Form::Wasm),
     ("wasm_arrow", Form::WasmArrow),
 ];

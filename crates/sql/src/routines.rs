@@ -91,7 +91,7 @@ impl Definition {
         let form = programs::form_of(&language);
         if language != "sql" && form.is_none() {
             let error = Error::unsupported(format!("language \"{language}\" is not supported")).with_code("0A000");
-            return Err(error.with_hint("functions are written in SQL, Python or WebAssembly: LANGUAGE sql, python, python_arrow, wasm, wasm_arrow"));
+            return Err(error.with_hint("functions are written in SQL, Python or WebAssembly: LANGUAGE sql, python, python_arrow, python_aggregate, wasm, wasm_arrow"));
         }
         let (mut parameters, mut columns) = (Vec::new(), Vec::new());
         for given in create.args.iter().flatten() {
