@@ -116,6 +116,31 @@ fn texts_are_whole_columns() {
     );
 }
 
+/// The example in C, as clang compiles it.
+#[test]
+fn a_module_in_c_has_functions_of_rows_and_of_columns() {
+    let Some(database) = database() else { return };
+    let session = database.session();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wasm/examples/c/shout.wasm");
+    for function in ["plus(x bigint, y bigint) RETURNS bigint", "shout(s text) RETURNS text"] {
+        session.execute(&format!("CREATE FUNCTION {function} LANGUAGE wasm IMMUTABLE AS '{path}'")).unwrap();
+    }
+    session
+        .execute("CREATE TABLE t AS SELECT value AS x, repeat('ab' || value, value::integer % 40) AS s FROM generate_series(1, 30000) g(value)")
+        .unwrap();
+    session.execute("INSERT INTO t VALUES (NULL, NULL)").unwrap();
+    assert_eq!(
+        rows(
+            &session,
+            "SELECT count(*), count(shout(s)), sum(plus(x, 1)) FROM t WHERE shout(s) IS NOT DISTINCT FROM upper(s)"
+        ),
+        ["30001 30000 450045000"]
+    );
+    assert_eq!(rows(&session, "SELECT shout('Größe'), shout(NULL), shout('')"), ["GRößE"]);
+    let functions = rows(&session, "SELECT DISTINCT functions FROM system.pool WHERE calls > 0");
+    assert!(functions.iter().any(|names| names.contains("plus") || names.contains("shout")), "{functions:?}");
+}
+
 #[test]
 fn modules_are_made_by_who_may_and_kept_with_the_database() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-/* Functions in C. The module has no library below it:
- *   clang --target=wasm32 -O2 -nostdlib -Wl,--no-entry -Wl,--export-memory -o shout.wasm shout.c
+/* Functions in C. The module has no library below it; shout.wasm is what this makes:
+ *   clang --target=wasm32 -O2 -nostdlib -Wl,--no-entry -Wl,--export-memory -Wl,--strip-all -o shout.wasm shout.c
  *
  *   CREATE FUNCTION plus(x bigint, y bigint) RETURNS bigint LANGUAGE wasm IMMUTABLE AS 'shout.wasm';
  *   CREATE FUNCTION shout(s text) RETURNS text LANGUAGE wasm IMMUTABLE AS 'shout.wasm';

@@ -145,7 +145,7 @@ impl Binder<'_> {
         group.name = called("json_agg");
         let are_there = values.iter().map(|value| Expr::IsNotNull(Box::new(Expr::Nested(Box::new(value.clone())))));
         if let Some(are_there) = are_there.filter(|_| definition.is_strict).reduce(both) {
-            let filter = group.filter.take().map(|filter| Expr::Nested(filter));
+            let filter = group.filter.take().map(Expr::Nested);
             group.filter = Some(Box::new(filter.into_iter().fold(are_there, both)));
         }
         let row = FunctionArguments::List(FunctionArgumentList {
