@@ -310,7 +310,10 @@ fn fixed_costs(rounds: usize) -> Result<Value> {
         }
     }
     let batches = value(&session, "SELECT value FROM generate_series(1, 100) g(value)")?;
-    let format = |_| timed(&mut || Ok(drop(black_box(pretty_format_batches(&batches).map(|table| table.to_string())))));
+    let format = |_| timed(&mut || {
+        drop(black_box(pretty_format_batches(&batches).map(|table| table.to_string())));
+        Ok(())
+    });
     costs.push(("100 rows as text", (0..rounds).map(format).collect::<Result<Vec<_>>>()?));
     println!("\nfixed costs, microseconds");
     let rows = costs.iter().map(|(what, us)| vec![(*what).to_owned(), format!("{:.0}", median(us))]);

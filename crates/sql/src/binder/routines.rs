@@ -153,7 +153,7 @@ impl Binder<'_> {
             args: values.into_iter().map(|value| FunctionArg::Unnamed(FunctionArgExpr::Expr(value))).collect(),
             clauses: vec![],
         });
-        let row = Function { name: called("json_build_array"), args: row, ..plain(function) };
+        let row = Function { name: called("jsonb_build_array"), args: row, ..plain(function) };
         let FunctionArguments::List(list) = &mut group.args else { return Err(no_call()) };
         list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(row)))];
         let group = self.typed_scalar(&cast(&Expr::Function(group), &DataType::Text), level)?;
