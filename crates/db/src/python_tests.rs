@@ -244,8 +244,8 @@ return [(Decimal('1.50'), b'\\x00\\xff', {'k': [1, None]}, '2024-02-29', 0.1), {
 $$",
     );
     assert_eq!(
-        rows(&session, "SELECT a, b = '\\x00ff', c, d, e FROM kinds()"),
-        ["1.50 true {\"k\": [1, null]} 2024-02-29 0.1", "7    "]
+        rows(&session, "SELECT a = 1.5, b = '\\x00ff', c, d, e FROM kinds()"),
+        ["true true {\"k\": [1, null]} 2024-02-29 0.1", "false    "]
     );
     for (body, code) in [
         ("return [(1, 2)]", "39000"),
@@ -289,7 +289,7 @@ $$",
     make(&session, "CREATE FUNCTION listed(v text) RETURNS text LANGUAGE python_aggregate AS 'return repr(v)'");
     assert_eq!(
         rows(&session, "SELECT listed(x::text ORDER BY x DESC NULLS LAST) FROM t WHERE g <> 'b'"),
-        ["['4', '4', '2.5', None]"]
+        ["['4.0', '4.0', '2.5', None]"]
     );
     assert_eq!(rows(&session, "SELECT listed(g) FROM t WHERE false"), ["[]"], "one that is not strict is called");
     for (sql_type, value, expected) in [
