@@ -294,7 +294,7 @@ $$",
     assert_eq!(rows(&session, "SELECT listed(g) FROM t WHERE false"), ["[]"], "one that is not strict is called");
     for (sql_type, value, expected) in [
         ("bigint", "9223372036854775807", "[9223372036854775807, None]"),
-        ("numeric", "1.50", "[Decimal('1.50'), None]"),
+        ("numeric", "1.5", "[Decimal('1.5'), None]"),
         ("bytea", "'\\x00ff'", "[b'\\x00\\xff', None]"),
         ("boolean", "true", "[True, None]"),
         ("date", "'2024-02-29'", "['2024-02-29', None]"),
