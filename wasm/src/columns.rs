@@ -14,7 +14,7 @@
 use wasmtime::{Instance, Memory, Store, TypedFunc};
 
 use crate::frames::{Cause, Kind, NATIVE, Raised, Rest, TEXTS};
-use crate::function::{Held, Signature, Values, front, memory_of, missing, raised};
+use crate::held::{Held, Signature, Values, front, memory_of, missing, raised};
 
 /// Bytes of a column's description.
 const COLUMN_BYTES: usize = 24;

@@ -4,22 +4,17 @@
 //! call gets a fresh one.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
-use wasmtime::{
-    Caller, Config, Engine, Error, Extern, FuncType, Instance, Linker, Memory, Module, ResourceLimiter, Store, Trap,
-    ValType, WasmBacktrace,
-};
+use wasmtime::{Caller, Config, Engine, Error, Extern, FuncType, Linker, Module, Store, ValType};
 
 use crate::columns::Columns;
-use crate::frames::{Answer, Cause, Connection, Frame, Kind, NATIVE, Raised, Rest};
+use crate::frames::{Answer, Cause, Connection, Frame, Kind, Raised, Rest};
+use crate::held::{Held, Signature, Values, raised};
 use crate::rows::Rows;
 use crate::source;
 
 /// Compiled modules that are kept for functions to come: those that were used last.
 const MODULES_MAX: usize = 16;
-/// Elements that a module's tables may have together.
-const TABLE_ELEMENTS_MAX: usize = 1 << 20;
 /// Bytes that one call may print.
 const PRINT_BYTES_MAX: usize = 64 << 10;
 /// The form of functions that see whole columns, whatever their parameters are.
@@ -68,61 +63,6 @@ impl Machine {
         self.modules.push_back((text.to_owned(), module.clone()));
         Ok(module)
     }
-}
-
-/// What an instance has taken, and may take.
-pub(crate) struct Held {
-    bytes: usize,
-    bytes_max: usize,
-    elements: usize,
-    pub(crate) was_refused: bool,
-}
-
-impl ResourceLimiter for Held {
-    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let bytes = self.bytes.saturating_add(desired.saturating_sub(current));
-        self.was_refused |= bytes > self.bytes_max;
-        if bytes <= self.bytes_max {
-            self.bytes = bytes;
-        }
-        Ok(bytes <= self.bytes_max)
-    }
-
-    fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let elements = self.elements.saturating_add(desired.saturating_sub(current));
-        self.was_refused |= elements > TABLE_ELEMENTS_MAX;
-        if elements <= TABLE_ELEMENTS_MAX {
-            self.elements = elements;
-        }
-        Ok(elements <= TABLE_ELEMENTS_MAX)
-    }
-}
-
-/// What a function takes and gives.
-#[derive(Debug)]
-pub(crate) struct Signature {
-    pub(crate) parameters: Vec<Kind>,
-    pub(crate) returns: Kind,
-}
-
-/// Values that a function gave: bytes that were made of them, and bytes in its memory behind those.
-pub(crate) struct Values {
-    pub(crate) front: Vec<u8>,
-    pub(crate) rest: Option<(Memory, Range<usize>)>,
-}
-
-impl Values {
-    /// Values that lie in memory as they are sent.
-    pub(crate) fn lying(has_nulls: Option<Vec<u8>>, memory: Memory, range: Range<usize>) -> Self {
-        Self { front: front(NATIVE, has_nulls), rest: Some((memory, range)) }
-    }
-}
-
-/// What values begin with: their form, and for each row whether it is there.
-pub(crate) fn front(form: u8, valid: Option<Vec<u8>>) -> Vec<u8> {
-    let mut front = vec![form, u8::from(valid.is_some())];
-    front.extend(valid.into_iter().flatten());
-    front
 }
 
 /// How a function is called.
@@ -202,8 +142,7 @@ impl Function {
 
     /// A fresh instance.
     fn start(&self, machine: &Machine) -> Result<Running, Raised> {
-        let held = Held { bytes: 0, bytes_max: machine.memory_bytes, elements: 0, was_refused: false };
-        let mut store = Store::new(&machine.engine, held);
+        let mut store = Store::new(&machine.engine, Held::of(machine.memory_bytes));
         store.limiter(|held| held);
         let raised = |error: Error, store: &Store<Held>| raised(&error, store.data().was_refused);
         store.set_fuel(machine.fuel).map_err(|error| raised(error, &store))?;
@@ -296,35 +235,4 @@ fn shown(function: &FuncType) -> String {
     let results = names(&mut function.results());
     let results = if results.is_empty() { "nothing".to_owned() } else { results };
     format!("({}) -> {results}", names(&mut function.params()))
-}
-
-/// What ended a function, as it is sent.
-pub(crate) fn raised(error: &Error, was_refused: bool) -> Raised {
-    let trap = error.downcast_ref::<Trap>();
-    let cause = match trap {
-        Some(Trap::OutOfFuel) => Cause::Fuel,
-        _ if was_refused => Cause::Memory,
-        _ => Cause::Trap,
-    };
-    let message = match trap {
-        Some(trap) => trap.to_string().trim_start_matches("wasm trap: ").to_owned(),
-        None => error.root_cause().to_string(),
-    };
-    let frames = error.downcast_ref::<WasmBacktrace>().map(WasmBacktrace::frames).unwrap_or_default();
-    let lines = frames.iter().rev().filter_map(|frame| {
-        let name = frame.func_name().map_or_else(|| format!("number {}", frame.func_index()), str::to_owned);
-        (frame.module().name() != Some(crate::rows::LOOP)).then(|| format!("in the module's function {name}"))
-    });
-    Raised { place: lines.collect::<Vec<_>>().join("\n"), ..Raised::new(cause, message) }
-}
-
-/// An export that a module must have. Fails with what it is for.
-pub(crate) fn missing(what: &str) -> Raised {
-    let place = "Functions of whole columns need it.".to_owned();
-    Raised { place, ..Raised::new(Cause::Definition, format!("the module exports no {what}")) }
-}
-
-/// The instance's own memory.
-pub(crate) fn memory_of(store: &mut Store<Held>, instance: &Instance) -> Result<Memory, Raised> {
-    instance.get_memory(store, "memory").ok_or_else(|| missing("memory \"memory\""))
 }

@@ -9,6 +9,7 @@
 //! * [`frames`] is what the engine and a process say to each other (`crates/pool/src/wire.rs` is the other side).
 //! * [`source`] makes bytes of what stands in `CREATE FUNCTION`.
 //! * [`function`] is a module that was loaded, with the limits of its fuel and its memory.
+//! * [`held`] is what its instance has, and what ends it.
 //! * [`rows`] calls a function of numbers row by row, in a loop that is WebAssembly itself.
 //! * [`columns`] calls a function of whole columns, which lie in its memory as Arrow has them.
 //!
@@ -20,6 +21,7 @@
 mod columns;
 mod frames;
 mod function;
+mod held;
 mod rows;
 mod source;
 

@@ -10,10 +10,7 @@
 use wasmtime::{Engine, Extern, Func, Instance, Memory, Module, Store, TypedFunc};
 
 use crate::frames::{Cause, Connection, Frame, Kind, Raised, Rest};
-use crate::function::{Held, Signature, Values, raised};
-
-/// What the loop's module is called.
-pub(crate) const LOOP: &str = "diligence_loop";
+use crate::held::{Held, LOOP, Signature, Values, raised};
 
 const PAGE_BYTES: usize = 64 << 10;
 

@@ -2,8 +2,8 @@
 //!
 //! A query of 1, 3 or 5 exchanges acquires 1 to 8 workers for each, one exchange after another, and has all of them
 //! until it ends. A worker is acquired when it has answered a byte. Workers are threads that stand ready, processes
-//! that stand ready, forks of a process that has so much memory, and programs that are started. The exchange cost is the
-//! time until all have answered; the total cost is that until all are free again, or gone.
+//! that stand ready, forks of a process that has so much memory, and programs that are started. The exchange cost is
+//! the time until all have answered; the total cost is that until all are free again, or gone.
 //!
 //! The fixed costs are those of the database: a session, a function's code, its first call, others, the rows as text.
 
@@ -86,7 +86,7 @@ impl Fork {
         use std::os::fd::AsRawFd;
         let (socket, theirs) = UnixStream::pair().map_err(failed)?;
         let (own, descriptor) = (socket.as_raw_fd(), theirs.as_raw_fd());
-        // SAFETY: the child calls nothing but read, write, close and _exit, which are safe after a fork of many threads.
+        // SAFETY: the child calls nothing but read, write, close and _exit, which are safe after a fork beside threads.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             let mut byte = 0_u8;
@@ -310,10 +310,12 @@ fn fixed_costs(rounds: usize) -> Result<Value> {
         }
     }
     let batches = value(&session, "SELECT value FROM generate_series(1, 100) g(value)")?;
-    let format = |_| timed(&mut || {
-        drop(black_box(pretty_format_batches(&batches).map(|table| table.to_string())));
-        Ok(())
-    });
+    let format = |_| {
+        timed(&mut || {
+            drop(black_box(pretty_format_batches(&batches).map(|table| table.to_string())));
+            Ok(())
+        })
+    };
     costs.push(("100 rows as text", (0..rounds).map(format).collect::<Result<Vec<_>>>()?));
     println!("\nfixed costs, microseconds");
     let rows = costs.iter().map(|(what, us)| vec![(*what).to_owned(), format!("{:.0}", median(us))]);

@@ -254,8 +254,8 @@ fn closures_of_the_library_are_functions() {
     assert!(rows(&session, "SELECT pid FROM system.pool").is_empty(), "no process is started for them");
 }
 
-/// Machines are killed at any time while many clients call functions: each gets its sum, or is told that its process was
-/// killed.
+/// Machines are killed at any time while many clients call functions: each gets its sum, or is told that its process
+/// was killed.
 #[test]
 fn kills_end_single_queries_of_many_clients() {
     let Some(database) = database() else { return };

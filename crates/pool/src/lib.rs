@@ -1,4 +1,5 @@
-//! Primed processes: interpreters and machines of WebAssembly that stand ready beside the engine and compute functions that people wrote.
+//! Primed processes: interpreters and machines of WebAssembly that stand ready beside the engine and compute functions
+//! that people wrote.
 //!
 //! ```text
 //!   call ---- take ----> process (code loaded?) -- load, values --> reply -- give back --> idle

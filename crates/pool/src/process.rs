@@ -1,5 +1,5 @@
-//! One primed process: an interpreter or a machine of WebAssembly, the socket to it, what it prints, and a pipe whose end tells it that the engine
-//! is gone.
+//! One primed process: an interpreter or a machine of WebAssembly, the socket to it, what it prints, and a pipe whose
+//! end tells it that the engine is gone.
 //!
 //! Invariant: whoever has a process is the only one to talk to it. It is killed with all that it started when it is
 //! dropped, and waited for.

@@ -233,8 +233,8 @@ impl Definition {
     }
 }
 
-/// A statement that makes a function of a module in a file, with the module's bytes in the place of its name. `None` for
-/// any other statement. Fails as `read` does.
+/// A statement that makes a function of a module in a file, with the module's bytes in the place of its name. `None`
+/// for any other statement. Fails as `read` does.
 pub(crate) fn with_module(
     statement: &Statement,
     read: impl FnOnce(&str) -> Result<Vec<u8>>,
