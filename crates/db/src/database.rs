@@ -187,8 +187,8 @@ impl Database {
 
     /// Makes a closure a function that all sessions can call, under what stands behind `CREATE FUNCTION`:
     /// `f(x bigint, s text) RETURNS bigint IMMUTABLE STRICT`. It is called with the columns of its arguments, in the
-    /// types that Arrow has for the SQL types, and how many rows they have, and gives as many values; from many threads at once. It is
-    /// found before a function of that name that a statement made, and is not kept with the tables.
+    /// types that Arrow has for the SQL types, and how many rows they have, and gives as many values; from many threads
+    /// at once. It is found before a function of that name that a statement made, and is not kept with the tables.
     ///
     /// Fails with 42601 if the signature is none, 42723 if there is one with these parameters. A call fails as the
     /// closure does, with 38000 if it panics, 39000 if it gives fewer or more values, 42804 if they are of a type that
