@@ -17,6 +17,7 @@ mod due;
 mod mixes;
 mod planning;
 mod policies;
+mod pool;
 mod promises;
 mod random;
 mod report;
@@ -82,6 +83,8 @@ enum Benchmark {
     WebLog(weblog::WebLogArguments),
     /// The engine's latches with 1 to 64 workers: handoffs, waits, what Amdahl allows.
     Contention(contention::ContentionArguments),
+    /// Primed threads, primed processes, forks and fresh processes: what exchanges cost, and what is paid beside them.
+    Pool(pool::PoolArguments),
     /// A load that changes, with fixed settings and with the tuner.
     Tuning(tuning::TuningArguments),
     /// Bytes and time of every column of TPC-H and of the web log, as Parquet and as segments of our own.
@@ -126,6 +129,7 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Aggregate(arguments) => budgets::aggregate(arguments, &command.data)?,
         Benchmark::WebLog(arguments) => weblog::run(arguments, &command.data)?,
         Benchmark::Contention(arguments) => contention::run(arguments)?,
+        Benchmark::Pool(arguments) => pool::run(arguments)?,
         Benchmark::Tuning(arguments) => tuning::run(arguments, &command.data)?,
         Benchmark::Codecs(arguments) => codecs::run(arguments)?,
         Benchmark::Serve(arguments) => serve::run(arguments)?,

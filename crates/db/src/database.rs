@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::WORKERS_MAX;
@@ -16,7 +17,7 @@ use diligence_disk::TempOptions;
 use diligence_engine::{Engine, EngineOptions};
 use diligence_native::{Backup, SegmentSizes, StoreOptions};
 use diligence_pool::{Pool, PoolOptions};
-use diligence_sql::{Planner, PlannerOptions};
+use diligence_sql::{Closures, Planner, PlannerOptions};
 use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
 use diligence_storage::segment::FormatChoice;
@@ -130,8 +131,14 @@ impl Database {
         let tables = engine.table_memory().clone();
         let pool = Pool::new(PoolOptions::default(), clock, spawn);
         let status = Status::new(engine.clone(), pool.clone());
-        let planning =
-            PlannerOptions { paths_are_tables: false, files: files.clone(), tables, may_program: false, pool };
+        let planning = PlannerOptions {
+            paths_are_tables: false,
+            files: files.clone(),
+            tables,
+            may_program: false,
+            pool,
+            closures: Arc::default(),
+        };
         let planner = Planner::new(catalogs.clone(), planning.clone());
         let segment_format = Arc::<FormatChoice>::default();
         let kept = match &options.folder {
@@ -176,6 +183,22 @@ impl Database {
     /// the system has no threads left.
     pub fn in_memory() -> Result<Self> {
         Self::open(DatabaseOptions::default())
+    }
+
+    /// Makes a closure a function that all sessions can call, under what stands behind `CREATE FUNCTION`:
+    /// `f(x bigint, s text) RETURNS bigint IMMUTABLE STRICT`. It is called with the columns of its arguments, in the
+    /// types that Arrow has for the SQL types, and how many rows they have, and gives as many values; from many threads
+    /// at once. It is found before a function of that name that a statement made, and is not kept with the tables.
+    ///
+    /// Fails with 42601 if the signature is none, 42723 if there is one with these parameters. A call fails as the
+    /// closure does, with 38000 if it panics, 39000 if it gives fewer or more values, 42804 if they are of a type that
+    /// cannot be cast.
+    pub fn register_function(
+        &self,
+        signature: &str,
+        function: impl Fn(&[ArrayRef], usize) -> Result<ArrayRef> + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.closures().register(signature, Arc::new(function))
     }
 
     /// Adds a table to `system`, for sessions from now on.
@@ -283,6 +306,11 @@ impl Database {
 
     pub(crate) fn more_system_tables(&self) -> BTreeMap<String, Arc<dyn ComputedTable>> {
         self.0.more_system_tables.read().clone()
+    }
+
+    /// The closures that are functions.
+    pub(crate) fn closures(&self) -> &Arc<Closures> {
+        &self.0.planner.options().closures
     }
 
     /// The processes that compute functions in other languages.

@@ -44,6 +44,8 @@ pub mod status;
 mod system;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wasm_tests;
 mod words;
 
 pub use activity::Activity;

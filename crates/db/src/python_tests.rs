@@ -211,6 +211,107 @@ fn only_who_may_do_everything_makes_functions_in_python() {
 }
 
 #[test]
+fn a_function_may_give_rows() {
+    let Some(session) = session() else { return };
+    make(
+        &session,
+        "CREATE FUNCTION words(s text) RETURNS TABLE (place integer, word text, long boolean) LANGUAGE python AS $$
+for place, word in enumerate((s or '').split(), 1):
+    yield place, word, len(word) > 4 if word != 'none' else None
+$$",
+    );
+    let expected = ["1 many false", "2 „words\"' true", "3 none "];
+    assert_eq!(rows(&session, "SELECT * FROM words('many „words\"'' none')"), expected);
+    assert!(rows(&session, "SELECT * FROM words(NULL)").is_empty());
+    session.execute("CREATE TABLE t AS SELECT * FROM (VALUES (1, 'a b'), (2, ''), (3, 'c')) v(x, s)").unwrap();
+    assert_eq!(
+        rows(&session, "SELECT x, w.word, w.place FROM t, words(s) AS w ORDER BY 1, 3"),
+        ["1 a 1", "1 b 2", "3 c 1"],
+        "it is called for each row of what stands before it"
+    );
+    assert_eq!(
+        rows(&session, "SELECT x, word FROM t LEFT JOIN LATERAL words(s) ON true ORDER BY 1, 2"),
+        ["1 a", "1 b", "2 ", "3 c"]
+    );
+    make(&session, "CREATE FUNCTION up_to(n bigint) RETURNS SETOF bigint STRICT LANGUAGE python AS 'return range(n)'");
+    assert_eq!(rows(&session, "SELECT count(*), sum(up_to) FROM up_to(10000)"), ["10000 49995000"]);
+    assert!(rows(&session, "SELECT * FROM up_to(NULL)").is_empty());
+    make(
+        &session,
+        "CREATE FUNCTION kinds() RETURNS TABLE (a numeric, b bytea, c jsonb, d date, e double precision) LANGUAGE python AS $$
+from decimal import Decimal
+return [(Decimal('1.50'), b'\\x00\\xff', {'k': [1, None]}, '2024-02-29', 0.1), {'d': None, 'a': 7}]
+$$",
+    );
+    assert_eq!(
+        rows(&session, "SELECT a = 1.5, b = '\\x00ff', c, d, e FROM kinds()"),
+        ["true true {\"k\": [1, null]} 2024-02-29 0.1", "false    "]
+    );
+    for (body, code) in [
+        ("return [(1, 2)]", "39000"),
+        ("return 5", "38000"),
+        ("return \"text\"", "39000"),
+        ("return [{\"other\": 1}]", "39000"),
+        ("return [\"no number\"]", "22P02"),
+        ("yield 1\nraise ValueError(1)", "38000"),
+    ] {
+        make(&session, &format!("CREATE FUNCTION bad() RETURNS TABLE (x bigint) LANGUAGE python AS '{body}'"));
+        assert_eq!(error(&session, "SELECT * FROM bad()").code(), Some(code), "{body}");
+        session.execute("DROP FUNCTION bad").unwrap();
+    }
+    assert_eq!(error(&session, "SELECT up_to(3)").code(), Some("0A000"), "rows stand in FROM");
+}
+
+#[test]
+fn a_function_may_be_an_aggregate() {
+    let Some(session) = session() else { return };
+    make(
+        &session,
+        "CREATE FUNCTION product(x double precision, times integer DEFAULT 1) RETURNS double precision STRICT
+         LANGUAGE python_aggregate AS $$
+import math
+return math.prod(value ** count for value, count in zip(x, times))
+$$",
+    );
+    session
+        .execute(
+            "CREATE TABLE t AS SELECT * FROM (VALUES ('a', 2.5, 1), ('b', 3, 2), ('a', 4, 1), ('c', NULL, 1), ('a', 4, 1))
+             v(g, x, n)",
+        )
+        .unwrap();
+    assert_eq!(rows(&session, "SELECT g, product(x, n) FROM t GROUP BY g ORDER BY g"), ["a 40.0", "b 9.0", "c "]);
+    assert_eq!(
+        rows(&session, "SELECT product(x), product(DISTINCT x), product(x) FILTER (WHERE g = 'a') FROM t"),
+        ["120.0 30.0 40.0"]
+    );
+    assert_eq!(rows(&session, "SELECT g FROM t GROUP BY g HAVING product(x) > 10 ORDER BY product(x) + 1"), ["a"]);
+    assert_eq!(rows(&session, "SELECT product(x), count(*) FROM t WHERE false"), [" 0"]);
+    make(&session, "CREATE FUNCTION listed(v text) RETURNS text LANGUAGE python_aggregate AS 'return repr(v)'");
+    assert_eq!(
+        rows(&session, "SELECT listed(x::text ORDER BY x DESC NULLS LAST) FROM t WHERE g <> 'b'"),
+        ["['4.0', '4.0', '2.5', None]"]
+    );
+    assert_eq!(rows(&session, "SELECT listed(g) FROM t WHERE false"), ["[]"], "one that is not strict is called");
+    for (sql_type, value, expected) in [
+        ("bigint", "9223372036854775807", "[9223372036854775807, None]"),
+        ("numeric", "1.5", "[Decimal('1.5'), None]"),
+        ("bytea", "'\\x00ff'", "[b'\\x00\\xff', None]"),
+        ("boolean", "true", "[True, None]"),
+        ("date", "'2024-02-29'", "['2024-02-29', None]"),
+        ("double precision", "'Infinity'", "[inf, None]"),
+    ] {
+        let function =
+            format!("CREATE FUNCTION shown(v {sql_type}) RETURNS text LANGUAGE python_aggregate AS 'return repr(v)'");
+        make(&session, &function);
+        let sql = format!("SELECT shown(v) FROM (VALUES (1, {value}::{sql_type}), (2, NULL)) AS given(place, v)");
+        assert_eq!(rows(&session, &sql), [expected], "{sql_type}");
+        session.execute("DROP FUNCTION shown").unwrap();
+    }
+    assert_eq!(error(&session, "SELECT g FROM t WHERE product(x) > 1").code(), Some("42803"));
+    assert_eq!(error(&session, "SELECT g, product(x) FROM t").code(), Some("42803"));
+}
+
+#[test]
 fn functions_are_kept_with_the_database() {
     if !has_python() {
         return;

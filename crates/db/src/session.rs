@@ -153,6 +153,7 @@ impl Session {
                 tables,
                 may_program: options.files && options.engine_settings,
                 pool: database.pool().clone(),
+                closures: database.closures().clone(),
             };
             let planner = database.planner().for_session(catalogs, planning);
             let settings = Settings::new(options.engine_settings, options.query_memory_bytes);

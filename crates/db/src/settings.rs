@@ -38,6 +38,7 @@ const PACKETS_MAX: usize = 1024;
 pub(crate) enum Setting {
     StagePolicy,
     BatchRows,
+    FunctionFuel,
     FunctionMemory,
     FunctionTime,
     IoThreads,
@@ -59,6 +60,7 @@ pub(crate) enum Setting {
     SharingRows,
     SortPlan,
     Tuning,
+    Wasm,
     Workers,
 }
 
@@ -93,17 +95,20 @@ impl Setting {
     fn is_pools(self) -> bool {
         matches!(
             self,
-            Setting::FunctionMemory
+            Setting::FunctionFuel
+                | Setting::FunctionMemory
                 | Setting::FunctionTime
                 | Setting::PoolMaximum
                 | Setting::PoolMinimum
                 | Setting::PoolThreshold
                 | Setting::Python
+                | Setting::Wasm
         )
     }
 
-    pub(crate) const ALL: [Setting; 24] = [
+    pub(crate) const ALL: [Setting; 26] = [
         Setting::BatchRows,
+        Setting::FunctionFuel,
         Setting::FunctionMemory,
         Setting::FunctionTime,
         Setting::IoThreads,
@@ -126,6 +131,7 @@ impl Setting {
         Setting::SortPlan,
         Setting::StagePolicy,
         Setting::Tuning,
+        Setting::Wasm,
         Setting::Workers,
     ];
 
@@ -133,6 +139,7 @@ impl Setting {
         match self {
             Setting::StagePolicy => "stage_policy",
             Setting::BatchRows => "batch_rows",
+            Setting::FunctionFuel => "function_fuel",
             Setting::FunctionMemory => "function_memory",
             Setting::FunctionTime => "function_time",
             Setting::IoThreads => "io_threads",
@@ -143,6 +150,7 @@ impl Setting {
             Setting::PoolThreshold => "pool_threshold",
             Setting::PortCredits => "port_credits",
             Setting::Python => "python",
+            Setting::Wasm => "wasm",
             Setting::Quantum => "quantum",
             Setting::QueryMemory => "query_memory",
             Setting::ReadAhead => "read_ahead",
@@ -165,18 +173,28 @@ impl Setting {
                  c_gated(MILLISECONDS); then those of single stages, as in 'two_level(6), scan: t_gated(2)'"
             }
             Setting::BatchRows => "Rows in a batch at most, from 1 to 8192",
+            Setting::FunctionFuel => {
+                "Steps that a function in WebAssembly may take for the rows that it gets at once, for everybody, from 1000; none is no limit"
+            }
             Setting::FunctionMemory => {
-                "Virtual memory of a process that computes functions in Python, for everybody, like 2GB, 64MB at least; none is no limit"
+                "Memory of a process that computes functions in Python, and of a function in WebAssembly, for everybody, like 2GB, 64MB at least; \
+                 none is no limit"
             }
             Setting::FunctionTime => {
-                "How long a function in Python may take for the rows that it gets at once, one where they take long, for everybody, like 5min"
+                "How long a function in another language may take for the rows that it gets at once, one where they take long, for everybody, like 5min"
             }
-            Setting::PoolMaximum => "Processes that compute functions in Python at most, for everybody, from 1 to 1000",
+            Setting::PoolMaximum => {
+                "Processes that compute functions in Python at most, and as many of WebAssembly, for everybody, from 1 to 1000"
+            }
             Setting::PoolMinimum => "Of these processes, how many are started at once, at least, for everybody",
             Setting::PoolThreshold => "Of these processes, how many are to be free at any time, for everybody",
             Setting::Python => {
                 "The interpreter for functions in Python, for everybody: a path, such as that of a virtual environment, or a name that is \
                  looked for along PATH"
+            }
+            Setting::Wasm => {
+                "The program that runs functions in WebAssembly, for everybody: a path, or a name that is looked for along PATH; \
+                 auto is diligence-wasm beside this program"
             }
             Setting::LockTimeout => {
                 "How long a statement waits for another transaction's lock, in milliseconds or like 5s; 0 is as long as it takes"
@@ -449,6 +467,11 @@ impl SettingsView<'_> {
     fn set_pools(&self, setting: Setting, value: &str) -> Result<()> {
         let pool = &self.planner.options().pool;
         match setting {
+            Setting::FunctionFuel if is(value, "none") => pool.set_options(|options| options.fuel = 0),
+            Setting::FunctionFuel => {
+                let fuel = number(value, 1000, usize::MAX)? as u64;
+                pool.set_options(|options| options.fuel = fuel);
+            }
             Setting::FunctionMemory if is(value, "none") => pool.set_options(|options| options.memory_bytes = 0),
             Setting::FunctionMemory => {
                 let bytes = bytes(value)? as u64;
@@ -477,14 +500,16 @@ impl SettingsView<'_> {
                 let threshold = number(value, 0, POOL_MAXIMUM_MAX)?;
                 pool.set_options(|options| options.growth.threshold = threshold);
             }
-            Setting::Python if value.trim().is_empty() => {
-                return Err(Error::input("an interpreter has a name").with_hint("SET python = 'python3'"));
+            Setting::Python | Setting::Wasm if value.trim().is_empty() => {
+                return Err(Error::input("a program has a name").with_hint("SET python = 'python3'"));
             }
             // When the database is opened, nobody is there who could not.
-            Setting::Python if !self.may_program() => {
+            Setting::Python | Setting::Wasm if !self.may_program() => {
                 let error = Error::input("this user may not say which program computes functions").with_code(DENIED);
                 return Err(error.with_hint("the server's file of users grants it: admin = true and files = true"));
             }
+            Setting::Wasm if is(value, "auto") => pool.set_options(|options| options.wasm.clear()),
+            Setting::Wasm => pool.set_options(|options| options.wasm = value.trim().to_owned()),
             _ => pool.set_options(|options| options.python = value.trim().to_owned()),
         }
         Ok(())
@@ -522,7 +547,7 @@ impl SettingsView<'_> {
     /// Gives every setting that the session can change for itself its default back.
     pub(crate) fn reset_all(&self) -> Result<()> {
         let own = |setting: &Setting| match setting {
-            Setting::Python if !self.may_program() => false,
+            Setting::Python | Setting::Wasm if !self.may_program() => false,
             setting => self.settings.may_change_engine || !setting.is_engines(),
         };
         for setting in Setting::ALL.into_iter().filter(own) {
@@ -662,6 +687,10 @@ fn display_knob(knob: KnobId, value: usize) -> String {
 /// The value of a setting about the pool.
 fn pools(setting: Setting, options: &PoolOptions) -> String {
     match setting {
+        Setting::FunctionFuel if options.fuel == 0 => "none".into(),
+        Setting::FunctionFuel => options.fuel.to_string(),
+        Setting::Wasm if options.wasm.is_empty() => "auto".into(),
+        Setting::Wasm => options.wasm.clone(),
         Setting::FunctionMemory if options.memory_bytes == 0 => "none".into(),
         Setting::FunctionMemory => display_exact(options.memory_bytes as usize),
         Setting::FunctionTime => display(options.time),

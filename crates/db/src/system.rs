@@ -559,8 +559,9 @@ fn workers(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
     status.workers().into_iter().map(row).collect()
 }
 
-const POOL: [Column; 7] = [
+const POOL: [Column; 8] = [
     ("id", Kind::Number),
+    ("language", Kind::Text),
     ("pid", Kind::Number),
     ("state", Kind::Text),
     ("functions", Kind::Text),
@@ -574,6 +575,7 @@ fn pool(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
     let row = |process: ProcessInfo| {
         vec![
             process.number.into(),
+            process.runtime.name().into(),
             u64::from(process.pid).into(),
             process.state.name().into(),
             process.functions.join(", ").into(),

@@ -46,13 +46,51 @@ impl Kind {
     }
 }
 
+/// What runs functions: processes are of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Runtime {
+    /// An interpreter of Python.
+    Python,
+    /// A machine of WebAssembly: `diligence-wasm`.
+    Wasm,
+}
+
+impl Runtime {
+    /// Its name in `system.pool`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::Wasm => "wasm",
+        }
+    }
+}
+
 /// How a function sees its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Form {
-    /// Row by row.
-    Rows,
+    /// Row by row, in Python.
+    Rows = 0,
     /// Batch by batch, as arrays of pyarrow.
-    Arrow,
+    Arrow = 1,
+    /// Of a module of WebAssembly: row by row if its type is that of numbers, else batch by batch.
+    Wasm = 2,
+    /// Of a module of WebAssembly: batch by batch, as columns that lie as Arrow has them.
+    WasmArrow = 3,
+    /// Row by row, in Python, each of which gives any number of rows: a text of JSON, a list of lists of texts.
+    RowSets = 4,
+    /// Group by group, in Python: a text of JSON, a list of the group's rows, gives lists of its arguments' values.
+    Groups = 5,
+}
+
+impl Form {
+    /// What runs it.
+    pub fn runtime(self) -> Runtime {
+        match self {
+            Self::Rows | Self::Arrow | Self::RowSets | Self::Groups => Runtime::Python,
+            Self::Wasm | Self::WasmArrow => Runtime::Wasm,
+        }
+    }
 }
 
 /// What a function is.
@@ -66,8 +104,12 @@ pub struct CodeSpec {
     pub returns: Kind,
     /// How it sees its arguments.
     pub form: Form,
-    /// The text of its body.
+    /// The text of its body; of WebAssembly the module, as text, hexadecimal digits or base64.
     pub source: String,
+    /// What the module calls it; nobody asks in Python.
+    pub export: String,
+    /// The columns of its rows; none unless it gives rows.
+    pub columns: Vec<String>,
 }
 
 /// A function that a pool knows.
@@ -114,7 +156,15 @@ mod tests {
     #[test]
     fn slow_functions_get_few_rows_at_once() {
         let (parameters, source) = (vec![], String::new());
-        let spec = CodeSpec { name: "f".to_owned(), parameters, returns: Kind::Text, form: Form::Rows, source };
+        let spec = CodeSpec {
+            name: "f".to_owned(),
+            parameters,
+            returns: Kind::Text,
+            form: Form::Rows,
+            source,
+            export: String::new(),
+            columns: vec![],
+        };
         let code = Code::new(spec, 1);
         assert_eq!(code.rows_at_once(), POOL_FIRST_ROWS);
         for (rows, time, expected) in [(1000, POOL_FRAME_TIME, 1000), (1, POOL_FRAME_TIME * 50, 1)] {

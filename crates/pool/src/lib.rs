@@ -1,4 +1,5 @@
-//! Primed processes: interpreters that stand ready beside the engine and compute functions that people wrote.
+//! Primed processes: interpreters and machines of WebAssembly that stand ready beside the engine and compute functions
+//! that people wrote.
 //!
 //! ```text
 //!   call ---- take ----> process (code loaded?) -- load, values --> reply -- give back --> idle
@@ -14,9 +15,9 @@
 //! * [`growth`] decides how many processes there are, and knows none.
 //! * [`code`](Code) is a function's text, with what it takes and gives.
 //! * [`wire`] is what the engine and a process say to each other; it believes no process.
-//! * `process` is one process: an interpreter, a socket, and what it prints.
+//! * `process` is one process: what runs functions, a socket, and what it prints.
 //! * [`pool`](Pool) has them, and the keeper, a thread that starts, ends and buries them.
-//! * `primed.py` is what a process runs.
+//! * `primed.py` is what a process of Python runs; `wasm/` at the top is one of WebAssembly, a program of its own.
 //!
 //! Invariants:
 //! * Nothing that a process does, or says, harms anything but the call that it serves.
@@ -31,9 +32,11 @@ mod pool;
 mod process;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wasm_tests;
 pub mod wire;
 
 pub use caller::{Caller, Nobody};
-pub use code::{Code, CodeSpec, Form, Kind};
+pub use code::{Code, CodeSpec, Form, Kind, Runtime};
 pub use pool::{Pool, PoolOptions, ProcessInfo, ProcessState};
 pub use wire::Answer;

@@ -8,6 +8,7 @@
 //! again.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -22,20 +23,29 @@ use diligence_base::{Error, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::caller::Caller;
-use crate::code::{Code, CodeSpec, Form, Kind};
+use crate::code::{Code, CodeSpec, Form, Kind, Runtime};
 use crate::growth::{Counts, Growth};
-use crate::process::{Failure, Process, Shown, ending_text};
+use crate::process::{Failure, Launch, Process, Shown, ending_text};
 use crate::wire::{self, Answer, Cause, Malformed, Raised, Reply};
 
 /// How often the keeper looks for what is idle or dead, and who waits whether to stop.
 const KEEPER_LOOKS: Duration = Duration::from_millis(500);
 const WAITER_LOOKS: Duration = Duration::from_millis(10);
 
+/// Steps that a module of WebAssembly may take for the rows that it gets at once, unless a setting says otherwise: more
+/// than a core takes in half a minute.
+const FUNCTION_FUEL: u64 = 100_000_000_000;
+
+/// What runs WebAssembly.
+const WASM: &str = "diligence-wasm";
+
 /// How a pool is run. May change at any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolOptions {
     /// The interpreter: a path, or a name that is looked for along PATH.
     pub python: String,
+    /// The machine of WebAssembly, likewise; empty for the one that lies beside the engine's program, or along PATH.
+    pub wasm: String,
     /// The bounds of its size.
     pub growth: Growth,
     /// How long a process may be idle before it is ended.
@@ -44,16 +54,32 @@ pub struct PoolOptions {
     pub time: Duration,
     /// Virtual memory that a process may have, in bytes; 0 for as much as there is.
     pub memory_bytes: u64,
+    /// Steps that a module of WebAssembly may take for the rows that it gets at once; 0 for as many as it likes.
+    pub fuel: u64,
+}
+
+impl PoolOptions {
+    /// How processes of a runtime are started.
+    fn launch(&self, runtime: Runtime) -> Launch {
+        let (program, fuel) = match runtime {
+            Runtime::Python => (self.python.clone().into(), 0),
+            Runtime::Wasm if self.wasm.is_empty() => (beside(WASM), self.fuel),
+            Runtime::Wasm => (self.wasm.clone().into(), self.fuel),
+        };
+        Launch { runtime, program, memory_bytes: self.memory_bytes, fuel }
+    }
 }
 
 impl Default for PoolOptions {
     fn default() -> Self {
         Self {
             python: "python3".to_owned(),
+            wasm: String::new(),
             growth: Growth { threshold: POOL_THRESHOLD, minimum: POOL_MINIMUM, maximum: POOL_MAXIMUM },
             idle: POOL_IDLE,
             time: FUNCTION_TIME,
             memory_bytes: FUNCTION_MEMORY_BYTES,
+            fuel: FUNCTION_FUEL,
         }
     }
 }
@@ -83,8 +109,10 @@ impl ProcessState {
 /// A process at one moment: what `system.pool` shows.
 #[derive(Clone, Debug)]
 pub struct ProcessInfo {
-    /// Its number within the pool.
+    /// Its number within the pool, among those of its runtime.
     pub number: u64,
+    /// What it runs functions of.
+    pub runtime: Runtime,
     /// Its number in the operating system.
     pub pid: u32,
     /// What it does.
@@ -99,9 +127,11 @@ pub struct ProcessInfo {
     pub memory_bytes: u64,
 }
 
-/// A pool of primed processes. It starts the first when a function is called or checked for the first time.
+/// A pool of primed processes. It starts the first of a runtime when a function of it is called or checked for the
+/// first time; the bounds are those of each runtime.
 pub struct Pool {
-    shared: Arc<Shared>,
+    python: Arc<Shared>,
+    wasm: Arc<Shared>,
     spawn: Arc<dyn Spawn>,
     codes: Mutex<Codes>,
 }
@@ -113,6 +143,7 @@ struct Codes {
 }
 
 struct Shared {
+    runtime: Runtime,
     state: Mutex<State>,
     /// Tells calls that a process is idle, or will not be.
     idle: Condvar,
@@ -144,61 +175,61 @@ struct State {
 impl Pool {
     /// A pool without processes.
     pub fn new(options: PoolOptions, clock: Arc<dyn Clock>, spawn: Arc<dyn Spawn>) -> Arc<Self> {
-        let state = State {
-            options,
-            counts: Counts::default(),
-            idle: vec![],
-            all: vec![],
-            to_start: 0,
-            buried: vec![],
-            numbers: 0,
-            generation: 0,
-            refusals: 0,
-            refusal: None,
-            has_keeper: false,
-            is_closing: false,
-        };
-        let (idle, wanted) = (Condvar::new(), Condvar::new());
-        let shared = Shared { state: Mutex::new(state), idle, wanted, clock, calls: AtomicUsize::new(0) };
-        Arc::new(Self { shared: Arc::new(shared), spawn, codes: Mutex::default() })
+        let shared = |runtime| Arc::new(Shared::new(runtime, options.clone(), clock.clone()));
+        let (python, wasm) = (shared(Runtime::Python), shared(Runtime::Wasm));
+        Arc::new(Self { python, wasm, spawn, codes: Mutex::default() })
+    }
+
+    fn both(&self) -> [&Arc<Shared>; 2] {
+        [&self.python, &self.wasm]
+    }
+
+    fn of(&self, code: &Code) -> &Arc<Shared> {
+        match code.spec.form.runtime() {
+            Runtime::Python => &self.python,
+            Runtime::Wasm => &self.wasm,
+        }
     }
 
     /// The options.
     pub fn options(&self) -> PoolOptions {
-        self.shared.state.lock().options.clone()
+        self.python.state.lock().options.clone()
     }
 
     /// Changes the options. Processes that were started with others that matter to them are not used again.
-    pub fn set_options(&self, change: impl FnOnce(&mut PoolOptions)) {
-        let mut state = self.shared.state.lock();
-        let before = state.options.clone();
-        change(&mut state.options);
-        if (&before.python, before.memory_bytes) == (&state.options.python, state.options.memory_bytes) {
-            return;
+    pub fn set_options(&self, change: impl Fn(&mut PoolOptions)) {
+        for shared in self.both() {
+            let mut state = shared.state.lock();
+            let before = state.options.launch(shared.runtime);
+            change(&mut state.options);
+            if before == state.options.launch(shared.runtime) {
+                continue;
+            }
+            state.generation += 1;
+            let old = std::mem::take(&mut state.idle);
+            for process in old {
+                state.bury(process);
+            }
+            shared.wanted.notify_one();
         }
-        state.generation += 1;
-        let old = std::mem::take(&mut state.idle);
-        for process in old {
-            state.bury(process);
-        }
-        self.shared.wanted.notify_one();
     }
 
     /// How many processes there are.
     pub fn counts(&self) -> Counts {
-        self.shared.state.lock().counts
+        let [python, wasm] = self.both().map(|shared| shared.state.lock().counts);
+        Counts { total: python.total + wasm.total, active: python.active + wasm.active }
     }
 
     /// Answers that all processes have given.
     pub fn calls(&self) -> usize {
-        self.shared.calls.load(Ordering::Relaxed)
+        self.both().iter().map(|shared| shared.calls.load(Ordering::Relaxed)).sum()
     }
 
-    /// The processes, in the order in which they were started.
+    /// The processes, those of a runtime in the order in which they were started.
     pub fn processes(&self) -> Vec<ProcessInfo> {
-        let all = self.shared.state.lock().all.clone();
-        let info = |shown: &Arc<Shown>| ProcessInfo {
+        let info = |shown: &Arc<Shown>, runtime| ProcessInfo {
             number: shown.number,
+            runtime,
             pid: shown.pid,
             state: match (shown.is_active.load(Ordering::Relaxed), shown.has_started.load(Ordering::Relaxed)) {
                 (true, _) => ProcessState::Active,
@@ -210,7 +241,11 @@ impl Pool {
             rows: shown.rows.load(Ordering::Relaxed),
             memory_bytes: resident_bytes(shown.pid),
         };
-        all.iter().map(info).collect()
+        let infos = |shared: &Arc<Shared>| {
+            let all = shared.state.lock().all.clone();
+            all.iter().map(|shown| info(shown, shared.runtime)).collect::<Vec<_>>()
+        };
+        self.both().map(infos).concat()
     }
 
     /// The function that this is. Equal ones are one.
@@ -253,7 +288,9 @@ impl Pool {
         while from < rows {
             let at_once = match code.spec.form {
                 Form::Arrow => rows,
-                Form::Rows => code.rows_at_once().min(rows - from),
+                Form::Rows | Form::RowSets | Form::Groups | Form::Wasm | Form::WasmArrow => {
+                    code.rows_at_once().min(rows - from)
+                }
             };
             let part = columns.iter().map(|column| column.slice(from, at_once)).collect::<Vec<_>>();
             answers.push(lease.call(code, &part, at_once, caller)?);
@@ -264,22 +301,23 @@ impl Pool {
 
     /// A process for a call, once one is idle.
     fn take(&self, code: &Code, caller: &dyn Caller) -> Result<Lease<'_>> {
-        let mut state = self.shared.state.lock();
+        let shared = self.of(code);
+        let mut state = shared.state.lock();
         let growth = state.options.growth;
         state.to_start += state.counts.request(1, &growth);
-        self.keep(&mut state)?;
+        self.keep(shared, &mut state)?;
         let refusals = state.refusals;
         loop {
             while let Some(mut process) = state.pick(code.number()) {
                 if process.is_alive() {
                     process.shown.is_active.store(true, Ordering::Relaxed);
-                    let (time, shared) = (state.options.time, &*self.shared);
+                    let time = state.options.time;
                     return Ok(Lease { process: Some(process), time, shared, asked: 0 });
                 }
                 // Somebody has killed it while it was idle. It harms nobody.
                 state.bury(process);
                 state.to_start += state.counts.request(0, &growth);
-                self.keep(&mut state)?;
+                self.keep(shared, &mut state)?;
             }
             let refusal = state.refusal.clone().filter(|_| state.refusals != refusals);
             let stopped = caller.is_stopped().then(Error::cancelled);
@@ -287,18 +325,18 @@ impl Pool {
                 state.counts.release();
                 return Err(error);
             }
-            self.shared.idle.wait_for(&mut state, WAITER_LOOKS);
+            shared.idle.wait_for(&mut state, WAITER_LOOKS);
         }
     }
 
     /// Sees to it that there is a keeper if it has something to do.
-    fn keep(&self, state: &mut MutexGuard<'_, State>) -> Result<()> {
+    fn keep(&self, shared: &Arc<Shared>, state: &mut MutexGuard<'_, State>) -> Result<()> {
         if state.to_start == 0 && state.buried.is_empty() {
             return Ok(());
         }
         if !state.has_keeper {
-            let shared = self.shared.clone();
-            let body = Box::new(move || shared.keep());
+            let keeper = shared.clone();
+            let body = Box::new(move || keeper.keep());
             if let Err(error) = self.spawn.spawn("diligence-pool".to_owned(), body) {
                 let missing = std::mem::take(&mut state.to_start);
                 state.counts.lost(missing);
@@ -307,19 +345,21 @@ impl Pool {
             }
             state.has_keeper = true;
         }
-        self.shared.wanted.notify_one();
+        shared.wanted.notify_one();
         Ok(())
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let mut state = self.shared.state.lock();
-        state.is_closing = true;
-        let idle = std::mem::take(&mut state.idle);
-        drop(state);
-        self.shared.wanted.notify_one();
-        drop(idle);
+        for shared in self.both() {
+            let mut state = shared.state.lock();
+            state.is_closing = true;
+            let idle = std::mem::take(&mut state.idle);
+            drop(state);
+            shared.wanted.notify_one();
+            drop(idle);
+        }
     }
 }
 
@@ -352,6 +392,25 @@ impl State {
 }
 
 impl Shared {
+    fn new(runtime: Runtime, options: PoolOptions, clock: Arc<dyn Clock>) -> Self {
+        let state = State {
+            options,
+            counts: Counts::default(),
+            idle: vec![],
+            all: vec![],
+            to_start: 0,
+            buried: vec![],
+            numbers: 0,
+            generation: 0,
+            refusals: 0,
+            refusal: None,
+            has_keeper: false,
+            is_closing: false,
+        };
+        let (idle, wanted) = (Condvar::new(), Condvar::new());
+        Self { runtime, state: Mutex::new(state), idle, wanted, clock, calls: AtomicUsize::new(0) }
+    }
+
     /// What the keeper does, until no process is left.
     fn keep(&self) {
         let mut state = self.state.lock();
@@ -383,9 +442,9 @@ impl Shared {
     fn start_one(&self, state: &mut MutexGuard<'_, State>) {
         state.to_start -= 1;
         state.numbers += 1;
-        let (python, memory_bytes) = (state.options.python.clone(), state.options.memory_bytes);
+        let launch = state.options.launch(self.runtime);
         let (number, generation) = (state.numbers, state.generation);
-        let started = MutexGuard::unlocked(state, || Process::start(&python, memory_bytes, number, generation));
+        let started = MutexGuard::unlocked(state, || Process::start(&launch, number, generation));
         match started {
             Ok(mut process) => {
                 process.idle_since_ns = self.clock.now_ns();
@@ -397,7 +456,7 @@ impl Shared {
                 let refused = 1 + std::mem::take(&mut state.to_start);
                 state.counts.lost(refused);
                 state.refusals += 1;
-                state.refusal = Some(refused_start(&python, &error));
+                state.refusal = Some(refused_start(&launch, &error));
             }
         }
         self.idle.notify_all();
@@ -549,6 +608,12 @@ impl Lease<'_> {
         let name = &code.spec.name;
         let error = match cause {
             Cause::Exception => Error::value(message).with_code("38000"),
+            Cause::Fuel => {
+                let error = Error::value(format!("the function {name} has used up its fuel"));
+                let error = error.with_code("57014");
+                error.with_hint("SET function_fuel = 'none' lets all functions go on until their time is over")
+            }
+            Cause::Definition => Error::input(message).with_code("42P13"),
             Cause::Syntax => {
                 let error = Error::input(format!("could not compile the function {name}")).with_code("42601");
                 return error.with_detail(format!("{message}\n{place}"));
@@ -611,14 +676,33 @@ fn nonsense(name: &str, reason: &str) -> Error {
     error.with_code("39000").with_hint("a function must leave the process' sockets alone")
 }
 
-fn refused_start(python: &str, error: &std::io::Error) -> Error {
+fn refused_start(launch: &Launch, error: &std::io::Error) -> Error {
+    let program = launch.program.display();
+    let (what, hint) = match launch.runtime {
+        Runtime::Python => (
+            "Python interpreter",
+            "install Python 3.8 or newer (apt install python3), or say where it is: SET python = '/path/to/python3'",
+        ),
+        Runtime::Wasm => (
+            "machine of WebAssembly",
+            "put diligence-wasm beside the program (cargo build --release --manifest-path wasm/Cargo.toml), or say where it \
+             is: SET wasm = '/path/to/diligence-wasm'",
+        ),
+    };
     if error.kind() == std::io::ErrorKind::NotFound {
-        let message = format!("there is no Python interpreter: '{python}' was not found");
-        let hint =
-            "install Python 3.8 or newer (apt install python3), or say where it is: SET python = '/path/to/python3'";
-        return Error::input(message).with_code("58P01").with_hint(hint);
+        return Error::input(format!("there is no {what}: '{program}' was not found"))
+            .with_code("58P01")
+            .with_hint(hint);
     }
-    Error::resource(format!("the interpreter '{python}' cannot be started: {error}")).with_code("58000")
+    Error::resource(format!("the {what} '{program}' cannot be started: {error}")).with_code("58000")
+}
+
+/// Where a program is: beside that of the engine, or a folder above it, where tests are; else along PATH.
+fn beside(name: &str) -> PathBuf {
+    let own = std::env::current_exe().ok();
+    let folders = own.iter().flat_map(|own| own.ancestors().skip(1).take(2));
+    let found = folders.map(|folder| folder.join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(|| name.into())
 }
 
 fn type_name(kind: Kind) -> &'static str {

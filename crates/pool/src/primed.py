@@ -19,6 +19,8 @@ from itertools import accumulate
 # Kinds of frames. From the engine: LOAD, FORGET, CALL. From here: HELLO, LOADED, VALUES, RAISED.
 LOAD, FORGET, CALL = 1, 2, 3
 HELLO, LOADED, VALUES, RAISED = 1, 2, 3, 4
+# Forms of functions that matter here: of whole columns, of any number of rows for each, of groups.
+FORM_ARROW, FORM_ROW_SETS, FORM_GROUPS = 1, 4, 5
 # Why a function raised.
 EXCEPTION, SYNTAX, MISSING, MEMORY, WRONG = 0, 1, 2, 3, 4
 # How values are sent: as they are, as their texts, as an Arrow stream.
@@ -63,7 +65,8 @@ class Function:
     """A function as it was loaded."""
 
     def __init__(self, payload):
-        self.ident, self.is_arrow, self.returns, count = struct.unpack_from("<QBBH", payload)
+        self.ident, form, self.returns, count = struct.unpack_from("<QBBH", payload)
+        self.is_arrow, self.gives_rows, self.is_aggregate = (form == one for one in (FORM_ARROW, FORM_ROW_SETS, FORM_GROUPS))
         at = 12
         self.kinds, names = [], []
 
@@ -79,7 +82,11 @@ class Function:
             names.append(text(2))
         self.name = text(2)
         self.file = f"<function {self.name}, {self.ident}>"
-        self.call = self.compiled(names, text(4))
+        source = text(4)
+        (count,) = struct.unpack_from("<H", payload, at)
+        at += 2
+        self.columns = [text(2) for _ in range(count)]
+        self.call = self.compiled(names, source)
 
     def compiled(self, names, source):
         body = self.parsed(source)
@@ -138,6 +145,9 @@ class Function:
         rows, count = struct.unpack_from("<IH", payload, 8)
         if self.is_arrow:
             return self.run_arrow(payload[14:], rows)
+        if self.is_aggregate:
+            groups, _ = column(TEXT, payload, 14, rows)
+            return encoded(self.returns, [self.call(*self.lists(group)) for group in groups])
         at, columns = 14, []
         for kind in self.kinds:
             values, at = column(kind, payload, at, rows)
@@ -146,7 +156,43 @@ class Function:
             out = list(map(self.call, *columns))
         else:
             out = [self.call() for _ in range(rows)]
+        if self.gives_rows:
+            out = [None if given is None else self.rows_of(given) for given in out]
         return encoded(self.returns, out)
+
+    def lists(self, group):
+        """A group's values, a list for each parameter."""
+        import json
+
+        rows = [] if group is None else json.loads(group)
+        lists = list(map(list, zip(*rows))) if rows else [[] for _ in self.kinds]
+        for place, kind in enumerate(self.kinds):
+            if kind in READERS:
+                read = READERS[kind]
+                lists[place] = [None if value is None else read(value) for value in lists[place]]
+        return lists
+
+    def rows_of(self, given):
+        """The rows that one call gave, as JSON. A generator runs here."""
+        import json
+
+        if isinstance(given, (str, bytes, dict)):
+            raise Wrong(f"it returned {type(given).__name__}, which is no list of rows")
+        rows, count = [], len(self.columns)
+        for row in given:
+            if isinstance(row, dict):
+                unknown = [name for name in row if name not in self.columns]
+                if unknown:
+                    raise Wrong(f"it gave a column {unknown[0]!r}, which it does not return")
+                row = [row.get(name) for name in self.columns]
+            elif count == 1 and not isinstance(row, (tuple, list)):
+                row = [row]
+            elif not isinstance(row, (tuple, list)):
+                raise Wrong(f"it gave {type(row).__name__}, which is no row of {count} columns")
+            if len(row) != count:
+                raise Wrong(f"it gave a row of {len(row)} columns, not {count}")
+            rows.append([cell(json, value) for value in row])
+        return json.dumps(rows, ensure_ascii=False)
 
     def run_arrow(self, stream, rows):
         import pyarrow
@@ -183,6 +229,31 @@ class Function:
         if isinstance(error, SyntaxError) and error.filename == self.file:
             lines.append(f"function {self.name}, line {error.lineno}: {(error.text or '').strip()}")
         return "\n".join(lines)
+
+
+def number(text):
+    from decimal import Decimal
+
+    return Decimal(text)
+
+
+# What makes values of the texts that groups hold.
+READERS = {REAL: float, DOUBLE: float, NUMERIC: number, BYTES: lambda text: bytes.fromhex(text[2:])}
+
+
+def cell(json, value):
+    """A value of a row as the text that SQL reads."""
+    if value is None or type(value) is str:
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "\\x" + bytes(value).hex()
+    if isinstance(value, (list, tuple, dict)):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
 
 
 def column(kind, payload, at, rows):

@@ -1,5 +1,5 @@
-//! One primed process: an interpreter, the socket to it, what it prints, and a pipe whose end tells it that the engine
-//! is gone.
+//! One primed process: an interpreter or a machine of WebAssembly, the socket to it, what it prints, and a pipe whose
+//! end tells it that the engine is gone.
 //!
 //! Invariant: whoever has a process is the only one to talk to it. It is killed with all that it started when it is
 //! dropped, and waited for.
@@ -9,6 +9,7 @@ use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +19,7 @@ use diligence_base::limits::{POOL_PRINTED_BYTES_MAX, POOL_REPLY_BYTES_MAX, POOL_
 use parking_lot::Mutex;
 
 use crate::caller::{Caller, Nobody};
+use crate::code::Runtime;
 use crate::wire::{HEAD_BYTES, Malformed, Reply, head, reply};
 
 /// What a process runs.
@@ -47,8 +49,20 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long a process that has closed its socket may take to end.
 const ENDING: Duration = Duration::from_millis(200);
 
-/// Bytes that are read at once.
+/// Bytes that are made ready for an answer before it comes.
 const READ_BYTES: usize = 256 << 10;
+
+/// How a process is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Launch {
+    pub runtime: Runtime,
+    /// The interpreter, or the machine: a path, or a name that is looked for along PATH.
+    pub program: PathBuf,
+    /// Memory that it may have, in bytes; 0 is no limit.
+    pub memory_bytes: u64,
+    /// Steps that a module may take for a batch; 0 is no limit.
+    pub fuel: u64,
+}
 
 /// What others may see of a process.
 #[derive(Debug, Default)]
@@ -100,15 +114,17 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts an interpreter. Returns before that has begun to run. Fails as the system does.
-    pub(crate) fn start(python: &str, memory_bytes: u64, number: u64, generation: u64) -> std::io::Result<Self> {
+    /// Starts a process. Returns before that has begun to run. Fails as the system does.
+    pub(crate) fn start(launch: &Launch, number: u64, generation: u64) -> std::io::Result<Self> {
         let (socket, theirs) = UnixStream::pair()?;
         let (output, printing) = std::io::pipe()?;
         let (living, lifeline) = std::io::pipe()?;
         set_flags(living.as_raw_fd(), libc::F_SETFD, 0)?;
-        let mut command = Command::new(python);
-        command.args(["-I", "-B", "-c", LAUNCHER]);
-        command.args([living.as_raw_fd().to_string(), memory_bytes.to_string()]);
+        let mut command = Command::new(&launch.program);
+        if launch.runtime == Runtime::Python {
+            command.args(["-I", "-B", "-c", LAUNCHER]);
+        }
+        command.args([living.as_raw_fd().to_string(), launch.memory_bytes.to_string(), launch.fuel.to_string()]);
         command.env_clear().envs(GIVEN);
         command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.stdin(Stdio::from(OwnedFd::from(theirs))).current_dir("/").process_group(0);
@@ -133,10 +149,12 @@ impl Process {
             _lifeline: lifeline,
             has_ended: false,
         };
-        // It fits into the socket's buffer.
-        let mut script = (PRIMED.len() as u32).to_le_bytes().to_vec();
-        script.extend(PRIMED.as_bytes());
-        process.socket.write_all(&script)?;
+        if launch.runtime == Runtime::Python {
+            // It fits into the socket's buffer.
+            let mut script = (PRIMED.len() as u32).to_le_bytes().to_vec();
+            script.extend(PRIMED.as_bytes());
+            process.socket.write_all(&script)?;
+        }
         Ok(process)
     }
 
@@ -151,7 +169,7 @@ impl Process {
             return;
         }
         // What it says comes in one piece. One that says anything else is found out when it is used.
-        if let Ok((0, Reply::Hello(_))) = self.answer(&mut Vec::new(), &Nobody, Instant::now() + LOOK) {
+        if let Ok((0, Reply::Hello(_))) = self.answer(&Nobody, Instant::now() + LOOK) {
             self.shown.has_started.store(true, Ordering::Relaxed);
         }
     }
@@ -182,19 +200,19 @@ impl Process {
         time: Duration,
     ) -> Result<Reply, Failure> {
         if !self.shown.has_started.load(Ordering::Relaxed) {
-            match self.answer(&mut Vec::new(), caller, Instant::now() + POOL_START_TIME)? {
+            match self.answer(caller, Instant::now() + POOL_START_TIME)? {
                 (0, Reply::Hello(_)) => self.shown.has_started.store(true, Ordering::Relaxed),
                 (_, other) => return Err(out_of_turn(&other)),
             }
         }
-        let (mut sent, mut came) = (0, Vec::new());
+        let mut sent = 0;
         let end = Instant::now() + time;
         while sent < frame.len() {
             if !self.send(frame, &mut sent)? {
                 self.wait(true, caller, Some(end))?;
             }
         }
-        match self.answer(&mut came, caller, end)? {
+        match self.answer(caller, end)? {
             (of, reply) if of == number && !matches!(reply, Reply::Hello(_)) => Ok(reply),
             (_, other) => Err(out_of_turn(&other)),
         }
@@ -215,22 +233,27 @@ impl Process {
     }
 
     /// The next frame: the number of its call, and what it says.
-    fn answer(&mut self, came: &mut Vec<u8>, caller: &dyn Caller, end: Instant) -> Result<(u64, Reply), Failure> {
+    fn answer(&mut self, caller: &dyn Caller, end: Instant) -> Result<(u64, Reply), Failure> {
+        let mut came = Vec::with_capacity(HEAD_BYTES);
+        self.receive(&mut came, HEAD_BYTES, caller, end)?;
+        let (length, kind, number) = head(came.as_slice().try_into().unwrap_or([0; HEAD_BYTES]));
+        if length > POOL_REPLY_BYTES_MAX {
+            return Err(Failure::Malformed(Malformed(format!("an answer of {length} bytes"))));
+        }
+        // No more than what came is held, whatever the head says.
+        let mut payload = Vec::with_capacity(length.min(READ_BYTES));
+        self.receive(&mut payload, length, caller, end)?;
+        Ok((number, reply(kind, payload).map_err(Failure::Malformed)?))
+    }
+
+    /// Reads until there are so many bytes.
+    fn receive(&mut self, came: &mut Vec<u8>, wanted: usize, caller: &dyn Caller, end: Instant) -> Result<(), Failure> {
         let mut is_over = false;
-        loop {
-            let wanted = wanted(came)?;
-            if came.len() >= wanted {
-                break;
-            }
-            // No more than what came is held, whatever the head says.
-            let (before, count) = (came.len(), (wanted - came.len()).min(READ_BYTES));
-            came.resize(before + count, 0);
-            let read = self.socket.read(&mut came[before..]);
-            came.truncate(before + read.as_ref().map_or(0, |count| *count));
-            match read {
-                Ok(0) => return Err(self.died()),
+        while came.len() < wanted {
+            // What came before an error is kept.
+            match (&self.socket).take((wanted - came.len()) as u64).read_to_end(came) {
+                Ok(_) if came.len() < wanted => return Err(self.died()),
                 Ok(_) => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     if is_over {
                         return Err(self.died());
@@ -242,11 +265,7 @@ impl Process {
                 Err(error) => return Err(Failure::Broken(error)),
             }
         }
-        let mut bytes = [0; HEAD_BYTES];
-        bytes.copy_from_slice(&came[..HEAD_BYTES]);
-        let (_, kind, number) = head(bytes);
-        let reply = reply(kind, came.split_off(HEAD_BYTES)).map_err(Failure::Malformed)?;
-        Ok((number, reply))
+        Ok(())
     }
 
     /// Waits until the socket can be read or written, or the process has ended; true then. Keeps what it prints.
@@ -350,17 +369,6 @@ pub(crate) fn ending_text(status: Option<ExitStatus>) -> String {
     }
 }
 
-/// Bytes that a frame has, as far as can be told. Fails if they are too many.
-fn wanted(came: &[u8]) -> Result<usize, Failure> {
-    let Some((first, _)) = came.split_first_chunk::<HEAD_BYTES>() else { return Ok(HEAD_BYTES) };
-    match head(*first).0 {
-        length if length > POOL_REPLY_BYTES_MAX => {
-            Err(Failure::Malformed(Malformed(format!("an answer of {length} bytes"))))
-        }
-        length => Ok(HEAD_BYTES + length),
-    }
-}
-
 fn out_of_turn(reply: &Reply) -> Failure {
     let said = match reply {
         Reply::Hello(_) => "that it has started",
@@ -410,11 +418,20 @@ mod tests {
     /// However the engine ends, its end of the pipe is closed then.
     #[test]
     fn a_process_that_spins_ends_with_the_engine() {
-        let Ok(mut process) = Process::start("python3", 0, 1, 0) else {
+        let (runtime, program) = (Runtime::Python, "python3".into());
+        let Ok(mut process) = Process::start(&Launch { runtime, program, memory_bytes: 0, fuel: 0 }, 1, 0) else {
             return eprintln!("not tested: there is no python3 here");
         };
         let (parameters, source) = (vec![], "while True: pass".to_owned());
-        let spec = CodeSpec { name: "spin".to_owned(), parameters, returns: Kind::Text, form: Form::Rows, source };
+        let spec = CodeSpec {
+            name: "spin".to_owned(),
+            parameters,
+            returns: Kind::Text,
+            form: Form::Rows,
+            source,
+            export: String::new(),
+            columns: vec![],
+        };
         let code = Code::new(spec, 1);
         let loaded = process.ask(&wire::load(&code, 1).unwrap(), 1, &Nobody, Duration::from_secs(60));
         assert!(matches!(loaded, Ok(Reply::Loaded)), "{loaded:?}");

@@ -33,7 +33,15 @@ fn pool() -> Option<Arc<Pool>> {
 
 fn code(pool: &Pool, parameters: &[(&str, Kind)], returns: Kind, source: &str) -> Arc<Code> {
     let parameters = parameters.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
-    pool.code(CodeSpec { name: "f".to_owned(), parameters, returns, form: Form::Rows, source: source.to_owned() })
+    pool.code(CodeSpec {
+        name: "f".to_owned(),
+        parameters,
+        returns,
+        form: Form::Rows,
+        source: source.to_owned(),
+        export: String::new(),
+        columns: vec![],
+    })
 }
 
 fn numbers(values: impl IntoIterator<Item = i64>) -> Vec<ArrayRef> {
@@ -254,6 +262,29 @@ fn without_an_interpreter_the_error_says_what_to_install() {
     pool.set_options(|options| options.python = "false".to_owned());
     let error = one(&pool, "return x", &Nobody).unwrap_err();
     assert!(error.message().contains("ended with the exit code 1"), "{error}");
+}
+
+/// A function that finds the socket speaks for its process: frames with made up heads, kinds, numbers and lengths, and
+/// bytes of any kind. Its call ends with an error, soon, and nobody else's does.
+#[test]
+fn a_function_that_forges_answers_ends_its_own_call() {
+    let Some(pool) = pool_with(|options| options.time = Duration::from_secs(10)) else { return };
+    let forge = "import os, random, struct\nfrom stat import S_ISSOCK\nmade = random.Random(SEED)\n\
+                 sockets = [int(name) for name in os.listdir('/proc/self/fd')]\n\
+                 sockets = [d for d in sockets if d >= 64 and S_ISSOCK(os.fstat(d).st_mode)]\n\
+                 body = made.randbytes(made.choice([0, 1, 9, 100]))\n\
+                 length = made.choice([len(body), len(body), 1 << 31, 0, len(body) + 1])\n\
+                 head = struct.pack('<IB3xQ', length, made.choice([1, 2, 3, 4, 9]), made.choice([0, 1, 2, 3, 1 << 60]))\n\
+                 os.write(sockets[0], made.choice([head + body, head[:5], body]))\nos._exit(7)";
+    for seed in 0..60 {
+        let forged = one(&pool, &forge.replace("SEED", &seed.to_string()), &Nobody);
+        if let Err(error) = forged {
+            let code = error.code().unwrap_or_default();
+            assert!(["38000", "39000", "42804", "22P02", "22003"].contains(&code), "seed {seed}: {error:?}");
+        }
+        assert_eq!(one(&pool, "return x + 1", &Nobody).unwrap(), 8, "seed {seed}");
+    }
+    assert_eq!(pool.counts().active, 0);
 }
 
 /// Processes are killed at any time while calls run. A call gives what it is to, or says that its process was killed;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   head:    bytes behind it (4), kind (1), nothing (3), number of the call (8)
-//!   load:    function (8), arrow? (1), returns (1), parameters (2), of each: kind (1), name; the function's name, body
+//!   load:    function (8), form (1), returns (1), parameters (2), of each: kind (1), name; the function's name, body,
+//!            columns of its rows (2), of each: name
 //!   forget:  function (8)
 //!   call:    function (8), rows (4), columns (2), of each: some NULL? (1), a byte for each row if so, values
 //!   values:  form (1), some NULL? (1), a byte for each row if so, values
@@ -35,7 +36,7 @@ use arrow::ipc::root_as_message;
 use arrow::ipc::writer::StreamWriter;
 use diligence_base::{Error, Result};
 
-use crate::code::{Code, CodeSpec, Form, Kind};
+use crate::code::{Code, CodeSpec, Form, Kind, Runtime};
 
 /// Bytes of a frame's head.
 pub const HEAD_BYTES: usize = 16;
@@ -79,7 +80,7 @@ pub enum Answer {
 pub enum Cause {
     /// It did.
     Exception,
-    /// Its body is no Python.
+    /// Its body is no Python, or no module.
     Syntax,
     /// It needs pyarrow, which is not there.
     Missing,
@@ -87,6 +88,10 @@ pub enum Cause {
     Memory,
     /// What it gave is not what it was declared to give.
     Wrong,
+    /// It has taken more steps than it may.
+    Fuel,
+    /// The module has no such function, or one of another type.
+    Definition,
 }
 
 /// An error of a function.
@@ -133,19 +138,20 @@ fn frame(kind: u8, number: u64, fill: impl FnOnce(&mut Vec<u8>) -> Result<()>) -
 
 /// Makes a function known.
 pub(crate) fn load(code: &Code, number: u64) -> Result<Vec<u8>> {
-    let CodeSpec { name, parameters, returns, form, source } = &code.spec;
+    let CodeSpec { name, parameters, returns, form, source, export, columns } = &code.spec;
     frame(LOAD, number, |bytes| {
         bytes.extend(code.number().to_le_bytes());
-        bytes.extend([u8::from(*form == Form::Arrow), *returns as u8]);
+        bytes.extend([*form as u8, *returns as u8]);
         bytes.extend(short_length(parameters.len())?.to_le_bytes());
         for (name, kind) in parameters {
             bytes.push(*kind as u8);
             add_name(bytes, name)?;
         }
-        add_name(bytes, name)?;
+        add_name(bytes, if form.runtime() == Runtime::Wasm { export } else { name })?;
         bytes.extend(length(source.len())?.to_le_bytes());
         bytes.extend(source.as_bytes());
-        Ok(())
+        bytes.extend(short_length(columns.len())?.to_le_bytes());
+        columns.iter().try_for_each(|name| add_name(bytes, name))
     })
 }
 
@@ -157,7 +163,8 @@ pub(crate) fn forget(code: u64) -> Result<Vec<u8>> {
     })
 }
 
-/// Calls a function for these rows. The columns are of the kinds of its parameters, or alike.
+/// Calls a function for these rows. The columns are of the kinds of its parameters, or alike; of [`Form::Groups`] there
+/// is one, of texts.
 pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) -> Result<Vec<u8>> {
     frame(CALL, number, |bytes| {
         bytes.extend(code.number().to_le_bytes());
@@ -165,7 +172,8 @@ pub(crate) fn call(code: &Code, number: u64, columns: &[ArrayRef], rows: usize) 
         bytes.extend(short_length(columns.len())?.to_le_bytes());
         match code.spec.form {
             Form::Arrow => add_stream(bytes, columns, rows),
-            Form::Rows => {
+            Form::Groups => columns.iter().try_for_each(|column| add_column(bytes, column, Kind::Text)),
+            Form::Rows | Form::RowSets | Form::Wasm | Form::WasmArrow => {
                 let mut columns = columns.iter().zip(&code.spec.parameters);
                 columns.try_for_each(|(column, (_, kind))| add_column(bytes, column, *kind))
             }
@@ -227,7 +235,11 @@ fn add_numbers<T: ArrowPrimitiveType, const N: usize>(
 ) {
     let values = column.as_primitive::<T>().values();
     bytes.reserve(values.len() * N);
-    values.iter().for_each(|value| bytes.extend(to_bytes(*value)));
+    // As they lie in memory, which is how they are sent.
+    match cfg!(target_endian = "little") {
+        true => bytes.extend_from_slice(values.inner().as_slice()),
+        false => values.iter().for_each(|value| bytes.extend(to_bytes(*value))),
+    }
 }
 
 /// Lengths, then bytes; of what is not valid none.
@@ -273,6 +285,8 @@ pub fn reply(kind: u8, payload: Vec<u8>) -> std::result::Result<Reply, Malformed
                 2 => Cause::Missing,
                 3 => Cause::Memory,
                 4 => Cause::Wrong,
+                5 => Cause::Fuel,
+                6 => Cause::Definition,
                 other => return Malformed::because(format!("a cause {other}")),
             };
             let mut text = || {
@@ -328,7 +342,12 @@ pub fn values(payload: &[u8], returns: Kind, form: Form, rows: usize) -> std::re
     Ok(answer)
 }
 
-fn eights<T>(rest: &mut Rest<'_>, rows: usize, of_bytes: fn([u8; 8]) -> T) -> std::result::Result<Vec<T>, Malformed> {
+/// Numbers of eight bytes each. Not by a pointer to what makes one: the loop is a copy then.
+fn eights<T>(
+    rest: &mut Rest<'_>,
+    rows: usize,
+    of_bytes: impl Fn([u8; 8]) -> T,
+) -> std::result::Result<Vec<T>, Malformed> {
     let (chunks, _) = rest.take(rows.saturating_mul(8))?.as_chunks::<8>();
     Ok(chunks.iter().map(|chunk| of_bytes(*chunk)).collect())
 }

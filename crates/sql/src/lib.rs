@@ -17,6 +17,7 @@
 mod algebra;
 mod binder;
 mod catalog_functions;
+mod closures;
 pub mod errors;
 mod expression;
 pub mod external;
@@ -29,6 +30,7 @@ pub mod parse;
 mod planning;
 mod privileges;
 mod programs;
+mod registry;
 mod rewrites;
 mod routines;
 mod row_locks;
@@ -39,10 +41,12 @@ mod unnesting;
 mod write;
 mod written;
 
+pub use closures::Closure;
 pub use facts::Facts;
 pub use planning::{
     Description, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions, parameter_value, rebind,
 };
+pub use registry::Closures;
 pub use session_functions::{QueryRunner, SettingsSink};
 pub use statement::{
     Command, DroppedKind, ExportFormat, Maintenance, Part, Query, Several, Statement, TransactionStep, Write,

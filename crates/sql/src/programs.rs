@@ -13,18 +13,33 @@ use datafusion_expr::{ScalarUDF, Volatility};
 use diligence_base::{Error, Result};
 use diligence_engine::expressions::{Outside, outside_function};
 use diligence_engine::stages::Caller;
-use diligence_pool::{Answer, Code, CodeSpec, Form, Kind, Pool};
+use diligence_pool::{Answer, Code, CodeSpec, Form, Kind, Pool, Runtime};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 use diligence_types::coercion::{CastOptions, cast_array};
 
+use crate::closures::{ClosureFunction, Registered};
+
 /// The languages, with how their functions see their arguments: `plpython3u` is what PostgreSQL calls Python.
-const LANGUAGES: [(&str, Form); 3] =
-    [("python", Form::Rows), ("plpython3u", Form::Rows), ("python_arrow", Form::Arrow)];
+const LANGUAGES: [(&str, Form); 6] = [
+    ("python", Form::Rows),
+    ("plpython3u", Form::Rows),
+    ("python_arrow", Form::Arrow),
+    ("python_aggregate", Form::Groups),
+    ("wasm", Form::Wasm),
+    ("wasm_arrow", Form::WasmArrow),
+];
 
 /// How functions of a language see their arguments; `None` if there is no such language.
 pub(crate) fn form_of(language: &str) -> Option<Form> {
     LANGUAGES.iter().find(|(known, _)| *known == language).map(|(_, form)| *form)
+}
+
+/// Whether a module of WebAssembly stands in a file: what is written is neither its text nor its bytes.
+pub(crate) fn is_module_path(written: &str) -> bool {
+    let written = written.trim();
+    let starts = ["(", ";;", "0061736d", "0061736D", "\\x0061736d", "\\x0061736D", "0x0061736d", "0x0061736D", "AGFzb"];
+    !starts.iter().any(|start| written.starts_with(start))
 }
 
 /// The body of a function in another language.
@@ -34,8 +49,12 @@ pub(crate) struct Program {
     pub form: Form,
     /// Its text.
     pub text: String,
+    /// What its module calls it, if that is not its name.
+    pub export: Option<String>,
     /// How its values may change.
     pub volatility: Volatility,
+    /// What computes it, if that is no process.
+    pub closure: Option<Registered>,
 }
 
 /// A value on its way to a process or back: the type that it has there, and how it is sent.
@@ -68,7 +87,8 @@ impl Carried {
             Text | Varchar(_) | Char(_) | Name | Date | Time | Timestamp | TimestampTz | Interval | Uuid | Json
             | Jsonb => Ok(Self { sql_type: Text, kind: Kind::Text }),
             other => {
-                let error = Error::unsupported(format!("functions in Python cannot take or return type {other}"));
+                let error =
+                    Error::unsupported(format!("functions in other languages cannot take or return type {other}"));
                 Err(error.with_code("0A000").with_hint("pass it as text, json or bytea"))
             }
         }
@@ -85,6 +105,8 @@ pub(crate) struct ProgramCall<'d> {
     pub parameters: Vec<(String, Carried)>,
     /// What it gives.
     pub returns: Carried,
+    /// The columns of its rows; none of a value.
+    pub columns: Vec<String>,
     /// Whether it is NULL if an argument is.
     pub is_strict: bool,
 }
@@ -98,7 +120,19 @@ impl ProgramCall<'_> {
             returns: self.returns.kind,
             form: self.program.form,
             source: self.program.text.clone(),
+            export: match self.program.form.runtime() {
+                Runtime::Python => String::new(),
+                Runtime::Wasm => self.program.export.clone().unwrap_or_else(|| self.name.to_owned()),
+            },
+            columns: self.columns.clone(),
         })
+    }
+
+    /// Whether it is a module's function of numbers. No number of WebAssembly is NULL.
+    fn takes_numbers(&self) -> bool {
+        let mut kinds = self.parameters.iter().map(|(_, carried)| carried.kind).chain([self.returns.kind]);
+        let has_number = |kind| !matches!(kind, Kind::Numeric | Kind::Text | Kind::Bytes);
+        self.program.form == Form::Wasm && kinds.all(has_number)
     }
 
     /// Looks whether a process takes it. Fails as [`Pool::check`] does.
@@ -108,11 +142,20 @@ impl ProgramCall<'_> {
 
     /// The function that expressions call, whose arguments have the types in which they are sent.
     pub(crate) fn function(&self, pool: &Arc<Pool>) -> Arc<ScalarUDF> {
+        if let Some(registered) = &self.program.closure {
+            return outside_function(Arc::new(ClosureFunction {
+                name: self.name.to_owned(),
+                registered: registered.clone(),
+                returns: self.returns.sql_type.arrow(),
+                is_strict: self.is_strict && !self.parameters.is_empty(),
+                volatility: self.program.volatility,
+            }));
+        }
         outside_function(Arc::new(PoolFunction {
             code: self.code(pool),
             pool: pool.clone(),
             returns: self.returns.sql_type.clone(),
-            is_strict: self.is_strict && !self.parameters.is_empty(),
+            is_strict: (self.is_strict || self.takes_numbers()) && !self.parameters.is_empty(),
             volatility: self.program.volatility,
         }))
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion_expr::Volatility;
 use diligence_base::{Error, Result};
+use diligence_pool::{Form, Runtime};
 use sqlparser::ast::{
     self, ArgMode, CreateFunctionBody, DataType, Expr, FunctionBehavior, FunctionCalledOnNull, FunctionReturnType,
     Ident, MacroDefinition, Query, SetExpr, Statement, VisitMut, VisitorMut,
@@ -14,6 +15,7 @@ use crate::parse;
 use crate::programs::{self, Program};
 
 /// A function as it is put in the place of its calls.
+#[derive(Clone)]
 pub(crate) struct Definition {
     /// Its name, as written.
     pub name: String,
@@ -89,7 +91,7 @@ impl Definition {
         let form = programs::form_of(&language);
         if language != "sql" && form.is_none() {
             let error = Error::unsupported(format!("language \"{language}\" is not supported")).with_code("0A000");
-            return Err(error.with_hint("functions are written in SQL or Python: LANGUAGE sql, python, python_arrow"));
+            return Err(error.with_hint("functions are written in SQL, Python or WebAssembly: LANGUAGE sql, python, python_arrow, python_aggregate, wasm, wasm_arrow"));
         }
         let (mut parameters, mut columns) = (Vec::new(), Vec::new());
         for given in create.args.iter().flatten() {
@@ -126,21 +128,24 @@ impl Definition {
             columns.clear();
         }
         let is_value = !gives_rows && columns.is_empty() && returns.is_some();
+        let form = form.map(|form| if form == Form::Rows && gives_rows { Form::RowSets } else { form });
         let body = match &create.function_body {
-            _ if form.is_some() && !is_value => {
-                let error = Error::unsupported(format!("functions in {language} return one value"));
-                return Err(error
-                    .with_code("0A000")
-                    .with_hint("RETURNS text, or another type; json for several values"));
+            _ if form.is_some_and(|form| form != Form::RowSets) && !is_value => {
+                let error = Error::unsupported(format!("functions in {language} return one value")).with_code("0A000");
+                return Err(error.with_hint("RETURNS text, or another type; LANGUAGE python may return rows"));
             }
-            Some(CreateFunctionBody::AsBeforeOptions { body, link_symbol: None }) if let Some(form) = form => {
+            Some(CreateFunctionBody::AsBeforeOptions { body, link_symbol })
+                if let Some(form) = form.filter(|form| link_symbol.is_none() || form.runtime() == Runtime::Wasm) =>
+            {
                 let text = text_of(body).ok_or_else(no_body)?.to_owned();
+                let export = link_symbol.as_ref().map(|name| text_of(name).ok_or_else(no_body)).transpose()?;
+                let export = export.map(str::to_owned);
                 let volatility = match create.behavior {
                     Some(FunctionBehavior::Immutable) => Volatility::Immutable,
                     Some(FunctionBehavior::Stable) => Volatility::Stable,
                     Some(FunctionBehavior::Volatile) | None => Volatility::Volatile,
                 };
-                Body::Program(Arc::new(Program { form, text, volatility }))
+                Body::Program(Arc::new(Program { form, text, export, volatility, closure: None }))
             }
             _ if form.is_some() => return Err(no_body()),
             Some(CreateFunctionBody::Return(value)) => Body::Value(Arc::new(value.clone())),
@@ -226,6 +231,34 @@ impl Definition {
         let types = self.parameters.iter().filter_map(|parameter| parameter.data_type.as_ref());
         (!self.is_macro).then(|| types.map(type_name).collect::<Vec<_>>().join(", "))
     }
+}
+
+/// A statement that makes a function of a module in a file, with the module's bytes in the place of its name. `None`
+/// for any other statement. Fails as `read` does.
+pub(crate) fn with_module(
+    statement: &Statement,
+    read: impl FnOnce(&str) -> Result<Vec<u8>>,
+) -> Result<Option<Statement>> {
+    let Statement::CreateFunction(create) = statement else { return Ok(None) };
+    let language = create.language.as_ref().map(lower).and_then(|language| programs::form_of(&language));
+    let is_wasm = language.is_some_and(|form| form.runtime() == Runtime::Wasm);
+    let Some(CreateFunctionBody::AsBeforeOptions { body, link_symbol }) = &create.function_body else {
+        return Ok(None);
+    };
+    let Some(path) = text_of(body).filter(|text| is_wasm && programs::is_module_path(text)) else { return Ok(None) };
+    let bytes = read(path.trim())?;
+    let text = match bytes.starts_with(b"\0asm") {
+        true => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        false => String::from_utf8_lossy(&bytes).into_owned(),
+    };
+    if programs::is_module_path(&text) {
+        let error = Error::input(format!("'{path}' is no module of WebAssembly")).with_code("42601");
+        return Err(error.with_hint("a module begins with its magic bytes (.wasm), or with '(module' (.wat)"));
+    }
+    let body = Expr::Value(ast::Value::SingleQuotedString(text).into());
+    let mut made = create.clone();
+    made.function_body = Some(CreateFunctionBody::AsBeforeOptions { body, link_symbol: link_symbol.clone() });
+    Ok(Some(Statement::CreateFunction(made)))
 }
 
 /// A type's name as functions are told apart by it.
@@ -382,7 +415,8 @@ mod tests {
             Definition::of(&statement).err().and_then(|error| error.code())
         };
         assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE cobol AS 'x'"), Some("0A000"));
-        assert_eq!(refused("CREATE FUNCTION f() RETURNS SETOF int LANGUAGE python AS 'x'"), Some("0A000"));
+        assert_eq!(refused("CREATE FUNCTION f() RETURNS SETOF int LANGUAGE python_arrow AS 'x'"), Some("0A000"));
+        assert_eq!(refused("CREATE FUNCTION f() RETURNS SETOF int LANGUAGE wasm AS '(module)'"), Some("0A000"));
         assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE python RETURN 1"), Some("42P13"));
         assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE python"), Some("42P13"));
     }

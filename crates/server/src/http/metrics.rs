@@ -151,7 +151,7 @@ fn text(service: &Service) -> String {
         let processes = pool.iter().filter(|process| process.state == state).count();
         (format!("{{state=\"{}\"}}", state.name()), processes as u64)
     });
-    text.metric("pool_processes", "gauge", "Processes that run functions in Python.", &by);
+    text.metric("pool_processes", "gauge", "Processes that run functions in Python and WebAssembly.", &by);
     text.one("pool_memory_bytes", "gauge", "Memory that they have.", pool.iter().map(|one| one.memory_bytes).sum());
     text.one("pool_calls_total", "counter", "Answers of such processes.", status.pool_calls() as u64);
     let sharing = status.sharing();

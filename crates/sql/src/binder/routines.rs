@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use datafusion_expr::Volatility;
 use diligence_base::{Error, Result};
+use diligence_pool::{Form, Kind};
 use diligence_types::SqlType;
 use sqlparser::ast::{
-    CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Query,
+    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,
 };
 
 use super::functions::{bare_name, written};
@@ -31,7 +33,15 @@ impl Binder<'_> {
     pub(super) fn routine(&self, function: &Function, level: &Level<'_>) -> Result<Option<Scalar>> {
         let name = bare_name(function);
         let routines = self.context.routines(&function.name)?;
-        if routines.is_empty() || function.over.is_some() {
+        if routines.is_empty() {
+            return Ok(None);
+        }
+        let is_group =
+            |routine: &Definition| matches!(&routine.body, Body::Program(program) if program.form == Form::Groups);
+        if routines.iter().all(is_group) {
+            return self.group_program(&name, routines, function, level).map(Some);
+        }
+        if function.over.is_some() {
             return Ok(None);
         }
         let has_clause = |clause: &FunctionArgumentClause| !matches!(clause, FunctionArgumentClause::OrderBy(_));
@@ -47,6 +57,11 @@ impl Binder<'_> {
             return self.deeper(|| self.scalar(&value, level)).map(Some);
         }
         if let Body::Program(program) = &definition.body {
+            match program.form {
+                Form::RowSets => return Err(in_from(&name)),
+                Form::Groups => return self.group_program(&name, vec![definition], function, level).map(Some),
+                _ => {}
+            }
             return self.program(&definition, program, &arguments, level).map(Some);
         }
         let Body::Value(value) = &definition.body else { return Err(in_from(&name)) };
@@ -102,6 +117,57 @@ impl Binder<'_> {
         })
     }
 
+    /// A call of an aggregate that a process computes: its argument is the JSON of the group's rows, with what the call
+    /// says of DISTINCT, ORDER BY, FILTER and OVER. A strict one does not see rows with a NULL.
+    fn group_program(
+        &self,
+        name: &str,
+        routines: Vec<Definition>,
+        function: &Function,
+        level: &Level<'_>,
+    ) -> Result<Scalar> {
+        let no_call = || Error::input(format!("the aggregate function {name} takes values")).with_code("42883");
+        let call = call_of(written(function)).ok_or_else(no_call)?;
+        let (definition, arguments) = self.routine_for(name, routines, &call, level)?;
+        let Body::Program(program) = &definition.body else { return Err(no_call()) };
+        let program_call = self.program_call(&definition, program)?;
+        let parameters = definition.parameters.iter().zip(&program_call.parameters);
+        let values = arguments.iter().zip(parameters).map(|(argument, (parameter, (_, carried)))| {
+            let value = cast_to(argument, parameter);
+            // What JSON would write in another way goes as its text.
+            match carried.kind {
+                Kind::Boolean | Kind::SmallInt | Kind::Integer | Kind::BigInt => value,
+                _ => cast(&value, &DataType::Text),
+            }
+        });
+        let values = values.collect::<Vec<_>>();
+        let mut group = function.clone();
+        group.name = called("json_agg");
+        let are_there = values.iter().map(|value| Expr::IsNotNull(Box::new(Expr::Nested(Box::new(value.clone())))));
+        if let Some(are_there) = are_there.filter(|_| definition.is_strict).reduce(both) {
+            let filter = group.filter.take().map(Expr::Nested);
+            group.filter = Some(Box::new(filter.into_iter().fold(are_there, both)));
+        }
+        let row = FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: values.into_iter().map(|value| FunctionArg::Unnamed(FunctionArgExpr::Expr(value))).collect(),
+            clauses: vec![],
+        });
+        let row = Function { name: called("jsonb_build_array"), args: row, ..plain(function) };
+        let FunctionArguments::List(list) = &mut group.args else { return Err(no_call()) };
+        list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(row)))];
+        let group = self.typed_scalar(&cast(&Expr::Function(group), &DataType::Text), level)?;
+        if program.volatility != Volatility::Immutable {
+            self.is_transient.set(true);
+        }
+        let asked = self.context.program(&program_call)?;
+        let value = Scalar::Asked { function: asked, arguments: vec![group], sql_type: program_call.returns.sql_type };
+        match &definition.returns {
+            Some(returns) => Ok(value.cast(self.sql_type(returns)?, true)),
+            None => Ok(value),
+        }
+    }
+
     /// What a call of such a function needs. Fails with 0A000 for types that no process gets.
     fn program_call<'d>(&self, definition: &'d Definition, program: &'d Program) -> Result<ProgramCall<'d>> {
         let carried = |data_type: &DataType| Carried::of(self.sql_type(data_type)?.base(), program.form);
@@ -109,12 +175,18 @@ impl Binder<'_> {
             let data_type = parameter.data_type.as_ref().ok_or_else(|| Error::bug("a parameter without a type"))?;
             Ok((parameter.name.trim_matches('"').to_owned(), carried(data_type)?))
         };
-        let returns = definition.returns.as_ref().ok_or_else(|| Error::bug("a function that returns nothing"))?;
+        let returns = match &definition.returns {
+            _ if program.form == Form::RowSets => Carried::of(&SqlType::Text, program.form)?,
+            Some(returns) => carried(returns)?,
+            None => return Err(Error::bug("a function that returns nothing")),
+        };
+        let columns = definition.columns.iter().map(|(name, _)| name.clone()).collect();
         Ok(ProgramCall {
             name: &definition.name,
             program,
             parameters: definition.parameters.iter().map(parameter).collect::<Result<_>>()?,
-            returns: carried(returns)?,
+            returns,
+            columns,
             is_strict: definition.is_strict,
         })
     }
@@ -149,6 +221,12 @@ impl Binder<'_> {
         };
         if let Body::Program(program) = &definition.body {
             let scalar = self.program(&definition, program, &arguments, level)?;
+            if program.form == Form::RowSets {
+                // Its value is a text of JSON: a list of rows, which are lists of texts.
+                let query = Arc::new(crate::parse::query(&rows_query(&definition.columns))?);
+                let value = scalar.cast(SqlType::Json, true);
+                return self.with_template(vec![value], || self.query(&query, Some(level), withs)).map(Some);
+            }
             let column = self.column_for(&bare, &scalar);
             let outputs = vec![Output { name: bare, scalar: column.scalar() }];
             return Ok(Some(Rows { relation: Relation::one_row().mapped(vec![(column, scalar)]), outputs }));
@@ -246,6 +324,9 @@ impl Binder<'_> {
 pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> Result<()> {
     let binder = Binder::new(context);
     if let Body::Program(program) = &definition.body {
+        for (_, data_type) in &definition.columns {
+            binder.sql_type(data_type)?;
+        }
         return context.check_program(&binder.program_call(definition, program)?);
     }
     let null = |parameter: &RoutineParameter| {
@@ -279,6 +360,37 @@ pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> R
     });
     // Places in its text are none in the statement's.
     checked.map_err(|error| error.context(format!("the function '{}'", definition.name)))
+}
+
+/// The name of a function.
+fn called(name: &str) -> ObjectName {
+    ObjectName::from(vec![Ident::new(name)])
+}
+
+/// A call with none of the clauses that another has.
+fn plain(function: &Function) -> Function {
+    Function {
+        over: None,
+        filter: None,
+        null_treatment: None,
+        within_group: vec![],
+        parameters: FunctionArguments::None,
+        ..function.clone()
+    }
+}
+
+/// One condition and another.
+fn both(left: Expr, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::And, right: Box::new(right) }
+}
+
+/// What makes rows of the JSON that a function gave.
+fn rows_query(columns: &[(String, DataType)]) -> String {
+    let column = |(place, (name, data_type)): (usize, &(String, DataType))| {
+        format!("CAST(given ->> {place} AS {data_type}) AS \"{}\"", name.replace('"', "\"\""))
+    };
+    let columns = columns.iter().enumerate().map(column).collect::<Vec<_>>().join(", ");
+    format!("SELECT {columns} FROM json_array_elements($1) AS rows(given)")
 }
 
 /// The arguments as they are written; `None` if one is no expression.

@@ -12,7 +12,6 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result};
 use diligence_catalog::locks::RowLock;
-use diligence_catalog::rights::DENIED;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, DomainDefinition, INFORMATION_SCHEMA, LockWay, Object, POSTGRES_SCHEMA, Relation,
     RelationName, Resolved, looks_like_path, sequence_schema,
@@ -366,7 +365,12 @@ impl Context for Around<'_> {
             [catalog, schema, name] if catalog == CATALOG_NAME => (vec![schema.clone()], name),
             _ => return Ok(vec![]),
         };
-        let mut found = Vec::new();
+        let mut found = self.planner.options.closures.named(name);
+        if !found.is_empty() {
+            // Another may be registered before the next statement.
+            self.names.not_reusable();
+            return Ok(found);
+        }
         for schema in schemas {
             for object in self.at.snapshot.catalog.routines(&schema, name) {
                 let Relation::Routine(routine) = &object.relation else { continue };
@@ -385,12 +389,7 @@ impl Context for Around<'_> {
     }
 
     fn check_program(&self, call: &ProgramCall<'_>) -> Result<()> {
-        if !self.planner.options.may_program {
-            let error = Error::input("functions in Python may not be made by this user").with_code(DENIED);
-            let hint = "such a function may do whatever the server's process may: the server's file of users grants it to a \
-                        role that has both admin = true and files = true";
-            return Err(error.with_hint(hint));
-        }
+        self.may_program()?;
         call.check(&self.planner.options.pool)
     }
 

@@ -1,12 +1,15 @@
 //! Statements that make and drop relations and schemas.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_sql::parser::CreateExternalTable;
+use diligence_base::seams::OpenMode;
 use diligence_base::{Error, Result};
 use diligence_catalog::locks::TableLock;
+use diligence_catalog::rights::DENIED;
 use diligence_catalog::{FileRelation, LockWay, Relation, RelationName, Resolved, Routine, View};
 use diligence_types::SqlType;
 use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
@@ -22,6 +25,9 @@ use crate::parse::{Parsed, VARIABLE};
 use crate::routines::{self, Definition};
 use crate::statement::{Command, DroppedKind, Statement, nullable};
 use crate::write::native::{NativeTarget, NewTable};
+
+/// Bytes of a module of WebAssembly in a file at most: its statement is kept with the tables.
+const MODULE_BYTES_MAX: u64 = 16 << 20;
 
 /// Columns as a statement declares them.
 struct Declared {
@@ -349,6 +355,8 @@ impl Around<'_> {
             return Err(error.with_hint("leave TEMP out, and drop the function when it is no longer of use"));
         }
         let name = self.creatable(name, false)?;
+        let with_module = routines::with_module(statement, |path| self.module(path))?;
+        let statement = with_module.as_ref().unwrap_or(statement);
         let definition = Definition::of(statement)?;
         if !definition.is_macro {
             binder::check_routine(&definition, self)?;
@@ -363,6 +371,36 @@ impl Around<'_> {
         let others = others.into_iter().map(|object| object.name.clone()).collect();
         let name = RelationName::of_routine(&name.schema, &name.name, arguments.as_deref());
         Ok(Statement::Command(Command::CreateRoutine { name, routine, or_replace, others, tag }))
+    }
+
+    /// Fails with 42501 unless the user may make functions in other languages.
+    pub(super) fn may_program(&self) -> Result<()> {
+        if self.planner.options.may_program {
+            return Ok(());
+        }
+        let error = Error::input("functions in other languages may not be made by this user").with_code(DENIED);
+        let hint = "such a function may do whatever the server's process may: the server's file of users grants it to a \
+                    role that has both admin = true and files = true";
+        Err(error.with_hint(hint))
+    }
+
+    /// The bytes of a module's file. Fails with 42501 if the user may not read it, and as the file does.
+    fn module(&self, path: &str) -> Result<Vec<u8>> {
+        self.may_program()?;
+        let failed = |error: std::io::Error| {
+            let error = Error::input(format!("could not read the module '{path}': {error}")).with_code("58P01");
+            error.with_hint(
+                "a module is written as text, (module …), as hexadecimal digits, as base64, or is a file's path",
+            )
+        };
+        let file = self.planner.options.files.open(Path::new(path), OpenMode::READ).map_err(failed)?;
+        let bytes = file.bytes().map_err(failed)?;
+        if bytes > MODULE_BYTES_MAX {
+            return Err(Error::resource(format!("the module '{path}' has {bytes} bytes, which are too many")));
+        }
+        let mut module = vec![0; bytes as usize];
+        file.read_exact_at(&mut module, 0).map_err(failed)?;
+        Ok(module)
     }
 
     /// DROP FUNCTION and DROP MACRO.

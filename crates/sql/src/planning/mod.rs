@@ -67,6 +67,7 @@ pub use self::settings::PlannerOption;
 use crate::algebra::Constant;
 use crate::facts::Facts;
 use crate::parse::{self, Parsed};
+use crate::registry::Closures;
 use crate::session_functions::{QueryRunner, SettingsSink};
 use crate::statement::{Query, Statement};
 use crate::{catalog_functions, errors, privileges};
@@ -86,6 +87,8 @@ pub struct PlannerOptions {
     pub may_program: bool,
     /// The processes that compute those functions.
     pub pool: Arc<Pool>,
+    /// The closures that are functions.
+    pub closures: Arc<Closures>,
 }
 
 /// A planned statement.
