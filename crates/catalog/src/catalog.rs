@@ -19,7 +19,7 @@ use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 use diligence_storage::external::OpenOptions;
 use diligence_storage::foreign_error::from_arrow;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::carried::Carried;
 use crate::journal::{Entry, Journal, LogPosition, RowStore, Staged};
@@ -27,12 +27,12 @@ use crate::locks::{LockOwner, Locks};
 use crate::name::{OBJECTS_FROM, SHOWN_SCHEMAS};
 use crate::pieces::conflict;
 use crate::references;
-use crate::references::DeferredReferences;
+use crate::references::DeferredConstraints;
 use crate::sequence::{Sequence, SequenceState};
 use crate::snapshot::{Root, Schema};
 use crate::{
     CatalogSnapshot, DEFAULT_SCHEMA, FileRelation, NativeTable, NewRows, Object, ObjectRef, Relation, RelationName,
-    Rights, RowChange, SHOWN_FROM, TableAlteration,
+    Rights, RowChange, RowRules, SHOWN_FROM, TableAlteration,
 };
 
 mod changed;
@@ -68,7 +68,7 @@ pub(crate) struct Inside {
     /// Up to where in the log it has to see what others have done.
     pub(crate) must_see: Arc<AtomicU64>,
     /// What SET CONSTRAINTS has said.
-    pub(crate) deferred: Arc<Mutex<DeferredReferences>>,
+    pub(crate) deferred: Arc<Mutex<DeferredConstraints>>,
 }
 
 impl Inside {
@@ -88,6 +88,7 @@ pub(crate) struct Shared {
     /// Oids of what the engine shows of itself; never taken back.
     shown: Mutex<BTreeMap<RelationName, u32>>,
     users: RwLock<Arc<BTreeMap<String, Arc<Rights>>>>,
+    row_rules: OnceLock<Arc<dyn RowRules>>,
     locks: Arc<Locks>,
 }
 
@@ -141,6 +142,7 @@ impl Default for Shared {
             observers: RwLock::default(),
             shown: Mutex::default(),
             users: RwLock::default(),
+            row_rules: OnceLock::new(),
             locks: Arc::default(),
         }
     }
@@ -166,6 +168,16 @@ impl Catalog {
 
     pub(crate) fn inside(&self) -> Option<&Inside> {
         self.inside.as_ref()
+    }
+
+    /// Which constraints are not looked at yet, in a transaction.
+    pub(crate) fn deferred(&self) -> Option<MutexGuard<'_, DeferredConstraints>> {
+        self.inside.as_ref().map(|inside| inside.deferred.lock())
+    }
+
+    /// Whether its changes are those of a transaction, which become everybody's at its end.
+    pub fn is_of_transaction(&self) -> bool {
+        self.inside.is_some()
     }
 
     /// The locks of the database.
@@ -216,6 +228,31 @@ impl Catalog {
     /// Has rows that come in great number go into segments from now on. Called once, before any statement runs.
     pub fn store_rows_in(&self, row_store: Arc<dyn RowStore>) {
         let _ = self.row_store.set(row_store);
+    }
+
+    /// Has rows that follow others held against the rules of their tables. Called once, before any statement runs.
+    pub fn follow_by(&self, rules: Arc<dyn RowRules>) {
+        let _ = self.shared.row_rules.set(rules);
+    }
+
+    /// Rows of a table of these names, in which some columns have got other values, as they are to be written. Fails as
+    /// [`RowRules::followed`] does.
+    pub(crate) fn followed(
+        &self,
+        root: &Arc<Root>,
+        table: &NativeTable,
+        rows: RecordBatch,
+        columns: &[String],
+        to_defaults: bool,
+    ) -> Result<RecordBatch> {
+        match self.shared.row_rules.get() {
+            // A catalog of its own has locks of its own.
+            Some(rules) => {
+                let names = Arc::new(Self::with_root(root.clone(), Arc::default()));
+                rules.followed(names, table, rows, columns, to_defaults)
+            }
+            None => Ok(rows),
+        }
     }
 
     /// Where rows go that come in great number; `None` if they stay in memory.

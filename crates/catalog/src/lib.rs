@@ -31,6 +31,7 @@ pub mod distribution;
 mod enum_definition;
 mod enums;
 mod files;
+mod followed;
 mod guard;
 mod index;
 #[cfg(test)]
@@ -72,6 +73,7 @@ pub use declared::ColumnIds;
 pub use enum_definition::EnumDefinition;
 pub use enums::EnumChange;
 pub use files::FileRelation;
+pub use followed::RowRules;
 pub use guard::{LockGuard, LockWay, RowsLocked};
 pub use index::IndexState;
 pub use name::{

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::locks::{LockOwner, Locks};
 use crate::name::{shown_schema_oid, temporary_schema};
 use crate::object::with_article;
-use crate::rules::Reference;
+use crate::rules::{Key, Reference, TableRules};
 use crate::sequence::SequenceState;
 use crate::transaction::{Transaction, TransactionMark};
 use crate::{
@@ -247,9 +247,9 @@ impl SessionCatalogs {
         self.inside.read().as_ref().map(|inside| inside.transaction.mark())
     }
 
-    /// SET CONSTRAINTS: whether deferrable references of these names, or all if there are none, are looked at when the
+    /// SET CONSTRAINTS: whether deferrable constraints of these names, or all if there are none, are looked at when the
     /// transaction ends, or after each statement. Does nothing outside of one. Fails with code 42704 if there is no
-    /// constraint of a name, 42809 if it is not deferrable, 23503 if a row refers to nothing now.
+    /// constraint of a name, 42809 if it is not deferrable, 23503 or 23505 if the rows break one now.
     pub fn set_deferred(&self, names: &[String], is_deferred: bool) -> Result<()> {
         let inside = self.inside.read();
         let Some(inside) = &*inside else { return Ok(()) };
@@ -259,13 +259,15 @@ impl SessionCatalogs {
                 Relation::Native(table) if table.rules().has_name(name) => Some(table.rules()),
                 _ => None,
             });
-            let is_it = |reference: &Reference| reference.name == *name && reference.is_deferrable();
+            let is_reference = |reference: &Reference| reference.name == *name && reference.is_deferrable();
+            let is_key = |key: &Key| key.name == *name && key.is_deferrable();
+            let is_it = |rules: &TableRules| rules.references.iter().any(is_reference) || rules.keys.iter().any(is_key);
             match rules.next() {
                 None => {
                     let message = format!("constraint \"{name}\" does not exist");
                     return Err(Error::input(message).with_code("42704"));
                 }
-                Some(first) if ![first].into_iter().chain(rules).any(|rules| rules.references.iter().any(is_it)) => {
+                Some(first) if ![first].into_iter().chain(rules).any(is_it) => {
                     let message = format!("constraint \"{name}\" is not deferrable");
                     return Err(Error::input(message).with_code("42809"));
                 }

@@ -147,7 +147,7 @@ impl NativeTable {
         }
         let empty = Self::of_rows(name, schema, Vec::new(), memory.sibling(), version)?;
         let divided = TableRules { distribution: rules.distribution.clone(), ..TableRules::default() };
-        let divided = empty.with_own_rules(divided, None, version)?.with_rows(&rows, memory, true, version)?;
+        let divided = empty.with_own_rules(divided, None, version)?.with_rows(&rows, memory, true, None, version)?;
         // Where bounds come from rows, they are known now.
         let distribution = divided.rules().distribution.clone();
         divided.with_rules(TableRules { distribution, ..rules }, &counted, version)
@@ -285,6 +285,24 @@ impl NativeTable {
     /// What all versions with the same columns and rules share.
     pub(crate) fn declared(&self) -> &Arc<Declared> {
         &self.declared
+    }
+
+    /// Whether rows that were made for another version of the table are rows of this one: columns, conditions and what
+    /// is generated are the same. Keys and references are looked at when rows come.
+    pub(crate) fn takes_rows_of(&self, other: &Self) -> bool {
+        if self.is_declared_as(other) {
+            return true;
+        }
+        let (own, others) = (self.rules(), other.rules());
+        let checks = |rules: &TableRules| {
+            rules.checks.iter().map(|check| (check.name.clone(), check.condition.clone())).collect::<Vec<_>>()
+        };
+        self.columns().ids == other.columns().ids
+            && self.schema() == other.schema()
+            && self.origin() == other.origin()
+            && own.generated == others.generated
+            && own.distribution == others.distribution
+            && checks(own) == checks(others)
     }
 
     /// Whether both have the same columns and rules: one is the other with other rows.

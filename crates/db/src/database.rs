@@ -16,7 +16,7 @@ use diligence_disk::TempOptions;
 use diligence_engine::{Engine, EngineOptions};
 use diligence_native::{Backup, SegmentSizes, StoreOptions};
 use diligence_pool::{Pool, PoolOptions};
-use diligence_sql::{Planner, PlannerOptions};
+use diligence_sql::{FollowedRows, Planner, PlannerOptions};
 use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
 use diligence_storage::segment::FormatChoice;
@@ -133,6 +133,7 @@ impl Database {
         let planning =
             PlannerOptions { paths_are_tables: false, files: files.clone(), tables, may_program: false, pool };
         let planner = Planner::new(catalogs.clone(), planning.clone());
+        catalog.follow_by(Arc::new(FollowedRows::new(&planner)));
         let segment_format = Arc::<FormatChoice>::default();
         let kept = match &options.folder {
             None => None,

@@ -41,7 +41,8 @@ mod written;
 
 pub use facts::Facts;
 pub use planning::{
-    Description, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions, parameter_value, rebind,
+    Description, FollowedRows, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions,
+    parameter_value, rebind,
 };
 pub use session_functions::{QueryRunner, SettingsSink};
 pub use statement::{

@@ -13,7 +13,10 @@ impl Catalog {
         }
         let entry = Entry::Change { table: table.id, name: table.name.clone(), deleted: Vec::new(), replace };
         let version = self.next_table_version();
-        self.change_rows(table, rows, entry, |present| present.with_rows(rows, memory, replace, version))
+        self.change_rows(table, rows, entry, |present| {
+            let deferred = self.deferred();
+            present.with_rows(rows, memory, replace, deferred.as_deref(), version)
+        })
     }
 
     /// As [`insert`](Self::insert), for the rows only whose keys no other row has, of the table or before them.
@@ -74,7 +77,10 @@ impl Catalog {
         let entry =
             Entry::Change { table: table.id, name: table.name.clone(), deleted: deleted.clone(), replace: false };
         let version = self.next_table_version();
-        self.change_rows(table, &inserted, entry, |present| present.changed(&deleted, &inserted, memory, version))
+        self.change_rows(table, &inserted, entry, |present| {
+            let deferred = self.deferred();
+            present.changed(&deleted, &inserted, memory, deferred.as_deref(), version)
+        })
     }
 
     /// Takes all rows of tables in memory away; with `cascade`, also of those that refer to them. With `restarts`,

@@ -34,8 +34,8 @@ impl Catalog {
         let (version, name) = (self.next_table_version(), table.name.clone());
         let entry = Entry::Change { table: table.id, name, deleted: deleted.clone(), replace };
         self.change_rows(table, &inserted, entry, |present| match replace {
-            true => present.with_rows(&inserted, memory, true, version),
-            false => present.changed(&deleted, &inserted, memory, version),
+            true => present.with_rows(&inserted, memory, true, None, version),
+            false => present.changed(&deleted, &inserted, memory, None, version),
         })
     }
 

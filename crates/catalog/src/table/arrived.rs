@@ -1,6 +1,7 @@
 //! Rows that come and go: the next version of a table, in which small batches are joined.
 
 use super::*;
+use crate::references::DeferredConstraints;
 
 impl NativeTable {
     /// The version with these rows behind the present ones, or in their place. The new rows are counted in `memory`.
@@ -9,20 +10,22 @@ impl NativeTable {
         rows: &[NewRows],
         memory: Reservation,
         replace: bool,
+        deferred: Option<&DeferredConstraints>,
         version: TableVersion,
     ) -> Result<Self> {
         let pieces = if replace { Vec::new() } else { self.pieces().to_vec() };
-        self.appended(pieces, rows, memory, version)
+        self.appended(pieces, rows, memory, deferred, version)
     }
 
     /// The version after a change. Fails with code 40001 if a row that is to go has gone already, `Value` if a new
-    /// value does not fit its column or is a NULL that the column does not allow, `Resource` if memory is short.
-    /// `deleted` ascends.
+    /// value does not fit its column or is a NULL that the column does not allow, 23505 if a unique key is there already
+    /// that is not `deferred`, `Resource` if memory is short. `deleted` ascends.
     pub(crate) fn changed(
         &self,
         deleted: &[i64],
         inserted: &[NewRows],
         memory: Reservation,
+        deferred: Option<&DeferredConstraints>,
         version: TableVersion,
     ) -> Result<Self> {
         let (mut kept, mut gone) = (Vec::with_capacity(self.pieces().len() + 1), deleted);
@@ -36,7 +39,7 @@ impl NativeTable {
             if count < deleted.len() {
                 return Err(conflict());
             }
-            return self.appended(kept, inserted, memory, version);
+            return self.appended(kept, inserted, memory, deferred, version);
         }
         for piece in self.pieces() {
             let end = gone.partition_point(|number| *number <= piece.last());
@@ -47,7 +50,7 @@ impl NativeTable {
         if !gone.is_empty() {
             return Err(conflict());
         }
-        self.appended(kept, inserted, memory, version)
+        self.appended(kept, inserted, memory, deferred, version)
     }
 
     /// The version of these pieces with rows behind them.
@@ -56,13 +59,14 @@ impl NativeTable {
         pieces: Vec<Piece>,
         rows: &[NewRows],
         memory: Reservation,
+        deferred: Option<&DeferredConstraints>,
         version: TableVersion,
     ) -> Result<Self> {
         let counted = memory.sibling();
         let is_in_memory = rows.iter().all(|rows| rows.batch().is_some());
         let batches = rows.iter().filter_map(NewRows::batch).filter(|batch| batch.num_rows() > 0);
         let batches = batches.map(|batch| conform(batch, self.schema(), self.name())).collect::<Result<Vec<_>>>()?;
-        let indexes = if is_in_memory { Some(self.with_keys(&pieces, &batches, &memory)?) } else { None };
+        let indexes = if is_in_memory { Some(self.with_keys(&pieces, &batches, &memory, deferred)?) } else { None };
         let declared = match self.with_bounds_of(&pieces, rows, &batches)? {
             Some(declared) => Arc::new(declared),
             None => self.declared.clone(),
@@ -79,7 +83,8 @@ impl NativeTable {
                         false => index.clone(),
                         true => index.swept(&counted, &|number| finder.has(number))?,
                     };
-                    index_with(&index, key, &declared.schema, &declared.name, came, &counted)
+                    let is_checked = is_checked(key, deferred);
+                    index_with(&index, key, is_checked, &declared.schema, &declared.name, came, &counted)
                 });
                 indexes.collect::<Result<_>>()?
             }
@@ -244,8 +249,14 @@ impl NativeTable {
     }
 
     /// The indexes with the keys of rows that come behind these pieces. Fails with code 23505 if a unique key is there
-    /// already.
-    fn with_keys(&self, kept: &[Piece], rows: &[RecordBatch], memory: &Reservation) -> Result<Vec<KeyIndex>> {
+    /// already that is not `deferred`.
+    fn with_keys(
+        &self,
+        kept: &[Piece],
+        rows: &[RecordBatch],
+        memory: &Reservation,
+        deferred: Option<&DeferredConstraints>,
+    ) -> Result<Vec<KeyIndex>> {
         let name = self.name();
         let live = kept.iter().map(Piece::len).sum::<usize>();
         let keys = self.rules().keys.iter().zip(&self.rows.indexes).map(|(key, index)| {
@@ -265,7 +276,7 @@ impl NativeTable {
             let values = rows.iter().map(|batch| reader.values(batch)).collect::<Result<Vec<_>>>()?;
             let (first, starts) = (self.rows.next_number, starts(rows));
             let sorted = SortedKeys::new(&values, |batch, row| first + (starts[batch] + row) as i64);
-            if key.kind.is_unique()
+            if is_checked(key, deferred)
                 && let Some(place) = there_already(&index, &reader, &finder, &values, &sorted)?
             {
                 let (batch, row) = sorted.row(place);
@@ -295,6 +306,11 @@ struct Arriving {
 enum Uncounted {
     Piece(Piece),
     New(u16, Arriving),
+}
+
+/// Whether a key is held against the rows that come.
+fn is_checked(key: &rules::Key, deferred: Option<&DeferredConstraints>) -> bool {
+    key.kind.is_unique() && deferred.is_none_or(|deferred| !deferred.has_key(key))
 }
 
 /// Whether a batch is joined with the one before it.

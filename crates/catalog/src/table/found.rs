@@ -66,6 +66,12 @@ impl NativeTable {
         Ok(())
     }
 
+    /// Fails with code 23505 if two rows have one key that is unique.
+    pub(crate) fn check_unique(&self, key: &rules::Key) -> Result<()> {
+        let Some(memory) = self.counted() else { return Ok(()) };
+        indexed(key, self.schema(), self.name(), self.pieces(), Some(&memory.sibling())).map(drop)
+    }
+
     /// Whether the version has a row of this number.
     pub(crate) fn has_row(&self, number: i64) -> bool {
         let piece = piece_of(self.pieces(), number);

@@ -69,7 +69,7 @@ use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::written::WrittenRows;
 pub(crate) use changes::{
-    BoundChange, CHANGED, Changed, Conflict, Given, Meeting, MergeStep, NewValue, bind_delete, bind_merge,
+    BoundChange, CHANGED, Changed, Conflict, Given, KeyTerm, Meeting, MergeStep, NewValue, bind_delete, bind_merge,
     bind_new_rows, bind_update,
 };
 pub(crate) use literals::instant;
@@ -77,7 +77,10 @@ pub(crate) use locking::Lockable;
 use locking::Locking;
 pub(crate) use routines::check_routine;
 use scope::{Level, Withs};
-pub(crate) use targets::{BoundIndex, Held, Target, bind_any, bind_index, bind_insert, bind_rule, bind_value, held};
+pub(crate) use targets::{
+    BoundIndex, Held, Settling, Target, bind_any, bind_checks, bind_index, bind_insert, bind_rule, bind_settled,
+    bind_value, held,
+};
 pub(crate) use with::{bind_volatile, is_writing};
 
 /// Stack that is left before more is taken.

@@ -21,6 +21,7 @@ mod depends;
 mod describing;
 mod enums;
 mod file_functions;
+mod followed;
 mod fragments;
 mod generic;
 mod indexes;
@@ -56,6 +57,7 @@ use diligence_types::functions;
 use parking_lot::{Mutex, RwLock};
 
 pub use self::appends::PlannedAppend;
+pub use self::followed::FollowedRows;
 pub use self::generic::{GenericPlan, rebind};
 pub use self::parameters::parameter_value;
 use self::path::SearchPath;

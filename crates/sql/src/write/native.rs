@@ -9,7 +9,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int32Type, Int64Type, SchemaRef};
 use datafusion_common::ScalarValue;
@@ -18,7 +18,7 @@ use diligence_base::{About, Error, Result};
 use diligence_catalog::distribution::Distribution;
 use diligence_catalog::journal::RowStore;
 use diligence_catalog::locks::LockOwner;
-use diligence_catalog::rules::TableRules;
+use diligence_catalog::rules::{RowFunction, TableRules};
 use diligence_catalog::{
     Catalog, ColumnIds, NativeTable, NewRows, ObjectRef, OwnedSequence, Relation, RelationName, RowChange,
     StoredCluster, failing_row, table_schema,
@@ -28,6 +28,7 @@ use diligence_memory::{QueryMemory, Reservation};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_storage::segment::{Segment, SegmentBlock, SegmentWriter, is_storable};
 use diligence_storage::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
+use diligence_types::{SqlType, functions};
 use parking_lot::Mutex;
 
 use super::divided::{Divided, Rest};
@@ -94,9 +95,35 @@ pub(crate) enum ChangeWay {
         steps: Vec<Step>,
         /// The message.
         twice: &'static str,
-        /// Values by which rows that come are different; those that are not would go twice.
-        key: Vec<usize>,
+        /// By which rows that come are different; those that are not would go twice.
+        key: Option<ConflictKey>,
     },
+}
+
+/// The key by which ON CONFLICT finds rows.
+#[derive(Clone, Debug)]
+pub(crate) struct ConflictKey {
+    /// The places of the columns that it takes.
+    pub(crate) places: Vec<usize>,
+    /// Computes its values from them; they are its values, if `None`.
+    pub(crate) function: Option<Arc<dyn RowFunction>>,
+    /// The values' types.
+    pub(crate) sql_types: Vec<SqlType>,
+}
+
+impl ConflictKey {
+    /// The values of rows, whose first value is in a place, such that equal ones are the same; and which rows have a
+    /// key, all if `None`.
+    fn values(&self, rows: &RecordBatch, first: usize) -> Result<(Vec<ArrayRef>, Option<BooleanArray>)> {
+        let columns = self.places.iter().map(|place| rows.column(first + place).clone()).collect::<Vec<_>>();
+        let (values, wanted) = match &self.function {
+            Some(function) => function.compute(&columns, rows.num_rows())?,
+            None => (columns, None),
+        };
+        let values = values.iter().zip(&self.sql_types);
+        let values = values.map(|(values, sql_type)| functions::distinct_values(sql_type, values));
+        Ok((values.collect::<Result<Vec<_>>>()?, wanted))
+    }
 }
 
 /// What is done with a row.
@@ -108,6 +135,26 @@ pub(crate) enum Step {
     Update,
     /// That of its number goes.
     Delete,
+}
+
+/// Fails with code 23514 if a condition is false for a row; `values` gives the rows, for the message.
+pub(crate) fn check_holds(
+    holds: &BooleanArray,
+    name: &str,
+    table: &RelationName,
+    values: impl FnOnce() -> Result<RecordBatch>,
+) -> Result<()> {
+    let broken = (0..holds.len()).find(|row| holds.is_valid(*row) && !holds.value(*row));
+    let Some(row) = broken else { return Ok(()) };
+    let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
+    let about = About {
+        schema: Some(table.schema.clone()),
+        table: Some(table.name.clone()),
+        constraint: Some(name.to_owned()),
+        ..About::default()
+    };
+    let error = Error::value(message).with_code("23514").with_about(about);
+    Err(error.with_detail(failing_row(&values()?, row)))
 }
 
 /// The columns of rows that are written, in this order.
@@ -137,18 +184,7 @@ impl Layout {
         for (index, name) in self.checks.iter().enumerate() {
             let holds = rows.columns().get(first + index).and_then(|column| column.as_boolean_opt());
             let holds = holds.ok_or_else(|| Error::bug("a condition is no truth value"))?;
-            if let Some(row) = (0..rows.num_rows()).find(|row| holds.is_valid(*row) && !holds.value(*row)) {
-                let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
-                let values = rows.project(&self.value_places()).map_err(from_arrow)?;
-                let about = About {
-                    schema: Some(table.schema.clone()),
-                    table: Some(table.name.clone()),
-                    constraint: Some(name.clone()),
-                    ..About::default()
-                };
-                let error = Error::value(message).with_code("23514").with_about(about);
-                return Err(error.with_detail(failing_row(&values, row)));
-            }
+            check_holds(holds, name, table, || rows.project(&self.value_places()).map_err(from_arrow))?;
         }
         let others = (0..rows.num_columns()).filter(|place| !(first..first + self.checks.len()).contains(place));
         rows.project(&others.collect::<Vec<_>>()).map_err(from_arrow)
@@ -375,6 +411,7 @@ impl NativeOperation {
             NativeTarget::Rewrite { table, built_on, new, layout } => {
                 let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
                 let next = self.made(new, all(values), memory)?;
+                let _locked = catalog.lock_definitions(self.writer.owner, std::iter::once(table))?;
                 catalog.rewrite(table, *built_on, next, new.sequences.clone(), count)?;
                 Ok(count)
             }
@@ -427,13 +464,13 @@ impl NativeOperation {
             }
             ChangeWay::Replace => {
                 let gone = self.gone(table, batches)?;
-                let change = RowSteps::of(batches, layout, |_| Step::Update, gone, None, &[])?;
+                let change = RowSteps::of(batches, layout, |_| Step::Update, gone, None, None)?;
                 self.apply(table, change, layout.values > 0, memory, returned)?
             }
             ChangeWay::Steps { steps, twice, key } => {
                 let step = |number: i32| steps.get(number as usize).copied().unwrap_or(Step::Delete);
                 let gone = self.gone(table, batches)?;
-                let change = RowSteps::of(batches, layout, step, gone, Some(twice), key)?;
+                let change = RowSteps::of(batches, layout, step, gone, Some(twice), key.as_ref())?;
                 self.apply(table, change, true, memory, returned)?
             }
         };
@@ -539,7 +576,7 @@ impl RowSteps {
         step: impl Fn(i32) -> Step,
         gone: HashSet<i64>,
         twice: Option<&str>,
-        key: &[usize],
+        key: Option<&ConflictKey>,
     ) -> Result<Self> {
         let mut all = Self { updated: vec![], updates: vec![], removed: vec![], inserts: vec![], done: vec![] };
         let (mut met, mut met_keys) = (gone, HashSet::new());
@@ -549,16 +586,20 @@ impl RowSteps {
             let own = rows.columns().get(1).filter(|_| layout.has_steps);
             let own = own.map(|column| column.as_primitive::<Int32Type>());
             let (mut done, mut updates, mut inserts) = (vec![], vec![], vec![]);
+            let keys = key.map(|key| key.values(rows, layout.first_value())).transpose()?;
             for row in 0..rows.num_rows() {
                 let step = step(own.map_or(0, |own| own.value(row)));
                 let is_first = match step {
-                    Step::Insert if key.is_empty() => true,
-                    Step::Insert => {
-                        let first = layout.first_value();
-                        let value = |place: &usize| ScalarValue::try_from_array(rows.column(first + place), row);
-                        let values = key.iter().map(value).collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?;
-                        values.iter().any(ScalarValue::is_null) || met_keys.insert(values)
-                    }
+                    Step::Insert => match &keys {
+                        None => true,
+                        Some((_, Some(wanted))) if !wanted.is_valid(row) || !wanted.value(row) => true,
+                        Some((keys, _)) => {
+                            let value = |key: &ArrayRef| ScalarValue::try_from_array(key, row);
+                            let values =
+                                keys.iter().map(value).collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?;
+                            values.iter().any(ScalarValue::is_null) || met_keys.insert(values)
+                        }
+                    },
                     Step::Update | Step::Delete => met.insert(numbers.value(row)),
                 };
                 if let (false, Some(message)) = (is_first, twice) {

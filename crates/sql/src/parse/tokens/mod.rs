@@ -6,6 +6,7 @@
 //! Everything here takes time linear in the number of tokens.
 
 mod alterations;
+mod conflicts;
 mod duckdb;
 mod fragments;
 mod maintenance;
@@ -19,6 +20,7 @@ use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace};
 
 pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
+pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
 use self::duckdb::Open;
 pub(crate) use self::duckdb::PIVOT_GROUPS;
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
@@ -404,6 +406,7 @@ impl<'a> Text<'a> {
             }
             Keyword::ESCAPE if self.is_in_substring(level) => self.replace(at, [word("FOR")]),
             Keyword::LIKE if at > 0 && *self.token(at - 1) == Token::LParen => self.table_like(at),
+            Keyword::CONFLICT if self.follows(at, &["ON"]) => self.conflict(at),
             Keyword::TABLE => self.table(at),
             Keyword::FOR if at >= self.locks_until => self.row_locks(at),
             Keyword::FETCH => self.fetch(at),
