@@ -19,9 +19,10 @@ use diligence_catalog::distribution::Distribution;
 use diligence_catalog::journal::RowStore;
 use diligence_catalog::locks::LockOwner;
 use diligence_catalog::rules::{RowFunction, TableRules};
+use diligence_catalog::transaction::Transaction;
 use diligence_catalog::{
     Catalog, ColumnIds, NativeTable, NewRows, ObjectRef, OwnedSequence, Relation, RelationName, RowChange,
-    StoredCluster, failing_row, table_schema,
+    StoredCluster, TableAlteration, failing_row, table_schema,
 };
 use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_memory::{QueryMemory, Reservation};
@@ -273,6 +274,10 @@ impl Writer for NativeWriter {
                     (NativeTarget::Create(new) | NativeTarget::Rewrite { new, .. }, _) => {
                         (new.rules.distribution.clone(), true)
                     }
+                    // The first rows of a table decide, as in CREATE TABLE AS.
+                    (NativeTarget::Change { way: ChangeWay::Insert { replace: false }, .. }, Some(table)) => {
+                        (table.rules().distribution.clone(), table.rows() == 0)
+                    }
                     (_, Some(table)) => (table.rules().distribution.clone(), false),
                     (_, None) => (Distribution::default(), false),
                 };
@@ -421,6 +426,11 @@ impl NativeOperation {
                 let mut memory = memory;
                 keep(&mut memory, &values);
                 let rows: Vec<_> = all(values);
+                if let Some(distribution) = self.taken_bounds() {
+                    self.insert_divided(table, distribution, rows, memory)?;
+                    self.give_back(returned);
+                    return Ok(count);
+                }
                 let _locked = catalog.lock_change(self.writer.owner, table, &[], &rows)?;
                 catalog.insert(table, &rows, memory, *replace)?;
                 self.give_back(returned);
@@ -489,6 +499,54 @@ impl NativeOperation {
 
     fn give_back(&self, returned: Vec<RecordBatch>) {
         *self.writer.returned.0.lock() = returned.into_iter().filter(|rows| rows.num_columns() > 0).collect();
+    }
+
+    /// How a table that had no rows is divided from now on, if its first ones have decided that on their way to
+    /// segments.
+    fn taken_bounds(&self) -> Option<Distribution> {
+        let before = self.load.as_ref()?.table.as_ref()?;
+        let taken = self.divided.as_ref()?.distribution();
+        (taken != before.rules().distribution).then_some(taken)
+    }
+
+    /// Adds the first rows of a table, which are divided as it is from now on. Fails with code 40001 if others have
+    /// come first.
+    fn insert_divided(
+        &self,
+        table: &ObjectRef,
+        distribution: Distribution,
+        rows: Vec<NewRows>,
+        memory: Reservation,
+    ) -> Result<()> {
+        let NativeWriter { catalog, owner, .. } = &self.writer;
+        let _locked = catalog.lock_definitions(*owner, std::iter::once(table))?;
+        let own = (!catalog.is_of_transaction()).then(|| Transaction::begin_as(catalog.clone(), *owner));
+        let on = own.as_ref().map_or(catalog, Transaction::catalog);
+        let now = || {
+            let object = on.snapshot().get(&table.name).filter(|object| object.id == table.id).cloned();
+            let version = object.as_ref().map(|object| object.version);
+            match object.map(|object| object.relation.clone()) {
+                Some(Relation::Native(rows)) => version.map(|version| (rows, version)),
+                _ => None,
+            }
+        };
+        let others = || Error::value("other rows have come into the table first").with_code("40001");
+        let (before, built_on) = now().ok_or_else(others)?;
+        let is_as_planned = self.load.as_ref().and_then(|load| load.table.as_ref()).is_some_and(|planned| {
+            planned.origin() == before.origin() && planned.rules().distribution == before.rules().distribution
+        });
+        if before.rows() > 0 || !is_as_planned {
+            return Err(others());
+        }
+        let columns = before.schema().clone();
+        let places = (0..columns.fields().len()).map(Some).collect();
+        let rules = TableRules { distribution, ..before.rules().clone() };
+        let alteration = TableAlteration { name: table.name.clone(), columns, places, rules };
+        on.alter(table, built_on, alteration, &memory.sibling())?;
+        let (after, _) = now().ok_or_else(others)?;
+        let rows = rows.into_iter().map(|rows| after.as_own(rows)).collect::<Vec<_>>();
+        on.insert(table, &rows, memory, false)?;
+        own.map_or(Ok(()), |own| own.commit(false))
     }
 
     /// Has the segments that were written be where a crash leaves them.
