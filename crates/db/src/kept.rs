@@ -12,7 +12,7 @@ use diligence_catalog::rules::{Key, RowFunction};
 use diligence_catalog::{Catalog, FileRelation, RelationName, Routine, View};
 use diligence_engine::batch::compacted;
 use diligence_memory::{QueryMemory, Reservation};
-use diligence_native::{FolderLock, Store, StoreOptions, Surroundings};
+use diligence_native::{FolderLock, FolderReader, ReadersLock, Store, StoreOptions, Surroundings};
 use diligence_sql::{Command, Planned, Planner, Statement, parse};
 use diligence_storage::foreign_error::from_arrow;
 use parking_lot::Mutex;
@@ -26,7 +26,7 @@ pub(crate) struct KeptFolder {
     store: Arc<Store>,
     catalog: Arc<Catalog>,
     checkpoints: Mutex<Option<Box<dyn Thread>>>,
-    _lock: FolderLock,
+    lock: FolderLock,
 }
 
 impl KeptFolder {
@@ -43,6 +43,7 @@ impl KeptFolder {
         let made = options.disk.create_folders(folder);
         made.map_err(|error| Error::file(format!("{}: {error}", folder.display())).with_code("58030"))?;
         let lock = FolderLock::take(folder)?;
+        let options = StoreOptions { readers: Some(Arc::new(ReadersLock::of(folder)?)), ..options };
         let definitions = Definitions { planner, memory };
         let opened = Store::open(options, catalog.clone(), &definitions);
         let opened = opened.map_err(|error| match error.kind() {
@@ -57,7 +58,23 @@ impl KeptFolder {
             ThreadSpawn.spawn("checkpoints".into(), Box::new(move || store.make_checkpoints()))
         };
         let checkpoints = checkpoints.map_err(|error| Error::resource(format!("a thread cannot start: {error}")))?;
-        Ok(Self { store, catalog: catalog.clone(), checkpoints: Mutex::new(Some(checkpoints)), _lock: lock })
+        Ok(Self { store, catalog: catalog.clone(), checkpoints: Mutex::new(Some(checkpoints)), lock })
+    }
+
+    /// Reads the options' folder into a catalog, as it was at its last checkpoint. Fails as
+    /// [`open`](Self::open) does, whoever has the folder open.
+    pub(crate) fn read(
+        options: &StoreOptions,
+        catalog: &Catalog,
+        planner: &Planner,
+        memory: &QueryMemory,
+    ) -> Result<FolderReader> {
+        FolderReader::open(options, catalog, &Definitions { planner, memory })
+    }
+
+    /// Says where other processes can speak to this one: a URL. Fails with kind `File`.
+    pub(crate) fn has_door(&self, url: &str) -> Result<()> {
+        self.lock.has_door(url)
     }
 
     pub(crate) fn store(&self) -> &Store {
