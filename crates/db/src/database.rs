@@ -14,7 +14,7 @@ use diligence_catalog::{
 };
 use diligence_disk::TempOptions;
 use diligence_engine::{Engine, EngineOptions};
-use diligence_native::{Backup, FolderReader, SegmentSizes, StoreOptions};
+use diligence_native::{Backup, FolderReader, Repaired, SegmentSizes, StoreOptions};
 use diligence_pool::{Pool, PoolOptions};
 use diligence_sql::{FollowedRows, Planner, PlannerOptions};
 use diligence_storage::Table;
@@ -261,6 +261,20 @@ impl Database {
                 Err(error.with_hint("open one on disk with --db, or write tables to files with COPY … TO"))
             }
         }
+    }
+
+    /// Saves what can be saved of a database's folder into another one, which is made; the folder stays as it is.
+    /// `memory_bytes` is the budget, as in [`DatabaseOptions`]. Blocks the calling thread. Fails with code 58P02 if
+    /// there is something at the other path, 55006 if a process has the folder open, with kind `File` if nothing can be
+    /// read or the other folder cannot be written, `Resource` if the rows do not fit into memory.
+    pub fn repair(folder: &Path, to: &Path, memory_bytes: Option<usize>) -> Result<Repaired> {
+        let database = Self::open(DatabaseOptions { memory_bytes, ..DatabaseOptions::default() })?;
+        let inner = &database.0;
+        let catalogs = inner.planner.catalogs().clone();
+        let options = PlannerOptions { paths_are_tables: true, ..inner.planner.options().clone() };
+        let planner = inner.planner.for_session(catalogs, options);
+        let store = StoreOptions::new(folder, inner.files.clone());
+        KeptFolder::repair(&store, to, &inner.catalog, &planner, inner.engine.table_memory())
     }
 
     /// The engine that runs the queries.

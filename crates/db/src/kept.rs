@@ -1,6 +1,7 @@
 //! What a database on disk needs of the rest: definitions become relations again when it is opened, and somebody makes
 //! checkpoints while it is open.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -12,7 +13,7 @@ use diligence_catalog::rules::{Key, RowFunction};
 use diligence_catalog::{Catalog, FileRelation, RelationName, Routine, View};
 use diligence_engine::batch::compacted;
 use diligence_memory::{QueryMemory, Reservation};
-use diligence_native::{FolderLock, FolderReader, ReadersLock, Store, StoreOptions, Surroundings};
+use diligence_native::{FolderLock, FolderReader, ReadersLock, Repaired, Store, StoreOptions, Surroundings};
 use diligence_sql::{Command, Planned, Planner, Statement, parse};
 use diligence_storage::foreign_error::from_arrow;
 use parking_lot::Mutex;
@@ -70,6 +71,19 @@ impl KeptFolder {
         memory: &QueryMemory,
     ) -> Result<FolderReader> {
         FolderReader::open(options, catalog, &Definitions { planner, memory })
+    }
+
+    /// Saves what can be saved of the options' folder into another one, by way of an empty catalog. Fails as
+    /// [`repair`](diligence_native::repair) does, and with code 55006 if a process has the folder open.
+    pub(crate) fn repair(
+        options: &StoreOptions,
+        to: &Path,
+        catalog: &Catalog,
+        planner: &Planner,
+        memory: &QueryMemory,
+    ) -> Result<Repaired> {
+        let _lock = FolderLock::take(&options.folder)?;
+        diligence_native::repair(options, to, catalog, &Definitions { planner, memory })
     }
 
     /// Says where other processes can speak to this one: a URL. Fails with kind `File`.

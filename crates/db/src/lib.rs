@@ -54,7 +54,7 @@ pub use diligence_disk::{Compression, TempIo, TempOptions};
 pub use diligence_engine::plan::Needs;
 pub use diligence_engine::query::Printed;
 pub use diligence_engine::{SharingKey, SharingOffer};
-pub use diligence_native::{Holder, SegmentSizes};
+pub use diligence_native::{Holder, Repaired, SegmentSizes};
 pub use diligence_sql::{Description, Facts};
 pub use diligence_types::range_type::RangeKind;
 pub use diligence_types::text::{Range, Zone};
