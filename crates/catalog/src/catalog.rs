@@ -29,10 +29,11 @@ use crate::pieces::conflict;
 use crate::references;
 use crate::references::DeferredConstraints;
 use crate::sequence::{Sequence, SequenceState};
+use crate::session::micros_now;
 use crate::snapshot::{Root, Schema};
 use crate::{
-    CatalogSnapshot, DEFAULT_SCHEMA, FileRelation, NativeTable, NewRows, Object, ObjectRef, Relation, RelationName,
-    Rights, RowChange, RowRules, SHOWN_FROM, TableAlteration,
+    CatalogSnapshot, DEFAULT_SCHEMA, FileRelation, History, HistoryState, NativeTable, NewRows, Object, ObjectRef,
+    Relation, RelationName, Rights, RowChange, RowRules, SHOWN_FROM, TableAlteration,
 };
 
 mod changed;
@@ -89,6 +90,7 @@ pub(crate) struct Shared {
     shown: Mutex<BTreeMap<RelationName, u32>>,
     users: RwLock<Arc<BTreeMap<String, Arc<Rights>>>>,
     row_rules: OnceLock<Arc<dyn RowRules>>,
+    history: History,
     locks: Arc<Locks>,
 }
 
@@ -143,6 +145,7 @@ impl Default for Shared {
             shown: Mutex::default(),
             users: RwLock::default(),
             row_rules: OnceLock::new(),
+            history: History::default(),
             locks: Arc::default(),
         }
     }
@@ -178,6 +181,28 @@ impl Catalog {
     /// Whether its changes are those of a transaction, which become everybody's at its end.
     pub fn is_of_transaction(&self) -> bool {
         self.inside.is_some()
+    }
+
+    /// Keeps the past of the database for so many microseconds from now on; not at all, if that is 0.
+    pub fn retain_history(&self, retention: i64) {
+        let base = self.inside.as_ref().map_or(self, |inside| &*inside.base);
+        self.shared.history.retain(retention, micros_now(), base.snapshot().0);
+    }
+
+    /// How much there is of the past.
+    pub fn history(&self) -> HistoryState {
+        self.shared.history.state(micros_now())
+    }
+
+    /// The names and rows of the database at a moment, in microseconds since 1970. Fails with code 22023 if it is to
+    /// come, 72000 if it is not retained.
+    pub fn at_moment(&self, moment: i64) -> Result<CatalogSnapshot> {
+        self.shared.history.at(moment, micros_now())
+    }
+
+    /// Forgets what is not retained any more. To be called from time to time.
+    pub fn trim_history(&self) {
+        self.shared.history.trim(micros_now());
     }
 
     /// The locks of the database.

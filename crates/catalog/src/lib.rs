@@ -33,6 +33,7 @@ mod enums;
 mod files;
 mod followed;
 mod guard;
+mod history;
 mod index;
 #[cfg(test)]
 mod index_tests;
@@ -75,6 +76,7 @@ pub use enums::EnumChange;
 pub use files::FileRelation;
 pub use followed::RowRules;
 pub use guard::{LockGuard, LockWay, RowsLocked};
+pub use history::{History, HistoryState};
 pub use index::IndexState;
 pub use name::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA, oid_of,

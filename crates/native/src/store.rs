@@ -170,6 +170,7 @@ impl Store {
         let mut stop = self.stop.lock();
         while !*stop {
             self.stopped.wait_for(&mut stop, LOOK_EVERY);
+            self.catalog.trim_history();
             if !*stop && self.is_checkpoint_due() {
                 drop(stop);
                 // The next one may go better: a full disk is the statements' to report.

@@ -76,7 +76,14 @@ impl Catalog {
         let mut published = head.pending.drain(..count).collect::<Vec<_>>();
         if let Some(last) = published.last_mut() {
             head.published = head.published.max(last.position);
+            let forgotten = match self.inside.is_some() {
+                true => Vec::new(),
+                false => self.shared.history.goes_on(micros_now, &last.root),
+            };
             std::mem::swap(&mut *self.root.write(), &mut last.root);
+            // Dropped with what was seen before.
+            let forgotten = forgotten.into_iter();
+            published.extend(forgotten.map(|root| PendingChange { position: 0, root, told: vec![] }));
         }
         published
     }

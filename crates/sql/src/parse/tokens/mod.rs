@@ -408,6 +408,11 @@ impl<'a> Text<'a> {
             Keyword::LIKE if at > 0 && *self.token(at - 1) == Token::LParen => self.table_like(at),
             Keyword::CONFLICT if self.follows(at, &["ON"]) => self.conflict(at),
             Keyword::TABLE => self.table(at),
+            // Names, unless something of the past is asked for.
+            Keyword::AT | Keyword::BEFORE | Keyword::CHANGES if level.in_from && !self.is_of_past(at) => {
+                let name = self.token(at).to_string().to_lowercase();
+                self.replace(at, [quoted(&name)]);
+            }
             Keyword::FOR if at >= self.locks_until => self.row_locks(at),
             Keyword::FETCH => self.fetch(at),
             Keyword::USING => match self.token(at + 1) {
@@ -605,6 +610,12 @@ impl<'a> Text<'a> {
 
     fn is_in_substring(&self, level: &TokenLevel) -> bool {
         level.opened > 0 && self.is(level.opened - 1, "SUBSTRING")
+    }
+
+    /// Whether AT begins `AT (TIMESTAMP => …)` or `AT TIME ZONE`.
+    fn is_of_past(&self, at: usize) -> bool {
+        let is_clause = *self.token(at + 1) == Token::LParen && self.is(at + 2, "TIMESTAMP");
+        self.is(at, "AT") && (is_clause || self.is_any(at + 1, &["TIME", "LOCAL"]))
     }
 
     /// `FOR UPDATE OF a, b SKIP LOCKED LIMIT 1`: one clause for each name, behind LIMIT, OFFSET and FETCH.
