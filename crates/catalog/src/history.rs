@@ -35,6 +35,8 @@ pub struct HistoryState {
     pub moments: usize,
     /// The oldest moment that can be asked for; `None` if there is none.
     pub oldest: Option<i64>,
+    /// When it was looked at.
+    pub now: i64,
 }
 
 impl History {
@@ -127,7 +129,7 @@ impl History {
         let retention = self.retention();
         let moments = self.moments.lock();
         let oldest = moments.front().map(|(since, _)| (*since).max(now.saturating_sub(retention)));
-        HistoryState { retention, moments: moments.len(), oldest }
+        HistoryState { retention, moments: moments.len(), oldest, now }
     }
 }
 
@@ -159,9 +161,9 @@ mod tests {
         // What ended longer ago is gone.
         assert_eq!(history.goes_on(|| 125, &root(125)).len(), 1);
         assert_eq!([24, 25, 30].map(|moment| at(&history, moment, 125)), [Err("72000"), Ok(20), Ok(30)]);
-        assert_eq!(history.state(125), HistoryState { retention: 100, moments: 4, oldest: Some(25) });
+        assert_eq!(history.state(125), HistoryState { retention: 100, moments: 4, oldest: Some(25), now: 125 });
         history.retain(0, 126, root(126));
-        assert_eq!(history.state(126), HistoryState::default());
+        assert_eq!(history.state(126), HistoryState { now: 126, ..HistoryState::default() });
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use arrow::array::RecordBatch;
 use diligence_base::Result;
 use diligence_catalog::transaction::TransactionMark;
-use diligence_catalog::{PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
+use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::QueryOptions;
 use diligence_sql::{Facts, Planner, PlannerOptions, Query, QueryRunner, SettingsSink};
 use diligence_types::text::Zone;
@@ -123,6 +123,10 @@ impl SessionView for Parts {
 
     fn waiting(&self) -> Vec<WaitingQuery> {
         self.database.waiting()
+    }
+
+    fn history(&self) -> HistoryState {
+        self.database.catalog().history()
     }
 }
 
