@@ -127,6 +127,7 @@ fn read_image(options: &StoreOptions, replay: &mut Replay<'_>, repaired: &mut Re
                 Err(error) => repaired.found(format!("{}: record {place} is left out: {error}", path.display())),
             }
         }
+        replay.end_file();
         return Ok(number);
     }
     Ok(1)
@@ -184,7 +185,7 @@ fn read_logs(options: &StoreOptions, first: u64, replay: &mut Replay<'_>, repair
                 return Ok(());
             }
         }
-        replay.forget_rows();
+        replay.end_file();
         next = Some(file.next);
     }
     Ok(())

@@ -61,7 +61,8 @@ pub struct Replay<'a> {
 /// A cluster whose segment cannot be read.
 #[derive(Debug)]
 pub struct LostCluster {
-    statement: u64,
+    /// The statement that brought it, in the file that is read.
+    statement: Option<u64>,
     /// Among the rows of the statement, lost ones included.
     place: usize,
     /// Why.
@@ -95,9 +96,10 @@ impl<'a> Replay<'a> {
         self.lost.unwrap_or_default()
     }
 
-    /// Forgets rows without an entry, which were nobody's.
-    pub fn forget_rows(&mut self) {
+    /// A file has ended: rows without an entry were nobody's, and the numbers of statements are others' from now on.
+    pub fn end_file(&mut self) {
         self.rows.clear();
+        self.lost.iter_mut().flatten().for_each(|lost| lost.statement = None);
     }
 
     /// Does what a record says; whether an image ends with it. Fails as [`file`](Self::file) does.
@@ -137,9 +139,9 @@ impl<'a> Replay<'a> {
                 let there = there.and_then(|there| StoredCluster::without(there, cluster as usize, deleted));
                 let rows = match (there, &mut self.lost) {
                     (Err(error), Some(lost)) => {
-                        let before = lost.iter().filter(|lost| lost.statement == statement).count();
+                        let before = lost.iter().filter(|lost| lost.statement == Some(statement)).count();
                         let place = self.rows.get(&statement).map_or(0, Vec::len) + before;
-                        lost.push(LostCluster { statement, place, error, table: None });
+                        lost.push(LostCluster { statement: Some(statement), place, error, table: None });
                         return Ok(());
                     }
                     (there, _) => there?,
@@ -184,7 +186,7 @@ impl<'a> Replay<'a> {
                 catalog.restore_count(&ObjectRef { id: ObjectId(sequence), name }, state)?;
             }
             Record::Change { table, name, deleted, replace, statement } => {
-                if let Some(lost) = self.lost.iter().flatten().find(|lost| lost.statement == statement) {
+                if let Some(lost) = self.lost.iter().flatten().find(|lost| lost.statement == Some(statement)) {
                     // The rows behind would get the numbers of those that are lost.
                     return Err(Error::file(lost.error.to_string()).with_code("XX001"));
                 }
@@ -204,7 +206,7 @@ impl<'a> Replay<'a> {
         let version = self.catalog.next_table_version();
         let fragments = fragments.unwrap_or_else(|| vec![0; numbers.len()]);
         let mut gaps = Vec::new();
-        let own = self.lost.iter_mut().flatten().filter(|lost| lost.statement == statement && lost.table.is_none());
+        let own = self.lost.iter_mut().flatten().filter(|lost| lost.statement == Some(statement));
         for lost in own {
             let rows = numbers.get(lost.place).and_then(|numbers| match numbers {
                 RowNumbers::Listed(numbers) | RowNumbers::Moved { numbers, .. } => Some(numbers.len()),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::{DEFAULT_SCHEMA, Object, Relation, RelationName, TableAlteration, View};
+use diligence_catalog::{Object, Relation, RelationName, TableAlteration, View};
 use diligence_storage::Table;
 use diligence_storage::memory::MemoryTable;
 use sqlparser::ast::{self, TableFactor, VisitMut, VisitorMut};
@@ -238,10 +238,8 @@ impl VisitorMut for Following<'_> {
         self.count += 1;
         let quoted = |name: &str| ast::Ident::with_quote('"', name);
         let RelationName { schema, name: own } = &self.becomes.name;
-        *name = match schema == DEFAULT_SCHEMA {
-            true => ast::ObjectName::from(vec![quoted(own)]),
-            false => ast::ObjectName::from(vec![quoted(schema), quoted(own)]),
-        };
+        // Whatever the path of whoever uses the view.
+        *name = ast::ObjectName::from(vec![quoted(schema), quoted(own)]);
         let old = alias.get_or_insert_with(|| ast::TableAlias {
             explicit: true,
             name: quoted(&self.name.name),
