@@ -94,7 +94,7 @@ impl Around<'_> {
                 let ast::Statement::CreateView(create) = &mut source else {
                     return Err(Error::bug("a view's statement makes no view"));
                 };
-                create.query = Box::new(ast::Query::clone(&query));
+                *create.query = ast::Query::clone(&query);
                 let (source, depth) = (Arc::new(source), before.depth + FOLLOWED_DEPTH);
                 let next = View { source, depth, schema: before.schema.clone() };
                 Ok(Command::CreateView { name: view.name.clone(), view: Arc::new(next), or_replace: true })

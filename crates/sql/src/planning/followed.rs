@@ -52,7 +52,7 @@ impl RowRules for FollowedRows {
         let rules = table.rules();
         let has_length = columns.iter().any(|column| {
             let field = table.schema().field_with_name(column).ok();
-            field.and_then(|field| SqlType::of_field(field)).is_some_and(|sql_type| without_length(&sql_type).is_some())
+            field.and_then(SqlType::of_field).is_some_and(|sql_type| without_length(&sql_type).is_some())
         });
         if rules.checks.is_empty() && rules.generated.is_empty() && !to_defaults && !has_length {
             return Ok(rows);
