@@ -22,14 +22,14 @@ use diligence_storage::foreign_error::from_arrow;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::carried::Carried;
+use crate::deferred::DeferredConstraints;
+use crate::history::micros_now;
 use crate::journal::{Entry, Journal, LogPosition, RowStore, Staged};
 use crate::locks::{LockOwner, Locks};
 use crate::name::{OBJECTS_FROM, SHOWN_SCHEMAS};
 use crate::pieces::conflict;
 use crate::references;
-use crate::references::DeferredConstraints;
 use crate::sequence::{Sequence, SequenceState};
-use crate::session::micros_now;
 use crate::snapshot::{Root, Schema};
 use crate::{
     CatalogSnapshot, DEFAULT_SCHEMA, FileRelation, History, HistoryState, NativeTable, NewRows, Object, ObjectRef,
@@ -164,6 +164,11 @@ impl Catalog {
         Self { root: RwLock::new(root), head: Mutex::new(head), journal, row_store, shared, inside: None }
     }
 
+    /// A catalog by itself that begins with these names: nothing of it is kept, and its locks are its own.
+    pub fn of_names(names: &CatalogSnapshot) -> Self {
+        Self::with_root(names.0.clone(), Arc::default())
+    }
+
     /// A transaction's catalog with these names, in which ids and versions are those of no other.
     pub(crate) fn fork(&self, root: Arc<Root>, inside: Inside) -> Self {
         Self { inside: Some(inside), ..Self::with_root(root, self.shared.clone()) }
@@ -271,11 +276,7 @@ impl Catalog {
         to_defaults: bool,
     ) -> Result<RecordBatch> {
         match self.shared.row_rules.get() {
-            // A catalog of its own has locks of its own.
-            Some(rules) => {
-                let names = Arc::new(Self::with_root(root.clone(), Arc::default()));
-                rules.followed(names, table, rows, columns, to_defaults)
-            }
+            Some(rules) => rules.followed(&CatalogSnapshot(root.clone()), table, rows, columns, to_defaults),
             None => Ok(rows),
         }
     }

@@ -2,23 +2,22 @@
 //! table's rules say of them.
 
 use std::fmt;
-use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use diligence_base::Result;
 
-use crate::{Catalog, NativeTable};
+use crate::{CatalogSnapshot, NativeTable};
 
 /// Knows what the expressions in tables' rules say of rows.
 pub trait RowRules: fmt::Debug + Send + Sync {
     /// Rows of a table as they are to be written, after the columns of these names have got other values: the values
     /// become the columns' types, defaults if `to_defaults`, generated columns are computed anew, and conditions are
-    /// held against the rows. `names` are for what the expressions name; nothing may be changed there. Called under the
-    /// catalog's lock. Fails with code 23514 if a condition does not hold, 22001 if a text is too long, 0A000 for
-    /// expressions that are others each time.
+    /// held against the rows. `names` are those that the expressions are about. Called under the catalog's lock, so the
+    /// catalog itself is not to be asked. Fails with code 23514 if a condition does not hold, 22001 if a text is too
+    /// long, 0A000 for expressions that are others each time.
     fn followed(
         &self,
-        names: Arc<Catalog>,
+        names: &CatalogSnapshot,
         table: &NativeTable,
         rows: RecordBatch,
         columns: &[String],

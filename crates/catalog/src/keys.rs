@@ -59,7 +59,8 @@ fn field(data_type: &DataType) -> SortField {
 }
 
 /// The types of the values by which a key is compared, which stand for its own where their bytes do not show what is
-/// equal, and the types of its own; `None` for one that SQL does not have. Fails with code 42703 if a column is not there.
+/// equal, and the types of its own; `None` for one that SQL does not have. Fails with code 42703 if a column is not
+/// there.
 pub(crate) fn key_types(key: &Key, schema: &SchemaRef) -> Result<(Vec<DataType>, Vec<Option<SqlType>>)> {
     let own = match &key.computed {
         Some(computed) => {

@@ -27,6 +27,7 @@ mod composite_definition;
 mod composites;
 mod conformed;
 mod declared;
+mod deferred;
 pub mod distribution;
 mod enum_definition;
 mod enums;

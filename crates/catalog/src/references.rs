@@ -15,10 +15,11 @@ use diligence_base::{About, Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::carried::Carried;
+use crate::deferred::DeferredConstraints;
 use crate::keys::{KeyReader, KeyValues};
 use crate::pieces::conflict;
 use crate::pieces::{RowFinder, piece_of};
-use crate::rules::{Deferral, Key, KeyKind, Reference, ReferenceAction};
+use crate::rules::{Key, KeyKind, Reference, ReferenceAction};
 use crate::snapshot::Root;
 use crate::{NativeTable, NewRows, Object, Relation, RowChange};
 
@@ -34,40 +35,6 @@ pub(crate) struct ChangedTable {
     pub(crate) pairs: usize,
     /// Whether a transaction has made the change before, and dealt with what follows from it.
     pub(crate) is_carried: bool,
-}
-
-/// Which references and keys SET CONSTRAINTS has deferred in a transaction, or has held against the rows after each statement.
-#[derive(Debug, Default)]
-pub(crate) struct DeferredConstraints {
-    /// All of them.
-    all: Option<bool>,
-    /// Those of a name.
-    named: HashMap<String, bool>,
-}
-
-impl DeferredConstraints {
-    /// Sets those of these names, all if there are none.
-    pub(crate) fn set(&mut self, names: &[String], is_deferred: bool) {
-        if names.is_empty() {
-            *self = Self { all: Some(is_deferred), named: HashMap::new() };
-        }
-        self.named.extend(names.iter().map(|name| (name.clone(), is_deferred)));
-    }
-
-    /// Whether a reference is not looked at yet.
-    pub(crate) fn has(&self, reference: &Reference) -> bool {
-        self.has_named(&reference.name, reference.deferral)
-    }
-
-    /// Whether a unique key is not looked at yet.
-    pub(crate) fn has_key(&self, key: &Key) -> bool {
-        self.has_named(&key.name, key.deferral)
-    }
-
-    fn has_named(&self, name: &str, deferral: Deferral) -> bool {
-        let said = self.named.get(name).copied().or(self.all);
-        deferral != Deferral::Never && said.unwrap_or(deferral == Deferral::Deferred)
-    }
 }
 
 /// The tables that refer to a table, each with how it does.
@@ -94,8 +61,9 @@ pub(crate) struct Followed<'a> {
 }
 
 /// Has rows of other tables follow a change of those that they refer to: `settle` gives the rows as they are to be
-/// written, `carry` makes the changes. One row may refer by several columns, so each change is made before the next reference is looked at. Fails with code 23503 if a row
-/// that is referred to has gone and nothing is to be done about it; not for references that are `deferred`.
+/// written, `carry` makes the changes. One row may refer by several columns, so each change is made before the next
+/// reference is looked at. Fails with code 23503 if a row that is referred to has gone and nothing is to be done about
+/// it; not for references that are `deferred`.
 pub(crate) fn follow(
     root: &mut Arc<Root>,
     changed: &ChangedTable,
@@ -145,7 +113,8 @@ pub(crate) fn came_well(root: &Root, changed: &ChangedTable, deferred: Option<&D
 }
 
 /// Fails with code 23505 or 23503 if two rows have one deferrable key, or a row refers to nothing by a deferrable
-/// reference, of a table that a transaction has made or altered, or to one: its changes are no rows that come and go. References that are `deferred` are not looked at.
+/// reference, of a table that a transaction has made or altered, or to one: its changes are no rows that come and go.
+/// References that are `deferred` are not looked at.
 pub(crate) fn put_well(root: &Root, put: &Object, deferred: Option<&DeferredConstraints>) -> Result<()> {
     let Relation::Native(rows) = &put.relation else { return Ok(()) };
     let is_now =

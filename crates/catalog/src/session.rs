@@ -10,6 +10,7 @@ use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use parking_lot::{Mutex, RwLock};
 
+use crate::history::micros_now;
 use crate::locks::{LockOwner, Locks};
 use crate::name::{shown_schema_oid, temporary_schema};
 use crate::object::with_article;
@@ -76,12 +77,6 @@ struct SessionTransaction {
     isolation: Isolation,
     /// When, in microseconds since 1970.
     begun: i64,
-}
-
-/// Now, in microseconds since 1970.
-pub(crate) fn micros_now() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// What a transaction sees of others.

@@ -26,10 +26,11 @@ use parking_lot::Mutex;
 
 use crate::carried::Carried;
 use crate::catalog::{Inside, objects_mut, put};
+use crate::deferred::DeferredConstraints;
 use crate::journal::{Entry, LogPosition, Staged};
 use crate::locks::LockOwner;
 use crate::pieces::{Piece, PieceRows, conflict};
-use crate::references::{self, ChangedTable, DeferredConstraints, Followed};
+use crate::references::{self, ChangedTable, Followed};
 use crate::snapshot::{Root, Schema};
 use crate::{Catalog, CatalogChange, NativeTable, NewRows, Object, Relation, RelationName, RowChange};
 
@@ -447,7 +448,8 @@ impl Catalog {
         Ok(position)
     }
 
-    /// Makes one change of a transaction to the names. Keys that are `deferred` are not looked at. Fails with code 40001 if it does not go together with them.
+    /// Makes one change of a transaction to the names. Keys that are `deferred` are not looked at. Fails with code
+    /// 40001 if it does not go together with them.
     fn carry(
         &self,
         root: &mut Arc<Root>,

@@ -159,7 +159,8 @@ impl RecordFile {
         Ok(Some(record))
     }
 
-    /// Passes a record that cannot be read, if the one behind it can. Fails with kind `File` if the file cannot be read.
+    /// Passes a record that cannot be read, if the one behind it can. Fails with kind `File` if the file cannot be
+    /// read.
     pub fn skip(&mut self) -> Result<bool> {
         let mut head = [0; RECORD_HEAD_BYTES];
         let before = (self.offset, self.next);

@@ -49,9 +49,10 @@ impl Repaired {
     }
 }
 
-/// Saves what can be saved of the options' folder into one that is made, by way of an empty catalog. Nobody may have the
-/// folder open. Blocks the calling thread. Fails with code 58P02 if there is something at the path, with kind `File` if
-/// nothing can be read at all or the other folder cannot be written, `Resource` if the rows do not fit into memory.
+/// Saves what can be saved of the options' folder into one that is made, by way of an empty catalog. Nobody may have
+/// the folder open. Blocks the calling thread. Fails with code 58P02 if there is something at the path, with kind
+/// `File` if nothing can be read at all or the other folder cannot be written, `Resource` if the rows do not fit into
+/// memory.
 pub fn repair(
     options: &StoreOptions,
     to: &Path,

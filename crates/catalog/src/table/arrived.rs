@@ -1,7 +1,7 @@
 //! Rows that come and go: the next version of a table, in which small batches are joined.
 
 use super::*;
-use crate::references::DeferredConstraints;
+use crate::deferred::DeferredConstraints;
 
 impl NativeTable {
     /// The version with these rows behind the present ones, or in their place. The new rows are counted in `memory`.
@@ -18,8 +18,8 @@ impl NativeTable {
     }
 
     /// The version after a change. Fails with code 40001 if a row that is to go has gone already, `Value` if a new
-    /// value does not fit its column or is a NULL that the column does not allow, 23505 if a unique key is there already
-    /// that is not `deferred`, `Resource` if memory is short. `deleted` ascends.
+    /// value does not fit its column or is a NULL that the column does not allow, 23505 if a unique key is there
+    /// already that is not `deferred`, `Resource` if memory is short. `deleted` ascends.
     pub(crate) fn changed(
         &self,
         deleted: &[i64],

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema};
 use diligence_base::{Error, Result};
-use diligence_catalog::{Catalog, NativeTable, Rights, RowRules, SessionCatalogs};
+use diligence_catalog::{Catalog, CatalogSnapshot, NativeTable, Rights, RowRules, SessionCatalogs};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_types::SqlType;
 
@@ -43,7 +43,7 @@ fn catalogs_of(names: Arc<Catalog>) -> SessionCatalogs {
 impl RowRules for FollowedRows {
     fn followed(
         &self,
-        names: Arc<Catalog>,
+        names: &CatalogSnapshot,
         table: &NativeTable,
         rows: RecordBatch,
         columns: &[String],
@@ -58,7 +58,7 @@ impl RowRules for FollowedRows {
             return Ok(rows);
         }
         let options = PlannerOptions { may_program: false, ..self.0.options().clone() };
-        let planner = self.0.for_session(catalogs_of(names), options);
+        let planner = self.0.for_session(catalogs_of(Arc::new(Catalog::of_names(names))), options);
         let snapshot = planner.catalogs().snapshot();
         let at = planner.planning(&snapshot);
         let names = Names::new(&at);
