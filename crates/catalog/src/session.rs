@@ -244,12 +244,10 @@ impl SessionCatalogs {
     }
 
     /// SET CONSTRAINTS: whether deferrable constraints of these names, or all if there are none, are looked at when the
-    /// transaction ends, or after each statement. Does nothing outside of one. Fails with code 42704 if there is no
+    /// transaction ends, or after each statement. Changes nothing outside of one. Fails with code 42704 if there is no
     /// constraint of a name, 42809 if it is not deferrable, 23503 or 23505 if the rows break one now.
     pub fn set_deferred(&self, names: &[String], is_deferred: bool) -> Result<()> {
-        let inside = self.inside.read();
-        let Some(inside) = &*inside else { return Ok(()) };
-        let snapshot = inside.transaction.catalog().snapshot();
+        let snapshot = self.catalog().snapshot();
         for name in names {
             let mut rules = snapshot.all_objects().filter_map(|object| match &object.relation {
                 Relation::Native(table) if table.rules().has_name(name) => Some(table.rules()),
@@ -270,7 +268,10 @@ impl SessionCatalogs {
                 Some(_) => {}
             }
         }
-        inside.transaction.set_deferred(names, is_deferred)
+        match &*self.inside.read() {
+            Some(inside) => inside.transaction.set_deferred(names, is_deferred),
+            None => Ok(()),
+        }
     }
 
     /// Takes back the changes of the transaction since a mark of it.

@@ -69,7 +69,15 @@ impl NativeTable {
     /// Fails with code 23505 if two rows have one key that is unique.
     pub(crate) fn check_unique(&self, key: &rules::Key) -> Result<()> {
         let Some(memory) = self.counted() else { return Ok(()) };
-        indexed(key, self.schema(), self.name(), self.pieces(), Some(&memory.sibling())).map(drop)
+        let made = indexed(key, self.schema(), self.name(), self.pieces(), Some(&memory.sibling()));
+        made.map(drop).map_err(|error| match error.code() {
+            Some("23505") => {
+                let message = format!("duplicate key value violates unique constraint \"{}\"", key.name);
+                let detail = error.detail().unwrap_or_default().replace("is duplicated.", "already exists.");
+                Error::value(message).with_code("23505").with_detail(detail).with_about(error.about().clone())
+            }
+            _ => error,
+        })
     }
 
     /// Whether the version has a row of this number.

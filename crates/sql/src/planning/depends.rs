@@ -48,40 +48,52 @@ impl Around<'_> {
     /// its columns had get other queries. Fails with code 2BP01 if a view does not stand on what the table becomes.
     pub(super) fn followed_views(&self, object: &Object, becomes: &Becomes) -> Result<Vec<Command>> {
         let table = std::slice::from_ref(&object.name);
-        let is_renamed = becomes.name != object.name || !becomes.renamed.is_empty();
-        let (mut followed, mut others) = (Vec::new(), Vec::new());
-        for view in self.views() {
-            if self.named_by(&view, table).is_none() {
-                continue;
-            }
-            let query = query_of(&view)?;
-            if becomes.name == object.name && self.stands_on(&view, &query, becomes)? {
+        let views = self.views().into_iter().filter(|view| self.named_by(view, table).is_some()).collect::<Vec<_>>();
+        // All of them keep their columns, so each is looked at with the others as they are.
+        let version = || self.planner.catalogs().catalog().next_table_version();
+        let known = |name: &RelationName, columns: SchemaRef| {
+            let table = MemoryTable::new(name.to_string(), columns, vec![], version())?;
+            Ok((name.clone(), Arc::new(table) as Arc<dyn Table>))
+        };
+        let mut instead = views.iter().map(|view| known(&view.name, view.relation.schema()?)).collect::<Result<Vec<_>>>()?;
+        instead.push(known(&becomes.name, becomes.columns.clone())?);
+        let has_other_name = becomes.name != object.name;
+        let is_renamed = has_other_name || !becomes.renamed.is_empty();
+        let mut followed = Vec::new();
+        for view in &views {
+            let query = query_of(view)?;
+            let stands = |query: &Arc<ast::Query>| self.stands_on(view, query, &instead);
+            if !has_other_name && stands(&query) {
                 continue;
             }
             let mut other = ast::Query::clone(&query);
-            if is_renamed && self.follow(&mut other, &view, &object.name, becomes) {
-                let other = Arc::new(other);
-                if self.stands_on(&view, &other, becomes)? {
-                    followed.push(self.with_query(&view, other)?);
-                    continue;
-                }
-            } else if is_renamed {
-                // One that stands on another view, which follows.
-                others.push(view);
-                continue;
+            let names_it = is_renamed && self.follow(&mut other, view, &object.name, becomes);
+            let other = Arc::new(other);
+            match names_it {
+                true if stands(&other) => followed.push(self.with_query(view, other)?),
+                // It stands on another view only.
+                false if stands(&query) && !self.names_directly(&query, view, &object.name, becomes) => {}
+                _ => return Err(stands_still(object, becomes, view)),
             }
-            return Err(stands_still(object, becomes, &view));
         }
-        match others.first() {
-            Some(view) if followed.is_empty() => Err(stands_still(object, becomes, view)),
-            _ => Ok(followed),
-        }
+        Ok(followed)
+    }
+
+    /// Whether a view's query itself names a relation.
+    fn names_directly(&self, query: &ast::Query, view: &Object, name: &RelationName, becomes: &Becomes) -> bool {
+        let mut following = self.following(view, name, becomes);
+        let _ = ast::Query::clone(query).visit(&mut following);
+        following.count > 0
+    }
+
+    fn following<'f>(&self, view: &Object, name: &'f RelationName, becomes: &'f Becomes) -> Following<'f> {
+        let is_own = self.in_path(&name.name) == *name || view.name.schema == name.schema;
+        Following { name, is_own, becomes, count: 0, is_hidden: false }
     }
 
     /// Has a view's query name a relation as it is called from now on; whether it names it.
     fn follow(&self, query: &mut ast::Query, view: &Object, name: &RelationName, becomes: &Becomes) -> bool {
-        let is_own = self.in_path(&name.name) == *name || view.name.schema == name.schema;
-        let mut following = Following { name, is_own, becomes, count: 0, is_hidden: false };
+        let mut following = self.following(view, name, becomes);
         let _ = query.visit(&mut following);
         following.count > 0 && !following.is_hidden
     }
@@ -141,12 +153,9 @@ impl Around<'_> {
         bound.ok().flatten()
     }
 
-    /// Whether a query has all of its view's columns where a relation becomes another.
-    fn stands_on(&self, view: &Object, query: &Arc<ast::Query>, becomes: &Becomes) -> Result<bool> {
-        let version = self.planner.catalogs().catalog().next_table_version();
-        let table = MemoryTable::new(becomes.name.to_string(), becomes.columns.clone(), vec![], version)?;
-        let instead = Some((&becomes.name, Arc::new(table) as Arc<dyn Table>));
-        Ok(self.bound_query(view, query, instead, |bound, _| match (bound, &view.relation) {
+    /// Whether a query has all of its view's columns where these tables have these names, but for the view's own.
+    fn stands_on(&self, view: &Object, query: &Arc<ast::Query>, instead: &[(RelationName, Arc<dyn Table>)]) -> bool {
+        self.bound_query(view, query, instead, |bound, _| match (bound, &view.relation) {
             (Ok(bound), Relation::View(view)) if view.column_names().is_empty() => {
                 let has = |name: &String| bound.columns.iter().any(|column| column.name == *name);
                 view.schema.fields().iter().all(|field| has(field.name()))
@@ -154,26 +163,26 @@ impl Around<'_> {
             (Ok(bound), Relation::View(view)) => bound.columns.len() >= view.schema.fields().len(),
             (Ok(bound), Relation::Native(table)) => bound.columns.len() >= table.schema().fields().len(),
             _ => false,
-        }))
+        })
     }
 
     /// Binds a view's query.
     fn with_view<T>(&self, view: &Object, then: impl FnOnce(Result<Bound>, &Around<'_>) -> T) -> Result<T> {
-        Ok(self.bound_query(view, &query_of(view)?, None, then))
+        Ok(self.bound_query(view, &query_of(view)?, &[], then))
     }
 
-    /// Binds a query where a view's is bound, with another table in the place of one.
+    /// Binds a query where a view's is bound, with these tables in the places of others.
     fn bound_query<T>(
         &self,
         view: &Object,
         query: &Arc<ast::Query>,
-        instead: Option<(&RelationName, Arc<dyn Table>)>,
+        instead: &[(RelationName, Arc<dyn Table>)],
         then: impl FnOnce(Result<Bound>, &Around<'_>) -> T,
     ) -> T {
         let names = Names::new(self.at);
         let around = Around::new(self.planner, self.at, &names, vec![]);
-        if let Some((name, table)) = instead {
-            around.knows(name, table);
+        for (name, table) in instead.iter().filter(|(name, _)| *name != view.name) {
+            around.knows(name, table.clone());
         }
         around.enter_view(&view.name.schema);
         let bound = binder::bind_query(query, &around);
