@@ -55,7 +55,8 @@ impl Around<'_> {
             let table = MemoryTable::new(name.to_string(), columns, vec![], version())?;
             Ok((name.clone(), Arc::new(table) as Arc<dyn Table>))
         };
-        let mut instead = views.iter().map(|view| known(&view.name, view.relation.schema()?)).collect::<Result<Vec<_>>>()?;
+        let mut instead =
+            views.iter().map(|view| known(&view.name, view.relation.schema()?)).collect::<Result<Vec<_>>>()?;
         instead.push(known(&becomes.name, becomes.columns.clone())?);
         let has_other_name = becomes.name != object.name;
         let is_renamed = has_other_name || !becomes.renamed.is_empty();
