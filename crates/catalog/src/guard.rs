@@ -117,6 +117,28 @@ impl Catalog {
         version(inside.start.lock().clone()) != version(self.newest())
     }
 
+    /// Locks tables whose definition is to change, or that are to go, so that nobody else changes their rows: until the
+    /// transaction ends or, outside of one, the guard. `by` has the locks outside. Fails with code `MUST_WAIT` if
+    /// somebody else changes rows of one, 40P01 if that waits for this one; then those before it stay locked until the
+    /// statement ends.
+    pub fn lock_definitions<'a>(
+        &self,
+        by: LockOwner,
+        tables: impl Iterator<Item = &'a ObjectRef>,
+    ) -> Result<LockGuard> {
+        let may_pass = self.inside().is_some();
+        let owner = self.inside().map_or(by, |inside| inside.owner);
+        for table in tables {
+            let (mode, row_mode) = (TableLock::AccessExclusive, RowLock::KeyShare);
+            self.take(
+                owner,
+                &LockRequest { table: table.id, mode, rows: &[], row_mode, keys: &[], may_pass },
+                LockWay::Wait,
+            )?;
+        }
+        Ok(LockGuard((!may_pass).then(|| (self.locks().clone(), by))))
+    }
+
     /// Which of some rows the transaction has itself taken away. Fails with code 42P01 if the table is gone.
     pub fn own_taken(&self, table: &ObjectRef, rows: impl Iterator<Item = i64>) -> Result<HashSet<i64>> {
         let Some(inside) = self.inside() else { return Ok(HashSet::new()) };
@@ -235,6 +257,7 @@ mod tests {
             kind: KeyKind::Primary,
             nulls_are_equal: false,
             computed: None,
+            deferral: Default::default(),
         };
         let rules = TableRules { keys: vec![key], ..TableRules::default() };
         let table = NativeTable::new(&name, &rows.schema(), &[rows], memory(), TableVersion(1)).unwrap();

@@ -119,10 +119,11 @@ pub(crate) fn indexed(
 }
 
 /// An index with the rows of these pieces that have numbers from `first` on. Fails with code 23505 if one of them has a
-/// unique key that another row has.
+/// unique key that another row has, and `is_checked`.
 pub(crate) fn index_with(
     index: &KeyIndex,
     key: &rules::Key,
+    is_checked: bool,
     schema: &SchemaRef,
     name: &RelationName,
     (pieces, first): (&[Piece], i64),
@@ -133,7 +134,7 @@ pub(crate) fn index_with(
     let mut index = index.clone();
     KeySource { reader: &reader, pieces, first }.each(|keys, numbers| {
         let sorted = SortedKeys::new(keys, |batch, row| numbers[batch][row]);
-        if key.kind.is_unique() {
+        if is_checked {
             let is_there = |place| finder.find(sorted.number(place));
             if let Some(place) = there_already(&index, &reader, &finder, keys, &sorted)? {
                 let row = is_there(place)?.ok_or_else(|| Error::bug("a row that came is not there"))?;

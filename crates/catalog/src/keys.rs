@@ -18,6 +18,7 @@ use arrow_row::{RowConverter, Rows, SortField};
 use diligence_base::{About, Error, Result};
 use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
+use diligence_types::{SqlType, functions};
 
 use crate::rules::Key;
 use crate::run::{KEY_BYTES_MAX, Run, RunWriter, common};
@@ -40,6 +41,9 @@ pub(crate) struct KeyValues {
 pub(crate) struct KeyReader<'a> {
     key: &'a Key,
     places: Vec<usize>,
+    /// By column of the key.
+    sql_types: Vec<Option<SqlType>>,
+    /// Those of the values that are compared.
     types: Vec<DataType>,
     converter: RowConverter,
 }
@@ -52,6 +56,31 @@ pub(crate) fn converter(types: &[DataType]) -> Result<RowConverter> {
 
 fn field(data_type: &DataType) -> SortField {
     SortField::new_with_options(data_type.clone(), SortOptions { descending: false, nulls_first: false })
+}
+
+/// The types of the values by which a key is compared, which stand for its own where their bytes do not show what is
+/// equal, and the types of its own; `None` for one that SQL does not have. Fails with code 42703 if a column is not
+/// there.
+pub(crate) fn key_types(key: &Key, schema: &SchemaRef) -> Result<(Vec<DataType>, Vec<Option<SqlType>>)> {
+    let own = match &key.computed {
+        Some(computed) => {
+            let (types, sql_types) = (computed.function.types(), computed.function.sql_types());
+            types.iter().cloned().zip(sql_types.iter().cloned().map(Some)).collect::<Vec<_>>()
+        }
+        None => {
+            let own = key.columns.iter().map(|name| {
+                let error =
+                    || Error::input(format!("column \"{name}\" named in key does not exist")).with_code("42703");
+                let field = schema.field_with_name(name).map_err(|_| error())?;
+                Ok((field.data_type().clone(), SqlType::of_field(field)))
+            });
+            own.collect::<Result<Vec<_>>>()?
+        }
+    };
+    let compared = |(own, sql_type): (DataType, Option<SqlType>)| {
+        (sql_type.as_ref().and_then(functions::distinct_type).unwrap_or(own), sql_type)
+    };
+    Ok(own.into_iter().map(compared).unzip())
 }
 
 /// What an index has of these bytes of a key.
@@ -75,10 +104,7 @@ impl<'a> KeyReader<'a> {
             schema.index_of(name).map_err(|_| error())
         });
         let places = places.collect::<Result<Vec<_>>>()?;
-        let types = match computed {
-            Some(function) => function.types().to_vec(),
-            None => places.iter().map(|place| schema.field(*place).data_type().clone()).collect(),
-        };
+        let (types, sql_types) = key_types(key, schema)?;
         let fields = types.iter().map(field).collect::<Vec<_>>();
         let unfit = |field: &SortField| !RowConverter::supports_fields(std::slice::from_ref(field));
         if let Some(place) = fields.iter().position(unfit) {
@@ -86,7 +112,7 @@ impl<'a> KeyReader<'a> {
             return Err(Error::unsupported(message).with_code("0A000"));
         }
         let converter = RowConverter::new(fields).map_err(from_arrow)?;
-        Ok(Self { key, places, types, converter })
+        Ok(Self { key, places, sql_types, types, converter })
     }
 
     /// Where its columns are in the table.
@@ -111,7 +137,11 @@ impl<'a> KeyReader<'a> {
     /// The keys of rows with these columns, which are those of [`places`](Self::places).
     pub(crate) fn values_of(&self, columns: &[ArrayRef], rows: usize) -> Result<KeyValues> {
         let (columns, wanted) = self.computed(columns, rows)?;
-        let columns = columns.iter().map(comparable).collect::<Vec<_>>();
+        let columns = columns.iter().zip(&self.sql_types).map(|(column, sql_type)| match sql_type {
+            Some(sql_type) => functions::distinct_values(sql_type, column).map(|column| comparable(&column)),
+            None => Ok(comparable(column)),
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
         let encoded = self.converter.convert_columns(&columns).map_err(from_arrow)?;
         let nulls =
             columns.iter().fold(None, |all, column| NullBuffer::union(all.as_ref(), column.logical_nulls().as_ref()));

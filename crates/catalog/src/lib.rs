@@ -27,12 +27,15 @@ mod composite_definition;
 mod composites;
 mod conformed;
 mod declared;
+mod deferred;
 pub mod distribution;
 mod domains;
 mod enum_definition;
 mod enums;
 mod files;
+mod followed;
 mod guard;
+mod history;
 mod index;
 #[cfg(test)]
 mod index_tests;
@@ -74,7 +77,9 @@ pub use domains::DomainDefinition;
 pub use enum_definition::EnumDefinition;
 pub use enums::EnumChange;
 pub use files::FileRelation;
+pub use followed::RowRules;
 pub use guard::{LockGuard, LockWay, RowsLocked};
+pub use history::{History, HistoryState};
 pub use index::IndexState;
 pub use name::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA, oid_of,

@@ -15,10 +15,11 @@ use diligence_base::{About, Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::carried::Carried;
+use crate::deferred::DeferredConstraints;
 use crate::keys::{KeyReader, KeyValues};
 use crate::pieces::conflict;
 use crate::pieces::{RowFinder, piece_of};
-use crate::rules::{Deferral, Key, KeyKind, Reference, ReferenceAction};
+use crate::rules::{Key, KeyKind, Reference, ReferenceAction};
 use crate::snapshot::Root;
 use crate::{NativeTable, NewRows, Object, Relation, RowChange};
 
@@ -34,31 +35,6 @@ pub(crate) struct ChangedTable {
     pub(crate) pairs: usize,
     /// Whether a transaction has made the change before, and dealt with what follows from it.
     pub(crate) is_carried: bool,
-}
-
-/// Which references SET CONSTRAINTS has deferred in a transaction, or has held against the rows after each statement.
-#[derive(Debug, Default)]
-pub(crate) struct DeferredReferences {
-    /// All of them.
-    all: Option<bool>,
-    /// Those of a name.
-    named: HashMap<String, bool>,
-}
-
-impl DeferredReferences {
-    /// Sets those of these names, all if there are none.
-    pub(crate) fn set(&mut self, names: &[String], is_deferred: bool) {
-        if names.is_empty() {
-            *self = Self { all: Some(is_deferred), named: HashMap::new() };
-        }
-        self.named.extend(names.iter().map(|name| (name.clone(), is_deferred)));
-    }
-
-    /// Whether a reference is not looked at yet.
-    pub(crate) fn has(&self, reference: &Reference) -> bool {
-        let said = self.named.get(&reference.name).copied().or(self.all);
-        reference.is_deferrable() && said.unwrap_or(reference.deferral == Deferral::Deferred)
-    }
 }
 
 /// The tables that refer to a table, each with how it does.
@@ -77,20 +53,31 @@ fn rows_of(object: &Object) -> Option<&Arc<NativeTable>> {
     }
 }
 
-/// Has rows of other tables follow a change of those that they refer to: `carry` makes the changes. One row may refer
-/// by several columns, so each change is made before the next reference is looked at. Fails with code 23503 if a row
-/// that is referred to has gone and nothing is to be done about it; not for references that are `deferred`.
+/// Rows of a table in which the columns of a reference have got other values, or are to have their defaults.
+pub(crate) struct Followed<'a> {
+    pub(crate) rows: RecordBatch,
+    pub(crate) columns: &'a [String],
+    pub(crate) to_defaults: bool,
+}
+
+/// Has rows of other tables follow a change of those that they refer to: `settle` gives the rows as they are to be
+/// written, `carry` makes the changes. One row may refer by several columns, so each change is made before the next
+/// reference is looked at. Fails with code 23503 if a row that is referred to has gone and nothing is to be done about
+/// it; not for references that are `deferred`.
 pub(crate) fn follow(
     root: &mut Arc<Root>,
     changed: &ChangedTable,
-    deferred: Option<&DeferredReferences>,
+    deferred: Option<&DeferredConstraints>,
+    settle: impl Fn(&Arc<Root>, &NativeTable, Followed<'_>) -> Result<RecordBatch>,
     mut carry: impl FnMut(&mut Arc<Root>, Carried) -> Result<()>,
 ) -> Result<()> {
     let all = referring(root, changed.after.id).map(|(object, reference)| (object.name.clone(), reference.clone()));
     for (name, reference) in all.collect::<Vec<_>>() {
         let Some(object) = root.get(&name).cloned() else { continue };
         let is_deferred = deferred.is_some_and(|deferred| deferred.has(&reference));
-        if let Some(change) = left_behind(changed, &object, &reference, is_deferred)? {
+        let own = |table: &NativeTable, followed: Followed<'_>| settle(root, table, followed);
+        let change = left_behind(changed, &object, &reference, is_deferred, own)?;
+        if let Some(change) = change {
             carry(root, change)?;
         }
     }
@@ -100,7 +87,7 @@ pub(crate) fn follow(
 /// Fails with code 23503 if a row that came with a change refers to nothing, when all that follows has been done. Rows
 /// that have gone again with what follows refer to nothing that matters, and references that are `deferred` are not
 /// looked at.
-pub(crate) fn came_well(root: &Root, changed: &ChangedTable, deferred: Option<&DeferredReferences>) -> Result<()> {
+pub(crate) fn came_well(root: &Root, changed: &ChangedTable, deferred: Option<&DeferredConstraints>) -> Result<()> {
     let (Some(before), Some(after)) = (rows_of(&changed.before), rows_of(&changed.after)) else { return Ok(()) };
     if after.rules().references.is_empty() {
         return Ok(());
@@ -125,12 +112,18 @@ pub(crate) fn came_well(root: &Root, changed: &ChangedTable, deferred: Option<&D
     Ok(())
 }
 
-/// Fails with code 23503 if a row refers to nothing by a deferrable reference, of a table that a transaction has made
-/// or altered, or to one: its changes are no rows that come and go. References that are `deferred` are not looked at.
-pub(crate) fn put_well(root: &Root, put: &Object, deferred: Option<&DeferredReferences>) -> Result<()> {
+/// Fails with code 23505 or 23503 if two rows have one deferrable key, or a row refers to nothing by a deferrable
+/// reference, of a table that a transaction has made or altered, or to one: its changes are no rows that come and go.
+/// References that are `deferred` are not looked at.
+pub(crate) fn put_well(root: &Root, put: &Object, deferred: Option<&DeferredConstraints>) -> Result<()> {
     let Relation::Native(rows) = &put.relation else { return Ok(()) };
     let is_now =
         |reference: &Reference| reference.is_deferrable() && deferred.is_none_or(|deferred| !deferred.has(reference));
+    for key in rows.rules().keys.iter().filter(|key| key.is_deferrable()) {
+        if deferred.is_none_or(|deferred| !deferred.has_key(key)) {
+            rows.check_unique(key)?;
+        }
+    }
     let mut own = rows.rules().references.iter().filter(|reference| is_now(reference));
     own.try_for_each(|reference| all_refer_well(root, put, rows, reference))?;
     for (object, reference) in referring(root, put.id).filter(|(_, reference)| is_now(reference)) {
@@ -229,6 +222,7 @@ fn left_behind(
     object: &Arc<Object>,
     reference: &Reference,
     is_deferred: bool,
+    settle: impl Fn(&NativeTable, Followed<'_>) -> Result<RecordBatch>,
 ) -> Result<Option<Carried>> {
     let (Some(before), Some(after)) = (rows_of(&changed.before), rows_of(&changed.after)) else { return Ok(None) };
     let Some(referring) = rows_of(object) else { return Ok(None) };
@@ -241,7 +235,9 @@ fn left_behind(
     }
     let types = reference.referred.iter().map(|name| before.schema().field_with_name(name).map_err(from_arrow));
     let types = types.collect::<Result<Vec<_>>>()?;
-    let (mut deleted, mut inserted, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
+    // Rows with other values, and those that get defaults, with the numbers of the rows that they take the places of.
+    let (mut deleted, mut given, mut defaults) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut replaced, mut to_defaults) = (Vec::new(), Vec::new());
     let own = reference.columns.iter().map(|name| referring.schema().index_of(name).map_err(from_arrow));
     let own = own.collect::<Result<Vec<_>>>()?;
     let rows = RowFinder::new(referring.pieces(), (0..referring.schema().fields().len()).collect());
@@ -249,6 +245,21 @@ fn left_behind(
         let columns = rows.find(number)?.ok_or_else(|| Error::bug("a row that refers is not there"))?;
         // Of a cluster, columns without NULLs do not say that they have none.
         RecordBatch::try_new(referring.schema().clone(), columns.columns().to_vec()).map_err(from_arrow)
+    };
+    let referenced = |number: i64| -> Error {
+        let message = format!(
+            "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
+            changed.after.name.name, reference.name, object.name.name
+        );
+        match before.row(number) {
+            Ok(Some(old)) => {
+                let shown = reader.shown(&old, 0);
+                let detail = format!("Key {shown} is still referenced from table \"{}\".", object.name.name);
+                violation(message, detail, object, reference)
+            }
+            Ok(None) => Error::bug("a row that went was not there"),
+            Err(error) => error,
+        }
     };
     for piece in referring.pieces() {
         let batch = piece.read_columns(&own)?;
@@ -274,30 +285,47 @@ fn left_behind(
                 false => action,
             };
             match (action, new) {
-                (ReferenceAction::Refuse | ReferenceAction::Restrict, _) => {
-                    let message = format!(
-                        "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
-                        changed.after.name.name, reference.name, object.name.name
-                    );
-                    let old = before.row(*number)?.ok_or_else(|| Error::bug("a row that went was not there"))?;
-                    let shown = reader.shown(&old, 0);
-                    let detail = format!("Key {shown} is still referenced from table \"{}\".", object.name.name);
-                    return Err(violation(message, detail, object, reference));
-                }
+                (ReferenceAction::Refuse | ReferenceAction::Restrict, _) => return Err(referenced(*number)),
                 (ReferenceAction::Cascade, None) => deleted.push(numbers[row]),
                 (ReferenceAction::Cascade, Some(new)) => {
                     let new = columns_of(new, &reference.referred)?;
                     replaced.push(numbers[row]);
                     let value = |place: usize, column: &ArrayRef| as_type(&new[place], column.data_type());
-                    inserted.push(with_columns(&row_of(numbers[row])?, &reference.columns, value)?);
+                    given.push(with_columns(&row_of(numbers[row])?, &reference.columns, value)?);
                 }
                 (ReferenceAction::SetNull, _) => {
                     let null = |_, column: &ArrayRef| Ok(new_null_array(column.data_type(), column.len()));
                     replaced.push(numbers[row]);
-                    inserted.push(with_columns(&row_of(numbers[row])?, &reference.columns, null)?);
+                    given.push(with_columns(&row_of(numbers[row])?, &reference.columns, null)?);
+                }
+                (ReferenceAction::SetDefault, _) => {
+                    to_defaults.push((numbers[row], *number));
+                    defaults.push(with_columns(&row_of(numbers[row])?, &[], |_, column| Ok(column.clone()))?);
                 }
             }
         }
+    }
+    let settled = |rows: &[RecordBatch], to_defaults: bool| -> Result<Option<RecordBatch>> {
+        let Some(schema) = rows.first().map(RecordBatch::schema) else { return Ok(None) };
+        let rows = concat_batches(&schema, rows).map_err(from_arrow)?;
+        settle(referring, Followed { rows, columns: &reference.columns, to_defaults }).map(Some)
+    };
+    let mut inserted = settled(&given, false)?.into_iter().collect::<Vec<_>>();
+    if let Some(rows) = settled(&defaults, true)? {
+        // Who gets the key that went refers to it still.
+        let columns = columns_of(&rows, &reference.columns)?;
+        let columns = columns.iter().zip(&types).map(|(column, field)| cast(column, field.data_type()));
+        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(from_arrow)?;
+        let values = reader.values_of(&columns, rows.num_rows())?;
+        for (row, (_, number)) in to_defaults.iter().enumerate() {
+            let keys = values.hash(row).and_then(|hash| gone.get(&hash));
+            let is_gone = |key: &&GoneKey| !key.is_back && values.is_equal(row, &key.values, key.row);
+            if keys.is_some_and(|keys| keys.iter().any(|key| is_gone(&key))) {
+                return Err(referenced(*number));
+            }
+        }
+        replaced.extend(to_defaults.iter().map(|(number, _)| *number));
+        inserted.push(rows);
     }
     if deleted.is_empty() && replaced.is_empty() {
         return Ok(None);
@@ -305,10 +333,7 @@ fn left_behind(
     let memory = referring.counted().ok_or_else(|| Error::bug("rows are counted nowhere"))?;
     let mut memory = memory.sibling();
     memory.grow(inserted.iter().map(RecordBatch::get_array_memory_size).sum())?;
-    let inserted = match inserted.first().map(RecordBatch::schema) {
-        Some(schema) => vec![concat_batches(&schema, &inserted).map_err(from_arrow)?.into()],
-        None => vec![],
-    };
+    let inserted = inserted.into_iter().map(NewRows::Memory).collect();
     let pairs = replaced.len();
     replaced.extend(deleted);
     Ok(Some(Carried::Rows(object.clone(), RowChange { deleted: replaced, inserted, memory, pairs })))

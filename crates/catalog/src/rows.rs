@@ -22,6 +22,7 @@ use self::first::first_numbers;
 use crate::access::Conditions;
 use crate::declared::Declared;
 use crate::index::{Found, KeyIndex};
+use crate::keys::key_types;
 use crate::pieces::{Piece, PieceRows, piece_of};
 use crate::rules::Key;
 use crate::sampled::Sampled;
@@ -59,7 +60,7 @@ impl Table for TableRows {
     fn statistics(&self) -> Statistics {
         let mut statistics = self.known();
         // A key of one column tells its values apart.
-        for key in self.declared.rules.keys.iter().filter(|key| key.kind.is_unique() && key.is_whole()) {
+        for key in self.declared.rules.keys.iter().filter(|key| key.tells_apart() && key.is_whole()) {
             if let [column] = key.columns.as_slice()
                 && let Ok(place) = self.declared.schema.index_of(column)
                 && let Some(column) = statistics.column_statistics.get_mut(place)
@@ -289,13 +290,7 @@ impl TableRows {
         let conditions = Conditions::of(condition);
         let mut best = None::<(&Key, Found<'_>)>;
         for (key, index) in rules.keys.iter().zip(&self.indexes).filter(|(_, index)| !index.is_broken()) {
-            let types = match &key.computed {
-                Some(computed) => computed.function.types().to_vec(),
-                None => {
-                    let types = key.columns.iter().map(|name| schema.field_with_name(name).ok());
-                    types.map(|field| Some(field?.data_type().clone())).collect::<Option<Vec<_>>>()?
-                }
-            };
+            let (types, _) = key_types(key, schema).ok()?;
             let Some(ranges) = conditions.ranges(key, &types, schema) else { continue };
             let found = index.find(&ranges);
             if best.as_ref().is_none_or(|(_, best)| found.entries() < best.entries()) {

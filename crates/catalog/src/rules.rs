@@ -9,6 +9,7 @@ use arrow::datatypes::DataType;
 use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::Result;
 use diligence_base::ids::ObjectId;
+use diligence_types::SqlType;
 use sqlparser::ast::Expr;
 
 use crate::distribution::Distribution;
@@ -78,17 +79,29 @@ pub struct Key {
     pub nulls_are_equal: bool,
     /// Of an index over expressions, or of some rows only.
     pub computed: Option<ComputedKey>,
+    /// When a unique one is held against the rows.
+    pub deferral: Deferral,
 }
 
 impl Key {
     /// A key of columns, of all rows.
     pub fn of_columns(name: impl Into<String>, columns: Vec<String>, kind: KeyKind, nulls_are_equal: bool) -> Self {
-        Self { name: name.into(), columns, kind, nulls_are_equal, computed: None }
+        Self { name: name.into(), columns, kind, nulls_are_equal, computed: None, deferral: Deferral::Never }
     }
 
     /// Whether its columns alone find each row by it.
     pub fn is_whole(&self) -> bool {
         self.computed.is_none()
+    }
+
+    /// Whether it tells all rows apart at any time.
+    pub fn tells_apart(&self) -> bool {
+        self.kind.is_unique() && !self.is_deferrable()
+    }
+
+    /// Whether it may be held against the rows at the end of a transaction.
+    pub fn is_deferrable(&self) -> bool {
+        self.deferral != Deferral::Never
     }
 
     /// Whether it tells all rows apart by these columns, in this order.
@@ -128,6 +141,8 @@ pub trait RowFunction: fmt::Debug + Send + Sync {
     fn columns(&self) -> &[String];
     /// The types of the values that it gives.
     fn types(&self) -> &[DataType];
+    /// The same, as SQL has them.
+    fn sql_types(&self) -> &[SqlType];
     /// How the values are computed, over the columns that it takes.
     fn expressions(&self) -> &[Arc<dyn PhysicalExpr>];
     /// Which rows are wanted, over the same columns; all if `None`.
@@ -181,7 +196,7 @@ pub struct Reference {
     pub deferral: Deferral,
 }
 
-/// When a reference is held against the rows.
+/// When a constraint is held against the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Deferral {
     /// After each statement.
@@ -215,6 +230,8 @@ pub enum ReferenceAction {
     Cascade,
     /// Their columns become NULL.
     SetNull,
+    /// Their columns get their defaults.
+    SetDefault,
 }
 
 impl TableRules {

@@ -10,10 +10,11 @@ use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use parking_lot::{Mutex, RwLock};
 
+use crate::history::micros_now;
 use crate::locks::{LockOwner, Locks};
 use crate::name::{shown_schema_oid, temporary_schema};
 use crate::object::with_article;
-use crate::rules::Reference;
+use crate::rules::{Key, Reference, TableRules};
 use crate::sequence::SequenceState;
 use crate::transaction::{Transaction, TransactionMark};
 use crate::{
@@ -76,11 +77,6 @@ struct SessionTransaction {
     isolation: Isolation,
     /// When, in microseconds since 1970.
     begun: i64,
-}
-
-fn micros_now() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// What a transaction sees of others.
@@ -247,32 +243,35 @@ impl SessionCatalogs {
         self.inside.read().as_ref().map(|inside| inside.transaction.mark())
     }
 
-    /// SET CONSTRAINTS: whether deferrable references of these names, or all if there are none, are looked at when the
-    /// transaction ends, or after each statement. Does nothing outside of one. Fails with code 42704 if there is no
-    /// constraint of a name, 42809 if it is not deferrable, 23503 if a row refers to nothing now.
+    /// SET CONSTRAINTS: whether deferrable constraints of these names, or all if there are none, are looked at when the
+    /// transaction ends, or after each statement. Changes nothing outside of one. Fails with code 42704 if there is no
+    /// constraint of a name, 42809 if it is not deferrable, 23503 or 23505 if the rows break one now.
     pub fn set_deferred(&self, names: &[String], is_deferred: bool) -> Result<()> {
-        let inside = self.inside.read();
-        let Some(inside) = &*inside else { return Ok(()) };
-        let snapshot = inside.transaction.catalog().snapshot();
+        let snapshot = self.catalog().snapshot();
         for name in names {
             let mut rules = snapshot.all_objects().filter_map(|object| match &object.relation {
                 Relation::Native(table) if table.rules().has_name(name) => Some(table.rules()),
                 _ => None,
             });
-            let is_it = |reference: &Reference| reference.name == *name && reference.is_deferrable();
+            let is_reference = |reference: &Reference| reference.name == *name && reference.is_deferrable();
+            let is_key = |key: &Key| key.name == *name && key.is_deferrable();
+            let is_it = |rules: &TableRules| rules.references.iter().any(is_reference) || rules.keys.iter().any(is_key);
             match rules.next() {
                 None => {
                     let message = format!("constraint \"{name}\" does not exist");
                     return Err(Error::input(message).with_code("42704"));
                 }
-                Some(first) if ![first].into_iter().chain(rules).any(|rules| rules.references.iter().any(is_it)) => {
+                Some(first) if ![first].into_iter().chain(rules).any(is_it) => {
                     let message = format!("constraint \"{name}\" is not deferrable");
                     return Err(Error::input(message).with_code("42809"));
                 }
                 Some(_) => {}
             }
         }
-        inside.transaction.set_deferred(names, is_deferred)
+        match &*self.inside.read() {
+            Some(inside) => inside.transaction.set_deferred(names, is_deferred),
+            None => Ok(()),
+        }
     }
 
     /// Takes back the changes of the transaction since a mark of it.

@@ -26,10 +26,11 @@ use parking_lot::Mutex;
 
 use crate::carried::Carried;
 use crate::catalog::{Inside, objects_mut, put};
+use crate::deferred::DeferredConstraints;
 use crate::journal::{Entry, LogPosition, Staged};
 use crate::locks::LockOwner;
 use crate::pieces::{Piece, PieceRows, conflict};
-use crate::references::{self, ChangedTable, DeferredReferences};
+use crate::references::{self, ChangedTable, Followed};
 use crate::snapshot::{Root, Schema};
 use crate::{Catalog, CatalogChange, NativeTable, NewRows, Object, Relation, RelationName, RowChange};
 
@@ -41,7 +42,7 @@ pub struct Transaction {
     start: Arc<Mutex<Arc<Root>>>,
     owner: LockOwner,
     must_see: Arc<AtomicU64>,
-    deferred: Arc<Mutex<DeferredReferences>>,
+    deferred: Arc<Mutex<DeferredConstraints>>,
 }
 
 impl Drop for Transaction {
@@ -82,7 +83,7 @@ impl Transaction {
         let now = base.snapshot().0;
         let start = Arc::new(Mutex::new(now.clone()));
         let must_see = Arc::<AtomicU64>::default();
-        let deferred = Arc::<Mutex<DeferredReferences>>::default();
+        let deferred = Arc::<Mutex<DeferredConstraints>>::default();
         let inside = Inside {
             base: base.clone(),
             start: start.clone(),
@@ -93,23 +94,23 @@ impl Transaction {
         Self { own: Arc::new(base.fork(now, inside)), base, start, owner, must_see, deferred }
     }
 
-    /// SET CONSTRAINTS: whether deferrable references of these names, or all if there are none, are looked at when it
+    /// SET CONSTRAINTS: whether deferrable constraints of these names, or all if there are none, are looked at when it
     /// is committed, or after each statement. In the second case they are looked at now. Fails with code 23503 if a row
-    /// refers to nothing; then all is as it was.
+    /// refers to nothing, 23505 if two have one key; then all is as it was.
     pub fn set_deferred(&self, names: &[String], is_deferred: bool) -> Result<()> {
         if !is_deferred {
-            self.check_references(names)?;
+            self.check_deferred(names)?;
         }
         self.deferred.lock().set(names, is_deferred);
         Ok(())
     }
 
-    /// Looks at references that were deferred, as committing does.
-    fn check_references(&self, names: &[String]) -> Result<()> {
+    /// Looks at constraints that were deferred, as committing does.
+    fn check_deferred(&self, names: &[String]) -> Result<()> {
         let start = self.start.lock().clone();
         let mut root = start.clone();
         let changes = differences(&start, &self.own.snapshot().0)?;
-        let mut others = DeferredReferences::default();
+        let mut others = DeferredConstraints::default();
         if !names.is_empty() {
             others.set(&[], true);
         }
@@ -117,10 +118,11 @@ impl Transaction {
         let put = changes.iter().filter_map(Carried::put).cloned().collect::<Vec<_>>();
         let mut changed = VecDeque::new();
         for change in changes {
-            self.base.carry(&mut root, change, true, &mut changed)?;
+            self.base.carry(&mut root, change, true, Some(&others), &mut changed)?;
         }
         for table in &changed {
-            references::follow(&mut root, table, Some(&others), |_, _| Err(conflict()))?;
+            let settle = |_: &Arc<Root>, _: &NativeTable, _: Followed<'_>| Err(conflict());
+            references::follow(&mut root, table, Some(&others), settle, |_, _| Err(conflict()))?;
         }
         changed.iter().try_for_each(|table| references::came_well(&root, table, Some(&others)))?;
         put.iter().try_for_each(|put| references::put_well(&root, put, Some(&others)))
@@ -171,8 +173,9 @@ impl Transaction {
         self.must_see.fetch_max(position, Ordering::AcqRel);
         let mut root = now.clone();
         let mut changed = VecDeque::new();
+        let deferred = self.deferred.lock();
         for change in differences(&start, &self.own.snapshot().0)? {
-            self.base.carry(&mut root, change, true, &mut changed)?;
+            self.base.carry(&mut root, change, true, Some(&deferred), &mut changed)?;
         }
         self.own.become_root(root);
         *start = now;
@@ -411,22 +414,26 @@ impl Catalog {
             check(root)?;
             let (mut told, mut entries) = (Vec::new(), Vec::new());
             let mut changed = VecDeque::new();
+            let deferred = self.deferred();
+            let deferred = deferred.as_deref();
             for change in changes {
-                let (more, entry) = self.carry(root, change, is_carried, &mut changed)?;
+                let (more, entry) = self.carry(root, change, is_carried, deferred, &mut changed)?;
                 told.extend(more);
                 entries.push((None, entry));
             }
             // A change of one table may ask for one of another, and so on; each row goes once.
             let mut followed = Vec::new();
-            let deferred = self.inside().map(|inside| inside.deferred.lock());
-            let deferred = deferred.as_deref();
             while let Some(table) = changed.pop_front() {
-                references::follow(root, &table, deferred, |root, change| {
+                let settle = |root: &Arc<Root>, table: &NativeTable, followed: Followed<'_>| {
+                    let Followed { rows, columns, to_defaults } = followed;
+                    self.followed(root, table, rows, columns, to_defaults)
+                };
+                references::follow(root, &table, deferred, settle, |root, change| {
                     let staged = match (&change, self.journal()) {
                         (Carried::Rows(_, rows), Some(journal)) => journal.stage(&rows.inserted)?,
                         _ => Staged::default(),
                     };
-                    let (more, entry) = self.carry(root, change, false, &mut changed)?;
+                    let (more, entry) = self.carry(root, change, false, deferred, &mut changed)?;
                     told.extend(more);
                     entries.push((Some(staged), entry));
                     Ok(())
@@ -441,12 +448,14 @@ impl Catalog {
         Ok(position)
     }
 
-    /// Makes one change of a transaction to the names. Fails with code 40001 if it does not go together with them.
+    /// Makes one change of a transaction to the names. Keys that are `deferred` are not looked at. Fails with code
+    /// 40001 if it does not go together with them.
     fn carry(
         &self,
         root: &mut Arc<Root>,
         change: Carried,
         is_carried: bool,
+        deferred: Option<&DeferredConstraints>,
         changed: &mut VecDeque<ChangedTable>,
     ) -> Result<(Vec<CatalogChange>, Option<Entry>)> {
         let told =
@@ -492,10 +501,16 @@ impl Catalog {
             Carried::Rows(object, change) => {
                 let now = root.get(&object.name).filter(|now| now.id == object.id).cloned().ok_or_else(conflict)?;
                 let Relation::Native(table) = &now.relation else { return Err(conflict()) };
+                // It was altered, by somebody who did not wait for the transaction.
+                if let (true, Relation::Native(own)) = (is_carried, &object.relation)
+                    && !table.takes_rows_of(own)
+                {
+                    return Err(conflict());
+                }
                 let RowChange { mut deleted, inserted, memory, pairs } = change;
                 let in_order = deleted.clone();
                 deleted.sort_unstable();
-                let table = table.changed(&deleted, &inserted, memory, self.next_table_version())?;
+                let table = table.changed(&deleted, &inserted, memory, deferred, self.next_table_version())?;
                 let relation = Relation::Native(Arc::new(table));
                 let after = Arc::new(Object { relation, version: self.next_version(), ..Object::clone(&now) });
                 put(root, Object::clone(&after))?;

@@ -52,6 +52,13 @@ Exit codes: 0 stopped by a signal, 1 failed, 2 invalid command line."
 The database must not be open elsewhere; a server checks its own with CHECK DATABASE.
 Exit codes: 0 no problem, 1 a problem was found or the database does not open, 2 invalid command line.")]
     Check(CheckArguments),
+    /// Save what can be saved of a damaged database
+    #[command(
+        after_help = "Makes another database of what can be read, and says what is lost. The damaged one stays as it is.
+Segments are shared by hard links where the file system allows. Afterwards, 'diligence check' tells whether keys and references hold.
+Exit codes: 0 saved, 1 nothing could be saved, 2 invalid command line."
+    )]
+    Repair(RepairArguments),
     /// Generate benchmark data
     Generate(GenerateArguments),
     /// Print a completion script for a shell
@@ -302,6 +309,23 @@ pub struct CheckArguments {
     /// The directory of the database
     #[arg(value_name = "DIR")]
     pub db: PathBuf,
+    /// Memory limit, such as 4GiB; at least 16MiB [default: most of the machine's memory]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memory: Option<usize>,
+}
+
+/// `diligence repair`.
+#[derive(Args, Debug)]
+pub struct RepairArguments {
+    /// The directory of the database
+    #[arg(value_name = "DIR")]
+    pub db: PathBuf,
+    /// The directory that is made for what is saved [default: DIR.repaired]
+    #[arg(long, value_name = "DIR", conflicts_with = "in_place")]
+    pub to: Option<PathBuf>,
+    /// Put what is saved in the place of the database, which becomes DIR.damaged
+    #[arg(long)]
+    pub in_place: bool,
     /// Memory limit, such as 4GiB; at least 16MiB [default: most of the machine's memory]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<usize>,

@@ -25,6 +25,7 @@ mod output;
 mod processor;
 mod progress;
 mod remote;
+mod repair;
 mod serve;
 mod shell;
 mod sources;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Repair(arguments) => repair::run(&arguments),
         Command::Generate(arguments) => generate::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
     };

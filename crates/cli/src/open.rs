@@ -1,14 +1,49 @@
-//! Opens the database that the command line describes.
+//! Opens the database that the command line describes, or finds who has it open.
 
 use diligence_base::ErrorKind;
-use diligence_db::{Compression, Database, DatabaseOptions, TempIo, TempOptions};
+use diligence_db::{Compression, Database, DatabaseOptions, Holder, TempIo, TempOptions};
 
 use crate::arguments::{DatabaseArguments, TempCompression, TempIoChoice};
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
+use crate::remote::Remote;
+use crate::target::Target;
 
 /// Opens the database, with workers of this niceness. Fails with [`Failure::Usage`] if the data directory or a setting
 /// does not exist or a value is invalid, and with [`Failure::Other`] if the system refuses a resource.
 pub fn open(arguments: &DatabaseArguments, worker_nice: u8) -> Result<Database, Failure> {
+    open_as(arguments, worker_nice, false)
+}
+
+/// What statements go to, and what a prompt says of it: the server of a URL, or the database that the command line
+/// describes. If another process has that open, it is spoken to where it says; if it has no door, the database is read
+/// as it was at its last checkpoint. Fails as [`open`] and [`Remote::open`] do.
+pub fn target(connect: Option<&str>, arguments: &DatabaseArguments) -> Result<(Box<dyn Target>, String), Failure> {
+    let remote = |url: &str| {
+        let remote = Remote::open(url, &arguments.settings)?;
+        let place = format!(" on {}", remote.address());
+        Ok((Box::new(remote) as Box<dyn Target>, place))
+    };
+    if let Some(url) = connect {
+        return remote(url);
+    }
+    let holder = arguments.db.as_deref().map(Holder::of_folder).transpose();
+    let holder = holder.map_err(|error| Failure::Other(error.to_string()))?.flatten();
+    let Some(Holder { process, door }) = holder else {
+        return Ok((Box::new(open(arguments, 0)?.session()), String::new()));
+    };
+    match door {
+        Some(url) => {
+            complain(format!("the database is open in {process}: connecting to {url}"));
+            remote(&url)
+        }
+        None => {
+            complain(format!("the database is open in {process}, which serves nobody: reading its last checkpoint"));
+            Ok((Box::new(open_as(arguments, 0, true)?.session()), " (read only)".to_owned()))
+        }
+    }
+}
+
+fn open_as(arguments: &DatabaseArguments, worker_nice: u8, read_only: bool) -> Result<Database, Failure> {
     if let Some(data) = &arguments.data
         && !data.is_dir()
     {
@@ -39,6 +74,7 @@ pub fn open(arguments: &DatabaseArguments, worker_nice: u8) -> Result<Database, 
     let tuning = arguments.tuning.iter().map(|mode| ("tuning".to_owned(), mode.clone()));
     let options = DatabaseOptions {
         folder: arguments.db.clone(),
+        read_only,
         data: arguments.data.clone(),
         workers: arguments.workers.map(|workers| workers.get()),
         worker_nice,

@@ -1,6 +1,7 @@
 //! `diligence serve`: a server for network clients, until a signal stops it.
 
 use std::io::{BufRead, Write, stdin, stdout};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use diligence_base::ErrorKind;
@@ -26,7 +27,16 @@ pub fn run(arguments: &ServeArguments) -> Done {
         complain(format!("warning: the directory '{name}' cannot be read as a table: {why}"));
     }
     let encrypted = options.tls.is_some();
-    let announce = |addresses| announce(&addresses, encrypted);
+    let own = database.clone();
+    let announce = move |addresses: Addresses| {
+        // Whoever wants to open the directory as well finds the way here.
+        if let Some(url) = door(&addresses)
+            && let Err(error) = own.has_door(&url)
+        {
+            complain(format!("warning: other processes cannot find this server by its directory: {error}"));
+        }
+        announce(&addresses, encrypted);
+    };
     let served = diligence_server::process::serve(database, options, announce).map_err(failed)?;
     if !served {
         complain("some sessions were closed before their statements finished");
@@ -65,6 +75,27 @@ fn options(arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
         limits,
         execution,
     })
+}
+
+/// The URL at which a process of this machine speaks PostgreSQL's protocol to the server: by its socket, if it has one.
+fn door(addresses: &Addresses) -> Option<String> {
+    if let Some(path) = &addresses.socket {
+        let (folder, name) = (path.parent()?, path.file_name()?.to_str()?);
+        let port = name.rsplit_once('.')?.1;
+        let encoded = |c: char| match c.is_ascii_alphanumeric() || "-._~".contains(c) {
+            true => c.to_string(),
+            false => c.to_string().bytes().map(|byte| format!("%{byte:02X}")).collect(),
+        };
+        let folder = std::path::absolute(folder).ok()?.to_str()?.chars().map(encoded).collect::<String>();
+        return Some(format!("postgres://{folder}:{port}/diligence"));
+    }
+    let address = addresses.postgres?;
+    let host = match address.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    Some(format!("postgres://{}/diligence", SocketAddr::new(host, address.port())))
 }
 
 /// Prints one line for each listen address, which a supervising process can wait for.
@@ -112,6 +143,20 @@ fn failed(error: diligence_base::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_door_is_the_socket_or_an_address_of_this_machine() {
+        let postgres = Some("0.0.0.0:5433".parse().unwrap());
+        let of = |addresses: Addresses| {
+            let url = door(&addresses).unwrap();
+            let read = diligence_client::Url::parse(&url).unwrap();
+            (read.host.clone(), read.port)
+        };
+        assert_eq!(of(Addresses { postgres, ..Addresses::default() }), ("127.0.0.1".to_owned(), 5433));
+        let socket = Some("/var/run/a b/.s.PGSQL.5434".into());
+        assert_eq!(of(Addresses { socket, postgres, ..Addresses::default() }), ("/var/run/a b".to_owned(), 5434));
+        assert_eq!(door(&Addresses::default()), None);
+    }
 
     #[test]
     fn with_a_certificate_http_is_announced_as_encrypted() {

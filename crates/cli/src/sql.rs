@@ -5,12 +5,10 @@ use std::io::{IsTerminal, stdin, stdout};
 use crate::arguments::SqlArguments;
 use crate::failure::{Done, Failure};
 use crate::interrupt::Interrupt;
-use crate::open::open;
-use crate::remote::Remote;
+use crate::open::target;
 use crate::shell;
 use crate::sources::Source;
 use crate::statements::{Runner, check_for_terminal};
-use crate::target::Target;
 
 /// Runs the subcommand. Fails with the first error.
 pub fn run(arguments: &SqlArguments) -> Done {
@@ -20,10 +18,7 @@ pub fn run(arguments: &SqlArguments) -> Done {
     }
     let sources = sources(arguments)?;
     let interrupt = Interrupt::install()?;
-    let target: Box<dyn Target> = match &arguments.connect {
-        Some(url) => Box::new(Remote::open(url, &arguments.database.settings)?),
-        None => Box::new(open(&arguments.database, 0)?.session()),
-    };
+    let (target, _) = target(arguments.connect.as_deref(), &arguments.database)?;
     let runner = Runner::new(target.as_ref(), &interrupt, &arguments.output, terminal);
     for source in &sources {
         runner.run(source)?;

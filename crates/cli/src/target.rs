@@ -80,7 +80,7 @@ impl Target for Session {
         };
         let token = result.cancel_token();
         interrupt.cancels(move || token.cancel());
-        Ok(Box::new(result))
+        Ok(Box::new(OwnRunning { result, session: self }))
     }
 
     fn words(&self) -> (Vec<String>, Vec<String>) {
@@ -92,28 +92,35 @@ impl Target for Session {
     }
 }
 
-impl RunningStatement for QueryResult {
+/// A statement that is running in this process.
+struct OwnRunning<'a> {
+    result: QueryResult,
+    session: &'a Session,
+}
+
+impl RunningStatement for OwnRunning<'_> {
     fn schema(&self) -> SchemaRef {
-        QueryResult::schema(self)
+        self.result.schema()
     }
 
     fn kind(&self) -> StatementResult {
-        match QueryResult::kind(self) {
+        match self.result.kind() {
             ResultKind::Rows => StatementResult::Rows,
             ResultKind::Command { tag, rows } => StatementResult::Command { tag: tag.to_owned(), rows },
         }
     }
 
     fn next_within(&mut self, time: Duration) -> Poll<Option<Result<RecordBatch, Error>>> {
-        let next = QueryResult::next_within(self, time);
+        let next = self.result.next_within(time);
         if next.is_ready() {
             // What functions print is no part of the result.
-            self.printed().take().iter().for_each(|text| complain(format!("notice: {}", printable(text.trim_end()))));
+            let printed = self.result.printed().take();
+            printed.iter().for_each(|text| complain(format!("notice: {}", printable(text.trim_end()))));
         }
-        next
+        next.map(|next| next.map(|rows| rows.and_then(|rows| self.session.shown(rows))))
     }
 
     fn progress(&self) -> Progress {
-        QueryResult::progress(self)
+        self.result.progress()
     }
 }

@@ -15,9 +15,9 @@ use diligence_catalog::{
 };
 use diligence_disk::TempOptions;
 use diligence_engine::{Engine, EngineOptions};
-use diligence_native::{Backup, SegmentSizes, StoreOptions};
+use diligence_native::{Backup, FolderReader, Repaired, SegmentSizes, StoreOptions};
 use diligence_pool::{Pool, PoolOptions};
-use diligence_sql::{Closures, Planner, PlannerOptions};
+use diligence_sql::{Closures, FollowedRows, Planner, PlannerOptions};
 use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
 use diligence_storage::segment::FormatChoice;
@@ -37,6 +37,9 @@ pub struct DatabaseOptions {
     /// The folder in which the database keeps its tables and views; made if it is not there. If `None`, they are in
     /// memory only, and end with the database.
     pub folder: Option<PathBuf>,
+    /// Whether the folder is read as it was at its last checkpoint, and nothing but temporary tables changes: another
+    /// process may have it open.
+    pub read_only: bool,
     /// How many rows the segments of that folder have.
     pub segments: SegmentSizes,
     /// A folder: every file in it that can be a table, and every folder of such files, is one, named by its stem.
@@ -80,6 +83,8 @@ struct Inner {
     waiting: RwLock<Option<Waiting>>,
     activities: Arc<Activities>,
     kept: Option<KeptFolder>,
+    /// A folder that is only read.
+    read: Option<FolderReader>,
 }
 
 type Waiting = Arc<dyn Fn() -> Vec<WaitingQuery> + Send + Sync>;
@@ -140,18 +145,18 @@ impl Database {
             closures: Arc::default(),
         };
         let planner = Planner::new(catalogs.clone(), planning.clone());
+        catalog.follow_by(Arc::new(FollowedRows::new(&planner)));
         let segment_format = Arc::<FormatChoice>::default();
-        let kept = match &options.folder {
-            None => None,
-            Some(folder) => {
-                let planner = planner.for_session(catalogs, PlannerOptions { paths_are_tables: true, ..planning });
-                Some({
-                    let (sizes, format) = (options.segments, segment_format.clone());
-                    let store = StoreOptions { sizes, format, ..StoreOptions::new(folder, files.clone()) };
-                    KeptFolder::open(store, &catalog, &planner, engine.table_memory())?
-                })
+        let (mut kept, mut read) = (None, None);
+        if let Some(folder) = &options.folder {
+            let planner = planner.for_session(catalogs, PlannerOptions { paths_are_tables: true, ..planning });
+            let (sizes, format) = (options.segments, segment_format.clone());
+            let store = StoreOptions { sizes, format, ..StoreOptions::new(folder, files.clone()) };
+            match options.read_only {
+                true => read = Some(KeptFolder::read(&store, &catalog, &planner, engine.table_memory())?),
+                false => kept = Some(KeptFolder::open(store, &catalog, &planner, engine.table_memory())?),
             }
-        };
+        }
         let inner = Inner {
             defaults: Defaults::new(&engine),
             segment_format,
@@ -162,6 +167,7 @@ impl Database {
             files,
             planner,
             kept,
+            read,
             postgres,
             more_system_tables: RwLock::default(),
             waiting: RwLock::default(),
@@ -245,6 +251,17 @@ impl Database {
         &self.0.plans
     }
 
+    /// Whether it has a folder that it only reads.
+    pub fn is_read_only(&self) -> bool {
+        self.0.read.is_some()
+    }
+
+    /// Says where other processes that want to open the database's folder can speak to this one: the URL of a server
+    /// of it. Does nothing for a database in memory. Fails with kind `File` if that cannot be written.
+    pub fn has_door(&self, url: &str) -> Result<()> {
+        self.0.kept.as_ref().map_or(Ok(()), |kept| kept.has_door(url))
+    }
+
     /// Writes everything that the database keeps into an image, so that opening it takes no longer than reading that.
     /// It is done from time to time anyway. Does nothing for a database in memory. Fails with kind `File` if the image
     /// cannot be written; then nothing is lost.
@@ -258,11 +275,29 @@ impl Database {
     pub fn back_up(&self, to: &Path, earlier: Option<&Path>) -> Result<Backup> {
         match &self.0.kept {
             Some(kept) => kept.store().back_up(to, earlier),
+            None if self.is_read_only() => {
+                let error = Error::unsupported("a database that is open for reading only is not backed up");
+                Err(error.with_code("25006").with_hint("have the process that has it open back it up"))
+            }
             None => {
                 let error = Error::unsupported("a database in memory cannot be backed up").with_code("55000");
                 Err(error.with_hint("open one on disk with --db, or write tables to files with COPY … TO"))
             }
         }
+    }
+
+    /// Saves what can be saved of a database's folder into another one, which is made; the folder stays as it is.
+    /// `memory_bytes` is the budget, as in [`DatabaseOptions`]. Blocks the calling thread. Fails with code 58P02 if
+    /// there is something at the other path, 55006 if a process has the folder open, with kind `File` if nothing can be
+    /// read or the other folder cannot be written, `Resource` if the rows do not fit into memory.
+    pub fn repair(folder: &Path, to: &Path, memory_bytes: Option<usize>) -> Result<Repaired> {
+        let database = Self::open(DatabaseOptions { memory_bytes, ..DatabaseOptions::default() })?;
+        let inner = &database.0;
+        let catalogs = inner.planner.catalogs().clone();
+        let options = PlannerOptions { paths_are_tables: true, ..inner.planner.options().clone() };
+        let planner = inner.planner.for_session(catalogs, options);
+        let store = StoreOptions::new(folder, inner.files.clone());
+        KeptFolder::repair(&store, to, &inner.catalog, &planner, inner.engine.table_memory())
     }
 
     /// The engine that runs the queries.

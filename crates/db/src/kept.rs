@@ -1,6 +1,7 @@
 //! What a database on disk needs of the rest: definitions become relations again when it is opened, and somebody makes
 //! checkpoints while it is open.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -12,7 +13,7 @@ use diligence_catalog::rules::{Key, RowFunction};
 use diligence_catalog::{Catalog, FileRelation, RelationName, Routine, View};
 use diligence_engine::batch::compacted;
 use diligence_memory::{QueryMemory, Reservation};
-use diligence_native::{FolderLock, Store, StoreOptions, Surroundings};
+use diligence_native::{FolderLock, FolderReader, ReadersLock, Repaired, Store, StoreOptions, Surroundings};
 use diligence_sql::{Command, Planned, Planner, Statement, parse};
 use diligence_storage::foreign_error::from_arrow;
 use parking_lot::Mutex;
@@ -26,7 +27,7 @@ pub(crate) struct KeptFolder {
     store: Arc<Store>,
     catalog: Arc<Catalog>,
     checkpoints: Mutex<Option<Box<dyn Thread>>>,
-    _lock: FolderLock,
+    lock: FolderLock,
 }
 
 impl KeptFolder {
@@ -43,6 +44,7 @@ impl KeptFolder {
         let made = options.disk.create_folders(folder);
         made.map_err(|error| Error::file(format!("{}: {error}", folder.display())).with_code("58030"))?;
         let lock = FolderLock::take(folder)?;
+        let options = StoreOptions { readers: Some(Arc::new(ReadersLock::of(folder)?)), ..options };
         let definitions = Definitions { planner, memory };
         let opened = Store::open(options, catalog.clone(), &definitions);
         let opened = opened.map_err(|error| match error.kind() {
@@ -57,7 +59,36 @@ impl KeptFolder {
             ThreadSpawn.spawn("checkpoints".into(), Box::new(move || store.make_checkpoints()))
         };
         let checkpoints = checkpoints.map_err(|error| Error::resource(format!("a thread cannot start: {error}")))?;
-        Ok(Self { store, catalog: catalog.clone(), checkpoints: Mutex::new(Some(checkpoints)), _lock: lock })
+        Ok(Self { store, catalog: catalog.clone(), checkpoints: Mutex::new(Some(checkpoints)), lock })
+    }
+
+    /// Reads the options' folder into a catalog, as it was at its last checkpoint. Fails as
+    /// [`open`](Self::open) does, whoever has the folder open.
+    pub(crate) fn read(
+        options: &StoreOptions,
+        catalog: &Catalog,
+        planner: &Planner,
+        memory: &QueryMemory,
+    ) -> Result<FolderReader> {
+        FolderReader::open(options, catalog, &Definitions { planner, memory })
+    }
+
+    /// Saves what can be saved of the options' folder into another one, by way of an empty catalog. Fails as
+    /// [`repair`](diligence_native::repair) does, and with code 55006 if a process has the folder open.
+    pub(crate) fn repair(
+        options: &StoreOptions,
+        to: &Path,
+        catalog: &Catalog,
+        planner: &Planner,
+        memory: &QueryMemory,
+    ) -> Result<Repaired> {
+        let _lock = FolderLock::take(&options.folder)?;
+        diligence_native::repair(options, to, catalog, &Definitions { planner, memory })
+    }
+
+    /// Says where other processes can speak to this one: a URL. Fails with kind `File`.
+    pub(crate) fn has_door(&self, url: &str) -> Result<()> {
+        self.lock.has_door(url)
     }
 
     pub(crate) fn store(&self) -> &Store {
@@ -510,10 +541,16 @@ mod tests {
         }
         let code =
             |sql: &str| session.execute(sql).and_then(|result| result.collect()).unwrap_err().code().map(str::to_owned);
-        session.execute("CREATE TABLE mixed AS SELECT ARRAY[1] AS l, '\\x00'::BYTEA AS b").unwrap().collect().unwrap();
+        session
+            .execute("CREATE TABLE mixed AS SELECT ARRAY[1] AS l, '\\x00ff'::BYTEA AS b")
+            .unwrap()
+            .collect()
+            .unwrap();
         let mixed = folder.path().join("mixed");
-        assert_eq!(code(&format!("EXPORT DATABASE '{}'", mixed.display())).as_deref(), Some("0A000"));
-        assert!(!mixed.exists());
+        session.execute(&format!("EXPORT DATABASE '{}'", mixed.display())).unwrap().collect().unwrap();
+        let imported = open("mixed db");
+        imported.session().execute(&format!("IMPORT DATABASE '{}'", mixed.display())).unwrap().collect().unwrap();
+        assert_eq!(table(&imported, "SELECT l::text, b::text FROM mixed"), [["{1}", "\\x00ff"]]);
         let there = folder.path().join("export one");
         assert_eq!(code(&format!("EXPORT DATABASE '{}'", there.display())).as_deref(), Some("58P02"));
         assert_eq!(code("EXPORT DATABASE 'x' (FORMAT excel)").as_deref(), Some("42601"));

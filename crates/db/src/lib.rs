@@ -30,6 +30,8 @@ mod activity;
 mod database;
 pub mod duration;
 #[cfg(test)]
+mod folder_tests;
+#[cfg(test)]
 mod forms;
 mod kept;
 mod plan_json;
@@ -58,7 +60,7 @@ pub use diligence_disk::{Compression, TempIo, TempOptions};
 pub use diligence_engine::plan::Needs;
 pub use diligence_engine::query::Printed;
 pub use diligence_engine::{SharingKey, SharingOffer};
-pub use diligence_native::SegmentSizes;
+pub use diligence_native::{Holder, Repaired, SegmentSizes};
 pub use diligence_sql::{Description, Facts};
 pub use diligence_types::network_type::NetworkKind;
 pub use diligence_types::range_type::RangeKind;

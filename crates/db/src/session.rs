@@ -4,13 +4,17 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::FieldRef;
 use diligence_base::Result;
 use diligence_catalog::transaction::TransactionMark;
-use diligence_catalog::{PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
+use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::QueryOptions;
 use diligence_sql::{Facts, Planner, PlannerOptions, Query, QueryRunner, SettingsSink};
-use diligence_types::text::Zone;
+use diligence_storage::foreign_error::from_arrow;
+use diligence_types::SqlType;
+use diligence_types::range_type::RangeKind;
+use diligence_types::text::{Printer, Zone};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::database::Database;
@@ -124,6 +128,10 @@ impl SessionView for Parts {
     fn waiting(&self) -> Vec<WaitingQuery> {
         self.database.waiting()
     }
+
+    fn history(&self) -> HistoryState {
+        self.database.catalog().history()
+    }
 }
 
 impl Database {
@@ -203,6 +211,26 @@ impl Session {
     /// A setting's value, as SHOW has it. Fails with kind `Input` if there is no such setting.
     pub fn setting(&self, name: &str) -> Result<String> {
         Ok(self.0.settings().show(name)?.value)
+    }
+
+    /// Rows as they are shown in the session's time zone, where they are held as texts in UTC: ranges of moments. Fails
+    /// with kind `Bug` if a column does not hold its type.
+    pub fn shown(&self, rows: RecordBatch) -> Result<RecordBatch> {
+        let moments = SqlType::Range(RangeKind::TimestampTz);
+        let schema = rows.schema();
+        let is_of_moments = |field: &FieldRef| SqlType::of_field(field).is_some_and(|sql_type| sql_type == moments);
+        if !schema.fields().iter().any(is_of_moments) {
+            return Ok(rows);
+        }
+        let columns = rows.columns().iter().zip(schema.fields()).map(|(column, field)| match is_of_moments(field) {
+            true => {
+                Printer::new(column, &moments, self.time_zone()).map(|printer| Arc::new(printer.texts()) as ArrayRef)
+            }
+            false => Ok(column.clone()),
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        RecordBatch::try_new_with_options(schema, columns, &options).map_err(from_arrow)
     }
 
     /// The time zone in which timestamps are shown.

@@ -41,6 +41,7 @@ pub(crate) enum Setting {
     FunctionFuel,
     FunctionMemory,
     FunctionTime,
+    HistoryRetention,
     IoThreads,
     LockTimeout,
     Packets,
@@ -72,6 +73,7 @@ impl Setting {
             || matches!(
                 self,
                 Setting::StagePolicy
+                    | Setting::HistoryRetention
                     | Setting::Memory
                     | Setting::SegmentFormat
                     | Setting::SharingColumns
@@ -106,11 +108,12 @@ impl Setting {
         )
     }
 
-    pub(crate) const ALL: [Setting; 26] = [
+    pub(crate) const ALL: [Setting; 27] = [
         Setting::BatchRows,
         Setting::FunctionFuel,
         Setting::FunctionMemory,
         Setting::FunctionTime,
+        Setting::HistoryRetention,
         Setting::IoThreads,
         Setting::LockTimeout,
         Setting::Memory,
@@ -142,6 +145,7 @@ impl Setting {
             Setting::FunctionFuel => "function_fuel",
             Setting::FunctionMemory => "function_memory",
             Setting::FunctionTime => "function_time",
+            Setting::HistoryRetention => "history_retention",
             Setting::IoThreads => "io_threads",
             Setting::LockTimeout => "lock_timeout",
             Setting::Packets => "packets",
@@ -195,6 +199,9 @@ impl Setting {
             Setting::Wasm => {
                 "The program that runs functions in WebAssembly, for everybody: a path, or a name that is looked for along PATH; \
                  auto is diligence-wasm beside this program"
+            }
+            Setting::HistoryRetention => {
+                "How long the past of tables is kept for FOR SYSTEM_TIME AS OF, for everybody, in milliseconds or like 1h; 0 is not at all"
             }
             Setting::LockTimeout => {
                 "How long a statement waits for another transaction's lock, in milliseconds or like 5s; 0 is as long as it takes"
@@ -428,6 +435,10 @@ impl SettingsView<'_> {
         match setting {
             Setting::StagePolicy => self.engine.set_policy(value.parse::<Policies>()?),
             Setting::BatchRows => own.batch_rows = number(value, 1, BATCH_ROWS_MAX)?,
+            Setting::HistoryRetention => {
+                let retention = i64::try_from(duration(value)?.as_micros()).unwrap_or(i64::MAX);
+                self.planner.catalogs().catalog().retain_history(retention);
+            }
             Setting::LockTimeout => own.lock_timeout = duration(value)?,
             Setting::Packets => {
                 own.packets = if is(value, "auto") { None } else { Some(number(value, 1, PACKETS_MAX)?) };
@@ -591,6 +602,10 @@ impl SettingsView<'_> {
         let value = match setting {
             Setting::StagePolicy => self.engine.policy().to_string(),
             Setting::BatchRows => own.batch_rows.to_string(),
+            Setting::HistoryRetention => match self.planner.catalogs().catalog().history().retention {
+                0 => "0".into(),
+                micros => display(Duration::from_micros(micros.unsigned_abs())),
+            },
             Setting::LockTimeout if own.lock_timeout.is_zero() => "0".into(),
             Setting::LockTimeout => display(own.lock_timeout),
             Setting::Packets => own.packets.map_or("auto".into(), |packets| packets.to_string()),
@@ -617,7 +632,7 @@ impl SettingsView<'_> {
         match setting {
             Setting::StagePolicy => self.defaults.policy.to_string(),
             Setting::BatchRows => BATCH_ROWS_MAX.to_string(),
-            Setting::LockTimeout => "0".into(),
+            Setting::HistoryRetention | Setting::LockTimeout => "0".into(),
             Setting::Packets => "auto".into(),
             Setting::QueryMemory => "none".into(),
             Setting::Memory => display_exact(self.defaults.memory_bytes),

@@ -12,7 +12,8 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
 use diligence_catalog::distribution::Distribution;
 use diligence_catalog::{
-    ComputedTable, IndexState, NativeTable, Piece, PieceRows, Relation, RelationName, SessionSnapshot, StoredRows,
+    ComputedTable, HistoryState, IndexState, NativeTable, Piece, PieceRows, Relation, RelationName, SessionSnapshot,
+    StoredRows,
 };
 use diligence_engine::tuning::Decision;
 use diligence_storage::foreign_error::from_arrow;
@@ -44,6 +45,9 @@ pub(crate) trait SessionView: Send + Sync {
 
     /// Queries that its database's server does not let in yet.
     fn waiting(&self) -> Vec<WaitingQuery>;
+
+    /// How much there is of its database's past.
+    fn history(&self) -> HistoryState;
 }
 
 /// The system tables, as a session sees them.
@@ -63,6 +67,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
     BTreeMap::from([
         table("latches", &LATCHES, RowsOf::Running(latches)),
         table("fragments", &FRAGMENTS, RowsOf::Kept(fragments)),
+        table("history", &HISTORY, RowsOf::Running(history)),
         table("indexes", &INDEXES, RowsOf::Kept(indexes)),
         table("memory", &MEMORY, RowsOf::Running(memory)),
         table("pool", &POOL, RowsOf::Running(pool)),
@@ -589,6 +594,17 @@ fn pool(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
 
 const SETTINGS: [Column; 4] =
     [("name", Kind::Text), ("value", Kind::Text), ("default", Kind::Text), ("description", Kind::Text)];
+
+const HISTORY: [Column; 3] =
+    [("retention_ms", Kind::Number), ("states", Kind::Number), ("reaches_back_ms", Kind::Number)];
+
+/// How far one can look back: one row.
+fn history(_: &Status, session: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let Some(session) = session else { return vec![] };
+    let HistoryState { retention, moments, oldest, now } = session.history();
+    let back = oldest.map(|oldest| (now - oldest) / 1000);
+    vec![vec![Value::Number(Some(retention / 1000)), moments.into(), Value::Number(back)]]
+}
 
 fn settings(_: &Status, session: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
     let Some(session) = session else { return vec![] };

@@ -120,6 +120,7 @@ fn schemas_hold_tables() {
         rows(&session, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'system' ORDER BY 1"),
         [
             "fragments",
+            "history",
             "indexes",
             "latches",
             "memory",

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use diligence_base::seams::{Disk, OpenMode};
 use diligence_base::{Error, Result};
+use diligence_catalog::CatalogSnapshot;
 use diligence_storage::segment::Segment;
 
 use crate::files::failed;
@@ -78,33 +79,43 @@ impl Store {
     }
 
     fn fill(&self, folder: &Path, earlier: Option<&Path>) -> Result<Backup> {
-        let disk = &self.options.disk;
-        let segments = folder.join(FOLDER);
-        for folder in [folder, &segments] {
-            disk.create_folder(folder).map_err(|error| failed(folder, &error))?;
-        }
         // The snapshot has its segments: no checkpoint removes them meanwhile.
         let (snapshot, next_object) = self.catalog.at_rest(|snapshot| Ok((snapshot, self.catalog.next_object())))?;
-        let own = self.folder().join(FOLDER);
-        let mut backup = Backup::default();
-        for segment in segments_of(&snapshot, &HashMap::new()).values() {
-            let (name, bytes) = (file_name(segment.number(), segment.format()), segment.bytes());
-            let to = segments.join(&name);
-            backup.segments += 1;
-            backup.segment_bytes += bytes;
-            let same =
-                earlier.map(|earlier| earlier.join(FOLDER).join(&name)).filter(|path| is_same(disk, path, segment));
-            let sources = [Some(own.join(&name)), same];
-            if sources.iter().flatten().any(|from| disk.link(from, &to).is_ok()) {
-                continue;
-            }
-            copy(&**disk, &own.join(&name), &to)?;
-            backup.copied_bytes += bytes;
-        }
-        disk.sync_folder(&segments).map_err(|error| failed(&segments, &error))?;
-        backup.image_bytes = image::write(&**disk, folder, FIRST, &snapshot, next_object, &HashMap::new())?;
-        Ok(backup)
+        fill(&self.options.disk, self.folder(), folder, (&snapshot, next_object), earlier)
     }
+}
+
+/// Makes a folder that has what a snapshot has, whose segments are in another one. Fails with kind `File` if it cannot
+/// be written.
+pub(crate) fn fill(
+    disk: &Arc<dyn Disk>,
+    own: &Path,
+    folder: &Path,
+    (snapshot, next_object): (&CatalogSnapshot, u64),
+    earlier: Option<&Path>,
+) -> Result<Backup> {
+    let segments = folder.join(FOLDER);
+    for folder in [folder, &segments] {
+        disk.create_folder(folder).map_err(|error| failed(folder, &error))?;
+    }
+    let own = own.join(FOLDER);
+    let mut backup = Backup::default();
+    for segment in segments_of(snapshot, &HashMap::new()).values() {
+        let (name, bytes) = (file_name(segment.number(), segment.format()), segment.bytes());
+        let to = segments.join(&name);
+        backup.segments += 1;
+        backup.segment_bytes += bytes;
+        let same = earlier.map(|earlier| earlier.join(FOLDER).join(&name)).filter(|path| is_same(disk, path, segment));
+        let sources = [Some(own.join(&name)), same];
+        if sources.iter().flatten().any(|from| disk.link(from, &to).is_ok()) {
+            continue;
+        }
+        copy(&**disk, &own.join(&name), &to)?;
+        backup.copied_bytes += bytes;
+    }
+    disk.sync_folder(&segments).map_err(|error| failed(&segments, &error))?;
+    backup.image_bytes = image::write(&**disk, folder, FIRST, snapshot, next_object, &HashMap::new())?;
+    Ok(backup)
 }
 
 /// Where a backup is made before it has its name.
@@ -117,7 +128,7 @@ fn unfinished(to: &Path) -> Result<PathBuf> {
     Ok(to.with_file_name(name))
 }
 
-fn parent_of(path: &Path) -> &Path {
+pub(crate) fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

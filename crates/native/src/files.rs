@@ -159,6 +159,23 @@ impl RecordFile {
         Ok(Some(record))
     }
 
+    /// Passes a record that cannot be read, if the one behind it can. Fails with kind `File` if the file cannot be
+    /// read.
+    pub fn skip(&mut self) -> Result<bool> {
+        let mut head = [0; RECORD_HEAD_BYTES];
+        let before = (self.offset, self.next);
+        if self.offset + head.len() as u64 > self.bytes {
+            return Ok(false);
+        }
+        self.fill(&mut head, self.offset)?;
+        let length = head[..4].try_into().map_or(0, u32::from_le_bytes);
+        (self.offset, self.next) = (self.offset + head.len() as u64 + u64::from(length), self.next + 1);
+        let behind = (self.offset, self.next);
+        let is_there = length > 0 && self.read()?.is_some();
+        (self.offset, self.next) = if is_there { behind } else { before };
+        Ok(is_there)
+    }
+
     /// The file, in messages.
     pub fn name(&self) -> String {
         self.path.display().to_string()

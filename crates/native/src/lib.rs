@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   folder/  LOCK          held by the process that has the database open
+//!            READERS       held by those that read it as of its last checkpoint
 //!            image-000007  all names and rows as they were when log 7 began
 //!            log-000007    what has happened since then, and goes on in
 //!            log-000008    …
@@ -29,7 +30,9 @@ mod files;
 mod image;
 mod lock;
 mod log;
+mod reader;
 mod record;
+mod repair;
 mod replay;
 mod segments;
 mod store;
@@ -37,7 +40,9 @@ mod store;
 mod tests;
 
 pub use backup::Backup;
-pub use lock::FolderLock;
+pub use lock::{FolderLock, Holder, ReadersLock};
+pub use reader::FolderReader;
+pub use repair::{Repaired, repair};
 pub use replay::Surroundings;
 pub use segments::SegmentSizes;
 pub use store::{Store, StoreOptions};

@@ -441,14 +441,15 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
     for key in keys {
         encoder.text(&key.name);
         encode_texts(encoder, &key.columns);
-        encoder.byte(match (key.kind, &key.computed) {
+        let kind = match (key.kind, &key.computed) {
             (KeyKind::Primary, _) => 0,
             (KeyKind::Unique, _) => 1,
             (KeyKind::UniqueIndex, None) => 2,
             (KeyKind::Index, None) => 3,
             (KeyKind::UniqueIndex, Some(_)) => 4,
             (KeyKind::Index, Some(_)) => 5,
-        });
+        };
+        encoder.byte(kind | encoded_deferral(key.deferral));
         encoder.byte(u8::from(key.nulls_are_equal));
         if let Some(computed) = &key.computed {
             let text =
@@ -463,21 +464,39 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
         encode_texts(encoder, &reference.columns);
         encoder.number(reference.table.0);
         encode_texts(encoder, &reference.referred);
-        let deferral = match reference.deferral {
-            Deferral::Never => 0,
-            Deferral::Immediate => 1,
-            Deferral::Deferred => 2,
-        };
+        let deferral = encoded_deferral(reference.deferral);
         for action in [reference.on_delete, reference.on_update] {
             let action = match action {
                 ReferenceAction::Refuse => 0,
                 ReferenceAction::Cascade => 1,
                 ReferenceAction::SetNull => 2,
                 ReferenceAction::Restrict => 3,
+                ReferenceAction::SetDefault => 4,
             };
-            encoder.byte(action | deferral << DEFERRAL_SHIFT);
+            encoder.byte(action | deferral);
         }
     }
+}
+
+/// When a constraint is held against the rows, in the upper bits of a byte.
+fn encoded_deferral(deferral: Deferral) -> u8 {
+    let deferral = match deferral {
+        Deferral::Never => 0,
+        Deferral::Immediate => 1,
+        Deferral::Deferred => 2,
+    };
+    deferral << DEFERRAL_SHIFT
+}
+
+/// What the upper bits of a byte say, and the lower ones.
+fn decoded_deferral(byte: u8) -> Option<(u8, Deferral)> {
+    let deferral = match byte >> DEFERRAL_SHIFT {
+        0 => Deferral::Never,
+        1 => Deferral::Immediate,
+        2 => Deferral::Deferred,
+        _ => return None,
+    };
+    Some((byte & ((1 << DEFERRAL_SHIFT) - 1), deferral))
 }
 
 fn encode_texts(encoder: &mut Encoder, texts: &[String]) {
@@ -653,19 +672,22 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
     for _ in 0..decoder.count()? {
         let (name, columns) = (decoder.text()?, decode_texts(decoder)?);
         let byte = decoder.byte()?;
+        let unknown = || Error::file(format!("a key of kind {byte} is not known to this version"));
+        let (byte, deferral) = decoded_deferral(byte).ok_or_else(unknown)?;
         let kind = match byte {
             0 => KeyKind::Primary,
             1 => KeyKind::Unique,
             2 | 4 => KeyKind::UniqueIndex,
             3 | 5 => KeyKind::Index,
-            other => return Err(Error::file(format!("a key of kind {other} is not known to this version"))),
+            _ => return Err(unknown()),
         };
         let nulls_are_equal = decoder.byte()? != 0;
         let computed = match byte {
             4 | 5 => Some((decode_texts(decoder)?, decoder.text()?)),
             _ => None,
         };
-        rules.keys.push((Key::of_columns(name, columns, kind, nulls_are_equal), computed));
+        let key = Key { deferral, ..Key::of_columns(name, columns, kind, nulls_are_equal) };
+        rules.keys.push((key, computed));
     }
     for _ in 0..decoder.count()? {
         let (name, columns, table) = (decoder.text()?, decode_texts(decoder)?, ObjectId(decoder.number()?));
@@ -679,17 +701,13 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
 fn decode_action(decoder: &mut Decoder<'_>) -> Result<(ReferenceAction, Deferral)> {
     let byte = decoder.byte()?;
     let unknown = || Error::file(format!("an action of kind {byte} is not known to this version"));
-    let action = match byte & ((1 << DEFERRAL_SHIFT) - 1) {
+    let (action, deferral) = decoded_deferral(byte).ok_or_else(unknown)?;
+    let action = match action {
         0 => ReferenceAction::Refuse,
         1 => ReferenceAction::Cascade,
         2 => ReferenceAction::SetNull,
         3 => ReferenceAction::Restrict,
-        _ => return Err(unknown()),
-    };
-    let deferral = match byte >> DEFERRAL_SHIFT {
-        0 => Deferral::Never,
-        1 => Deferral::Immediate,
-        2 => Deferral::Deferred,
+        4 => ReferenceAction::SetDefault,
         _ => return Err(unknown()),
     };
     Ok((action, deferral))

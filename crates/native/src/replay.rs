@@ -14,6 +14,7 @@ use diligence_catalog::{
     ObjectRef, Relation, RelationName, RestoredPiece, Routine, RowChange, StoredCluster, TableAlteration, View,
 };
 use diligence_memory::Reservation;
+use diligence_storage::memory::RowNumbers;
 use sqlparser::ast::Expr;
 
 use crate::files::RecordFile;
@@ -53,6 +54,21 @@ pub struct Replay<'a> {
     segments: &'a Segments,
     /// Rows whose entry has not come yet, by statement.
     rows: HashMap<u64, Vec<NewRows>>,
+    /// Clusters that cannot be read, where that is no error.
+    lost: Option<Vec<LostCluster>>,
+}
+
+/// A cluster whose segment cannot be read.
+#[derive(Debug)]
+pub struct LostCluster {
+    /// The statement that brought it, in the file that is read.
+    statement: Option<u64>,
+    /// Among the rows of the statement, lost ones included.
+    place: usize,
+    /// Why.
+    pub error: Error,
+    /// The table that had its rows, and how many they were, as far as that is known.
+    pub table: Option<(RelationName, Option<usize>)>,
 }
 
 /// How far a file was read.
@@ -67,7 +83,31 @@ pub struct Replayed {
 
 impl<'a> Replay<'a> {
     pub fn new(catalog: &'a Catalog, surroundings: &'a dyn Surroundings, segments: &'a Segments) -> Self {
-        Self { catalog, surroundings, segments, rows: HashMap::new() }
+        Self { catalog, surroundings, segments, rows: HashMap::new(), lost: None }
+    }
+
+    /// The same, where tables of an image do without clusters that cannot be read.
+    pub fn saving(self) -> Self {
+        Self { lost: Some(Vec::new()), ..self }
+    }
+
+    /// The clusters that could not be read.
+    pub fn into_lost(self) -> Vec<LostCluster> {
+        self.lost.unwrap_or_default()
+    }
+
+    /// A file has ended: rows without an entry were nobody's, and the numbers of statements are others' from now on.
+    pub fn end_file(&mut self) {
+        self.rows.clear();
+        self.lost.iter_mut().flatten().for_each(|lost| lost.statement = None);
+    }
+
+    /// Does what a record says; whether an image ends with it. Fails as [`file`](Self::file) does.
+    pub fn record(&mut self, bytes: &[u8]) -> Result<bool> {
+        let record = decode(bytes)?;
+        let is_end = matches!(record, Record::End { .. });
+        self.apply(record)?;
+        Ok(is_end)
     }
 
     /// Does what all records of a file say. Fails with kind `File` if one cannot be understood, `Resource` if the rows
@@ -95,7 +135,17 @@ impl<'a> Replay<'a> {
             }
             Record::Stored { statement, segment, seal, cluster, deleted, fragment } => {
                 let deleted = deleted.into_iter().map(|at| at as usize);
-                let rows = StoredCluster::without(segments.get(segment, seal)?, cluster as usize, deleted)?;
+                let there = segments.get(segment, seal);
+                let there = there.and_then(|there| StoredCluster::without(there, cluster as usize, deleted));
+                let rows = match (there, &mut self.lost) {
+                    (Err(error), Some(lost)) => {
+                        let before = lost.iter().filter(|lost| lost.statement == Some(statement)).count();
+                        let place = self.rows.get(&statement).map_or(0, Vec::len) + before;
+                        lost.push(LostCluster { statement: Some(statement), place, error, table: None });
+                        return Ok(());
+                    }
+                    (there, _) => there?,
+                };
                 self.rows.entry(statement).or_default().push(NewRows::Stored(rows.in_fragment(fragment)));
             }
             Record::CreateSchema { id, name } => catalog.restore_schema(ObjectId(id), &name)?,
@@ -149,6 +199,10 @@ impl<'a> Replay<'a> {
                 catalog.restore_count(&ObjectRef { id: ObjectId(sequence), name }, state)?;
             }
             Record::Change { table, name, deleted, replace, statement } => {
+                if let Some(lost) = self.lost.iter().flatten().find(|lost| lost.statement == Some(statement)) {
+                    // The rows behind would get the numbers of those that are lost.
+                    return Err(Error::file(lost.error.to_string()).with_code("XX001"));
+                }
                 let (inserted, memory) = self.counted(statement)?;
                 let table = ObjectRef { id: ObjectId(table), name };
                 catalog.restore_rows(&table, RowChange { deleted, inserted, memory, pairs: 0 }, replace)?;
@@ -164,6 +218,20 @@ impl<'a> Replay<'a> {
         let (rows, memory) = self.counted(statement)?;
         let version = self.catalog.next_table_version();
         let fragments = fragments.unwrap_or_else(|| vec![0; numbers.len()]);
+        let mut gaps = Vec::new();
+        let own = self.lost.iter_mut().flatten().filter(|lost| lost.statement == Some(statement));
+        for lost in own {
+            let rows = numbers.get(lost.place).and_then(|numbers| match numbers {
+                RowNumbers::Listed(numbers) | RowNumbers::Moved { numbers, .. } => Some(numbers.len()),
+                RowNumbers::From(_) => None,
+            });
+            lost.table = Some((name.clone(), rows));
+            gaps.push(lost.place);
+        }
+        let is_there = |place: &usize| !gaps.contains(place);
+        let kept = (0..numbers.len()).filter(is_there).collect::<Vec<_>>();
+        let numbers = kept.iter().map(|place| numbers[*place].clone()).collect::<Vec<_>>();
+        let fragments = kept.iter().filter_map(|place| fragments.get(*place).copied()).collect::<Vec<_>>();
         if rows.len() != numbers.len() || fragments.len() != numbers.len() {
             return Err(Error::file("a table's rows and their numbers do not fit"));
         }

@@ -86,9 +86,14 @@ impl Segments {
             let made = disk.create_folder(&folder).and_then(|()| disk.sync_folder(database));
             made.map_err(|error| failed(&folder, &error))?;
         }
-        let segments = Self { folder, disk, known: Mutex::default(), sizes, format };
+        let segments = Self::there(database, disk, sizes, format);
         segments.known.lock().next = segments.on_disk()?.last().map_or(1, |last| last + 1);
         Ok(segments)
+    }
+
+    /// Those that are in a database's folder, to be read.
+    pub fn there(database: &Path, disk: Arc<dyn Disk>, sizes: SegmentSizes, format: Arc<FormatChoice>) -> Self {
+        Self { folder: database.join(FOLDER), disk, known: Mutex::default(), sizes, format }
     }
 
     fn path(&self, number: u64, format: SegmentFormat) -> PathBuf {

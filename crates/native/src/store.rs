@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::files::{Purpose, RecordFile, failed};
 use crate::image;
+use crate::lock::ReadersLock;
 use crate::log::Log;
 use crate::replay::{Replay, Replayed, Surroundings, damaged};
 use crate::segments::{SegmentSizes, Segments};
@@ -39,13 +40,15 @@ pub struct StoreOptions {
     pub sizes: SegmentSizes,
     /// The format of segments that are written from now on.
     pub format: Arc<FormatChoice>,
+    /// What says whether other processes read the folder; nobody else does, if `None`.
+    pub readers: Option<Arc<ReadersLock>>,
 }
 
 impl StoreOptions {
     /// A folder on a disk.
     pub fn new(folder: impl Into<PathBuf>, disk: Arc<dyn Disk>) -> Self {
         let (folder, sizes, format) = (folder.into(), SegmentSizes::default(), Arc::default());
-        Self { folder, disk, checkpoint_bytes: CHECKPOINT_BYTES, sizes, format }
+        Self { folder, disk, checkpoint_bytes: CHECKPOINT_BYTES, sizes, format, readers: None }
     }
 }
 
@@ -88,7 +91,7 @@ impl Store {
         let (kept, next, last) = recover(&**disk, folder, &catalog, surroundings, &segments)?;
         // What a crash has left, or a table that is gone.
         let opened = segments.opened();
-        segments.sweep(|number| opened.contains(&number))?;
+        swept(&options, &segments, |number| opened.contains(&number))?;
         let log = Arc::new(Log::begin(disk.clone(), folder, last + 1, next)?);
         catalog.keep_in(log.clone());
         catalog.store_rows_in(segments.clone());
@@ -149,7 +152,7 @@ impl Store {
             }
         }
         self.log.forget_before(number);
-        self.segments.sweep(|segment| referred.contains(&segment) || self.log.refers_to(segment))
+        swept(&self.options, &self.segments, |segment| referred.contains(&segment) || self.log.refers_to(segment))
     }
 
     /// Whether opening the database would take long without a checkpoint.
@@ -167,6 +170,7 @@ impl Store {
         let mut stop = self.stop.lock();
         while !*stop {
             self.stopped.wait_for(&mut stop, LOOK_EVERY);
+            self.catalog.trim_history();
             if !*stop && self.is_checkpoint_due() {
                 drop(stop);
                 // The next one may go better: a full disk is the statements' to report.
@@ -180,6 +184,15 @@ impl Store {
     pub fn stop(&self) {
         *self.stop.lock() = true;
         self.stopped.notify_all();
+    }
+}
+
+/// Removes the files of segments that nobody has, but for those that are kept; none, while other processes read. Fails
+/// with kind `File` if the folder cannot be read.
+fn swept(options: &StoreOptions, segments: &Segments, is_kept: impl Fn(u64) -> bool) -> Result<()> {
+    match &options.readers {
+        None => segments.sweep(is_kept),
+        Some(readers) => readers.alone(|| segments.sweep(is_kept)).unwrap_or(Ok(())),
     }
 }
 

@@ -44,7 +44,8 @@ mod written;
 pub use closures::Closure;
 pub use facts::Facts;
 pub use planning::{
-    Description, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions, parameter_value, rebind,
+    Description, FollowedRows, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions,
+    parameter_value, rebind,
 };
 pub use registry::Closures;
 pub use session_functions::{QueryRunner, SettingsSink};

@@ -586,6 +586,17 @@ impl Command {
         self.apply_to(&catalogs.catalog(), catalogs)
     }
 
+    /// What it is called while others are in its way.
+    pub fn waiting_tag(&self) -> &'static str {
+        match self {
+            Command::Alter { tag, .. } | Command::All { tag, .. } => tag,
+            Command::Drop { kind, .. } => kind.tag(),
+            Command::Truncate { .. } => "TRUNCATE TABLE",
+            Command::DropEnums { .. } => "DROP TYPE",
+            _ => "LOCK TABLE",
+        }
+    }
+
     fn apply_to(&self, catalog: &Catalog, catalogs: &SessionCatalogs) -> Result<&'static str> {
         match self {
             Command::CreateExternalTable { name, relation, or_replace, if_not_exists } => {
@@ -607,7 +618,12 @@ impl Command {
             }
             Command::Alter { table, built_on, alteration, memory, tag } => {
                 let memory = memory.reservation("a table in memory");
+                let _locked = catalog.lock_definitions(catalogs.owner(), std::iter::once(table))?;
                 catalog.alter(table, *built_on, TableAlteration::clone(alteration), &memory)?;
+                Ok(tag)
+            }
+            Command::Rename { object, to, tag } if catalog.is_of_transaction() => {
+                catalog.rename_with_defaults(object, to)?;
                 Ok(tag)
             }
             Command::Rename { object, to, tag } => {
@@ -624,6 +640,8 @@ impl Command {
                     may_change(&name.schema, &format!("'{name}' cannot be dropped"))?;
                 }
                 let all = names.iter().chain(also).cloned().collect::<Vec<_>>();
+                let tables = tables_of(catalog, &all);
+                let _locked = catalog.lock_definitions(catalogs.owner(), tables.iter())?;
                 catalog.drop_all(&all, *cascade, |name, relation| match (kind, relation) {
                     _ if also.contains(name) => Ok(()),
                     (DroppedKind::MaterializedView, relation) if relation.materialized().is_some() => Ok(()),
@@ -676,6 +694,7 @@ impl Command {
                 Ok("SET CONSTRAINTS")
             }
             Command::Truncate { tables, restarts, cascade } => {
+                let _locked = catalog.lock_definitions(catalogs.owner(), tables.iter())?;
                 catalog.truncate(tables, *restarts, *cascade)?;
                 Ok("TRUNCATE TABLE")
             }
@@ -728,6 +747,7 @@ impl Command {
             Command::DropTypes { names, altered, memory, tag } => {
                 let block = catalogs.begin_block();
                 let catalog = &*block.catalog();
+                let _locked = catalog.lock_definitions(catalogs.owner(), altered.iter().map(|(table, ..)| table))?;
                 for (table, built_on, alteration) in altered {
                     let memory = memory.reservation("a table in memory");
                     catalog.alter(table, *built_on, alteration.clone(), &memory)?;
@@ -751,6 +771,13 @@ impl Command {
             Command::Nothing(tag) => Ok(tag),
         }
     }
+}
+
+/// The tables among what these names stand for.
+fn tables_of(catalog: &Catalog, names: &[RelationName]) -> Vec<ObjectRef> {
+    let snapshot = catalog.snapshot();
+    let found = names.iter().filter_map(|name| snapshot.get(name));
+    found.filter(|object| matches!(object.relation, Relation::Native(_))).map(|object| object.reference()).collect()
 }
 
 /// Fails if there is nothing of this name, so that nothing is dropped by a statement that names it among others.

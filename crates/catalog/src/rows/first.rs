@@ -81,7 +81,7 @@ fn along(
         let Some(place) = places.get(equal + at) else {
             // A unique key without NULLs tells all rows apart: what comes behind it orders nothing.
             let is_required = fields.iter().all(|field| !field.is_nullable());
-            if key.kind.is_unique() && is_required {
+            if key.tells_apart() && is_required {
                 break;
             }
             return None;

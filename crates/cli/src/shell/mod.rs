@@ -22,11 +22,9 @@ use reedline::{
 use crate::arguments::ShellArguments;
 use crate::failure::{Done, Failure, complain};
 use crate::interrupt::Interrupt;
-use crate::open::open;
-use crate::remote::Remote;
+use crate::open::target;
 use crate::sources::Source;
 use crate::statements::{Runner, check_for_terminal};
-use crate::target::Target;
 use commands::AfterCommand;
 use completer::{SqlCompleter, Words};
 use prompt::SqlPrompt;
@@ -45,15 +43,7 @@ pub fn run(arguments: &ShellArguments) -> Done {
     }
     check_for_terminal(arguments.output.format)?;
     let interrupt = Interrupt::install()?;
-    let mut server = String::new();
-    let target: Box<dyn Target> = match &arguments.connect {
-        Some(url) => {
-            let remote = Remote::open(url, &arguments.database.settings)?;
-            server = format!(" on {}", remote.address());
-            Box::new(remote)
-        }
-        None => Box::new(open(&arguments.database, 0)?.session()),
-    };
+    let (target, server) = target(arguments.connect.as_deref(), &arguments.database)?;
     let target = target.as_ref();
     let runner = Runner::new(target, &interrupt, &arguments.output, true);
     let words = Words::default();

@@ -157,7 +157,7 @@ pub(super) fn indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 (key.nulls_are_equal && key.kind.is_unique()).into(),
                 (key.kind == KeyKind::Primary).into(),
                 false.into(),
-                true.into(),
+                (!key.is_deferrable()).into(),
                 false.into(),
                 true.into(),
                 false.into(),
@@ -246,6 +246,8 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             let kind = if key.kind == KeyKind::Primary { "p" } else { "u" };
             let number = of.number(Kind::Key, place);
             let mut cells = row(number, &key.name, kind, of.number(Kind::Index, place), 0, NONE);
+            cells[DEFERRABLE] = key.is_deferrable().into();
+            cells[DEFERRABLE + 1] = (key.deferral == Deferral::Deferred).into();
             cells.push(of.columns(&key.columns));
             rows.push((cells, key_definition(key)));
         }
@@ -266,6 +268,7 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
                 ReferenceAction::Restrict => "r",
                 ReferenceAction::Cascade => "c",
                 ReferenceAction::SetNull => "n",
+                ReferenceAction::SetDefault => "d",
             };
             let is_it = |(_, key): &(usize, &Key)| key.refers_to(&reference.referred);
             let index = referred.keys().find(is_it).map_or(0.into(), |(place, _)| referred.number(Kind::Index, place));

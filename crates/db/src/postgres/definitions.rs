@@ -43,6 +43,15 @@ fn key_condition(key: &Key) -> Option<String> {
     condition.map(|condition| condition.to_string())
 }
 
+/// What a definition ends with that says when it is held against the rows.
+fn deferred(deferral: Deferral) -> &'static str {
+    match deferral {
+        Deferral::Never => "",
+        Deferral::Immediate => " DEFERRABLE",
+        Deferral::Deferred => " DEFERRABLE INITIALLY DEFERRED",
+    }
+}
+
 /// `PRIMARY KEY (…)` or `UNIQUE (…)`.
 pub(crate) fn key_definition(key: &Key) -> String {
     let kind = match (key.kind, key.nulls_are_equal) {
@@ -50,7 +59,7 @@ pub(crate) fn key_definition(key: &Key) -> String {
         (_, true) => "UNIQUE NULLS NOT DISTINCT",
         (_, false) => "UNIQUE",
     };
-    format!("{kind} ({})", list(&key.columns))
+    format!("{kind} ({}){}", list(&key.columns), deferred(key.deferral))
 }
 
 /// `FOREIGN KEY (…) REFERENCES …`; `referred` is the other table.
@@ -60,6 +69,7 @@ pub(crate) fn reference_definition(reference: &Reference, referred: &str) -> Str
         ReferenceAction::Restrict => format!(" ON {event} RESTRICT"),
         ReferenceAction::Cascade => format!(" ON {event} CASCADE"),
         ReferenceAction::SetNull => format!(" ON {event} SET NULL"),
+        ReferenceAction::SetDefault => format!(" ON {event} SET DEFAULT"),
     };
     format!(
         "FOREIGN KEY ({}) REFERENCES {referred}({}){}{}{}",
@@ -67,10 +77,6 @@ pub(crate) fn reference_definition(reference: &Reference, referred: &str) -> Str
         list(&reference.referred),
         action("UPDATE", reference.on_update),
         action("DELETE", reference.on_delete),
-        match reference.deferral {
-            Deferral::Never => "",
-            Deferral::Immediate => " DEFERRABLE",
-            Deferral::Deferred => " DEFERRABLE INITIALLY DEFERRED",
-        }
+        deferred(reference.deferral)
     )
 }

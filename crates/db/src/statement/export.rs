@@ -291,22 +291,21 @@ impl<'a> Exported<'a> {
         }
         let fields = table.schema().fields();
         // What is computed is computed again.
-        let columns = fields.iter().filter(|field| !table.rules().generated.contains_key(field.name()));
-        let columns = columns.map(|field| quoted(field.name())).collect::<Vec<_>>().join(", ");
+        let fields = fields.iter().filter(|field| !table.rules().generated.contains_key(field.name()));
+        let fields = fields.collect::<Vec<_>>();
         let needs_text = fields.iter().any(|field| !is_in_parquet(field.data_type()));
-        let has_bytes = fields.iter().any(|field| is_bytes(field.data_type()));
-        if needs_text && has_bytes {
-            let message =
-                format!("{} has bytes beside intervals or nested values, which no file has both", object.name);
-            let error = Error::unsupported(message).with_code("0A000");
-            return Err(error.with_hint("BACKUP DATABASE copies everything"));
-        }
-        let is_csv = needs_text || self.format == ExportFormat::Csv && !has_bytes;
+        let is_csv = needs_text || self.format == ExportFormat::Csv;
+        let columns = fields.iter().map(|field| quoted(field.name())).collect::<Vec<_>>().join(", ");
+        let values = fields.iter().map(|field| match is_csv && is_bytes(field.data_type()) {
+            true => format!("{0}::text AS {0}", quoted(field.name())),
+            false => quoted(field.name()),
+        });
+        let values = values.collect::<Vec<_>>().join(", ");
         let (ending, format) = if is_csv { ("csv", "FORMAT csv, HEADER true") } else { ("parquet", "FORMAT parquet") };
         let file = file_name(&object.name, ending);
         let path = self.folder.join(&file).display().to_string();
         let name = qualified(&object.name);
-        let copy = format!("COPY (SELECT {columns} FROM {name}) TO {} ({format})", literal(&path));
+        let copy = format!("COPY (SELECT {values} FROM {name}) TO {} ({format})", literal(&path));
         self.session.execute(&copy).and_then(QueryResult::collect)?;
         let _ = writeln!(self.load, "COPY {name} ({columns}) FROM {} ({format});", literal(&file));
         Ok(())
@@ -345,7 +344,7 @@ fn column_definition(field: &FieldRef, table: &NativeTable) -> Result<String> {
     Ok(format!("{} {sql_type}{value}{required}", quoted(name)))
 }
 
-/// Whether values are bytes, for which CSV has no form that COPY takes.
+/// Whether values are bytes, of which CSV has the text that SQL has.
 fn is_bytes(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_))
 }

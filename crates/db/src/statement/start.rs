@@ -152,7 +152,10 @@ impl Session {
                     let stream = engine.run(&write.query.plan, options)?;
                     Ok(Restarted::Writes(stream, write.returning.map(|(_, returned)| returned)))
                 }
-                _ => Err(Error::bug("a command is started anew")),
+                Statement::Command(command) => {
+                    command.apply(self.planner().catalogs()).map(|_| Restarted::Done(DoneAtOnce::default()))
+                }
+                _ => Err(Error::bug("a statement of this kind is not started anew")),
             },
         }
     }
@@ -186,31 +189,21 @@ impl Session {
         }
     }
 
-    /// A change of the catalog, which may have to wait for another transaction.
-    fn start_command(&self, command: Command) -> Result<QueryResult> {
+    /// A change of the catalog, which may have to wait for another transaction, and is planned anew then.
+    fn start_command(&self, command: Command, source: Option<Source>) -> Result<QueryResult> {
         let error = match command.apply(self.planner().catalogs()) {
             Ok(tag) => return Ok(QueryResult::done(tag)),
-            Err(error) if error.code() == Some(MUST_WAIT) => error,
+            Err(error) if is_in_the_way(&error) => error,
             Err(error) => return Err(error),
         };
-        let (session, mut left) = (self.clone(), RETRIES_MAX);
-        let mut go_on = move |mut error: Option<Error>, _| {
-            loop {
-                if let Some(wait) = session.may_go_on(error, &mut left)? {
-                    return Ok(Restarted::Waits(wait));
-                }
-                match command.apply(session.planner().catalogs()) {
-                    Ok(_) => return Ok(Restarted::Done(DoneAtOnce::default())),
-                    Err(failed) => error = Some(failed),
-                }
-            }
-        };
-        match go_on(Some(error), true)? {
+        let Some(source) = source else { return Err(error) };
+        let tag = command.waiting_tag();
+        let mut again = self.again(source);
+        match again(Some(error), true)? {
             Restarted::Waits(wait) => {
-                let again: Again = Box::new(go_on);
-                Ok(QueryResult::waiting("LOCK TABLE", wait)?.with_retries(Some(again), self.statement_locks()))
+                Ok(QueryResult::waiting(tag, wait)?.with_retries(Some(again), self.statement_locks()))
             }
-            _ => Ok(QueryResult::done("LOCK TABLE")),
+            _ => Ok(QueryResult::done(tag)),
         }
     }
 
@@ -251,7 +244,7 @@ impl Session {
                 QueryResult::write(write.tag, engine.run(&write.query.plan, options)?, write.returning)
             }
             Statement::Several(_) => return Err(Error::bug("several statements start as one")),
-            Statement::Command(command) => self.start_command(command)?,
+            Statement::Command(command) => self.start_command(command, source)?,
             Statement::Maintain(maintenance) => self.maintain(maintenance),
             Statement::Transaction(step) => QueryResult::done(self.step(step)?),
             Statement::Set { name, value } => {

@@ -92,10 +92,21 @@ impl NewValue<'_> {
     }
 }
 
+/// A part of a key.
+#[derive(Clone, Copy)]
+pub(crate) enum KeyTerm<'a> {
+    /// The column in this place.
+    Column(usize),
+    /// What is computed from columns.
+    Value(&'a Expr),
+}
+
 /// What an INSERT does with a row whose key is there already.
 pub(crate) struct Conflict<'a> {
-    /// The places of the key's columns.
-    pub key: Vec<usize>,
+    /// What the key is of.
+    pub key: Vec<KeyTerm<'a>>,
+    /// Which rows have a key; all if `None`.
+    pub condition: Option<&'a Expr>,
     /// The columns that change, by place, with their values.
     pub values: Vec<(usize, NewValue<'a>)>,
     /// Which rows change.
@@ -158,11 +169,12 @@ pub(crate) fn bind_new_rows(
         let (relation, columns) = binder.with_generated(relation, columns, changed, withs)?;
         let old = binder.from(&[old_rows(changed)], None, withs)?;
         let (mut names, number) = old_names(old.names, changed)?;
-        let mut conditions = Vec::new();
-        for place in &conflict.key {
-            let there = names.sources[0].columns[*place].scalar();
-            conditions.push(binder.compare(Comparison::Equal, columns[*place].scalar(), there)?);
+        let (new, mut conditions) = binder.key_of(conflict, &columns, changed, withs)?;
+        let (there, wanted) = binder.key_of(conflict, &names.sources[0].columns, changed, withs)?;
+        for (new, there) in new.into_iter().zip(there) {
+            conditions.push(binder.compare(Comparison::Equal, new, there)?);
         }
+        conditions.extend(wanted);
         let (left, right) = (Box::new(relation), Box::new(old.relation));
         let join = JoinOf { kind: JoinKind::Left, left, right, on: Scalar::all(conditions) };
         names.pad(&binder, 0..1, 0..0);
@@ -325,6 +337,25 @@ impl Binder<'_> {
         let parameters = self.settled_parameters(&mut relation);
         let rows = Bound { relation, columns, parameters, is_transient: self.is_transient.get() };
         Ok(BoundChange { rows, returning: changed.returning.map(|_| returned) })
+    }
+
+    /// The key of rows with these columns, and whether they have one.
+    fn key_of(
+        &self,
+        conflict: &Conflict<'_>,
+        columns: &[Column],
+        changed: &Changed<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<(Vec<Scalar>, Vec<Scalar>)> {
+        let names = Namespace::of(Source::new(Some(alias_of(changed)), columns.to_vec()));
+        let level = Level::new(None, withs, names, Clause::Default);
+        let term = |term: &KeyTerm<'_>| match term {
+            KeyTerm::Column(place) => Ok(columns[*place].scalar()),
+            KeyTerm::Value(value) => self.typed(self.scalar(value, &level)?),
+        };
+        let terms = conflict.key.iter().map(term).collect::<Result<Vec<_>>>()?;
+        let condition = conflict.condition.map(|condition| self.condition(condition, &level, "WHERE")).transpose()?;
+        Ok((terms, condition.into_iter().collect()))
     }
 
     /// The table's rows, joined with others: the table is the first source of the names.

@@ -9,7 +9,7 @@ use diligence_types::SqlType;
 use diligence_types::functions::{has_function, scalars};
 use sqlparser::ast::{
     self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator,
-    ObjectName, TableAlias, TableFactor, TableSampleKind, TableWithJoins, Value,
+    ObjectName, TableAlias, TableFactor, TableSampleKind, TableVersion, TableWithJoins, Value,
 };
 
 use super::functions::{bare_name, is_row_function, written};
@@ -17,6 +17,7 @@ use super::lists::ELEMENTS;
 use super::operators::{Way, common_of};
 use super::samples::{nearest, sample_of};
 use super::scope::{Clause, Level, Namespace, Source, Withs};
+use super::targets::Target;
 use super::{
     Binder, Named, Rows, STACK_GROWTH, STACK_RED_ZONE, VIEW_DEPTH_MAX, name_place, normalized, place, placed,
     unsupported,
@@ -279,9 +280,6 @@ impl Binder<'_> {
                 self.table_function(name, args, *with_ordinality, alias.as_ref(), before, withs)
             }
             TableFactor::Table { name, alias, version, with_ordinality, partitions, sample, with_hints, .. } => {
-                if version.is_some() {
-                    return Err(unsupported("a table's past version"));
-                }
                 if *with_ordinality {
                     let error = Error::input("WITH ORDINALITY follows a function").with_code("42601");
                     return Err(error.with_hint("row_number() OVER () numbers rows"));
@@ -289,7 +287,8 @@ impl Binder<'_> {
                 if !partitions.is_empty() || !with_hints.is_empty() {
                     return Err(unsupported("what is behind the table's name"));
                 }
-                self.table(name, alias.as_ref(), sample.as_ref(), withs)
+                let moment = version.as_ref().map(|version| self.moment(version, withs)).transpose()?;
+                self.table(name, alias.as_ref(), sample.as_ref(), moment, withs)
             }
             TableFactor::Derived { lateral, subquery, alias, sample } => {
                 let around = if *lateral { Some(before) } else { outer };
@@ -345,17 +344,52 @@ impl Binder<'_> {
         named(rows.relation, columns, alias, None)
     }
 
+    /// The moment that a table is asked for, in microseconds since 1970. Fails with 42601 for another clause, and with
+    /// 0A000 if the moment is not the same for all rows.
+    fn moment(&self, version: &TableVersion, withs: &Withs<'_>) -> Result<i64> {
+        let of_time = |argument: &FunctionArg| match argument {
+            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } if normalized(name) == "timestamp" => {
+                Some(value.clone())
+            }
+            FunctionArg::ExprNamed { name: Expr::Identifier(name), arg: FunctionArgExpr::Expr(value), .. }
+                if normalized(name) == "timestamp" =>
+            {
+                Some(value.clone())
+            }
+            _ => None,
+        };
+        let value = match version {
+            TableVersion::ForSystemTimeAsOf(value) | TableVersion::TimestampAsOf(value) => Some(value.clone()),
+            TableVersion::Function(Expr::Function(function)) => match written(function) {
+                [argument] => of_time(argument),
+                _ => None,
+            },
+            _ => None,
+        };
+        let value = value.ok_or_else(|| {
+            let error = Error::input("a table of the past is asked for by a time").with_code("42601");
+            error.with_hint("write FOR SYSTEM_TIME AS OF time, or AT (TIMESTAMP => time)")
+        })?;
+        let level = Level::new(None, withs, Namespace::default(), Clause::From);
+        let target = Target::new("time", SqlType::TimestampTz);
+        let scalar = self.assign(self.scalar(&value, &level)?, &target);
+        let scalar = scalar.map_err(|error| placed(error, || place(&value)))?;
+        let moment = self.context.value_now(&scalar).map_err(|error| placed(error, || place(&value)))?;
+        moment.ok_or_else(|| placed(Error::value("the time is NULL").with_code("22004"), || place(&value)))
+    }
+
     /// A table, a view or a common table expression. Fails with 42P01 if there is none of the name.
     fn table(
         &self,
         name: &ObjectName,
         alias: Option<&TableAlias>,
         sample: Option<&TableSampleKind>,
+        moment: Option<i64>,
         withs: &Withs<'_>,
     ) -> Result<JoinedSide> {
         let parts = name.0.iter().filter_map(|part| part.as_ident()).collect::<Vec<_>>();
         if let [only] = parts.as_slice()
-            && let Some(entry) = withs.find(&normalized(only))
+            && let Some(entry) = withs.find(&normalized(only)).filter(|_| moment.is_none())
         {
             if entry.gives_nothing {
                 let message = format!("WITH query \"{}\" does not have a RETURNING clause", normalized(only));
@@ -372,7 +406,11 @@ impl Binder<'_> {
             return named(relation, columns, alias, Some((normalized(only), vec![])));
         }
         let at = |error| placed(error, || parts.first().and_then(|part| name_place(part)));
-        let Some(found) = self.context.table(name).map_err(at)? else { return Err(at(self.unknown_table(name))) };
+        let found = match moment {
+            None => self.context.table(name),
+            Some(moment) => self.context.table_at(name, moment),
+        };
+        let Some(found) = found.map_err(at)? else { return Err(at(self.unknown_table(name))) };
         let qualifiers = match parts.as_slice() {
             [] | [_] => vec![DEFAULT_SCHEMA.to_owned(), CATALOG_NAME.to_owned()],
             [front @ .., _] => front.iter().rev().map(|part| normalized(part)).collect(),
@@ -382,6 +420,10 @@ impl Binder<'_> {
                 let name_here = alias.map_or_else(|| own.clone(), |alias| normalized(&alias.name));
                 let way = self.locking.borrow_mut().as_mut().and_then(|locking| locking.way_of(&name_here));
                 let lockable = match way {
+                    Some(_) if moment.is_some() => {
+                        let error = Error::unsupported("rows of the past are not locked").with_code("0A000");
+                        return Err(at(error));
+                    }
                     Some((mode, way)) => Some(self.context.lockable(name, mode, way).map_err(at)?),
                     None => None,
                 };
@@ -462,7 +504,7 @@ impl Binder<'_> {
         if arguments.is_empty()
             && name.0.last().and_then(|part| part.as_ident()).map(normalized) == Some(KEYWORDS.0.into())
         {
-            return self.table(&ObjectName::from(vec![Ident::new(KEYWORDS.1)]), alias, None, withs);
+            return self.table(&ObjectName::from(vec![Ident::new(KEYWORDS.1)]), alias, None, None, withs);
         }
         let level = Level::new(Some(before), withs, Namespace::default(), Clause::From);
         let last = name.0.last().and_then(|part| part.as_ident());
@@ -749,6 +791,6 @@ pub(super) fn table_of(table: &ast::Table) -> ObjectName {
 impl Binder<'_> {
     /// `TABLE name`: all rows of a table.
     pub(super) fn whole_table(&self, table: &ast::Table, withs: &Withs<'_>) -> Result<JoinedSide> {
-        self.table(&table_of(table), None, None, withs)
+        self.table(&table_of(table), None, None, None, withs)
     }
 }

@@ -75,7 +75,7 @@ use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::written::WrittenRows;
 pub(crate) use changes::{
-    BoundChange, CHANGED, Changed, Conflict, Given, Meeting, MergeStep, NewValue, bind_delete, bind_merge,
+    BoundChange, CHANGED, Changed, Conflict, Given, KeyTerm, Meeting, MergeStep, NewValue, bind_delete, bind_merge,
     bind_new_rows, bind_update,
 };
 pub(crate) use domains::bind_domain_check;
@@ -84,7 +84,10 @@ pub(crate) use locking::Lockable;
 use locking::Locking;
 pub(crate) use routines::check_routine;
 use scope::{Level, Withs};
-pub(crate) use targets::{BoundIndex, Held, Target, bind_any, bind_index, bind_insert, bind_rule, bind_value, held};
+pub(crate) use targets::{
+    BoundIndex, Held, Settling, Target, bind_any, bind_checks, bind_index, bind_insert, bind_rule, bind_settled,
+    bind_value, held,
+};
 pub(crate) use with::{bind_volatile, is_writing};
 
 /// Stack that is left before more is taken.
@@ -123,6 +126,16 @@ pub(crate) trait Context {
     /// What a name in FROM stands for; `None` if it stands for nothing. Fails if it stands for something that cannot be
     /// read.
     fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>>;
+    /// What a name in FROM stood for at a moment, in microseconds since 1970. Fails as [`table`](Self::table) does, and
+    /// with 0A000 if it has no past.
+    fn table_at(&self, name: &ast::ObjectName, _moment: i64) -> Result<Option<Named>> {
+        Err(unsupported(format!("the past of {name}")))
+    }
+    /// The time that an expression of this type is now, in microseconds since 1970; `None` if it is NULL. Fails with
+    /// 0A000 if it is not one for all rows.
+    fn value_now(&self, _time: &Scalar) -> Result<Option<i64>> {
+        Err(unsupported("a time of the past"))
+    }
     /// Names are looked up as in a view of this schema from now on, until [`leave_view`](Self::leave_view).
     fn enter_view(&self, _schema: &str) {}
     /// Names are looked up as before.

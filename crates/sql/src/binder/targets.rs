@@ -120,6 +120,76 @@ pub(crate) fn bind_rule(
     Ok(())
 }
 
+/// Which values of rows that follow others are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settling {
+    /// Those of the columns that have changed, as their columns hold them.
+    Changed {
+        /// Whether they get their defaults.
+        to_defaults: bool,
+    },
+    /// Those of generated columns.
+    Generated,
+}
+
+/// Binds the values of rows that follow others, over the columns of their table: by place. Fails with kind `Input` if
+/// they mean nothing, 0A000 if they would be others each time.
+pub(crate) fn bind_settled(
+    settling: Settling,
+    targets: &[Target],
+    is_changed: &dyn Fn(&String) -> bool,
+    columns: &[Column],
+    table: &str,
+    context: &dyn Context,
+) -> Result<Vec<(usize, Scalar)>> {
+    let (binder, withs) = (Binder::new(context), Withs::default());
+    let names = Namespace::of(Source::new(Some(table.to_owned()), columns.to_vec()));
+    let level = Level::new(None, &withs, names, Clause::Default);
+    let mut bound = Vec::new();
+    for (place, target) in targets.iter().enumerate() {
+        let scalar = match (settling, &target.generated) {
+            (Settling::Changed { to_defaults: true }, _) if is_changed(&target.name) => {
+                binder.default(target, &withs)?
+            }
+            (Settling::Changed { .. }, _) if is_changed(&target.name) => {
+                binder.assign(columns[place].scalar(), target)?
+            }
+            (Settling::Generated, Some(generated)) => binder.assign(binder.scalar(generated, &level)?, target)?,
+            _ => continue,
+        };
+        if scalar.is_volatile() {
+            let message = format!("a default that is another one each time, of the column \"{}\"", target.name);
+            let error = Error::unsupported(format!("SET DEFAULT to {message}, is not supported"));
+            return Err(error.with_code("0A000").with_hint("give the column a default that is one value"));
+        }
+        bound.push((place, scalar));
+    }
+    Ok(bound)
+}
+
+/// Binds conditions over a table's columns. Fails with kind `Input` if they mean nothing.
+pub(crate) fn bind_checks<'a>(
+    checks: impl Iterator<Item = &'a Arc<Expr>>,
+    columns: &[Column],
+    table: &str,
+    context: &dyn Context,
+) -> Result<Vec<Scalar>> {
+    let (binder, withs) = (Binder::new(context), Withs::default());
+    let names = Namespace::of(Source::new(Some(table.to_owned()), columns.to_vec()));
+    let level = Level::new(None, &withs, names, Clause::Default);
+    checks
+        .map(|check| match binder.condition(check, &level, "CHECK")? {
+            // A column that is a condition by itself.
+            column @ Scalar::Column { .. } => Ok(column.cast(SqlType::Boolean, true)),
+            volatile if volatile.is_volatile() => {
+                let error = Error::unsupported("a CHECK that is another one each time cannot be held against");
+                Err(error.context("a row that follows another").with_code("0A000"))
+            }
+            other => Ok(other),
+        })
+        .collect()
+}
+
 /// What an index computes, over a table's columns.
 pub(crate) struct BoundIndex {
     /// The columns, in the table's order.

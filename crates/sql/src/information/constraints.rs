@@ -49,7 +49,7 @@ pub(super) fn table_constraints(snapshot: &SessionSnapshot) -> Vec<Row> {
         };
         let rules = table.rules();
         for key in rules.keys.iter().filter(|key| key.kind.is_constraint()) {
-            add(&key.name, if key.kind == KeyKind::Primary { "PRIMARY KEY" } else { "UNIQUE" }, Deferral::Never);
+            add(&key.name, if key.kind == KeyKind::Primary { "PRIMARY KEY" } else { "UNIQUE" }, key.deferral);
         }
         rules.references.iter().for_each(|reference| add(&reference.name, "FOREIGN KEY", reference.deferral));
         rules.checks.iter().for_each(|check| add(&check.name, "CHECK", Deferral::Never));
@@ -89,6 +89,7 @@ fn action(action: ReferenceAction) -> &'static str {
         ReferenceAction::Restrict => "RESTRICT",
         ReferenceAction::Cascade => "CASCADE",
         ReferenceAction::SetNull => "SET NULL",
+        ReferenceAction::SetDefault => "SET DEFAULT",
     }
 }
 

@@ -150,6 +150,7 @@ impl Dialect for PostgresSyntax {
         supports_select_wildcard_ilike
         supports_select_wildcard_rename
         supports_select_wildcard_replace
+        supports_table_versioning
         supports_set_names
         supports_start_transaction_modifier
         supports_string_escape_constant

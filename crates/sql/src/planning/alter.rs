@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::{ComputedKey, Identity, Key, KeyKind};
+use diligence_catalog::rules::{ComputedKey, Deferral, Identity, Key, KeyKind};
 use diligence_catalog::sequence::{Sequence, SequenceOptions};
 use diligence_catalog::{NativeTable, Object, OwnedSequence, Relation, RelationName, Resolved, TableAlteration};
 use diligence_storage::memory::ROW_NUMBERS;
@@ -19,6 +19,7 @@ use sqlparser::ast::{
 
 use super::around::Around;
 use super::definitions::{lower, unwritable};
+use super::depends::Becomes;
 use super::fragments;
 use super::indexes::{IndexParts, bare, shown};
 use super::sequences::{self, SequenceChange, arguments_of, changed, changes_of};
@@ -85,6 +86,20 @@ impl Altered {
         }
     }
 
+    /// What views find in the place of the table.
+    fn becomes(&self, table: &NativeTable) -> Becomes {
+        let columns = self.declaration.schema();
+        let renamed = columns.fields().iter().zip(&self.from).filter_map(|(field, from)| match from {
+            From::Column(place) => {
+                let old = table.schema().field(*place).name();
+                (old != field.name()).then(|| (old.clone(), field.name().clone()))
+            }
+            From::Null | From::Value(_) => None,
+        });
+        let renamed = renamed.collect();
+        Becomes { name: self.declaration.name.clone(), columns, renamed }
+    }
+
     fn is_rewritten(&self) -> bool {
         self.is_recut || !self.new_checks.is_empty() || self.from.iter().any(|from| matches!(from, From::Value(_)))
     }
@@ -106,7 +121,18 @@ impl Around<'_> {
         let Relation::Native(table) = &object.relation else {
             if let [AlterTableOperation::RenameTable { table_name }] = alter.operations.as_slice() {
                 let to = renamed(&name, table_name)?;
-                return done(Command::Rename { object: object.reference(), to, tag: TAG });
+                let views = match object.relation.schema() {
+                    Ok(columns) => {
+                        self.followed_views(object, &Becomes { name: to.clone(), columns, renamed: vec![] })?
+                    }
+                    // What has no columns no view selects from.
+                    Err(_) => vec![],
+                };
+                let rename = Command::Rename { object: object.reference(), to, tag: TAG };
+                return match views.is_empty() {
+                    true => done(rename),
+                    false => done(Command::All { commands: std::iter::once(rename).chain(views).collect(), tag: TAG }),
+                };
             }
             return Err(unwritable(&name, &found));
         };
@@ -130,8 +156,15 @@ impl Around<'_> {
         self.validate(&altered.declaration)?;
         fragments::check(&altered.declaration.rules.distribution, &altered.declaration)?;
         self.check_referred(object, table, &altered)?;
-        self.check_views(object, &altered.declaration)?;
-        if altered.is_rewritten() {
+        let is_rewritten = altered.is_rewritten();
+        let becomes = altered.becomes(table);
+        let views = self.followed_views(object, &becomes)?;
+        if is_rewritten && !views.is_empty() {
+            let error = Error::unsupported("other names under a view and other rows are two statements");
+            return Err(error.with_code("0A000"));
+        }
+        altered.also.extend(views);
+        if is_rewritten {
             if !altered.also.is_empty() {
                 let error = Error::unsupported("a change of rows and one of how a column counts are two statements");
                 return Err(error.with_code("0A000"));
@@ -632,7 +665,7 @@ impl Around<'_> {
         let equal = create.nulls_distinct == Some(false);
         let parts = IndexParts::of(&create.columns);
         match parts.expressions.iter().all(Option::is_none) && create.predicate.is_none() {
-            true => altered.declaration.add_key(given.as_ref(), parts.columns, kind, equal)?,
+            true => altered.declaration.add_key(given.as_ref(), parts.columns, kind, equal, Deferral::Never)?,
             false => {
                 let (declaration, condition) = (&altered.declaration, create.predicate.as_ref().map(bare));
                 let (table, schema) = (&declaration.name.name, declaration.schema());

@@ -17,6 +17,7 @@ use diligence_catalog::{
     RelationName, Resolved, looks_like_path, sequence_schema,
 };
 use diligence_storage::Table;
+use diligence_storage::external::LakeMoment;
 use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::memory::MemoryTable;
 use diligence_types::SqlType;
@@ -29,10 +30,11 @@ use super::file_functions;
 use super::names::Names;
 use super::several::WrittenParts;
 use super::{Planner, Planning};
-use crate::algebra::{Constant, Numbers};
+use crate::algebra::{Constant, Numbers, Scalar};
 use crate::binder::{Context, Lockable, Named, bind_query};
 use crate::external::OptionValue;
 use crate::information;
+use crate::lowering::{self, LoweringOptions};
 use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::statement::Query;
@@ -219,13 +221,10 @@ pub(super) fn parts_of(name: &ast::ObjectName) -> Option<Vec<String>> {
     name.0.iter().map(part).collect()
 }
 
-impl Context for Around<'_> {
-    fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>> {
-        if let Some(changed) = self.changed_table(name) {
-            return Ok(Some(changed));
-        }
-        let Some(parts) = parts_of(name) else { return Ok(None) };
-        let bare = parts.len() == 1;
+impl Around<'_> {
+    /// The relation that a name in FROM names, and whether it has no schema; `None` if it can name none.
+    fn relation_named(&self, name: &ast::ObjectName) -> Option<(RelationName, bool)> {
+        let parts = parts_of(name)?;
         let relation = match parts.as_slice() {
             [name] => self.in_path(name),
             [schema, name] if schema == "pg_temp" => {
@@ -233,8 +232,25 @@ impl Context for Around<'_> {
             }
             [schema, name] => RelationName::new(schema, name),
             [catalog, schema, name] if catalog == CATALOG_NAME => RelationName::new(schema, name),
-            _ => return Ok(None),
+            _ => return None,
         };
+        Some((relation, parts.len() == 1))
+    }
+}
+
+/// The error for what has no past.
+fn no_past(name: &RelationName) -> Error {
+    let error =
+        Error::unsupported(format!("\"{name}\" has no past: only tables of the database have")).with_code("0A000");
+    error.with_hint("ask for the tables behind it")
+}
+
+impl Context for Around<'_> {
+    fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>> {
+        if let Some(changed) = self.changed_table(name) {
+            return Ok(Some(changed));
+        }
+        let Some((relation, bare)) = self.relation_named(name) else { return Ok(None) };
         if let Some(table) = self.tables.borrow().get(&relation) {
             return Ok(Some(Named::Table { table: table.clone(), name: relation.name }));
         }
@@ -275,6 +291,54 @@ impl Context for Around<'_> {
                 self.tables.borrow_mut().insert(relation, table.clone());
                 Ok(Some(Named::Table { table, name: path }))
             }
+        }
+    }
+
+    fn table_at(&self, name: &ast::ObjectName, moment: i64) -> Result<Option<Named>> {
+        let Some((relation, _)) = self.relation_named(name) else { return Ok(None) };
+        // What is asked for is another state each time.
+        self.names.not_reusable();
+        let now = match self.at.snapshot.readable(&relation)? {
+            Some(Resolved::Object(object)) => Some(object),
+            Some(Resolved::Computed(_)) => return Err(no_past(&relation)),
+            None => None,
+        };
+        if let Some(Relation::Files(files)) = now.as_ref().map(|now| &now.relation) {
+            return self.files_at(files, LakeMoment::Time(moment), relation.name).map(Some);
+        }
+        let past = self.planner.catalogs().catalog().at_moment(moment)?;
+        let then = match &now {
+            Some(now) => past.all_objects().find(|then| then.id == now.id),
+            // It was dropped since.
+            None => past.get(&relation).filter(|_| self.at.snapshot.rights.may_read(&relation)),
+        };
+        match then.map(|then| &then.relation) {
+            Some(Relation::Native(rows)) => Ok(Some(Named::Table { table: rows.table(), name: relation.name })),
+            Some(_) => Err(no_past(&relation)),
+            None if now.is_some_and(|now| !matches!(now.relation, Relation::Native(_))) => Err(no_past(&relation)),
+            None => {
+                let error = Error::input(format!("there was no table \"{relation}\" at that time"));
+                Err(error.with_code("42P01"))
+            }
+        }
+    }
+
+    fn value_now(&self, time: &Scalar) -> Result<Option<i64>> {
+        let options = LoweringOptions {
+            zone: self.zone.clone(),
+            options: self.at.session.options.clone(),
+            keeps_parameters: false,
+        };
+        let bad = || {
+            let error = Error::unsupported("the time of a table of the past is one for all rows").with_code("0A000");
+            error.with_hint("write a literal, or what is computed from now()")
+        };
+        match lowering::value_of(time, &options).map_err(|error| match error.kind() {
+            diligence_base::ErrorKind::Bug => bad(),
+            _ => error,
+        })? {
+            Constant { value: ScalarValue::TimestampMicrosecond(moment, _), .. } => Ok(moment),
+            _ => Err(bad()),
         }
     }
 

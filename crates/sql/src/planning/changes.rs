@@ -22,7 +22,7 @@ use super::statements::BoundStatement;
 use super::tables::{name_in, targets};
 use crate::binder::{self, BoundChange, CHANGED, Changed, Meeting, MergeStep, Named, NewValue, Target};
 use crate::errors;
-use crate::parse::NOTHING;
+use crate::parse::{self, CONFLICT_VALUE, CONFLICT_WHERE, NOTHING};
 use crate::write::native::{ChangeWay, Layout, NativeTarget, Step};
 
 /// The table that a statement changes.
@@ -74,21 +74,13 @@ impl ChangedTable {
         match target {
             None => Ok(None),
             Some(ConflictTarget::Columns(columns)) => {
-                let columns = columns.iter().map(|name| name_in(name, &self.targets)).collect::<Vec<_>>();
-                if let Some(column) =
-                    columns.iter().find(|column| !self.targets.iter().any(|target| target.name == **column))
-                {
+                let wanted = WantedKey::of(columns, &self.targets)?;
+                if let Some(column) = wanted.columns.iter().find(|column| !self.has_column(column)) {
                     return Err(self.no_column(column));
                 }
-                let same = |key: &&Key| {
-                    key.kind.is_unique()
-                        && key.is_whole()
-                        && key.columns.iter().all(|column| columns.contains(column))
-                        && columns.iter().all(|column| key.columns.contains(column))
-                };
                 let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
                 let error = || Error::input(message).with_code("42P10");
-                self.keys.iter().find(same).ok_or_else(error).map(Some)
+                self.keys.iter().find(|key| wanted.is(key)).ok_or_else(error).map(Some)
             }
             Some(ConflictTarget::OnConstraint(name)) => {
                 let wanted = name.0.last().and_then(|part| part.as_ident()).map(lower).unwrap_or_default();
@@ -153,6 +145,20 @@ impl ChangedTable {
         Ok(Cow::Owned(ast::Insert { or: None, replace_into: false, on, ..insert.clone() }))
     }
 
+    /// Fails with code 55000 if a key by which rows conflict is deferrable: this one, or any if it is `None`.
+    pub(super) fn refuse_deferrable(&self, key: Option<&Key>) -> Result<()> {
+        let mut keys = self.keys.iter().filter(|own| key.is_none_or(|key| key == *own));
+        if !keys.any(Key::is_deferrable) {
+            return Ok(());
+        }
+        let message = "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters";
+        Err(Error::input(message).with_code("55000"))
+    }
+
+    fn has_column(&self, name: &str) -> bool {
+        self.targets.iter().any(|target| target.name == name)
+    }
+
     fn no_column(&self, name: &str) -> Error {
         let message = format!("column \"{name}\" of relation \"{}\" does not exist", self.object.name.name);
         let known = self.targets.iter().map(|target| target.name.clone()).collect::<Vec<_>>();
@@ -202,6 +208,81 @@ impl ChangedTable {
         }
         Ok(values)
     }
+}
+
+/// The key that ON CONFLICT names by what it is of.
+struct WantedKey {
+    columns: Vec<String>,
+    values: Vec<Expr>,
+    /// Of which rows it is.
+    condition: Option<Expr>,
+}
+
+impl WantedKey {
+    fn of(names: &[Ident], targets: &[Target]) -> Result<Self> {
+        let mut wanted = Self { columns: vec![], values: vec![], condition: None };
+        for name in names {
+            if let Some(condition) = name.value.strip_prefix(CONFLICT_WHERE) {
+                wanted.condition = Some(plain(&parse::expression(condition)?));
+            } else if let Some(value) = name.value.strip_prefix(CONFLICT_VALUE) {
+                match plain(&parse::expression(value)?) {
+                    Expr::Identifier(name) => wanted.columns.push(name_in(&name, targets)),
+                    value => wanted.values.push(value),
+                }
+            } else {
+                wanted.columns.push(name_in(name, targets));
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// Whether it is this key: of the same columns and expressions in any order, and of no other rows.
+    fn is(&self, key: &Key) -> bool {
+        let expression =
+            |place: usize| key.computed.as_ref().and_then(|computed| computed.expressions.get(place)?.as_deref());
+        let (mut columns, mut values) = (Vec::new(), Vec::new());
+        for (place, column) in key.columns.iter().enumerate() {
+            match expression(place) {
+                Some(value) => values.push(plain(value)),
+                None => columns.push(column),
+            }
+        }
+        let condition = key.computed.as_ref().and_then(|computed| computed.condition.as_deref());
+        key.kind.is_unique()
+            && condition.is_none_or(|condition| self.condition == Some(plain(condition)))
+            && columns.iter().all(|column| self.columns.contains(column))
+            && self.columns.iter().all(|column| columns.contains(&column))
+            && values.iter().all(|value| self.values.contains(value))
+            && self.values.iter().all(|value| values.contains(value))
+    }
+}
+
+/// An expression that is equal to another one that was written with other capitals and parentheses around it.
+fn plain(expression: &Expr) -> Expr {
+    let mut plain = expression.clone();
+    while let Expr::Nested(inner) = plain {
+        plain = *inner;
+    }
+    let lowered = |name: &mut Ident| {
+        if name.quote_style.is_none() {
+            name.value = name.value.to_lowercase();
+        }
+        name.quote_style = None;
+    };
+    let _ = ast::visit_expressions_mut(&mut plain, |expression| {
+        match expression {
+            Expr::Identifier(name) => lowered(name),
+            Expr::CompoundIdentifier(names) => names.iter_mut().for_each(lowered),
+            Expr::Function(call) => call.name.0.iter_mut().for_each(|part| {
+                if let ast::ObjectNamePart::Identifier(name) = part {
+                    lowered(name);
+                }
+            }),
+            _ => {}
+        }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    plain
 }
 
 impl Around<'_> {
@@ -293,7 +374,7 @@ impl Around<'_> {
         let bound = binder::bind_merge(&merge.source, &merge.on, &clauses, &described, self)?;
         let layout = Layout { has_numbers: true, has_steps: true, ..changed.layout() };
         let twice = "MERGE command cannot affect row a second time";
-        Ok(self.changing("MERGE", changed.object, ChangeWay::Steps { steps, twice, key: vec![] }, layout, bound))
+        Ok(self.changing("MERGE", changed.object, ChangeWay::Steps { steps, twice, key: None }, layout, bound))
     }
 
     /// A statement that changes rows, with what it gives back.

@@ -1,21 +1,24 @@
 //! What stands on a table: views, whose queries name it.
 //!
 //! A view keeps the text of its query. Whether it stands on a table is found by binding that, and whether it still
-//! stands on the table as a statement would make it, by binding it over a table of those columns.
+//! stands on the table as a statement would make it, by binding it over a table of those columns. Where the table or
+//! its columns get other names, the query gets them as well, and is bound in the same way.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::{Object, Relation, RelationName};
+use diligence_catalog::{Object, Relation, RelationName, TableAlteration, View};
 use diligence_storage::Table;
 use diligence_storage::memory::MemoryTable;
-use sqlparser::ast;
+use sqlparser::ast::{self, TableFactor, VisitMut, VisitorMut};
 
 use super::around::Around;
+use super::definitions::lower;
 use super::names::Names;
-use super::tables::Declaration;
 use crate::binder::{self, Bound, Context};
+use crate::statement::Command;
 
 /// What PostgreSQL says to do where something stands on what is to go.
 const HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
@@ -41,37 +44,92 @@ impl Around<'_> {
         Ok(also)
     }
 
-    /// Fails with code 2BP01 if a view stands on a table and does not on what it becomes.
-    pub(super) fn check_views(&self, object: &Object, declaration: &Declaration) -> Result<()> {
+    /// What becomes of the views that stand on a table which is altered: those that name it by a name that it or one of
+    /// its columns had get other queries. Fails with code 2BP01 if a view does not stand on what the table becomes.
+    pub(super) fn followed_views(&self, object: &Object, becomes: &Becomes) -> Result<Vec<Command>> {
         let table = std::slice::from_ref(&object.name);
-        for view in self.views() {
-            if self.named_by(&view, table).is_none() {
+        let views = self.views().into_iter().filter(|view| self.named_by(view, table).is_some()).collect::<Vec<_>>();
+        // All of them keep their columns, so each is looked at with the others as they are.
+        let version = || self.planner.catalogs().catalog().next_table_version();
+        let known = |name: &RelationName, columns: SchemaRef| {
+            let table = MemoryTable::new(name.to_string(), columns, vec![], version())?;
+            Ok((name.clone(), Arc::new(table) as Arc<dyn Table>))
+        };
+        let mut instead =
+            views.iter().map(|view| known(&view.name, view.relation.schema()?)).collect::<Result<Vec<_>>>()?;
+        instead.push(known(&becomes.name, becomes.columns.clone())?);
+        let has_other_name = becomes.name != object.name;
+        let is_renamed = has_other_name || !becomes.renamed.is_empty();
+        let mut followed = Vec::new();
+        for view in &views {
+            let query = query_of(view)?;
+            let stands = |query: &Arc<ast::Query>| self.stands_on(view, query, &instead);
+            if !has_other_name && stands(&query) {
                 continue;
             }
-            if declaration.name == object.name && self.stands_on(&view, &object.name, declaration.schema())? {
-                continue;
+            let mut other = ast::Query::clone(&query);
+            let names_it = is_renamed && self.follow(&mut other, view, &object.name, becomes);
+            let other = Arc::new(other);
+            match names_it {
+                true if stands(&other) => followed.push(self.with_query(view, other)?),
+                // It stands on another view only.
+                false if stands(&query) && !self.names_directly(&query, view, &object.name, becomes) => {}
+                _ => return Err(stands_still(object, becomes, view)),
             }
-            let (name, view_name) = (&object.name.name, &view.name.name);
-            let columns = match &object.relation {
-                Relation::Native(table) => table.schema().fields().iter().map(|field| field.name().clone()).collect(),
-                _ => vec![],
-            };
-            let gone = columns.iter().find(|column| !declaration.has_column(column));
-            let is_fewer = declaration.schema().fields().len() < columns.len();
-            let (message, detail) = match gone.filter(|_| is_fewer) {
-                Some(column) => (
-                    format!("cannot drop column {column} of table {name} because other objects depend on it"),
-                    format!("{} {view_name} depends on column {column} of table {name}", kind(&view)),
-                ),
-                None => (
-                    format!("cannot alter table {name} because other objects depend on it"),
-                    format!("{} {view_name} depends on table {name}", kind(&view)),
-                ),
-            };
-            let hint = format!("drop the {} first, and make it again afterwards", kind(&view));
-            return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint));
         }
-        Ok(())
+        Ok(followed)
+    }
+
+    /// Whether a view's query itself names a relation.
+    fn names_directly(&self, query: &ast::Query, view: &Object, name: &RelationName, becomes: &Becomes) -> bool {
+        let mut following = self.following(view, name, becomes);
+        let _ = ast::Query::clone(query).visit(&mut following);
+        following.count > 0
+    }
+
+    fn following<'f>(&self, view: &Object, name: &'f RelationName, becomes: &'f Becomes) -> Following<'f> {
+        let is_own = self.in_path(&name.name) == *name || view.name.schema == name.schema;
+        Following { name, is_own, becomes, count: 0, is_hidden: false }
+    }
+
+    /// Has a view's query name a relation as it is called from now on; whether it names it.
+    fn follow(&self, query: &mut ast::Query, view: &Object, name: &RelationName, becomes: &Becomes) -> bool {
+        let mut following = self.following(view, name, becomes);
+        let _ = query.visit(&mut following);
+        following.count > 0 && !following.is_hidden
+    }
+
+    /// What gives a view another query.
+    fn with_query(&self, view: &Object, query: Arc<ast::Query>) -> Result<Command> {
+        match &view.relation {
+            Relation::View(before) => {
+                let mut source = ast::Statement::clone(&before.source);
+                let ast::Statement::CreateView(create) = &mut source else {
+                    return Err(Error::bug("a view's statement makes no view"));
+                };
+                *create.query = ast::Query::clone(&query);
+                let (source, depth) = (Arc::new(source), before.depth + FOLLOWED_DEPTH);
+                let next = View { source, depth, schema: before.schema.clone() };
+                Ok(Command::CreateView { name: view.name.clone(), view: Arc::new(next), or_replace: true })
+            }
+            Relation::Native(table) => {
+                let mut rules = table.rules().clone();
+                if let Some(materialized) = &mut rules.materialized {
+                    materialized.query = query.to_string();
+                }
+                let columns = table.schema().clone();
+                let places = (0..columns.fields().len()).map(Some).collect();
+                let alteration = TableAlteration { name: view.name.clone(), columns, places, rules };
+                Ok(Command::Alter {
+                    table: view.reference(),
+                    built_on: view.version,
+                    alteration: Box::new(alteration),
+                    memory: self.planner.options.tables.clone(),
+                    tag: "ALTER TABLE",
+                })
+            }
+            _ => Err(Error::bug("a view is none")),
+        }
     }
 
     fn views(&self) -> Vec<Arc<Object>> {
@@ -89,18 +147,16 @@ impl Around<'_> {
     /// The first of these relations that a view's query names, directly or through another view; `None` also for a view
     /// whose query means nothing any more.
     fn named_by(&self, view: &Object, names: &[RelationName]) -> Option<RelationName> {
-        let bound = self.with_view(view, None, |bound, around| {
+        let bound = self.with_view(view, |bound, around| {
             bound.ok()?;
             names.iter().find(|name| **name != view.name && around.has_met(name)).cloned()
         });
         bound.ok().flatten()
     }
 
-    /// Whether a view's query has all of its columns where a table has these.
-    fn stands_on(&self, view: &Object, name: &RelationName, columns: SchemaRef) -> Result<bool> {
-        let version = self.planner.catalogs().catalog().next_table_version();
-        let table = MemoryTable::new(name.to_string(), columns, vec![], version)?;
-        self.with_view(view, Some((name, Arc::new(table))), |bound, _| match (bound, &view.relation) {
+    /// Whether a query has all of its view's columns where these tables have these names, but for the view's own.
+    fn stands_on(&self, view: &Object, query: &Arc<ast::Query>, instead: &[(RelationName, Arc<dyn Table>)]) -> bool {
+        self.bound_query(view, query, instead, |bound, _| match (bound, &view.relation) {
             (Ok(bound), Relation::View(view)) if view.column_names().is_empty() => {
                 let has = |name: &String| bound.columns.iter().any(|column| column.name == *name);
                 view.schema.fields().iter().all(|field| has(field.name()))
@@ -111,28 +167,145 @@ impl Around<'_> {
         })
     }
 
-    /// Binds a view's query, with another table in the place of one.
-    fn with_view<T>(
+    /// Binds a view's query.
+    fn with_view<T>(&self, view: &Object, then: impl FnOnce(Result<Bound>, &Around<'_>) -> T) -> Result<T> {
+        Ok(self.bound_query(view, &query_of(view)?, &[], then))
+    }
+
+    /// Binds a query where a view's is bound, with these tables in the places of others.
+    fn bound_query<T>(
         &self,
         view: &Object,
-        instead: Option<(&RelationName, Arc<dyn Table>)>,
+        query: &Arc<ast::Query>,
+        instead: &[(RelationName, Arc<dyn Table>)],
         then: impl FnOnce(Result<Bound>, &Around<'_>) -> T,
-    ) -> Result<T> {
-        let query: Arc<ast::Query> = match (&view.relation, view.relation.materialized()) {
-            (Relation::View(view), _) => view.query()?,
-            (_, Some(materialized)) => Arc::new(crate::parse::query(&materialized.query)?),
-            _ => return Err(Error::bug("a view is none")),
-        };
+    ) -> T {
         let names = Names::new(self.at);
         let around = Around::new(self.planner, self.at, &names, vec![]);
-        if let Some((name, table)) = instead {
-            around.knows(name, table);
+        for (name, table) in instead.iter().filter(|(name, _)| *name != view.name) {
+            around.knows(name, table.clone());
         }
         around.enter_view(&view.name.schema);
-        let bound = binder::bind_query(&query, &around);
+        let bound = binder::bind_query(query, &around);
         around.leave_view();
-        Ok(then(bound, &around))
+        then(bound, &around)
     }
+}
+
+/// What a relation becomes.
+pub(super) struct Becomes {
+    /// Its name.
+    pub name: RelationName,
+    /// Its columns.
+    pub columns: SchemaRef,
+    /// Columns that have other names from now on: the old and the new one.
+    pub renamed: Vec<(String, String)>,
+}
+
+/// Levels of the parser that a query may nest deeper after it has followed a name.
+const FOLLOWED_DEPTH: usize = 4;
+
+/// Puts the name of a relation into a query in the place of the one that it had.
+///
+/// What the query calls it stays: the old name becomes its alias, and where columns have other names, the relation
+/// becomes a query that gives them the old ones.
+struct Following<'a> {
+    name: &'a RelationName,
+    /// Whether a name without a schema is that of the relation.
+    is_own: bool,
+    becomes: &'a Becomes,
+    /// How often it was met.
+    count: usize,
+    /// Whether a common table expression may have the name.
+    is_hidden: bool,
+}
+
+impl Following<'_> {
+    fn is_it(&self, name: &ast::ObjectName) -> bool {
+        let parts = name.0.iter().map(|part| part.as_ident().map(lower)).collect::<Option<Vec<_>>>();
+        match parts.as_deref() {
+            Some([name]) => self.is_own && *name == self.name.name,
+            Some([.., schema, name]) => *schema == self.name.schema && *name == self.name.name,
+            _ => false,
+        }
+    }
+}
+
+impl VisitorMut for Following<'_> {
+    type Break = std::convert::Infallible;
+
+    fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
+        let mut names = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| lower(&cte.alias.name));
+        self.is_hidden |= names.any(|name| name == self.name.name || name == self.becomes.name.name);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        let TableFactor::Table { name, alias, .. } = factor else { return ControlFlow::Continue(()) };
+        if !self.is_it(name) {
+            return ControlFlow::Continue(());
+        }
+        self.count += 1;
+        let quoted = |name: &str| ast::Ident::with_quote('"', name);
+        let RelationName { schema, name: own } = &self.becomes.name;
+        // Whatever the path of whoever uses the view.
+        *name = ast::ObjectName::from(vec![quoted(schema), quoted(own)]);
+        let old = alias.get_or_insert_with(|| ast::TableAlias {
+            explicit: true,
+            name: quoted(&self.name.name),
+            columns: vec![],
+            at: None,
+        });
+        if self.becomes.renamed.is_empty() {
+            return ControlFlow::Continue(());
+        }
+        let renamed = self.becomes.renamed.iter();
+        let renamed = renamed.map(|(old, new)| format!("{} AS {}", quoted(new), quoted(old))).collect::<Vec<_>>();
+        let text = format!("SELECT * FROM (SELECT * RENAME ({}) FROM {name}) AS t", renamed.join(", "));
+        let old = old.clone();
+        if let Ok(query) = crate::parse::query(&text)
+            && let ast::SetExpr::Select(mut select) = *query.body
+            && let Some(mut made) = select.from.pop()
+        {
+            if let TableFactor::Derived { alias, .. } = &mut made.relation {
+                *alias = Some(old);
+            }
+            *factor = made.relation;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// What a view selects.
+fn query_of(view: &Object) -> Result<Arc<ast::Query>> {
+    match (&view.relation, view.relation.materialized()) {
+        (Relation::View(view), _) => view.query(),
+        (_, Some(materialized)) => Ok(Arc::new(crate::parse::query(&materialized.query)?)),
+        _ => Err(Error::bug("a view is none")),
+    }
+}
+
+/// The error for a view that does not stand on what a table becomes.
+fn stands_still(object: &Object, becomes: &Becomes, view: &Object) -> Error {
+    let (name, view_name) = (&object.name.name, &view.name.name);
+    let columns = match &object.relation {
+        Relation::Native(table) => table.schema().fields().iter().map(|field| field.name().clone()).collect(),
+        _ => vec![],
+    };
+    let gone = columns.iter().find(|column| becomes.columns.column_with_name(column).is_none());
+    let is_fewer = becomes.columns.fields().len() < columns.len();
+    let (message, detail) = match gone.filter(|_| is_fewer) {
+        Some(column) => (
+            format!("cannot drop column {column} of table {name} because other objects depend on it"),
+            format!("{} {view_name} depends on column {column} of table {name}", kind(view)),
+        ),
+        None => (
+            format!("cannot alter table {name} because other objects depend on it"),
+            format!("{} {view_name} depends on table {name}", kind(view)),
+        ),
+    };
+    let hint = format!("drop the {} first, and make it again afterwards", kind(view));
+    Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint)
 }
 
 fn kind(object: &Object) -> &'static str {

@@ -149,8 +149,7 @@ impl Around<'_> {
             }
             _ => moment_of(value, &self.zone)?,
         };
-        let disk = &self.at.options.files;
-        let (location, options, name) = match table {
+        match table {
             OptionValue::List(_) => {
                 let parts = table.texts()?;
                 let relation = match parts.as_slice() {
@@ -168,8 +167,8 @@ impl Around<'_> {
                     }
                 };
                 match &object.relation {
-                    Relation::Files(files) => (files.location.clone(), files.options.clone(), relation.name),
-                    _ => return Err(has_no_past(&relation.name)),
+                    Relation::Files(files) => self.files_at(files, moment, relation.name),
+                    _ => Err(has_no_past(&relation.name)),
                 }
             }
             other => {
@@ -177,10 +176,16 @@ impl Around<'_> {
                     self.planner.may_use_files("AT")?;
                 }
                 let path = other.texts()?.concat();
-                (path.clone(), OpenOptions::default(), path)
+                let files = FileRelation::new(&path, OpenOptions::default(), self.at.options.files.clone());
+                self.files_at(&files, moment, path)
             }
-        };
-        let files = FileRelation::new(location, OpenOptions { moment: Some(moment), ..options }, disk.clone());
+        }
+    }
+
+    /// A table over files in a past state. Fails with 0A000 if it has none.
+    pub(super) fn files_at(&self, files: &FileRelation, moment: LakeMoment, name: String) -> Result<Named> {
+        let options = OpenOptions { moment: Some(moment), ..files.options.clone() };
+        let files = FileRelation::new(&files.location, options, self.at.options.files.clone());
         let table: Arc<dyn Table> = files.table()?;
         self.names.not_reusable();
         Ok(Named::Table { table, name })

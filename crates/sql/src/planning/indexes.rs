@@ -9,6 +9,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::RelationName;
 use diligence_catalog::rules::{ComputedKey, Key, RowFunction, TableRules};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
+use diligence_types::SqlType;
 use sqlparser::ast::{self, Expr, Ident};
 
 use super::around::Around;
@@ -118,6 +119,7 @@ impl Around<'_> {
         let BoundIndex { columns, values, condition } = binder::bind_index(&values, condition, table, &targets, self)?;
         let mut scalars = values;
         let count = scalars.len();
+        let sql_types = scalars.iter().map(crate::algebra::Scalar::sql_type).collect();
         scalars.extend(condition);
         let used = scalars.iter().flat_map(|scalar| scalar.columns()).collect::<Vec<_>>();
         let places = (0..columns.len()).filter(|place| used.contains(&columns[*place].id)).collect::<Vec<_>>();
@@ -134,7 +136,7 @@ impl Around<'_> {
         let types = values.iter().map(|value| value.data_type(&schema).map_err(from_datafusion));
         let types = types.collect::<Result<Vec<_>>>()?;
         let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
-        Ok(Arc::new(IndexFunction { columns, schema, types, values, condition }))
+        Ok(Arc::new(IndexFunction { columns, schema, types, sql_types, values, condition }))
     }
 
     /// Has the indexes of a table that is altered computed from its columns as they are now.
@@ -156,6 +158,7 @@ struct IndexFunction {
     /// Of these columns.
     schema: SchemaRef,
     types: Vec<DataType>,
+    sql_types: Vec<SqlType>,
     values: Vec<Arc<dyn PhysicalExpr>>,
     condition: Option<Arc<dyn PhysicalExpr>>,
 }
@@ -167,6 +170,10 @@ impl RowFunction for IndexFunction {
 
     fn types(&self) -> &[DataType] {
         &self.types
+    }
+
+    fn sql_types(&self) -> &[SqlType] {
+        &self.sql_types
     }
 
     fn expressions(&self) -> &[Arc<dyn PhysicalExpr>] {

@@ -23,6 +23,7 @@ mod describing;
 mod domains;
 mod enums;
 mod file_functions;
+mod followed;
 mod fragments;
 mod generic;
 mod indexes;
@@ -59,6 +60,7 @@ use diligence_types::functions;
 use parking_lot::{Mutex, RwLock};
 
 pub use self::appends::PlannedAppend;
+pub use self::followed::FollowedRows;
 pub use self::generic::{GenericPlan, rebind};
 pub use self::parameters::parameter_value;
 use self::path::SearchPath;

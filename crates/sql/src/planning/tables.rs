@@ -81,6 +81,7 @@ impl Declaration {
         columns: Vec<String>,
         kind: KeyKind,
         nulls_are_equal: bool,
+        deferral: Deferral,
     ) -> Result<()> {
         let (table, joined) = (&self.name.name, columns.join("_"));
         if let Some(column) = columns.iter().find(|column| !self.has_column(column)) {
@@ -116,7 +117,7 @@ impl Declaration {
         if kind == KeyKind::Primary {
             columns.iter().for_each(|column| self.set_nullable(column, false));
         }
-        self.rules.keys.push(Key::of_columns(name, columns, kind, nulls_are_equal));
+        self.rules.keys.push(Key { deferral, ..Key::of_columns(name, columns, kind, nulls_are_equal) });
         Ok(())
     }
 
@@ -307,13 +308,13 @@ impl Around<'_> {
                 | ColumnOption::Generated { .. } => {}
                 ColumnOption::NotNull => declaration.set_nullable(&name, false),
                 ColumnOption::PrimaryKey(key) => {
-                    not_deferred(key.characteristics.as_ref())?;
-                    declaration.add_key(given, vec![name.clone()], KeyKind::Primary, false)?;
+                    let deferral = deferral(key.characteristics.as_ref())?;
+                    declaration.add_key(given, vec![name.clone()], KeyKind::Primary, false, deferral)?;
                 }
                 ColumnOption::Unique(key) => {
-                    not_deferred(key.characteristics.as_ref())?;
                     let equal = key.nulls_distinct == NullsDistinctOption::NotDistinct;
-                    declaration.add_key(given, vec![name.clone()], KeyKind::Unique, equal)?;
+                    let deferral = deferral(key.characteristics.as_ref())?;
+                    declaration.add_key(given, vec![name.clone()], KeyKind::Unique, equal, deferral)?;
                 }
                 ColumnOption::Check(check) => {
                     let wanted = format!("{}_{name}_check", declaration.name.name);
@@ -342,13 +343,13 @@ impl Around<'_> {
     pub(super) fn add_constraint(&self, declaration: &mut Declaration, constraint: &TableConstraint) -> Result<()> {
         match constraint {
             TableConstraint::PrimaryKey(key) => {
-                not_deferred(key.characteristics.as_ref())?;
-                declaration.add_key(key.name.as_ref(), key_columns(&key.columns)?, KeyKind::Primary, false)
+                let deferral = deferral(key.characteristics.as_ref())?;
+                declaration.add_key(key.name.as_ref(), key_columns(&key.columns)?, KeyKind::Primary, false, deferral)
             }
             TableConstraint::Unique(key) => {
-                not_deferred(key.characteristics.as_ref())?;
                 let equal = key.nulls_distinct == NullsDistinctOption::NotDistinct;
-                declaration.add_key(key.name.as_ref(), key_columns(&key.columns)?, KeyKind::Unique, equal)
+                let deferral = deferral(key.characteristics.as_ref())?;
+                declaration.add_key(key.name.as_ref(), key_columns(&key.columns)?, KeyKind::Unique, equal, deferral)
             }
             TableConstraint::Check(check) => {
                 let columns = named_columns(&check.expr, declaration);
@@ -432,6 +433,12 @@ impl Around<'_> {
             let message = format!("there is no unique constraint matching given keys for referenced table \"{name}\"");
             return Err(Error::input(message).with_code("42830"));
         };
+        if there.is_deferrable() {
+            let name = &referred_name.name;
+            let what = if key.referred_columns.is_empty() { "primary key" } else { "unique constraint" };
+            let message = format!("cannot use a deferrable {what} for referenced table \"{name}\"");
+            return Err(Error::input(message).with_code("55000"));
+        }
         let wanted = format!("{}_{}_fkey", declaration.name.name, columns.join("_"));
         let place = |column: &String| referred.iter().position(|one| one == column).unwrap_or(0);
         let columns = there.columns.iter().map(|column| columns[place(column)].clone()).collect::<Vec<_>>();
@@ -504,26 +511,13 @@ fn deferral(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<
     }
 }
 
-/// Keys hold after each statement: that is what DEFERRABLE says as well.
-fn not_deferred(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<()> {
-    match deferral(characteristics)? {
-        Deferral::Deferred => {
-            let error = Error::unsupported("keys that are INITIALLY DEFERRED are not supported").with_code("0A000");
-            Err(error.with_hint("leave it out: unique keys hold after each statement, not after each row"))
-        }
-        Deferral::Never | Deferral::Immediate => Ok(()),
-    }
-}
-
 fn action(given: Option<ReferentialAction>) -> Result<ReferenceAction> {
     match given {
         None | Some(ReferentialAction::NoAction) => Ok(ReferenceAction::Refuse),
         Some(ReferentialAction::Restrict) => Ok(ReferenceAction::Restrict),
         Some(ReferentialAction::Cascade) => Ok(ReferenceAction::Cascade),
         Some(ReferentialAction::SetNull) => Ok(ReferenceAction::SetNull),
-        Some(ReferentialAction::SetDefault) => {
-            Err(Error::unsupported("SET DEFAULT of a foreign key is not supported").with_code("0A000"))
-        }
+        Some(ReferentialAction::SetDefault) => Ok(ReferenceAction::SetDefault),
     }
 }
 

@@ -16,10 +16,10 @@ use super::file_functions::copied;
 use super::materialized::refuse_materialized;
 use super::statements::BoundStatement;
 use super::tables::{name_in, targets};
-use crate::binder::{self, Conflict, Given, Target};
+use crate::binder::{self, Conflict, Given, KeyTerm, Target};
 use crate::errors;
 use crate::parse::{BY_NAME, OVERRIDING};
-use crate::write::native::{ChangeWay, Layout, NativeTarget, NativeWriter, Step};
+use crate::write::native::{ChangeWay, ConflictKey, Layout, NativeTarget, NativeWriter, Step};
 use crate::write::plan::{copy_plan, insert_plan};
 use crate::write::{CopyTarget, option_pairs};
 
@@ -170,6 +170,7 @@ impl Around<'_> {
             }
             Some(on) => {
                 let key = changed.conflict_key(on.conflict_target.as_ref())?;
+                changed.refuse_deferrable(key)?;
                 match &on.action {
                     OnConflictAction::DoNothing => {
                         let bound = binder::bind_new_rows(source, &given, overrides, None, &described, self)?;
@@ -184,12 +185,27 @@ impl Around<'_> {
                         })?;
                         let columns = changed.targets.iter().map(|target| &target.name).collect::<Vec<_>>();
                         let place = |name: &String| columns.iter().position(|column| *column == name).unwrap_or(0);
+                        let computed = key.computed.as_ref();
+                        let expression =
+                            |place: usize| computed.and_then(|computed| computed.expressions.get(place)?.as_deref());
+                        let term = |(at, name): (usize, &String)| match expression(at) {
+                            Some(value) => KeyTerm::Value(value),
+                            None => KeyTerm::Column(place(name)),
+                        };
                         let conflict = Conflict {
-                            key: key.columns.iter().map(place).collect(),
+                            key: key.columns.iter().enumerate().map(term).collect(),
+                            condition: computed.and_then(|computed| computed.condition.as_deref()),
                             values: changed.values(&update.assignments)?,
                             selection: update.selection.as_ref(),
                         };
-                        let key = conflict.key.clone();
+                        let function = computed.map(|computed| computed.function.clone());
+                        let of = function.as_ref().map_or(key.columns.as_slice(), |function| function.columns());
+                        let places = of.iter().map(place).collect::<Vec<_>>();
+                        let sql_types = match &function {
+                            Some(function) => function.sql_types().to_vec(),
+                            None => places.iter().map(|place| changed.targets[*place].sql_type.clone()).collect(),
+                        };
+                        let key = Some(ConflictKey { places, function, sql_types });
                         self.set_changed(table.numbered());
                         let bound =
                             binder::bind_new_rows(source, &given, overrides, Some(&conflict), &described, self)?;

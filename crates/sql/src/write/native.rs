@@ -9,7 +9,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int32Type, Int64Type, SchemaRef};
 use datafusion_common::ScalarValue;
@@ -18,16 +18,18 @@ use diligence_base::{About, Error, Result};
 use diligence_catalog::distribution::Distribution;
 use diligence_catalog::journal::RowStore;
 use diligence_catalog::locks::LockOwner;
-use diligence_catalog::rules::TableRules;
+use diligence_catalog::rules::{RowFunction, TableRules};
+use diligence_catalog::transaction::Transaction;
 use diligence_catalog::{
     Catalog, ColumnIds, NativeTable, NewRows, ObjectRef, OwnedSequence, Relation, RelationName, RowChange,
-    StoredCluster, failing_row, table_schema,
+    StoredCluster, TableAlteration, failing_row, table_schema,
 };
 use diligence_engine::batch::{bytes_needed, compacted};
 use diligence_memory::{QueryMemory, Reservation};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_storage::segment::{Segment, SegmentBlock, SegmentWriter, is_storable};
 use diligence_storage::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
+use diligence_types::{SqlType, functions};
 use parking_lot::Mutex;
 
 use super::divided::{Divided, Rest};
@@ -94,9 +96,35 @@ pub(crate) enum ChangeWay {
         steps: Vec<Step>,
         /// The message.
         twice: &'static str,
-        /// Values by which rows that come are different; those that are not would go twice.
-        key: Vec<usize>,
+        /// By which rows that come are different; those that are not would go twice.
+        key: Option<ConflictKey>,
     },
+}
+
+/// The key by which ON CONFLICT finds rows.
+#[derive(Clone, Debug)]
+pub(crate) struct ConflictKey {
+    /// The places of the columns that it takes.
+    pub(crate) places: Vec<usize>,
+    /// Computes its values from them; they are its values, if `None`.
+    pub(crate) function: Option<Arc<dyn RowFunction>>,
+    /// The values' types.
+    pub(crate) sql_types: Vec<SqlType>,
+}
+
+impl ConflictKey {
+    /// The values of rows, whose first value is in a place, such that equal ones are the same; and which rows have a
+    /// key, all if `None`.
+    fn values(&self, rows: &RecordBatch, first: usize) -> Result<(Vec<ArrayRef>, Option<BooleanArray>)> {
+        let columns = self.places.iter().map(|place| rows.column(first + place).clone()).collect::<Vec<_>>();
+        let (values, wanted) = match &self.function {
+            Some(function) => function.compute(&columns, rows.num_rows())?,
+            None => (columns, None),
+        };
+        let values = values.iter().zip(&self.sql_types);
+        let values = values.map(|(values, sql_type)| functions::distinct_values(sql_type, values));
+        Ok((values.collect::<Result<Vec<_>>>()?, wanted))
+    }
 }
 
 /// What is done with a row.
@@ -108,6 +136,26 @@ pub(crate) enum Step {
     Update,
     /// That of its number goes.
     Delete,
+}
+
+/// Fails with code 23514 if a condition is false for a row; `values` gives the rows, for the message.
+pub(crate) fn check_holds(
+    holds: &BooleanArray,
+    name: &str,
+    table: &RelationName,
+    values: impl FnOnce() -> Result<RecordBatch>,
+) -> Result<()> {
+    let broken = (0..holds.len()).find(|row| holds.is_valid(*row) && !holds.value(*row));
+    let Some(row) = broken else { return Ok(()) };
+    let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
+    let about = About {
+        schema: Some(table.schema.clone()),
+        table: Some(table.name.clone()),
+        constraint: Some(name.to_owned()),
+        ..About::default()
+    };
+    let error = Error::value(message).with_code("23514").with_about(about);
+    Err(error.with_detail(failing_row(&values()?, row)))
 }
 
 /// The columns of rows that are written, in this order.
@@ -137,18 +185,7 @@ impl Layout {
         for (index, name) in self.checks.iter().enumerate() {
             let holds = rows.columns().get(first + index).and_then(|column| column.as_boolean_opt());
             let holds = holds.ok_or_else(|| Error::bug("a condition is no truth value"))?;
-            if let Some(row) = (0..rows.num_rows()).find(|row| holds.is_valid(*row) && !holds.value(*row)) {
-                let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
-                let values = rows.project(&self.value_places()).map_err(from_arrow)?;
-                let about = About {
-                    schema: Some(table.schema.clone()),
-                    table: Some(table.name.clone()),
-                    constraint: Some(name.clone()),
-                    ..About::default()
-                };
-                let error = Error::value(message).with_code("23514").with_about(about);
-                return Err(error.with_detail(failing_row(&values, row)));
-            }
+            check_holds(holds, name, table, || rows.project(&self.value_places()).map_err(from_arrow))?;
         }
         let others = (0..rows.num_columns()).filter(|place| !(first..first + self.checks.len()).contains(place));
         rows.project(&others.collect::<Vec<_>>()).map_err(from_arrow)
@@ -236,6 +273,10 @@ impl Writer for NativeWriter {
                 let (distribution, is_new) = match (&self.target, &load.table) {
                     (NativeTarget::Create(new) | NativeTarget::Rewrite { new, .. }, _) => {
                         (new.rules.distribution.clone(), true)
+                    }
+                    // The first rows of a table decide, as in CREATE TABLE AS.
+                    (NativeTarget::Change { way: ChangeWay::Insert { replace: false }, .. }, Some(table)) => {
+                        (table.rules().distribution.clone(), table.rows() == 0)
                     }
                     (_, Some(table)) => (table.rules().distribution.clone(), false),
                     (_, None) => (Distribution::default(), false),
@@ -375,6 +416,7 @@ impl NativeOperation {
             NativeTarget::Rewrite { table, built_on, new, layout } => {
                 let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
                 let next = self.made(new, all(values), memory)?;
+                let _locked = catalog.lock_definitions(self.writer.owner, std::iter::once(table))?;
                 catalog.rewrite(table, *built_on, next, new.sequences.clone(), count)?;
                 Ok(count)
             }
@@ -384,6 +426,11 @@ impl NativeOperation {
                 let mut memory = memory;
                 keep(&mut memory, &values);
                 let rows: Vec<_> = all(values);
+                if let Some(distribution) = self.taken_bounds() {
+                    self.insert_divided(table, distribution, rows, memory)?;
+                    self.give_back(returned);
+                    return Ok(count);
+                }
                 let _locked = catalog.lock_change(self.writer.owner, table, &[], &rows)?;
                 catalog.insert(table, &rows, memory, *replace)?;
                 self.give_back(returned);
@@ -427,13 +474,13 @@ impl NativeOperation {
             }
             ChangeWay::Replace => {
                 let gone = self.gone(table, batches)?;
-                let change = RowSteps::of(batches, layout, |_| Step::Update, gone, None, &[])?;
+                let change = RowSteps::of(batches, layout, |_| Step::Update, gone, None, None)?;
                 self.apply(table, change, layout.values > 0, memory, returned)?
             }
             ChangeWay::Steps { steps, twice, key } => {
                 let step = |number: i32| steps.get(number as usize).copied().unwrap_or(Step::Delete);
                 let gone = self.gone(table, batches)?;
-                let change = RowSteps::of(batches, layout, step, gone, Some(twice), key)?;
+                let change = RowSteps::of(batches, layout, step, gone, Some(twice), key.as_ref())?;
                 self.apply(table, change, true, memory, returned)?
             }
         };
@@ -452,6 +499,54 @@ impl NativeOperation {
 
     fn give_back(&self, returned: Vec<RecordBatch>) {
         *self.writer.returned.0.lock() = returned.into_iter().filter(|rows| rows.num_columns() > 0).collect();
+    }
+
+    /// How a table that had no rows is divided from now on, if its first ones have decided that on their way to
+    /// segments.
+    fn taken_bounds(&self) -> Option<Distribution> {
+        let before = self.load.as_ref()?.table.as_ref()?;
+        let taken = self.divided.as_ref()?.distribution();
+        (taken != before.rules().distribution).then_some(taken)
+    }
+
+    /// Adds the first rows of a table, which are divided as it is from now on. Fails with code 40001 if others have
+    /// come first.
+    fn insert_divided(
+        &self,
+        table: &ObjectRef,
+        distribution: Distribution,
+        rows: Vec<NewRows>,
+        memory: Reservation,
+    ) -> Result<()> {
+        let NativeWriter { catalog, owner, .. } = &self.writer;
+        let _locked = catalog.lock_definitions(*owner, std::iter::once(table))?;
+        let own = (!catalog.is_of_transaction()).then(|| Transaction::begin_as(catalog.clone(), *owner));
+        let on = own.as_ref().map_or(catalog, Transaction::catalog);
+        let now = || {
+            let object = on.snapshot().get(&table.name).filter(|object| object.id == table.id).cloned();
+            let version = object.as_ref().map(|object| object.version);
+            match object.map(|object| object.relation.clone()) {
+                Some(Relation::Native(rows)) => version.map(|version| (rows, version)),
+                _ => None,
+            }
+        };
+        let others = || Error::value("other rows have come into the table first").with_code("40001");
+        let (before, built_on) = now().ok_or_else(others)?;
+        let is_as_planned = self.load.as_ref().and_then(|load| load.table.as_ref()).is_some_and(|planned| {
+            planned.origin() == before.origin() && planned.rules().distribution == before.rules().distribution
+        });
+        if before.rows() > 0 || !is_as_planned {
+            return Err(others());
+        }
+        let columns = before.schema().clone();
+        let places = (0..columns.fields().len()).map(Some).collect();
+        let rules = TableRules { distribution, ..before.rules().clone() };
+        let alteration = TableAlteration { name: table.name.clone(), columns, places, rules };
+        on.alter(table, built_on, alteration, &memory.sibling())?;
+        let (after, _) = now().ok_or_else(others)?;
+        let rows = rows.into_iter().map(|rows| after.as_own(rows)).collect::<Vec<_>>();
+        on.insert(table, &rows, memory, false)?;
+        own.map_or(Ok(()), |own| own.commit(false))
     }
 
     /// Has the segments that were written be where a crash leaves them.
@@ -539,7 +634,7 @@ impl RowSteps {
         step: impl Fn(i32) -> Step,
         gone: HashSet<i64>,
         twice: Option<&str>,
-        key: &[usize],
+        key: Option<&ConflictKey>,
     ) -> Result<Self> {
         let mut all = Self { updated: vec![], updates: vec![], removed: vec![], inserts: vec![], done: vec![] };
         let (mut met, mut met_keys) = (gone, HashSet::new());
@@ -549,16 +644,20 @@ impl RowSteps {
             let own = rows.columns().get(1).filter(|_| layout.has_steps);
             let own = own.map(|column| column.as_primitive::<Int32Type>());
             let (mut done, mut updates, mut inserts) = (vec![], vec![], vec![]);
+            let keys = key.map(|key| key.values(rows, layout.first_value())).transpose()?;
             for row in 0..rows.num_rows() {
                 let step = step(own.map_or(0, |own| own.value(row)));
                 let is_first = match step {
-                    Step::Insert if key.is_empty() => true,
-                    Step::Insert => {
-                        let first = layout.first_value();
-                        let value = |place: &usize| ScalarValue::try_from_array(rows.column(first + place), row);
-                        let values = key.iter().map(value).collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?;
-                        values.iter().any(ScalarValue::is_null) || met_keys.insert(values)
-                    }
+                    Step::Insert => match &keys {
+                        None => true,
+                        Some((_, Some(wanted))) if !wanted.is_valid(row) || !wanted.value(row) => true,
+                        Some((keys, _)) => {
+                            let value = |key: &ArrayRef| ScalarValue::try_from_array(key, row);
+                            let values =
+                                keys.iter().map(value).collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?;
+                            values.iter().any(ScalarValue::is_null) || met_keys.insert(values)
+                        }
+                    },
                     Step::Update | Step::Delete => met.insert(numbers.value(row)),
                 };
                 if let (false, Some(message)) = (is_first, twice) {

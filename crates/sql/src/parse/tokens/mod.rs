@@ -8,6 +8,7 @@
 mod alterations;
 mod attach;
 mod changes;
+mod conflicts;
 mod ctes;
 mod definitions;
 mod domains;
@@ -29,6 +30,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
 pub(crate) use self::attach::ATTACHED;
 pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING};
+pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
 use self::ctes::Clauses;
 pub(crate) use self::definitions::{LIKE_OPTIONS, NO_DATA, REFRESH};
 pub(crate) use self::domains::DOMAIN;
@@ -235,7 +237,13 @@ impl<'a> Text<'a> {
             }
             Keyword::ESCAPE if self.is_in_substring(level) => self.replace(at, [word("FOR")]),
             Keyword::LIKE if at > 0 && *self.token(at - 1) == Token::LParen => self.table_like(at),
+            Keyword::CONFLICT if self.follows(at, &["ON"]) => self.conflict(at),
             Keyword::TABLE => self.table(at),
+            // Names, unless something of the past is asked for.
+            Keyword::AT | Keyword::BEFORE | Keyword::CHANGES if level.in_from && !self.is_of_past(at) => {
+                let name = self.token(at).to_string().to_lowercase();
+                self.replace(at, [quoted(&name)]);
+            }
             Keyword::FOR if at >= self.locks_until => self.row_locks(at),
             Keyword::FETCH => self.fetch(at),
             Keyword::USING => match self.token(at + 1) {
@@ -317,6 +325,12 @@ impl<'a> Text<'a> {
 
     fn is_in_substring(&self, level: &TokenLevel) -> bool {
         level.opened > 0 && self.is(level.opened - 1, "SUBSTRING")
+    }
+
+    /// Whether AT begins `AT (TIMESTAMP => …)`, `AT (VERSION => …)` or `AT TIME ZONE`.
+    fn is_of_past(&self, at: usize) -> bool {
+        let is_clause = *self.token(at + 1) == Token::LParen && self.is_any(at + 2, &["TIMESTAMP", "VERSION"]);
+        self.is(at, "AT") && (is_clause || self.is_any(at + 1, &["TIME", "LOCAL"]))
     }
 
     fn ends_statement(&self, at: usize) -> bool {

@@ -1,5 +1,6 @@
-//! Past states of tables: `FROM t AT (VERSION => 3)`, `t AT (TIMESTAMP => '…')` and `t FOR SYSTEM_TIME AS OF '…'`
-//! become a call, `"table at"(['t'], version => 3)`; a path stays a text, `"table at"('path', …)`.
+//! Past states of tables that the parser does not know: `FROM t AT (VERSION => 3)` becomes a call,
+//! `"table at"(['t'], version => 3)`; a path stays a text, as in `"table at"('path', timestamp => '…')` of
+//! `'path' AT (TIMESTAMP => '…')` and `'path' FOR SYSTEM_TIME AS OF '…'`. A name with a time is the parser's.
 
 use super::{Text, quoted, word};
 use sqlparser::tokenizer::Token;
@@ -14,6 +15,9 @@ impl Text<'_> {
             && self.is_any(at + 2, &["VERSION", "TIMESTAMP"])
             && *self.token(at + 3) == Token::RArrow;
         let Some((begin, name)) = self.table_before(at).filter(|_| is_moment) else { return };
+        if self.is(at + 2, "TIMESTAMP") && !is_path(&name) {
+            return;
+        }
         let call = [quoted(TABLE_AT), Token::LParen].into_iter().chain(name).chain([Token::Comma]);
         self.drop(begin..at);
         self.replace(at, call);
@@ -25,7 +29,7 @@ impl Text<'_> {
         if !self.is(at + 2, "AS") || !self.is(at + 3, "OF") {
             return;
         }
-        let Some((begin, name)) = self.table_before(at) else { return };
+        let Some((begin, name)) = self.table_before(at).filter(|(_, name)| is_path(name)) else { return };
         let value = at + 4 + usize::from(self.is_any(at + 4, &["TIMESTAMP", "TIMESTAMPTZ"]));
         if !matches!(self.token(value), Token::SingleQuotedString(_)) {
             return;
@@ -63,4 +67,8 @@ impl Text<'_> {
         name.push(Token::RBracket);
         Some((begin, name))
     }
+}
+
+fn is_path(name: &[Token]) -> bool {
+    matches!(name, [Token::SingleQuotedString(_)])
 }

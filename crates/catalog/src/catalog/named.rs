@@ -1,0 +1,129 @@
+//! Names that are given and taken away: relations and schemas.
+
+use super::*;
+
+impl Catalog {
+    /// Gives a relation a name. A view in the place of another one is a new version of the same object; anything else
+    /// is a new object. Fails with kind `Input` if there is no such schema, the schema shows the engine, the name is
+    /// taken and may not be replaced, or a view is to replace a table or a table a view.
+    pub fn create(&self, name: &RelationName, relation: Relation, or_replace: bool) -> Result<()> {
+        may_change(&name.schema, &format!("'{name}' cannot be made"))?;
+        let is_kept = relation.is_kept();
+        let staged = match &relation {
+            Relation::Native(memory) if is_kept => self.staged(&memory.new_rows())?,
+            _ => Staged::default(),
+        };
+        self.commit(staged, |root| {
+            let told = self.created(root, name, relation, or_replace)?;
+            Ok((told, root.get(name).filter(|_| is_kept).cloned().map(Entry::Create)))
+        })
+    }
+
+    pub(crate) fn created(
+        &self,
+        root: &mut Arc<Root>,
+        name: &RelationName,
+        relation: Relation,
+        or_replace: bool,
+    ) -> Result<Vec<CatalogChange>> {
+        if !root.schemas.contains_key(&name.schema) {
+            return Err(no_schema(&name.schema));
+        }
+        let existing = root.get(name).cloned();
+        let mut id = None;
+        if let Some(existing) = &existing {
+            let before = &existing.relation;
+            if !or_replace {
+                let name = name.routine().map_or_else(|| name.to_string(), str::to_owned);
+                let error = Error::input(format!("{} named '{name}' exists already", before.a_kind()));
+                let error = match before {
+                    Relation::Routine(_) => error.with_code("42723"),
+                    _ => error,
+                };
+                return Err(error.with_hint("drop it first, or write CREATE OR REPLACE"));
+            }
+            let views = [before, &relation].map(|relation| matches!(relation, Relation::View(_)));
+            // Replacing a view by a table is more often a slip than a wish.
+            if views[0] != views[1] {
+                return Err(Error::input(format!("'{name}' is {}, not {}", before.a_kind(), relation.a_kind()))
+                    .with_code("42809")
+                    .with_hint(format!("drop the {} first", before.kind())));
+            }
+            let is_routine = matches!(before, Relation::Routine(_));
+            id = (views[0] || is_routine).then_some(existing.id);
+        }
+        let id = id.unwrap_or_else(|| self.next_id());
+        put(root, Object { id, version: self.next_version(), name: name.clone(), relation, writer: Arc::default() })?;
+        let replaced = existing.map(|existing| existing.id).filter(|replaced| *replaced != id);
+        let change = |object| CatalogChange { name: name.clone(), object, is_naming: true };
+        Ok(replaced.into_iter().chain([id]).map(change).collect())
+    }
+
+    /// Takes a name away if `wanted` agrees to what it stands for; false if there is no such name. Fails if `wanted`
+    /// does.
+    pub fn drop(&self, name: &RelationName, wanted: impl FnOnce(&Relation) -> Result<()>) -> Result<bool> {
+        let mut is_there = false;
+        self.commit(Staged::default(), |root| {
+            let Some(object) = root.get(name).cloned() else { return Ok((vec![], None)) };
+            wanted(&object.relation)?;
+            is_there = true;
+            if let Some(objects) = objects_mut(root, &name.schema) {
+                objects.remove(&name.name);
+            }
+            let entry = object.relation.is_kept().then(|| Entry::Drop { name: name.clone() });
+            Ok((vec![CatalogChange { name: name.clone(), object: object.id, is_naming: true }], entry))
+        })?;
+        Ok(is_there)
+    }
+
+    /// Makes a schema; false if there is one already. Fails with kind `File` if it cannot be kept.
+    pub fn create_schema(&self, name: &str) -> Result<bool> {
+        if SHOWN_SCHEMAS.contains(&name) {
+            return Ok(false);
+        }
+        let id = self.next_id();
+        let mut is_new = false;
+        self.commit(Staged::default(), |root| {
+            if root.schemas.contains_key(name) {
+                return Ok((vec![], None));
+            }
+            is_new = true;
+            Arc::make_mut(root).schemas.insert(name.to_owned(), Schema::new(id));
+            Ok((vec![], Some(Entry::CreateSchema { id, name: name.to_owned() })))
+        })?;
+        Ok(is_new)
+    }
+
+    /// Takes a schema away; false if there is none. Fails with kind `Input` on one that is always there, and on one
+    /// with relations unless `cascade`.
+    pub fn drop_schema(&self, name: &str, cascade: bool) -> Result<bool> {
+        may_change(name, "it cannot be dropped")?;
+        if name == DEFAULT_SCHEMA {
+            return Err(Error::input(format!("the schema '{name}' cannot be dropped")));
+        }
+        let mut is_there = false;
+        self.commit(Staged::default(), |root| {
+            let Some(schema) = root.schemas.get(name).cloned() else { return Ok((vec![], None)) };
+            is_there = true;
+            if !schema.objects.is_empty() && !cascade {
+                return Err(Error::input(format!(
+                    "the schema '{name}' is not empty: it has {}",
+                    schema.objects.values().map(|object| shown_name(&object.name)).collect::<Vec<_>>().join(", ")
+                ))
+                .with_code("2BP01")
+                .with_hint("write DROP SCHEMA … CASCADE to drop them too"));
+            }
+            Arc::make_mut(root).schemas.remove(name);
+            let change =
+                |object: &Arc<Object>| CatalogChange { name: object.name.clone(), object: object.id, is_naming: true };
+            let told = schema.objects.values().map(change).collect();
+            Ok((told, Some(Entry::DropSchema { name: name.to_owned() })))
+        })?;
+        Ok(is_there)
+    }
+}
+
+/// An object's name in messages.
+fn shown_name(name: &RelationName) -> &str {
+    name.routine().unwrap_or(&name.name)
+}

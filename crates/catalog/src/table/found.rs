@@ -1,0 +1,132 @@
+//! Rows that are found by their keys and numbers.
+
+use super::*;
+
+impl NativeTable {
+    /// Finds rows by a key; `None` if the table does not have it.
+    pub(crate) fn lookup<'a>(&'a self, key: &'a rules::Key) -> Result<Option<KeyLookup<'a>>> {
+        let place = self.rules().keys.iter().position(|known| known == key);
+        let Some(index) = place.and_then(|place| self.rows.indexes.get(place)) else { return Ok(None) };
+        let reader = KeyReader::new(key, self.schema())?;
+        let finder = RowFinder::new(self.pieces(), reader.places().to_vec());
+        Ok(Some(KeyLookup { reader, finder, index }))
+    }
+
+    /// The hashes of the unique keys of these rows, in order, each different for every key.
+    pub(crate) fn key_hashes(&self, rows: &[RecordBatch]) -> Result<Vec<u64>> {
+        let mut hashes = Vec::new();
+        self.each_unique(rows, |_, key, hash, _, _| {
+            hashes.push(key ^ hash);
+            Ok(())
+        })?;
+        hashes.sort_unstable();
+        hashes.dedup();
+        Ok(hashes)
+    }
+
+    /// Whether a row from this number on has a unique key of one of these rows.
+    pub(crate) fn has_newer(&self, rows: &[RecordBatch], first: i64) -> Result<bool> {
+        let mut is_met = false;
+        self.each_unique(rows, |(index, reader), _, _, values, row| {
+            let Some(key) = values.compared(row) else { return Ok(()) };
+            for number in index.candidates(&key).into_iter().filter(|number| *number >= first) {
+                let finder = RowFinder::new(self.pieces(), reader.places().to_vec());
+                is_met = is_met || has_key(&finder, reader, number, values, row)?;
+            }
+            Ok(())
+        })?;
+        Ok(is_met)
+    }
+
+    /// Calls `each` with every unique key of these rows: where it is, a number for the key, the hash, and the row.
+    fn each_unique(
+        &self,
+        rows: &[RecordBatch],
+        mut each: impl FnMut((&KeyIndex, &KeyReader<'_>), u64, u64, &KeyValues, usize) -> Result<()>,
+    ) -> Result<()> {
+        let unique = self.rules().keys.iter().zip(&self.rows.indexes).filter(|(key, _)| key.kind.is_unique());
+        let unique = unique.collect::<Vec<_>>();
+        if unique.is_empty() || rows.is_empty() {
+            return Ok(());
+        }
+        let rows = rows.iter().map(|batch| conform(batch, self.schema(), self.name())).collect::<Result<Vec<_>>>()?;
+        for (key, index) in unique {
+            index.check()?;
+            let reader = KeyReader::new(key, self.schema())?;
+            let number = key.number();
+            for batch in &rows {
+                let values = reader.values(batch)?;
+                for row in 0..batch.num_rows() {
+                    if let Some(hash) = values.hash(row) {
+                        each((index, &reader), number, hash, &values, row)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails with code 23505 if two rows have one key that is unique.
+    pub(crate) fn check_unique(&self, key: &rules::Key) -> Result<()> {
+        let Some(memory) = self.counted() else { return Ok(()) };
+        let made = indexed(key, self.schema(), self.name(), self.pieces(), Some(&memory.sibling()));
+        made.map(drop).map_err(|error| match error.code() {
+            Some("23505") => {
+                let message = format!("duplicate key value violates unique constraint \"{}\"", key.name);
+                let detail = error.detail().unwrap_or_default().replace("is duplicated.", "already exists.");
+                Error::value(message).with_code("23505").with_detail(detail).with_about(error.about().clone())
+            }
+            _ => error,
+        })
+    }
+
+    /// Whether the version has a row of this number.
+    pub(crate) fn has_row(&self, number: i64) -> bool {
+        let piece = piece_of(self.pieces(), number);
+        piece.is_some_and(|piece| self.pieces()[piece].position(number).is_some())
+    }
+
+    /// The row of a number, as a batch of one; `None` if it is not in this version. Fails with kind `File` if it cannot
+    /// be read.
+    pub(crate) fn row(&self, number: i64) -> Result<Option<RecordBatch>> {
+        let Some(piece) = piece_of(self.pieces(), number).map(|piece| &self.pieces()[piece]) else { return Ok(None) };
+        piece.position(number).map(|position| piece.row(position)).transpose()
+    }
+
+    /// Which of these rows have no key that a row of this version has, or one before them: by batch. `keys` are the
+    /// names of the keys that count; all unique ones, if empty.
+    pub(crate) fn new_keys(&self, rows: &[RecordBatch], keys: &[String]) -> Result<Vec<BooleanArray>> {
+        let rows = rows.iter().map(|batch| conform(batch, self.schema(), self.name())).collect::<Result<Vec<_>>>()?;
+        let mut masks = rows.iter().map(|batch| vec![true; batch.num_rows()]).collect::<Vec<_>>();
+        let mut readers = Vec::new();
+        for (key, index) in self.rules().keys.iter().zip(&self.rows.indexes) {
+            if !key.kind.is_unique() || !keys.is_empty() && !keys.contains(&key.name) {
+                continue;
+            }
+            index.check()?;
+            let reader = KeyReader::new(key, self.schema())?;
+            let finder = RowFinder::new(self.pieces(), reader.places().to_vec());
+            let values = rows.iter().map(|batch| reader.values(batch)).collect::<Result<Vec<_>>>()?;
+            for (mask, values) in masks.iter_mut().zip(&values) {
+                for (row, is_new) in mask.iter_mut().enumerate().filter(|(_, is_new)| **is_new) {
+                    if let Some(key) = values.compared(row) {
+                        for number in index.candidates(&key) {
+                            *is_new &= !has_key(&finder, &reader, number, values, row)?;
+                        }
+                    }
+                }
+            }
+            readers.push((values, Together::default()));
+        }
+        // Of rows that come together, the first that stays by all keys counts.
+        for (batch, mask) in masks.iter_mut().enumerate() {
+            for (row, is_new) in mask.iter_mut().enumerate().filter(|(_, is_new)| **is_new) {
+                *is_new = !readers.iter_mut().any(|(values, together)| together.is_met(values, batch, row));
+                if *is_new {
+                    readers.iter_mut().for_each(|(values, together)| together.meet(values, batch, row));
+                }
+            }
+        }
+        Ok(masks.into_iter().map(BooleanArray::from).collect())
+    }
+}

@@ -1,0 +1,301 @@
+//! Tests of databases on disk: several processes, repair, the past, bounds of fragments, and changes of definitions
+//! beside changes of rows.
+
+use std::fs;
+use std::path::Path;
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use diligence_native::SegmentSizes;
+
+use crate::{Database, DatabaseOptions, Holder, Session};
+
+/// Segments of few rows.
+const SMALL: SegmentSizes = SegmentSizes { rows_min: 100, cluster_rows: 1000 };
+
+fn options(folder: &Path) -> DatabaseOptions {
+    DatabaseOptions { folder: Some(folder.into()), workers: Some(2), segments: SMALL, ..DatabaseOptions::default() }
+}
+
+fn open(folder: &Path) -> Database {
+    Database::open(options(folder)).unwrap()
+}
+
+fn run(session: &Session, sql: &str) {
+    session.execute(sql).and_then(|result| result.collect()).unwrap_or_else(|error| panic!("{sql}: {error}"));
+}
+
+fn code(session: &Session, sql: &str) -> &'static str {
+    session.execute(sql).and_then(|result| result.collect()).expect_err(sql).code().unwrap_or_default()
+}
+
+fn number(session: &Session, sql: &str) -> i64 {
+    let sql = format!("SELECT ({sql})::bigint");
+    let rows = session.execute(&sql).and_then(|result| result.collect());
+    let rows = rows.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    rows[0].column(0).as_primitive::<Int64Type>().value(0)
+}
+
+#[test]
+fn others_read_the_last_checkpoint_and_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let writer = open(&path);
+    let writing = writer.session();
+    run(&writing, "CREATE TABLE t (a INT PRIMARY KEY)");
+    run(&writing, "INSERT INTO t SELECT generate_series(1, 500)");
+    writer.checkpoint().unwrap();
+    run(&writing, "INSERT INTO t VALUES (1000)");
+    run(&writing, "CREATE TABLE later (a INT)");
+    assert_eq!(Database::open(options(&path)).map(|_| ()).unwrap_err().code(), Some("55006"));
+    let holder = Holder::of_folder(&path).unwrap().unwrap();
+    assert_eq!((holder.door.clone(), holder.process), (None, format!("process {}", std::process::id())));
+    writer.has_door("postgres://127.0.0.1:5433/diligence").unwrap();
+    let door = Holder::of_folder(&path).unwrap().unwrap().door;
+    assert_eq!(door.as_deref(), Some("postgres://127.0.0.1:5433/diligence"));
+    let reader = Database::open(DatabaseOptions { read_only: true, ..options(&path) }).unwrap();
+    let reading = reader.session();
+    assert!(reader.is_read_only() && !writer.is_read_only());
+    assert_eq!(number(&reading, "SELECT count(*) FROM t"), 500);
+    for refused in ["INSERT INTO t VALUES (7000)", "CREATE TABLE mine (a INT)", "DROP TABLE t", "DELETE FROM t"] {
+        assert_eq!(code(&reading, refused), "25006", "{refused}");
+    }
+    assert_eq!(code(&reading, "SELECT * FROM later"), "42P01");
+    run(&reading, "CREATE TEMP TABLE mine AS SELECT a FROM t");
+    run(&reading, "DELETE FROM mine WHERE a > 10");
+    assert_eq!(number(&reading, "SELECT count(*) FROM mine"), 10);
+    // What the reader has stays, whatever becomes of it.
+    run(&writing, "DELETE FROM t WHERE a % 2 = 0");
+    writer.checkpoint().unwrap();
+    run(&writing, "TRUNCATE t");
+    writer.checkpoint().unwrap();
+    assert_eq!(number(&reading, "SELECT sum(a) FROM t"), 125_250);
+    let segments = || fs::read_dir(path.join("segments")).unwrap().count();
+    assert!(segments() > 0);
+    drop((reading, reader));
+    run(&writing, "INSERT INTO t VALUES (1)");
+    writer.checkpoint().unwrap();
+    assert_eq!((number(&writing, "SELECT count(*) FROM t"), segments()), (1, 0));
+    drop((writing, writer));
+    assert_eq!(Holder::of_folder(&path).unwrap(), None);
+}
+
+/// Changes the bytes in the middle of a file.
+fn damage(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 8].iter_mut().for_each(|byte| *byte ^= 0x5a);
+    fs::write(path, bytes).unwrap();
+}
+
+fn only_file(folder: &Path, stem: &str) -> std::path::PathBuf {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let named = |path: &std::path::PathBuf| path.file_name().unwrap().to_str().unwrap().contains(stem);
+    let mut files = files.filter(named).collect::<Vec<_>>();
+    files.sort();
+    files.pop().unwrap()
+}
+
+#[test]
+fn repair_saves_what_can_be_read() {
+    for format in ["parquet", "diligence"] {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, saved) = (folder.path().join("db"), folder.path().join("saved"));
+        {
+            let database = open(&path);
+            let session = database.session();
+            run(&session, &format!("SET segment_format = {format}"));
+            run(&session, "CREATE TABLE small (a INT PRIMARY KEY, b TEXT)");
+            run(&session, "INSERT INTO small VALUES (1, 'one')");
+            run(&session, "CREATE TABLE large (a BIGINT PRIMARY KEY, b TEXT)");
+            run(&session, "INSERT INTO large SELECT g, md5(g::text) FROM generate_series(1, 900) g");
+            database.checkpoint().unwrap();
+            run(&session, "INSERT INTO small VALUES (2, 'two')");
+            run(&session, "INSERT INTO large VALUES (5000, 'later')");
+        }
+        // Nothing is wrong.
+        let repaired = Database::repair(&path, &saved, None).unwrap();
+        assert_eq!((repaired.findings, repaired.rows_lost, repaired.tables, repaired.rows), (vec![], 0, 2, 903));
+        assert_eq!(Database::repair(&path, &saved, None).unwrap_err().code(), Some("58P02"));
+        fs::remove_dir_all(&saved).unwrap();
+        // A cluster is damaged.
+        damage(&only_file(&path.join("segments"), "0"));
+        let repaired = Database::repair(&path, &saved, None).unwrap();
+        assert_eq!((repaired.rows_lost, repaired.tables, repaired.rows), (900, 2, 3), "{:?}", repaired.findings);
+        assert!(repaired.findings.iter().any(|finding| finding.contains("large: 900 rows are lost")));
+        {
+            let database = open(&saved);
+            let session = database.session();
+            assert_eq!(number(&session, "SELECT max(a) FROM large"), 5000);
+            run(&session, "INSERT INTO large VALUES (1, 'again')");
+            assert_eq!(code(&session, "INSERT INTO large VALUES (5000, 'twice')"), "23505");
+            assert_eq!(number(&session, "SELECT count(*) FROM small"), 2);
+        }
+        fs::remove_dir_all(&saved).unwrap();
+        // Its file is missing, and so it does not open at all.
+        fs::remove_file(only_file(&path.join("segments"), "0")).unwrap();
+        assert!(Database::open(options(&path)).is_err());
+        let repaired = Database::repair(&path, &saved, None).unwrap();
+        assert_eq!((repaired.tables, repaired.rows), (2, 3), "{:?}", repaired.findings);
+        assert_eq!(number(&open(&saved).session(), "SELECT count(*) FROM large"), 1);
+    }
+}
+
+#[test]
+fn repair_applies_the_log_up_to_the_first_record_that_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, saved) = (folder.path().join("db"), folder.path().join("saved"));
+    {
+        let database = open(&path);
+        let session = database.session();
+        run(&session, "CREATE TABLE t (a INT, b TEXT)");
+        for a in 0..100 {
+            run(&session, &format!("INSERT INTO t VALUES ({a}, repeat('x', 100))"));
+        }
+    }
+    // A log is longer than its records; the middle of those is damaged.
+    let log = only_file(&path, "log-");
+    let mut bytes = fs::read(&log).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[end / 2] ^= 0x5a;
+    fs::write(&log, bytes).unwrap();
+    let before = fs::read(&log).unwrap();
+    let repaired = Database::repair(&path, &saved, None).unwrap();
+    assert_eq!(repaired.findings.len(), 1, "{:?}", repaired.findings);
+    assert!(repaired.findings[0].contains("the records from it on are left out"));
+    assert_eq!(before, fs::read(&log).unwrap());
+    let session = open(&saved).session();
+    let rows = number(&session, "SELECT count(*) FROM t");
+    assert!((20..80).contains(&rows), "{rows}");
+    assert_eq!(number(&session, "SELECT max(a) FROM t"), rows - 1);
+}
+
+#[test]
+fn tables_are_read_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let database = open(&path);
+    let session = database.session();
+    run(&session, "CREATE TABLE t (a INT PRIMARY KEY, b INT)");
+    run(&session, "INSERT INTO t SELECT g, g FROM generate_series(1, 500) g");
+    let time = || {
+        let rows = session.execute("SELECT clock_timestamp()::text").unwrap().collect().unwrap();
+        rows[0].column(0).as_string_view().value(0).to_owned()
+    };
+    let at = |time: &str, sql: &str| number(&session, &sql.replace("$", &format!("t FOR SYSTEM_TIME AS OF '{time}'")));
+    assert_eq!(code(&session, "SELECT * FROM t FOR SYSTEM_TIME AS OF now()"), "72000");
+    let before = time();
+    run(&session, "SET history_retention = '1h'");
+    let first = time();
+    run(&session, "DELETE FROM t WHERE a > 100");
+    run(&session, "UPDATE t SET b = 0");
+    let second = time();
+    database.checkpoint().unwrap();
+    run(&session, "ALTER TABLE t ADD COLUMN c INT DEFAULT 7");
+    run(&session, "DELETE FROM t");
+    let third = time();
+    run(&session, "DROP TABLE t");
+    database.checkpoint().unwrap();
+    assert_eq!(at(&first, "SELECT count(*) FROM $"), 500);
+    assert_eq!(at(&first, "SELECT sum(b) FROM $ WHERE a <= 10"), 55);
+    assert_eq!(at(&second, "SELECT count(*) + sum(b) FROM $"), 100);
+    assert_eq!(at(&third, "SELECT count(c) FROM $"), 0);
+    let both = format!(
+        "SELECT count(*) FROM t AT (TIMESTAMP => '{first}') AS x JOIN t AT (TIMESTAMP => '{second}') y ON x.a = y.a"
+    );
+    assert_eq!(number(&session, &both), 100);
+    assert_eq!(code(&session, &format!("SELECT * FROM t FOR SYSTEM_TIME AS OF '{before}'")), "72000");
+    assert_eq!(code(&session, "SELECT * FROM t FOR SYSTEM_TIME AS OF '2999-01-01'"), "22023");
+    assert_eq!(code(&session, "SELECT * FROM nowhere FOR SYSTEM_TIME AS OF now()"), "42P01");
+    assert_eq!(number(&session, "SELECT retention_ms FROM system.history"), 3_600_000);
+    assert!(number(&session, "SELECT states FROM system.history") > 4);
+    // Names that were words of the clause before.
+    run(&session, "CREATE TABLE at (before INT)");
+    assert_eq!(number(&session, "SELECT count(*) FROM at at WHERE at.before IS NULL"), 0);
+    run(&session, "SET history_retention = 0");
+    assert_eq!(number(&session, "SELECT states FROM system.history"), 0);
+}
+
+#[test]
+fn a_large_first_insert_chooses_bounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    for is_in_block in [false, true] {
+        {
+            let database = open(&path);
+            let session = database.session();
+            run(&session, "CREATE TABLE t (a INT PRIMARY KEY, b TEXT) DISTRIBUTED BY RANGE (a) UNIFORM FRAGMENTS 4");
+            if is_in_block {
+                run(&session, "BEGIN");
+            }
+            run(&session, "INSERT INTO t SELECT g, 'x' FROM generate_series(1, 20000) g");
+            if is_in_block {
+                run(&session, "COMMIT");
+            }
+            assert_eq!(number(&session, "SELECT count(*) FROM system.fragments WHERE rows > 1000"), 4);
+            assert_eq!(code(&session, "INSERT INTO t VALUES (7, 'twice')"), "23505");
+        }
+        let database = open(&path);
+        let session = database.session();
+        assert_eq!(number(&session, "SELECT count(*) FROM system.fragments WHERE rows > 1000"), 4);
+        assert_eq!(number(&session, "SELECT sum(a) FROM t"), 200_010_000);
+        run(&session, "DROP TABLE t");
+    }
+}
+
+#[test]
+fn a_definition_changes_when_those_who_change_rows_have_ended() {
+    let database = Database::open(DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() }).unwrap();
+    let [one, two] = [(); 2].map(|()| database.session());
+    for (change, then) in [
+        ("ALTER TABLE t ADD COLUMN c INT", "SELECT count(*) - count(c) FROM t"),
+        ("ALTER TABLE t ADD COLUMN c INT DEFAULT 7", "SELECT sum(c) - 12 FROM t"),
+        ("ALTER TABLE t ALTER COLUMN a TYPE BIGINT", "SELECT sum(a) - 1 FROM t"),
+        ("ALTER TABLE t DROP COLUMN b", "SELECT count(*) FROM t"),
+        ("CREATE INDEX i ON t (b)", "SELECT count(*) FROM t WHERE b > 0"),
+        ("TRUNCATE t", "SELECT 2 + count(*) FROM t"),
+        ("ALTER TABLE t RENAME TO u", "SELECT count(*) FROM u"),
+    ] {
+        run(&one, "DROP TABLE IF EXISTS t, u");
+        run(&one, "CREATE TABLE t (a INT, b INT)");
+        run(&one, "INSERT INTO t VALUES (1, 1)");
+        run(&one, "BEGIN");
+        run(&one, "INSERT INTO t VALUES (2, 2)");
+        std::thread::scope(|scope| {
+            scope.spawn(|| run(&two, change));
+            run(&one, "INSERT INTO t VALUES (3, 3)");
+            run(&one, "DELETE FROM t WHERE a = 3");
+            run(&one, "COMMIT");
+        });
+        assert_eq!(number(&two, then), 2, "{change}");
+    }
+    // In a block as well.
+    run(&one, "DROP TABLE IF EXISTS t, u");
+    run(&one, "CREATE TABLE t (a INT)");
+    run(&one, "BEGIN");
+    run(&one, "INSERT INTO t VALUES (1)");
+    run(&two, "BEGIN");
+    std::thread::scope(|scope| {
+        scope.spawn(|| run(&two, "ALTER TABLE t ADD COLUMN b INT"));
+        run(&one, "INSERT INTO t VALUES (2)");
+        run(&one, "COMMIT");
+    });
+    run(&two, "COMMIT");
+    assert_eq!(number(&one, "SELECT count(*) - count(b) FROM t"), 2);
+    // Of two who would wait for each other, one does not.
+    run(&one, "CREATE TABLE other (a INT)");
+    run(&one, "BEGIN");
+    run(&one, "INSERT INTO t (a) VALUES (3)");
+    run(&two, "BEGIN");
+    run(&two, "INSERT INTO other VALUES (1)");
+    let change = |session: &Session, sql: &str| {
+        let done = session.execute(sql).and_then(|result| result.collect());
+        run(session, if done.is_ok() { "COMMIT" } else { "ROLLBACK" });
+        done.err().map(|error| error.code().unwrap_or_default())
+    };
+    let codes = std::thread::scope(|scope| {
+        let other = scope.spawn(|| change(&two, "ALTER TABLE t DROP COLUMN b"));
+        [change(&one, "DROP TABLE other"), other.join().unwrap()]
+    });
+    assert!(codes == [Some("40P01"), None] || codes == [None, Some("40P01")], "{codes:?}");
+}
