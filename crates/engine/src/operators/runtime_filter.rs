@@ -238,6 +238,11 @@ impl RowFilter for ColumnFilter {
     fn is_worthwhile(&self) -> bool {
         self.filter.state.get().is_some() && self.filter.judgement.is_worthwhile()
     }
+
+    fn is_of_values(&self) -> bool {
+        // It stays as it is once it is filled, and it is not asked before.
+        true
+    }
 }
 
 impl Test {

@@ -31,7 +31,7 @@ mod write;
 pub use parquet::Seal;
 pub(crate) use parquet::{ColumnFile, NumberedWindows, SeenValues, distinct_values, extreme, numbered_schema};
 pub(crate) use schema::{conform, conform_column, is_wider, nulls};
-pub(crate) use sieve::{SharedWindows, Sieve, Windows};
+pub(crate) use sieve::{SharedWindows, Sieve, Windows, true_rows};
 pub(crate) use source::Source;
 
 pub use about::{ParquetAbout, about_parquet, sniffed};
