@@ -29,6 +29,8 @@
 mod activity;
 mod database;
 pub mod duration;
+#[cfg(test)]
+mod fragment_tests;
 mod kept;
 mod plan_json;
 pub mod plans;

@@ -38,6 +38,7 @@ const PACKETS_MAX: usize = 1024;
 pub(crate) enum Setting {
     StagePolicy,
     BatchRows,
+    FragmentWise,
     FunctionMemory,
     FunctionTime,
     IoThreads,
@@ -102,8 +103,9 @@ impl Setting {
         )
     }
 
-    pub(crate) const ALL: [Setting; 24] = [
+    pub(crate) const ALL: [Setting; 25] = [
         Setting::BatchRows,
+        Setting::FragmentWise,
         Setting::FunctionMemory,
         Setting::FunctionTime,
         Setting::IoThreads,
@@ -133,6 +135,7 @@ impl Setting {
         match self {
             Setting::StagePolicy => "stage_policy",
             Setting::BatchRows => "batch_rows",
+            Setting::FragmentWise => "fragment_wise",
             Setting::FunctionMemory => "function_memory",
             Setting::FunctionTime => "function_time",
             Setting::IoThreads => "io_threads",
@@ -165,6 +168,9 @@ impl Setting {
                  c_gated(MILLISECONDS); then those of single stages, as in 'two_level(6), scan: t_gated(2)'"
             }
             Setting::BatchRows => "Rows in a batch at most, from 1 to 8192",
+            Setting::FragmentWise => {
+                "Whether joins and groups run fragment by fragment where tables are divided by what they join on or group by: on or off"
+            }
             Setting::FunctionMemory => {
                 "Virtual memory of a process that computes functions in Python, for everybody, like 2GB, 64MB at least; none is no limit"
             }
@@ -292,6 +298,7 @@ struct Own {
     lock_timeout: Duration,
     packets: Option<usize>,
     query_memory_bytes: Option<usize>,
+    fragment_wise: bool,
     sharing: SharingMode,
     sharing_rows: usize,
     sort_plan: SortPlan,
@@ -306,6 +313,7 @@ impl Default for Own {
             lock_timeout: Duration::ZERO,
             packets: None,
             query_memory_bytes: None,
+            fragment_wise: true,
             sharing: SharingMode::default(),
             sharing_rows: SHARING_ROWS_MIN,
             sort_plan: SortPlan::default(),
@@ -365,6 +373,7 @@ impl Settings {
             sort_plan: own.sort_plan,
             sharing: own.sharing,
             sharing_rows_min: own.sharing_rows,
+            fragment_wise: own.fragment_wise,
         }
     }
 }
@@ -410,6 +419,7 @@ impl SettingsView<'_> {
         match setting {
             Setting::StagePolicy => self.engine.set_policy(value.parse::<Policies>()?),
             Setting::BatchRows => own.batch_rows = number(value, 1, BATCH_ROWS_MAX)?,
+            Setting::FragmentWise => own.fragment_wise = switch(value)?,
             Setting::LockTimeout => own.lock_timeout = duration(value)?,
             Setting::Packets => {
                 own.packets = if is(value, "auto") { None } else { Some(number(value, 1, PACKETS_MAX)?) };
@@ -566,6 +576,7 @@ impl SettingsView<'_> {
         let value = match setting {
             Setting::StagePolicy => self.engine.policy().to_string(),
             Setting::BatchRows => own.batch_rows.to_string(),
+            Setting::FragmentWise => if own.fragment_wise { "on" } else { "off" }.to_owned(),
             Setting::LockTimeout if own.lock_timeout.is_zero() => "0".into(),
             Setting::LockTimeout => display(own.lock_timeout),
             Setting::Packets => own.packets.map_or("auto".into(), |packets| packets.to_string()),
@@ -592,6 +603,7 @@ impl SettingsView<'_> {
         match setting {
             Setting::StagePolicy => self.defaults.policy.to_string(),
             Setting::BatchRows => BATCH_ROWS_MAX.to_string(),
+            Setting::FragmentWise => "on".to_owned(),
             Setting::LockTimeout => "0".into(),
             Setting::Packets => "auto".into(),
             Setting::QueryMemory => "none".into(),
@@ -680,6 +692,15 @@ fn wrong_value(error: Error) -> Error {
 
 fn is(value: &str, word: &str) -> bool {
     value.trim().eq_ignore_ascii_case(word)
+}
+
+fn switch(value: &str) -> Result<bool> {
+    let one_of = |words: [&str; 4]| words.into_iter().any(|word| is(value, word));
+    match (one_of(["on", "true", "yes", "1"]), one_of(["off", "false", "no", "0"])) {
+        (true, _) => Ok(true),
+        (_, true) => Ok(false),
+        _ => Err(Error::input(format!("expected on or off, found '{value}'"))),
+    }
 }
 
 fn number(value: &str, low: usize, high: usize) -> Result<usize> {

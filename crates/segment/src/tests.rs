@@ -290,7 +290,8 @@ fn ranges_are_what_comparisons_say() {
                     }
                     let bits = chunk.are_within(window.clone(), &wanted).unwrap();
                     let is_within = |value: &Option<i64>| {
-                        let has = |value: i64| wanted.iter().any(|(least, greatest)| (*least..=*greatest).contains(&value));
+                        let has =
+                            |value: i64| wanted.iter().any(|(least, greatest)| (*least..=*greatest).contains(&value));
                         value.is_some_and(has)
                     };
                     let expected = values[window].iter().map(is_within).collect::<Vec<_>>();
@@ -325,7 +326,8 @@ fn ask(array: &ArrayRef, random: &mut SmallRng) -> Option<&'static str> {
             // An answer follows from the value alone: runs may have one value several times.
             let is_wanted = |word: &Option<String>| {
                 let bytes = word.as_ref().map_or(&[255][..], |word| word.as_bytes());
-                bytes.iter().fold(lot, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)) % part == 0
+                bytes.iter().fold(lot, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)) % part
+                    == 0
             };
             let wanted = values.iter().map(is_wanted).collect::<BooleanBuffer>();
             let start = random.random_range(0..array.len());

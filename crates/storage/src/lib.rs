@@ -26,7 +26,7 @@ mod writer;
 
 pub use ranges::WholeRanges;
 pub use table::{
-    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstRows, FirstStep,
-    OrderColumn, RowFilter, ScanRequest, SharedColumns, SharedItem, Table, TableScan,
+    AnswerId, Chunk, Cluster, Declustering, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstRows,
+    FirstStep, OrderColumn, RowFilter, ScanRequest, SharedColumns, SharedItem, Table, TableScan,
 };
 pub use writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};

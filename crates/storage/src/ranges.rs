@@ -45,7 +45,8 @@ impl WholeRanges {
     pub fn and(&self, others: &Self) -> Option<Self> {
         let mut both = Vec::new();
         let (mut left, mut right) = (self.ranges.as_slice(), others.ranges.as_slice());
-        while let ([(least, greatest), left_rest @ ..], [(other_least, other_greatest), right_rest @ ..]) = (left, right)
+        while let ([(least, greatest), left_rest @ ..], [(other_least, other_greatest), right_rest @ ..]) =
+            (left, right)
         {
             both.push((*least.max(other_least), *greatest.min(other_greatest)));
             if greatest <= other_greatest { left = left_rest } else { right = right_rest }

@@ -42,6 +42,14 @@ pub trait Table: Send + Sync + fmt::Debug {
     fn fragments(&self, _predicate: Option<&Arc<dyn PhysicalExpr>>) -> Option<(usize, usize)> {
         None
     }
+    /// By which rule its rows are divided into [fragments](Self::fragment); `None` if values do not decide it.
+    fn declustering(&self) -> Option<Declustering> {
+        None
+    }
+    /// The rows of one of its fragments as a table with the same columns; `None` if it is not divided.
+    fn fragment(self: Arc<Self>, _fragment: usize) -> Option<Arc<dyn Table>> {
+        None
+    }
     /// What EXPLAIN shows: the format and where it is.
     fn describe(&self) -> String;
     /// How [`scan`](Self::scan) finds the rows of which a condition over the table's schema is true, for EXPLAIN;
@@ -66,6 +74,17 @@ pub trait Table: Send + Sync + fmt::Debug {
     fn uses_index(&self) -> bool {
         true
     }
+}
+
+/// How values decide which fragment of its table a row belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declustering {
+    /// The columns whose values decide, by position in the table's schema, in the order in which the rule takes them.
+    pub columns: Vec<usize>,
+    /// How many fragments there are, more than one.
+    pub fragments: usize,
+    /// The rule, with types and bounds: tables of one rule have rows with equal values in fragments of one number.
+    pub rule: String,
 }
 
 /// The first rows in an order.

@@ -277,7 +277,8 @@ mod tests {
 
     #[test]
     fn what_a_value_alone_decides_is_asked_of_values() {
-        let table = Schema::new(vec![Field::new("a", DataType::Utf8View, true), Field::new("b", DataType::Int64, true)]);
+        let table =
+            Schema::new(vec![Field::new("a", DataType::Utf8View, true), Field::new("b", DataType::Int64, true)]);
         let column = |index: usize| Arc::new(Column::new(table.field(index).name(), index)) as Arc<dyn PhysicalExpr>;
         let is_of_values = |condition: Arc<dyn PhysicalExpr>| {
             let condition = Expr::new(condition, &table).unwrap();

@@ -256,7 +256,10 @@ impl crate::RowFilter for EndsIn {
         if texts.iter().flatten().any(|text| text == self.fails_for) {
             return Err(diligence_base::Error::value("there is a text for which it fails"));
         }
-        Ok(texts.iter().map(|text| text.map_or(Some(self.keeps_null), |text| Some(text.ends_with(self.ending)))).collect())
+        Ok(texts
+            .iter()
+            .map(|text| text.map_or(Some(self.keeps_null), |text| Some(text.ends_with(self.ending))))
+            .collect())
     }
 
     fn is_of_values(&self) -> bool {
