@@ -4,6 +4,7 @@
 //! session's planner (how statements are read, and files written).
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use diligence_engine::plan::SortPlan;
 use diligence_engine::stages::Policies;
 use diligence_engine::tuning::TuningMode;
 use diligence_engine::tuning::settings::KnobId;
+use diligence_native::Store;
 use diligence_pool::PoolOptions;
 use diligence_sql::Planner;
 use diligence_sql::errors::suggest;
@@ -38,6 +40,7 @@ const PACKETS_MAX: usize = 1024;
 pub(crate) enum Setting {
     StagePolicy,
     BatchRows,
+    FragmentDirectories,
     FragmentWise,
     FunctionMemory,
     FunctionTime,
@@ -71,6 +74,7 @@ impl Setting {
             || matches!(
                 self,
                 Setting::StagePolicy
+                    | Setting::FragmentDirectories
                     | Setting::Memory
                     | Setting::SegmentFormat
                     | Setting::SharingColumns
@@ -103,8 +107,9 @@ impl Setting {
         )
     }
 
-    pub(crate) const ALL: [Setting; 25] = [
+    pub(crate) const ALL: [Setting; 26] = [
         Setting::BatchRows,
+        Setting::FragmentDirectories,
         Setting::FragmentWise,
         Setting::FunctionMemory,
         Setting::FunctionTime,
@@ -135,6 +140,7 @@ impl Setting {
         match self {
             Setting::StagePolicy => "stage_policy",
             Setting::BatchRows => "batch_rows",
+            Setting::FragmentDirectories => "fragment_directories",
             Setting::FragmentWise => "fragment_wise",
             Setting::FunctionMemory => "function_memory",
             Setting::FunctionTime => "function_time",
@@ -168,6 +174,10 @@ impl Setting {
                  c_gated(MILLISECONDS); then those of single stages, as in 'two_level(6), scan: t_gated(2)'"
             }
             Setting::BatchRows => "Rows in a batch at most, from 1 to 8192",
+            Setting::FragmentDirectories => {
+                "Directories of other disks, with commas between them, into which fragments of tables are written as well as into the \
+                 database's folder, for everybody and for good"
+            }
             Setting::FragmentWise => {
                 "Whether joins and groups run fragment by fragment where tables are divided by what they join on or group by: on or off"
             }
@@ -342,6 +352,8 @@ pub(crate) struct SettingsView<'a> {
     pub planner: &'a Planner,
     pub defaults: &'a Defaults,
     pub segment_format: &'a FormatChoice,
+    /// The database's folder; `None` if it is in memory.
+    pub store: Option<&'a Store>,
 }
 
 impl Settings {
@@ -419,6 +431,18 @@ impl SettingsView<'_> {
         match setting {
             Setting::StagePolicy => self.engine.set_policy(value.parse::<Policies>()?),
             Setting::BatchRows => own.batch_rows = number(value, 1, BATCH_ROWS_MAX)?,
+            Setting::FragmentDirectories => {
+                let directories = value.split(',').map(str::trim).filter(|path| !path.is_empty());
+                let directories = directories.map(PathBuf::from).collect::<Vec<_>>();
+                match self.store {
+                    Some(store) => store.set_directories(&directories)?,
+                    None if directories.is_empty() => {}
+                    None => {
+                        let error = Error::unsupported("a database in memory has no rows on disks").with_code("0A000");
+                        return Err(error.with_hint("open a database in a folder"));
+                    }
+                }
+            }
             Setting::FragmentWise => own.fragment_wise = switch(value)?,
             Setting::LockTimeout => own.lock_timeout = duration(value)?,
             Setting::Packets => {
@@ -533,6 +557,8 @@ impl SettingsView<'_> {
     pub(crate) fn reset_all(&self) -> Result<()> {
         let own = |setting: &Setting| match setting {
             Setting::Python if !self.may_program() => false,
+            // It says where rows lie, for whoever comes after this session.
+            Setting::FragmentDirectories => false,
             setting => self.settings.may_change_engine || !setting.is_engines(),
         };
         for setting in Setting::ALL.into_iter().filter(own) {
@@ -576,6 +602,10 @@ impl SettingsView<'_> {
         let value = match setting {
             Setting::StagePolicy => self.engine.policy().to_string(),
             Setting::BatchRows => own.batch_rows.to_string(),
+            Setting::FragmentDirectories => {
+                let directories = self.store.map(Store::directories).unwrap_or_default();
+                directories.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+            }
             Setting::FragmentWise => if own.fragment_wise { "on" } else { "off" }.to_owned(),
             Setting::LockTimeout if own.lock_timeout.is_zero() => "0".into(),
             Setting::LockTimeout => display(own.lock_timeout),
@@ -603,6 +633,7 @@ impl SettingsView<'_> {
         match setting {
             Setting::StagePolicy => self.defaults.policy.to_string(),
             Setting::BatchRows => BATCH_ROWS_MAX.to_string(),
+            Setting::FragmentDirectories => String::new(),
             Setting::FragmentWise => "on".to_owned(),
             Setting::LockTimeout => "0".into(),
             Setting::Packets => "auto".into(),

@@ -85,20 +85,19 @@ impl Store {
         }
         // The snapshot has its segments: no checkpoint removes them meanwhile.
         let (snapshot, next_object) = self.catalog.at_rest(|snapshot| Ok((snapshot, self.catalog.next_object())))?;
-        let own = self.folder().join(FOLDER);
         let mut backup = Backup::default();
         for segment in segments_of(&snapshot, &HashMap::new()).values() {
             let (name, bytes) = (file_name(segment.number(), segment.format()), segment.bytes());
-            let to = segments.join(&name);
+            let (own, to) = (self.segment_path(segment.number()), segments.join(&name));
             backup.segments += 1;
             backup.segment_bytes += bytes;
             let same =
                 earlier.map(|earlier| earlier.join(FOLDER).join(&name)).filter(|path| is_same(disk, path, segment));
-            let sources = [Some(own.join(&name)), same];
+            let sources = [Some(own.clone()), same];
             if sources.iter().flatten().any(|from| disk.link(from, &to).is_ok()) {
                 continue;
             }
-            copy(&**disk, &own.join(&name), &to)?;
+            copy(&**disk, &own, &to)?;
             backup.copied_bytes += bytes;
         }
         disk.sync_folder(&segments).map_err(|error| failed(&segments, &error))?;

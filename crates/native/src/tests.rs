@@ -281,7 +281,7 @@ fn loaded_rows(catalog: &Catalog, table: &ObjectRef, values: &[i64]) -> Result<V
     let object = catalog.snapshot().get(&table.name).cloned().unwrap();
     let Relation::Native(present) = &object.relation else { panic!("{object:?}") };
     let Some(row_store) = catalog.row_store().filter(|_| !values.is_empty()) else { return Ok(vec![]) };
-    let mut writer = row_store.begin(present.schema(), &present.columns().ids)?;
+    let mut writer = row_store.begin(present.schema(), &present.columns().ids, 0)?;
     let fragment = |value: &i64| present.placement().split(&rows(&[*value]), 0).unwrap()[0].fragment;
     let runs = values.chunk_by(|left, right| fragment(left) == fragment(right));
     let clusters = runs.flat_map(|run| run.chunks(2)).map(|values| {
