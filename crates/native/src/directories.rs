@@ -113,13 +113,17 @@ impl Directories {
         let (path, database) = (place.path.display(), self.database.display());
         if !self.disk.is_folder(&place.path) {
             let error = Error::file(format!("{path}: the directory is missing; it has segments of {database}"));
-            return Err(error.with_code("58P01").with_hint("mount its disk again, or restore a backup of the database"));
+            return Err(error
+                .with_code("58P01")
+                .with_hint("mount its disk again, or restore a backup of the database"));
         }
         let owner = read_text(&*self.disk, &place.path.join(OWNER))?;
         if owner.as_deref() != Some(&self.owner()?) {
             let whose = owner.unwrap_or_else(|| "nobody".to_owned());
             let error = Error::file(format!("{path}: the directory belongs to {whose}, not to {database}"));
-            let hint = format!("if the database has moved, write its new path into {path}/{OWNER}; a copy has no directories of its own: restore a backup");
+            let hint = format!(
+                "if the database has moved, write its new path into {path}/{OWNER}; a copy has no directories of its own: restore a backup"
+            );
             return Err(error.with_code("55000").with_hint(hint));
         }
         Ok(())
@@ -172,40 +176,35 @@ impl Directories {
         }
         let mut others = self.others.write();
         let mut next = Vec::with_capacity(directories.len());
-        let mut made = Vec::new();
-        let prepared = directories.iter().try_for_each(|directory| {
+        for directory in directories {
             let known = others.iter().find(|place| place.directory() == directory);
             let path = match known {
                 Some(place) => place.path.clone(),
-                None => {
-                    let path = self.make(directory)?;
-                    made.push(path.clone());
-                    path
-                }
+                None => self.make(directory)?,
             };
             next.push(Place { path, is_used: true });
-            Ok(())
-        });
+        }
         let left = others.iter().filter(|place| next.iter().all(|next| next.path != place.path));
         let left = left.map(|place| Place { is_used: false, ..place.clone() }).collect::<Vec<_>>();
         next.extend(left);
-        match prepared.and_then(|()| self.write(&next)) {
-            Ok(()) => *others = next,
-            Err(error) => {
-                made.iter().for_each(|path| self.remove(path));
-                return Err(error);
-            }
-        }
+        // If that fails the list may be there all the same, so the parts that it names stay.
+        self.write(&next)?;
+        *others = next;
         Ok(())
     }
 
-    /// Makes the database's part of a directory.
+    /// Makes the database's part of a directory, or finds one that it has left there.
     fn make(&self, directory: &Path) -> Result<PathBuf> {
         let owner = self.owner()?;
         for number in 1..=PARTS_MAX {
             let path = directory.join(format!("{PART}{number}"));
             match self.disk.create_folder(&path) {
-                Err(error) if error.kind() == IoErrorKind::AlreadyExists => continue,
+                Err(error) if error.kind() == IoErrorKind::AlreadyExists => {
+                    match read_text(&*self.disk, &path.join(OWNER))? {
+                        Some(whose) if whose == owner => return self.emptied(path),
+                        _ => continue,
+                    }
+                }
                 made => made.map_err(|error| failed(&path, &error))?,
             }
             let written = write_text(&*self.disk, &path.join("OWNER.new"), &path.join(OWNER), &owner);
@@ -222,6 +221,15 @@ impl Directories {
         Err(error.with_code("53000").with_hint("choose another directory, or remove parts of databases that are gone"))
     }
 
+    /// A part that was there, without files that nobody refers to.
+    fn emptied(&self, path: PathBuf) -> Result<PathBuf> {
+        let entries = self.disk.list(&path).map_err(|error| failed(&path, &error))?;
+        for entry in entries.iter().filter(|entry| entry.file_name().is_none_or(|name| name != OWNER)) {
+            self.disk.remove_file(entry).map_err(|error| failed(entry, &error))?;
+        }
+        Ok(path)
+    }
+
     /// Removes a part in which no segment is. What cannot be removed stays; nobody refers to it.
     fn remove(&self, path: &Path) {
         let _ = self.disk.remove_file(&path.join(OWNER));
@@ -229,9 +237,8 @@ impl Directories {
     }
 
     fn write(&self, places: &[Place]) -> Result<()> {
-        let line = |place: &Place| {
-            format!("{} {}\n", if place.is_used { "used" } else { "left" }, place.path.display())
-        };
+        let line =
+            |place: &Place| format!("{} {}\n", if place.is_used { "used" } else { "left" }, place.path.display());
         let text = places.iter().map(line).collect::<String>();
         write_text(&*self.disk, &self.database.join(LIST_NEW), &self.database.join(LIST), &text)
     }

@@ -97,7 +97,8 @@ impl Segments {
     /// Where the file of a number is, whatever its format, and in whatever directory.
     pub fn found(&self, number: u64) -> PathBuf {
         let names = [SegmentFormat::Diligence, SegmentFormat::Parquet].map(|format| file_name(number, format));
-        let paths = self.directories.all().into_iter().flat_map(|folder| names.each_ref().map(|name| folder.join(name)));
+        let paths =
+            self.directories.all().into_iter().flat_map(|folder| names.each_ref().map(|name| folder.join(name)));
         let found = paths.into_iter().find(|path| self.disk.meta(path).is_ok());
         found.unwrap_or_else(|| self.folder.join(&names[1]))
     }
