@@ -153,6 +153,58 @@ fn a_fragment_needs_less_memory_than_a_table() {
 }
 
 #[test]
+fn fragments_are_written_to_directories_that_a_setting_names() {
+    let (folder, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let directories = ["two", "three"].map(|name| others.path().join(name));
+    let named = directories.each_ref().map(|path| path.display().to_string()).join(", ");
+    let question = "SELECT count(*), sum(k), count(DISTINCT t) FROM a";
+    let expected = {
+        let database = kept(folder.path(), None);
+        let session = database.session();
+        let set = format!("SET fragment_directories = '{named}'");
+        assert!(outcome(&session, &set).contains("there is no such directory"));
+        directories.iter().for_each(|path| std::fs::create_dir(path).unwrap());
+        run(&session, &set);
+        run(
+            &session,
+            "CREATE TABLE a DISTRIBUTED BY HASH (k) FRAGMENTS 6 AS \
+             SELECT g AS k, 'text ' || g % 100 AS t FROM generate_series(1, 100000) u(g)",
+        );
+        run(&session, "RESET ALL");
+        assert!(outcome(&session, "SHOW fragment_directories").contains(&named));
+        outcome(&session, question)
+    };
+    let segments = |part: &Path| {
+        let entries = std::fs::read_dir(part).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        entries.filter(|name| name.ends_with(".seg")).count()
+    };
+    let parts =
+        [folder.path().join("segments"), directories[0].join("diligence-1"), directories[1].join("diligence-1")];
+    assert!(parts.iter().all(|part| segments(part) >= 2), "{parts:?}");
+    {
+        let database = kept(folder.path(), None);
+        assert_eq!(outcome(&database.session(), question), expected);
+        // What moves comes to the directories of now.
+        run(&database.session(), &format!("SET fragment_directories = '{}'", directories[0].display()));
+        run(&database.session(), "ALTER TABLE a SET DISTRIBUTED BY HASH (k) FRAGMENTS 4");
+        assert_eq!(outcome(&database.session(), question), expected);
+        database.checkpoint().unwrap();
+        database.checkpoint().unwrap();
+        assert!(!parts[2].exists() && segments(&parts[1]) == 2, "{parts:?}");
+    }
+    let away = others.path().join("away");
+    std::fs::rename(&directories[0], &away).unwrap();
+    let options = DatabaseOptions { folder: Some(folder.path().to_owned()), ..DatabaseOptions::default() };
+    let error = Database::open(options).unwrap_err();
+    assert_eq!(error.code(), Some("58P01"), "{error}");
+    assert!(error.message().contains("two/diligence-1"), "{error}");
+    std::fs::rename(&away, &directories[0]).unwrap();
+    assert_eq!(outcome(&kept(folder.path(), None).session(), question), expected);
+    let memory = Database::open(DatabaseOptions::default()).unwrap().session();
+    assert!(outcome(&memory, &format!("SET fragment_directories = '{named}'")).contains("in memory"));
+}
+
+#[test]
 fn packed_rows_answer_as_rows_in_memory() {
     let folder = tempfile::tempdir().unwrap();
     let database = kept(folder.path(), None);

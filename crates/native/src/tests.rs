@@ -314,7 +314,7 @@ fn lives(seed: u64) {
     let mut disk = CrashDisk::default();
     let directories = with_directories(&disk);
     // Some databases have segments in other directories as well.
-    let is_spread = seed % 3 == 0;
+    let is_spread = seed.is_multiple_of(3);
     let mut model = Model::new();
     // Backups by their folders, with what each has. No later life of the database may touch them.
     let mut backups = Vec::<(String, Model)>::new();
