@@ -105,6 +105,7 @@ impl Launcher {
             spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),
             work_tables: HashMap::new(),
             runtime_filters: HashMap::new(),
+            progress: Vec::new(),
         };
         compile(&plan, result, &surroundings)
     }

@@ -140,6 +140,8 @@ pub struct Surroundings {
     pub work_tables: HashMap<WorkTableId, Arc<WorkTable>>,
     /// The filters of joins around the plan, which are filled.
     pub(crate) runtime_filters: HashMap<RuntimeFilterId, Arc<RuntimeFilter>>,
+    /// Where the plan's scans count, in the order in which they are compiled, if somebody around it has a place for that.
+    pub(crate) progress: Vec<Arc<ScanProgress>>,
 }
 
 /// Cuts `plan` into pipelines that end in `result`.
@@ -161,6 +163,12 @@ pub fn compile(plan: &Plan, result: Arc<dyn Sink>, surroundings: &Surroundings) 
     let sink = compiler.sink(result, "Result", StageId::Exchange);
     compiler.node(plan, Tail::new(sink))?;
     Ok(compiler.graph)
+}
+
+/// How many scans a plan has.
+fn scans_in(plan: &Plan) -> usize {
+    let own = usize::from(matches!(plan.node, Node::Scan(_)));
+    plan.inputs().into_iter().fold(own, |sum, input| sum + scans_in(input))
 }
 
 /// What rows meet between a node and the next sink.
@@ -233,7 +241,7 @@ impl Compiler<'_> {
                         filters.push((filter.clone(), *column));
                     }
                 }
-                let progress = Arc::new(ScanProgress::default());
+                let progress = self.surroundings.progress.get(self.graph.scans.len()).cloned().unwrap_or_default();
                 self.graph.scans.push(progress.clone());
                 let io = self.surroundings.io.clone();
                 let sharing = self.surroundings.scans.clone();
@@ -347,6 +355,9 @@ impl Compiler<'_> {
                         tail.after_sinks.push(*sink);
                     }
                 }
+                // All fragments count together.
+                surroundings.progress = (0..scans_in(input)).map(|_| Arc::default()).collect();
+                self.graph.scans.extend(surroundings.progress.iter().cloned());
                 let plans = NestedRuns::new(&surroundings);
                 let source = FragmentWiseSource::new(input.as_ref().clone(), *fragments, Box::new(plans));
                 Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
