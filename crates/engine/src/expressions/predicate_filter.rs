@@ -180,10 +180,13 @@ fn listed(list: &InListExpr, table: &Schema) -> Option<WholeRanges> {
 
 /// What a column has in the place of a constant, if it is of its type.
 fn whole_number(constant: &ScalarValue, column: &Column, table: &Schema) -> Option<i64> {
-    if *table.fields().get(column.index())?.data_type() != constant.data_type() {
-        return None;
-    }
-    match constant {
+    let is_of_its_type = *table.fields().get(column.index())?.data_type() == constant.data_type();
+    if is_of_its_type { stored_number(constant) } else { None }
+}
+
+/// What a column of a value's type has in its place, if that is a whole number.
+pub(crate) fn stored_number(value: &ScalarValue) -> Option<i64> {
+    match value {
         ScalarValue::Int16(Some(number)) => Some(i64::from(*number)),
         ScalarValue::Int32(Some(number)) | ScalarValue::Date32(Some(number)) => Some(i64::from(*number)),
         ScalarValue::Int64(Some(number))

@@ -335,7 +335,7 @@ impl<W: Windows> Sieve<W> {
         rows: usize,
     ) -> Result<Option<BooleanBuffer>> {
         let &[column] = filter.columns() else { return Ok(None) };
-        let is_asked = filter.ranges().is_some() || filter.is_of_values();
+        let is_asked = filter.is_of_values() || filter.ranges().is_some();
         if !is_asked || left * WHOLE_PARTS < rows || self.is_whole(column) {
             return Ok(None);
         }
