@@ -201,7 +201,7 @@ impl Directories {
             match self.disk.create_folder(&path) {
                 Err(error) if error.kind() == IoErrorKind::AlreadyExists => {
                     match read_text(&*self.disk, &path.join(OWNER))? {
-                        Some(whose) if whose == owner => return self.emptied(path),
+                        Some(whose) if whose == owner => return self.emptied(directory, path),
                         _ => continue,
                     }
                 }
@@ -222,11 +222,14 @@ impl Directories {
     }
 
     /// A part that was there, without files that nobody refers to.
-    fn emptied(&self, path: PathBuf) -> Result<PathBuf> {
+    fn emptied(&self, directory: &Path, path: PathBuf) -> Result<PathBuf> {
         let entries = self.disk.list(&path).map_err(|error| failed(&path, &error))?;
         for entry in entries.iter().filter(|entry| entry.file_name().is_none_or(|name| name != OWNER)) {
             self.disk.remove_file(entry).map_err(|error| failed(entry, &error))?;
         }
+        // Whoever made it may have failed before a crash would have left it.
+        let synced = self.disk.sync_folder(&path).and_then(|()| self.disk.sync_folder(directory));
+        synced.map_err(|error| failed(&path, &error))?;
         Ok(path)
     }
 
