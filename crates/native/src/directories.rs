@@ -147,12 +147,12 @@ impl Directories {
         others.iter().filter(|place| place.is_used).map(|place| place.directory().to_owned()).collect()
     }
 
-    /// Where the segments of a fragment are written.
-    pub fn of_fragment(&self, fragment: u16) -> PathBuf {
+    /// Makes a file where the segments of a fragment are written. The place is not given up before it is there.
+    pub fn make_file<T>(&self, fragment: u16, name: &str, make: impl FnOnce(&Path) -> T) -> T {
         let others = self.others.read();
         let used = others.iter().filter(|place| place.is_used).map(|place| &place.path);
         let places = std::iter::once(&self.first).chain(used).collect::<Vec<_>>();
-        places[usize::from(fragment) % places.len()].clone()
+        make(&places[usize::from(fragment) % places.len()].join(name))
     }
 
     /// Has segments be written into these directories as well from now on, and into no others. Segments that are there

@@ -314,8 +314,8 @@ impl RowStore for Segments {
             known.written.insert(number);
             number
         };
-        let path = self.directories.of_fragment(fragment).join(file_name(number, self.format.get()));
-        SegmentWriter::create(&self.disk, &path, number, columns, ids)
+        let create = |path: &Path| SegmentWriter::create(&self.disk, path, number, columns, ids);
+        self.directories.make_file(fragment, &file_name(number, self.format.get()), create)
     }
 
     fn cluster_rows(&self) -> usize {
