@@ -20,8 +20,8 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type};
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
-use diligence_storage::{RowFilter, WholeRanges};
 use diligence_storage::foreign_error::from_arrow;
+use diligence_storage::{RowFilter, WholeRanges};
 
 use super::hashing::hash_word;
 use super::key_words::{KeyColumn, KeyData, KeyKind, word_to_scalar};
