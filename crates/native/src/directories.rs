@@ -122,7 +122,8 @@ impl Directories {
             let whose = owner.unwrap_or_else(|| "nobody".to_owned());
             let error = Error::file(format!("{path}: the directory belongs to {whose}, not to {database}"));
             let hint = format!(
-                "if the database has moved, write its new path into {path}/{OWNER}; a copy has no directories of its own: restore a backup"
+                "if the database has moved, write its new path into {path}/{OWNER}; a copy has no directories of its \
+                 own: restore a backup"
             );
             return Err(error.with_code("55000").with_hint(hint));
         }

@@ -1,5 +1,5 @@
-//! What is asked of a chunk's values where they lie packed: of numbers whether they are in ranges, and of what is stored
-//! once for several rows, the values of a dictionary or of runs, anything.
+//! What is asked of a chunk's values where they lie packed: of numbers whether they are in ranges, and of what is
+//! stored once for several rows, the values of a dictionary or of runs, anything.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::chunk::{Body, Chunk, read_integers};
 use crate::damage::{Damaged, Result};
 
 impl Chunk {
-    /// For each of some rows, which are all there, whether its value is in one of the ranges, NULL being in none; `None`
-    /// if the chunk is not one of whole numbers with a sign. The ranges have a least and a greatest number each, ascend
-    /// and do not touch.
+    /// For each of some rows, which are all there, whether its value is in one of the ranges, NULL being in none;
+    /// `None` if the chunk is not one of whole numbers with a sign. The ranges have a least and a greatest number each,
+    /// ascend and do not touch.
     pub fn are_within(&self, rows: Range<usize>, ranges: &[(i64, i64)]) -> Option<BooleanBuffer> {
         let Body::Integers(integers) = &self.body else { return None };
         if rows.start > rows.end || rows.end > self.rows() || self.data_type.is_unsigned_integer() {
@@ -39,8 +39,8 @@ impl Chunk {
     }
 
     /// What is stored once for several rows: the values of a dictionary, which are all different, or those of runs.
-    /// Behind them there is a NULL, if a row is NULL. `None` if each row has a value of its own. In the chunk's type, or
-    /// in a narrow one, as by [`read`](Self::read). Fails if what is stored is damaged.
+    /// Behind them there is a NULL, if a row is NULL. `None` if each row has a value of its own. In the chunk's type,
+    /// or in a narrow one, as by [`read`](Self::read). Fails if what is stored is damaged.
     pub fn values(&self, is_narrow: bool) -> Result<Option<ArrayRef>> {
         let wrong = |error: arrow::error::ArrowError| Damaged(error.to_string());
         let has_null = self.validity.is_some();
