@@ -346,6 +346,25 @@ impl Placement {
         self.fragments
     }
 
+    /// The columns whose values decide, and the rule by which they do: tables of one rule have rows with equal values in
+    /// fragments of one number. `None` if there is one fragment, or values do not decide.
+    pub fn rule(&self) -> Option<(Vec<usize>, String)> {
+        if self.fragments < 2 {
+            return None;
+        }
+        let type_of = |place: &usize| self.schema.field(*place).data_type();
+        match &self.rule {
+            Rule::RoundRobin => None,
+            Rule::Hash(places) => {
+                let types = places.iter().map(|place| type_of(place).to_string()).collect::<Vec<_>>();
+                Some((places.clone(), format!("hash ({}) into {}", types.join(", "), self.fragments)))
+            }
+            Rule::Range { place, bounds, .. } => {
+                Some((vec![*place], format!("range ({}) at {:?}", type_of(place), texts_of(bounds).ok()?)))
+            }
+        }
+    }
+
     /// Where the columns of the clustering key are; none, if there is no such key.
     pub fn clustered(&self) -> &[usize] {
         &self.clustered

@@ -105,9 +105,9 @@ impl Entry {
 /// Where rows go that come in such number that they need not come through memory and the log: segments. Used from any
 /// thread.
 pub trait RowStore: Send + Sync + Debug {
-    /// Begins a segment of a table with these columns, which have these ids. Fails with kind `File` if it cannot be
-    /// made.
-    fn begin(&self, columns: &Schema, ids: &[u32]) -> Result<SegmentWriter>;
+    /// Begins a segment of a fragment of a table with these columns, which have these ids. Fails with kind `File` if it
+    /// cannot be made.
+    fn begin(&self, columns: &Schema, ids: &[u32], fragment: u16) -> Result<SegmentWriter>;
     /// How many rows a cluster has at most.
     fn cluster_rows(&self) -> usize;
     /// Ends one, where a crash leaves it. Its file goes when nothing has the segment any more. Fails with kind `File`.

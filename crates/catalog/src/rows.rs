@@ -16,7 +16,7 @@ use diligence_base::Result;
 use diligence_base::ids::TableVersion;
 use diligence_storage::memory::ROW_NUMBERS;
 use diligence_storage::segment::Candidates;
-use diligence_storage::{FirstRows, ScanRequest, Table, TableScan};
+use diligence_storage::{Declustering, FirstRows, ScanRequest, Table, TableScan};
 
 use self::first::first_numbers;
 use crate::access::Conditions;
@@ -72,7 +72,17 @@ impl Table for TableRows {
     }
 
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
-        self.clusters(request, false, true)
+        self.clusters(request, false, true, None)
+    }
+
+    fn declustering(&self) -> Option<Declustering> {
+        let placement = &self.declared.placement;
+        let (columns, rule) = placement.rule()?;
+        Some(Declustering { columns, fragments: usize::from(placement.fragments()), rule })
+    }
+
+    fn fragment(self: Arc<Self>, fragment: usize) -> Option<Arc<dyn Table>> {
+        Arc::new(RowsView::new(self, false)).fragment(fragment)
     }
 
     fn fragments(&self, predicate: Option<&Arc<dyn PhysicalExpr>>) -> Option<(usize, usize)> {
@@ -119,12 +129,14 @@ pub(crate) struct RowsView {
     uses_index: bool,
     /// The numbers of some that an index has found, and its name; all rows if `None`.
     found: Option<(Arc<[i64]>, String)>,
+    /// Those of one fragment only.
+    fragment: Option<u16>,
 }
 
 impl RowsView {
     /// All rows; with their numbers, if `is_numbered`.
     pub(crate) fn new(rows: Arc<TableRows>, is_numbered: bool) -> Self {
-        Self { rows, is_numbered, uses_index: true, found: None }
+        Self { rows, is_numbered, uses_index: true, found: None, fragment: None }
     }
 }
 
@@ -158,9 +170,22 @@ impl Table for RowsView {
 
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
         match &self.found {
-            Some((numbers, _)) => self.rows.clusters_of(numbers, self.is_numbered),
-            None => self.rows.clusters(request, self.is_numbered, self.uses_index),
+            Some((numbers, _)) => self.rows.clusters_of(numbers, self.is_numbered, self.fragment),
+            None => self.rows.clusters(request, self.is_numbered, self.uses_index, self.fragment),
         }
+    }
+
+    fn declustering(&self) -> Option<Declustering> {
+        if self.found.is_some() || self.fragment.is_some() { None } else { self.rows.declustering() }
+    }
+
+    fn fragment(self: Arc<Self>, fragment: usize) -> Option<Arc<dyn Table>> {
+        let all = usize::from(self.rows.declared.placement.fragments());
+        if self.found.is_some() || self.fragment.is_some() || fragment >= all {
+            return None;
+        }
+        let fragment = Some(fragment as u16);
+        Some(Arc::new(Self { uses_index: self.uses_index, fragment, ..Self::new(self.rows.clone(), self.is_numbered) }))
     }
 
     fn fragments(&self, predicate: Option<&Arc<dyn PhysicalExpr>>) -> Option<(usize, usize)> {
@@ -179,7 +204,8 @@ impl Table for RowsView {
     }
 
     fn without_index(self: Arc<Self>) -> Option<Arc<dyn Table>> {
-        let plain = || Self { uses_index: false, ..Self::new(self.rows.clone(), self.is_numbered) };
+        let (fragment, rows) = (self.fragment, self.rows.clone());
+        let plain = || Self { uses_index: false, fragment, ..Self::new(rows, self.is_numbered) };
         self.uses_index.then(|| Arc::new(plain()) as Arc<dyn Table>)
     }
 
@@ -188,7 +214,7 @@ impl Table for RowsView {
         condition: Option<&Arc<dyn PhysicalExpr>>,
         wanted: &[FirstRows],
     ) -> Option<Arc<dyn Table>> {
-        if !self.uses_index || self.found.is_some() {
+        if !self.uses_index || self.found.is_some() || self.fragment.is_some() {
             return None;
         }
         let (names, numbers) = first_numbers(&self.rows, condition, wanted)?;
@@ -229,16 +255,23 @@ impl Fitting {
 
 impl TableRows {
     /// What is read for a request: of the rows that an index finds for its condition the pieces that have them, or the
-    /// pieces of which it is not known that no row fits.
-    fn clusters(&self, request: &ScanRequest, is_numbered: bool, uses_index: bool) -> Result<TableScan> {
+    /// pieces of which it is not known that no row fits. Those of one fragment only, if there is one.
+    fn clusters(
+        &self,
+        request: &ScanRequest,
+        is_numbered: bool,
+        uses_index: bool,
+        fragment: Option<u16>,
+    ) -> Result<TableScan> {
         let found = request.predicate.as_ref().filter(|_| uses_index).and_then(|predicate| self.by_index(predicate));
         if let Some((_, found)) = found {
-            return self.clusters_of(&found.numbers(), is_numbered);
+            return self.clusters_of(&found.numbers(), is_numbered, fragment);
         }
         let name = self.declared.name.to_string();
         let fitting = self.fitting(request.predicate.as_ref());
         let mut scan = TableScan::default();
-        for (index, piece) in self.pieces.iter().enumerate() {
+        let is_of = |piece: &Piece| fragment.is_none_or(|fragment| piece.fragment() == fragment);
+        for (index, piece) in self.pieces.iter().enumerate().filter(|(_, piece)| is_of(piece)) {
             match fitting.rows(piece) {
                 Some(some) => scan.clusters.push(piece.cluster(&name, index, None, some, is_numbered)?),
                 None => scan.clusters_pruned += 1,
@@ -248,7 +281,7 @@ impl TableRows {
     }
 
     /// The pieces with the rows of these numbers; of those only that are there.
-    fn clusters_of(&self, numbers: &[i64], is_numbered: bool) -> Result<TableScan> {
+    fn clusters_of(&self, numbers: &[i64], is_numbered: bool, fragment: Option<u16>) -> Result<TableScan> {
         let name = self.declared.name.to_string();
         let mut places = BTreeMap::<usize, Vec<usize>>::new();
         for number in numbers {
@@ -258,11 +291,12 @@ impl TableRows {
             }
         }
         let mut scan = TableScan::default();
-        for (index, mut places) in places {
+        let is_of = |piece: &Piece| fragment.is_none_or(|fragment| piece.fragment() == fragment);
+        for (index, mut places) in places.into_iter().filter(|(index, _)| is_of(&self.pieces[*index])) {
             places.sort_unstable();
             scan.clusters.push(self.pieces[index].cluster(&name, index, Some(&places), None, is_numbered)?);
         }
-        scan.clusters_pruned = self.pieces.len() - scan.clusters.len();
+        scan.clusters_pruned = self.pieces.iter().filter(|piece| is_of(piece)).count() - scan.clusters.len();
         Ok(scan)
     }
 

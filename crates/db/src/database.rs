@@ -370,7 +370,9 @@ impl Database {
 impl Inner {
     fn settings<'a>(&'a self, own: &'a Settings, planner: &'a Planner) -> SettingsView<'a> {
         let segment_format = &*self.segment_format;
-        SettingsView { settings: own, engine: &self.engine, planner, defaults: &self.defaults, segment_format }
+        let store = self.kept.as_ref().map(|kept| kept.store());
+        let (engine, defaults) = (&self.engine, &self.defaults);
+        SettingsView { settings: own, engine, planner, defaults, segment_format, store }
     }
 
     fn add_folder(&self, folder: &Path) -> Result<()> {

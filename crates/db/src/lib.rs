@@ -33,6 +33,8 @@ pub mod duration;
 mod folder_tests;
 #[cfg(test)]
 mod forms;
+#[cfg(test)]
+mod fragment_tests;
 mod kept;
 mod plan_json;
 pub mod plans;

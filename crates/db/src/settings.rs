@@ -4,6 +4,7 @@
 //! session's planner (how statements are read, and files written).
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use diligence_engine::plan::SortPlan;
 use diligence_engine::stages::Policies;
 use diligence_engine::tuning::TuningMode;
 use diligence_engine::tuning::settings::KnobId;
+use diligence_native::Store;
 use diligence_pool::PoolOptions;
 use diligence_sql::Planner;
 use diligence_sql::errors::suggest;
@@ -39,6 +41,8 @@ pub(crate) enum Setting {
     StagePolicy,
     BatchRows,
     FunctionFuel,
+    FragmentDirectories,
+    FragmentWise,
     FunctionMemory,
     FunctionTime,
     HistoryRetention,
@@ -74,6 +78,7 @@ impl Setting {
                 self,
                 Setting::StagePolicy
                     | Setting::HistoryRetention
+                    | Setting::FragmentDirectories
                     | Setting::Memory
                     | Setting::SegmentFormat
                     | Setting::SharingColumns
@@ -108,8 +113,10 @@ impl Setting {
         )
     }
 
-    pub(crate) const ALL: [Setting; 27] = [
+    pub(crate) const ALL: [Setting; 29] = [
         Setting::BatchRows,
+        Setting::FragmentDirectories,
+        Setting::FragmentWise,
         Setting::FunctionFuel,
         Setting::FunctionMemory,
         Setting::FunctionTime,
@@ -143,6 +150,8 @@ impl Setting {
             Setting::StagePolicy => "stage_policy",
             Setting::BatchRows => "batch_rows",
             Setting::FunctionFuel => "function_fuel",
+            Setting::FragmentDirectories => "fragment_directories",
+            Setting::FragmentWise => "fragment_wise",
             Setting::FunctionMemory => "function_memory",
             Setting::FunctionTime => "function_time",
             Setting::HistoryRetention => "history_retention",
@@ -177,6 +186,13 @@ impl Setting {
                  c_gated(MILLISECONDS); then those of single stages, as in 'two_level(6), scan: t_gated(2)'"
             }
             Setting::BatchRows => "Rows in a batch at most, from 1 to 8192",
+            Setting::FragmentDirectories => {
+                "Directories of other disks, with commas between them, into which fragments of tables are written as well as into the \
+                 database's folder, for everybody and for good"
+            }
+            Setting::FragmentWise => {
+                "Whether joins and groups run fragment by fragment where tables are divided by what they join on or group by: on or off"
+            }
             Setting::FunctionFuel => {
                 "Steps that a function in WebAssembly may take for the rows that it gets at once, for everybody, from 1000; none is no limit"
             }
@@ -317,6 +333,7 @@ struct Own {
     lock_timeout: Duration,
     packets: Option<usize>,
     query_memory_bytes: Option<usize>,
+    fragment_wise: bool,
     sharing: SharingMode,
     sharing_rows: usize,
     sort_plan: SortPlan,
@@ -331,6 +348,7 @@ impl Default for Own {
             lock_timeout: Duration::ZERO,
             packets: None,
             query_memory_bytes: None,
+            fragment_wise: true,
             sharing: SharingMode::default(),
             sharing_rows: SHARING_ROWS_MIN,
             sort_plan: SortPlan::default(),
@@ -359,6 +377,8 @@ pub(crate) struct SettingsView<'a> {
     pub planner: &'a Planner,
     pub defaults: &'a Defaults,
     pub segment_format: &'a FormatChoice,
+    /// The database's folder; `None` if it is in memory.
+    pub store: Option<&'a Store>,
 }
 
 impl Settings {
@@ -390,6 +410,7 @@ impl Settings {
             sort_plan: own.sort_plan,
             sharing: own.sharing,
             sharing_rows_min: own.sharing_rows,
+            fragment_wise: own.fragment_wise,
         }
     }
 }
@@ -439,6 +460,19 @@ impl SettingsView<'_> {
                 let retention = i64::try_from(duration(value)?.as_micros()).unwrap_or(i64::MAX);
                 self.planner.catalogs().catalog().retain_history(retention);
             }
+            Setting::FragmentDirectories => {
+                let directories = value.split(',').map(str::trim).filter(|path| !path.is_empty());
+                let directories = directories.map(PathBuf::from).collect::<Vec<_>>();
+                match self.store {
+                    Some(store) => store.set_directories(&directories)?,
+                    None if directories.is_empty() => {}
+                    None => {
+                        let error = Error::unsupported("a database in memory has no rows on disks").with_code("0A000");
+                        return Err(error.with_hint("open a database in a folder"));
+                    }
+                }
+            }
+            Setting::FragmentWise => own.fragment_wise = switch(value)?,
             Setting::LockTimeout => own.lock_timeout = duration(value)?,
             Setting::Packets => {
                 own.packets = if is(value, "auto") { None } else { Some(number(value, 1, PACKETS_MAX)?) };
@@ -559,6 +593,8 @@ impl SettingsView<'_> {
     pub(crate) fn reset_all(&self) -> Result<()> {
         let own = |setting: &Setting| match setting {
             Setting::Python | Setting::Wasm if !self.may_program() => false,
+            // It says where rows lie, also after this session.
+            Setting::FragmentDirectories => false,
             setting => self.settings.may_change_engine || !setting.is_engines(),
         };
         for setting in Setting::ALL.into_iter().filter(own) {
@@ -606,6 +642,11 @@ impl SettingsView<'_> {
                 0 => "0".into(),
                 micros => display(Duration::from_micros(micros.unsigned_abs())),
             },
+            Setting::FragmentDirectories => {
+                let directories = self.store.map(Store::directories).unwrap_or_default();
+                directories.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+            }
+            Setting::FragmentWise => if own.fragment_wise { "on" } else { "off" }.to_owned(),
             Setting::LockTimeout if own.lock_timeout.is_zero() => "0".into(),
             Setting::LockTimeout => display(own.lock_timeout),
             Setting::Packets => own.packets.map_or("auto".into(), |packets| packets.to_string()),
@@ -633,6 +674,8 @@ impl SettingsView<'_> {
             Setting::StagePolicy => self.defaults.policy.to_string(),
             Setting::BatchRows => BATCH_ROWS_MAX.to_string(),
             Setting::HistoryRetention | Setting::LockTimeout => "0".into(),
+            Setting::FragmentDirectories => String::new(),
+            Setting::FragmentWise => "on".to_owned(),
             Setting::Packets => "auto".into(),
             Setting::QueryMemory => "none".into(),
             Setting::Memory => display_exact(self.defaults.memory_bytes),
@@ -724,6 +767,15 @@ fn wrong_value(error: Error) -> Error {
 
 fn is(value: &str, word: &str) -> bool {
     value.trim().eq_ignore_ascii_case(word)
+}
+
+fn switch(value: &str) -> Result<bool> {
+    let one_of = |words: [&str; 4]| words.into_iter().any(|word| is(value, word));
+    match (one_of(["on", "true", "yes", "1"]), one_of(["off", "false", "no", "0"])) {
+        (true, _) => Ok(true),
+        (_, true) => Ok(false),
+        _ => Err(Error::input(format!("expected on or off, found '{value}'"))),
+    }
 }
 
 fn number(value: &str, low: usize, high: usize) -> Result<usize> {

@@ -21,7 +21,7 @@ use crate::operators::scan::{Io, ScanSharing};
 use crate::operators::sort::SpillTo;
 use crate::options::{Mode, QueryOptions, SharingMode};
 use crate::pipeline::{Graph, Surroundings, compile};
-use crate::plan::{Plan, with_first_rows, with_sorted_percentiles};
+use crate::plan::{Plan, with_first_rows, with_fragments, with_sorted_percentiles};
 use crate::query::{QueryInfo, QueryRun, QueryState};
 use crate::reuse::columns::Scans;
 use crate::reuse::tables::{TableSharing, Tables};
@@ -87,7 +87,8 @@ impl Launcher {
 
     /// A plan as it runs with what the query may have.
     pub fn as_run<'a>(&self, plan: &'a Plan, options: &QueryOptions) -> Result<Cow<'a, Plan>> {
-        with_sorted_percentiles(plan, self.limit_bytes(options)).map(with_first_rows)
+        let plan = with_sorted_percentiles(plan, self.limit_bytes(options)).map(with_first_rows)?;
+        Ok(if options.fragment_wise { with_fragments(plan) } else { plan })
     }
 
     /// Cuts a plan, as it runs, into pipelines that end in `result`.
@@ -103,6 +104,8 @@ impl Launcher {
             port_credits: self.knobs.port_credits.get(),
             spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),
             work_tables: HashMap::new(),
+            runtime_filters: HashMap::new(),
+            progress: Vec::new(),
         };
         compile(&plan, result, &surroundings)
     }

@@ -119,6 +119,9 @@ pub struct QueryOptions {
     pub sharing: SharingMode,
     /// A query is shared if its plan is expected to touch so many rows; smaller ones cost less than finding out.
     pub sharing_rows_min: usize,
+    /// Whether joins and groups of tables that are divided by what is joined on or grouped by are run fragment by
+    /// fragment.
+    pub fragment_wise: bool,
 }
 
 impl Default for QueryOptions {
@@ -133,6 +136,7 @@ impl Default for QueryOptions {
             sort_plan: SortPlan::default(),
             sharing: SharingMode::default(),
             sharing_rows_min: SHARING_ROWS_MIN,
+            fragment_wise: true,
         }
     }
 }

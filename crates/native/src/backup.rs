@@ -22,7 +22,7 @@ use diligence_storage::segment::Segment;
 
 use crate::files::failed;
 use crate::image;
-use crate::segments::{FOLDER, file_name};
+use crate::segments::{FOLDER, Segments, file_name};
 use crate::store::{Store, segments_of};
 
 /// The number of a backup's image: a database goes on with a log of this number.
@@ -81,15 +81,15 @@ impl Store {
     fn fill(&self, folder: &Path, earlier: Option<&Path>) -> Result<Backup> {
         // The snapshot has its segments: no checkpoint removes them meanwhile.
         let (snapshot, next_object) = self.catalog.at_rest(|snapshot| Ok((snapshot, self.catalog.next_object())))?;
-        fill(&self.options.disk, self.folder(), folder, (&snapshot, next_object), earlier)
+        fill(&self.options.disk, &self.segments, folder, (&snapshot, next_object), earlier)
     }
 }
 
-/// Makes a folder that has what a snapshot has, whose segments are in another one. Fails with kind `File` if it cannot
+/// Makes a folder that has what a snapshot has, whose segments are those of another one. Fails with kind `File` if it cannot
 /// be written.
 pub(crate) fn fill(
     disk: &Arc<dyn Disk>,
-    own: &Path,
+    own: &Segments,
     folder: &Path,
     (snapshot, next_object): (&CatalogSnapshot, u64),
     earlier: Option<&Path>,
@@ -98,7 +98,6 @@ pub(crate) fn fill(
     for folder in [folder, &segments] {
         disk.create_folder(folder).map_err(|error| failed(folder, &error))?;
     }
-    let own = own.join(FOLDER);
     let mut backup = Backup::default();
     for segment in segments_of(snapshot, &HashMap::new()).values() {
         let (name, bytes) = (file_name(segment.number(), segment.format()), segment.bytes());
@@ -106,11 +105,12 @@ pub(crate) fn fill(
         backup.segments += 1;
         backup.segment_bytes += bytes;
         let same = earlier.map(|earlier| earlier.join(FOLDER).join(&name)).filter(|path| is_same(disk, path, segment));
-        let sources = [Some(own.join(&name)), same];
+        let from = own.found(segment.number());
+        let sources = [Some(from.clone()), same];
         if sources.iter().flatten().any(|from| disk.link(from, &to).is_ok()) {
             continue;
         }
-        copy(&**disk, &own.join(&name), &to)?;
+        copy(&**disk, &from, &to)?;
         backup.copied_bytes += bytes;
     }
     disk.sync_folder(&segments).map_err(|error| failed(&segments, &error))?;

@@ -7,6 +7,7 @@
 //!            log-000007    what has happened since then, and goes on in
 //!            log-000008    …
 //!            segments/     rows to which the image refers: files that never change
+//!            directories   where other disks have more of them
 //! ```
 //!
 //! A change is an entry of the log, behind the rows that it brings. It is acknowledged, and seen by other statements,
@@ -26,6 +27,7 @@
 
 mod backup;
 mod bytes;
+mod directories;
 mod files;
 mod image;
 mod lock;

@@ -64,7 +64,7 @@ pub fn repair(
         let error = Error::file(format!("{}: there is something already", to.display())).with_code("58P02");
         return Err(error.with_hint("a repair makes its folder: name one that is not there"));
     }
-    let segments = Segments::there(folder, disk.clone(), options.sizes, options.format.clone());
+    let segments = Segments::there(folder, disk.clone(), options.sizes, options.format.clone())?;
     let mut repaired = Repaired::default();
     let mut replay = Replay::new(catalog, surroundings, &segments).saving();
     let first_log = read_image(options, &mut replay, &mut repaired)?;
@@ -82,7 +82,7 @@ pub fn repair(
             repaired.rows += table.rows() as u64;
         }
     }
-    let written = fill(disk, folder, to, (&snapshot, catalog.next_object()), None).and_then(|_| {
+    let written = fill(disk, &segments, to, (&snapshot, catalog.next_object()), None).and_then(|_| {
         let parent = parent_of(to);
         disk.sync_folder(parent).map_err(|error| failed(parent, &error))
     });

@@ -23,6 +23,7 @@ use diligence_storage::segment::{
 };
 use parking_lot::Mutex;
 
+use crate::directories::Directories;
 use crate::files::failed;
 
 /// The folder's part for segments.
@@ -45,6 +46,7 @@ pub(crate) fn file_name(number: u64, format: SegmentFormat) -> String {
 /// The segments of an open database. Used from any thread.
 pub struct Segments {
     folder: PathBuf,
+    directories: Directories,
     disk: Arc<dyn Disk>,
     known: Mutex<Known>,
     sizes: SegmentSizes,
@@ -78,41 +80,55 @@ struct Known {
 }
 
 impl Segments {
-    /// Those in a database's folder; the part for them is made if it is not there. Fails with kind `File` if it cannot
-    /// be read or made.
+    /// Those in a database's folder, and in directories of other disks; the folder's part for them is made if it is not
+    /// there. Fails with kind `File` if it cannot be read or made, or a directory is not there.
     pub fn open(database: &Path, disk: Arc<dyn Disk>, sizes: SegmentSizes, format: Arc<FormatChoice>) -> Result<Self> {
         let folder = database.join(FOLDER);
         if !disk.is_folder(&folder) {
             let made = disk.create_folder(&folder).and_then(|()| disk.sync_folder(database));
             made.map_err(|error| failed(&folder, &error))?;
         }
-        let segments = Self::there(database, disk, sizes, format);
+        let segments = Self::there(database, disk, sizes, format)?;
         segments.known.lock().next = segments.on_disk()?.last().map_or(1, |last| last + 1);
         Ok(segments)
     }
 
-    /// Those that are in a database's folder, to be read.
-    pub fn there(database: &Path, disk: Arc<dyn Disk>, sizes: SegmentSizes, format: Arc<FormatChoice>) -> Self {
-        Self { folder: database.join(FOLDER), disk, known: Mutex::default(), sizes, format }
+    /// Those that are in a database's folder and in its other directories, to be read. Fails with kind `File` if one of
+    /// these is not there.
+    pub fn there(database: &Path, disk: Arc<dyn Disk>, sizes: SegmentSizes, format: Arc<FormatChoice>) -> Result<Self> {
+        let folder = database.join(FOLDER);
+        let directories = Directories::open(database, folder.clone(), disk.clone())?;
+        Ok(Self { folder, directories, disk, known: Mutex::default(), sizes, format })
     }
 
-    fn path(&self, number: u64, format: SegmentFormat) -> PathBuf {
-        self.folder.join(file_name(number, format))
-    }
-
-    /// Where the file of a number is, whatever its format.
-    fn found(&self, number: u64) -> PathBuf {
-        let own = self.path(number, SegmentFormat::Diligence);
-        if self.disk.meta(&own).is_ok() { own } else { self.path(number, SegmentFormat::Parquet) }
+    /// Where the file of a number is, whatever its format, and in whatever directory.
+    pub fn found(&self, number: u64) -> PathBuf {
+        let names = [SegmentFormat::Diligence, SegmentFormat::Parquet].map(|format| file_name(number, format));
+        let paths =
+            self.directories.all().into_iter().flat_map(|folder| names.each_ref().map(|name| folder.join(name)));
+        let found = paths.into_iter().find(|path| self.disk.meta(path).is_ok());
+        found.unwrap_or_else(|| self.folder.join(&names[1]))
     }
 
     /// The numbers of all files, in order.
     fn on_disk(&self) -> Result<Vec<u64>> {
-        let entries = self.disk.list(&self.folder).map_err(|error| failed(&self.folder, &error))?;
-        let mut numbers =
-            entries.iter().filter_map(|path| path.file_stem()?.to_str()?.parse().ok()).collect::<Vec<_>>();
+        let mut numbers = Vec::new();
+        for folder in self.directories.all() {
+            let entries = self.disk.list(&folder).map_err(|error| failed(&folder, &error))?;
+            numbers.extend(entries.iter().filter_map(|path| path.file_stem()?.to_str()?.parse::<u64>().ok()));
+        }
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// The directories of other disks into which segments are written, beside the database's folder.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        self.directories.used()
+    }
+
+    /// Other directories from now on, as [`Store::set_directories`](crate::Store::set_directories) says.
+    pub fn set_directories(&self, directories: &[PathBuf]) -> Result<()> {
+        self.directories.set(directories)
     }
 
     /// The segment of a number. Fails with kind `File` if its file is not there or cannot be read, with code XX001 if
@@ -155,12 +171,14 @@ impl Segments {
             known.opened.remove(&number);
             let _ = self.disk.remove_file(&self.found(number));
         }
+        self.directories.forget_left();
         Ok(())
     }
 
     /// Has segments, whose files are synced, be found after a crash.
     pub fn sync(&self) -> Result<()> {
-        self.disk.sync_folder(&self.folder).map_err(|error| failed(&self.folder, &error))
+        let sync = |folder: PathBuf| self.disk.sync_folder(&folder).map_err(|error| failed(&folder, &error));
+        self.directories.all().into_iter().try_for_each(sync)
     }
 
     /// Writes the rows of a table that are better on disk, or elsewhere on it. Fails with kind `File` if they cannot be
@@ -265,7 +283,7 @@ impl Segments {
             self.end(moved)?;
         }
         if moved.writing.is_none() {
-            let writer = self.begin(table.schema(), &table.columns().ids)?;
+            let writer = self.begin(table.schema(), &table.columns().ids, moved.fragment)?;
             moved.writing = Some(Writing { writer, clusters: Vec::new() });
         }
         let writing = moved.writing.as_mut().ok_or_else(|| Error::bug("no segment is written"))?;
@@ -295,7 +313,7 @@ impl Segments {
 }
 
 impl RowStore for Segments {
-    fn begin(&self, columns: &Schema, ids: &[u32]) -> Result<SegmentWriter> {
+    fn begin(&self, columns: &Schema, ids: &[u32], fragment: u16) -> Result<SegmentWriter> {
         let number = {
             let mut known = self.known.lock();
             let number = known.next;
@@ -303,7 +321,8 @@ impl RowStore for Segments {
             known.written.insert(number);
             number
         };
-        SegmentWriter::create(&self.disk, &self.path(number, self.format.get()), number, columns, ids)
+        let create = |path: &Path| SegmentWriter::create(&self.disk, path, number, columns, ids);
+        self.directories.make_file(fragment, &file_name(number, self.format.get()), create)
     }
 
     fn cluster_rows(&self) -> usize {

@@ -99,6 +99,19 @@ impl Store {
         Ok(Self { catalog, log, segments, kept, options, stop, stopped: Condvar::new() })
     }
 
+    /// The directories of other disks into which segments are written, beside the folder.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        self.segments.directories()
+    }
+
+    /// Has fragments of tables be written into these directories as well from now on, one after the other, the first
+    /// one into the folder; what is in others stays there until it is written anew. Kept when the database is closed.
+    /// Fails with code 42P17 for a path that is not absolute, with 58P01 for a directory that is not there, and with
+    /// kind `File` if it cannot be written; then all is as it was.
+    pub fn set_directories(&self, directories: &[PathBuf]) -> Result<()> {
+        self.segments.set_directories(directories)
+    }
+
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.options.folder

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -281,8 +281,8 @@ fn loaded_rows(catalog: &Catalog, table: &ObjectRef, values: &[i64]) -> Result<V
     let object = catalog.snapshot().get(&table.name).cloned().unwrap();
     let Relation::Native(present) = &object.relation else { panic!("{object:?}") };
     let Some(row_store) = catalog.row_store().filter(|_| !values.is_empty()) else { return Ok(vec![]) };
-    let mut writer = row_store.begin(present.schema(), &present.columns().ids)?;
     let fragment = |value: &i64| present.placement().split(&rows(&[*value]), 0).unwrap()[0].fragment;
+    let mut writer = row_store.begin(present.schema(), &present.columns().ids, fragment(&values[0]))?;
     let runs = values.chunk_by(|left, right| fragment(left) == fragment(right));
     let clusters = runs.flat_map(|run| run.chunks(2)).map(|values| {
         writer.write_cluster(&[rows(values)])?;
@@ -312,6 +312,9 @@ fn open_at(folder: &str, disk: Arc<dyn Disk>) -> Result<(Arc<Catalog>, Store)> {
 fn lives(seed: u64) {
     let mut random = Random::new(seed);
     let mut disk = CrashDisk::default();
+    let directories = with_directories(&disk);
+    // Some databases have segments in other directories as well.
+    let is_spread = seed.is_multiple_of(3);
     let mut model = Model::new();
     // Backups by their folders, with what each has. No later life of the database may touch them.
     let mut backups = Vec::<(String, Model)>::new();
@@ -368,6 +371,14 @@ fn lives(seed: u64) {
                     }
                     is_as(&model, at());
                 }
+                if is_spread && random.below(8) == 0 {
+                    let some = directories.iter().filter(|_| random.below(3) > 0).cloned().collect::<Vec<_>>();
+                    match store.set_directories(&some) {
+                        Ok(()) => assert_eq!(store.directories(), some),
+                        Err(error) => assert!(faulty.first_fault().is_some(), "{}: {error}", at()),
+                    }
+                    is_as(&model, at());
+                }
                 if random.below(8) == 0 {
                     faulty.heal();
                 }
@@ -393,6 +404,91 @@ fn lives(seed: u64) {
             assert_eq!(content(&catalog), *model, "seed {seed}, life {life}, {folder}");
         }
     }
+}
+
+/// Directories of other disks, which are there whatever happens.
+fn with_directories(disk: &CrashDisk) -> [PathBuf; 2] {
+    let directories = ["/two", "/three"].map(PathBuf::from);
+    directories.iter().for_each(|directory| disk.create_folder(directory).unwrap());
+    disk.sync_folder(Path::new("/")).unwrap();
+    directories
+}
+
+#[test]
+fn fragments_lie_in_directories_of_several_disks() {
+    let disk = CrashDisk::default();
+    let directories = with_directories(&disk);
+    let segments = |folder: &str| {
+        let files = disk.files();
+        files.keys().filter(|path| path.starts_with(folder) && !path.ends_with("OWNER")).count()
+    };
+    let values = (0..60).collect::<Vec<i64>>();
+    let mut model = Model::new();
+    let run = |operation: Operation, catalog: &Arc<Catalog>, store: &Store, model: &mut Model| {
+        operation.run(catalog, store).unwrap();
+        operation.model(model);
+        assert_eq!(content(catalog), *model);
+    };
+    {
+        let (catalog, store) = open(Arc::new(disk.clone())).unwrap();
+        let code = |paths: &[&str]| {
+            let paths = paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+            store.set_directories(&paths).unwrap_err().code().map(str::to_owned)
+        };
+        assert_eq!(code(&["two"]).as_deref(), Some("42P17"));
+        assert_eq!(code(&["/two", "/four"]).as_deref(), Some("58P01"));
+        assert_eq!(code(&["/two", "/two"]).as_deref(), Some("42710"));
+        assert!(store.directories().is_empty());
+        store.set_directories(&directories).unwrap();
+        // Three fragments, by a hash.
+        run(Operation::Create { table: "u".into(), values: values.clone() }, &catalog, &store, &mut model);
+        run(Operation::Checkpoint, &catalog, &store, &mut model);
+        assert!([segments("/db/segments"), segments("/two/diligence-1"), segments("/three/diligence-1")] == [1; 3]);
+        store.back_up(Path::new("/backup"), None).unwrap();
+    }
+    // Another database has a part of its own there.
+    {
+        let (_, store) = open_at("/other", Arc::new(disk.clone())).unwrap();
+        store.set_directories(&directories[..1]).unwrap();
+        assert!(disk.files().contains_key(Path::new("/two/diligence-2/OWNER")));
+    }
+    let refused = |change: &dyn Fn(&mut BTreeMap<PathBuf, Vec<u8>>)| {
+        let mut files = disk.files();
+        change(&mut files);
+        open(Arc::new(CrashDisk::holding(files))).unwrap_err()
+    };
+    let error = refused(&|files| files.retain(|path, _| !path.starts_with("/two")));
+    assert_eq!((error.kind(), error.code()), (ErrorKind::File, Some("58P01")), "{error}");
+    assert!(error.message().contains("/two/diligence-1") && error.hint().is_some(), "{error}");
+    let error = refused(&|files| drop(files.insert("/two/diligence-1/OWNER".into(), b"/elsewhere".to_vec())));
+    assert_eq!(error.code(), Some("55000"), "{error}");
+    let error = refused(&|files| drop(files.insert("/db/directories".into(), b"perhaps /two".to_vec())));
+    assert_eq!(error.code(), Some("XX001"), "{error}");
+    let error =
+        refused(&|files| files.retain(|path, _| !path.starts_with("/two/diligence-1") || path.ends_with("OWNER")));
+    assert!(error.message().contains(".parquet"), "{error}");
+    // A backup has all segments in one folder.
+    assert_eq!(content(&open_at("/backup", Arc::new(disk.crash(0))).unwrap().0), model);
+    {
+        let (catalog, store) = open(Arc::new(disk.clone())).unwrap();
+        assert_eq!((content(&catalog), store.directories()), (model.clone(), directories.to_vec()));
+        // One that is given up stays until nothing is in it any more.
+        store.set_directories(&directories[..1]).unwrap();
+        run(Operation::Checkpoint, &catalog, &store, &mut model);
+        assert_eq!(segments("/three/diligence-1"), 1);
+        let error = refused(&|files| files.retain(|path, _| !path.starts_with("/three")));
+        assert_eq!(error.code(), Some("58P01"), "{error}");
+        run(Operation::Replace { table: "u".into(), inserted: values }, &catalog, &store, &mut model);
+        run(Operation::Checkpoint, &catalog, &store, &mut model);
+        run(Operation::Checkpoint, &catalog, &store, &mut model);
+        assert!(!disk.is_folder(Path::new("/three/diligence-1")));
+        assert!(segments("/two/diligence-1") > 0 && segments("/db/segments") > 0);
+        run(Operation::Drop { table: "u".into() }, &catalog, &store, &mut model);
+        run(Operation::Checkpoint, &catalog, &store, &mut model);
+        run(Operation::Checkpoint, &catalog, &store, &mut model);
+        assert_eq!(segments("/two/diligence-1") + segments("/db/segments"), 0);
+    }
+    assert_eq!(content(&open(Arc::new(disk.crash(3))).unwrap().0), model);
 }
 
 /// Seeds of a test: as many as `DILIGENCE_CRASH_SEEDS` says, or from one to another, as in `2250..2251`.
@@ -501,7 +597,7 @@ fn writers_that_a_disk_refuses_leave_nothing() {
     let (mut refused, mut open_again) = (0, 0);
     for seed in 0..60 {
         let disk = CrashDisk::default();
-        let at = 20 + Random::new(seed).below(60) as u64;
+        let at = 24 + Random::new(seed).below(60) as u64;
         let broken = FaultyDisk::failing(Arc::new(disk.clone()), DiskFault::Broken, at);
         let (catalog, store) = open(Arc::new(broken)).unwrap();
         Operation::Create { table: "t".into(), values: vec![] }.run(&catalog, &store).unwrap();

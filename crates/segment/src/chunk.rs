@@ -210,14 +210,14 @@ fn encode_arrow(array: &ArrayRef, out: &mut Vec<u8>) -> Result<(), ArrowError> {
 #[derive(Debug)]
 pub struct Chunk {
     rows: usize,
-    data_type: DataType,
+    pub(crate) data_type: DataType,
     /// Which rows are not NULL; all of them if `None`.
-    validity: Option<BooleanBuffer>,
-    body: Body,
+    pub(crate) validity: Option<BooleanBuffer>,
+    pub(crate) body: Body,
 }
 
 #[derive(Debug)]
-enum Body {
+pub(crate) enum Body {
     /// All rows are NULL.
     Nothing,
     Integers(Integers),
@@ -370,21 +370,6 @@ impl Chunk {
         let nulls = NullBuffer::new(chosen_bits(self.validity.as_ref()?, rows, selected));
         (nulls.null_count() > 0).then_some(nulls)
     }
-
-    /// For each of some rows whether its value is in a range, NULL being in none; `None` if the chunk is not one of
-    /// whole numbers.
-    pub fn are_within(&self, rows: Range<usize>, least: i64, greatest: i64) -> Option<BooleanBuffer> {
-        let Body::Integers(integers) = &self.body else { return None };
-        let is_unsigned = self.data_type.is_unsigned_integer();
-        if rows.start > rows.end || rows.end > self.rows || is_unsigned {
-            return None;
-        }
-        let bits = integers.are_within(rows.clone(), least, greatest);
-        Some(match &self.validity {
-            None => bits,
-            Some(validity) => &bits & &validity.slice(rows.start, rows.len()),
-        })
-    }
 }
 
 fn chosen_bits(bits: &BooleanBuffer, rows: &Range<usize>, selected: Option<&BooleanBuffer>) -> BooleanBuffer {
@@ -403,7 +388,8 @@ fn fixed(data_type: &DataType, rows: usize, values: Buffer, nulls: Option<NullBu
     data.map(make_array).map_err(|error| Damaged(error.to_string()))
 }
 
-fn read_integers(
+/// Numbers in a type.
+pub(crate) fn read_integers(
     integers: &Integers,
     data_type: &DataType,
     rows: Range<usize>,

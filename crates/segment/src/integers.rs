@@ -18,7 +18,7 @@
 
 use std::ops::Range;
 
-use arrow::buffer::{BooleanBuffer, Buffer};
+use arrow::buffer::BooleanBuffer;
 use bytes::Bytes;
 
 use crate::bits::{VECTOR_ROWS, Word, pack, packed_bytes, unpack, unpack_one, width_of};
@@ -41,30 +41,30 @@ const FEW_PARTS: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Integers {
     rows: usize,
-    form: Form,
+    pub(crate) form: Form,
 }
 
 #[derive(Clone, Debug)]
-enum Form {
+pub(crate) enum Form {
     Constant(u64),
     Packed(Packed),
     Runs { numbers: Vec<u64>, ends: Vec<u32> },
 }
 
 #[derive(Clone, Debug)]
-struct Packed {
-    vectors: Vec<Vector>,
+pub(crate) struct Packed {
+    pub vectors: Vec<Vector>,
     payload: Bytes,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Vector {
-    base: u64,
+pub(crate) struct Vector {
+    pub base: u64,
     /// Where its bits are; before them, of differences, the least one.
     offset: usize,
-    width: u32,
+    pub width: u32,
     /// The least difference.
-    step: Option<u64>,
+    pub step: Option<u64>,
 }
 
 /// Appends the numbers, of which there is one at least.
@@ -156,12 +156,13 @@ impl Packed {
         Ok(Self { vectors, payload })
     }
 
-    fn bits(&self, vector: &Vector) -> &[u8] {
+    /// The bits of a vector.
+    pub fn bits(&self, vector: &Vector) -> &[u8] {
         &self.payload[vector.offset..vector.offset + packed_bytes(vector.width)]
     }
 
     /// The whole vector.
-    fn unpack<W: Word>(&self, vector: &Vector, out: &mut [W]) {
+    pub fn unpack<W: Word>(&self, vector: &Vector, out: &mut [W]) {
         let Some(step) = vector.step else {
             return unpack(self.bits(vector), vector.width, W::of_u64(vector.base), out);
         };
@@ -271,34 +272,10 @@ impl Integers {
             Form::Runs { numbers, ends } => read_runs(numbers, ends, rows, selected, out),
         }
     }
-
-    /// For each of some rows whether its number, as a signed one, is in a range.
-    pub fn are_within(&self, rows: Range<usize>, least: i64, greatest: i64) -> BooleanBuffer {
-        let count = rows.len();
-        let is_within = |number: u64| (least..=greatest).contains(&(number as i64));
-        match &self.form {
-            Form::Constant(number) if is_within(*number) => BooleanBuffer::new_set(count),
-            Form::Constant(_) => BooleanBuffer::new_unset(count),
-            Form::Packed(packed) => packed_within(packed, rows, least, greatest),
-            Form::Runs { numbers, ends } => {
-                let mut bits = arrow::array::BooleanBufferBuilder::new(count);
-                let mut at = rows.start;
-                for run in ends.partition_point(|end| *end as usize <= rows.start)..ends.len() {
-                    let end = (ends[run] as usize).min(rows.end);
-                    bits.append_n(end - at, is_within(numbers[run]));
-                    at = end;
-                    if at == rows.end {
-                        break;
-                    }
-                }
-                bits.finish()
-            }
-        }
-    }
 }
 
 /// The parts of `rows` by vector: its number, and which of its rows.
-fn parts(rows: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
+pub(crate) fn parts(rows: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
     (rows.start / VECTOR_ROWS..rows.end.div_ceil(VECTOR_ROWS)).map(move |vector| {
         let first = vector * VECTOR_ROWS;
         (vector, rows.start.max(first) - first..rows.end.min(first + VECTOR_ROWS) - first)
@@ -375,49 +352,6 @@ fn read_runs<W: Word>(
             }
         }
     }
-}
-
-fn packed_within(packed: &Packed, rows: Range<usize>, least: i64, greatest: i64) -> BooleanBuffer {
-    let mut bits = arrow::array::BooleanBufferBuilder::new(rows.len());
-    let mut wide = [0u64; VECTOR_ROWS];
-    let mut narrow = [0u32; VECTOR_ROWS];
-    for (number, part) in parts(rows) {
-        let vector = &packed.vectors[number];
-        if vector.step.is_some() {
-            packed.unpack(vector, &mut wide);
-            append_bits(&mut bits, &wide[part], |number| (least..=greatest).contains(&(number as i64)));
-            continue;
-        }
-        // The range as differences to the base, which are what is stored.
-        let base = i128::from(vector.base as i64);
-        let (from, to) = (i128::from(least) - base, i128::from(greatest) - base);
-        let largest = if vector.width == 0 { 0 } else { u64::MAX >> (64 - vector.width) };
-        if to < 0 || from > i128::from(largest) || from > to {
-            bits.append_n(part.len(), false);
-        } else if from <= 0 && to >= i128::from(largest) {
-            bits.append_n(part.len(), true);
-        } else {
-            let from = from.max(0) as u64;
-            let span = to.min(i128::from(largest)) as u64 - from;
-            if vector.width <= 32 {
-                unpack(packed.bits(vector), vector.width, 0, &mut narrow);
-                let (from, span) = (from as u32, span as u32);
-                append_bits(&mut bits, &narrow[part], |number| number.wrapping_sub(from) <= span);
-            } else {
-                unpack(packed.bits(vector), vector.width, 0, &mut wide);
-                append_bits(&mut bits, &wide[part], |number| number.wrapping_sub(from) <= span);
-            }
-        }
-    }
-    bits.finish()
-}
-
-fn append_bits<T: Copy>(bits: &mut arrow::array::BooleanBufferBuilder, values: &[T], is_set: impl Fn(T) -> bool) {
-    let words = values.chunks(64).map(|values| {
-        values.iter().enumerate().fold(0u64, |word, (place, value)| word | u64::from(is_set(*value)) << place)
-    });
-    let words = words.collect::<Vec<u64>>();
-    bits.append_buffer(&BooleanBuffer::new(Buffer::from_vec(words), 0, values.len()));
 }
 
 impl Integers {

@@ -7,9 +7,11 @@
 //!    where values lie.
 //! 3. [`Chunk::read`] gives the values of some rows as an array, of all or of selected ones, in the type's narrow form
 //!    if that is welcome. Values lie in vectors of 1,024: only those are decoded that have a wanted row.
+//! 4. Or it is asked of the values where they are packed: which rows are in some ranges ([`Chunk::are_within`]), and which
+//!    have some of the values that are stored once for several rows ([`Chunk::values`], [`Chunk::are_among`]).
 //!
-//! Rooms, each imports only those before it: `damage`, `bits`, `distinct`, `integers`, `decimals`, `symbols`, `views`,
-//! `texts`, `chunk`.
+//! Rooms, each imports only those before it: `damage`, `bits`, `distinct`, `integers`, `comparing`, `decimals`,
+//! `symbols`, `views`, `texts`, `chunk`, `values`.
 //!
 //! Invariants: what comes out is what went in, to the bit, NULLs included; damaged bytes give an error or other values,
 //! never a panic and never a text that is not UTF-8 (whoever reads a chunk holds it against its checksum first). This
@@ -17,6 +19,7 @@
 
 mod bits;
 mod chunk;
+mod comparing;
 mod damage;
 mod decimals;
 mod distinct;
@@ -25,6 +28,7 @@ mod symbols;
 #[cfg(test)]
 mod tests;
 mod texts;
+mod values;
 mod views;
 
 pub use chunk::{Chunk, encode};

@@ -6,6 +6,7 @@ use arrow::array::*;
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::{cast, filter};
 use arrow::datatypes::{DataType, Field, Int32Type, IntervalMonthDayNano};
+use arrow::util::display::array_value_to_string;
 use bytes::Bytes;
 use proptest::prelude::*;
 use rand::rngs::SmallRng;
@@ -243,6 +244,20 @@ fn a_slice_is_what_it_shows() {
     check(&(Arc::new(wide) as ArrayRef).slice(77, 3001), &mut random);
 }
 
+/// Ranges as a filter has them: they ascend and do not touch.
+fn ranges(bounds: impl IntoIterator<Item = (i64, i64)>) -> Vec<(i64, i64)> {
+    let mut bounds = bounds.into_iter().filter(|(least, greatest)| least <= greatest).collect::<Vec<_>>();
+    bounds.sort_unstable();
+    let mut ranges = Vec::<(i64, i64)>::new();
+    for (least, greatest) in bounds {
+        match ranges.last_mut() {
+            Some((_, last)) if i128::from(least) <= i128::from(*last) + 1 => *last = (*last).max(greatest),
+            _ => ranges.push((least, greatest)),
+        }
+    }
+    ranges
+}
+
 #[test]
 fn ranges_are_what_comparisons_say() {
     let mut random = SmallRng::seed_from_u64(6);
@@ -252,28 +267,126 @@ fn ranges_are_what_comparisons_say() {
                 let values = with_nulls(numbers(rows, shape, &mut random), &mut random, nulls);
                 let array: ArrayRef = Arc::new(Int64Array::from(values.clone()));
                 let chunk = Chunk::open(encode(&array).unwrap().into(), &DataType::Int64, rows).unwrap();
-                for _ in 0..20 {
+                for round in 0..30 {
                     let bound = |random: &mut SmallRng| match random.random_range(0..4) {
                         0 => i64::MIN,
                         1 => i64::MAX,
                         2 => values.choose(random).unwrap().unwrap_or(3),
                         _ => random.random_range(-100..100),
                     };
-                    let (least, greatest) = (bound(&mut random), bound(&mut random));
+                    // One range, a few, and lists of numbers of several lengths.
+                    let wanted = match round % 3 {
+                        0 => ranges([(bound(&mut random), bound(&mut random))]),
+                        1 => ranges((0..random.random_range(0..5)).map(|_| (bound(&mut random), bound(&mut random)))),
+                        _ => ranges((0..random.random_range(1..60)).map(|_| {
+                            let number = bound(&mut random);
+                            (number, number.saturating_add(random.random_range(0..2)))
+                        })),
+                    };
                     let start = random.random_range(0..rows);
                     let window = start..random.random_range(start..=rows);
                     if chunk.form() == "nulls" {
                         continue;
                     }
-                    let bits = chunk.are_within(window.clone(), least, greatest).unwrap();
-                    let is_within =
-                        |value: &Option<i64>| value.is_some_and(|value| (least..=greatest).contains(&value));
+                    let bits = chunk.are_within(window.clone(), &wanted).unwrap();
+                    let is_within = |value: &Option<i64>| {
+                        let has =
+                            |value: i64| wanted.iter().any(|(least, greatest)| (*least..=*greatest).contains(&value));
+                        value.is_some_and(has)
+                    };
                     let expected = values[window].iter().map(is_within).collect::<Vec<_>>();
-                    assert_eq!(bits.iter().collect::<Vec<_>>(), expected);
+                    assert_eq!(bits.iter().collect::<Vec<_>>(), expected, "{wanted:?}");
                 }
             }
         }
     }
+}
+
+/// Asks something of the values that are stored once, and holds the rows against what is said of each row.
+fn ask(array: &ArrayRef, random: &mut SmallRng) -> Option<&'static str> {
+    let chunk = Chunk::open(encode(array).unwrap().into(), array.data_type(), array.len()).unwrap();
+    let words = |array: &ArrayRef| {
+        let array = cast(array, &chunk.data_type).unwrap();
+        let word = |row: usize| array.is_valid(row).then(|| array_value_to_string(&array, row).unwrap());
+        (0..array.len()).map(word).collect::<Vec<_>>()
+    };
+    let rows = words(array);
+    for is_narrow in [false, true] {
+        let Some(values) = chunk.values(is_narrow).unwrap() else {
+            assert!(chunk.values_count().is_none() && chunk.are_among(0..1, &BooleanBuffer::new_set(1)).is_none());
+            return None;
+        };
+        values.to_data().validate_full().unwrap();
+        let has_null = usize::from(array.logical_null_count() > 0);
+        assert_eq!(values.len(), chunk.values_count().unwrap() + has_null);
+        assert_eq!(values.logical_null_count(), has_null);
+        let values = words(&values);
+        for part in [1, 2, 9, 1000] {
+            let lot = random.random::<u64>();
+            // An answer follows from the value alone: runs may have one value several times.
+            let is_wanted = |word: &Option<String>| {
+                let bytes = word.as_ref().map_or(&[255][..], |word| word.as_bytes());
+                bytes.iter().fold(lot, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)) % part
+                    == 0
+            };
+            let wanted = values.iter().map(is_wanted).collect::<BooleanBuffer>();
+            let start = random.random_range(0..array.len());
+            for window in [0..array.len(), start..random.random_range(start..=array.len())] {
+                let found = chunk.are_among(window.clone(), &wanted).unwrap();
+                let expected = rows[window].iter().map(is_wanted).collect::<Vec<_>>();
+                assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{}", chunk.form());
+            }
+        }
+    }
+    Some(chunk.form())
+}
+
+#[test]
+fn what_is_asked_of_values_is_true_of_their_rows() {
+    let mut random = SmallRng::seed_from_u64(9);
+    let mut forms = std::collections::BTreeSet::new();
+    for rows in LENGTHS {
+        for nulls in 0..4 {
+            for shape in 0..9 {
+                let values = with_nulls(numbers(rows, shape, &mut random), &mut random, nulls);
+                forms.extend(ask(&(Arc::new(Int64Array::from(values.clone())) as ArrayRef), &mut random));
+                let money = values.iter().map(|value| value.map(|value| i128::from(value % 1_000_000)));
+                let money = money.collect::<Decimal128Array>().with_precision_and_scale(12, 2).unwrap();
+                forms.extend(ask(&(Arc::new(money) as ArrayRef), &mut random));
+            }
+            for shape in 0..7 {
+                let values = (0..rows).map(|row| text(shape, row / 7, &mut random)).collect::<Vec<_>>();
+                let values = with_nulls(values, &mut random, nulls);
+                forms.extend(ask(&(Arc::new(StringViewArray::from(values.clone())) as ArrayRef), &mut random));
+                let bytes = values.iter().map(|value| value.as_ref().map(|value| value.as_bytes()));
+                forms.extend(ask(&(Arc::new(bytes.collect::<BinaryViewArray>()) as ArrayRef), &mut random));
+                forms.extend(ask(&(Arc::new(StringArray::from(values)) as ArrayRef), &mut random));
+            }
+        }
+    }
+    assert_eq!(forms.into_iter().collect::<Vec<_>>(), ["constant", "dictionary", "nulls", "runs"]);
+}
+
+#[test]
+fn few_rows_do_not_decode_a_whole_dictionary() {
+    let mut random = SmallRng::seed_from_u64(10);
+    let texts = (0..40_000).map(|row| (row % 13 > 0).then(|| format!("a text that is long: {}", row / 8)));
+    let array: ArrayRef = Arc::new(texts.collect::<StringViewArray>());
+    let mut chunk = Chunk::open(encode(&array).unwrap().into(), array.data_type(), array.len()).unwrap();
+    assert_eq!(chunk.form(), "dictionary");
+    let mut forms = Vec::new();
+    for _ in 0..120 {
+        let row = random.random_range(0..array.len());
+        let read = chunk.read(row..row + 1, None, true).unwrap();
+        read.to_data().validate_full().unwrap();
+        assert_same(&cast(&read, array.data_type()).unwrap(), &array.slice(row, 1));
+        forms.push(read.data_type() == array.data_type());
+    }
+    // One by one at first; all of them once so many have been asked for that this is less work.
+    assert_eq!(forms.iter().position(|is_single| !is_single), Some(5000 / 64));
+    assert!(forms[5000 / 64..].iter().all(|is_single| !is_single));
+    let all = chunk.read(0..array.len(), None, false).unwrap();
+    assert_same(&all, &array);
 }
 
 /// Small chunks of every codec.
@@ -308,7 +421,14 @@ fn read_all(bytes: Vec<u8>, array: &ArrayRef) {
             read.to_data().validate_full().unwrap();
         }
     }
-    chunk.are_within(0..array.len(), -5, 5);
+    chunk.are_within(0..array.len(), &[(-5, 5), (9, 9)]);
+    for is_narrow in [false, true] {
+        if let Ok(Some(values)) = chunk.values(is_narrow) {
+            values.to_data().validate_full().unwrap();
+            let wanted = BooleanBuffer::collect_bool(values.len(), |place| place % 3 == 0);
+            assert!(chunk.are_among(0..array.len(), &wanted).is_none_or(|bits| bits.len() == array.len()));
+        }
+    }
     chunk.own_bytes();
 }
 

@@ -29,6 +29,9 @@ const DICTIONARY: u8 = 2;
 const REPEATS_MIN: usize = 4;
 /// Rows of which so many parts must be repeated before all are looked up.
 const SAMPLE_ROWS: usize = 4096;
+/// Values of a dictionary are decoded one by one until they are one of so many of its values: one by itself takes
+/// about so many times as long as one among all.
+const SINGLES_PART: usize = 64;
 /// Symbols are used if what is left is this part of the texts at most: to read them takes longer.
 const SYMBOLS_PART: (usize, usize) = (3, 4);
 /// Texts of fewer bytes are left as they are.
@@ -38,7 +41,13 @@ const SYMBOLS_BYTES_MIN: usize = 2048;
 #[derive(Debug)]
 pub(crate) enum Texts {
     Alone(Alone),
-    Dictionary { codes: Integers, values: Alone, decoded: OnceLock<Result<Decoded>> },
+    Dictionary {
+        codes: Integers,
+        values: Alone,
+        decoded: OnceLock<Result<Decoded>>,
+        /// Values that were decoded by themselves.
+        singles: usize,
+    },
 }
 
 /// Texts of which each is stored.
@@ -54,9 +63,9 @@ pub(crate) struct Alone {
 #[derive(Clone, Debug)]
 pub(crate) struct Decoded {
     text: Buffer,
-    views: Vec<u128>,
+    pub views: Vec<u128>,
     /// As an array of text; `None` of other bytes.
-    values: Option<ArrayRef>,
+    pub values: Option<ArrayRef>,
 }
 
 /// Appends texts, one at least.
@@ -196,28 +205,48 @@ impl Alone {
                         start = end;
                     }
                 }
-                (Some(wanted), None) => {
-                    for place in wanted.set_indices().map(|place| part.start + place) {
-                        let text = &bytes[start_of(place)..ends[place] as usize];
-                        let (room, start) = out.room(text.len())?;
-                        room[..text.len()].copy_from_slice(text);
-                        out.taken(start, start + text.len());
-                    }
-                }
-                (wanted, Some(symbols)) => {
-                    let mut one = |place: usize| {
-                        let codes = &bytes[start_of(place)..ends[place] as usize];
-                        let (room, start) = out.room(codes.len() * SYMBOL_BYTES_MAX)?;
-                        let length = symbols.decode(codes, room);
-                        out.taken(start, start + length);
-                        Ok(())
-                    };
+                (wanted, _) => {
+                    let mut one = |place: usize| self.put(&bytes[start_of(place)..ends[place] as usize], out);
                     match wanted {
                         None => part.into_iter().try_for_each(&mut one)?,
                         Some(wanted) => wanted.set_indices().map(|place| part.start + place).try_for_each(&mut one)?,
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// One text, of which these bytes are stored.
+    #[inline]
+    fn put(&self, stored: &[u8], out: &mut Views) -> Result<()> {
+        let Some(symbols) = &self.symbols else {
+            let (room, start) = out.room(stored.len())?;
+            room[..stored.len()].copy_from_slice(stored);
+            out.taken(start, start + stored.len());
+            return Ok(());
+        };
+        let (room, start) = out.room(stored.len() * SYMBOL_BYTES_MAX)?;
+        let length = symbols.decode(stored, room);
+        out.taken(start, start + length);
+        Ok(())
+    }
+
+    /// The texts at these places, in their order, which may have a place several times.
+    fn read_at(&self, places: &[u32], out: &mut Views) -> Result<()> {
+        let rows = self.lengths.rows();
+        let (mut ends, mut bytes, mut held) = (Vec::with_capacity(VECTOR_ROWS), &[][..], None);
+        for place in places.iter().map(|place| *place as usize) {
+            if place >= rows {
+                return damaged("a code is not in the dictionary");
+            }
+            let (vector, place) = (place / VECTOR_ROWS, place % VECTOR_ROWS);
+            if held != Some(vector) {
+                bytes = self.vector(vector, VECTOR_ROWS.min(rows - vector * VECTOR_ROWS), &mut ends)?;
+                held = Some(vector);
+            }
+            let start = if place == 0 { 0 } else { ends[place - 1] as usize };
+            self.put(&bytes[start..ends[place] as usize], out)?;
         }
         Ok(())
     }
@@ -291,7 +320,7 @@ impl Texts {
             return damaged("its dictionary has no value, or too many");
         }
         let values = Alone::open(count, reader.part()?)?;
-        Ok(Self::Dictionary { codes: Integers::open(rows, reader)?, values, decoded: OnceLock::new() })
+        Ok(Self::Dictionary { codes: Integers::open(rows, reader)?, values, decoded: OnceLock::new(), singles: 0 })
     }
 
     /// What the form is called.
@@ -318,7 +347,7 @@ impl Texts {
     /// The texts of some rows; of those that are selected, if `selected` says which. As codes of the dictionary, if
     /// that is wanted and there is one whose values repeat.
     pub fn read(
-        &self,
+        &mut self,
         is_text: bool,
         rows: Range<usize>,
         selected: Option<&BooleanBuffer>,
@@ -332,13 +361,19 @@ impl Texts {
                 alone.read(rows, selected, &mut views)?;
                 views.finish(nulls)
             }
-            Self::Dictionary { codes, values, decoded } => {
+            Self::Dictionary { codes, values, decoded, singles } => {
+                let mut numbers = Vec::<u32>::new();
+                codes.read(rows, selected, &mut numbers);
+                if decoded.get().is_none() && (*singles + numbers.len()) * SINGLES_PART <= values.lengths.rows() {
+                    *singles += numbers.len();
+                    let mut views = Views::new(is_text, numbers.len());
+                    values.read_at(&numbers, &mut views)?;
+                    return views.finish(nulls);
+                }
                 let decoded = match decoded.get_or_init(|| Decoded::new(values, is_text)) {
                     Ok(decoded) => decoded,
                     Err(error) => return Err(error.clone()),
                 };
-                let mut numbers = Vec::<u32>::new();
-                codes.read(rows, selected, &mut numbers);
                 let largest = numbers.iter().copied().max().unwrap_or(0);
                 if largest as usize >= decoded.views.len() {
                     return damaged("a code is not in the dictionary");
@@ -355,5 +390,38 @@ impl Texts {
                 Ok(unsafe { views::array(is_text, views, buffers, nulls) })
             }
         }
+    }
+
+    /// The codes and the values of a dictionary; `None` if there is none. Fails if these are damaged.
+    pub fn dictionary(&self, is_text: bool) -> Result<Option<(&Integers, &Decoded)>> {
+        let Self::Dictionary { codes, values, decoded, .. } = self else { return Ok(None) };
+        match decoded.get_or_init(|| Decoded::new(values, is_text)) {
+            Ok(decoded) => Ok(Some((codes, decoded))),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    /// How many values its dictionary has; `None` if it has none.
+    pub fn values(&self) -> Option<usize> {
+        match self {
+            Self::Alone(_) => None,
+            Self::Dictionary { values, .. } => Some(values.lengths.rows()),
+        }
+    }
+
+    /// Codes of a dictionary; `None` if there is none.
+    pub fn codes(&self) -> Option<&Integers> {
+        match self {
+            Self::Alone(_) => None,
+            Self::Dictionary { codes, .. } => Some(codes),
+        }
+    }
+}
+
+impl Decoded {
+    /// The values as an array.
+    pub fn array(&self, is_text: bool, nulls: Option<NullBuffer>) -> ArrayRef {
+        // SAFETY: the views are of ranges of the text, which is UTF-8 if it has to be.
+        unsafe { views::array(is_text, self.views.clone(), vec![self.text.clone()], nulls) }
     }
 }

@@ -18,13 +18,15 @@
 pub mod external;
 pub mod foreign_error;
 pub mod memory;
+mod ranges;
 pub mod segment;
 pub mod series;
 mod table;
 mod writer;
 
+pub use ranges::WholeRanges;
 pub use table::{
-    AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstRows, FirstStep,
-    OrderColumn, RowFilter, ScanRequest, SharedColumns, SharedItem, Table, TableScan, WholeRange,
+    AnswerId, Chunk, Cluster, Declustering, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstRows,
+    FirstStep, OrderColumn, RowFilter, ScanRequest, SharedColumns, SharedItem, Table, TableScan,
 };
 pub use writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};

@@ -13,6 +13,8 @@ use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
 use futures::future::BoxFuture;
 
+use crate::ranges::WholeRanges;
+
 /// A table that can be scanned: one state of its content.
 pub trait Table: Send + Sync + fmt::Debug {
     /// The logical columns. Strings are `Utf8View`, binaries `BinaryView`, decimals `Decimal128` or `Decimal256`.
@@ -41,6 +43,14 @@ pub trait Table: Send + Sync + fmt::Debug {
     fn fragments(&self, _predicate: Option<&Arc<dyn PhysicalExpr>>) -> Option<(usize, usize)> {
         None
     }
+    /// By which rule its rows are divided into [fragments](Self::fragment); `None` if values do not decide it.
+    fn declustering(&self) -> Option<Declustering> {
+        None
+    }
+    /// The rows of one of its fragments as a table with the same columns; `None` if it is not divided.
+    fn fragment(self: Arc<Self>, _fragment: usize) -> Option<Arc<dyn Table>> {
+        None
+    }
     /// What EXPLAIN shows: the format and where it is.
     fn describe(&self) -> String;
     /// How [`scan`](Self::scan) finds the rows of which a condition over the table's schema is true, for EXPLAIN;
@@ -65,6 +75,17 @@ pub trait Table: Send + Sync + fmt::Debug {
     fn uses_index(&self) -> bool {
         true
     }
+}
+
+/// How values decide which fragment of its table a row belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declustering {
+    /// The columns whose values decide, by position in the table's schema, in the order in which the rule takes them.
+    pub columns: Vec<usize>,
+    /// How many fragments there are, more than one.
+    pub fragments: usize,
+    /// The rule, with types and bounds: tables of one rule have rows with equal values in fragments of one number.
+    pub rule: String,
 }
 
 /// The first rows in an order.
@@ -314,18 +335,6 @@ pub trait SharedColumns: Send + Sync {
     fn complete(&self, rows: usize);
 }
 
-/// A range of whole numbers, as a column of integers, dates, times or short decimals stores them; empty if the least is
-/// greater than the greatest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WholeRange {
-    /// The column's position in the table's schema.
-    pub column: usize,
-    /// Its least number.
-    pub least: i64,
-    /// Its greatest number.
-    pub greatest: i64,
-}
-
 /// A condition on single rows that decoding applies: a predicate of the query, or a Bloom filter of a join.
 ///
 /// Called from one thread at a time per decoder, from several threads for several decoders.
@@ -346,10 +355,16 @@ pub trait RowFilter: Send + Sync {
     fn answer(&self) -> Option<AnswerId> {
         None
     }
-    /// The range in which a value of one column must be for its row to be kept, if that is all that the filter asks. A
-    /// decoder that has the numbers packed may compare them as they are instead of asking [`keep`](Self::keep).
-    fn range(&self) -> Option<WholeRange> {
+    /// The ranges in which a value of its one column must be for its row to be kept, if that is all that the filter
+    /// asks. A decoder that has the numbers packed may compare them as they are instead of asking [`keep`](Self::keep).
+    fn ranges(&self) -> Option<&WholeRanges> {
         None
+    }
+    /// Whether what it says of a row follows from the value of its one column, whenever it is asked. A decoder that has
+    /// a value once for several rows may then [ask](Self::keep) once for these, also of values that no row has that is
+    /// left; where that fails, the rows are asked.
+    fn is_of_values(&self) -> bool {
+        false
     }
     /// False while the filter would keep nearly everything and is not worth its time.
     fn is_worthwhile(&self) -> bool {

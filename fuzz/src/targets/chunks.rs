@@ -61,7 +61,11 @@ impl Target for ChunkTarget {
                 }
             }
         }
-        chunk.are_within(0..rows, -3, 1000);
+        chunk.are_within(0..rows, &[(-3, 1000), (5000, 5000)]);
+        if let Ok(Some(values)) = chunk.values(true) {
+            let wanted = BooleanBuffer::collect_bool(values.len(), |place| place % 2 == 0);
+            chunk.are_among(0..rows, &wanted);
+        }
         Ok(())
     }
 

@@ -54,6 +54,7 @@ use self::facts::Fact;
 use self::node::Node;
 pub use self::outside::{Outside, is_outside, outside_function};
 pub use self::predicate_filter::PredicateFilter;
+pub(crate) use self::predicate_filter::stored_number;
 use crate::batch::{Batch, Column, Selection};
 
 /// An expression, ready to be evaluated on batches of one schema. Cheap to clone.

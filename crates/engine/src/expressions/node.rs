@@ -126,7 +126,7 @@ impl Node {
     }
 
     /// Whether each evaluation may give another value.
-    fn is_volatile(&self) -> bool {
+    pub(super) fn is_volatile(&self) -> bool {
         match self {
             Node::Column { .. } | Node::Literal(_) => false,
             Node::Arithmetic(node) => node.left.is_volatile() || node.right.is_volatile(),

@@ -7,11 +7,12 @@ use arrow::datatypes::Schema;
 use datafusion_common::ScalarValue;
 use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
+use datafusion_physical_expr::expressions::{BinaryExpr, Column, InListExpr, Literal};
 use diligence_base::Result;
-use diligence_storage::{AnswerId, RowFilter, WholeRange};
+use diligence_storage::{AnswerId, RowFilter, WholeRanges};
 
 use super::node::Node;
+use super::outside::calls_outside;
 use super::{Expr, compile, foreign, read_columns};
 use crate::batch::Batch;
 
@@ -28,8 +29,10 @@ pub struct PredicateFilter {
     answer: Option<AnswerId>,
     /// Whether it compares numbers with constants, and does nothing else.
     is_plain: bool,
-    /// As [`RowFilter::range`] says.
-    range: Option<WholeRange>,
+    /// As [`RowFilter::ranges`] says.
+    ranges: Option<WholeRanges>,
+    /// As [`RowFilter::is_of_values`] says.
+    is_of_values: bool,
 }
 
 impl PredicateFilter {
@@ -44,8 +47,10 @@ impl PredicateFilter {
         let schema = table.project(&columns).map_err(diligence_storage::foreign_error::from_arrow)?;
         let is_plain = is_plain(condition.physical(), table);
         let condition = condition.physical().clone();
-        let range = if is_plain && columns.len() == 1 { range(&condition) } else { None };
-        Ok(Some(Self { node: compile::compile(&dense, &schema)?.0, condition, answer: None, columns, is_plain, range }))
+        let ranges = if columns.len() == 1 { ranges(&condition, table) } else { None };
+        let node = compile::compile(&dense, &schema)?.0;
+        let is_of_values = columns.len() == 1 && !node.is_volatile() && !calls_outside(&condition);
+        Ok(Some(Self { node, condition, answer: None, columns, is_plain, ranges, is_of_values }))
     }
 
     /// The condition over the table's schema.
@@ -108,20 +113,27 @@ impl RowFilter for PredicateFilter {
         self.answer
     }
 
-    fn range(&self) -> Option<WholeRange> {
-        self.range
+    fn ranges(&self) -> Option<&WholeRanges> {
+        self.ranges.as_ref()
+    }
+
+    fn is_of_values(&self) -> bool {
+        self.is_of_values
     }
 }
 
-/// The range in which comparisons of one column with constants want its whole numbers; `None` if they want something
-/// else, or its values are no whole numbers.
-fn range(condition: &Arc<dyn PhysicalExpr>) -> Option<WholeRange> {
+/// The ranges in which comparisons of one column with constants, and lists of such, want its whole numbers; `None` if
+/// they want something else, or its values are no whole numbers.
+fn ranges(condition: &Arc<dyn PhysicalExpr>, table: &Schema) -> Option<WholeRanges> {
+    if let Some(list) = condition.downcast_ref::<InListExpr>() {
+        return listed(list, table);
+    }
     let binary = condition.downcast_ref::<BinaryExpr>()?;
     let (left, right) = (binary.left(), binary.right());
-    if *binary.op() == Operator::And {
-        let (left, right) = (range(left)?, range(right)?);
-        let (least, greatest) = (left.least.max(right.least), left.greatest.min(right.greatest));
-        return (left.column == right.column).then_some(WholeRange { least, greatest, ..left });
+    match binary.op() {
+        Operator::And => return ranges(left, table)?.and(&ranges(right, table)?),
+        Operator::Or => return ranges(left, table)?.or(&ranges(right, table)?),
+        _ => {}
     }
     let (column, constant, operator) = match (left.downcast_ref::<Column>(), right.downcast_ref::<Literal>()) {
         (Some(column), Some(constant)) => (column, constant, *binary.op()),
@@ -130,23 +142,51 @@ fn range(condition: &Arc<dyn PhysicalExpr>) -> Option<WholeRange> {
             (column, constant, binary.op().swap()?)
         }
     };
-    let (column, value) = (column.index(), whole_number(constant.value())?);
-    let nothing = WholeRange { column, least: 1, greatest: 0 };
-    let up_to = |greatest: i64| WholeRange { column, least: i64::MIN, greatest };
-    let from = |least: i64| WholeRange { column, least, greatest: i64::MAX };
-    Some(match operator {
-        Operator::Eq => WholeRange { column, least: value, greatest: value },
-        Operator::LtEq => up_to(value),
-        Operator::GtEq => from(value),
-        Operator::Lt => value.checked_sub(1).map_or(nothing, up_to),
-        Operator::Gt => value.checked_add(1).map_or(nothing, from),
-        _ => return None,
+    let value = whole_number(constant.value(), column, table)?;
+    let of = |least, greatest| Some(WholeRanges::new(column.index(), [(least, greatest)]));
+    // What is less than the least number, or greater than the greatest, is nothing.
+    let nothing = || of(1, 0);
+    match operator {
+        Operator::Eq => of(value, value),
+        Operator::NotEq => of(value, value).map(|one| one.others()),
+        Operator::LtEq => of(i64::MIN, value),
+        Operator::GtEq => of(value, i64::MAX),
+        Operator::Lt => value.checked_sub(1).map_or_else(nothing, |greatest| of(i64::MIN, greatest)),
+        Operator::Gt => value.checked_add(1).map_or_else(nothing, |least| of(least, i64::MAX)),
+        _ => None,
+    }
+}
+
+/// What is in a list, or what is not.
+fn listed(list: &InListExpr, table: &Schema) -> Option<WholeRanges> {
+    let column = list.expr().downcast_ref::<Column>()?;
+    let (mut numbers, mut has_null) = (Vec::with_capacity(list.list().len()), false);
+    for member in list.list() {
+        let constant = member.downcast_ref::<Literal>()?.value();
+        match whole_number(constant, column, table) {
+            Some(number) => numbers.push((number, number)),
+            None if constant.is_null() => has_null = true,
+            None => return None,
+        }
+    }
+    let members = WholeRanges::new(column.index(), numbers);
+    Some(match (list.negated(), has_null) {
+        (false, _) => members,
+        (true, false) => members.others(),
+        // Nothing is known to differ from NULL.
+        (true, true) => WholeRanges::new(column.index(), []),
     })
 }
 
-/// What a column of the constant's type has in its place.
-fn whole_number(constant: &ScalarValue) -> Option<i64> {
-    match constant {
+/// What a column has in the place of a constant, if it is of its type.
+fn whole_number(constant: &ScalarValue, column: &Column, table: &Schema) -> Option<i64> {
+    let is_of_its_type = *table.fields().get(column.index())?.data_type() == constant.data_type();
+    if is_of_its_type { stored_number(constant) } else { None }
+}
+
+/// What a column of a value's type has in its place, if that is a whole number.
+pub(crate) fn stored_number(value: &ScalarValue) -> Option<i64> {
+    match value {
         ScalarValue::Int16(Some(number)) => Some(i64::from(*number)),
         ScalarValue::Int32(Some(number)) | ScalarValue::Date32(Some(number)) => Some(i64::from(*number)),
         ScalarValue::Int64(Some(number))
@@ -204,27 +244,57 @@ mod tests {
         };
         let found = |condition: &Arc<dyn PhysicalExpr>| {
             let condition = Expr::new(condition.clone(), &table).unwrap();
-            let range = PredicateFilter::new(&condition, &table).unwrap().unwrap().range();
-            range.map(|range| (range.column, range.least, range.greatest))
+            let filter = PredicateFilter::new(&condition, &table).unwrap().unwrap();
+            filter.ranges().map(|ranges| (ranges.column(), ranges.ranges().to_vec()))
         };
         use Operator::*;
         let number = column(0);
-        assert_eq!(found(&binary(&number, Eq, &int(Some(7)))), Some((0, 7, 7)));
-        assert_eq!(found(&binary(&number, Lt, &int(Some(7)))), Some((0, i64::MIN, 6)));
-        assert_eq!(found(&binary(&int(Some(7)), Lt, &number)), Some((0, 8, i64::MAX)));
-        assert_eq!(found(&binary(&int(Some(7)), GtEq, &number)), Some((0, i64::MIN, 7)));
-        let nothing = Some((0, 1, 0));
-        assert_eq!(found(&binary(&number, Lt, &int(Some(i64::MIN)))), nothing);
-        assert_eq!(found(&binary(&number, Gt, &int(Some(i64::MAX)))), nothing);
+        let (least, most) = (i64::MIN, i64::MAX);
+        let of = |column: usize, ranges: &[(i64, i64)]| Some((column, ranges.to_vec()));
+        assert_eq!(found(&binary(&number, Eq, &int(Some(7)))), of(0, &[(7, 7)]));
+        assert_eq!(found(&binary(&number, Lt, &int(Some(7)))), of(0, &[(least, 6)]));
+        assert_eq!(found(&binary(&int(Some(7)), Lt, &number)), of(0, &[(8, most)]));
+        assert_eq!(found(&binary(&int(Some(7)), GtEq, &number)), of(0, &[(least, 7)]));
+        assert_eq!(found(&binary(&number, Lt, &int(Some(least)))), of(0, &[]));
+        assert_eq!(found(&binary(&number, Gt, &int(Some(most)))), of(0, &[]));
         let (low, high) = (binary(&number, Gt, &int(Some(3))), binary(&number, LtEq, &int(Some(9))));
-        assert_eq!(found(&binary(&low, And, &high)), Some((0, 4, 9)));
+        assert_eq!(found(&binary(&low, And, &high)), of(0, &[(4, 9)]));
         let price = binary(&column(1), GtEq, &money(2500));
-        assert_eq!(found(&price), Some((1, 2500, i64::MAX)));
+        assert_eq!(found(&price), of(1, &[(2500, most)]));
         assert_eq!(found(&binary(&low, And, &price)), None);
-        assert_eq!(found(&binary(&low, Or, &high)), None);
-        assert_eq!(found(&binary(&number, NotEq, &int(Some(3)))), None);
+        assert_eq!(found(&binary(&low, Or, &high)), of(0, &[(least, most)]));
+        assert_eq!(found(&binary(&number, NotEq, &int(Some(3)))), of(0, &[(least, 2), (4, most)]));
         assert_eq!(found(&binary(&number, Eq, &int(None))), None);
-        assert_eq!(found(&binary(&column(1), Lt, &money(i128::from(i64::MAX) + 1))), None);
+        assert_eq!(found(&binary(&column(1), Lt, &money(i128::from(most) + 1))), None);
+
+        let list = |members: &[Option<i64>], negated| {
+            let members = members.iter().map(|member| int(*member)).collect();
+            Arc::new(InListExpr::try_new(number.clone(), members, negated, &table).unwrap()) as Arc<dyn PhysicalExpr>
+        };
+        assert_eq!(found(&list(&[Some(9), Some(3), Some(4), Some(9)], false)), of(0, &[(3, 4), (9, 9)]));
+        assert_eq!(found(&list(&[Some(9), None], false)), of(0, &[(9, 9)]));
+        assert_eq!(found(&list(&[Some(9), Some(least)], true)), of(0, &[(least + 1, 8), (10, most)]));
+        assert_eq!(found(&list(&[Some(9), None], true)), of(0, &[]));
+        assert_eq!(found(&binary(&list(&[Some(2), Some(5), Some(12)], false), And, &low)), of(0, &[(5, 5), (12, 12)]));
+    }
+
+    #[test]
+    fn what_a_value_alone_decides_is_asked_of_values() {
+        let table =
+            Schema::new(vec![Field::new("a", DataType::Utf8View, true), Field::new("b", DataType::Int64, true)]);
+        let column = |index: usize| Arc::new(Column::new(table.field(index).name(), index)) as Arc<dyn PhysicalExpr>;
+        let is_of_values = |condition: Arc<dyn PhysicalExpr>| {
+            let condition = Expr::new(condition, &table).unwrap();
+            PredicateFilter::new(&condition, &table).unwrap().unwrap().is_of_values()
+        };
+        let text = Arc::new(Literal::new(ScalarValue::Utf8View(Some("a".into())))) as Arc<dyn PhysicalExpr>;
+        let equal = Arc::new(BinaryExpr::new(column(0), Operator::Eq, text.clone())) as Arc<dyn PhysicalExpr>;
+        assert!(is_of_values(equal.clone()));
+        let matches = Arc::new(BinaryExpr::new(column(0), Operator::RegexMatch, text)) as Arc<dyn PhysicalExpr>;
+        assert!(is_of_values(matches));
+        let one = Arc::new(Literal::new(ScalarValue::Int64(Some(1)))) as Arc<dyn PhysicalExpr>;
+        let other = Arc::new(BinaryExpr::new(column(1), Operator::Lt, one)) as Arc<dyn PhysicalExpr>;
+        assert!(!is_of_values(Arc::new(BinaryExpr::new(equal, Operator::Or, other))));
     }
 
     #[test]

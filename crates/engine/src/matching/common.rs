@@ -117,7 +117,7 @@ fn walk<'a>(plan: &'a Plan, path: Path, may_stop: bool, visit: &mut impl FnMut(&
         Node::Common(common) => may_stop && input == common.parts.len(),
         _ => may_stop,
     };
-    if matches!(plan.node, Node::Recursive(_)) {
+    if matches!(plan.node, Node::Recursive(_) | Node::FragmentWise { .. }) {
         return;
     }
     for (input, plan) in plan.inputs().into_iter().enumerate() {

@@ -394,6 +394,7 @@ impl Writer {
             | Node::Mask(_)
             | Node::Write(_)
             | Node::Unnest(_)
+            | Node::FragmentWise { .. }
             | Node::Incoming(_) => None,
         }
     }

@@ -3,6 +3,7 @@
 pub mod aggregate;
 pub mod common;
 pub mod filter;
+pub mod fragment_wise;
 pub mod hash_join;
 mod hashing;
 pub mod incoming;

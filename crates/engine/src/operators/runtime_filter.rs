@@ -20,13 +20,14 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int32Type};
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
-use diligence_storage::RowFilter;
 use diligence_storage::foreign_error::from_arrow;
+use diligence_storage::{RowFilter, WholeRanges};
 
 use super::hashing::hash_word;
 use super::key_words::{KeyColumn, KeyData, KeyKind, word_to_scalar};
 use crate::batch::prefetch::{AHEAD, prefetch};
 use crate::batch::without_nulls;
+use crate::expressions::stored_number;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -42,6 +43,9 @@ const BLOOM_BITS_PER_KEY: usize = 12;
 
 /// Keys that are told one by one, at most: so many rows are looked up in an index.
 pub const FEW_KEYS: usize = 1024;
+
+/// Ranges of keys that are looked for among packed numbers, at most: more are found sooner when these are decoded.
+const RANGES_MAX: usize = 8;
 
 /// Words of which it is asked at once whether they are there.
 const FEW_STEP: usize = 8192;
@@ -124,7 +128,7 @@ impl RuntimeFilter {
 
     /// The filter as a condition on a column of a table.
     pub fn row_filter(self: &Arc<Self>, table_column: usize) -> Arc<dyn RowFilter> {
-        Arc::new(ColumnFilter { filter: self.clone(), columns: [table_column] })
+        Arc::new(ColumnFilter { filter: self.clone(), columns: [table_column], ranges: OnceLock::new() })
     }
 
     /// The smallest and the largest key of the build side, in the logical type. `None` while unknown, without keys, and
@@ -230,6 +234,8 @@ impl RuntimeFilter {
 struct ColumnFilter {
     filter: Arc<RuntimeFilter>,
     columns: [usize; 1],
+    /// The keys as ranges of whole numbers; `None` if these are many, or not known.
+    ranges: OnceLock<Option<WholeRanges>>,
 }
 
 impl RowFilter for ColumnFilter {
@@ -246,6 +252,22 @@ impl RowFilter for ColumnFilter {
 
     fn is_worthwhile(&self) -> bool {
         self.filter.state.get().is_some() && self.filter.judgement.is_worthwhile()
+    }
+
+    fn ranges(&self) -> Option<&WholeRanges> {
+        // Before it is filled nothing is known.
+        self.filter.state.get()?;
+        let ranges = || {
+            let keys = self.filter.few_keys()?;
+            let keys = keys.iter().map(|key| stored_number(key).map(|key| (key, key))).collect::<Option<Vec<_>>>()?;
+            Some(WholeRanges::new(self.columns[0], keys)).filter(|ranges| ranges.ranges().len() <= RANGES_MAX)
+        };
+        self.ranges.get_or_init(ranges).as_ref()
+    }
+
+    fn is_of_values(&self) -> bool {
+        // It stays as it is once it is filled, and it is not asked before.
+        true
     }
 }
 
@@ -463,6 +485,28 @@ mod tests {
         assert_eq!(told((0..=FEW_KEYS as i64).map(|key| Some(key << 30)).collect()), None);
         let texts = filled(Arc::new(StringViewArray::from(vec!["a"])), &DataType::Utf8View);
         assert!(texts.few_keys().is_none() && RuntimeFilter::new().few_keys().is_none());
+    }
+
+    #[test]
+    fn keys_that_lie_together_are_ranges() {
+        let ranges = |keys: Vec<Option<i64>>| {
+            let filter = filled(Arc::new(Int64Array::from(keys)), &DataType::Int64).row_filter(3);
+            filter.ranges().map(|ranges| (ranges.column(), ranges.ranges().to_vec()))
+        };
+        assert_eq!(ranges(vec![Some(7), None, Some(5), Some(6), Some(40)]), Some((3, vec![(5, 7), (40, 40)])));
+        assert_eq!(ranges(vec![Some(-1 << 60), Some(1 << 60)]).unwrap().1, [(-1 << 60, -1 << 60), (1 << 60, 1 << 60)]);
+        assert_eq!(ranges((0..100).map(|key| Some(key * 2)).collect()), None);
+        // What is not filled yet has none, and has them later.
+        let filter = RuntimeFilter::new();
+        let of_column = filter.row_filter(0);
+        assert!(of_column.ranges().is_none());
+        let keys: ArrayRef = Arc::new(Int64Array::from(vec![3, 4]));
+        let column = KeyKind::of(&DataType::Int64).unwrap().column(&keys).unwrap();
+        let bounds = Some((column.words()[0], column.words()[1]));
+        let work = FilterWork::new(bounds, 2, usize::MAX).unwrap();
+        work.add(&column, None);
+        filter.set_work(Arc::new(work), bounds, &DataType::Int64).unwrap();
+        assert_eq!(of_column.ranges().unwrap().ranges(), [(3, 4)]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::flow::{Operator, Sink, Source};
 use crate::operators::aggregate::aggregate;
 use crate::operators::common::CommonRows;
 use crate::operators::filter::Filter;
+use crate::operators::fragment_wise::FragmentWiseSource;
 use crate::operators::hash_join::{JoinParts, TableShare, hash_join, nested_loop_join};
 use crate::operators::incoming::IncomingSource;
 use crate::operators::limit::limit;
@@ -33,7 +34,7 @@ use crate::operators::unnest::UnnestRows;
 use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
 use crate::operators::write::write;
-use crate::plan::{HashJoin, Node, Pact, Plan, RuntimeFilterId, WorkTableId};
+use crate::plan::{HashJoin, Node, Pact, Plan, RuntimeFilterId, WorkTableId, filters_from_outside};
 use crate::reuse::tables::TableSharing;
 use crate::stages::StageId;
 
@@ -137,6 +138,10 @@ pub struct Surroundings {
     pub spill_to: Option<SpillTo>,
     /// The work tables of the recursive queries around the plan.
     pub work_tables: HashMap<WorkTableId, Arc<WorkTable>>,
+    /// The filters of joins around the plan, which are filled.
+    pub(crate) runtime_filters: HashMap<RuntimeFilterId, Arc<RuntimeFilter>>,
+    /// Where the plan's scans count, in the order in which they are compiled, if somebody around it has a place for that.
+    pub(crate) progress: Vec<Arc<ScanProgress>>,
 }
 
 /// Cuts `plan` into pipelines that end in `result`.
@@ -158,6 +163,12 @@ pub fn compile(plan: &Plan, result: Arc<dyn Sink>, surroundings: &Surroundings) 
     let sink = compiler.sink(result, "Result", StageId::Exchange);
     compiler.node(plan, Tail::new(sink))?;
     Ok(compiler.graph)
+}
+
+/// How many scans a plan has.
+fn scans_in(plan: &Plan) -> usize {
+    let own = usize::from(matches!(plan.node, Node::Scan(_)));
+    plan.inputs().into_iter().fold(own, |sum, input| sum + scans_in(input))
 }
 
 /// What rows meet between a node and the next sink.
@@ -226,9 +237,11 @@ impl Compiler<'_> {
                     if let Some((filter, sink)) = self.runtime_filters.get(id) {
                         filters.push((filter.clone(), *column));
                         tail.after_sinks.push(*sink);
+                    } else if let Some(filter) = self.surroundings.runtime_filters.get(id) {
+                        filters.push((filter.clone(), *column));
                     }
                 }
-                let progress = Arc::new(ScanProgress::default());
+                let progress = self.surroundings.progress.get(self.graph.scans.len()).cloned().unwrap_or_default();
                 self.graph.scans.push(progress.clone());
                 let io = self.surroundings.io.clone();
                 let sharing = self.surroundings.scans.clone();
@@ -332,6 +345,21 @@ impl Compiler<'_> {
                 self.node(&query.base, Tail::new(sink))?;
                 let plans = NestedRuns::new(self.surroundings);
                 let source = RecursiveSource::new(query, &plan.schema, receiver, Box::new(plans));
+                Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
+            }
+            Node::FragmentWise { input, fragments } => {
+                let mut surroundings = self.surroundings.clone();
+                for id in filters_from_outside(input) {
+                    if let Some((filter, sink)) = self.runtime_filters.get(&id) {
+                        surroundings.runtime_filters.insert(id, filter.clone());
+                        tail.after_sinks.push(*sink);
+                    }
+                }
+                // All fragments count together.
+                surroundings.progress = (0..scans_in(input)).map(|_| Arc::default()).collect();
+                self.graph.scans.extend(surroundings.progress.iter().cloned());
+                let plans = NestedRuns::new(&surroundings);
+                let source = FragmentWiseSource::new(input.as_ref().clone(), *fragments, Box::new(plans));
                 Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
             }
             Node::Common(common) => {

@@ -238,6 +238,7 @@ impl fmt::Display for Node {
                 Ok(())
             }
             Node::Incoming(_) => f.write_str("Incoming"),
+            Node::FragmentWise { fragments, .. } => write!(f, "FragmentWise of {fragments}"),
         }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod average;
 mod display;
 pub mod estimates;
 mod first_rows;
+mod fragments;
 mod incoming;
 pub(crate) mod mask_lookup;
 mod needs;
@@ -37,6 +38,7 @@ use diligence_storage::{Table, Writer};
 use crate::expressions::Expr;
 
 pub(crate) use first_rows::with_first_rows;
+pub(crate) use fragments::{filters_from_outside, of_fragment, with_fragments};
 pub(crate) use incoming::IncomingRows;
 pub use incoming::{RowsSender, SentRows, incoming};
 use mask_lookup::Lookup;
@@ -146,6 +148,14 @@ pub enum Node {
     Common(Common),
     /// Rows that come from outside while the plan runs. Output: as they come.
     Incoming(SentRows),
+    /// Runs the input for each fragment of its tables by itself. Output: the rows of all, in no order. Made where a
+    /// plan is cut into pipelines.
+    FragmentWise {
+        /// A plan whose tables are all divided by one rule.
+        input: Box<Plan>,
+        /// How many fragments each of its tables has.
+        fragments: usize,
+    },
 }
 
 /// Adds a column with a bit for each query. Output: the columns kept, then the mask, which is not zero.
@@ -511,6 +521,7 @@ impl Plan {
             | Node::Project { input, .. }
             | Node::Limit { input, .. }
             | Node::Sort { input, .. }
+            | Node::FragmentWise { input, .. }
             | Node::Exchange { input, .. } => vec![input],
             Node::HashJoin(join) => vec![&join.left, &join.right],
             Node::NestedLoopJoin(join) => vec![&join.left, &join.right],
@@ -536,6 +547,7 @@ impl Plan {
             | Node::Project { input, .. }
             | Node::Limit { input, .. }
             | Node::Sort { input, .. }
+            | Node::FragmentWise { input, .. }
             | Node::Exchange { input, .. } => vec![input],
             Node::HashJoin(join) => vec![&mut join.left, &mut join.right],
             Node::NestedLoopJoin(join) => vec![&mut join.left, &mut join.right],

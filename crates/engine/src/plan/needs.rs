@@ -36,7 +36,9 @@ fn add(plan: &Plan, wanted: Option<usize>, needs: &mut Needs) -> usize {
         Node::Values { batches } => (batches.iter().map(|batch| batch.num_rows()).sum(), 0),
         Node::WorkTable(_) => (plan.rows_estimate.unwrap_or(MADE_ROWS), 0),
         // Rows go through: whoever wants few of them has few read.
-        Node::Project { input, .. } | Node::Exchange { input, .. } => (add(input, wanted, needs), 0),
+        Node::Project { input, .. } | Node::Exchange { input, .. } | Node::FragmentWise { input, .. } => {
+            (add(input, wanted, needs), 0)
+        }
         Node::Limit { input, skip, fetch } => {
             let wanted = fetch.map(|fetch| bounded(fetch).saturating_add(*skip)).or(wanted);
             (add(input, wanted, needs), 0)

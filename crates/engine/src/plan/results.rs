@@ -44,7 +44,7 @@ impl Slots<'_> {
                 self.expressions(expressions, &input.schema)?;
                 self.plan(input)
             }
-            Node::Limit { input, .. } => self.plan(input),
+            Node::Limit { input, .. } | Node::FragmentWise { input, .. } => self.plan(input),
             Node::Mask(mask) => self.plan(&mut mask.input),
             Node::Write(write) => self.plan(&mut write.input),
             Node::Unnest(unnest) => {

@@ -74,7 +74,7 @@ fn attach(plan: &mut Plan, column: usize, id: RuntimeFilterId) -> bool {
             None => false,
         },
         // Found when a query starts, after this.
-        Node::Common(_) => false,
+        Node::Common(_) | Node::FragmentWise { .. } => false,
         Node::Write(_)
         | Node::Values { .. }
         | Node::Limit { .. }

@@ -206,10 +206,10 @@ impl Divided {
         }
         let mut due = Vec::new();
         let state = self.state.read().clone();
-        for fragment in &state.fragments {
+        for (number, fragment) in (0..).zip(&state.fragments) {
             let mut fragment = fragment.lock();
             if fragment.waiting.rows > 0 {
-                due.extend(self.store(load, &state, &mut fragment)?);
+                due.extend(self.store(load, &state, number, &mut fragment)?);
             }
         }
         memory.grow(bytes)?;
@@ -231,7 +231,7 @@ impl Divided {
             let is_full =
                 waiting.rows + rows.num_rows() > load.row_store.cluster_rows() || waiting.bytes + bytes > bytes_max;
             if is_full && slot.waiting.rows > 0 {
-                due.extend(self.store(load, &state, &mut slot)?);
+                due.extend(self.store(load, &state, fragment, &mut slot)?);
             }
             slot.waiting.add(rows, own);
             let full = slot.segment.take_if(|segment| segment.clusters() >= CLUSTERS_MAX);
@@ -243,15 +243,15 @@ impl Divided {
         Ok(due)
     }
 
-    /// Encodes the rows of a fragment as a cluster.
-    fn store(&self, load: &Load, state: &State, fragment: &mut Fragment) -> Result<Vec<SegmentBlock>> {
+    /// Encodes the rows of the fragment of this number as a cluster.
+    fn store(&self, load: &Load, state: &State, number: u16, fragment: &mut Fragment) -> Result<Vec<SegmentBlock>> {
         let Waiting { mut batches, memory, .. } = std::mem::take(&mut fragment.waiting);
         if !state.placement.clustered().is_empty() {
             batches = vec![state.placement.ordered(&batches)?.0];
         }
         let mut segment = match fragment.segment.take() {
             Some(segment) => segment,
-            None => load.row_store.begin(&load.columns, &load.ids)?,
+            None => load.row_store.begin(&load.columns, &load.ids, number)?,
         };
         segment.encode_cluster(&batches)?;
         drop((batches, memory));
@@ -275,7 +275,7 @@ impl Divided {
             let mut fragment = fragment.lock();
             let is_many = fragment.waiting.rows >= load.row_store.cluster_rows() / LAST_PART;
             if fragment.segment.is_some() && is_many {
-                self.store(load, &state, &mut fragment)?.into_iter().try_for_each(SegmentBlock::write)?;
+                self.store(load, &state, number, &mut fragment)?.into_iter().try_for_each(SegmentBlock::write)?;
             }
             stay(std::mem::take(&mut fragment.waiting));
             rest.segments.extend(fragment.segment.take().map(|segment| (number, segment)));

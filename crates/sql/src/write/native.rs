@@ -736,7 +736,7 @@ impl NativePart {
         let values = batches.map(|batch| self.operation.values(load, batch)).collect::<Result<Vec<_>>>()?;
         let mut segment = match self.segment.take() {
             Some(segment) => segment,
-            None => load.row_store.begin(&load.columns, &load.ids)?,
+            None => load.row_store.begin(&load.columns, &load.ids, 0)?,
         };
         segment.encode_cluster(&values)?;
         drop(values);

@@ -35,6 +35,7 @@ mod write;
 pub use parquet::Seal;
 pub(crate) use parquet::{ColumnFile, NumberedWindows, SeenValues, distinct_values, extreme, numbered_schema};
 pub(crate) use schema::{conform, conform_column, is_wider, nulls};
+pub(crate) use selection::true_rows;
 pub(crate) use sieve::{SharedWindows, Sieve, Windows};
 pub(crate) use source::Source;
 

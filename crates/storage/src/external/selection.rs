@@ -8,7 +8,7 @@ use diligence_base::Result;
 use crate::foreign_error::from_arrow;
 
 /// Which rows are true, NULL counting as false.
-pub(crate) fn without_nulls(keep: &BooleanArray) -> BooleanBuffer {
+pub(crate) fn true_rows(keep: &BooleanArray) -> BooleanBuffer {
     match keep.nulls() {
         Some(nulls) if nulls.null_count() > 0 => keep.values() & nulls.inner(),
         _ => keep.values().clone(),

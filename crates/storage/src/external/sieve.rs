@@ -26,9 +26,9 @@ use diligence_base::{Error, Result};
 
 use super::batches::columns_of;
 use super::schema::{conform, is_narrow_form};
-use super::selection::{chooser, deposit, extract, filter_array, without_nulls};
+use super::selection::{chooser, deposit, extract, filter_array, true_rows};
 use crate::foreign_error::from_arrow;
-use crate::{AnswerId, Chunk, Decode, DecodeRequest, Decoded, Fetch, Fetched, SharedColumns, SharedItem, WholeRange};
+use crate::{AnswerId, Chunk, Decode, DecodeRequest, Decoded, Fetch, Fetched, RowFilter, SharedColumns, SharedItem};
 
 /// Rows of a cluster, window by window. Columns are named by their position in the table's schema.
 pub(crate) trait Windows: Send {
@@ -37,9 +37,11 @@ pub(crate) trait Windows: Send {
     /// One column of the window: all its rows, or those selected. Called at most once per column and window, but for
     /// [`MAY_TRY_AGAIN`](Self::MAY_TRY_AGAIN).
     fn column(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef>;
-    /// For each row of the window whether its value is in a range, NULL being in none; `None` if the column has to be
-    /// decoded to tell. It may be decoded afterwards.
-    fn within(&mut self, _range: &WholeRange) -> Result<Option<BooleanBuffer>> {
+    /// What a filter of one column says of each row of the window, where that can be told without decoding the column:
+    /// by its [ranges](crate::RowFilter::ranges), or by what it says of
+    /// [values](crate::RowFilter::is_of_values) that are stored once. The column may be decoded afterwards. `place`
+    /// tells the filters of a request apart; `left` rows are wanted.
+    fn judged(&mut self, _place: usize, _filter: &dyn RowFilter, _left: usize) -> Result<Option<BooleanBuffer>> {
         Ok(None)
     }
     /// Bytes that decoding needs beyond what was fetched, as [`Decode::bytes`] says.
@@ -283,7 +285,7 @@ impl<W: Windows> Sieve<W> {
                     _ => continue,
                 }
             }
-            if let Some(keep) = self.within(filter.range(), left, rows)? {
+            if let Some(keep) = self.judged(index, &*filter, left, rows)? {
                 if let Some(place) = wanted {
                     self.leave_answer(place, &keep);
                 }
@@ -306,7 +308,7 @@ impl<W: Windows> Sieve<W> {
             if keep.len() != count {
                 return Err(Error::bug(format!("a row filter answered for {} rows instead of {count}", keep.len())));
             }
-            let keep = without_nulls(&keep);
+            let keep = true_rows(&keep);
             if let Some(place) = wanted
                 && seen.is_none()
             {
@@ -324,15 +326,23 @@ impl<W: Windows> Sieve<W> {
         Ok((selected, left))
     }
 
-    /// What a filter says that asks for a range, of all rows of the current window, where the format can tell without
-    /// decoding the column, and nobody else has decoded it or wants it decoded.
-    fn within(&mut self, range: Option<WholeRange>, left: usize, rows: usize) -> Result<Option<BooleanBuffer>> {
-        let Some(range) = range.filter(|range| left * WHOLE_PARTS >= rows && !self.is_whole(range.column)) else {
+    /// What a filter of one column says of all rows of the current window, where the format can tell without decoding
+    /// the column, and nobody else has decoded it or wants it decoded.
+    fn judged(
+        &mut self,
+        place: usize,
+        filter: &dyn RowFilter,
+        left: usize,
+        rows: usize,
+    ) -> Result<Option<BooleanBuffer>> {
+        let &[column] = filter.columns() else { return Ok(None) };
+        let is_asked = filter.is_of_values() || filter.ranges().is_some();
+        if !is_asked || left * WHOLE_PARTS < rows || self.is_whole(column) {
             return Ok(None);
-        };
-        let keep = self.windows.within(&range)?;
+        }
+        let keep = self.windows.judged(place, filter, left)?;
         match &keep {
-            Some(keep) if keep.len() != rows => Err(Error::bug("a range was looked for in other rows")),
+            Some(keep) if keep.len() != rows => Err(Error::bug("a filter was asked of other rows")),
             _ => Ok(keep),
         }
     }
@@ -548,7 +558,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{DeletedRows, RowFilter};
+    use crate::{DeletedRows, WholeRanges};
 
     /// Columns in memory, given out in windows.
     struct Numbers {
@@ -577,17 +587,17 @@ pub(crate) mod tests {
             }
         }
 
-        fn within(&mut self, range: &WholeRange) -> Result<Option<BooleanBuffer>> {
+        fn judged(&mut self, _: usize, filter: &dyn RowFilter, _: usize) -> Result<Option<BooleanBuffer>> {
+            let Some(ranges) = filter.ranges() else { return Ok(None) };
             // Not of every column.
-            let window = &self.columns[range.column][self.start..self.start + self.rows];
-            let is_within = |value: &i64| (range.least..=range.greatest).contains(value);
-            Ok((range.column != 1).then(|| window.iter().map(is_within).collect()))
+            let window = &self.columns[ranges.column()][self.start..self.start + self.rows];
+            Ok((ranges.column() != 1).then(|| window.iter().map(|value| ranges.has(*value)).collect()))
         }
     }
 
-    /// Keeps values in a range.
+    /// Keeps values in ranges.
     struct Between {
-        range: WholeRange,
+        ranges: WholeRanges,
         columns: [usize; 1],
         answer: Option<AnswerId>,
     }
@@ -599,8 +609,7 @@ pub(crate) mod tests {
 
         fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray> {
             let values = columns[0].as_primitive::<Int64Type>().values();
-            let is_within = |value: &i64| (self.range.least..=self.range.greatest).contains(value);
-            Ok(values.iter().map(|value| Some(is_within(value))).collect())
+            Ok(values.iter().map(|value| Some(self.ranges.has(*value))).collect())
         }
 
         fn may_see_dropped(&self) -> bool {
@@ -611,8 +620,8 @@ pub(crate) mod tests {
             self.answer
         }
 
-        fn range(&self) -> Option<WholeRange> {
-            Some(self.range)
+        fn ranges(&self) -> Option<&WholeRanges> {
+            Some(&self.ranges)
         }
     }
 
@@ -789,8 +798,8 @@ pub(crate) mod tests {
                     .map(|(number, (columns, by))| {
                         let answer = Some(AnswerId(number));
                         if *by > 4 {
-                            let range = WholeRange { column: columns[0], least: 10, greatest: *by * 20 };
-                            return Arc::new(Between { range, columns: [columns[0]], answer }) as _;
+                            let ranges = WholeRanges::new(columns[0], [(10, *by * 20)]);
+                            return Arc::new(Between { ranges, columns: [columns[0]], answer }) as _;
                         }
                         Arc::new(NotDivisible { columns: columns.clone(), by: *by, answer }) as _
                     })

@@ -1,6 +1,7 @@
 //! Reads segments in the format of our own: clusters of chunks, each under a checksum.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -21,10 +22,10 @@ use super::layout::{self, ChunkEntry, Footer, HEAD_BYTES};
 use super::{Candidates, SegmentFile, is_asked_of};
 use crate::external::{
     NumberedWindows, Seal, SeenValues, SharedWindows, Sieve, Source, Windows, conform, conform_column, distinct_values,
-    extreme, nulls, numbered_schema,
+    extreme, nulls, numbered_schema, true_rows,
 };
 use crate::memory::RowNumbers;
-use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, WholeRange};
+use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, RowFilter};
 
 /// A file, opened, as columns of a table.
 #[derive(Clone)]
@@ -250,7 +251,8 @@ impl Cluster for PackedCluster {
         let (file, cluster) = (self.file.clone(), self.cluster);
         let cluster = PackedCluster { file, cluster, numbers: None };
         let batch_rows = request.batch_rows.max(1);
-        let windows = PackedWindows { cluster, chunks, batch_rows, is_narrow: request.narrow, start: 0, rows: 0 };
+        let (is_narrow, answers) = (request.narrow, HashMap::new());
+        let windows = PackedWindows { cluster, chunks, batch_rows, is_narrow, answers, start: 0, rows: 0 };
         Ok(self.sieve(windows, request))
     }
 
@@ -280,9 +282,15 @@ struct PackedWindows {
     chunks: HashMap<usize, Chunk>,
     batch_rows: usize,
     is_narrow: bool,
+    /// By filter: for each of a chunk's values that are stored once whether it is kept; `None` if rows must be asked.
+    answers: HashMap<usize, Option<BooleanBuffer>>,
     start: usize,
     rows: usize,
 }
+
+/// A filter is asked of values that are stored once if they are so many times as many as rows are wanted of a window,
+/// at most: there are more windows.
+const VALUES_PER_ROW_MAX: usize = 4;
 
 impl Windows for PackedWindows {
     fn advance(&mut self, rows_max: usize) -> Result<usize> {
@@ -306,15 +314,34 @@ impl Windows for PackedWindows {
         conform_column(array, field, self.is_narrow).map_err(|error| self.cluster.file.source.blame(error))
     }
 
-    fn within(&mut self, range: &WholeRange) -> Result<Option<BooleanBuffer>> {
+    fn judged(&mut self, place: usize, filter: &dyn RowFilter, left: usize) -> Result<Option<BooleanBuffer>> {
         let file = &self.cluster.file;
-        let Some(root) = file.roots.get(range.column).copied().flatten() else { return Ok(None) };
-        // The numbers of a column that got another type are not the table's.
-        if file.footer.schema.field(root).data_type() != file.schema.field(range.column).data_type() {
+        let &[column] = filter.columns() else { return Ok(None) };
+        let Some(root) = file.roots.get(column).copied().flatten() else { return Ok(None) };
+        // The values of a column that got another type are not the table's.
+        if file.footer.schema.field(root).data_type() != file.schema.field(column).data_type() {
             return Ok(None);
         }
-        let rows = self.start..self.start + self.rows;
-        Ok(self.chunks.get(&root).and_then(|chunk| chunk.are_within(rows, range.least, range.greatest)))
+        let (rows, Some(chunk)) = (self.start..self.start + self.rows, self.chunks.get(&root)) else { return Ok(None) };
+        if let Some(ranges) = filter.ranges()
+            && let Some(keep) = chunk.are_within(rows.clone(), ranges.ranges())
+        {
+            return Ok(Some(keep));
+        }
+        let few = |count: usize| count <= left.saturating_mul(VALUES_PER_ROW_MAX);
+        if !filter.is_of_values() || !chunk.values_count().is_some_and(few) {
+            return Ok(None);
+        }
+        let answers = match self.answers.entry(place) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let values = chunk.values(self.is_narrow).map_err(|error| self.cluster.damaged(root, &error))?;
+                // Some value may be one for which it fails, without being that of a row that is left.
+                let kept = values.and_then(|values| filter.keep(&[values]).ok());
+                unknown.insert(kept.map(|kept| true_rows(&kept)))
+            }
+        };
+        Ok(answers.as_ref().and_then(|answers| chunk.are_among(rows, answers)))
     }
 
     fn bytes(&self) -> usize {

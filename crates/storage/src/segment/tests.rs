@@ -231,6 +231,90 @@ fn statistics_tell_what_the_rows_are() {
     within(4, 9000);
 }
 
+/// Keeps texts that end so, and NULLs if they are wanted; notes of how many values it was asked. Fails for one text.
+struct EndsIn {
+    ending: &'static str,
+    keeps_null: bool,
+    fails_for: &'static str,
+    asked: std::sync::atomic::AtomicUsize,
+}
+
+impl crate::RowFilter for EndsIn {
+    fn columns(&self) -> &[usize] {
+        &[2]
+    }
+
+    fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray> {
+        let asked = match columns[0].as_any_dictionary_opt() {
+            // The same values again and again.
+            Some(codes) => codes.values().len(),
+            None => columns[0].len(),
+        };
+        self.asked.fetch_add(asked, std::sync::atomic::Ordering::Relaxed);
+        let texts = arrow::compute::cast(&columns[0], &DataType::Utf8).map_err(from_arrow)?;
+        let texts = texts.as_string::<i32>();
+        if texts.iter().flatten().any(|text| text == self.fails_for) {
+            return Err(diligence_base::Error::value("there is a text for which it fails"));
+        }
+        Ok(texts
+            .iter()
+            .map(|text| text.map_or(Some(self.keeps_null), |text| Some(text.ends_with(self.ending))))
+            .collect())
+    }
+
+    fn is_of_values(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn what_a_value_decides_is_asked_once_for_each_value() {
+    let folder = tempfile::tempdir().unwrap();
+    let count = 50_000;
+    let names = (0..count).map(|row| (row % 10 > 0).then(|| format!("name {}", row / 3 % 300)));
+    let names: ArrayRef = Arc::new(names.collect::<StringViewArray>());
+    let ids: ArrayRef = Arc::new((0..count).collect::<Int64Array>());
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("id", DataType::Int64, true),
+        Field::new("other", DataType::Int64, true),
+        Field::new("name", DataType::Utf8View, true),
+    ]));
+    let batch = RecordBatch::try_new(schema.clone(), vec![ids.clone(), ids, names.clone()]).unwrap();
+    let segment = written(&folder, SegmentFormat::Diligence, &[vec![batch]]);
+    let view = segment.view(&schema, &[1, 2, 3]);
+    let names = names.as_string_view();
+    for (keeps_null, fails_for) in [(false, "none"), (true, "none"), (false, "name 7"), (true, "name 7")] {
+        let filter = Arc::new(EndsIn { ending: "9", keeps_null, fails_for, asked: Default::default() });
+        // Where it fails, the rows are not there of which it does.
+        let gone = (0..count as usize).filter(|row| names.is_valid(*row) && names.value(*row) == fails_for);
+        let deleted = Arc::new(DeletedRows::none(count as usize).with(gone));
+        let cluster = view.cluster(0, Some(deleted), None).unwrap();
+        let request = DecodeRequest {
+            columns: vec![0, 2],
+            filters: vec![filter.clone()],
+            batch_rows: 8192,
+            narrow: true,
+            ..DecodeRequest::default()
+        };
+        let Fetch::Blocking(fetch) = cluster.fetch(&[0, 2]) else { panic!("a local file is read by a thread") };
+        let mut decode = cluster.decode(fetch().unwrap(), &request).unwrap();
+        let (mut found, mut dictionaries) = (Vec::new(), Vec::<ArrayRef>::new());
+        while let Some(chunk) = decode.next().unwrap() {
+            found.extend_from_slice(chunk.columns[0].as_primitive::<Int64Type>().values());
+            dictionaries.push(chunk.columns[1].as_dictionary::<Int32Type>().values().clone());
+        }
+        let is_kept = |row: &i64| match names.is_valid(*row as usize) {
+            true => names.value(*row as usize).ends_with('9'),
+            false => keeps_null,
+        };
+        assert_eq!(found, (0..count).filter(is_kept).collect::<Vec<_>>());
+        // All batches have one dictionary, so that groups and joins look at its values once.
+        assert!(dictionaries.windows(2).all(|pair| Arc::ptr_eq(&pair[0], &pair[1])));
+        let asked = filter.asked.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(fails_for == "name 7" || asked <= 302, "{asked} values were asked");
+    }
+}
+
 /// A segment of few rows, its seal and its bytes.
 fn small() -> (TempDir, PathBuf, Seal, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();

@@ -22,6 +22,7 @@ pub(super) fn rows_most(plan: &Plan) -> Option<usize> {
         | Node::Filter { input, .. }
         | Node::Project { input, .. }
         | Node::Exchange { input, .. }
+        | Node::FragmentWise { input, .. }
         | Node::ScalarSubqueries { input, .. } => rows_most(input),
         Node::Window(window) => rows_most(&window.input),
         Node::Mask(mask) => rows_most(&mask.input),

@@ -19,7 +19,7 @@ use crate::external::selection::filter_array;
 use crate::external::sieve::Windows;
 use crate::external::source::Source;
 use crate::memory::{ROW_NUMBERS, RowNumbers};
-use crate::{Cluster, Fetch, Fetched, WholeRange};
+use crate::{Cluster, Fetch, Fetched, RowFilter};
 
 /// Where the checksums are among the metadata: eight digits for each column's part, row group by row group.
 pub(crate) const CHECKSUMS_KEY: &str = "diligence.checksums";
@@ -180,8 +180,8 @@ impl<W: Windows> Windows for NumberedWindows<W> {
         selected.map_or(Ok(numbers.clone()), |selected| filter_array(&numbers, selected))
     }
 
-    fn within(&mut self, range: &WholeRange) -> Result<Option<BooleanBuffer>> {
-        if range.column == self.column { Ok(None) } else { self.inner.within(range) }
+    fn judged(&mut self, place: usize, filter: &dyn RowFilter, left: usize) -> Result<Option<BooleanBuffer>> {
+        if filter.columns() == [self.column] { Ok(None) } else { self.inner.judged(place, filter, left) }
     }
 
     fn bytes(&self) -> usize {
