@@ -378,7 +378,7 @@ impl Binder<'_> {
             [front @ .., _] => front.iter().rev().map(|part| normalized(part)).collect(),
         };
         match found {
-            Named::Table { mut table, name: own } => {
+            Named::Table { mut table, name: own, key } => {
                 let name_here = alias.map_or_else(|| own.clone(), |alias| normalized(&alias.name));
                 let way = self.locking.borrow_mut().as_mut().and_then(|locking| locking.way_of(&name_here));
                 let lockable = match way {
@@ -407,7 +407,10 @@ impl Binder<'_> {
                 }
                 let mut scan = Scan { table, name: name.clone(), columns, sample: None };
                 scan.sample = sample.map(|sample| self.share(sample)).transpose()?;
-                named(Relation::Scan(scan), shown, alias, Some((name, qualifiers)))
+                let key = shown.iter().filter(|column| key.contains(&column.name)).map(|column| column.id).collect();
+                let mut side = named(Relation::Scan(scan), shown, alias, Some((name, qualifiers)))?;
+                side.names.has_key(key);
+                Ok(side)
             }
             Named::View { query, columns, made, name, schema } => {
                 if self.view_depth.get() >= VIEW_DEPTH_MAX {
@@ -542,7 +545,7 @@ impl Binder<'_> {
             }
         }
         match self.context.table_function(name, &known)? {
-            Some(Named::Table { table, name }) => self.table_rows(table, name, alias).map(Some),
+            Some(Named::Table { table, name, .. }) => self.table_rows(table, name, alias).map(Some),
             Some(Named::View { query, name, .. }) => {
                 let rows = self.query(&query, None, &Withs::default())?;
                 let rows = self.settled(rows)?;

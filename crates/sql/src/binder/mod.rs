@@ -95,6 +95,8 @@ pub(crate) enum Named {
         table: Arc<dyn Table>,
         /// Its name without schema: the alias that it has without one.
         name: String,
+        /// The columns of its primary key; none without one.
+        key: Vec<String>,
     },
     /// A view.
     View {

@@ -38,6 +38,8 @@ pub(super) struct Source {
     is_marker_used: Cell<bool>,
     /// Whether it is a function with one column, whose whole row is that column.
     pub is_scalar: bool,
+    /// The columns of a table's primary key; none without one.
+    pub key: Vec<ColumnId>,
 }
 
 impl Source {
@@ -51,6 +53,7 @@ impl Source {
             marker: None,
             is_marker_used: Cell::new(false),
             is_scalar: false,
+            key: Vec::new(),
         }
     }
 
@@ -129,6 +132,11 @@ impl Namespace {
     pub(super) fn of(source: Source) -> Self {
         let shown = (0..source.columns.len()).map(|position| Shown::Of(0, position)).collect();
         Self { sources: vec![source], merged: Vec::new(), shown }
+    }
+
+    /// Its first source is a table with a primary key of these columns.
+    pub(super) fn has_key(&mut self, key: Vec<ColumnId>) {
+        self.sources[0].key = key;
     }
 
     /// Both; the right one's behind the left one's. Fails with 42712 if an alias is given twice.

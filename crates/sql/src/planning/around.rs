@@ -13,6 +13,7 @@ use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result};
 use diligence_catalog::locks::RowLock;
 use diligence_catalog::rights::DENIED;
+use diligence_catalog::rules::KeyKind;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, LockWay, Object, POSTGRES_SCHEMA, Relation, RelationName,
     Resolved, looks_like_path, sequence_schema,
@@ -187,7 +188,7 @@ impl<'a> Around<'a> {
         };
         self.names.uses_table(name, object, &table);
         self.tables.borrow_mut().insert(name.clone(), table.clone());
-        Ok(Named::Table { table, name: name.name.clone() })
+        Ok(Named::Table { table, name: name.name.clone(), key: primary_key(&object.relation) })
     }
 
     /// A table of rows that are computed for this statement.
@@ -197,7 +198,7 @@ impl<'a> Around<'a> {
         let table = MemoryTable::new(name.to_string(), rows.schema(), vec![rows], version)?;
         let table: Arc<dyn Table> = Arc::new(table);
         self.tables.borrow_mut().insert(name.clone(), table.clone());
-        Ok(Named::Table { table, name: name.name.clone() })
+        Ok(Named::Table { table, name: name.name.clone(), key: vec![] })
     }
 
     /// A table of `information_schema`.
@@ -205,6 +206,13 @@ impl<'a> Around<'a> {
         let rows = information::rows(&name.name, self.at.snapshot, &self.at.facts.user)?;
         rows.map(|rows| self.computed(name, rows)).transpose()
     }
+}
+
+/// The columns of a table's primary key; none without one.
+fn primary_key(relation: &Relation) -> Vec<String> {
+    let Relation::Native(table) = relation else { return vec![] };
+    let key = table.rules().keys.iter().find(|key| key.kind == KeyKind::Primary);
+    key.map_or_else(Vec::new, |key| key.columns.clone())
 }
 
 /// The parts of a name as they are looked up.
@@ -233,7 +241,7 @@ impl Context for Around<'_> {
             _ => return Ok(None),
         };
         if let Some(table) = self.tables.borrow().get(&relation) {
-            return Ok(Some(Named::Table { table: table.clone(), name: relation.name }));
+            return Ok(Some(Named::Table { table: table.clone(), name: relation.name, key: vec![] }));
         }
         if relation.schema == INFORMATION_SCHEMA {
             return self.information(&relation);
@@ -259,13 +267,13 @@ impl Context for Around<'_> {
                 };
                 let relation = RelationName::new(DEFAULT_SCHEMA, &path);
                 if let Some(table) = self.tables.borrow().get(&relation) {
-                    return Ok(Some(Named::Table { table: table.clone(), name: path }));
+                    return Ok(Some(Named::Table { table: table.clone(), name: path, key: vec![] }));
                 }
                 let files = self.planner.catalogs().catalog().path(&path, &self.at.options.files);
                 let table: Arc<dyn Table> = files.table()?;
                 self.names.uses_path(&relation, &table);
                 self.tables.borrow_mut().insert(relation, table.clone());
-                Ok(Some(Named::Table { table, name: path }))
+                Ok(Some(Named::Table { table, name: path, key: vec![] }))
             }
         }
     }
