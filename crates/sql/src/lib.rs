@@ -28,6 +28,7 @@ mod ordering;
 pub mod parse;
 mod planning;
 mod privileges;
+pub mod procedural;
 mod programs;
 mod rewrites;
 mod routines;
@@ -45,6 +46,6 @@ pub use planning::{
 };
 pub use session_functions::{QueryRunner, SettingsSink};
 pub use statement::{
-    Command, DroppedKind, ExportFormat, Maintenance, Part, Query, Several, Statement, TransactionStep, Write,
+    Called, Command, DroppedKind, ExportFormat, Maintenance, Part, Query, Several, Statement, TransactionStep, Write,
 };
 pub use write::native::{NativeWriter, Returned};

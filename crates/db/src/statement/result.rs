@@ -385,6 +385,12 @@ impl QueryResult {
         self.command.as_ref().filter(|done| done.is_returning).map(|done| (done.tag, done.rows.unwrap_or(0)))
     }
 
+    /// The same, with what is printed for it elsewhere.
+    pub(crate) fn printing(mut self, printed: Printed) -> Self {
+        self.printed = printed;
+        self
+    }
+
     /// What functions in other languages print while the statement runs, for whoever asked. May be kept beyond the
     /// result.
     pub fn printed(&self) -> Printed {

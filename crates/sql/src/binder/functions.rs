@@ -502,6 +502,15 @@ impl Binder<'_> {
             return Err(Error::input(message).with_code("0A000").with_hint("put it into FROM"));
         }
         let array = self.row_array(name, arguments)?;
+        self.row_function_of(name, array, level)
+    }
+
+    /// The same for an array of its rows. Fails with 0A000 where rows have no place.
+    pub(super) fn row_function_of(&self, name: &str, array: Scalar, level: &Level<'_>) -> Result<Scalar> {
+        if !level.clause.get().has_row_functions() || level.in_aggregate.get() || level.in_window.get() {
+            let message = format!("set-returning functions are not allowed in {}", level.clause.get().name());
+            return Err(Error::input(message).with_code("0A000").with_hint("put it into FROM"));
+        }
         let (columns, scalar) = self.element_columns(name, &array);
         let mut layers = level.row_functions.borrow_mut();
         // It reads the rows of those in its arguments.

@@ -65,6 +65,7 @@ use sqlparser::ast::{self, Ident, Spanned};
 use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
 use crate::errors;
 use crate::external::OptionValue;
+use crate::procedural::Procedure;
 use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::written::WrittenRows;
@@ -75,7 +76,7 @@ pub(crate) use changes::{
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;
-pub(crate) use routines::check_routine;
+pub(crate) use routines::{called, check_routine};
 use scope::{Level, Withs};
 pub(crate) use targets::{BoundIndex, Held, Target, bind_any, bind_index, bind_insert, bind_rule, bind_value, held};
 pub(crate) use with::{bind_volatile, is_writing};
@@ -193,6 +194,10 @@ pub(crate) trait Context {
     /// The function that calls a process. Fails with 0A000 where there are none.
     fn program(&self, call: &ProgramCall<'_>) -> Result<Arc<ScalarUDF>> {
         Err(unsupported(format!("the function {}, which a process computes,", call.name)))
+    }
+    /// The function that runs a procedure. Fails with 0A000 where there is no session to run it in.
+    fn procedure(&self, procedure: Procedure, _is_strict: bool) -> Result<Arc<ScalarUDF>> {
+        Err(unsupported(format!("the function {}, which is a block,", procedure.name)))
     }
     /// Looks whether a function that a process computes may be made, and whether a process takes it. Fails with 42501
     /// if it may not.

@@ -34,6 +34,7 @@ use crate::algebra::{Constant, Numbers};
 use crate::binder::{Context, Lockable, Named, bind_query};
 use crate::external::OptionValue;
 use crate::information;
+use crate::procedural::{self, Procedure};
 use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::statement::Query;
@@ -77,6 +78,8 @@ pub(super) struct Around<'a> {
     changed: RefCell<Option<Arc<dyn Table>>>,
     /// Whether the statement locks something that it keeps until its transaction ends.
     is_locking: Cell<bool>,
+    /// Whether it calls procedures.
+    is_calling: Cell<bool>,
     /// The schemas of the views whose queries are being bound, the innermost last.
     pub(super) around_views: RefCell<Vec<String>>,
     /// The columns that a COPY from files wants.
@@ -102,6 +105,7 @@ impl<'a> Around<'a> {
             views: RefCell::default(),
             changed: RefCell::default(),
             is_locking: Cell::new(false),
+            is_calling: Cell::new(false),
             around_views: RefCell::default(),
             copied: RefCell::default(),
         }
@@ -110,6 +114,11 @@ impl<'a> Around<'a> {
     /// Whether the statement locks something that it keeps until its transaction ends.
     pub(super) fn is_locking(&self) -> bool {
         self.is_locking.get()
+    }
+
+    /// Whether the statement calls procedures.
+    pub(super) fn is_calling(&self) -> bool {
+        self.is_calling.get()
     }
 
     /// The same, for a plan in which this parameter, counted from 0, has the time of the transaction's begin.
@@ -383,6 +392,13 @@ impl Context for Around<'_> {
         Ok(call.function(&self.planner.options.pool))
     }
 
+    fn procedure(&self, procedure: Procedure, is_strict: bool) -> Result<Arc<ScalarUDF>> {
+        self.is_calling.set(true);
+        let runner = self.planner.query_runner.get().cloned();
+        let runner = runner.ok_or_else(|| Error::unsupported("there is no session to run procedures in"))?;
+        Ok(procedural::function(Arc::new(procedure), is_strict, runner))
+    }
+
     fn check_program(&self, call: &ProgramCall<'_>) -> Result<()> {
         if !self.planner.options.may_program {
             let error = Error::input("functions in Python may not be made by this user").with_code(DENIED);
@@ -497,7 +513,7 @@ impl Context for Around<'_> {
         let bound = bind_query(query, &around)?;
         let plan = around.front(bound, &[], false)?.plan;
         let mut rows = Vec::new();
-        for batch in runner.rows(&Query { plan, is_locking: false })? {
+        for batch in runner.rows(&Query { plan, is_locking: false, is_calling: false })? {
             let columns = batch.columns().iter().map(|column| column.as_string_view_opt());
             let columns = columns.collect::<Option<Vec<_>>>().ok_or_else(|| Error::bug("values are no texts"))?;
             for row in 0..batch.num_rows() {

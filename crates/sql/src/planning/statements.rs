@@ -16,7 +16,7 @@ use sqlparser::ast::{self, SetExpr};
 use super::around::Around;
 use super::names::Names;
 use super::several::{self, BoundSeveral};
-use super::{Description, Planned, Planner, Planning, kinds, materialized, sequences, writes};
+use super::{Description, Planned, Planner, Planning, calls, kinds, materialized, sequences, writes};
 use crate::binder::{self, Bound};
 use crate::front;
 use crate::parse::{Parsed, VARIABLE};
@@ -156,6 +156,7 @@ impl BoundStatement {
                     Statement::Query(query) => Some(query.schema().clone()),
                     Statement::Explain { .. } => Some(Statement::plan_schema()),
                     Statement::Maintain(maintenance) => maintenance.schema(),
+                    Statement::Call(called) => called.schema(),
                     _ => None,
                 };
                 Description { parameters: vec![], schema }
@@ -252,7 +253,8 @@ impl Around<'_> {
             ast::Statement::CreateSequence { .. } => other(self.create_sequence(statement)?),
             ast::Statement::Call(call) => match self.maintenance(call)? {
                 Some(maintenance) => other(maintenance),
-                None => other(self.planner.session_statement(statement)?),
+                None if calls::is_do(call) => other(calls::do_block(call)?),
+                None => other(self.call(call)?),
             },
             _ => other(self.planner.session_statement(statement)?),
         }
@@ -297,11 +299,11 @@ impl Around<'_> {
             BoundStatement::Query(bound) => {
                 let planned = self.front(bound, values, false)?;
                 let uses = if planned.is_transient { None } else { self.names.uses() };
-                let query = Query { plan: planned.plan, is_locking: self.is_locking() };
+                let query = Query { plan: planned.plan, is_locking: self.is_locking(), is_calling: self.is_calling() };
                 Ok(Planned::Query(Arc::new(query), uses))
             }
             BoundStatement::Write { tag, rows, writer, returning, .. } => {
-                let rows = Query { plan: self.front(rows, values, false)?.plan, is_locking: self.is_locking() };
+                let rows = Query { plan: self.front(rows, values, false)?.plan, is_locking: self.is_locking(), is_calling: self.is_calling() };
                 done(Statement::Write(Write { returning, ..Write::new(tag, rows, writer) }))
             }
             BoundStatement::Several(several) => done(Statement::Several(self.planned_several(several, values)?)),
@@ -336,7 +338,7 @@ impl Around<'_> {
         let forms = planned.forms;
         let text =
             format!("Bound:\n{}\n\nUnnested:\n{}\n\nRewritten:\n{}", forms.bound, forms.unnested, forms.rewritten);
-        let mut query = Query { plan: planned.plan, is_locking: self.is_locking() };
+        let mut query = Query { plan: planned.plan, is_locking: self.is_locking(), is_calling: self.is_calling() };
         if let Some((tag, writer)) = write {
             query = Write::new(tag, query, writer).query;
         }

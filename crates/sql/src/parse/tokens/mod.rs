@@ -9,6 +9,7 @@ mod alterations;
 mod duckdb;
 mod fragments;
 mod maintenance;
+mod procedures;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -23,6 +24,7 @@ use self::duckdb::Open;
 pub(crate) use self::duckdb::PIVOT_GROUPS;
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
+pub(crate) use self::procedures::{DO, PROCEDURE};
 use super::dialect::PostgresSyntax;
 
 /// INSERT … OVERRIDING SYSTEM VALUE, as the parser's tree has it: a partition or an alias of this name.
@@ -443,6 +445,8 @@ impl<'a> Text<'a> {
                 }
                 self.drop(at + 1..end);
             }
+            Keyword::PROCEDURE if self.names_procedure(at) => self.procedure(at),
+            Keyword::DO if self.begins_statement(at) => self.do_block(at),
             Keyword::ANALYZE if self.begins_statement(at) && self.is(at + 1, "VERBOSE") => self.drop(at + 1..at + 2),
             _ if self.begins_statement(at)
                 && self.is_any(at, &["CHECKPOINT", "BACKUP", "CHECK", "EXPORT", "IMPORT"]) =>
