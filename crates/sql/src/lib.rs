@@ -35,6 +35,7 @@ mod routines;
 mod row_locks;
 mod sequences;
 mod session_functions;
+mod sleeping;
 mod statement;
 mod unnesting;
 mod write;

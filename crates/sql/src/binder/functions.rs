@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{aggregates, has_function, nearest_function, scalars};
@@ -134,7 +135,10 @@ impl Binder<'_> {
             let arguments = arguments.into_iter().map(|argument| self.typed(argument)).collect::<Result<Vec<_>>>()?;
             let types = arguments.iter().map(|argument| argument.sql_type().arrow()).collect::<Vec<_>>();
             let answer = function.inner().return_type(&types).map_err(|_| self.unknown_function(name, &arguments))?;
-            let sql_type = SqlType::of_arrow(&answer).unwrap_or(SqlType::Boolean);
+            let sql_type = match answer {
+                DataType::Null => SqlType::Void,
+                answer => SqlType::of_arrow(&answer).unwrap_or(SqlType::Boolean),
+            };
             return Ok(Scalar::Asked { function, arguments, sql_type });
         }
         if arguments.is_empty()

@@ -51,7 +51,7 @@ impl Binder<'_> {
             return self.program(&definition, program, &arguments, level).map(Some);
         }
         if definition.is_procedure {
-            return Err(is_procedure(&name));
+            return Err(is_procedure(&definition));
         }
         if let Body::Block(block) = &definition.body {
             let value = self.block(&definition, block, &arguments, level)?;
@@ -229,7 +229,7 @@ impl Binder<'_> {
             return Ok(Some(Rows { relation: Relation::one_row().mapped(vec![(column, scalar)]), outputs }));
         }
         if definition.is_procedure {
-            return Err(is_procedure(&bare));
+            return Err(is_procedure(&definition));
         }
         if let Body::Block(block) = &definition.body {
             let value = self.block(&definition, block, &arguments, level)?;
@@ -405,8 +405,8 @@ pub(crate) fn called(call: &Function, context: &dyn Context) -> Result<(Procedur
     if routines.is_empty() {
         return Err(none(&name));
     }
-    if !routines.iter().any(|routine| routine.is_procedure) {
-        let error = Error::input(format!("{name} is not a procedure")).with_code("42809");
+    if let Some(function) = routines.first().filter(|_| !routines.iter().any(|routine| routine.is_procedure)) {
+        let error = Error::input(format!("{} is not a procedure", shown(function))).with_code("42809");
         return Err(error.with_hint("To call a function, use SELECT."));
     }
     let given = call_of(written(call)).ok_or_else(|| none(&name))?;
@@ -455,8 +455,14 @@ fn is_number(sql_type: &SqlType) -> bool {
     matches!(sql_type, SmallInt | Integer | BigInt | Real | Double | Numeric { .. })
 }
 
-fn is_procedure(name: &str) -> Error {
-    Error::input(format!("{name} is a procedure")).with_code("42809").with_hint("To call a procedure, use CALL.")
+/// A routine with the types of its arguments.
+fn shown(definition: &Definition) -> String {
+    format!("{}({})", definition.name, definition.arguments().unwrap_or_default())
+}
+
+fn is_procedure(definition: &Definition) -> Error {
+    let message = format!("{} is a procedure", shown(definition));
+    Error::input(message).with_code("42809").with_hint("To call a procedure, use CALL.")
 }
 
 fn in_from(name: &str) -> Error {

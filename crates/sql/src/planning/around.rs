@@ -39,7 +39,7 @@ use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::statement::Query;
 use crate::written::WrittenRows;
-use crate::{catalog_functions, facts, privileges, row_locks, sequences, session_functions};
+use crate::{catalog_functions, facts, privileges, row_locks, sequences, session_functions, sleeping};
 
 /// Numbers that PostgreSQL's tables have in every database, and clients ask for (`src/include/catalog`).
 const POSTGRES_OIDS: [(&str, i64); 8] = [
@@ -363,7 +363,9 @@ impl Context for Around<'_> {
             self.is_locking.set(true);
             Some(function)
         };
-        privileges::function(name, self.at.snapshot, &self.at.facts.user).or_else(counting).or_else(locking)
+        let waiting = || sleeping::function(name).inspect(|_| self.names.not_reusable());
+        let asking = privileges::function(name, self.at.snapshot, &self.at.facts.user);
+        asking.or_else(counting).or_else(locking).or_else(waiting)
     }
 
     fn routines(&self, name: &ast::ObjectName) -> Result<Vec<Definition>> {

@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::{Error, Result};
 use diligence_catalog::{Object, Relation, RelationName};
 use diligence_storage::Table;
 use diligence_storage::memory::MemoryTable;
+use diligence_types::SqlType;
 use sqlparser::ast;
 
 use super::around::Around;
@@ -48,6 +49,7 @@ impl Around<'_> {
             if self.named_by(&view, table).is_none() {
                 continue;
             }
+            self.check_types(&view, object, declaration)?;
             if declaration.name == object.name && self.stands_on(&view, &object.name, declaration.schema())? {
                 continue;
             }
@@ -70,6 +72,27 @@ impl Around<'_> {
             };
             let hint = format!("drop the {} first, and make it again afterwards", kind(&view));
             return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint));
+        }
+        Ok(())
+    }
+
+    /// Fails with 0A000 if a column that a view uses gets another type.
+    fn check_types(&self, view: &Arc<Object>, object: &Object, declaration: &Declaration) -> Result<()> {
+        let Relation::Native(table) = &object.relation else { return Ok(()) };
+        let (old, new) = (table.schema(), declaration.schema());
+        for field in old.fields() {
+            let Ok(place) = new.index_of(field.name()) else { continue };
+            if SqlType::of_field(field) == SqlType::of_field(new.field(place)) {
+                continue;
+            }
+            let others = old.fields().iter().filter(|other| other.name() != field.name()).cloned();
+            let without = Arc::new(Schema::new(others.collect::<Vec<_>>()));
+            if !self.stands_on(view, &object.name, without)? {
+                let error = Error::unsupported("cannot alter type of a column used by a view or rule");
+                let (kind, view, column) = (kind(view), &view.name.name, field.name());
+                let detail = format!("{kind} {view} depends on column \"{column}\"");
+                return Err(error.with_code("0A000").with_detail(detail));
+            }
         }
         Ok(())
     }

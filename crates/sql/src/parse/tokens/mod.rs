@@ -8,6 +8,7 @@
 mod alterations;
 mod duckdb;
 mod fragments;
+mod ignored;
 mod maintenance;
 mod procedures;
 
@@ -23,6 +24,7 @@ pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
 use self::duckdb::Open;
 pub(crate) use self::duckdb::PIVOT_GROUPS;
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
+pub(crate) use self::ignored::IGNORED;
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 pub(crate) use self::procedures::{DO, PROCEDURE};
 use super::dialect::PostgresSyntax;
@@ -414,9 +416,16 @@ impl<'a> Text<'a> {
                 Token::Gt => self.order_using(at, "DESC"),
                 _ => {}
             },
-            Keyword::ALTER if self.begins_statement(at) => self.alter(at),
+            Keyword::ALTER if self.begins_statement(at) => {
+                self.alter(at);
+                self.ignored_alter(at);
+            }
+            Keyword::CREATE if self.begins_statement(at) => self.ignored_create(at),
+            Keyword::EXPLAIN if self.begins_statement(at) => self.ignored_explained(at),
+            Keyword::UESCAPE => self.unicode_escape(at),
             Keyword::SET if self.sets_an_element(at) => self.set_elements(at),
             Keyword::SET if self.begins_statement(at) && self.is(at + 1, "CONSTRAINTS") => self.maintenance(at),
+            Keyword::SET | Keyword::RESET if self.begins_statement(at) => self.ignored_role(at),
             Keyword::SET | Keyword::RESTART | Keyword::DROP => self.alter_identity(at),
             Keyword::MATERIALIZED => self.materialized(at),
             Keyword::THEN if self.is(at + 1, "DO") && self.is(at + 2, "NOTHING") => self.merge_nothing(at),
@@ -453,6 +462,7 @@ impl<'a> Text<'a> {
             {
                 self.maintenance(at);
             }
+            _ if self.begins_statement(at) && self.is_any(at, &["REINDEX", "CLUSTER"]) => self.ignored_upkeep(at),
             _ if self.is_any(at, &["DISTRIBUTED", "CLUSTERED"]) && self.is(at + 1, "BY") => self.fragments(at),
             _ if self.is(at, "REFRESH") && self.begins_statement(at) && self.is(at + 1, "MATERIALIZED") => {
                 self.refresh(at);
