@@ -221,7 +221,8 @@ impl Session {
     pub(crate) fn enter_procedure(&self) -> Result<Within<'_>> {
         let within = Within(&self.0.depth);
         if within.0.fetch_add(1, Ordering::Relaxed) >= PROCEDURES_MAX {
-            let message = format!("stack depth limit exceeded: more than {PROCEDURES_MAX} procedures within each other");
+            let message =
+                format!("stack depth limit exceeded: more than {PROCEDURES_MAX} procedures within each other");
             return Err(Error::resource(message).with_code("54001"));
         }
         Ok(within)

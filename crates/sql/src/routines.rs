@@ -102,7 +102,9 @@ impl Definition {
         let form = programs::form_of(&language);
         if !matches!(language.as_str(), "sql" | "plpgsql") && form.is_none() {
             let error = Error::unsupported(format!("language \"{language}\" is not supported")).with_code("0A000");
-            return Err(error.with_hint("functions are written in SQL, PL/pgSQL or Python: LANGUAGE sql, plpgsql, python, python_arrow"));
+            return Err(error.with_hint(
+                "functions are written in SQL, PL/pgSQL or Python: LANGUAGE sql, plpgsql, python, python_arrow",
+            ));
         }
         let is_procedure = create.return_type.as_ref().is_some_and(is_of_procedure);
         let (mut parameters, mut columns) = (Vec::new(), Vec::new());
@@ -197,19 +199,18 @@ impl Definition {
             create.called_on_null,
             Some(FunctionCalledOnNull::ReturnsNullOnNullInput | FunctionCalledOnNull::Strict)
         );
-        let definition =
-            Self {
-                name: last(&create.name)?,
-                parameters,
-                body,
-                returns,
-                columns,
-                is_strict,
-                is_macro: false,
-                gives_rows,
-                is_procedure,
-                output,
-            };
+        let definition = Self {
+            name: last(&create.name)?,
+            parameters,
+            body,
+            returns,
+            columns,
+            is_strict,
+            is_macro: false,
+            gives_rows,
+            is_procedure,
+            output,
+        };
         Ok(definition.with_placeholders())
     }
 
@@ -350,10 +351,7 @@ fn only_query(statements: &[String]) -> Option<Query> {
     let ParsedStatement::Statement(statement) = parse::parse_one(only).ok()?.statement else { return None };
     let Statement::Query(query) = *statement else { return None };
     let is_changing = |query: &Query| {
-        matches!(
-            query.body.as_ref(),
-            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)
-        )
+        matches!(query.body.as_ref(), SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_))
     };
     let with = query.with.iter().flat_map(|with| &with.cte_tables);
     if is_changing(&query) || with.into_iter().any(|cte| is_changing(&cte.query)) {

@@ -177,7 +177,10 @@ impl PlannedStatement {
     pub(crate) fn renewed_for(&self, planner: &Planner) -> Option<Self> {
         let Planned::Query(query, Some(uses)) = &self.planned else { return None };
         let (plan, uses) = planner.renewed(&query.plan, uses, &planner.catalogs().snapshot())?;
-        let planned = Planned::Query(Arc::new(Query { plan, is_locking: query.is_locking, is_calling: query.is_calling }), Some(uses));
+        let planned = Planned::Query(
+            Arc::new(Query { plan, is_locking: query.is_locking, is_calling: query.is_calling }),
+            Some(uses),
+        );
         Some(Self {
             text: self.text.clone(),
             planned,

@@ -103,9 +103,7 @@ impl Session {
         let (plan, write) = match planned {
             Planned::Query(query, _) if !query.is_locking && !query.is_calling => (&query.plan, None),
             Planned::Other(statement) => match statement.as_ref() {
-                Statement::Write(write)
-                    if !write.query.is_locking && !write.query.is_calling && write.is_undoable =>
-                {
+                Statement::Write(write) if !write.query.is_locking && !write.query.is_calling && write.is_undoable => {
                     (&write.query.plan, Some(write))
                 }
                 _ => return Ok(None),

@@ -399,7 +399,9 @@ pub(crate) fn called(call: &Function, context: &dyn Context) -> Result<(Procedur
     let name = bare_name(call);
     let none = |name: &str| {
         let error = Error::input(format!("procedure {name} does not exist")).with_code("42883");
-        error.with_hint("No procedure matches the given name and argument types. You might need to add explicit type casts.")
+        error.with_hint(
+            "No procedure matches the given name and argument types. You might need to add explicit type casts.",
+        )
     };
     let routines = context.routines(&call.name)?;
     if routines.is_empty() {

@@ -350,6 +350,7 @@ impl Around<'_> {
         }
         let name = self.creatable(name, false)?;
         let definition = Definition::of(statement)?;
+        let tag = if definition.is_procedure { "CREATE PROCEDURE" } else { tag };
         if !definition.is_macro {
             binder::check_routine(&definition, self)?;
         }

@@ -303,7 +303,11 @@ impl Around<'_> {
                 Ok(Planned::Query(Arc::new(query), uses))
             }
             BoundStatement::Write { tag, rows, writer, returning, .. } => {
-                let rows = Query { plan: self.front(rows, values, false)?.plan, is_locking: self.is_locking(), is_calling: self.is_calling() };
+                let rows = Query {
+                    plan: self.front(rows, values, false)?.plan,
+                    is_locking: self.is_locking(),
+                    is_calling: self.is_calling(),
+                };
                 done(Statement::Write(Write { returning, ..Write::new(tag, rows, writer) }))
             }
             BoundStatement::Several(several) => done(Statement::Several(self.planned_several(several, values)?)),

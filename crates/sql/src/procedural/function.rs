@@ -118,9 +118,8 @@ fn concatenated<'a>(arrays: impl Iterator<Item = &'a ArrayRef>, wanted: &DataTyp
 /// The columns of several calls as one array of rows.
 fn structs(given: &[Vec<ArrayRef>], wanted: &DataType) -> Result<ArrayRef> {
     let DataType::Struct(fields) = wanted else { return Err(Error::bug("a row is no struct")) };
-    let column = |place: usize| {
-        concatenated(given.iter().filter_map(|columns| columns.get(place)), fields[place].data_type())
-    };
+    let column =
+        |place: usize| concatenated(given.iter().filter_map(|columns| columns.get(place)), fields[place].data_type());
     let columns = (0..fields.len()).map(column).collect::<Result<Vec<_>>>()?;
     Ok(Arc::new(StructArray::try_new(fields.clone(), columns, None).map_err(from_arrow)?))
 }

@@ -641,7 +641,9 @@ mod tests {
 
     #[test]
     fn what_is_no_body_is_refused_with_its_place() {
-        for wrong in ["SELECT 1", "BEGIN x := ; END", "BEGIN IF a THEN END", "BEGIN NULL; END; x", "DECLARE a; BEGIN END"] {
+        for wrong in
+            ["SELECT 1", "BEGIN x := ; END", "BEGIN IF a THEN END", "BEGIN NULL; END; x", "DECLARE a; BEGIN END"]
+        {
             assert_eq!(read(wrong).unwrap_err().code(), Some("42601"), "{wrong}");
         }
         assert_eq!(read("BEGIN OPEN c; END").unwrap_err().code(), Some("0A000"));

@@ -172,11 +172,27 @@ mod tests {
 
     #[test]
     fn a_body_is_cut_into_words() {
-        let found = words("FOR i IN 1..n LOOP -- all\n x := E'a\\'b' || $q$;$q$ || \"A\"\"b\" /* /* */ */; $1 1.5e-3").unwrap();
+        let found =
+            words("FOR i IN 1..n LOOP -- all\n x := E'a\\'b' || $q$;$q$ || \"A\"\"b\" /* /* */ */; $1 1.5e-3").unwrap();
         let texts = found.iter().map(|word| word.text).collect::<Vec<_>>();
         let expected = [
-            "FOR", "i", "IN", "1", "..", "n", "LOOP", "x", ":=", "E'a\\'b'", "||", "$q$;$q$", "||", "\"A\"\"b\"", ";",
-            "$1", "1.5e-3",
+            "FOR",
+            "i",
+            "IN",
+            "1",
+            "..",
+            "n",
+            "LOOP",
+            "x",
+            ":=",
+            "E'a\\'b'",
+            "||",
+            "$q$;$q$",
+            "||",
+            "\"A\"\"b\"",
+            ";",
+            "$1",
+            "1.5e-3",
         ];
         assert_eq!(texts, expected);
         assert_eq!(found[9].kind, Kind::Text("a'b".to_owned()));

@@ -119,9 +119,7 @@ impl Session {
                 };
                 let given = call(&session, &called.procedure, arguments, &sender)?;
                 match (called.schema(), &called.procedure.gives) {
-                    (Some(schema), Gives::Row(_)) => {
-                        Ok(vec![RecordBatch::try_new(schema, given).map_err(from_arrow)?])
-                    }
+                    (Some(schema), Gives::Row(_)) => Ok(vec![RecordBatch::try_new(schema, given).map_err(from_arrow)?]),
                     _ => Ok(vec![]),
                 }
             })

@@ -83,9 +83,9 @@ const CODES_MAX: usize = 1024;
 /// The code of a condition's name. Fails with 42704 if there is none.
 pub(super) fn code_of(name: &str) -> Result<&'static str> {
     let known = NAMES.iter().find(|(known, _)| *known == name);
-    known.map(|(_, code)| *code).ok_or_else(|| {
-        Error::input(format!("unrecognized exception condition \"{name}\"")).with_code("42704")
-    })
+    known
+        .map(|(_, code)| *code)
+        .ok_or_else(|| Error::input(format!("unrecognized exception condition \"{name}\"")).with_code("42704"))
 }
 
 /// A code as errors hold it. Fails with 42704 if it is none, and with 54000 if too many were made up.

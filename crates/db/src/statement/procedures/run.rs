@@ -62,7 +62,9 @@ impl Ran {
         for batch in &self.rows {
             if row < batch.num_rows() {
                 let columns = self.schema.fields().iter().zip(batch.columns());
-                return Some(columns.map(|(field, column)| (field.name().clone(), typed(field, column, row))).collect());
+                return Some(
+                    columns.map(|(field, column)| (field.name().clone(), typed(field, column, row))).collect(),
+                );
             }
             row -= batch.num_rows();
         }
@@ -153,7 +155,8 @@ impl<'r> Run<'r> {
         let block = self.procedure.block.clone();
         let flow = match self.block(&block)? {
             Flow::Exit(Some(label)) | Flow::Continue(Some(label)) => {
-                let message = format!("there is no label \"{label}\" attached to any block or loop enclosing this statement");
+                let message =
+                    format!("there is no label \"{label}\" attached to any block or loop enclosing this statement");
                 return Err(Error::input(message).with_code("42601"));
             }
             Flow::Exit(None) | Flow::Continue(None) => {
@@ -195,7 +198,9 @@ impl<'r> Run<'r> {
                 (None, Some(first)) => {
                     let null = |place: usize| new_null_array(&columns[place].1.arrow(), 1);
                     let first = first.iter().enumerate();
-                    Ok(first.map(|(at, column)| if column.is_empty() { null(at) } else { column.slice(0, 1) }).collect())
+                    Ok(first
+                        .map(|(at, column)| if column.is_empty() { null(at) } else { column.slice(0, 1) })
+                        .collect())
                 }
                 (None, None) => columns.iter().map(|(name, _)| Ok(self.variable(name)?.value.clone())).collect(),
             },
@@ -300,7 +305,8 @@ impl<'r> Run<'r> {
             if let Some(default) = &declaration.default {
                 variable.begin_with(self.value_of(default)?, &self.zone)?;
             } else if is_required {
-                let message = format!("variable \"{}\" must have a default value, since it's declared NOT NULL", variable.name);
+                let message =
+                    format!("variable \"{}\" must have a default value, since it's declared NOT NULL", variable.name);
                 return Err(Error::input(message).with_code("42601"));
             }
             variable.is_constant = declaration.is_constant;
@@ -423,7 +429,11 @@ impl<'r> Run<'r> {
             }
             Step::Statement(sql, into) => {
                 let ran = self.run(sql)?;
-                if into.is_none() && !ran.schema.fields().is_empty() && is_query(&sql.text) && !self.procedure.block.is_sql {
+                if into.is_none()
+                    && !ran.schema.fields().is_empty()
+                    && is_query(&sql.text)
+                    && !self.procedure.block.is_sql
+                {
                     let error = Error::input("query has no destination for result data").with_code("42601");
                     return Err(error.with_hint("If you want to discard the results of a SELECT, use PERFORM instead."));
                 }
@@ -471,9 +481,7 @@ impl<'r> Run<'r> {
             "column_name" => text(about.column.as_deref()),
             "schema_name" => text(about.schema.as_deref()),
             "pg_context" | "pg_exception_context" | "pg_datatype_name" => text(None),
-            other => {
-                Err(Error::input(format!("unrecognized GET DIAGNOSTICS item \"{other}\"")).with_code("42601"))
-            }
+            other => Err(Error::input(format!("unrecognized GET DIAGNOSTICS item \"{other}\"")).with_code("42601")),
         }
     }
 
@@ -693,7 +701,9 @@ impl<'r> Run<'r> {
                 let value = self.value_of(value)?;
                 match (&self.procedure.gives, &value.sql_type) {
                     (Gives::Values(_), _) => vec![value],
-                    (Gives::Rows(_), SqlType::Record(_)) => value.fields().into_iter().map(|(_, value)| value).collect(),
+                    (Gives::Rows(_), SqlType::Record(_)) => {
+                        value.fields().into_iter().map(|(_, value)| value).collect()
+                    }
                     (Gives::Rows(_), _) => vec![value],
                     _ => {
                         let message = "cannot use RETURN NEXT in a non-SETOF function";
@@ -822,9 +832,7 @@ impl<'r> Run<'r> {
     fn run(&mut self, sql: &Sql) -> Result<Ran> {
         self.look()?;
         let known = self.trees.borrow().get(&sql.number).cloned();
-        let is_same = |(names, known): &(Vec<String>, SqlType)| {
-            matches!(self.scopes.named(names), Ok(Some(value)) if value.sql_type == *known)
-        };
+        let is_same = |(names, known): &(Vec<String>, SqlType)| matches!(self.scopes.named(names), Ok(Some(value)) if value.sql_type == *known);
         let tree = match known.filter(|tree| tree.1.iter().all(is_same)) {
             Some(tree) => tree,
             None => {

@@ -44,10 +44,8 @@ impl Typed {
 
     /// A row of columns.
     pub(super) fn row(columns: Vec<(String, Typed)>) -> Result<Self> {
-        let fields = columns.iter().map(|(name, column)| RecordField {
-            name: name.clone(),
-            sql_type: column.sql_type.clone(),
-        });
+        let fields =
+            columns.iter().map(|(name, column)| RecordField { name: name.clone(), sql_type: column.sql_type.clone() });
         let sql_type = SqlType::Record(RecordType::row(fields.collect()));
         let DataType::Struct(fields) = sql_type.arrow() else { return Err(Error::bug("a row is no struct")) };
         let columns = columns.into_iter().zip(&fields);
@@ -84,7 +82,8 @@ impl Typed {
             // Column by column: their names may differ.
             let given = self.fields();
             let column = |(place, field): (usize, &RecordField)| {
-                let value = given.get(place).map_or_else(|| Self::null(field.sql_type.clone()), |(_, value)| value.clone());
+                let value =
+                    given.get(place).map_or_else(|| Self::null(field.sql_type.clone()), |(_, value)| value.clone());
                 Ok((field.name.clone(), value.into_type(&field.sql_type, zone)?))
             };
             let is_null = self.is_null();

@@ -86,7 +86,9 @@ impl Text<'_> {
         let is_kind = self.is(action, "SET") && self.is_any(action + 1, &["LOGGED", "UNLOGGED"]);
         let is_identity = self.is(action, "REPLICA") && self.is(action + 1, "IDENTITY");
         let is_cluster = self.is(action, "CLUSTER") && self.is(action + 1, "ON")
-            || self.is(action, "SET") && self.is(action + 1, "WITHOUT") && self.is_any(action + 2, &["CLUSTER", "OIDS"]);
+            || self.is(action, "SET")
+                && self.is(action + 1, "WITHOUT")
+                && self.is_any(action + 2, &["CLUSTER", "OIDS"]);
         let is_trigger = self.is_any(action, &["ENABLE", "DISABLE"])
             && self.is(action + 1, "TRIGGER")
             && (self.is(action + 2, "USER") || self.is(action, "ENABLE") && self.is(action + 2, "ALL"));
@@ -99,7 +101,8 @@ impl Text<'_> {
     /// SET and RESET of the role that one has already.
     pub(super) fn ignored_role(&mut self, at: usize) {
         let is_reset = self.is(at, "RESET");
-        let name = at + 1 + usize::from(self.is_any(at + 1, &["LOCAL", "SESSION"]) && !self.is(at + 2, "AUTHORIZATION"));
+        let name =
+            at + 1 + usize::from(self.is_any(at + 1, &["LOCAL", "SESSION"]) && !self.is(at + 2, "AUTHORIZATION"));
         let (is_role, is_authorization) =
             (self.is(name, "ROLE"), self.is(name, "SESSION") && self.is(name + 1, "AUTHORIZATION"));
         let is_own = match (is_reset, is_role) {

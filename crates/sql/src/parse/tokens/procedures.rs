@@ -16,8 +16,7 @@ impl Text<'_> {
     /// Whether this word says what kind of object is made or dropped.
     pub(super) fn names_procedure(&self, at: usize) -> bool {
         let is_first = |at: usize| at > 0 && self.is_any(at - 1, &["CREATE", "DROP"]) && self.begins_statement(at - 1);
-        is_first(at)
-            || at > 2 && self.is(at - 1, "REPLACE") && self.is(at - 2, "OR") && is_first(at - 2)
+        is_first(at) || at > 2 && self.is(at - 1, "REPLACE") && self.is(at - 2, "OR") && is_first(at - 2)
     }
 
     /// CREATE and DROP PROCEDURE.
