@@ -251,6 +251,8 @@ fn listed_tables(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         .collect()
 }
 
+/// The number of the schema `pg_catalog`.
+const CATALOG_OID: u32 = 11;
 /// What CREATE EXTENSION accepts: it is there already.
 const EXTENSIONS: [(&str, &str, &str); 4] = [
     ("fuzzystrmatch", "1.1", "determine similarities and distance between strings"),
@@ -272,7 +274,6 @@ struct ListedType {
 
 /// Every type, without those of arrays.
 fn listed_types(snapshot: &SessionSnapshot) -> Vec<ListedType> {
-    const CATALOG_OID: u32 = 11;
     let known = TYPES.iter().map(|known| ListedType {
         name: known.name.to_owned(),
         sql_name: known.sql_name.to_owned(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 use diligence_storage::Table;
+use diligence_storage::memory::ROW_NUMBERS;
 use diligence_types::SqlType;
 use diligence_types::functions::{has_function, scalars};
 use sqlparser::ast::{
@@ -399,8 +400,10 @@ impl Binder<'_> {
                     columns.push((position, self.numbers.named(field.name(), sql_type, field.is_nullable())));
                 }
                 let mut shown = columns.iter().map(|(_, column)| column.clone()).collect::<Vec<_>>();
+                let has_number = shown.last().is_some_and(|column| column.name == ROW_NUMBERS) && name != super::CHANGED;
+                let number = if has_number { shown.pop() } else { None };
                 if let Some(lockable) = lockable {
-                    let number = shown.pop().ok_or_else(|| Error::bug("rows have no numbers"))?;
+                    let number = number.clone().ok_or_else(|| Error::bug("rows have no numbers"))?;
                     if let Some(locking) = &mut *self.locking.borrow_mut() {
                         locking.found(number, lockable.function);
                     }
@@ -410,6 +413,7 @@ impl Binder<'_> {
                 let key = shown.iter().filter(|column| key.contains(&column.name)).map(|column| column.id).collect();
                 let mut side = named(Relation::Scan(scan), shown, alias, Some((name, qualifiers)))?;
                 side.names.has_key(key);
+                side.names.sources[0].number = number;
                 Ok(side)
             }
             Named::View { query, columns, made, name, schema } => {

@@ -40,6 +40,15 @@ pub(super) struct Source {
     pub is_scalar: bool,
     /// The columns of a table's primary key; none without one.
     pub key: Vec<ColumnId>,
+    /// The numbers of a table's rows, which only their names find; where the statement has asked for them.
+    pub number: Option<Column>,
+}
+
+/// What the numbers of rows are called: in PostgreSQL, and in DuckDB.
+const NUMBER_NAMES: [&str; 2] = ["ctid", "rowid"];
+
+fn is_number_name(name: &Ident) -> bool {
+    NUMBER_NAMES.contains(&normalized(name).as_str())
 }
 
 impl Source {
@@ -54,6 +63,7 @@ impl Source {
             is_marker_used: Cell::new(false),
             is_scalar: false,
             key: Vec::new(),
+            number: None,
         }
     }
 
@@ -189,7 +199,7 @@ impl Namespace {
     /// All columns of some sources may be NULL: an outer join makes up rows of them.
     pub(super) fn pad(&mut self, binder: &Binder<'_>, sources: Range<usize>, merged: Range<usize>) {
         for source in &mut self.sources[sources] {
-            source.columns.iter_mut().for_each(|column| column.nullable = true);
+            source.columns.iter_mut().chain(&mut source.number).for_each(|column| column.nullable = true);
             source.marker.get_or_insert_with(|| binder.numbers.named("present", SqlType::Boolean, true));
         }
         self.merged[merged].iter_mut().for_each(|merged| merged.column.nullable = true);
@@ -324,7 +334,8 @@ impl Namespace {
 
     /// The numbers of all columns.
     pub(super) fn ids(&self) -> HashMap<ColumnId, &Column> {
-        let sources = self.sources.iter().flat_map(|source| source.columns.iter().chain(&source.marker));
+        let sources = self.sources.iter();
+        let sources = sources.flat_map(|source| source.columns.iter().chain(&source.marker).chain(&source.number));
         let merged = self.merged.iter().map(|merged| &merged.column);
         sources.chain(merged).map(|column| (column.id, column)).collect()
     }
@@ -593,7 +604,31 @@ impl Binder<'_> {
             }
         }
         let alias = level.chain().find_map(|at| at.aliases.borrow().get(&wanted).cloned());
-        Ok(alias.or_else(|| self.whole_row(std::slice::from_ref(name), level)))
+        if let Some(found) = alias.or_else(|| self.whole_row(std::slice::from_ref(name), level)) {
+            return Ok(Some(found));
+        }
+        if is_number_name(name) { self.row_number(name, level) } else { Ok(None) }
+    }
+
+    /// The number of a row of the one table that has such. Fails with 42702 if several have.
+    fn row_number(&self, name: &Ident, level: &Level<'_>) -> Result<Option<Scalar>> {
+        for at in level.chain() {
+            let mut numbers = at.names.sources.iter().filter_map(|source| source.number.as_ref());
+            match (numbers.next(), numbers.next()) {
+                (None, _) => {}
+                (Some(column), None) => {
+                    let scalar = column.scalar();
+                    self.met(at, level, &scalar, std::slice::from_ref(name));
+                    return Ok(Some(scalar));
+                }
+                (Some(_), Some(_)) => {
+                    let message = format!("column reference \"{}\" is ambiguous", name.value);
+                    return Err(errors::at(Error::input(message).with_code("42702"), name_place(name)));
+                }
+            }
+        }
+        self.context.misses_row_numbers();
+        Ok(None)
     }
 
     /// The row of a source as a value, if the names are a source's.
@@ -634,8 +669,17 @@ impl Binder<'_> {
                     return self.fields(scalar, fields);
                 }
                 Found::Several => return Err(ambiguous(name, at)),
+                Found::Nothing if fields.is_empty() && is_number_name(name) && source.number.is_some() => {
+                    let number = source.number.as_ref().map(Column::scalar);
+                    let number = number.ok_or_else(|| Error::bug("a number that is there is gone"))?;
+                    self.met(at, level, &number, &names[..length + 1]);
+                    return Ok(number);
+                }
                 Found::Nothing if names.len() > 2 => continue,
                 Found::Nothing => {
+                    if is_number_name(name) {
+                        self.context.misses_row_numbers();
+                    }
                     let text = names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(".");
                     let error = Error::input(format!("no column is named '{text}'")).with_code("42703");
                     let known = source.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();

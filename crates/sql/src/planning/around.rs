@@ -80,6 +80,9 @@ pub(super) struct Around<'a> {
     is_locking: Cell<bool>,
     /// Whether it calls procedures.
     is_calling: Cell<bool>,
+    /// Whether it has asked for numbers of rows that were not given, and whether they are.
+    misses_numbers: Cell<bool>,
+    gives_numbers: Cell<bool>,
     /// The schemas of the views whose queries are being bound, the innermost last.
     pub(super) around_views: RefCell<Vec<String>>,
     /// The columns that a COPY from files wants.
@@ -106,6 +109,8 @@ impl<'a> Around<'a> {
             changed: RefCell::default(),
             is_locking: Cell::new(false),
             is_calling: Cell::new(false),
+            misses_numbers: Cell::new(false),
+            gives_numbers: Cell::new(false),
             around_views: RefCell::default(),
             copied: RefCell::default(),
         }
@@ -114,6 +119,11 @@ impl<'a> Around<'a> {
     /// Whether the statement locks something that it keeps until its transaction ends.
     pub(super) fn is_locking(&self) -> bool {
         self.is_locking.get()
+    }
+
+    /// Whether binding once more may help: tables give the numbers of their rows from now on, which were missed.
+    pub(super) fn gives_numbers_now(&self) -> bool {
+        self.misses_numbers.get() && !self.gives_numbers.replace(true)
     }
 
     /// Whether the statement calls procedures.
@@ -169,7 +179,7 @@ impl<'a> Around<'a> {
                     let error = Error::input(format!("materialized view \"{name}\" has not been populated"));
                     return Err(error.with_code("55000").with_hint("Use the REFRESH MATERIALIZED VIEW command."));
                 }
-                memory.table()
+                if self.gives_numbers.get() { memory.numbered() } else { memory.table() }
             }
             Relation::Sequence(sequence) => {
                 let state = sequence.state();
@@ -234,6 +244,10 @@ pub(super) fn parts_of(name: &ast::ObjectName) -> Option<Vec<String>> {
 }
 
 impl Context for Around<'_> {
+    fn misses_row_numbers(&self) {
+        self.misses_numbers.set(true);
+    }
+
     fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>> {
         if let Some(changed) = self.changed_table(name) {
             return Ok(Some(changed));

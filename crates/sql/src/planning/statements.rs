@@ -187,6 +187,14 @@ fn extension(create: &ast::CreateExtension) -> Result<Statement> {
 impl Around<'_> {
     /// Finds what a statement names. `parsed` is what it is part of.
     pub(super) fn bind(&self, statement: &ParsedStatement, parsed: &Parsed) -> Result<BoundStatement> {
+        match self.bind_once(statement, parsed) {
+            // It names the numbers of rows, which few do.
+            Err(_) if self.gives_numbers_now() => self.bind_once(statement, parsed),
+            bound => bound,
+        }
+    }
+
+    fn bind_once(&self, statement: &ParsedStatement, parsed: &Parsed) -> Result<BoundStatement> {
         match statement {
             ParsedStatement::Statement(statement) => self.bind_statement(statement, parsed),
             ParsedStatement::CopyTo(copy) => {

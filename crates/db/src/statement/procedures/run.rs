@@ -128,7 +128,9 @@ impl<'r> Run<'r> {
     /// RETURN though it gives a value.
     pub(super) fn called(mut self, arguments: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
         let mut scope = Scope { label: Some(self.procedure.name.clone()), ..Scope::default() };
-        scope.variables.push(Variable::new("found", Typed::boolean(false)));
+        if !self.procedure.block.is_sql {
+            scope.variables.push(Variable::new("found", Typed::boolean(false)));
+        }
         for (place, ((name, sql_type), value)) in self.procedure.parameters.iter().zip(arguments).enumerate() {
             let value = Typed { sql_type: sql_type.clone(), value: cast(&value, &sql_type.arrow()).unwrap_or(value) };
             let number = format!("${}", place + 1);
