@@ -57,7 +57,23 @@ impl Around<'_> {
 
     /// A statement with nothing to do. Fails with 42P01 if its table is not there.
     fn ignored(&self, call: &ast::Function) -> Result<Statement> {
-        const TAGS: [&str; 5] = ["ALTER TABLE", "CLUSTER", "REINDEX", "RESET", "SET"];
+        const TAGS: [&str; 15] = [
+            "ALTER AGGREGATE",
+            "ALTER COLLATION",
+            "ALTER DATABASE",
+            "ALTER DOMAIN",
+            "ALTER FUNCTION",
+            "ALTER PROCEDURE",
+            "ALTER ROUTINE",
+            "ALTER SCHEMA",
+            "ALTER TABLE",
+            "ALTER TYPE",
+            "CLUSTER",
+            "COMMENT",
+            "REINDEX",
+            "RESET",
+            "SET",
+        ];
         let mut given = arguments(call);
         let tag = match given.next() {
             Some(Some(ast::Expr::Value(value))) => match &value.value {

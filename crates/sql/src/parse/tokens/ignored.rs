@@ -2,7 +2,8 @@
 //! `CALL "nothing statement"('TAG', t)`, of a table that must be there.
 //!
 //! * how rows are stored: UNLOGGED, storage parameters, REINDEX, CLUSTER, REPLICA IDENTITY;
-//! * the role that one has already: SET ROLE NONE, SET SESSION AUTHORIZATION DEFAULT;
+//! * the role that one has already: SET ROLE NONE, SET SESSION AUTHORIZATION DEFAULT; who owns what: OWNER TO;
+//! * what is said of an extension: COMMENT ON EXTENSION;
 //! * what EXPLAIN is to count or to leave out.
 //!
 //! `CREATE RECURSIVE VIEW v (a) AS q` becomes `CREATE VIEW v (a) AS WITH RECURSIVE v (a) AS (q) SELECT a FROM v`.
@@ -17,6 +18,10 @@ pub(crate) const IGNORED: &str = "nothing statement";
 /// Options of EXPLAIN about what is not measured apart here.
 const EXPLAINED: [&str; 8] = ["BUFFERS", "TIMING", "COSTS", "WAL", "SETTINGS", "SUMMARY", "GENERIC_PLAN", "MEMORY"];
 
+/// What has an owner, beside tables and their kin: everything is the database's.
+const OWNED: [&str; 9] =
+    ["AGGREGATE", "COLLATION", "DATABASE", "DOMAIN", "FUNCTION", "PROCEDURE", "ROUTINE", "SCHEMA", "TYPE"];
+
 impl Text<'_> {
     /// The end of the statement in which a place is.
     fn end_of_statement(&self, at: usize) -> usize {
@@ -28,7 +33,7 @@ impl Text<'_> {
     }
 
     /// Where a name that begins there ends.
-    fn name_end(&self, at: usize) -> usize {
+    pub(super) fn name_end(&self, at: usize) -> usize {
         let mut end = at + 1;
         while *self.token(end) == Token::Period {
             end += 2;
@@ -71,6 +76,14 @@ impl Text<'_> {
 
     /// ALTER TABLE of how rows are stored, or of triggers that there are none of, as its only action.
     pub(super) fn ignored_alter(&mut self, at: usize) {
+        let owner = self.end_of_statement(at).saturating_sub(3);
+        if let Some(kind) = OWNED.into_iter().find(|kind| self.is(at + 1, kind))
+            && owner > at + 2
+            && self.is(owner, "OWNER")
+            && self.is(owner + 1, "TO")
+        {
+            return self.ignore(at, &format!("ALTER {kind}"), None);
+        }
         if !self.is(at + 1, "TABLE") {
             return;
         }
@@ -112,6 +125,13 @@ impl Text<'_> {
         };
         if (is_role || is_authorization) && is_own {
             self.ignore(at, if is_reset { "RESET" } else { "SET" }, None);
+        }
+    }
+
+    /// COMMENT ON EXTENSION.
+    pub(super) fn ignored_comment(&mut self, at: usize) {
+        if self.is(at + 1, "ON") && self.is(at + 2, "EXTENSION") {
+            self.ignore(at, "COMMENT", None);
         }
     }
 
@@ -226,6 +246,8 @@ mod tests {
             ("CLUSTER t USING i", "('CLUSTER', t)"),
             ("ALTER TABLE t SET (fillfactor = 70)", "('ALTER TABLE', t)"),
             ("ALTER TABLE IF EXISTS t REPLICA IDENTITY FULL", "('ALTER TABLE')"),
+            ("ALTER FUNCTION f(int, text) OWNER TO ann", "('ALTER FUNCTION')"),
+            ("COMMENT ON EXTENSION plpgsql IS 'x'", "('COMMENT')"),
             ("SET ROLE NONE", "('SET')"),
             ("RESET SESSION AUTHORIZATION", "('RESET')"),
             ("SET SESSION AUTHORIZATION DEFAULT", "('SET')"),

@@ -422,6 +422,7 @@ impl<'a> Text<'a> {
             }
             Keyword::CREATE if self.begins_statement(at) => self.ignored_create(at),
             Keyword::EXPLAIN if self.begins_statement(at) => self.ignored_explained(at),
+            Keyword::COMMENT if self.begins_statement(at) => self.ignored_comment(at),
             Keyword::UESCAPE => self.unicode_escape(at),
             Keyword::SET if self.sets_an_element(at) => self.set_elements(at),
             Keyword::SET if self.begins_statement(at) && self.is(at + 1, "CONSTRAINTS") => self.maintenance(at),
@@ -772,6 +773,15 @@ impl<'a> Text<'a> {
     /// What a sequence is made with, in the order in which the parser reads it.
     fn sequence_options(&mut self, begin: usize) {
         const ORDER: [&str; 7] = ["AS", "INCREMENT", "MINVALUE", "MAXVALUE", "START", "CACHE", "CYCLE"];
+        // Its name is that of the column's sequence anyway.
+        let begin = match self.is(begin, "SEQUENCE") && self.is(begin + 1, "NAME") {
+            true => {
+                let end = self.name_end(begin + 2);
+                self.drop(begin..end);
+                end
+            }
+            false => begin,
+        };
         let (mut at, mut parts) = (begin, Vec::new());
         loop {
             let is_negated = self.is(at, "NO");
