@@ -65,6 +65,14 @@ impl Session {
                 _ => Err(Error::bug("a statement is another one")),
             },
             (Planned::Query(query, _), _) if query.is_calling => Ok(self.start_calling(query, options)),
+            (Planned::Other(statement), _)
+                if matches!(statement.as_ref(), Statement::Write(write) if write.query.is_calling) =>
+            {
+                match *statement {
+                    Statement::Write(write) => Ok(self.start_calling_write(write, options)),
+                    _ => Err(Error::bug("a statement is another one")),
+                }
+            }
             (Planned::Query(query, _), source) => self.start_query(&query, source, options),
             (Planned::Other(statement), None) => self.start_statement(*statement, None, options),
             (Planned::Other(statement), Some(source)) => {

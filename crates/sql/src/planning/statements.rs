@@ -247,6 +247,10 @@ impl Around<'_> {
             ast::Statement::Merge(merge) => self.merge(merge, None),
             ast::Statement::AlterTable(alter) => self.alter_table(alter),
             ast::Statement::CreateIndex(create) => self.create_index(create),
+            ast::Statement::AlterIndex { name, operation } => {
+                let ast::AlterIndexOperation::RenameIndex { index_name } = operation;
+                self.rename_index(name, index_name)
+            }
             ast::Statement::Comment { object_type, object_name, comment, .. } => {
                 self.comment(object_type, object_name, comment.as_deref())
             }

@@ -12,6 +12,7 @@ mod run;
 mod variables;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use arrow::array::{ArrayRef, RecordBatch};
@@ -22,11 +23,11 @@ use diligence_engine::QueryOptions;
 use diligence_engine::query::Printed;
 use diligence_engine::stages::Caller;
 use diligence_sql::procedural::{Gives, Procedure};
-use diligence_sql::{Called, Query, QueryRunner};
+use diligence_sql::{Called, Query, QueryRunner, Write};
 use diligence_storage::foreign_error::from_arrow;
 
 use self::run::Run;
-use super::result::{CancelToken, QueryResult};
+use super::result::{CancelToken, QueryResult, count_of};
 use super::transaction::in_transaction;
 use crate::session::{Parts, Session};
 
@@ -101,6 +102,23 @@ impl Session {
                 Poll::Pending => {}
             }
         }
+    }
+
+    /// The same for one that writes.
+    pub(super) fn start_calling_write(&self, write: Write, options: QueryOptions) -> QueryResult {
+        let (session, printed, tag) = (self.clone(), Printed::default(), write.tag);
+        let (schema, counted) = (write.returning.as_ref().map(|(schema, _)| schema.clone()), Arc::default());
+        let (said, is_returning, counting) = (printed.clone(), schema.is_some(), Arc::clone(&counted));
+        let work = move |token: &CancelToken| {
+            let sender = Sender { token: token.clone(), printed: said };
+            in_transaction(&session, Isolation::ReadCommitted, true, || {
+                let counts = session.calling(&write.query, options, &sender)?;
+                AtomicU64::store(&counting, counts.iter().map(count_of).sum(), Ordering::Release);
+                Ok(write.returning.as_ref().map_or_else(Vec::new, |(_, returned)| returned.take()))
+            })
+        };
+        let result = QueryResult::elsewhere(tag, schema, &self.database().engine().io_handle(), work);
+        result.writing(tag, is_returning, counted).printing(printed)
     }
 
     /// Runs CALL and DO.
