@@ -485,8 +485,15 @@ impl Binder<'_> {
             }
             let own = alias.is_none().then(|| (function.clone(), vec![]));
             let rows = self.settled(rows)?;
-            let columns = rows.columns();
-            return named(rows.relation, columns, alias, own);
+            let mut columns = rows.columns();
+            // A function's only column has its alias' name.
+            let is_scalar = matches!(columns.as_slice(), [only] if only.name == function);
+            if let (true, Some(alias)) = (is_scalar, alias) {
+                columns[0].name = normalized(&alias.name);
+            }
+            let mut side = named(rows.relation, columns, alias, own)?;
+            side.names.sources[0].is_scalar = is_scalar;
+            return Ok(side);
         }
         if let Some(rows) = self.record_set(&function, arguments, alias, &level, withs)? {
             return self.derived(rows, alias.map(without_types).as_ref());

@@ -125,6 +125,8 @@ impl Binder<'_> {
             parameters: definition.parameters.iter().map(typed).collect::<Result<_>>()?,
             block: block.clone(),
             gives,
+            has_outputs: !definition.gives_rows
+                || !matches!(definition.columns.as_slice(), [(name, _)] if *name == definition.name),
             output: definition.output.clone(),
         })
     }

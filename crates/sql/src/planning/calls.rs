@@ -34,6 +34,7 @@ pub(super) fn do_block(call: &ast::Function) -> Result<Statement> {
         parameters: vec![],
         block: Arc::new(procedural::read(body)?),
         gives: Gives::Nothing,
+        has_outputs: false,
         output: None,
     };
     Ok(Statement::Call(Called { tag: "DO", procedure: Arc::new(procedure), arguments: None }))

@@ -29,6 +29,8 @@ pub struct Procedure {
     pub block: Arc<Block>,
     /// What it gives.
     pub gives: Gives,
+    /// Whether the columns that it gives are variables of its block, as declared.
+    pub has_outputs: bool,
     /// The variable whose value it gives, if RETURN says none.
     pub output: Option<String>,
 }

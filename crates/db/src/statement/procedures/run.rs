@@ -142,7 +142,11 @@ impl<'r> Run<'r> {
             }
         }
         let mut columns = match &self.procedure.gives {
-            Gives::Row(columns) | Gives::Rows(columns) => columns.clone(),
+            Gives::Row(columns) | Gives::Rows(columns)
+                if self.procedure.has_outputs && !self.procedure.block.is_sql =>
+            {
+                columns.clone()
+            }
             _ => vec![],
         };
         if let (Gives::Value(sql_type), Some(output)) = (&self.procedure.gives, &self.procedure.output) {
