@@ -29,6 +29,7 @@ pub mod parse;
 mod planning;
 mod privileges;
 pub mod procedural;
+mod procedures;
 mod programs;
 mod rewrites;
 mod routines;

@@ -34,12 +34,12 @@ use crate::algebra::{Constant, Numbers};
 use crate::binder::{Context, Lockable, Named, bind_query};
 use crate::external::OptionValue;
 use crate::information;
-use crate::procedural::{self, Procedure};
+use crate::procedural::Procedure;
 use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::statement::Query;
 use crate::written::WrittenRows;
-use crate::{catalog_functions, facts, privileges, row_locks, sequences, session_functions, sleeping};
+use crate::{catalog_functions, facts, privileges, procedures, row_locks, sequences, session_functions, sleeping};
 
 /// Numbers that PostgreSQL's tables have in every database, and clients ask for (`src/include/catalog`).
 const POSTGRES_OIDS: [(&str, i64); 8] = [
@@ -412,7 +412,7 @@ impl Context for Around<'_> {
         self.is_calling.set(true);
         let runner = self.planner.query_runner.get().cloned();
         let runner = runner.ok_or_else(|| Error::unsupported("there is no session to run procedures in"))?;
-        Ok(procedural::function(Arc::new(procedure), is_strict, runner))
+        Ok(procedures::function(Arc::new(procedure), is_strict, runner))
     }
 
     fn check_program(&self, call: &ProgramCall<'_>) -> Result<()> {

@@ -5,7 +5,6 @@
 //!
 //! Invariant: nothing here runs anything.
 
-mod function;
 mod places;
 mod read;
 mod words;
@@ -14,7 +13,6 @@ use std::sync::Arc;
 
 use diligence_types::SqlType;
 
-pub(crate) use function::function;
 pub use places::{Place, placed};
 pub use read::{read, statements};
 

@@ -16,7 +16,7 @@ use diligence_types::SqlType;
 use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
 
-use super::{Gives, Procedure};
+use crate::procedural::{Gives, Procedure};
 use crate::session_functions::QueryRunner;
 
 impl Procedure {
