@@ -842,7 +842,10 @@ impl Binder<'_> {
     /// Notes that `t.*` shows a column, which may be one of a level around.
     fn met_column(&self, column: &Column, level: &Level<'_>) {
         let is_own = level.names.sources.iter().any(|source| source.columns.iter().any(|own| own.id == column.id));
-        if !is_own {
+        if is_own {
+            let place = (None, column.name.clone());
+            level.references.borrow_mut().entry(column.id).or_insert(place);
+        } else {
             let around = std::iter::successors(level.outer, |level| level.outer);
             for at in around {
                 if at.names.sources.iter().any(|source| source.columns.iter().any(|own| own.id == column.id)) {

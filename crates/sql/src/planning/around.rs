@@ -20,7 +20,7 @@ use diligence_catalog::{
 };
 use diligence_storage::Table;
 use diligence_storage::foreign_error::from_arrow;
-use diligence_storage::memory::MemoryTable;
+use diligence_storage::memory::{MemoryTable, ROW_NUMBERS};
 use diligence_types::SqlType;
 use diligence_types::functions::has_function;
 use diligence_types::sql_type::OidKind;
@@ -263,8 +263,17 @@ impl Context for Around<'_> {
             [catalog, schema, name] if catalog == CATALOG_NAME => RelationName::new(schema, name),
             _ => return Ok(None),
         };
-        if let Some(table) = self.tables.borrow().get(&relation) {
-            return Ok(Some(Named::Table { table: table.clone(), name: relation.name, key: vec![] }));
+        let known = self.tables.borrow().get(&relation).cloned();
+        if let Some(table) = known {
+            let native = match self.at.snapshot.get(&relation) {
+                Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => Some(object),
+                _ => None,
+            };
+            let is_numbered = table.schema().fields().last().is_some_and(|field| field.name() == ROW_NUMBERS);
+            if native.is_none() || is_numbered || !self.gives_numbers.get() {
+                let key = native.map_or_else(Vec::new, |object| primary_key(&object.relation));
+                return Ok(Some(Named::Table { table, name: relation.name, key }));
+            }
         }
         if relation.schema == INFORMATION_SCHEMA {
             return self.information(&relation);
