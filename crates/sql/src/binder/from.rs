@@ -414,6 +414,7 @@ impl Binder<'_> {
                 let mut side = named(Relation::Scan(scan), shown, alias, Some((name, qualifiers)))?;
                 side.names.has_key(key);
                 side.names.sources[0].number = number;
+                side.names.sources[0].is_table = true;
                 Ok(side)
             }
             Named::View { query, columns, made, name, schema } => {

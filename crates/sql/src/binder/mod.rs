@@ -119,8 +119,11 @@ pub(crate) trait Context {
     /// What a name in FROM stands for; `None` if it stands for nothing. Fails if it stands for something that cannot be
     /// read.
     fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>>;
-    /// A statement has asked for the numbers of rows, which its tables do not give: they would if it were bound again.
-    fn misses_row_numbers(&self) {}
+    /// A statement has asked for the numbers of rows, which its tables do not give. Whether they would if it were bound
+    /// again.
+    fn misses_row_numbers(&self) -> bool {
+        false
+    }
     /// Names are looked up as in a view of this schema from now on, until [`leave_view`](Self::leave_view).
     fn enter_view(&self, _schema: &str) {}
     /// Names are looked up as before.

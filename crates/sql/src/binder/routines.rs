@@ -108,7 +108,10 @@ impl Binder<'_> {
     fn procedure_of(&self, definition: &Definition, block: &Arc<Block>) -> Result<Procedure> {
         let mut columns = self.routine_columns(definition)?;
         let gives = match &definition.returns {
-            Some(returns) => Gives::Value(self.sql_type(returns)?),
+            Some(returns) => match self.sql_type(returns) {
+                Ok(sql_type) => Gives::Value(sql_type),
+                Err(error) => Gives::Row(self.row_columns(returns, error)?),
+            },
             None if definition.gives_rows && columns.len() == 1 && columns[0].0 == definition.name => {
                 Gives::Values(columns.remove(0).1)
             }
@@ -125,8 +128,8 @@ impl Binder<'_> {
             parameters: definition.parameters.iter().map(typed).collect::<Result<_>>()?,
             block: block.clone(),
             gives,
-            has_outputs: !definition.gives_rows
-                || !matches!(definition.columns.as_slice(), [(name, _)] if *name == definition.name),
+            has_outputs: definition.returns.is_none()
+                && !matches!(definition.columns.as_slice(), [(name, _)] if *name == definition.name),
             output: definition.output.clone(),
         })
     }
@@ -134,21 +137,25 @@ impl Binder<'_> {
     /// The columns of a function's rows: those that it is declared with, or those of the table that it is declared to
     /// give rows of. Fails with 42704 for a type that there is not.
     fn routine_columns(&self, definition: &Definition) -> Result<Vec<(String, SqlType)>> {
-        if let [(_, DataType::Custom(name, _))] = definition.columns.as_slice()
+        if let [(_, only)] = definition.columns.as_slice()
             && definition.gives_rows
-            && let Err(error) = self.sql_type(&definition.columns[0].1)
+            && let Err(error) = self.sql_type(only)
         {
-            let rows = match self.context.table(name)? {
-                Some(Named::Table { table, .. }) => table.schema(),
-                _ => return Err(error),
-            };
-            let columns = rows.fields().iter().map(|field| {
-                let sql_type = SqlType::of_field(field).ok_or_else(|| Error::bug("a column without a type"))?;
-                Ok((field.name().clone(), sql_type))
-            });
-            return columns.collect();
+            return self.row_columns(only, error);
         }
         definition.columns.iter().map(|(name, given)| Ok((name.clone(), self.sql_type(given)?))).collect()
+    }
+
+    /// The columns of the table that is named where a type should be. Fails with an error if there is none.
+    fn row_columns(&self, data_type: &DataType, error: Error) -> Result<Vec<(String, SqlType)>> {
+        let DataType::Custom(name, _) = data_type else { return Err(error) };
+        let Some(Named::Table { table, .. }) = self.context.table(name)? else { return Err(error) };
+        let rows = table.schema();
+        let columns = rows.fields().iter().map(|field| {
+            let sql_type = SqlType::of_field(field).ok_or_else(|| Error::bug("a column without a type"))?;
+            Ok((field.name().clone(), sql_type))
+        });
+        columns.collect()
     }
 
     /// A call of a function that a process computes.

@@ -42,6 +42,8 @@ pub(super) struct Source {
     pub key: Vec<ColumnId>,
     /// The numbers of a table's rows, which only their names find; where the statement has asked for them.
     pub number: Option<Column>,
+    /// Whether it is a table.
+    pub is_table: bool,
 }
 
 /// What the numbers of rows are called: in PostgreSQL, and in DuckDB.
@@ -64,6 +66,7 @@ impl Source {
             is_scalar: false,
             key: Vec::new(),
             number: None,
+            is_table: false,
         }
     }
 
@@ -615,6 +618,12 @@ impl Binder<'_> {
         for at in level.chain() {
             let mut numbers = at.names.sources.iter().filter_map(|source| source.number.as_ref());
             match (numbers.next(), numbers.next()) {
+                // A table of this level goes before those around it, if it has numbers.
+                (None, _) if at.names.sources.iter().any(|source| source.is_table) => {
+                    if self.context.misses_row_numbers() {
+                        return Ok(None);
+                    }
+                }
                 (None, _) => {}
                 (Some(column), None) => {
                     let scalar = column.scalar();

@@ -244,8 +244,9 @@ pub(super) fn parts_of(name: &ast::ObjectName) -> Option<Vec<String>> {
 }
 
 impl Context for Around<'_> {
-    fn misses_row_numbers(&self) {
+    fn misses_row_numbers(&self) -> bool {
         self.misses_numbers.set(true);
+        !self.gives_numbers.get()
     }
 
     fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>> {
