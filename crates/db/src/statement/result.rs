@@ -355,7 +355,18 @@ impl QueryResult {
     pub fn rows(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
         let (body, token) = (Body::Ready(batches.into()), CancelToken::default());
         let printed = Printed::default();
-        Self { schema, command: None, body, id: None, token, last: None, printed, again: None, locked: None, counted: None }
+        Self {
+            schema,
+            command: None,
+            body,
+            id: None,
+            token,
+            last: None,
+            printed,
+            again: None,
+            locked: None,
+            counted: None,
+        }
     }
 
     fn of(
@@ -366,7 +377,18 @@ impl QueryResult {
     ) -> Self {
         let (id, token) = (Some(stream.id()), CancelToken::of(stream.cancel_token()));
         let printed = stream.printed();
-        Self { schema, command, body: body(stream), id, token, last: None, printed, again: None, locked: None, counted: None }
+        Self {
+            schema,
+            command,
+            body: body(stream),
+            id,
+            token,
+            last: None,
+            printed,
+            again: None,
+            locked: None,
+            counted: None,
+        }
     }
 
     /// The columns; none for a command.

@@ -400,7 +400,8 @@ impl Binder<'_> {
                     columns.push((position, self.numbers.named(field.name(), sql_type, field.is_nullable())));
                 }
                 let mut shown = columns.iter().map(|(_, column)| column.clone()).collect::<Vec<_>>();
-                let has_number = shown.last().is_some_and(|column| column.name == ROW_NUMBERS) && name != super::CHANGED;
+                let has_number =
+                    shown.last().is_some_and(|column| column.name == ROW_NUMBERS) && name != super::CHANGED;
                 let number = if has_number { shown.pop() } else { None };
                 if let Some(lockable) = lockable {
                     let number = number.clone().ok_or_else(|| Error::bug("rows have no numbers"))?;
