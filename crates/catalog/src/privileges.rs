@@ -28,6 +28,12 @@ pub enum Subject {
     Column,
     /// A schema.
     Schema,
+    /// A sequence.
+    Sequence,
+    /// A language of functions.
+    Language,
+    /// A tablespace.
+    Tablespace,
     /// The database.
     Database,
     /// A function.
@@ -72,6 +78,9 @@ impl Subject {
             ],
             Subject::Column => &[("SELECT", Read), ("INSERT", Change), ("UPDATE", Change), ("REFERENCES", Change)],
             Subject::Schema => &[("USAGE", Use), ("CREATE", Create)],
+            Subject::Sequence => &[("USAGE", Change), ("SELECT", Read), ("UPDATE", Change)],
+            Subject::Language => &[("USAGE", Use)],
+            Subject::Tablespace => &[("CREATE", Create)],
             Subject::Database => &[("CONNECT", Use), ("CREATE", Create), ("TEMPORARY", Create), ("TEMP", Create)],
             Subject::Function => &[("EXECUTE", Use)],
             Subject::Type => &[("USAGE", Use)],
@@ -128,7 +137,7 @@ impl Question<'_> {
         let Some((user, rights)) = self.user()? else { return Ok(None) };
         let any = |may: &dyn Fn(Privilege) -> bool| Ok(Some(wanted.iter().any(|privilege| may(*privilege))));
         match self.subject {
-            Subject::Table | Subject::Column => {
+            Subject::Table | Subject::Column | Subject::Sequence => {
                 let Some((name, found)) = self.relation()? else { return Ok(None) };
                 if let Some(column) = self.column
                     && !has_column(found.as_ref(), &name, column)?
@@ -153,7 +162,8 @@ impl Question<'_> {
                 _ => any(&|privilege| privilege != Privilege::Create || rights.are_all()),
             },
             // What is built in, everybody may use.
-            Subject::Function | Subject::Type => any(&|_| true),
+            Subject::Function | Subject::Type | Subject::Language => any(&|_| true),
+            Subject::Tablespace => any(&|_| rights.are_all()),
             Subject::Role => {
                 let Some((role, _)) = self.role(self.object)? else { return Ok(None) };
                 any(&|_| role == user || rights.are_all())

@@ -49,6 +49,12 @@ impl Routine {
         }
     }
 
+    /// Whether it is a procedure, which CALL runs.
+    pub fn is_procedure(&self) -> bool {
+        let Statement::CreateFunction(create) = self.source.as_ref() else { return false };
+        matches!(&create.return_type, Some(returns) if returns.to_string() == "\"procedure\"")
+    }
+
     /// Whether it is NULL if an argument is.
     pub fn is_strict(&self) -> bool {
         let strict = Some(FunctionCalledOnNull::Strict);

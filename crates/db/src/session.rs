@@ -1,16 +1,17 @@
 //! A session: one client's conversation with a database. Its settings, rights, and planner; what happens to its
 //! statements is told in [`statement`](crate::statement).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::FieldRef;
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 use diligence_catalog::transaction::TransactionMark;
 use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::QueryOptions;
-use diligence_sql::{Facts, Planner, PlannerOptions, Query, QueryRunner, SettingsSink};
+use diligence_sql::{Facts, Planner, PlannerOptions, QueryRunner, SettingsSink};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 use diligence_types::range_type::RangeKind;
@@ -45,15 +46,21 @@ impl Default for SessionOptions {
     }
 }
 
+/// Procedures within each other at most: a thread waits for each.
+const PROCEDURES_MAX: usize = 64;
+
 /// A savepoint: its name, and what had been changed.
 pub(crate) type Savepoint = (String, TransactionMark);
 
-struct Parts {
+pub(crate) struct Parts {
     database: Database,
     planner: Planner,
     settings: Settings,
     /// Those of the transaction that the session's own statements have begun.
     savepoints: Mutex<Vec<Savepoint>>,
+    /// Procedures that run within each other.
+    depth: AtomicUsize,
+    itself: Weak<Parts>,
     /// What settings were that `set_config` has changed for the transaction, the first first.
     local: Mutex<Vec<(String, String)>>,
 }
@@ -108,15 +115,19 @@ impl SettingsSink for Parts {
     }
 }
 
-impl QueryRunner for Parts {
-    fn rows(&self, query: &Query) -> Result<Vec<RecordBatch>> {
-        let options = self.settings.query_options("values of PIVOT");
-        let mut stream = self.database.engine().run(&query.plan, options)?;
-        let mut rows = Vec::new();
-        while let Some(batch) = stream.next_blocking() {
-            rows.push(batch?);
-        }
-        Ok(rows)
+impl Parts {
+    /// The session. Fails with kind `Cancelled` when it has ended.
+    pub(crate) fn session(&self) -> Result<Session> {
+        self.itself.upgrade().map(Session).ok_or_else(Error::cancelled)
+    }
+}
+
+/// A procedure that runs, until it is dropped.
+pub(crate) struct Within<'s>(&'s AtomicUsize);
+
+impl Drop for Within<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -169,7 +180,15 @@ impl Session {
             planner.set_settings_sink(sink);
             let runner: Weak<dyn QueryRunner> = parts.clone();
             planner.set_query_runner(runner);
-            Parts { planner, settings, database, savepoints: Mutex::default(), local: Mutex::default() }
+            Parts {
+                planner,
+                settings,
+                database,
+                savepoints: Mutex::default(),
+                depth: AtomicUsize::new(0),
+                itself: parts.clone(),
+                local: Mutex::default(),
+            }
         });
         let session = Self(parts);
         for (name, value) in session.0.database.defaults().for_session() {
@@ -206,6 +225,17 @@ impl Session {
     /// How long a statement of this session waits for a lock; for as long as it takes, if zero.
     pub(crate) fn lock_timeout(&self) -> Duration {
         self.0.settings.lock_timeout()
+    }
+
+    /// A procedure begins. Fails with 54001 if too many run within each other.
+    pub(crate) fn enter_procedure(&self) -> Result<Within<'_>> {
+        let within = Within(&self.0.depth);
+        if within.0.fetch_add(1, Ordering::Relaxed) >= PROCEDURES_MAX {
+            let message =
+                format!("stack depth limit exceeded: more than {PROCEDURES_MAX} procedures within each other");
+            return Err(Error::resource(message).with_code("54001"));
+        }
+        Ok(within)
     }
 
     /// A setting's value, as SHOW has it. Fails with kind `Input` if there is no such setting.

@@ -64,7 +64,7 @@ const FUNCTIONS: [(&str, &str); 47] = [
     ("shobj_description", "CAST(NULL AS TEXT)"),
     ("to_regclass", "(SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_name = \
       replace(replace(replace($1, 'pg_catalog.', ''), 'public.', ''), '\"', ''))"),
-    ("to_regtype", "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_sql_name = $1 OR _t.type_name = $1)"),
+    ("to_regtype", "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_name = $1 OR _t.type_sql_name = CASE lower($1) WHEN 'int' THEN 'integer' WHEN 'decimal' THEN 'numeric' WHEN 'float' THEN 'double precision' WHEN 'char' THEN 'character' ELSE $1 END)"),
     ("txid_current", "CAST(1 AS BIGINT)"),
 ];
 

@@ -29,6 +29,8 @@ mod ordering;
 pub mod parse;
 mod planning;
 mod privileges;
+pub mod procedural;
+mod procedures;
 mod programs;
 mod registry;
 mod rewrites;
@@ -36,6 +38,7 @@ mod routines;
 mod row_locks;
 mod sequences;
 mod session_functions;
+mod sleeping;
 mod statement;
 mod unnesting;
 mod write;
@@ -50,6 +53,6 @@ pub use planning::{
 pub use registry::Closures;
 pub use session_functions::{QueryRunner, SettingsSink};
 pub use statement::{
-    Command, DroppedKind, ExportFormat, Maintenance, Part, Query, Several, Statement, TransactionStep, Write,
+    Called, Command, DroppedKind, ExportFormat, Maintenance, Part, Query, Several, Statement, TransactionStep, Write,
 };
 pub use write::native::{NativeWriter, Returned};

@@ -17,13 +17,16 @@ use diligence_catalog::privileges::{Named, Question, Subject};
 use diligence_storage::foreign_error::to_datafusion;
 
 /// The functions, and of what they tell the privileges.
-pub(crate) const NAMES: [(&str, Subject); 8] = [
+pub(crate) const NAMES: [(&str, Subject); 11] = [
     ("has_any_column_privilege", Subject::Column),
     ("has_column_privilege", Subject::Column),
     ("has_database_privilege", Subject::Database),
     ("has_function_privilege", Subject::Function),
+    ("has_language_privilege", Subject::Language),
     ("has_schema_privilege", Subject::Schema),
+    ("has_sequence_privilege", Subject::Sequence),
     ("has_table_privilege", Subject::Table),
+    ("has_tablespace_privilege", Subject::Tablespace),
     ("has_type_privilege", Subject::Type),
     ("pg_has_role", Subject::Role),
 ];

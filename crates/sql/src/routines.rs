@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion_expr::Volatility;
+use datafusion_sql::parser::Statement as ParsedStatement;
 use diligence_base::{Error, Result};
 use diligence_pool::{Form, Runtime};
 use sqlparser::ast::{
@@ -12,6 +13,7 @@ use sqlparser::ast::{
 };
 
 use crate::parse;
+use crate::procedural::{self, Block};
 use crate::programs::{self, Program};
 
 /// A function as it is put in the place of its calls.
@@ -31,6 +33,12 @@ pub(crate) struct Definition {
     pub is_strict: bool,
     /// Whether arguments are put in as they are written: a macro.
     pub is_macro: bool,
+    /// Whether it gives any number of rows.
+    pub gives_rows: bool,
+    /// Whether it is a procedure, which CALL runs.
+    pub is_procedure: bool,
+    /// The parameter whose value it gives, if it has one to give (OUT).
+    pub output: Option<String>,
 }
 
 /// What a routine takes.
@@ -53,6 +61,8 @@ pub(crate) enum Body {
     Rows(Arc<Query>),
     /// A value that a process computes.
     Program(Arc<Program>),
+    /// Statements.
+    Block(Arc<Block>),
 }
 
 impl Definition {
@@ -78,6 +88,9 @@ impl Definition {
                     columns: vec![],
                     is_strict: false,
                     is_macro: true,
+                    gives_rows: false,
+                    is_procedure: false,
+                    output: None,
                 }
                 .with_placeholders())
             }
@@ -89,17 +102,22 @@ impl Definition {
     fn of_function(create: &ast::CreateFunction) -> Result<Self> {
         let language = create.language.as_ref().map_or_else(|| "sql".to_owned(), lower);
         let form = programs::form_of(&language);
-        if language != "sql" && form.is_none() {
+        if !matches!(language.as_str(), "sql" | "plpgsql") && form.is_none() {
             let error = Error::unsupported(format!("language \"{language}\" is not supported")).with_code("0A000");
-            return Err(error.with_hint("functions are written in SQL, Python or WebAssembly: LANGUAGE sql, python, python_arrow, python_aggregate, wasm, wasm_arrow"));
+            return Err(error.with_hint(
+                "functions are written in SQL, PL/pgSQL, Python or WebAssembly: LANGUAGE sql, plpgsql, python, python_arrow, \
+                 python_aggregate, wasm, wasm_arrow",
+            ));
         }
+        let is_procedure = create.return_type.as_ref().is_some_and(is_of_procedure);
         let (mut parameters, mut columns) = (Vec::new(), Vec::new());
         for given in create.args.iter().flatten() {
             let name = given.name.as_ref().map(lower).unwrap_or_default();
             if matches!(given.mode, Some(ArgMode::Out | ArgMode::InOut)) {
                 columns.push((name.clone(), given.data_type.clone()));
             }
-            if !matches!(given.mode, Some(ArgMode::Out)) {
+            // CALL names those that are given back, too.
+            if is_procedure || !matches!(given.mode, Some(ArgMode::Out)) {
                 let (data_type, default) = (Some(given.data_type.clone()), given.default_expr.clone());
                 parameters.push(RoutineParameter { name, data_type, default });
             }
@@ -114,22 +132,32 @@ impl Definition {
                 gives_rows = true;
                 columns = given.iter().map(|column| (lower(&column.name), column.data_type.clone())).collect();
             }
-            Some(FunctionReturnType::DataType(given)) if is_void(given) => {}
+            Some(FunctionReturnType::DataType(given)) if is_void(given) || is_procedure => {}
+            Some(FunctionReturnType::DataType(given)) if is_trigger(given) => return Err(no_triggers()),
             Some(FunctionReturnType::DataType(given)) => returns = Some(given.clone()),
             None if columns.is_empty() => {
                 return Err(Error::input("function result type must be specified").with_code("42P13"));
             }
             None => {}
         }
-        if let [(_, only)] = columns.as_slice()
+        let mut output = None;
+        if let [(name, only)] = columns.as_slice()
             && !gives_rows
+            && !is_procedure
         {
             returns = Some(only.clone());
+            output = Some(name.clone());
             columns.clear();
         }
         let is_value = !gives_rows && columns.is_empty() && returns.is_some();
+        let gives = gives_rows || !columns.is_empty() || returns.is_some();
         let form = form.map(|form| if form == Form::Rows && gives_rows { Form::RowSets } else { form });
         let body = match &create.function_body {
+            Some(CreateFunctionBody::AsBeforeOptions { body, .. } | CreateFunctionBody::AsAfterOptions(body))
+                if language == "plpgsql" =>
+            {
+                Body::Block(Arc::new(procedural::read(text_of(body).ok_or_else(no_body)?)?))
+            }
             _ if form.is_some_and(|form| form != Form::RowSets) && !is_value => {
                 let error = Error::unsupported(format!("functions in {language} return one value")).with_code("0A000");
                 return Err(error.with_hint("RETURNS text, or another type; LANGUAGE python may return rows"));
@@ -151,11 +179,14 @@ impl Definition {
             Some(CreateFunctionBody::Return(value)) => Body::Value(Arc::new(value.clone())),
             Some(CreateFunctionBody::AsBeforeOptions { body, .. } | CreateFunctionBody::AsAfterOptions(body)) => {
                 let text = text_of(body).ok_or_else(no_body)?;
-                let query = parse::query(text.trim().trim_end_matches(';'))?;
-                // Of several rows the first counts.
-                match value_of(&query).filter(|_| !gives_rows && columns.is_empty()) {
-                    Some(value) => Body::Value(Arc::new(value.clone())),
-                    None => Body::Rows(Arc::new(query)),
+                let statements = parse::split(text)?;
+                match only_query(&statements).filter(|_| !is_procedure) {
+                    None => Body::Block(Arc::new(procedural::statements(statements, gives))),
+                    // Of several rows the first counts.
+                    Some(query) => match value_of(&query).filter(|_| !gives_rows && columns.is_empty()) {
+                        Some(value) => Body::Value(Arc::new(value.clone())),
+                        None => Body::Rows(Arc::new(query)),
+                    },
                 }
             }
             _ => return Err(no_body()),
@@ -174,8 +205,18 @@ impl Definition {
             create.called_on_null,
             Some(FunctionCalledOnNull::ReturnsNullOnNullInput | FunctionCalledOnNull::Strict)
         );
-        let definition =
-            Self { name: last(&create.name)?, parameters, body, returns, columns, is_strict, is_macro: false };
+        let definition = Self {
+            name: last(&create.name)?,
+            parameters,
+            body,
+            returns,
+            columns,
+            is_strict,
+            is_macro: false,
+            gives_rows,
+            is_procedure,
+            output,
+        };
         Ok(definition.with_placeholders())
     }
 
@@ -186,7 +227,7 @@ impl Definition {
         match &mut self.body {
             Body::Value(value) => drop(Arc::make_mut(value).visit(&mut places)),
             Body::Rows(query) => drop(Arc::make_mut(query).visit(&mut places)),
-            Body::Program(_) => {}
+            Body::Program(_) | Body::Block(_) => {}
         }
         self
     }
@@ -206,6 +247,7 @@ impl Definition {
                 Body::Rows(Arc::new(query))
             }
             Body::Program(program) => Body::Program(program.clone()),
+            Body::Block(block) => Body::Block(block.clone()),
         }
     }
 
@@ -330,6 +372,37 @@ fn no_body() -> Error {
     Error::input("no function body specified").with_code("42P13")
 }
 
+fn is_of_procedure(returns: &FunctionReturnType) -> bool {
+    matches!(returns, FunctionReturnType::DataType(DataType::Custom(name, _))
+        if matches!(name.0.as_slice(), [part] if part.as_ident().is_some_and(|name| name.value == parse::PROCEDURE
+            && name.quote_style.is_some())))
+}
+
+/// The query that a body is, if it is one statement, a query, and writes nothing. What is wrong with a statement is
+/// found when it is looked at.
+fn only_query(statements: &[String]) -> Option<Query> {
+    let [only] = statements else { return None };
+    let ParsedStatement::Statement(statement) = parse::parse_one(only).ok()?.statement else { return None };
+    let Statement::Query(query) = *statement else { return None };
+    let is_changing = |query: &Query| {
+        matches!(query.body.as_ref(), SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_))
+    };
+    let with = query.with.iter().flat_map(|with| &with.cte_tables);
+    if is_changing(&query) || with.into_iter().any(|cte| is_changing(&cte.query)) {
+        return None;
+    }
+    Some(*query)
+}
+
+fn is_trigger(data_type: &DataType) -> bool {
+    data_type.to_string().eq_ignore_ascii_case("trigger")
+}
+
+fn no_triggers() -> Error {
+    let error = Error::unsupported("triggers are not supported").with_code("0A000");
+    error.with_hint("generated columns, defaults, CHECK and foreign keys are kept by the table itself")
+}
+
 fn is_void(data_type: &DataType) -> bool {
     data_type.to_string().eq_ignore_ascii_case("void")
 }
@@ -372,6 +445,7 @@ mod tests {
             Body::Value(value) => value.to_string(),
             Body::Rows(query) => query.to_string(),
             Body::Program(program) => program.text.clone(),
+            Body::Block(block) => format!("{block:?}"),
         }
     }
 

@@ -4,14 +4,16 @@ use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 
-use arrow::array::{Array, AsArray, RecordBatch, StringViewArray};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use datafusion_common::error::Result;
 use datafusion_common::plan_err;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use diligence_engine::stages::Caller;
 use diligence_storage::foreign_error::to_datafusion;
 
+use crate::procedural::Procedure;
 use crate::statement::Query;
 
 /// What changes a session's settings.
@@ -25,6 +27,16 @@ pub trait SettingsSink: Send + Sync + Debug {
 pub trait QueryRunner: Send + Sync + Debug {
     /// The rows of a query; waits for them. Fails as the query does.
     fn rows(&self, query: &Query) -> diligence_base::Result<Vec<RecordBatch>>;
+
+    /// What a procedure gives for these arguments, each an array of one value: a value or a row as columns of one, or
+    /// columns of any number of rows. Fails as a statement of its body does, and with 54001 if procedures call each
+    /// other too deep.
+    fn call(
+        &self,
+        procedure: &Arc<Procedure>,
+        arguments: Vec<ArrayRef>,
+        caller: &dyn Caller,
+    ) -> diligence_base::Result<Vec<ArrayRef>>;
 }
 
 /// The function, for a session whose settings this changes.

@@ -18,6 +18,7 @@ use diligence_engine::plan::{Needs, Node, Plan};
 use diligence_memory::QueryMemory;
 use diligence_storage::Writer;
 
+use crate::procedural::{Gives, Procedure};
 use crate::write::native::{NativeWriter, Returned};
 use crate::written::WrittenRows;
 
@@ -43,6 +44,8 @@ pub enum Statement {
     Several(Several),
     /// Changes the catalog.
     Command(Command),
+    /// Runs a procedure: CALL and DO.
+    Call(Called),
     /// Looks after the database.
     Maintain(Maintenance),
     /// A transaction begins, ends, or goes back.
@@ -64,6 +67,30 @@ pub enum Statement {
         /// The setting.
         name: Option<String>,
     },
+}
+
+/// A procedure that is run.
+#[derive(Clone, Debug)]
+pub struct Called {
+    /// What the statement is called when it is done.
+    pub tag: &'static str,
+    /// The procedure.
+    pub procedure: Arc<Procedure>,
+    /// A query of one row with its arguments; none if it takes none.
+    pub arguments: Option<Query>,
+}
+
+impl Called {
+    /// The columns that come out; `None` if it gives no row.
+    pub fn schema(&self) -> Option<SchemaRef> {
+        match &self.procedure.gives {
+            Gives::Row(columns) => {
+                let fields = columns.iter().map(|(name, sql_type)| sql_type.field(name, true));
+                Some(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What is done for a database by those who keep it. Each takes as long as the database is large.
@@ -145,6 +172,8 @@ pub struct Query {
     pub plan: Plan,
     /// Whether it locks something until its transaction ends.
     pub is_locking: bool,
+    /// Whether it calls procedures, which run statements of their own.
+    pub is_calling: bool,
 }
 
 impl Query {
@@ -188,9 +217,9 @@ impl Write {
     /// Gives the rows of a query to a writer.
     pub(crate) fn new(tag: &'static str, rows: Query, writer: Arc<dyn Writer>) -> Self {
         let is_undoable = writer.is_undoable();
-        let Query { mut plan, is_locking } = rows;
+        let Query { mut plan, is_locking, is_calling } = rows;
         keep_listed_order(&mut plan);
-        let query = Query { plan: Plan::write(plan, writer), is_locking };
+        let query = Query { plan: Plan::write(plan, writer), is_locking, is_calling };
         Self { tag, query, is_undoable, returning: None }
     }
 }
@@ -227,7 +256,7 @@ impl AnyWrite {
 
     /// The statement for a run of a session.
     pub(crate) fn of(&self, rows: Plan, catalogs: &SessionCatalogs) -> Write {
-        let query = Query { plan: rows, is_locking: false };
+        let query = Query { plan: rows, is_locking: false, is_calling: false };
         self.in_run(query, self.writer.anew(catalogs.catalog(), catalogs.owner()))
     }
 

@@ -114,9 +114,10 @@ impl PlannedStatement {
     pub fn is_read_only(&self) -> bool {
         match &self.planned {
             Planned::Query(query, _) => !query.is_locking,
-            Planned::Other(statement) => {
-                !matches!(statement.as_ref(), Statement::Write(_) | Statement::Several(_) | Statement::Command(_))
-            }
+            Planned::Other(statement) => !matches!(
+                statement.as_ref(),
+                Statement::Write(_) | Statement::Several(_) | Statement::Command(_) | Statement::Call(_)
+            ),
         }
     }
 
@@ -176,7 +177,10 @@ impl PlannedStatement {
     pub(crate) fn renewed_for(&self, planner: &Planner) -> Option<Self> {
         let Planned::Query(query, Some(uses)) = &self.planned else { return None };
         let (plan, uses) = planner.renewed(&query.plan, uses, &planner.catalogs().snapshot())?;
-        let planned = Planned::Query(Arc::new(Query { plan, is_locking: query.is_locking }), Some(uses));
+        let planned = Planned::Query(
+            Arc::new(Query { plan, is_locking: query.is_locking, is_calling: query.is_calling }),
+            Some(uses),
+        );
         Some(Self {
             text: self.text.clone(),
             planned,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use diligence_catalog::privileges::{OWNER, OWNER_OID};
 use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules};
-use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, SessionSnapshot};
+use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, POSTGRES_SCHEMA, Relation, SessionSnapshot};
 
 use super::definitions::{index_definition, key_definition, key_parts, qualified, quoted, reference_definition};
 use super::rows::Cell;
@@ -392,7 +392,8 @@ pub(super) fn serials(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
 
 /// `pg_language`: what functions are written in. PostgreSQL has no numbers for the others: they are some that it gives
 /// to nothing.
-const LANGUAGES: [(&str, u32); 4] = [("sql", 14), ("python", 13_801), ("plpython3u", 13_802), ("python_arrow", 13_803)];
+const LANGUAGES: [(&str, u32); 5] =
+    [("sql", 14), ("plpgsql", 13_800), ("python", 13_801), ("plpython3u", 13_802), ("python_arrow", 13_803)];
 
 fn language_oid(name: &str) -> u32 {
     LANGUAGES.iter().find(|(known, _)| *known == name).map_or(0, |(_, oid)| *oid)
@@ -406,7 +407,18 @@ pub(super) fn languages(_: &SessionSnapshot) -> Vec<Vec<Cell>> {
     LANGUAGES.iter().map(row).collect()
 }
 
-/// `pg_proc`: the functions that statements made.
+/// Functions of PostgreSQL's that read values of many types, by which drivers tell what kind of type one is.
+const RECEIVERS: [(&str, u32); 3] = [("array_recv", 2400), ("record_recv", 2402), ("enum_recv", 3532)];
+/// Numbers of those of a single type begin here; nobody asks for their names.
+const RECEIVERS_FROM: u32 = 2_000_000;
+
+/// The number of the function that reads values of a type.
+pub(super) fn receiver(name: &str, is_array: bool, oid: u32) -> u32 {
+    let name = if is_array { "array_recv".to_owned() } else { format!("{name}_recv") };
+    RECEIVERS.iter().find(|(known, _)| *known == name).map_or(RECEIVERS_FROM + oid, |(_, oid)| *oid)
+}
+
+/// `pg_proc`: the functions that statements made, and some of PostgreSQL's own.
 pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let routine = |object: &Arc<Object>| match &object.relation {
         Relation::Routine(routine) if snapshot.rights.may_read(&object.name) => {
@@ -423,7 +435,7 @@ pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 0.into(),
                 0.into(),
                 "-".into(),
-                "f".into(),
+                if routine.is_procedure() { "p" } else { "f" }.into(),
                 false.into(),
                 false.into(),
                 routine.is_strict().into(),
@@ -444,7 +456,11 @@ pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         }
         _ => None,
     };
-    snapshot.catalog.all_objects().filter_map(routine).collect()
+    let receiver = |(name, oid): (&str, u32)| {
+        vec![oid.into(), name.into(), snapshot.schema_oid(POSTGRES_SCHEMA).unwrap_or(11).into(), OWNER_OID.into()]
+    };
+    let made = snapshot.catalog.all_objects().filter_map(routine);
+    made.chain(RECEIVERS.map(receiver)).collect()
 }
 
 /// What functions about functions look into: arguments, and the statement.

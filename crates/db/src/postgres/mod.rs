@@ -253,6 +253,16 @@ fn listed_tables(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         .collect()
 }
 
+/// The number of the schema `pg_catalog`.
+const CATALOG_OID: u32 = 11;
+/// What CREATE EXTENSION accepts: it is there already.
+const EXTENSIONS: [(&str, &str, &str); 4] = [
+    ("fuzzystrmatch", "1.1", "determine similarities and distance between strings"),
+    ("pgcrypto", "1.3", "cryptographic functions"),
+    ("plpgsql", "1.0", "PL/pgSQL procedural language"),
+    ("uuid-ossp", "1.1", "generate universally unique identifiers (UUIDs)"),
+];
+
 /// A type as the tables list it.
 struct ListedType {
     name: String,
@@ -268,7 +278,6 @@ struct ListedType {
 
 /// Every type, without those of arrays.
 fn listed_types(snapshot: &SessionSnapshot) -> Vec<ListedType> {
-    const CATALOG_OID: u32 = 11;
     let known = TYPES.iter().map(|known| ListedType {
         name: known.name.to_owned(),
         sql_name: known.sql_name.to_owned(),
@@ -360,7 +369,7 @@ fn types(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             if is_array { 0 } else { known.array_oid }.into(),
             function("in").into(),
             function("out").into(),
-            function("recv").into(),
+            declared::receiver(known.name, is_array, known.oid).into(),
             "-".into(),
             "-".into(),
             "-".into(),
@@ -440,7 +449,7 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
     add(
         "pg_type",
         "oid:o typname typnamespace:o typowner:o typlen:s typbyval:b typtype typcategory typispreferred:b typisdefined:b \
-         typdelim typrelid:o typelem:o typarray:o typinput typoutput typreceive typsend typmodin typmodout typanalyze \
+         typdelim typrelid:o typelem:o typarray:o typinput typoutput typreceive:o typsend typmodin typmodout typanalyze \
          typalign typstorage typnotnull:b typbasetype:o typtypmod:i typndims:i typcollation:o typdefault typsubscript \
          typdefaultbin typacl:T",
         types,
@@ -564,6 +573,14 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
     add("pg_constraint_texts", "constraint_oid:o constraint_text", declared::constraint_definitions);
     add("pg_serials", "serial_table serial_column serial_sequence", declared::serials);
     add("pg_routine_texts", "routine_oid:o routine_arguments routine_text", declared::routine_texts);
-    add("pg_extension", "oid:o extname extowner:o extnamespace:o extrelocatable:b extversion", |_| vec![]);
+    add("pg_extension", "oid:o extname extowner:o extnamespace:o extrelocatable:b extversion", |_| {
+        vec![vec![13_799.into(), "plpgsql".into(), OWNER_OID.into(), CATALOG_OID.into(), false.into(), "1.0".into()]]
+    });
+    add("pg_available_extensions", "name default_version installed_version comment", |_| {
+        let row = |(name, version, comment): (&str, &str, &str)| {
+            vec![name.into(), version.into(), version.into(), comment.into()]
+        };
+        EXTENSIONS.map(row).to_vec()
+    });
     tables
 }

@@ -22,6 +22,7 @@ use diligence_sql::ExportFormat;
 use diligence_types::SqlType;
 
 use super::result::{CancelToken, QueryResult};
+use super::transaction::in_transaction;
 use crate::postgres::definitions::{index_definition, key_definition, reference_definition};
 use crate::session::Session;
 
@@ -69,25 +70,6 @@ pub(super) fn import(session: &Session, from: &Path, token: &CancelToken) -> Res
         }
         Ok(())
     })
-}
-
-/// Does something in the session's transaction, or in one of its own, which is kept if `keeps` says so.
-fn in_transaction(
-    session: &Session,
-    isolation: Isolation,
-    keeps: bool,
-    body: impl FnOnce() -> Result<()>,
-) -> Result<()> {
-    if session.transaction_mark().is_some() {
-        return body();
-    }
-    session.begin(isolation)?;
-    let done = body();
-    match (&done, keeps) {
-        (Ok(()), true) => session.commit()?,
-        _ => session.roll_back(),
-    }
-    done
 }
 
 /// A COPY whose file is named in a folder.

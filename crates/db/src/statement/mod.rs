@@ -22,6 +22,7 @@ mod maintenance;
 mod parse;
 mod pending;
 mod plan;
+mod procedures;
 mod result;
 mod several;
 mod start;

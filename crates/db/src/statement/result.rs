@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker, ready};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -102,6 +103,8 @@ pub struct QueryResult {
     again: Option<Again>,
     /// What it has locked, outside of a transaction.
     locked: Option<StatementLocks>,
+    /// How many rows the work that another thread does has written.
+    counted: Option<Arc<AtomicU64>>,
 }
 
 /// What a statement has locked.
@@ -352,7 +355,18 @@ impl QueryResult {
     pub fn rows(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
         let (body, token) = (Body::Ready(batches.into()), CancelToken::default());
         let printed = Printed::default();
-        Self { schema, command: None, body, id: None, token, last: None, printed, again: None, locked: None }
+        Self {
+            schema,
+            command: None,
+            body,
+            id: None,
+            token,
+            last: None,
+            printed,
+            again: None,
+            locked: None,
+            counted: None,
+        }
     }
 
     fn of(
@@ -363,7 +377,18 @@ impl QueryResult {
     ) -> Self {
         let (id, token) = (Some(stream.id()), CancelToken::of(stream.cancel_token()));
         let printed = stream.printed();
-        Self { schema, command, body: body(stream), id, token, last: None, printed, again: None, locked: None }
+        Self {
+            schema,
+            command,
+            body: body(stream),
+            id,
+            token,
+            last: None,
+            printed,
+            again: None,
+            locked: None,
+            counted: None,
+        }
     }
 
     /// The columns; none for a command.
@@ -383,6 +408,20 @@ impl QueryResult {
     /// What a statement with RETURNING has done, and with how many rows; known once it gives rows.
     pub fn written(&self) -> Option<(&'static str, u64)> {
         self.command.as_ref().filter(|done| done.is_returning).map(|done| (done.tag, done.rows.unwrap_or(0)))
+    }
+
+    /// The same for a statement that writes elsewhere: what it is called, whether it gives rows when it is done, and how
+    /// many it has written then.
+    pub(crate) fn writing(mut self, tag: &'static str, is_returning: bool, counted: Arc<AtomicU64>) -> Self {
+        self.command = Some(Done { tag, rows: None, is_returning });
+        self.counted = Some(counted);
+        self
+    }
+
+    /// The same, with what is printed for it elsewhere.
+    pub(crate) fn printing(mut self, printed: Printed) -> Self {
+        self.printed = printed;
+        self
     }
 
     /// What functions in other languages print while the statement runs, for whoever asked. May be kept beyond the
@@ -551,6 +590,9 @@ impl QueryResult {
                 return Poll::Ready(match work.take() {
                     Ok(rows) => {
                         self.body = Body::Ready(rows.into());
+                        if let (Some(done), Some(counted)) = (&mut self.command, &self.counted) {
+                            done.rows = Some(counted.load(Ordering::Acquire));
+                        }
                         Ok(())
                     }
                     Err(error) => self.fail(error),

@@ -64,6 +64,15 @@ impl Session {
                 Statement::Several(several) => self.start_several(several, source, &text),
                 _ => Err(Error::bug("a statement is another one")),
             },
+            (Planned::Query(query, _), _) if query.is_calling => Ok(self.start_calling(query, options)),
+            (Planned::Other(statement), _)
+                if matches!(statement.as_ref(), Statement::Write(write) if write.query.is_calling) =>
+            {
+                match *statement {
+                    Statement::Write(write) => Ok(self.start_calling_write(write, options)),
+                    _ => Err(Error::bug("a statement is another one")),
+                }
+            }
             (Planned::Query(query, _), source) => self.start_query(&query, source, options),
             (Planned::Other(statement), None) => self.start_statement(*statement, None, options),
             (Planned::Other(statement), Some(source)) => {
@@ -100,9 +109,9 @@ impl Session {
     /// Runs a plan at once; `None`, and nothing was done, if it is not short. Fails with the statement's error.
     fn at_once(&self, planned: &Planned) -> Result<Option<DoneAtOnce>> {
         let (plan, write) = match planned {
-            Planned::Query(query, _) if !query.is_locking => (&query.plan, None),
+            Planned::Query(query, _) if !query.is_locking && !query.is_calling => (&query.plan, None),
             Planned::Other(statement) => match statement.as_ref() {
-                Statement::Write(write) if !write.query.is_locking && write.is_undoable => {
+                Statement::Write(write) if !write.query.is_locking && !write.query.is_calling && write.is_undoable => {
                     (&write.query.plan, Some(write))
                 }
                 _ => return Ok(None),
@@ -246,6 +255,7 @@ impl Session {
             Statement::Several(_) => return Err(Error::bug("several statements start as one")),
             Statement::Command(command) => self.start_command(command, source)?,
             Statement::Maintain(maintenance) => self.maintain(maintenance),
+            Statement::Call(called) => self.start_called(called),
             Statement::Transaction(step) => QueryResult::done(self.step(step)?),
             Statement::Set { name, value } => {
                 self.set(&name, &value)?;

@@ -108,6 +108,25 @@ impl Session {
     }
 }
 
+/// Does something in the session's transaction, or in one of its own, which is kept if `keeps` says so.
+pub(super) fn in_transaction<T>(
+    session: &Session,
+    isolation: Isolation,
+    keeps: bool,
+    body: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    if session.transaction_mark().is_some() {
+        return body();
+    }
+    session.begin(isolation)?;
+    let done = body();
+    match (&done, keeps) {
+        (Ok(_), true) => session.commit()?,
+        _ => session.roll_back(),
+    }
+    done
+}
+
 #[cfg(test)]
 mod tests {
     use arrow::array::AsArray;

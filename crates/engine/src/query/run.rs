@@ -614,7 +614,8 @@ impl Printed {
         std::mem::take(&mut *self.0.lock())
     }
 
-    fn add(&self, text: &str) {
+    /// Something is printed; it is lost if too much is there already.
+    pub fn add(&self, text: &str) {
         let mut printed = self.0.lock();
         let held = printed.iter().map(String::len).sum::<usize>();
         if held + text.len() <= PRINTED_BYTES_MAX {

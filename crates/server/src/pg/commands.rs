@@ -127,6 +127,8 @@ pub fn command(sql: &str) -> Result<Option<Command>, String> {
         ("SET", "SESSION", "CHARACTERISTICS") => Command::SetTransaction(TransactionMode::default()),
         // DuckDB's variables are the engine's, and so is what references wait for.
         ("SET" | "RESET", "VARIABLE", _) | ("SET", "CONSTRAINTS", _) => return Ok(None),
+        // The role is the one that has logged in.
+        ("SET" | "RESET", "ROLE", _) | ("SET" | "RESET", "SESSION", "AUTHORIZATION") => return Ok(None),
         ("SET", ..) => return Ok(set(&tokens)),
         ("RESET", "ALL", _) => Command::ResetAll,
         ("RESET", ..) if count >= 2 => Command::Reset(setting_name(&tokens[1..]), Lasts::Session),

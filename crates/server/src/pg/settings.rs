@@ -40,7 +40,7 @@ const KNOWN: [(&str, &str, Change); 44] = [
     ("client_encoding", "UTF8", Only(&["utf8", "unicode"])),
     ("client_min_messages", "notice", Free),
     ("datestyle", "ISO, MDY", Only(&["iso", "iso, mdy", "iso, ymd", "iso, dmy", "iso,mdy"])),
-    ("default_table_access_method", "heap", Fixed),
+    ("default_table_access_method", "heap", Only(&["heap"])),
     ("default_tablespace", "", Free),
     ("default_transaction_deferrable", "off", Free),
     ("default_transaction_isolation", "read committed", Free),

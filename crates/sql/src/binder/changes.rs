@@ -302,6 +302,7 @@ fn old_names(mut names: Namespace, changed: &Changed<'_>) -> Result<(Namespace, 
     let mut columns = names.sources[place].columns.clone();
     let number = columns.pop().ok_or_else(|| Error::bug("rows have no numbers"))?;
     names.replace_columns(place, columns);
+    names.sources[place].number = Some(number.clone());
     names.sources[place].qualifiers.clone_from(&changed.qualifiers);
     Ok((names, number))
 }

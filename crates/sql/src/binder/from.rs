@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 use diligence_storage::Table;
+use diligence_storage::memory::ROW_NUMBERS;
 use diligence_types::SqlType;
 use diligence_types::functions::{has_function, scalars};
 use sqlparser::ast::{
@@ -416,7 +417,7 @@ impl Binder<'_> {
             [front @ .., _] => front.iter().rev().map(|part| normalized(part)).collect(),
         };
         match found {
-            Named::Table { mut table, name: own } => {
+            Named::Table { mut table, name: own, key } => {
                 let name_here = alias.map_or_else(|| own.clone(), |alias| normalized(&alias.name));
                 let way = self.locking.borrow_mut().as_mut().and_then(|locking| locking.way_of(&name_here));
                 let lockable = match way {
@@ -442,15 +443,23 @@ impl Binder<'_> {
                     columns.push((position, self.numbers.named(field.name(), sql_type, field.is_nullable())));
                 }
                 let mut shown = columns.iter().map(|(_, column)| column.clone()).collect::<Vec<_>>();
+                let has_number =
+                    shown.last().is_some_and(|column| column.name == ROW_NUMBERS) && name != super::CHANGED;
+                let number = if has_number { shown.pop() } else { None };
                 if let Some(lockable) = lockable {
-                    let number = shown.pop().ok_or_else(|| Error::bug("rows have no numbers"))?;
+                    let number = number.clone().ok_or_else(|| Error::bug("rows have no numbers"))?;
                     if let Some(locking) = &mut *self.locking.borrow_mut() {
                         locking.found(number, lockable.function);
                     }
                 }
                 let mut scan = Scan { table, name: name.clone(), columns, sample: None };
                 scan.sample = sample.map(|sample| self.share(sample)).transpose()?;
-                named(Relation::Scan(scan), shown, alias, Some((name, qualifiers)))
+                let key = shown.iter().filter(|column| key.contains(&column.name)).map(|column| column.id).collect();
+                let mut side = named(Relation::Scan(scan), shown, alias, Some((name, qualifiers)))?;
+                side.names.has_key(key);
+                side.names.sources[0].number = number;
+                side.names.sources[0].is_table = true;
+                Ok(side)
             }
             Named::View { query, columns, made, name, schema } => {
                 if self.view_depth.get() >= VIEW_DEPTH_MAX {
@@ -521,8 +530,15 @@ impl Binder<'_> {
             }
             let own = alias.is_none().then(|| (function.clone(), vec![]));
             let rows = self.settled(rows)?;
-            let columns = rows.columns();
-            return named(rows.relation, columns, alias, own);
+            let mut columns = rows.columns();
+            // A function's only column has its alias' name.
+            let is_scalar = matches!(columns.as_slice(), [only] if only.name == function);
+            if let (true, Some(alias)) = (is_scalar, alias) {
+                columns[0].name = normalized(&alias.name);
+            }
+            let mut side = named(rows.relation, columns, alias, own)?;
+            side.names.sources[0].is_scalar = is_scalar;
+            return Ok(side);
         }
         if let Some(rows) = self.record_set(&function, arguments, alias, &level, withs)? {
             return self.derived(rows, alias.map(without_types).as_ref());
@@ -585,7 +601,7 @@ impl Binder<'_> {
             }
         }
         match self.context.table_function(name, &known)? {
-            Some(Named::Table { table, name }) => self.table_rows(table, name, alias).map(Some),
+            Some(Named::Table { table, name, .. }) => self.table_rows(table, name, alias).map(Some),
             Some(Named::View { query, name, .. }) => {
                 let rows = self.query(&query, None, &Withs::default())?;
                 let rows = self.settled(rows)?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{aggregates, has_function, nearest_function, scalars};
@@ -134,7 +135,10 @@ impl Binder<'_> {
             let arguments = arguments.into_iter().map(|argument| self.typed(argument)).collect::<Result<Vec<_>>>()?;
             let types = arguments.iter().map(|argument| argument.sql_type().arrow()).collect::<Vec<_>>();
             let answer = function.inner().return_type(&types).map_err(|_| self.unknown_function(name, &arguments))?;
-            let sql_type = SqlType::of_arrow(&answer).unwrap_or(SqlType::Boolean);
+            let sql_type = match answer {
+                DataType::Null => SqlType::Void,
+                answer => SqlType::of_arrow(&answer).unwrap_or(SqlType::Boolean),
+            };
             return Ok(Scalar::Asked { function, arguments, sql_type });
         }
         if arguments.is_empty()
@@ -502,6 +506,15 @@ impl Binder<'_> {
             return Err(Error::input(message).with_code("0A000").with_hint("put it into FROM"));
         }
         let array = self.row_array(name, arguments)?;
+        self.row_function_of(name, array, level)
+    }
+
+    /// The same for an array of its rows. Fails with 0A000 where rows have no place.
+    pub(super) fn row_function_of(&self, name: &str, array: Scalar, level: &Level<'_>) -> Result<Scalar> {
+        if !level.clause.get().has_row_functions() || level.in_aggregate.get() || level.in_window.get() {
+            let message = format!("set-returning functions are not allowed in {}", level.clause.get().name());
+            return Err(Error::input(message).with_code("0A000").with_hint("put it into FROM"));
+        }
         let (columns, scalar) = self.element_columns(name, &array);
         let mut layers = level.row_functions.borrow_mut();
         // It reads the rows of those in its arguments.

@@ -51,6 +51,8 @@ pub(super) struct Groups {
     sets: Option<Vec<Vec<usize>>>,
     /// What each group is above the aggregates.
     columns: Vec<Scalar>,
+    /// Columns that the groups' keys determine, and what they are above the aggregates.
+    determined: Vec<(ColumnId, Scalar)>,
     /// The set's position.
     set_index: Option<Column>,
 }
@@ -726,6 +728,12 @@ impl Binder<'_> {
     /// Puts groups and aggregates on top of FROM and WHERE. Fails if a type has no groups.
     pub(super) fn aggregated(&self, relation: Relation, groups: &mut Groups, level: &Level<'_>) -> Result<Relation> {
         let mut aggregates = level.aggregates.take();
+        for column in determined(groups, level) {
+            let item = self.first_of(&column.scalar())?;
+            let shown = self.numbers.named(&column.name, column.sql_type.clone(), true);
+            groups.determined.push((column.id, shown.scalar()));
+            aggregates.push((shown, item));
+        }
         let has_sets = groups.sets.is_some();
         let mut columns = Vec::with_capacity(groups.scalars.len());
         for scalar in &groups.scalars {
@@ -741,17 +749,7 @@ impl Binder<'_> {
                 Some(call) => {
                     let key = Scalar::Call { call, arguments: vec![scalar.clone()] };
                     let column = self.numbers.named(&name, key.sql_type(), nullable);
-                    let first = ["first", "first_value", "any_value"]
-                        .into_iter()
-                        .find_map(|first| resolve_aggregate(first, &[Self::candidate(scalar)]).ok());
-                    let call = first.ok_or_else(|| unsupported(format!("GROUP BY of {}", scalar.sql_type())))?;
-                    let item = AggregateItem {
-                        call,
-                        arguments: vec![scalar.clone()],
-                        is_distinct: false,
-                        filter: None,
-                        order: vec![],
-                    };
+                    let item = self.first_of(scalar)?;
                     let shown = self.numbers.named(name, scalar.sql_type(), true);
                     // Of a set without the group it is NULL, as the key is.
                     let is_there = Scalar::IsNull(Box::new(column.scalar())).negate();
@@ -776,6 +774,14 @@ impl Binder<'_> {
         }
         let aggregate = Aggregate { input: Box::new(relation), groups: columns, sets, aggregates };
         Ok(Relation::Aggregate(aggregate))
+    }
+
+    /// Whichever value of a group comes first. Fails with 0A000 for a type that has no such aggregate.
+    fn first_of(&self, scalar: &Scalar) -> Result<AggregateItem> {
+        let first = ["first", "first_value", "any_value"];
+        let first = first.into_iter().find_map(|first| resolve_aggregate(first, &[Self::candidate(scalar)]).ok());
+        let call = first.ok_or_else(|| unsupported(format!("GROUP BY of {}", scalar.sql_type())))?;
+        Ok(AggregateItem { call, arguments: vec![scalar.clone()], is_distinct: false, filter: None, order: vec![] })
     }
 
     /// A name for a group's column.
@@ -824,7 +830,28 @@ impl Binder<'_> {
     }
 }
 
+/// The columns that are read outside of aggregates and are in no group, but in a table whose primary key is in every
+/// set of groups: in each group they have one value.
+fn determined(groups: &Groups, level: &Level<'_>) -> Vec<Column> {
+    let place = |id: &ColumnId| groups.scalars.iter().position(|group| group.as_column() == Some(*id));
+    let is_in_all = |group: usize| groups.sets.as_ref().is_none_or(|sets| sets.iter().all(|set| set.contains(&group)));
+    let references = level.references.borrow();
+    let mut found = Vec::new();
+    for source in level.names.sources.iter().filter(|source| !source.key.is_empty()) {
+        if source.key.iter().all(|id| place(id).is_some_and(is_in_all)) {
+            let read = |column: &&Column| references.contains_key(&column.id) && place(&column.id).is_none();
+            found.extend(source.columns.iter().filter(read).cloned());
+        }
+    }
+    found
+}
+
 impl Groups {
+    /// Whether an expression of GROUP BY reads one of these columns.
+    pub(super) fn reads(&self, columns: &HashSet<ColumnId>) -> bool {
+        self.scalars.iter().any(|scalar| scalar.columns().iter().any(|id| columns.contains(id)))
+    }
+
     fn add(&mut self, scalar: Scalar) -> usize {
         self.scalars.push(scalar);
         self.scalars.len() - 1
@@ -853,6 +880,8 @@ impl Above<'_, '_> {
         if let Scalar::Column { id, .. } = scalar {
             if let Some(mask) = self.masks.get(id) {
                 *scalar = mask.clone();
+            } else if let Some((_, above)) = self.groups.determined.iter().find(|(known, _)| known == id) {
+                *scalar = above.clone();
             } else if let Some(column) = self.inputs.get(id) {
                 return Err(self.ungrouped(column));
             }

@@ -71,6 +71,7 @@ use sqlparser::ast::{self, Ident, Spanned};
 use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
 use crate::errors;
 use crate::external::OptionValue;
+use crate::procedural::Procedure;
 use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::written::WrittenRows;
@@ -82,7 +83,7 @@ pub(crate) use domains::bind_domain_check;
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;
-pub(crate) use routines::check_routine;
+pub(crate) use routines::{called, check_routine};
 use scope::{Level, Withs};
 pub(crate) use targets::{
     BoundIndex, Held, Settling, Target, bind_any, bind_checks, bind_index, bind_insert, bind_rule, bind_settled,
@@ -105,6 +106,8 @@ pub(crate) enum Named {
         table: Arc<dyn Table>,
         /// Its name without schema: the alias that it has without one.
         name: String,
+        /// The columns of its primary key; none without one.
+        key: Vec<String>,
     },
     /// A view.
     View {
@@ -135,6 +138,11 @@ pub(crate) trait Context {
     /// 0A000 if it is not one for all rows.
     fn value_now(&self, _time: &Scalar) -> Result<Option<i64>> {
         Err(unsupported("a time of the past"))
+    }
+    /// A statement has asked for the numbers of rows, which its tables do not give. Whether they would if it were bound
+    /// again.
+    fn misses_row_numbers(&self) -> bool {
+        false
     }
     /// Names are looked up as in a view of this schema from now on, until [`leave_view`](Self::leave_view).
     fn enter_view(&self, _schema: &str) {}
@@ -215,6 +223,10 @@ pub(crate) trait Context {
     /// The function that calls a process. Fails with 0A000 where there are none.
     fn program(&self, call: &ProgramCall<'_>) -> Result<Arc<ScalarUDF>> {
         Err(unsupported(format!("the function {}, which a process computes,", call.name)))
+    }
+    /// The function that runs a procedure. Fails with 0A000 where there is no session to run it in.
+    fn procedure(&self, procedure: Procedure, _is_strict: bool) -> Result<Arc<ScalarUDF>> {
+        Err(unsupported(format!("the function {}, which is a block,", procedure.name)))
     }
     /// Looks whether a function that a process computes may be made, and whether a process takes it. Fails with 42501
     /// if it may not.

@@ -16,8 +16,9 @@ use sqlparser::ast::{
 
 use super::functions::{bare_name, written};
 use super::scope::{Clause, Level, Namespace, Withs};
-use super::{Binder, Context, Output, Rows, normalized};
-use crate::algebra::{Constant, Relation, Scalar};
+use super::{Binder, Context, Named, Output, Rows, normalized};
+use crate::algebra::{Constant, FunctionItem, Relation, Scalar, TableFunction};
+use crate::procedural::{Block, Gives, Procedure};
 use crate::programs::{Carried, Program, ProgramCall};
 use crate::routines::{Body, Definition, RoutineParameter};
 
@@ -64,6 +65,16 @@ impl Binder<'_> {
             }
             return self.program(&definition, program, &arguments, level).map(Some);
         }
+        if definition.is_procedure {
+            return Err(is_procedure(&definition));
+        }
+        if let Body::Block(block) = &definition.body {
+            let value = self.block(&definition, block, &arguments, level)?;
+            return match definition.gives_rows {
+                true => self.row_function_of(&name, value, level).map(Some),
+                false => Ok(Some(value)),
+            };
+        }
         let Body::Value(value) = &definition.body else { return Err(in_from(&name)) };
         let mut bound = Vec::with_capacity(arguments.len());
         for (argument, parameter) in arguments.iter().zip(&definition.parameters) {
@@ -87,6 +98,79 @@ impl Binder<'_> {
             }
             _ => value,
         }))
+    }
+
+    /// A call of a function whose body is a block: its value, or an array of its rows.
+    fn block(
+        &self,
+        definition: &Definition,
+        block: &Arc<Block>,
+        arguments: &[Expr],
+        level: &Level<'_>,
+    ) -> Result<Scalar> {
+        let mut bound = Vec::with_capacity(arguments.len());
+        for (argument, parameter) in arguments.iter().zip(&definition.parameters) {
+            bound.push(self.typed_scalar(&cast_to(argument, parameter), level)?);
+        }
+        self.is_transient.set(true);
+        let procedure = self.procedure_of(definition, block)?;
+        let sql_type = procedure.value_type();
+        let function = self.context.procedure(procedure, definition.is_strict)?;
+        Ok(Scalar::Asked { function, arguments: bound, sql_type })
+    }
+
+    /// What runs for a function or procedure with a block. Fails with 42704 for a type that there is not.
+    fn procedure_of(&self, definition: &Definition, block: &Arc<Block>) -> Result<Procedure> {
+        let mut columns = self.routine_columns(definition)?;
+        let gives = match &definition.returns {
+            Some(returns) => match self.sql_type(returns) {
+                Ok(sql_type) => Gives::Value(sql_type),
+                Err(error) => Gives::Row(self.row_columns(returns, error)?),
+            },
+            None if definition.gives_rows && columns.len() == 1 && columns[0].0 == definition.name => {
+                Gives::Values(columns.remove(0).1)
+            }
+            None if definition.gives_rows => Gives::Rows(columns),
+            None if columns.is_empty() => Gives::Nothing,
+            None => Gives::Row(columns),
+        };
+        let typed = |parameter: &RoutineParameter| {
+            let data_type = parameter.data_type.as_ref().ok_or_else(|| Error::bug("a parameter without a type"))?;
+            Ok((parameter.name.clone(), self.sql_type(data_type)?))
+        };
+        Ok(Procedure {
+            name: definition.name.clone(),
+            parameters: definition.parameters.iter().map(typed).collect::<Result<_>>()?,
+            block: block.clone(),
+            gives,
+            has_outputs: definition.returns.is_none()
+                && !matches!(definition.columns.as_slice(), [(name, _)] if *name == definition.name),
+            output: definition.output.clone(),
+        })
+    }
+
+    /// The columns of a function's rows: those that it is declared with, or those of the table that it is declared to
+    /// give rows of. Fails with 42704 for a type that there is not.
+    fn routine_columns(&self, definition: &Definition) -> Result<Vec<(String, SqlType)>> {
+        if let [(_, only)] = definition.columns.as_slice()
+            && definition.gives_rows
+            && let Err(error) = self.sql_type(only)
+        {
+            return self.row_columns(only, error);
+        }
+        definition.columns.iter().map(|(name, given)| Ok((name.clone(), self.sql_type(given)?))).collect()
+    }
+
+    /// The columns of the table that is named where a type should be. Fails with an error if there is none.
+    fn row_columns(&self, data_type: &DataType, error: Error) -> Result<Vec<(String, SqlType)>> {
+        let DataType::Custom(name, _) = data_type else { return Err(error) };
+        let Some(Named::Table { table, .. }) = self.context.table(name)? else { return Err(error) };
+        let rows = table.schema();
+        let columns = rows.fields().iter().map(|field| {
+            let sql_type = SqlType::of_field(field).ok_or_else(|| Error::bug("a column without a type"))?;
+            Ok((field.name().clone(), sql_type))
+        });
+        columns.collect()
     }
 
     /// A call of a function that a process computes.
@@ -142,7 +226,7 @@ impl Binder<'_> {
         });
         let values = values.collect::<Vec<_>>();
         let mut group = function.clone();
-        group.name = called("json_agg");
+        group.name = function_named("json_agg");
         let are_there = values.iter().map(|value| Expr::IsNotNull(Box::new(Expr::Nested(Box::new(value.clone())))));
         if let Some(are_there) = are_there.filter(|_| definition.is_strict).reduce(both) {
             let filter = group.filter.take().map(Expr::Nested);
@@ -153,7 +237,7 @@ impl Binder<'_> {
             args: values.into_iter().map(|value| FunctionArg::Unnamed(FunctionArgExpr::Expr(value))).collect(),
             clauses: vec![],
         });
-        let row = Function { name: called("jsonb_build_array"), args: row, ..plain(function) };
+        let row = Function { name: function_named("jsonb_build_array"), args: row, ..plain(function) };
         let FunctionArguments::List(list) = &mut group.args else { return Err(no_call()) };
         list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(row)))];
         let group = self.typed_scalar(&cast(&Expr::Function(group), &DataType::Text), level)?;
@@ -217,7 +301,7 @@ impl Binder<'_> {
         let rows = |body: &Body| match body {
             Body::Value(value) => as_query(value),
             Body::Rows(query) => Ok(query.clone()),
-            Body::Program(_) => Err(Error::bug("a program is no query")),
+            Body::Program(_) | Body::Block(_) => Err(Error::bug("a program is no query")),
         };
         if let Body::Program(program) = &definition.body {
             let scalar = self.program(&definition, program, &arguments, level)?;
@@ -231,6 +315,13 @@ impl Binder<'_> {
             let outputs = vec![Output { name: bare, scalar: column.scalar() }];
             return Ok(Some(Rows { relation: Relation::one_row().mapped(vec![(column, scalar)]), outputs }));
         }
+        if definition.is_procedure {
+            return Err(is_procedure(&definition));
+        }
+        if let Body::Block(block) = &definition.body {
+            let value = self.block(&definition, block, &arguments, level)?;
+            return self.block_rows(&definition, &bare, value).map(Some);
+        }
         if definition.is_macro {
             let query = rows(&definition.with_arguments(&arguments))?;
             return self.deeper(|| self.query(&query, Some(level), withs)).map(Some);
@@ -240,8 +331,7 @@ impl Binder<'_> {
             bound.push(self.typed_scalar(&cast_to(argument, parameter), level)?);
         }
         let query = rows(&definition.body)?;
-        let types = definition.columns.iter().map(|(name, given)| Ok((name, self.sql_type(given)?)));
-        let types = types.collect::<Result<Vec<(&String, SqlType)>>>()?;
+        let types = self.routine_columns(&definition)?;
         let rows = self.with_template(bound, || self.query(&query, Some(level), withs))?;
         let mut rows = self.settled(rows)?;
         if types.is_empty() {
@@ -256,12 +346,43 @@ impl Binder<'_> {
         for (output, (name, sql_type)) in rows.outputs.iter_mut().zip(types) {
             let value = std::mem::replace(&mut output.scalar, Scalar::boolean(false));
             let scalar = self.result_of(value, &sql_type, false)?;
-            let column = self.column_for(name, &scalar);
-            (output.name, output.scalar) = (name.clone(), column.scalar());
+            let column = self.column_for(&name, &scalar);
+            (output.name, output.scalar) = (name, column.scalar());
             computed.push((column, scalar));
         }
         rows.relation = rows.relation.mapped(computed);
         Ok(Some(rows))
+    }
+
+    /// What a function with a block gives, as rows.
+    fn block_rows(&self, definition: &Definition, name: &str, value: Scalar) -> Result<Rows> {
+        let whole = self.column_for(name, &value);
+        let mut relation = Relation::one_row().mapped(vec![(whole.clone(), value)]);
+        if definition.gives_rows {
+            let array = whole.scalar();
+            let (columns, _) = self.element_columns(name, &array);
+            let outputs = columns.iter().map(|column| Output { name: column.name.clone(), scalar: column.scalar() });
+            let outputs = outputs.collect();
+            let items = vec![FunctionItem { array, columns }];
+            let input = Box::new(relation);
+            relation = Relation::TableFunction(TableFunction { input, items, ordinality: None, keeps_all: false });
+            return Ok(Rows { relation, outputs });
+        }
+        let SqlType::Record(fields) = &whole.sql_type else {
+            let outputs = vec![Output { name: name.to_owned(), scalar: whole.scalar() }];
+            return Ok(Rows { relation, outputs });
+        };
+        let mut computed = Vec::new();
+        let mut outputs = Vec::new();
+        for (index, field) in fields.iter().enumerate() {
+            let input = Box::new(whole.scalar());
+            let scalar = Scalar::Field { input, index, sql_type: field.sql_type.clone() };
+            let column = self.column_for(&field.name, &scalar);
+            outputs.push(Output { name: field.name.clone(), scalar: column.scalar() });
+            computed.push((column, scalar));
+        }
+        relation = relation.mapped(computed);
+        Ok(Rows { relation, outputs })
     }
 
     /// Of functions of one name the one for these arguments, which are put in order.
@@ -323,6 +444,9 @@ impl Binder<'_> {
 /// Looks whether a function's body makes sense for arguments of its types. Fails as binding it does.
 pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> Result<()> {
     let binder = Binder::new(context);
+    if let Body::Block(block) = &definition.body {
+        return binder.procedure_of(definition, block).map(drop);
+    }
     if let Body::Program(program) = &definition.body {
         for (_, data_type) in &definition.columns {
             binder.sql_type(data_type)?;
@@ -335,19 +459,18 @@ pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> R
         Ok(Scalar::Constant(Constant::null(sql_type.base().clone())))
     };
     let arguments = definition.parameters.iter().map(null).collect::<Result<Vec<_>>>()?;
-    for data_type in definition.returns.iter().chain(definition.columns.iter().map(|(_, given)| given)) {
-        binder.sql_type(data_type)?;
-    }
+    definition.returns.iter().try_for_each(|data_type| binder.sql_type(data_type).map(drop))?;
+    let declared = binder.routine_columns(definition)?;
     let withs = Withs::default();
     let checked = binder.with_template(arguments, || match &definition.body {
         Body::Value(value) => {
             let level = Level::new(None, &withs, Namespace::default(), Clause::Select);
             binder.scalar(value, &level).map(|_| ())
         }
-        Body::Program(_) => Ok(()),
+        Body::Program(_) | Body::Block(_) => Ok(()),
         Body::Rows(query) => {
             let rows = binder.query(query, None, &withs)?;
-            match definition.columns.len() {
+            match declared.len() {
                 0 => Ok(()),
                 count if count == rows.outputs.len() => Ok(()),
                 count => {
@@ -363,7 +486,7 @@ pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> R
 }
 
 /// The name of a function.
-fn called(name: &str) -> ObjectName {
+fn function_named(name: &str) -> ObjectName {
     ObjectName::from(vec![Ident::new(name)])
 }
 
@@ -391,6 +514,36 @@ fn rows_query(columns: &[(String, DataType)]) -> String {
     };
     let columns = columns.iter().enumerate().map(column).collect::<Vec<_>>().join(", ");
     format!("SELECT {columns} FROM json_array_elements($1) AS rows(given)")
+}
+
+/// The procedure that CALL runs, with its arguments in order. Fails with 42883 if there is none, and with 42809 if it is
+/// a function.
+pub(crate) fn called(call: &Function, context: &dyn Context) -> Result<(Procedure, Vec<Expr>)> {
+    let binder = Binder::new(context);
+    let name = bare_name(call);
+    let none = |name: &str| {
+        let error = Error::input(format!("procedure {name} does not exist")).with_code("42883");
+        error.with_hint(
+            "No procedure matches the given name and argument types. You might need to add explicit type casts.",
+        )
+    };
+    let routines = context.routines(&call.name)?;
+    if routines.is_empty() {
+        return Err(none(&name));
+    }
+    if let Some(function) = routines.first().filter(|_| !routines.iter().any(|routine| routine.is_procedure)) {
+        let error = Error::input(format!("{} is not a procedure", shown(function))).with_code("42809");
+        return Err(error.with_hint("To call a function, use SELECT."));
+    }
+    let given = call_of(written(call)).ok_or_else(|| none(&name))?;
+    let withs = Withs::default();
+    let level = Level::new(None, &withs, Namespace::default(), Clause::Select);
+    let procedures = routines.into_iter().filter(|routine| routine.is_procedure).collect();
+    let (definition, arguments) = binder.routine_for(&name, procedures, &given, &level)?;
+    let Body::Block(block) = &definition.body else { return Err(none(&name)) };
+    let arguments = arguments.iter().zip(&definition.parameters);
+    let arguments = arguments.map(|(argument, parameter)| cast_to(argument, parameter)).collect();
+    Ok((binder.procedure_of(&definition, block)?, arguments))
 }
 
 /// The arguments as they are written; `None` if one is no expression.
@@ -426,6 +579,16 @@ fn cast(value: &Expr, data_type: &DataType) -> Expr {
 fn is_number(sql_type: &SqlType) -> bool {
     use SqlType::{BigInt, Double, Integer, Numeric, Real, SmallInt};
     matches!(sql_type, SmallInt | Integer | BigInt | Real | Double | Numeric { .. })
+}
+
+/// A routine with the types of its arguments.
+fn shown(definition: &Definition) -> String {
+    format!("{}({})", definition.name, definition.arguments().unwrap_or_default())
+}
+
+fn is_procedure(definition: &Definition) -> Error {
+    let message = format!("{} is a procedure", shown(definition));
+    Error::input(message).with_code("42809").with_hint("To call a procedure, use CALL.")
 }
 
 fn in_from(name: &str) -> Error {

@@ -38,6 +38,19 @@ pub(super) struct Source {
     is_marker_used: Cell<bool>,
     /// Whether it is a function with one column, whose whole row is that column.
     pub is_scalar: bool,
+    /// The columns of a table's primary key; none without one.
+    pub key: Vec<ColumnId>,
+    /// The numbers of a table's rows, which only their names find; where the statement has asked for them.
+    pub number: Option<Column>,
+    /// Whether it is a table.
+    pub is_table: bool,
+}
+
+/// What the numbers of rows are called: in PostgreSQL, and in DuckDB.
+const NUMBER_NAMES: [&str; 2] = ["ctid", "rowid"];
+
+fn is_number_name(name: &Ident) -> bool {
+    NUMBER_NAMES.contains(&normalized(name).as_str())
 }
 
 impl Source {
@@ -51,6 +64,9 @@ impl Source {
             marker: None,
             is_marker_used: Cell::new(false),
             is_scalar: false,
+            key: Vec::new(),
+            number: None,
+            is_table: false,
         }
     }
 
@@ -131,6 +147,11 @@ impl Namespace {
         Self { sources: vec![source], merged: Vec::new(), shown }
     }
 
+    /// Its first source is a table with a primary key of these columns.
+    pub(super) fn has_key(&mut self, key: Vec<ColumnId>) {
+        self.sources[0].key = key;
+    }
+
     /// Both; the right one's behind the left one's. Fails with 42712 if an alias is given twice.
     pub(super) fn joined(mut self, right: Namespace) -> Result<Self> {
         let (sources, merged) = (self.sources.len(), self.merged.len());
@@ -181,7 +202,7 @@ impl Namespace {
     /// All columns of some sources may be NULL: an outer join makes up rows of them.
     pub(super) fn pad(&mut self, binder: &Binder<'_>, sources: Range<usize>, merged: Range<usize>) {
         for source in &mut self.sources[sources] {
-            source.columns.iter_mut().for_each(|column| column.nullable = true);
+            source.columns.iter_mut().chain(&mut source.number).for_each(|column| column.nullable = true);
             source.marker.get_or_insert_with(|| binder.numbers.named("present", SqlType::Boolean, true));
         }
         self.merged[merged].iter_mut().for_each(|merged| merged.column.nullable = true);
@@ -316,7 +337,8 @@ impl Namespace {
 
     /// The numbers of all columns.
     pub(super) fn ids(&self) -> HashMap<ColumnId, &Column> {
-        let sources = self.sources.iter().flat_map(|source| source.columns.iter().chain(&source.marker));
+        let sources = self.sources.iter();
+        let sources = sources.flat_map(|source| source.columns.iter().chain(&source.marker).chain(&source.number));
         let merged = self.merged.iter().map(|merged| &merged.column);
         sources.chain(merged).map(|column| (column.id, column)).collect()
     }
@@ -585,7 +607,37 @@ impl Binder<'_> {
             }
         }
         let alias = level.chain().find_map(|at| at.aliases.borrow().get(&wanted).cloned());
-        Ok(alias.or_else(|| self.whole_row(std::slice::from_ref(name), level)))
+        if let Some(found) = alias.or_else(|| self.whole_row(std::slice::from_ref(name), level)) {
+            return Ok(Some(found));
+        }
+        if is_number_name(name) { self.row_number(name, level) } else { Ok(None) }
+    }
+
+    /// The number of a row of the one table that has such. Fails with 42702 if several have.
+    fn row_number(&self, name: &Ident, level: &Level<'_>) -> Result<Option<Scalar>> {
+        for at in level.chain() {
+            let mut numbers = at.names.sources.iter().filter_map(|source| source.number.as_ref());
+            match (numbers.next(), numbers.next()) {
+                // A table of this level goes before those around it, if it has numbers.
+                (None, _) if at.names.sources.iter().any(|source| source.is_table) => {
+                    if self.context.misses_row_numbers() {
+                        return Ok(None);
+                    }
+                }
+                (None, _) => {}
+                (Some(column), None) => {
+                    let scalar = column.scalar();
+                    self.met(at, level, &scalar, std::slice::from_ref(name));
+                    return Ok(Some(scalar));
+                }
+                (Some(_), Some(_)) => {
+                    let message = format!("column reference \"{}\" is ambiguous", name.value);
+                    return Err(errors::at(Error::input(message).with_code("42702"), name_place(name)));
+                }
+            }
+        }
+        self.context.misses_row_numbers();
+        Ok(None)
     }
 
     /// The row of a source as a value, if the names are a source's.
@@ -626,8 +678,17 @@ impl Binder<'_> {
                     return self.fields(scalar, fields);
                 }
                 Found::Several => return Err(ambiguous(name, at)),
+                Found::Nothing if fields.is_empty() && is_number_name(name) && source.number.is_some() => {
+                    let number = source.number.as_ref().map(Column::scalar);
+                    let number = number.ok_or_else(|| Error::bug("a number that is there is gone"))?;
+                    self.met(at, level, &number, &names[..length + 1]);
+                    return Ok(number);
+                }
                 Found::Nothing if names.len() > 2 => continue,
                 Found::Nothing => {
+                    if is_number_name(name) {
+                        self.context.misses_row_numbers();
+                    }
                     let text = names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(".");
                     let error = Error::input(format!("no column is named '{text}'")).with_code("42703");
                     let known = source.columns.iter().map(|column| column.name.clone()).collect::<Vec<_>>();

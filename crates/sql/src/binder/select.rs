@@ -16,9 +16,14 @@ use super::locking::Locking;
 use super::operators::Way;
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::{Binder, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
-use crate::algebra::{Column, ColumnId, Constant, Limit, Relation, Scalar, SortKey, TableFunction};
+use crate::algebra::{Column, ColumnId, Constant, FunctionItem, Limit, Relation, Scalar, SortKey, TableFunction};
 use crate::errors;
 use crate::parse::LIMIT_PERCENT;
+
+/// Functions that give rows, for each row of a relation.
+fn rows_on(input: Relation, items: Vec<FunctionItem>) -> Relation {
+    Relation::TableFunction(TableFunction { input: Box::new(input), items, ordinality: None, keeps_all: false })
+}
 
 /// An expression of the SELECT list.
 pub(super) struct Item<'e> {
@@ -200,6 +205,14 @@ impl Binder<'_> {
             relation = relation.filtered(condition);
         }
         if self.is_grouped(&groups, having.is_some(), &level) {
+            // What gives rows that are grouped is below the groups.
+            let of_layer = |items: &Vec<FunctionItem>| {
+                items.iter().flat_map(|item| &item.columns).map(|column| column.id).collect::<HashSet<_>>()
+            };
+            let below = layers.iter().rposition(|items| groups.reads(&of_layer(items))).map_or(0, |last| last + 1);
+            for items in layers.drain(..below) {
+                relation = rows_on(relation, items);
+            }
             relation = self.aggregated(relation, &mut groups, &level)?;
             for (index, item) in items.iter_mut().enumerate() {
                 if let Some(group) = groups.of_item(index) {
@@ -231,8 +244,7 @@ impl Binder<'_> {
         }
         relation = relation.mapped(hoisted);
         for items in layers {
-            let input = Box::new(relation);
-            relation = Relation::TableFunction(TableFunction { input, items, ordinality: None, keeps_all: false });
+            relation = rows_on(relation, items);
         }
 
         let mut computed = Vec::new();
@@ -830,7 +842,10 @@ impl Binder<'_> {
     /// Notes that `t.*` shows a column, which may be one of a level around.
     fn met_column(&self, column: &Column, level: &Level<'_>) {
         let is_own = level.names.sources.iter().any(|source| source.columns.iter().any(|own| own.id == column.id));
-        if !is_own {
+        if is_own {
+            let place = (None, column.name.clone());
+            level.references.borrow_mut().entry(column.id).or_insert(place);
+        } else {
             let around = std::iter::successors(level.outer, |level| level.outer);
             for at in around {
                 if at.names.sources.iter().any(|source| source.columns.iter().any(|own| own.id == column.id)) {

@@ -709,6 +709,33 @@ impl Around<'_> {
         Err(Error::input(format!("index \"{name}\" does not exist")).with_code("42704"))
     }
 
+    /// ALTER INDEX … RENAME TO. Fails with 42704 if there is no such index, and with 42P07 if the name is taken.
+    pub(super) fn rename_index(&self, name: &ObjectName, to: &ObjectName) -> Result<BoundStatement> {
+        let name = self.changeable(name)?;
+        let to = to.0.last().and_then(|part| part.as_ident()).map(lower);
+        let to = to.ok_or_else(|| Error::input("an index gets a name").with_code("42601"))?;
+        let tables = self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema);
+        let keyed = tables.filter_map(|object| match &object.relation {
+            Relation::Native(table) => Some((object, table)),
+            _ => None,
+        });
+        let keyed = keyed.collect::<Vec<_>>();
+        let has = |table: &NativeTable, name: &str| table.rules().keys.iter().any(|key| key.name == name);
+        if keyed.iter().any(|(_, table)| has(table, &to)) {
+            return Err(Error::input(format!("relation \"{to}\" already exists")).with_code("42P07"));
+        }
+        let Some((object, table)) = keyed.into_iter().find(|(_, table)| has(table, &name.name)) else {
+            return Err(Error::input(format!("relation \"{}\" does not exist", name.name)).with_code("42P01"));
+        };
+        let from = (0..table.schema().fields().len()).map(From::Column).collect();
+        let declaration = Declaration::of(object.name.clone(), table);
+        let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
+        for key in altered.declaration.rules.keys.iter_mut().filter(|key| key.name == name.name) {
+            key.name.clone_from(&to);
+        }
+        self.altered(object, altered, "ALTER INDEX")
+    }
+
     /// COMMENT ON TABLE and COMMENT ON COLUMN.
     pub(super) fn comment(
         &self,

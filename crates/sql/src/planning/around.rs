@@ -12,6 +12,8 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result};
 use diligence_catalog::locks::RowLock;
+use diligence_catalog::rights::DENIED;
+use diligence_catalog::rules::KeyKind;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, DomainDefinition, INFORMATION_SCHEMA, LockWay, Object, POSTGRES_SCHEMA, Relation,
     RelationName, Resolved, looks_like_path, sequence_schema,
@@ -19,7 +21,7 @@ use diligence_catalog::{
 use diligence_storage::Table;
 use diligence_storage::external::LakeMoment;
 use diligence_storage::foreign_error::from_arrow;
-use diligence_storage::memory::MemoryTable;
+use diligence_storage::memory::{MemoryTable, ROW_NUMBERS};
 use diligence_types::SqlType;
 use diligence_types::domain_type::DomainType;
 use diligence_types::functions::has_function;
@@ -35,11 +37,12 @@ use crate::binder::{Context, Lockable, Named, bind_query};
 use crate::external::OptionValue;
 use crate::information;
 use crate::lowering::{self, LoweringOptions};
+use crate::procedural::Procedure;
 use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::statement::Query;
 use crate::written::WrittenRows;
-use crate::{catalog_functions, facts, privileges, row_locks, sequences, session_functions};
+use crate::{catalog_functions, facts, privileges, procedures, row_locks, sequences, session_functions, sleeping};
 
 /// Numbers that PostgreSQL's tables have in every database, and clients ask for (`src/include/catalog`).
 const POSTGRES_OIDS: [(&str, i64); 8] = [
@@ -78,6 +81,11 @@ pub(super) struct Around<'a> {
     changed: RefCell<Option<Arc<dyn Table>>>,
     /// Whether the statement locks something that it keeps until its transaction ends.
     is_locking: Cell<bool>,
+    /// Whether it calls procedures.
+    is_calling: Cell<bool>,
+    /// Whether it has asked for numbers of rows that were not given, and whether they are.
+    misses_numbers: Cell<bool>,
+    gives_numbers: Cell<bool>,
     /// The schemas of the views whose queries are being bound, the innermost last.
     pub(super) around_views: RefCell<Vec<String>>,
     /// The columns that a COPY from files wants.
@@ -103,6 +111,9 @@ impl<'a> Around<'a> {
             views: RefCell::default(),
             changed: RefCell::default(),
             is_locking: Cell::new(false),
+            is_calling: Cell::new(false),
+            misses_numbers: Cell::new(false),
+            gives_numbers: Cell::new(false),
             around_views: RefCell::default(),
             copied: RefCell::default(),
         }
@@ -111,6 +122,16 @@ impl<'a> Around<'a> {
     /// Whether the statement locks something that it keeps until its transaction ends.
     pub(super) fn is_locking(&self) -> bool {
         self.is_locking.get()
+    }
+
+    /// Whether binding once more may help: tables give the numbers of their rows from now on, which were missed.
+    pub(super) fn gives_numbers_now(&self) -> bool {
+        self.misses_numbers.get() && !self.gives_numbers.replace(true)
+    }
+
+    /// Whether the statement calls procedures.
+    pub(super) fn is_calling(&self) -> bool {
+        self.is_calling.get()
     }
 
     /// The same, for a plan in which this parameter, counted from 0, has the time of the transaction's begin.
@@ -161,7 +182,7 @@ impl<'a> Around<'a> {
                     let error = Error::input(format!("materialized view \"{name}\" has not been populated"));
                     return Err(error.with_code("55000").with_hint("Use the REFRESH MATERIALIZED VIEW command."));
                 }
-                memory.table()
+                if self.gives_numbers.get() { memory.numbered() } else { memory.table() }
             }
             Relation::Sequence(sequence) => {
                 let state = sequence.state();
@@ -189,7 +210,7 @@ impl<'a> Around<'a> {
         };
         self.names.uses_table(name, object, &table);
         self.tables.borrow_mut().insert(name.clone(), table.clone());
-        Ok(Named::Table { table, name: name.name.clone() })
+        Ok(Named::Table { table, name: name.name.clone(), key: primary_key(&object.relation) })
     }
 
     /// A table of rows that are computed for this statement.
@@ -199,7 +220,7 @@ impl<'a> Around<'a> {
         let table = MemoryTable::new(name.to_string(), rows.schema(), vec![rows], version)?;
         let table: Arc<dyn Table> = Arc::new(table);
         self.tables.borrow_mut().insert(name.clone(), table.clone());
-        Ok(Named::Table { table, name: name.name.clone() })
+        Ok(Named::Table { table, name: name.name.clone(), key: vec![] })
     }
 
     /// A table of `information_schema`.
@@ -211,6 +232,13 @@ impl<'a> Around<'a> {
 
 /// The tables of what was left out of files: the records, and how the files were read.
 const REJECTS: [&str; 2] = ["reject_errors", "reject_scans"];
+
+/// The columns of a table's primary key; none without one.
+fn primary_key(relation: &Relation) -> Vec<String> {
+    let Relation::Native(table) = relation else { return vec![] };
+    let key = table.rules().keys.iter().find(|key| key.kind == KeyKind::Primary);
+    key.map_or_else(Vec::new, |key| key.columns.clone())
+}
 
 /// The parts of a name as they are looked up.
 pub(super) fn parts_of(name: &ast::ObjectName) -> Option<Vec<String>> {
@@ -246,13 +274,27 @@ fn no_past(name: &RelationName) -> Error {
 }
 
 impl Context for Around<'_> {
+    fn misses_row_numbers(&self) -> bool {
+        self.misses_numbers.set(true);
+        !self.gives_numbers.get()
+    }
+
     fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>> {
         if let Some(changed) = self.changed_table(name) {
             return Ok(Some(changed));
         }
         let Some((relation, bare)) = self.relation_named(name) else { return Ok(None) };
-        if let Some(table) = self.tables.borrow().get(&relation) {
-            return Ok(Some(Named::Table { table: table.clone(), name: relation.name }));
+        let known = self.tables.borrow().get(&relation).cloned();
+        if let Some(table) = known {
+            let native = match self.at.snapshot.get(&relation) {
+                Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => Some(object),
+                _ => None,
+            };
+            let is_numbered = table.schema().fields().last().is_some_and(|field| field.name() == ROW_NUMBERS);
+            if native.is_none() || is_numbered || !self.gives_numbers.get() {
+                let key = native.map_or_else(Vec::new, |object| primary_key(&object.relation));
+                return Ok(Some(Named::Table { table, name: relation.name, key }));
+            }
         }
         if relation.schema == INFORMATION_SCHEMA {
             return self.information(&relation);
@@ -283,13 +325,13 @@ impl Context for Around<'_> {
                 };
                 let relation = RelationName::new(DEFAULT_SCHEMA, &path);
                 if let Some(table) = self.tables.borrow().get(&relation) {
-                    return Ok(Some(Named::Table { table: table.clone(), name: path }));
+                    return Ok(Some(Named::Table { table: table.clone(), name: path, key: vec![] }));
                 }
                 let files = self.planner.catalogs().catalog().path(&path, &self.at.options.files);
                 let table: Arc<dyn Table> = files.table()?;
                 self.names.uses_path(&relation, &table);
                 self.tables.borrow_mut().insert(relation, table.clone());
-                Ok(Some(Named::Table { table, name: path }))
+                Ok(Some(Named::Table { table, name: path, key: vec![] }))
             }
         }
     }
@@ -418,7 +460,9 @@ impl Context for Around<'_> {
             self.is_locking.set(true);
             Some(function)
         };
-        privileges::function(name, self.at.snapshot, &self.at.facts.user).or_else(counting).or_else(locking)
+        let waiting = || sleeping::function(name).inspect(|_| self.names.not_reusable());
+        let asking = privileges::function(name, self.at.snapshot, &self.at.facts.user);
+        asking.or_else(counting).or_else(locking).or_else(waiting)
     }
 
     fn routines(&self, name: &ast::ObjectName) -> Result<Vec<Definition>> {
@@ -450,6 +494,13 @@ impl Context for Around<'_> {
 
     fn program(&self, call: &ProgramCall<'_>) -> Result<Arc<ScalarUDF>> {
         Ok(call.function(&self.planner.options.pool))
+    }
+
+    fn procedure(&self, procedure: Procedure, is_strict: bool) -> Result<Arc<ScalarUDF>> {
+        self.is_calling.set(true);
+        let runner = self.planner.query_runner.get().cloned();
+        let runner = runner.ok_or_else(|| Error::unsupported("there is no session to run procedures in"))?;
+        Ok(procedures::function(Arc::new(procedure), is_strict, runner))
     }
 
     fn check_program(&self, call: &ProgramCall<'_>) -> Result<()> {
@@ -570,7 +621,7 @@ impl Context for Around<'_> {
         let bound = bind_query(query, &around)?;
         let plan = around.front(bound, &[], false)?.plan;
         let mut rows = Vec::new();
-        for batch in runner.rows(&Query { plan, is_locking: false })? {
+        for batch in runner.rows(&Query { plan, is_locking: false, is_calling: false })? {
             let columns = batch.columns().iter().map(|column| column.as_string_view_opt());
             let columns = columns.collect::<Option<Vec<_>>>().ok_or_else(|| Error::bug("values are no texts"))?;
             for row in 0..batch.num_rows() {

@@ -421,7 +421,7 @@ impl Around<'_> {
         let [part] = name.0.as_slice() else { return None };
         let table: Arc<dyn Table> =
             self.changed_rows().filter(|_| part.as_ident().is_some_and(|id| id.value == CHANGED))?;
-        Some(Named::Table { table, name: CHANGED.to_owned() })
+        Some(Named::Table { table, name: CHANGED.to_owned(), key: vec![] })
     }
 }
 

@@ -358,6 +358,7 @@ impl Around<'_> {
         let with_module = routines::with_module(statement, |path| self.module(path))?;
         let statement = with_module.as_ref().unwrap_or(statement);
         let definition = Definition::of(statement)?;
+        let tag = if definition.is_procedure { "CREATE PROCEDURE" } else { tag };
         if !definition.is_macro {
             binder::check_routine(&definition, self)?;
         }

@@ -7,11 +7,12 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::{Error, Result};
 use diligence_catalog::{Object, Relation, RelationName, TableAlteration, View};
 use diligence_storage::Table;
 use diligence_storage::memory::MemoryTable;
+use diligence_types::SqlType;
 use sqlparser::ast::{self, TableFactor, VisitMut, VisitorMut};
 
 use super::around::Around;
@@ -62,6 +63,7 @@ impl Around<'_> {
         let is_renamed = has_other_name || !becomes.renamed.is_empty();
         let mut followed = Vec::new();
         for view in &views {
+            self.check_types(view, object, becomes)?;
             let query = query_of(view)?;
             let stands = |query: &Arc<ast::Query>| self.stands_on(view, query, &instead);
             if !has_other_name && stands(&query) {
@@ -130,6 +132,29 @@ impl Around<'_> {
             }
             _ => Err(Error::bug("a view is none")),
         }
+    }
+
+    /// Fails with 0A000 if a column that a view uses gets another type.
+    fn check_types(&self, view: &Object, object: &Object, becomes: &Becomes) -> Result<()> {
+        let Relation::Native(table) = &object.relation else { return Ok(()) };
+        let (old, new) = (table.schema(), &becomes.columns);
+        for field in old.fields() {
+            let Ok(place) = new.index_of(field.name()) else { continue };
+            if SqlType::of_field(field) == SqlType::of_field(new.field(place)) {
+                continue;
+            }
+            let others = old.fields().iter().filter(|other| other.name() != field.name()).cloned();
+            let without = Arc::new(Schema::new(others.collect::<Vec<_>>()));
+            let version = self.planner.catalogs().catalog().next_table_version();
+            let table: Arc<dyn Table> = Arc::new(MemoryTable::new(object.name.to_string(), without, vec![], version)?);
+            if !self.stands_on(view, &query_of(view)?, &[(object.name.clone(), table)]) {
+                let error = Error::unsupported("cannot alter type of a column used by a view or rule");
+                let (kind, view, column) = (kind(view), &view.name.name, field.name());
+                let detail = format!("{kind} {view} depends on column \"{column}\"");
+                return Err(error.with_code("0A000").with_detail(detail));
+            }
+        }
+        Ok(())
     }
 
     fn views(&self) -> Vec<Arc<Object>> {

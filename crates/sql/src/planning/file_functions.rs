@@ -132,7 +132,7 @@ impl Around<'_> {
         let files = FileRelation::new(first, options, disk.clone());
         let table: Arc<dyn Table> = files.table()?;
         self.names.not_reusable();
-        Ok(Named::Table { table, name: name.to_owned() })
+        Ok(Named::Table { table, name: name.to_owned(), key: vec![] })
     }
 }
 

@@ -114,7 +114,7 @@ impl GenericPlan {
         values.push(instant(planner.catalogs().now()));
         put(&mut plan, &values)?;
         Ok(Some(match &self.write {
-            None => Planned::Query(Arc::new(Query { plan, is_locking: false }), Some(uses)),
+            None => Planned::Query(Arc::new(Query { plan, is_locking: false, is_calling: false }), Some(uses)),
             Some(write) => Planned::Other(Box::new(Statement::Write(write.of(plan, planner.catalogs())))),
         }))
     }

@@ -9,7 +9,7 @@ use sqlparser::ast;
 
 use super::around::Around;
 use super::definitions::lower;
-use crate::parse::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
+use crate::parse::{BACKUP, CHECK, CHECKPOINT, EXPORT, IGNORED, IMPORT, SET_CONSTRAINTS};
 use crate::statement::{Command, ExportFormat, Maintenance, Statement};
 
 impl Around<'_> {
@@ -49,9 +49,50 @@ impl Around<'_> {
             }
             Some(CHECK) => Maintenance::Check { tables: self.checked(call)? },
             Some(SET_CONSTRAINTS) => return set_constraints(call).map(Some),
+            Some(IGNORED) => return self.ignored(call).map(Some),
             _ => return Ok(None),
         };
         Ok(Some(Statement::Maintain(maintenance)))
+    }
+
+    /// A statement with nothing to do. Fails with 42P01 if its table is not there.
+    fn ignored(&self, call: &ast::Function) -> Result<Statement> {
+        const TAGS: [&str; 15] = [
+            "ALTER AGGREGATE",
+            "ALTER COLLATION",
+            "ALTER DATABASE",
+            "ALTER DOMAIN",
+            "ALTER FUNCTION",
+            "ALTER PROCEDURE",
+            "ALTER ROUTINE",
+            "ALTER SCHEMA",
+            "ALTER TABLE",
+            "ALTER TYPE",
+            "CLUSTER",
+            "COMMENT",
+            "REINDEX",
+            "RESET",
+            "SET",
+        ];
+        let mut given = arguments(call);
+        let tag = match given.next() {
+            Some(Some(ast::Expr::Value(value))) => match &value.value {
+                ast::Value::SingleQuotedString(tag) => TAGS.into_iter().find(|known| known == tag),
+                _ => None,
+            },
+            _ => None,
+        };
+        let tag = tag.ok_or_else(|| Error::bug("a statement without a tag"))?;
+        let table = match given.next().flatten() {
+            Some(ast::Expr::Identifier(name)) => Some(ast::ObjectName::from(vec![name.clone()])),
+            Some(ast::Expr::CompoundIdentifier(names)) => Some(ast::ObjectName::from(names.clone())),
+            _ => None,
+        };
+        if let Some(table) = table {
+            let name = self.relation_name(&table)?;
+            self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
+        }
+        Ok(Statement::Command(Command::Nothing(tag)))
     }
 
     /// The tables that CHECK TABLE names; without names, all that the session may read.

@@ -16,6 +16,7 @@ mod alter;
 mod appends;
 mod around;
 mod attach;
+mod calls;
 mod changes;
 mod definitions;
 mod depends;
@@ -110,6 +111,7 @@ impl Planned {
             Planned::Other(statement) => match statement.as_ref() {
                 Statement::Explain { .. } => Some(Statement::plan_schema()),
                 Statement::Maintain(maintenance) => maintenance.schema(),
+                Statement::Call(called) => called.schema(),
                 Statement::Write(write) => write.returning.as_ref().map(|(schema, _)| schema.clone()),
                 Statement::Several(several) => several.schema(),
                 _ => None,

@@ -113,7 +113,12 @@ impl Around<'_> {
                 }
             };
             let plan = self.front(rows, values, false)?.plan;
-            Ok(Part { name, rows: Query { plan, is_locking: self.is_locking() }, write, gives })
+            Ok(Part {
+                name,
+                rows: Query { plan, is_locking: self.is_locking(), is_calling: self.is_calling() },
+                write,
+                gives,
+            })
         };
         let before = before.into_iter().map(|BoundPart { name, statement, gives }| part(name, statement, Some(gives)));
         Ok(Several { before: before.collect::<Result<_>>()?, last: part("the statement".to_owned(), *last, None)? })

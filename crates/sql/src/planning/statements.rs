@@ -16,7 +16,7 @@ use sqlparser::ast::{self, SetExpr};
 use super::around::Around;
 use super::names::Names;
 use super::several::{self, BoundSeveral};
-use super::{Description, Planned, Planner, Planning, domains, kinds, materialized, sequences, writes};
+use super::{Description, Planned, Planner, Planning, calls, domains, kinds, materialized, sequences, writes};
 use crate::binder::{self, Bound};
 use crate::front;
 use crate::parse::{Parsed, VARIABLE};
@@ -156,6 +156,7 @@ impl BoundStatement {
                     Statement::Query(query) => Some(query.schema().clone()),
                     Statement::Explain { .. } => Some(Statement::plan_schema()),
                     Statement::Maintain(maintenance) => maintenance.schema(),
+                    Statement::Call(called) => called.schema(),
                     _ => None,
                 };
                 Description { parameters: vec![], schema }
@@ -186,6 +187,14 @@ fn extension(create: &ast::CreateExtension) -> Result<Statement> {
 impl Around<'_> {
     /// Finds what a statement names. `parsed` is what it is part of.
     pub(super) fn bind(&self, statement: &ParsedStatement, parsed: &Parsed) -> Result<BoundStatement> {
+        match self.bind_once(statement, parsed) {
+            // It names the numbers of rows, which few do.
+            Err(_) if self.gives_numbers_now() => self.bind_once(statement, parsed),
+            bound => bound,
+        }
+    }
+
+    fn bind_once(&self, statement: &ParsedStatement, parsed: &Parsed) -> Result<BoundStatement> {
         match statement {
             ParsedStatement::Statement(statement) => self.bind_statement(statement, parsed),
             ParsedStatement::CopyTo(copy) => {
@@ -247,6 +256,10 @@ impl Around<'_> {
                 None => self.alter_table(alter),
             },
             ast::Statement::CreateIndex(create) => self.create_index(create),
+            ast::Statement::AlterIndex { name, operation } => {
+                let ast::AlterIndexOperation::RenameIndex { index_name } = operation;
+                self.rename_index(name, index_name)
+            }
             ast::Statement::Comment { object_type, object_name, comment, .. } => {
                 self.comment(object_type, object_name, comment.as_deref())
             }
@@ -261,7 +274,8 @@ impl Around<'_> {
             ast::Statement::CreateSequence { .. } => other(self.create_sequence(statement)?),
             ast::Statement::Call(call) => match self.maintenance(call)? {
                 Some(maintenance) => other(maintenance),
-                None => other(self.planner.session_statement(statement)?),
+                None if calls::is_do(call) => other(calls::do_block(call)?),
+                None => other(self.call(call)?),
             },
             _ => other(self.planner.session_statement(statement)?),
         }
@@ -306,11 +320,15 @@ impl Around<'_> {
             BoundStatement::Query(bound) => {
                 let planned = self.front(bound, values, false)?;
                 let uses = if planned.is_transient { None } else { self.names.uses() };
-                let query = Query { plan: planned.plan, is_locking: self.is_locking() };
+                let query = Query { plan: planned.plan, is_locking: self.is_locking(), is_calling: self.is_calling() };
                 Ok(Planned::Query(Arc::new(query), uses))
             }
             BoundStatement::Write { tag, rows, writer, returning, .. } => {
-                let rows = Query { plan: self.front(rows, values, false)?.plan, is_locking: self.is_locking() };
+                let rows = Query {
+                    plan: self.front(rows, values, false)?.plan,
+                    is_locking: self.is_locking(),
+                    is_calling: self.is_calling(),
+                };
                 done(Statement::Write(Write { returning, ..Write::new(tag, rows, writer) }))
             }
             BoundStatement::Several(several) => done(Statement::Several(self.planned_several(several, values)?)),
@@ -345,7 +363,7 @@ impl Around<'_> {
         let forms = planned.forms;
         let text =
             format!("Bound:\n{}\n\nUnnested:\n{}\n\nRewritten:\n{}", forms.bound, forms.unnested, forms.rewritten);
-        let mut query = Query { plan: planned.plan, is_locking: self.is_locking() };
+        let mut query = Query { plan: planned.plan, is_locking: self.is_locking(), is_calling: self.is_calling() };
         if let Some((tag, writer)) = write {
             query = Write::new(tag, query, writer).query;
         }

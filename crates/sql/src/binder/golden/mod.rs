@@ -76,7 +76,7 @@ impl Context for Tables {
             SqlType::parse(sql_type).map(|sql_type| sql_type.field(name, *nullable))
         };
         let fields = columns.iter().filter_map(field).collect::<Vec<_>>();
-        Ok(Some(Named::Table { table: Arc::new(Empty(Arc::new(Schema::new(fields)))), name }))
+        Ok(Some(Named::Table { table: Arc::new(Empty(Arc::new(Schema::new(fields)))), name, key: vec![] }))
     }
 
     fn zone(&self) -> &str {

@@ -90,6 +90,15 @@ impl Text<'_> {
     /// What a sequence is made with, in the order in which the parser reads it.
     pub(super) fn sequence_options(&mut self, begin: usize) {
         const ORDER: [&str; 7] = ["AS", "INCREMENT", "MINVALUE", "MAXVALUE", "START", "CACHE", "CYCLE"];
+        // Its name is that of the column's sequence anyway.
+        let begin = match self.is(begin, "SEQUENCE") && self.is(begin + 1, "NAME") {
+            true => {
+                let end = self.name_end(begin + 2);
+                self.drop(begin..end);
+                end
+            }
+            false => begin,
+        };
         let (mut at, mut parts) = (begin, Vec::new());
         loop {
             let is_negated = self.is(at, "NO");

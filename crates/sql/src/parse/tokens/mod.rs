@@ -16,8 +16,10 @@ mod duckdb;
 mod edits;
 mod elements;
 mod fragments;
+mod ignored;
 mod maintenance;
 mod moments;
+mod procedures;
 mod queries;
 mod row_locks;
 mod strings;
@@ -38,8 +40,10 @@ use self::duckdb::Open;
 pub(crate) use self::duckdb::PIVOT_GROUPS;
 use self::edits::Edits;
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
+pub(crate) use self::ignored::IGNORED;
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 pub(crate) use self::moments::TABLE_AT;
+pub(crate) use self::procedures::{DO, PROCEDURE};
 pub(crate) use self::queries::LIMIT_PERCENT;
 pub(crate) use self::row_locks::{KEY_SHARE, NO_KEY_UPDATE};
 use self::strings::{with_hexadecimal_numbers, with_whole_strings};
@@ -251,9 +255,17 @@ impl<'a> Text<'a> {
                 Token::Gt => self.order_using(at, "DESC"),
                 _ => {}
             },
-            Keyword::ALTER if self.begins_statement(at) => self.alter(at),
+            Keyword::ALTER if self.begins_statement(at) => {
+                self.alter(at);
+                self.ignored_alter(at);
+            }
+            Keyword::CREATE if self.begins_statement(at) => self.ignored_create(at),
+            Keyword::EXPLAIN if self.begins_statement(at) => self.ignored_explained(at),
+            Keyword::COMMENT if self.begins_statement(at) => self.ignored_comment(at),
+            Keyword::UESCAPE => self.unicode_escape(at),
             Keyword::SET if self.sets_an_element(at) => self.set_elements(at),
             Keyword::SET if self.begins_statement(at) && self.is(at + 1, "CONSTRAINTS") => self.maintenance(at),
+            Keyword::SET | Keyword::RESET if self.begins_statement(at) => self.ignored_role(at),
             Keyword::SET | Keyword::RESTART | Keyword::DROP => self.alter_identity(at),
             Keyword::MATERIALIZED => self.materialized(at),
             Keyword::THEN if self.is(at + 1, "DO") && self.is(at + 2, "NOTHING") => self.merge_nothing(at),
@@ -282,12 +294,15 @@ impl<'a> Text<'a> {
                 }
                 self.drop(at + 1..end);
             }
+            Keyword::PROCEDURE if self.names_procedure(at) => self.procedure(at),
+            Keyword::DO if self.begins_statement(at) => self.do_block(at),
             Keyword::ANALYZE if self.begins_statement(at) && self.is(at + 1, "VERBOSE") => self.drop(at + 1..at + 2),
             _ if self.begins_statement(at)
                 && self.is_any(at, &["CHECKPOINT", "BACKUP", "CHECK", "EXPORT", "IMPORT"]) =>
             {
                 self.maintenance(at);
             }
+            _ if self.begins_statement(at) && self.is_any(at, &["REINDEX", "CLUSTER"]) => self.ignored_upkeep(at),
             _ if self.is_any(at, &["DISTRIBUTED", "CLUSTERED"]) && self.is(at + 1, "BY") => self.fragments(at),
             _ if self.is(at, "REFRESH") && self.begins_statement(at) && self.is(at + 1, "MATERIALIZED") => {
                 self.refresh(at);

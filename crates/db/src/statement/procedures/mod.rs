@@ -1,0 +1,147 @@
+//! Procedures: blocks whose statements run one after the other in the session that calls them.
+//!
+//! * `variables`: what names in a block stand for.
+//! * `run`: the steps of a block; each statement is planned with the values of the variables that it names.
+//! * `raised`: RAISE, and which errors a handler is for.
+//!
+//! A statement that calls a procedure runs in the session's transaction, or in one of its own that is committed when it
+//! has ended, so that all of it is there or nothing. Its query has one packet for each pipeline: rows call one by one.
+
+mod raised;
+mod run;
+mod variables;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::concat_batches;
+use diligence_base::Result;
+use diligence_catalog::Isolation;
+use diligence_engine::QueryOptions;
+use diligence_engine::query::Printed;
+use diligence_engine::stages::Caller;
+use diligence_sql::procedural::{Gives, Procedure};
+use diligence_sql::{Called, Query, QueryRunner, Write};
+use diligence_storage::foreign_error::from_arrow;
+
+use self::run::Run;
+use super::result::{CancelToken, QueryResult, count_of};
+use super::transaction::in_transaction;
+use crate::session::{Parts, Session};
+
+impl QueryRunner for Parts {
+    fn rows(&self, query: &Query) -> Result<Vec<RecordBatch>> {
+        let session = self.session()?;
+        let options = session.query_options("values of PIVOT");
+        let mut stream = session.database().engine().run(&query.plan, options)?;
+        let mut rows = Vec::new();
+        while let Some(batch) = stream.next_blocking() {
+            rows.push(batch?);
+        }
+        Ok(rows)
+    }
+
+    fn call(&self, procedure: &Arc<Procedure>, arguments: Vec<ArrayRef>, caller: &dyn Caller) -> Result<Vec<ArrayRef>> {
+        call(&self.session()?, procedure, arguments, caller)
+    }
+}
+
+/// Runs a procedure. Fails as [`QueryRunner::call`] does.
+fn call(
+    session: &Session,
+    procedure: &Procedure,
+    arguments: Vec<ArrayRef>,
+    caller: &dyn Caller,
+) -> Result<Vec<ArrayRef>> {
+    let _within = session.enter_procedure()?;
+    Run::new(session, procedure, caller).called(arguments)
+}
+
+/// Who has sent the statement that calls.
+struct Sender {
+    token: CancelToken,
+    printed: Printed,
+}
+
+impl Caller for Sender {
+    fn is_stopped(&self) -> bool {
+        self.token.check().is_err()
+    }
+
+    fn printed(&self, text: &str) {
+        self.printed.add(text);
+    }
+}
+
+impl Session {
+    /// Runs a query that calls procedures; its rows are given when it has ended.
+    pub(super) fn start_calling(&self, query: Arc<Query>, options: QueryOptions) -> QueryResult {
+        let (session, printed, schema) = (self.clone(), Printed::default(), query.schema().clone());
+        let said = printed.clone();
+        let work = move |token: &CancelToken| {
+            let sender = Sender { token: token.clone(), printed: said };
+            in_transaction(&session, Isolation::ReadCommitted, true, || session.calling(&query, options, &sender))
+        };
+        QueryResult::elsewhere("SELECT", Some(schema), &self.database().engine().io_handle(), work).printing(printed)
+    }
+
+    fn calling(&self, query: &Query, options: QueryOptions, sender: &Sender) -> Result<Vec<RecordBatch>> {
+        let options = QueryOptions { packets: Some(1), ..options };
+        let mut stream = self.database().engine().run(&query.plan, options)?;
+        let (token, printed) = (stream.cancel_token(), stream.printed());
+        let mut rows = Vec::new();
+        loop {
+            let next = stream.next_within(run::LOOK);
+            printed.take().iter().for_each(|text| sender.printed(text));
+            match next {
+                Poll::Ready(None) => return Ok(rows),
+                Poll::Ready(Some(batch)) => rows.push(batch?),
+                Poll::Pending if sender.is_stopped() => token.cancel(),
+                Poll::Pending => {}
+            }
+        }
+    }
+
+    /// The same for one that writes.
+    pub(super) fn start_calling_write(&self, write: Write, options: QueryOptions) -> QueryResult {
+        let (session, printed, tag) = (self.clone(), Printed::default(), write.tag);
+        let (schema, counted) = (write.returning.as_ref().map(|(schema, _)| schema.clone()), Arc::default());
+        let (said, is_returning, counting) = (printed.clone(), schema.is_some(), Arc::clone(&counted));
+        let work = move |token: &CancelToken| {
+            let sender = Sender { token: token.clone(), printed: said };
+            in_transaction(&session, Isolation::ReadCommitted, true, || {
+                let counts = session.calling(&write.query, options, &sender)?;
+                AtomicU64::store(&counting, counts.iter().map(count_of).sum(), Ordering::Release);
+                Ok(write.returning.as_ref().map_or_else(Vec::new, |(_, returned)| returned.take()))
+            })
+        };
+        let result = QueryResult::elsewhere(tag, schema, &self.database().engine().io_handle(), work);
+        result.writing(tag, is_returning, counted).printing(printed)
+    }
+
+    /// Runs CALL and DO.
+    pub(super) fn start_called(&self, called: Called) -> QueryResult {
+        let (session, printed, schema) = (self.clone(), Printed::default(), called.schema());
+        let (said, tag) = (printed.clone(), called.tag);
+        let work = move |token: &CancelToken| {
+            let sender = Sender { token: token.clone(), printed: said };
+            in_transaction(&session, Isolation::ReadCommitted, true, || {
+                let arguments = match &called.arguments {
+                    None => vec![],
+                    Some(query) => {
+                        let rows = session.calling(query, session.query_options("arguments of CALL"), &sender)?;
+                        concat_batches(query.schema(), &rows).map_err(from_arrow)?.columns().to_vec()
+                    }
+                };
+                let given = call(&session, &called.procedure, arguments, &sender)?;
+                match (called.schema(), &called.procedure.gives) {
+                    (Some(schema), Gives::Row(_)) => Ok(vec![RecordBatch::try_new(schema, given).map_err(from_arrow)?]),
+                    _ => Ok(vec![]),
+                }
+            })
+        };
+        QueryResult::elsewhere(tag, schema, &self.database().engine().io_handle(), work).printing(printed)
+    }
+}

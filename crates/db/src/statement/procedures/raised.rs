@@ -1,0 +1,192 @@
+//! RAISE, and which errors a handler is for.
+
+use std::collections::BTreeSet;
+
+use diligence_base::{Error, ErrorKind, Result};
+use diligence_sql::procedural::Condition;
+use parking_lot::Mutex;
+
+/// The names of conditions, with their codes. A code that ends in `000` stands for all of its class.
+const NAMES: [(&str, &str); 67] = [
+    ("array_subscript_error", "2202E"),
+    ("assert_failure", "P0004"),
+    ("cardinality_violation", "21000"),
+    ("case_not_found", "20000"),
+    ("check_violation", "23514"),
+    ("data_exception", "22000"),
+    ("datetime_field_overflow", "22008"),
+    ("deadlock_detected", "40P01"),
+    ("dependent_objects_still_exist", "2BP01"),
+    ("disk_full", "53100"),
+    ("division_by_zero", "22012"),
+    ("duplicate_alias", "42712"),
+    ("duplicate_column", "42701"),
+    ("duplicate_database", "42P04"),
+    ("duplicate_function", "42723"),
+    ("duplicate_object", "42710"),
+    ("duplicate_prepared_statement", "42P05"),
+    ("duplicate_schema", "42P06"),
+    ("duplicate_table", "42P07"),
+    ("exclusion_violation", "23P01"),
+    ("feature_not_supported", "0A000"),
+    ("foreign_key_violation", "23503"),
+    ("grouping_error", "42803"),
+    ("indeterminate_datatype", "42P18"),
+    ("insufficient_privilege", "42501"),
+    ("insufficient_resources", "53000"),
+    ("integrity_constraint_violation", "23000"),
+    ("internal_error", "XX000"),
+    ("interval_field_overflow", "22015"),
+    ("invalid_cursor_state", "24000"),
+    ("invalid_datetime_format", "22007"),
+    ("invalid_escape_sequence", "22025"),
+    ("invalid_foreign_key", "42830"),
+    ("invalid_json_text", "22032"),
+    ("invalid_parameter_value", "22023"),
+    ("invalid_regular_expression", "2201B"),
+    ("invalid_row_count_in_limit_clause", "2201W"),
+    ("invalid_schema_name", "3F000"),
+    ("invalid_table_definition", "42P16"),
+    ("invalid_text_representation", "22P02"),
+    ("invalid_transaction_state", "25000"),
+    ("lock_not_available", "55P03"),
+    ("no_data_found", "P0002"),
+    ("not_null_violation", "23502"),
+    ("null_value_not_allowed", "22004"),
+    ("numeric_value_out_of_range", "22003"),
+    ("object_in_use", "55006"),
+    ("object_not_in_prerequisite_state", "55000"),
+    ("out_of_memory", "53200"),
+    ("program_limit_exceeded", "54000"),
+    ("query_canceled", "57014"),
+    ("raise_exception", "P0001"),
+    ("restrict_violation", "23001"),
+    ("serialization_failure", "40001"),
+    ("statement_too_complex", "54001"),
+    ("string_data_right_truncation", "22001"),
+    ("syntax_error", "42601"),
+    ("syntax_error_or_access_rule_violation", "42000"),
+    ("too_many_connections", "53300"),
+    ("too_many_rows", "P0003"),
+    ("undefined_column", "42703"),
+    ("undefined_function", "42883"),
+    ("undefined_object", "42704"),
+    ("undefined_parameter", "42P02"),
+    ("undefined_table", "42P01"),
+    ("unique_violation", "23505"),
+    ("wrong_object_type", "42809"),
+];
+
+/// Codes of no condition's that statements may make up, at most.
+const CODES_MAX: usize = 1024;
+
+/// The code of a condition's name. Fails with 42704 if there is none.
+pub(super) fn code_of(name: &str) -> Result<&'static str> {
+    let known = NAMES.iter().find(|(known, _)| *known == name);
+    known
+        .map(|(_, code)| *code)
+        .ok_or_else(|| Error::input(format!("unrecognized exception condition \"{name}\"")).with_code("42704"))
+}
+
+/// A code as errors hold it. Fails with 42704 if it is none, and with 54000 if too many were made up.
+pub(super) fn code(text: &str) -> Result<&'static str> {
+    static MADE: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    if let Some((_, code)) = NAMES.iter().find(|(_, code)| *code == text) {
+        return Ok(code);
+    }
+    if text.len() != 5 || !text.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()) {
+        return code_of(text);
+    }
+    let mut made = MADE.lock();
+    if let Some(code) = made.get(text) {
+        return Ok(code);
+    }
+    if made.len() >= CODES_MAX {
+        return Err(Error::resource("too many codes of errors were made up").with_code("54000"));
+    }
+    let code: &'static str = Box::leak(text.to_owned().into_boxed_str());
+    made.insert(code);
+    Ok(code)
+}
+
+/// An error's code, or one by its kind.
+pub(super) fn code_of_error(error: &Error) -> &'static str {
+    error.code().unwrap_or(match error.kind() {
+        ErrorKind::Input => "42000",
+        ErrorKind::Value => "22000",
+        ErrorKind::File => "58030",
+        ErrorKind::Unsupported => "0A000",
+        ErrorKind::Resource => "53200",
+        ErrorKind::Retry => "40001",
+        ErrorKind::Cancelled => "57014",
+        ErrorKind::Bug => "XX000",
+    })
+}
+
+/// Whether a handler of these conditions is for an error. Fails with 42704 for a condition that there is not.
+pub(super) fn is_for(conditions: &[Condition], error: &Error) -> Result<bool> {
+    let given = code_of_error(error);
+    for condition in conditions {
+        let wanted = match condition {
+            Condition::Others if matches!(given, "57014" | "P0004") => continue,
+            Condition::Others => return Ok(true),
+            Condition::Named(name) => code_of(name)?,
+            Condition::Code(text) => text.as_str(),
+        };
+        if wanted == given || wanted.ends_with("000") && wanted.get(..2) == given.get(..2) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A message with values in the places of `%`. Fails with 42601 if there are more or fewer of them.
+pub(super) fn message(format: &str, values: &[String]) -> Result<String> {
+    let mut text = String::new();
+    let mut values = values.iter();
+    let mut letters = format.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '%' if letters.peek() == Some(&'%') => {
+                letters.next();
+                text.push('%');
+            }
+            '%' => {
+                let few = || Error::input("too few parameters specified for RAISE").with_code("42601");
+                text.push_str(values.next().ok_or_else(few)?);
+            }
+            other => text.push(other),
+        }
+    }
+    match values.next() {
+        None => Ok(text),
+        Some(_) => Err(Error::input("too many parameters specified for RAISE").with_code("42601")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handler_is_for_a_name_a_code_a_class_and_all_but_what_must_go_on() {
+        let error = Error::value("twice").with_code("23505");
+        let named = |name: &str| Condition::Named(name.to_owned());
+        assert!(is_for(&[named("division_by_zero"), named("unique_violation")], &error).unwrap());
+        assert!(is_for(&[named("integrity_constraint_violation")], &error).unwrap());
+        assert!(!is_for(&[Condition::Code("23503".to_owned())], &error).unwrap());
+        assert!(is_for(&[Condition::Others], &error).unwrap());
+        assert!(!is_for(&[Condition::Others], &Error::cancelled()).unwrap());
+        assert_eq!(is_for(&[named("nothing")], &error).unwrap_err().code(), Some("42704"));
+        assert_eq!((code("division_by_zero").unwrap(), code("ZZ123").unwrap()), ("22012", "ZZ123"));
+        assert!(code("zz").is_err());
+    }
+
+    #[test]
+    fn a_message_has_its_values() {
+        let values = ["1".to_owned(), "b".to_owned()];
+        assert_eq!(message("a % of % is 5%%", &values).unwrap(), "a 1 of b is 5%");
+        assert_eq!(message("%", &values).unwrap_err().code(), Some("42601"));
+        assert_eq!(message("%%%", &[]).unwrap_err().code(), Some("42601"));
+    }
+}

@@ -1,0 +1,984 @@
+//! The steps of a block.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
+use arrow::compute::{cast, concat};
+use arrow::datatypes::{Int64Type, SchemaRef};
+use diligence_base::{Error, ErrorKind, Result};
+use diligence_engine::stages::Caller;
+use diligence_sql::procedural::{
+    Block, Computed, Declaration, DeclaredType, Gives, Handler, Into, Loop, Over, Place, Procedure, Raise, Rows, Sql,
+    Step, Target, placed,
+};
+use diligence_storage::foreign_error::from_arrow;
+use diligence_types::SqlType;
+
+use super::raised;
+use super::variables::{Scope, Scopes, Typed, Variable};
+use crate::plans::ParsedStatement;
+use crate::session::Session;
+use crate::statement::result::{QueryResult, ResultKind};
+use crate::statement::start::Short;
+
+/// How often it is looked whether whoever called still wants the answer.
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+/// Statements whose trees are kept while a procedure runs.
+const TREES_MAX: usize = 1000;
+
+/// How a block goes on.
+enum Flow {
+    /// With the next step.
+    Next,
+    /// Behind a loop or block.
+    Exit(Option<String>),
+    /// With a loop's next round.
+    Continue(Option<String>),
+    /// Not at all.
+    Return,
+}
+
+/// A statement's tree with the names whose values it takes, and the types that these had.
+type Tree = (ParsedStatement, Vec<(Vec<String>, SqlType)>);
+
+/// What a statement gave.
+struct Ran {
+    schema: SchemaRef,
+    rows: Vec<RecordBatch>,
+    count: u64,
+}
+
+impl Ran {
+    fn row_count(&self) -> usize {
+        self.rows.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// The values of a row, counted from 0, with their names.
+    fn row(&self, mut row: usize) -> Option<Vec<(String, Typed)>> {
+        for batch in &self.rows {
+            if row < batch.num_rows() {
+                let columns = self.schema.fields().iter().zip(batch.columns());
+                return Some(
+                    columns.map(|(field, column)| (field.name().clone(), typed(field, column, row))).collect(),
+                );
+            }
+            row -= batch.num_rows();
+        }
+        None
+    }
+
+    /// A row of NULLs.
+    fn nulls(&self) -> Vec<(String, Typed)> {
+        let fields = self.schema.fields().iter();
+        fields.map(|field| (field.name().clone(), Typed::null(type_of(field)))).collect()
+    }
+}
+
+fn type_of(field: &arrow::datatypes::Field) -> SqlType {
+    SqlType::of_field(field).unwrap_or(SqlType::Text)
+}
+
+fn typed(field: &arrow::datatypes::Field, column: &ArrayRef, row: usize) -> Typed {
+    let sql_type = type_of(field);
+    let value = column.slice(row, 1);
+    let value = cast(&value, &sql_type.arrow()).unwrap_or(value);
+    Typed { sql_type, value }
+}
+
+/// A procedure that runs.
+pub(super) struct Run<'r> {
+    session: &'r Session,
+    procedure: &'r Procedure,
+    caller: &'r dyn Caller,
+    scopes: Scopes,
+    zone: String,
+    trees: RefCell<HashMap<usize, Arc<Tree>>>,
+    /// Rows of the last statement.
+    count: Cell<u64>,
+    /// What it gives.
+    value: Option<Typed>,
+    rows: Vec<Vec<ArrayRef>>,
+    /// The errors that handlers are at work on.
+    handled: Vec<Error>,
+    level: usize,
+}
+
+impl<'r> Run<'r> {
+    pub(super) fn new(session: &'r Session, procedure: &'r Procedure, caller: &'r dyn Caller) -> Self {
+        Self {
+            session,
+            procedure,
+            caller,
+            scopes: Scopes::default(),
+            zone: session.setting("timezone").unwrap_or_else(|_| "UTC".to_owned()),
+            trees: RefCell::default(),
+            count: Cell::new(0),
+            value: None,
+            rows: Vec::new(),
+            handled: Vec::new(),
+            level: 0,
+        }
+    }
+
+    /// What it gives for these arguments, as columns. Fails as its statements do, and with 2F005 if it ends without
+    /// RETURN though it gives a value.
+    pub(super) fn called(mut self, arguments: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
+        let mut scope = Scope { label: Some(self.procedure.name.clone()), ..Scope::default() };
+        if !self.procedure.block.is_sql {
+            scope.variables.push(Variable::new("found", Typed::boolean(false)));
+        }
+        for (place, ((name, sql_type), value)) in self.procedure.parameters.iter().zip(arguments).enumerate() {
+            let value = Typed { sql_type: sql_type.clone(), value: cast(&value, &sql_type.arrow()).unwrap_or(value) };
+            let number = format!("${}", place + 1);
+            if name.is_empty() {
+                scope.variables.push(Variable::new(number, value));
+            } else {
+                scope.variables.push(Variable::new(name, value));
+                scope.aliases.push((number, name.clone()));
+            }
+        }
+        let mut columns = match &self.procedure.gives {
+            Gives::Row(columns) | Gives::Rows(columns)
+                if self.procedure.has_outputs && !self.procedure.block.is_sql =>
+            {
+                columns.clone()
+            }
+            _ => vec![],
+        };
+        if let (Gives::Value(sql_type), Some(output)) = (&self.procedure.gives, &self.procedure.output) {
+            columns.push((output.clone(), sql_type.clone()));
+        }
+        for (name, sql_type) in columns {
+            if !scope.variables.iter().any(|variable| variable.name == name) {
+                scope.variables.push(Variable::new(name, Typed::null(sql_type)));
+            }
+        }
+        self.scopes.push(scope);
+        let block = self.procedure.block.clone();
+        let flow = match self.block(&block)? {
+            Flow::Exit(Some(label)) | Flow::Continue(Some(label)) => {
+                let message =
+                    format!("there is no label \"{label}\" attached to any block or loop enclosing this statement");
+                return Err(Error::input(message).with_code("42601"));
+            }
+            Flow::Exit(None) | Flow::Continue(None) => {
+                return Err(Error::input("EXIT cannot be used outside a loop").with_code("42601"));
+            }
+            flow => flow,
+        };
+        self.given(matches!(flow, Flow::Return))
+    }
+
+    fn given(mut self, has_returned: bool) -> Result<Vec<ArrayRef>> {
+        match &self.procedure.gives {
+            Gives::Nothing => Ok(vec![]),
+            Gives::Value(sql_type) => {
+                let value = match (self.value.take(), &self.procedure.output) {
+                    (Some(value), _) => value,
+                    (None, Some(output)) => self.variable(output)?.clone(),
+                    // Of several rows the first counts.
+                    (None, None) => match self.rows.first().and_then(|columns| columns.first()) {
+                        Some(column) if !column.is_empty() => {
+                            Typed { sql_type: sql_type.clone(), value: column.slice(0, 1) }
+                        }
+                        Some(_) => Typed::null(sql_type.clone()),
+                        None if has_returned => Typed::null(sql_type.clone()),
+                        None => {
+                            let error = Error::input("control reached end of function without RETURN");
+                            return Err(error.with_code("2F005"));
+                        }
+                    },
+                };
+                Ok(vec![value.into_type(sql_type, &self.zone)?.value])
+            }
+            Gives::Row(columns) => match (self.value.take(), self.rows.first()) {
+                (Some(row), _) => {
+                    let values = row.fields().into_iter().zip(columns);
+                    let values = values.map(|((_, value), (_, to))| Ok(value.into_type(to, &self.zone)?.value));
+                    values.collect()
+                }
+                (None, Some(first)) => {
+                    let null = |place: usize| new_null_array(&columns[place].1.arrow(), 1);
+                    let first = first.iter().enumerate();
+                    Ok(first
+                        .map(|(at, column)| if column.is_empty() { null(at) } else { column.slice(0, 1) })
+                        .collect())
+                }
+                (None, None) => columns.iter().map(|(name, _)| Ok(self.variable(name)?.value.clone())).collect(),
+            },
+            Gives::Values(_) | Gives::Rows(_) => {
+                let types = self.row_types();
+                let column = |place: usize| {
+                    let parts = self.rows.iter().map(|columns| columns[place].as_ref()).collect::<Vec<_>>();
+                    match parts.is_empty() {
+                        true => Ok(new_null_array(&types[place].arrow(), 0)),
+                        false => concat(&parts).map_err(from_arrow),
+                    }
+                };
+                (0..types.len()).map(column).collect()
+            }
+        }
+    }
+
+    /// The types of its rows' columns.
+    fn row_types(&self) -> Vec<SqlType> {
+        match &self.procedure.gives {
+            Gives::Nothing => vec![],
+            Gives::Value(one) | Gives::Values(one) => vec![one.clone()],
+            Gives::Row(columns) | Gives::Rows(columns) => columns.iter().map(|(_, given)| given.clone()).collect(),
+        }
+    }
+
+    fn variable(&self, name: &str) -> Result<&Typed> {
+        match self.scopes.find(name) {
+            Some(variable) => variable.value(),
+            None => Err(Error::input(format!("\"{name}\" is not a known variable")).with_code("42601")),
+        }
+    }
+
+    /// Fails with kind `Cancelled` if nobody wants the answer any more.
+    fn look(&self) -> Result<()> {
+        if self.caller.is_stopped() { Err(Error::cancelled()) } else { Ok(()) }
+    }
+
+    fn block(&mut self, block: &Block) -> Result<Flow> {
+        let mark = match block.handlers.is_empty() {
+            true => None,
+            false => self.session.transaction_mark(),
+        };
+        self.level += 1;
+        let depth = self.level;
+        self.scopes.push(Scope { label: block.label.clone(), ..Scope::default() });
+        let mut scopes = 1;
+        let done = self.declared(&block.declarations).and_then(|()| self.steps(&block.steps));
+        let done = match done {
+            Err(error) if !block.handlers.is_empty() => {
+                if let Some(mark) = mark {
+                    self.session.back_to(&mark);
+                }
+                scopes += 1;
+                self.handle(&block.handlers, error)
+            }
+            done => done,
+        };
+        debug_assert_eq!(depth, self.level);
+        self.level -= 1;
+        (0..scopes).for_each(|_| self.scopes.pop());
+        match done? {
+            Flow::Exit(Some(label)) if block.label.as_deref() == Some(label.as_str()) => Ok(Flow::Next),
+            flow => Ok(flow),
+        }
+    }
+
+    /// What the first handler for an error does; fails with the error if there is none.
+    fn handle(&mut self, handlers: &[Handler], error: Error) -> Result<Flow> {
+        let mut scope = Scope::default();
+        scope.variables.push(Variable::new("sqlstate", Typed::text(raised::code_of_error(&error))));
+        scope.variables.push(Variable::new("sqlerrm", Typed::text(error.message())));
+        self.scopes.push(scope);
+        if error.kind() == ErrorKind::Cancelled && self.caller.is_stopped() {
+            return Err(error);
+        }
+        for handler in handlers {
+            if raised::is_for(&handler.conditions, &error)? {
+                self.handled.push(error);
+                let done = self.steps(&handler.steps);
+                self.handled.pop();
+                return done;
+            }
+        }
+        Err(error)
+    }
+
+    fn declared(&mut self, declarations: &[Declaration]) -> Result<()> {
+        for declaration in declarations {
+            let (name, is_required) = (declaration.name.clone(), declaration.is_required);
+            let variable = match &declaration.of {
+                DeclaredType::Alias(of) => {
+                    self.scopes.innermost().aliases.push((name, of.clone()));
+                    continue;
+                }
+                DeclaredType::Record => Variable::record(name),
+                DeclaredType::RowOf(table) => Variable::new(name, self.row_of(table)?),
+                DeclaredType::TypeOf(named) => Variable::new(name, self.like(named)?),
+                DeclaredType::Named(named) => Variable::new(name, self.null_of(named)?),
+            };
+            let mut variable = Variable { is_required, ..variable };
+            if let Some(default) = &declaration.default {
+                variable.begin_with(self.value_of(default)?, &self.zone)?;
+            } else if is_required {
+                let message =
+                    format!("variable \"{}\" must have a default value, since it's declared NOT NULL", variable.name);
+                return Err(Error::input(message).with_code("42601"));
+            }
+            variable.is_constant = declaration.is_constant;
+            self.scopes.innermost().variables.push(variable);
+        }
+        Ok(())
+    }
+
+    /// NULL of a type, or of a table's rows. Fails with 42704 if there is neither.
+    fn null_of(&self, named: &str) -> Result<Typed> {
+        match self.ask(&format!("SELECT CAST(NULL AS {named}) LIMIT 0")) {
+            Ok(ran) => Ok(ran.nulls().pop().map_or_else(|| Typed::null(SqlType::Text), |(_, value)| value)),
+            Err(error) => self.row_of(named).map_err(|_| error),
+        }
+    }
+
+    /// A row of NULLs of a table.
+    fn row_of(&self, table: &str) -> Result<Typed> {
+        let row = Typed::row(self.ask(&format!("SELECT * FROM {table} LIMIT 0"))?.nulls())?;
+        Ok(Typed::null(row.sql_type))
+    }
+
+    /// NULL of the type of a column, or of another variable.
+    fn like(&self, named: &str) -> Result<Typed> {
+        let parts = named.split('.').map(|part| part.trim().trim_matches('"').to_owned()).collect::<Vec<_>>();
+        if let Some(known) = self.scopes.named(&parts)? {
+            return Ok(Typed::null(known.sql_type));
+        }
+        let Some((table, column)) = named.rsplit_once('.') else {
+            return Err(Error::input(format!("relation \"{named}\" does not exist")).with_code("42P01"));
+        };
+        let mut columns = self.ask(&format!("SELECT {column} FROM {table} LIMIT 0"))?.nulls();
+        columns.pop().map(|(_, value)| value).ok_or_else(|| Error::bug("a column without a type"))
+    }
+
+    fn steps(&mut self, steps: &[Step]) -> Result<Flow> {
+        for step in steps {
+            self.look()?;
+            match self.step(step)? {
+                Flow::Next => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn step(&mut self, step: &Step) -> Result<Flow> {
+        match step {
+            Step::Nothing => {}
+            Step::Assign { target, value } => {
+                let value = self.value_of(value)?;
+                self.assign(target, value)?;
+            }
+            Step::If { arms, otherwise } => {
+                for (condition, steps) in arms {
+                    if self.is_true(condition)? {
+                        return self.steps(steps);
+                    }
+                }
+                let Some(otherwise) = otherwise else {
+                    let error = Error::input("case not found").with_code("20000");
+                    return Err(error.with_hint("CASE statement is missing ELSE part."));
+                };
+                return self.steps(otherwise);
+            }
+            Step::Loop(repeated) => return self.repeat(repeated),
+            Step::Leave { label, is_exit, when } => {
+                let leaves = match when {
+                    Some(condition) => self.is_true(condition)?,
+                    None => true,
+                };
+                if leaves {
+                    return Ok(if *is_exit { Flow::Exit(label.clone()) } else { Flow::Continue(label.clone()) });
+                }
+            }
+            Step::Return(value) => {
+                if let Some(value) = value {
+                    let gives_row = matches!(self.procedure.gives, Gives::Row(_));
+                    let is_nothing = matches!(self.procedure.gives, Gives::Nothing);
+                    if is_nothing {
+                        let message = "RETURN cannot have a parameter in function returning void";
+                        return Err(Error::input(message).with_code("42804"));
+                    }
+                    let value = self.value_of(value)?;
+                    if gives_row && !matches!(value.sql_type, SqlType::Record(_)) {
+                        let message = "cannot return non-composite value from function returning composite type";
+                        return Err(Error::input(message).with_code("42804"));
+                    }
+                    self.value = Some(value);
+                }
+                return Ok(Flow::Return);
+            }
+            Step::ReturnNext(value) => self.return_next(value.as_ref())?,
+            Step::ReturnRows(rows) => {
+                let ran = self.rows_of(rows)?;
+                self.note(ran.row_count() as u64)?;
+                self.give(&ran)?;
+            }
+            Step::Raise(raise) => self.raise(raise)?,
+            Step::Assert(condition, message) => {
+                if !self.is_true(condition)? {
+                    let text = match message {
+                        Some(message) => self.value_of(message)?.shown(&self.zone)?,
+                        None => None,
+                    };
+                    let text = text.unwrap_or_else(|| "assertion failed".to_owned());
+                    return Err(Error::value(text).with_code("P0004"));
+                }
+            }
+            Step::Perform(sql) => {
+                let ran = self.run(sql)?;
+                self.note(ran.row_count() as u64)?;
+            }
+            Step::Execute(computed, into) => {
+                let ran = self.computed(computed)?;
+                self.count.set(ran.count);
+                if let Some(into) = into {
+                    self.store(&ran, into)?;
+                }
+            }
+            Step::Statement(sql, into) => {
+                let ran = self.run(sql)?;
+                if into.is_none()
+                    && !ran.schema.fields().is_empty()
+                    && is_query(&sql.text)
+                    && !self.procedure.block.is_sql
+                {
+                    let error = Error::input("query has no destination for result data").with_code("42601");
+                    return Err(error.with_hint("If you want to discard the results of a SELECT, use PERFORM instead."));
+                }
+                self.note(ran.count)?;
+                if let Some(into) = into {
+                    self.store(&ran, into)?;
+                }
+            }
+            Step::Diagnostics(items) => {
+                for (target, item) in items {
+                    let value = self.diagnosed(item)?;
+                    self.assign(target, value)?;
+                }
+            }
+            Step::Block(block) => return self.block(block),
+        }
+        Ok(Flow::Next)
+    }
+
+    /// FOUND and ROW_COUNT after a statement.
+    fn note(&mut self, count: u64) -> Result<()> {
+        self.count.set(count);
+        self.found(count > 0)
+    }
+
+    fn found(&mut self, found: bool) -> Result<()> {
+        match self.scopes.find_mut("found") {
+            Some(variable) => variable.assign(Typed::boolean(found), &self.zone),
+            None => Ok(()),
+        }
+    }
+
+    fn diagnosed(&self, item: &str) -> Result<Typed> {
+        let error = self.handled.last();
+        let text = |text: Option<&str>| Ok(Typed::text(text.unwrap_or("")));
+        let about = error.map(|error| error.about().clone()).unwrap_or_default();
+        match item {
+            "row_count" => Ok(Typed::bigint(self.count.get() as i64)),
+            "returned_sqlstate" => text(error.map(raised::code_of_error)),
+            "message_text" => text(error.map(Error::message)),
+            "pg_exception_detail" => text(error.and_then(Error::detail)),
+            "pg_exception_hint" => text(error.and_then(Error::hint)),
+            "constraint_name" => text(about.constraint.as_deref()),
+            "table_name" => text(about.table.as_deref()),
+            "column_name" => text(about.column.as_deref()),
+            "schema_name" => text(about.schema.as_deref()),
+            "pg_context" | "pg_exception_context" | "pg_datatype_name" => text(None),
+            other => Err(Error::input(format!("unrecognized GET DIAGNOSTICS item \"{other}\"")).with_code("42601")),
+        }
+    }
+
+    /// A round of a loop; how it goes on behind the loop, if that is left.
+    fn round(&mut self, repeated: &Loop) -> Result<Option<Flow>> {
+        self.look()?;
+        let is_own = |label: &Option<String>| label.is_none() || *label == repeated.label;
+        Ok(match self.steps(&repeated.steps)? {
+            Flow::Next => None,
+            Flow::Continue(label) if is_own(&label) => None,
+            Flow::Exit(label) if is_own(&label) => Some(Flow::Next),
+            flow => Some(flow),
+        })
+    }
+
+    fn repeat(&mut self, repeated: &Loop) -> Result<Flow> {
+        let mut left = Flow::Next;
+        match &repeated.over {
+            Over::Forever => loop {
+                if let Some(flow) = self.round(repeated)? {
+                    return Ok(flow);
+                }
+            },
+            Over::While(condition) => {
+                while self.is_true(condition)? {
+                    if let Some(flow) = self.round(repeated)? {
+                        left = flow;
+                        break;
+                    }
+                }
+                Ok(left)
+            }
+            Over::Range { name, from, to, by, is_reverse } => {
+                let mut number = self.integer(from, "lower bound")?;
+                let to = self.integer(to, "upper bound")?;
+                let by = match by {
+                    Some(by) => self.integer(by, "BY value")?,
+                    None => 1,
+                };
+                if by <= 0 {
+                    let message = "BY value of FOR loop must be greater than zero";
+                    return Err(Error::value(message).with_code("22023"));
+                }
+                let mut is_found = false;
+                self.scopes.push(Scope { label: repeated.label.clone(), ..Scope::default() });
+                while if *is_reverse { number >= to } else { number <= to } {
+                    is_found = true;
+                    let value = Typed::bigint(number).into_type(&SqlType::Integer, &self.zone)?;
+                    self.scopes.innermost().variables = vec![Variable::new(name.clone(), value)];
+                    match self.round(repeated) {
+                        Ok(None) => {}
+                        Ok(Some(flow)) => {
+                            left = flow;
+                            break;
+                        }
+                        Err(error) => {
+                            self.scopes.pop();
+                            return Err(error);
+                        }
+                    }
+                    number = if *is_reverse { number - by } else { number + by };
+                }
+                self.scopes.pop();
+                self.found(is_found)?;
+                Ok(left)
+            }
+            Over::Rows { targets, rows } => {
+                let ran = self.rows_of(rows)?;
+                let into = Into { targets: targets.clone(), is_strict: false };
+                let mut row = 0;
+                while let Some(values) = ran.row(row) {
+                    self.store_row(values, &into)?;
+                    row += 1;
+                    if let Some(flow) = self.round(repeated)? {
+                        left = flow;
+                        break;
+                    }
+                }
+                self.found(row > 0)?;
+                Ok(left)
+            }
+            Over::Elements { target, array } => {
+                let array = self.value_of(array)?;
+                if array.is_null() {
+                    return Err(Error::value("FOREACH expression must not be null").with_code("22004"));
+                }
+                let (Some(element), Some(list)) = (array.sql_type.element().cloned(), array.value.as_list_opt::<i32>())
+                else {
+                    let message = format!("FOREACH expression must yield an array, not type {}", array.sql_type);
+                    return Err(Error::input(message).with_code("42804"));
+                };
+                let values = list.value(0);
+                for place in 0..values.len() {
+                    self.assign(target, Typed { sql_type: element.clone(), value: values.slice(place, 1) })?;
+                    if let Some(flow) = self.round(repeated)? {
+                        left = flow;
+                        break;
+                    }
+                }
+                self.found(!values.is_empty())?;
+                Ok(left)
+            }
+        }
+    }
+
+    fn integer(&mut self, sql: &Sql, what: &str) -> Result<i64> {
+        let value = self.value_of(sql)?;
+        if value.is_null() {
+            return Err(Error::value(format!("{what} of FOR loop cannot be null")).with_code("22004"));
+        }
+        Ok(value.into_type(&SqlType::BigInt, &self.zone)?.value.as_primitive::<Int64Type>().value(0))
+    }
+
+    fn is_true(&mut self, sql: &Sql) -> Result<bool> {
+        let value = self.value_of(sql)?.into_type(&SqlType::Boolean, &self.zone)?;
+        Ok(!value.is_null() && value.value.as_boolean().value(0))
+    }
+
+    /// Puts a value into a variable, a field or an element.
+    fn assign(&mut self, target: &Target, value: Typed) -> Result<()> {
+        let unknown = || Error::input(format!("\"{}\" is not a known variable", target.name)).with_code("42601");
+        let mut value = value;
+        if !target.elements.is_empty() {
+            value = self.with_element(target, value)?;
+        }
+        let zone = self.zone.clone();
+        if target.fields.is_empty() {
+            return self.scopes.find_mut(&target.name).ok_or_else(unknown)?.assign(value, &zone);
+        }
+        // A variable of a block with a label.
+        if self.scopes.find(&target.name).is_none() {
+            let variable = self.scopes.find_mut(&target.fields[0]).ok_or_else(unknown)?;
+            return variable.assign(value, &zone);
+        }
+        let mut whole = self.scopes.find(&target.name).ok_or_else(unknown)?.value()?.clone();
+        whole = with_field(&whole, &target.fields, value, &zone)?;
+        self.scopes.find_mut(&target.name).ok_or_else(unknown)?.assign(whole, &zone)
+    }
+
+    /// An array with another element.
+    fn with_element(&self, target: &Target, value: Typed) -> Result<Typed> {
+        let mut names = vec![target.name.as_str()];
+        names.extend(target.fields.iter().map(String::as_str));
+        let places = target.elements.join(", ");
+        let text = format!("SELECT \"set element\"({}, {places}, \"value that is set\")", names.join("."));
+        let tree = self.tree_of(&text, |names| match names {
+            [only] if only == "value that is set" => Ok(Some(value.clone())),
+            names => self.scopes.named(names),
+        })?;
+        let values = tree.1.iter().map(|(names, _)| match names.as_slice() {
+            [only] if only == "value that is set" => Ok(value.value.clone()),
+            names => self.given_for(names),
+        });
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let ran = self.started(&tree.0, &values)?;
+        one(&ran)
+    }
+
+    fn value_of(&mut self, sql: &Sql) -> Result<Typed> {
+        let ran = self.run(&Sql { number: sql.number, text: format!("SELECT {}", sql.text) })?;
+        one(&ran)
+    }
+
+    fn store(&mut self, ran: &Ran, into: &Into) -> Result<()> {
+        match ran.row_count() {
+            0 if into.is_strict => {
+                self.found(false)?;
+                return Err(Error::value("query returned no rows").with_code("P0002"));
+            }
+            0 => {
+                self.found(false)?;
+                return self.store_row(ran.nulls(), into);
+            }
+            1 => {}
+            _ if into.is_strict => {
+                let error = Error::value("query returned more than one row").with_code("P0003");
+                return Err(error.with_hint("Make sure the query returns a single row, or use LIMIT 1."));
+            }
+            _ => {}
+        }
+        self.found(true)?;
+        self.store_row(ran.row(0).unwrap_or_default(), into)
+    }
+
+    fn store_row(&mut self, values: Vec<(String, Typed)>, into: &Into) -> Result<()> {
+        if let [only] = into.targets.as_slice()
+            && only.fields.is_empty()
+            && only.elements.is_empty()
+        {
+            let variable = self.scopes.find(&only.name);
+            let takes_row = variable.is_some_and(|variable| {
+                variable.sql_type.as_ref().is_none_or(|sql_type| matches!(sql_type, SqlType::Record(_)))
+            });
+            if takes_row {
+                return self.assign(only, Typed::row(values)?);
+            }
+        }
+        let mut values = values.into_iter();
+        for target in &into.targets {
+            let value = values.next().map_or_else(|| Typed::null(SqlType::Text), |(_, value)| value);
+            self.assign(target, value)?;
+        }
+        Ok(())
+    }
+
+    fn return_next(&mut self, value: Option<&Sql>) -> Result<()> {
+        let types = self.row_types();
+        let values = match value {
+            None => {
+                let Gives::Rows(columns) = &self.procedure.gives else {
+                    let message = "RETURN NEXT must have a parameter";
+                    return Err(Error::input(message).with_code("42601"));
+                };
+                columns.iter().map(|(name, _)| self.variable(name).cloned()).collect::<Result<Vec<_>>>()?
+            }
+            Some(value) => {
+                let value = self.value_of(value)?;
+                match (&self.procedure.gives, &value.sql_type) {
+                    (Gives::Values(_), _) => vec![value],
+                    (Gives::Rows(_), SqlType::Record(_)) => {
+                        value.fields().into_iter().map(|(_, value)| value).collect()
+                    }
+                    (Gives::Rows(_), _) => vec![value],
+                    _ => {
+                        let message = "cannot use RETURN NEXT in a non-SETOF function";
+                        return Err(Error::input(message).with_code("42804"));
+                    }
+                }
+            }
+        };
+        if values.len() != types.len() {
+            return Err(Error::input("wrong record type supplied in RETURN NEXT").with_code("42804"));
+        }
+        let values = values.into_iter().zip(&types);
+        let row = values.map(|(value, to)| Ok(value.into_type(to, &self.zone)?.value)).collect::<Result<_>>()?;
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// Gives rows.
+    fn give(&mut self, ran: &Ran) -> Result<()> {
+        let types = self.row_types();
+        if ran.schema.fields().len() != types.len() {
+            let error = Error::input("structure of query does not match function result type").with_code("42804");
+            let detail = format!(
+                "Number of returned columns ({}) does not match expected column count ({}).",
+                ran.schema.fields().len(),
+                types.len()
+            );
+            return Err(error.with_detail(detail));
+        }
+        if ran.rows.is_empty() {
+            self.rows.push(types.iter().map(|sql_type| new_null_array(&sql_type.arrow(), 0)).collect());
+        }
+        for batch in &ran.rows {
+            let columns = batch.columns().iter().zip(ran.schema.fields()).zip(&types);
+            let columns = columns.map(|((column, field), to)| {
+                let from = type_of(field);
+                let value = cast(column, &from.arrow()).map_err(from_arrow)?;
+                Ok(Typed { sql_type: from, value }.into_type(to, &self.zone)?.value)
+            });
+            let columns = columns.collect::<Result<Vec<_>>>()?;
+            self.rows.push(columns);
+        }
+        Ok(())
+    }
+
+    fn raise(&mut self, raise: &Raise) -> Result<()> {
+        let mut values = Vec::with_capacity(raise.values.len());
+        for value in &raise.values {
+            let value = self.value_of(value)?.shown(&self.zone)?;
+            values.push(value.unwrap_or_else(|| "<NULL>".to_owned()));
+        }
+        let (mut text, mut code, mut detail, mut hint) = (None, None, None, None);
+        if let Some(format) = &raise.format {
+            text = Some(raised::message(format, &values)?);
+        }
+        if let Some(condition) = &raise.condition {
+            use diligence_sql::procedural::Condition;
+            code = Some(match condition {
+                Condition::Named(name) => raised::code_of(name)?,
+                Condition::Code(given) => raised::code(given)?,
+                Condition::Others => raised::code_of("others")?,
+            });
+            text = text.or_else(|| Some(raise.condition.as_ref().map(named).unwrap_or_default()));
+        }
+        for (name, value) in &raise.options {
+            let value = self.value_of(value)?.shown(&self.zone)?.unwrap_or_default();
+            match name.as_str() {
+                "message" => text = Some(value),
+                "errcode" => code = Some(raised::code(&value)?),
+                "detail" => detail = Some(value),
+                "hint" => hint = Some(value),
+                "column" | "constraint" | "datatype" | "table" | "schema" => {}
+                other => {
+                    let message = format!("unrecognized RAISE statement option \"{other}\"");
+                    return Err(Error::input(message).with_code("42601"));
+                }
+            }
+        }
+        let is_bare = text.is_none() && code.is_none() && raise.options.is_empty();
+        if is_bare {
+            return Err(self.handled.last().cloned().unwrap_or_else(|| {
+                Error::input("RAISE without parameters cannot be used outside an exception handler").with_code("0Z002")
+            }));
+        }
+        let text = text.unwrap_or_else(|| code.unwrap_or("P0001").to_owned());
+        match raise.level.as_str() {
+            "exception" => {
+                let mut error = Error::value(text).with_code(code.unwrap_or("P0001"));
+                error = if let Some(detail) = detail { error.with_detail(detail) } else { error };
+                Err(if let Some(hint) = hint { error.with_hint(hint) } else { error })
+            }
+            "debug" | "log" => Ok(()),
+            _ => {
+                self.caller.printed(&text);
+                Ok(())
+            }
+        }
+    }
+
+    fn rows_of(&mut self, rows: &Rows) -> Result<Ran> {
+        match rows {
+            Rows::Of(sql) => self.run(sql),
+            Rows::Computed(computed) => self.computed(computed),
+        }
+    }
+
+    /// EXECUTE.
+    fn computed(&mut self, computed: &Computed) -> Result<Ran> {
+        let Some(text) = self.value_of(&computed.text)?.shown(&self.zone)? else {
+            return Err(Error::value("query string argument of EXECUTE is null").with_code("22004"));
+        };
+        let mut using = Vec::with_capacity(computed.using.len());
+        for value in &computed.using {
+            using.push(self.value_of(value)?);
+        }
+        let given = |names: &[String]| match names {
+            [only] => only.strip_prefix('$').and_then(|place| using.get(place.parse::<usize>().ok()?.checked_sub(1)?)),
+            _ => None,
+        };
+        let tree = self.tree_of(&text, |names| Ok(given(names).cloned()))?;
+        let values = tree.1.iter().filter_map(|(names, _)| given(names)).map(|value| value.value.clone());
+        self.started(&tree.0, &values.collect::<Vec<_>>())
+    }
+
+    /// Runs a statement with the values of the variables that it names.
+    fn run(&mut self, sql: &Sql) -> Result<Ran> {
+        self.look()?;
+        let known = self.trees.borrow().get(&sql.number).cloned();
+        let is_same = |(names, known): &(Vec<String>, SqlType)| matches!(self.scopes.named(names), Ok(Some(value)) if value.sql_type == *known);
+        let tree = match known.filter(|tree| tree.1.iter().all(is_same)) {
+            Some(tree) => tree,
+            None => {
+                let tree = Arc::new(self.tree_of(&sql.text, |names| self.scopes.named(names))?);
+                let mut trees = self.trees.borrow_mut();
+                if trees.len() < TREES_MAX {
+                    trees.insert(sql.number, tree.clone());
+                }
+                tree
+            }
+        };
+        let values = tree.1.iter().map(|(names, _)| self.given_for(names)).collect::<Result<Vec<_>>>()?;
+        self.started(&tree.0, &values)
+    }
+
+    fn given_for(&self, names: &[String]) -> Result<ArrayRef> {
+        let value = self.scopes.named(names)?.ok_or_else(|| Error::bug("a variable is gone"))?;
+        Ok(value.value)
+    }
+
+    /// A statement's tree, with parameters in the places of names that have values.
+    fn tree_of(&self, text: &str, find: impl Fn(&[String]) -> Result<Option<Typed>>) -> Result<Tree> {
+        let parsed = self.session.parse(text).map_err(without_place)?;
+        let (mut names, mut failed) = (Vec::<(Vec<String>, SqlType)>::new(), None);
+        let tree = placed(parsed.tree(), &mut |wanted| {
+            let found = match find(wanted) {
+                Ok(found) => found?,
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    return None;
+                }
+            };
+            let type_name = match &found.sql_type {
+                SqlType::Unknown | SqlType::Record(_) | SqlType::Void => None,
+                SqlType::Array(element) if matches!(**element, SqlType::Record(_)) => None,
+                other => Some(other.to_string()),
+            };
+            let known = names.iter().position(|(known, _)| known == wanted);
+            let number = known.unwrap_or_else(|| {
+                names.push((wanted.to_vec(), found.sql_type.clone()));
+                names.len() - 1
+            });
+            Some(Place { number: number + 1, type_name })
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => Ok((ParsedStatement::new(text, tree), names)),
+        }
+    }
+
+    fn ask(&self, text: &str) -> Result<Ran> {
+        let parsed = self.session.parse(text).map_err(without_place)?;
+        self.started(&parsed, &[])
+    }
+
+    /// Runs a statement to its end.
+    fn started(&self, parsed: &ParsedStatement, values: &[ArrayRef]) -> Result<Ran> {
+        let planned = self.session.plan(parsed, values).map_err(without_place)?;
+        if planned.is_transaction_step() {
+            let error = Error::input("a procedure cannot begin or end transactions").with_code("2D000");
+            return Err(error.with_hint("BEGIN … EXCEPTION … END takes back what fails within it"));
+        }
+        let mut result = match self.session.run_short(planned).map_err(without_place)? {
+            Short::Done(result) => result,
+            Short::Not(planned) => self.session.start_planned(planned).map_err(without_place)?,
+        };
+        let (schema, token, printed) = (result.schema(), result.cancel_token(), result.printed());
+        let mut rows = Vec::new();
+        loop {
+            let next = result.next_within(LOOK);
+            printed.take().iter().for_each(|text| self.caller.printed(text));
+            match next {
+                Poll::Ready(None) => break,
+                Poll::Ready(Some(batch)) => rows.push(batch.map_err(without_place)?),
+                Poll::Pending if self.caller.is_stopped() => token.cancel(),
+                Poll::Pending => {}
+            }
+        }
+        let count = counted(&result, &rows);
+        Ok(Ran { schema, rows, count })
+    }
+}
+
+fn counted(result: &QueryResult, rows: &[RecordBatch]) -> u64 {
+    let read = || rows.iter().map(|batch| batch.num_rows() as u64).sum();
+    match (result.written(), result.kind()) {
+        (Some((_, count)), _) => count,
+        (None, ResultKind::Command { rows: count, .. }) => count.unwrap_or(0),
+        (None, ResultKind::Rows) => read(),
+    }
+}
+
+/// The one value of a query. Fails with 21000 if it gives several rows.
+fn one(ran: &Ran) -> Result<Typed> {
+    if ran.row_count() > 1 {
+        return Err(Error::value("query returned more than one row").with_code("21000"));
+    }
+    if ran.schema.fields().len() > 1 {
+        let count = ran.schema.fields().len();
+        return Err(Error::input(format!("query returned {count} columns")).with_code("42601"));
+    }
+    let value = ran.row(0).unwrap_or_else(|| ran.nulls()).pop();
+    value.map(|(_, value)| value).ok_or_else(|| Error::input("query did not return data").with_code("42601"))
+}
+
+fn is_query(text: &str) -> bool {
+    let first = text.split_whitespace().next().unwrap_or_default();
+    ["select", "values", "table"].iter().any(|word| first.eq_ignore_ascii_case(word))
+}
+
+/// A row with another value of a field, or of a field within it. Fails with 42703 if it has none of the name.
+fn with_field(whole: &Typed, names: &[String], value: Typed, zone: &str) -> Result<Typed> {
+    let Some((name, rest)) = names.split_first() else { return Ok(value) };
+    let mut columns = whole.fields();
+    let none = || Error::input(format!("record has no field \"{name}\"")).with_code("42703");
+    let column = columns.iter_mut().find(|(known, _)| known == name).ok_or_else(none)?;
+    column.1 = with_field(&column.1, rest, value, zone)?.into_type(&column.1.sql_type, zone)?;
+    Typed::row(columns)
+}
+
+fn named(condition: &diligence_sql::procedural::Condition) -> String {
+    use diligence_sql::procedural::Condition;
+    match condition {
+        Condition::Named(text) | Condition::Code(text) => text.clone(),
+        Condition::Others => "others".to_owned(),
+    }
+}
+
+/// An error whose place is in the text of a body is none of the statement that was sent.
+fn without_place(error: Error) -> Error {
+    let Some(_) = error.span() else { return error };
+    let mut plain = Error::new(error.kind(), error.message()).with_about(error.about().clone());
+    if let Some(code) = error.code() {
+        plain = plain.with_code(code);
+    }
+    if let Some(detail) = error.detail() {
+        plain = plain.with_detail(detail);
+    }
+    if let Some(hint) = error.hint() {
+        plain = plain.with_hint(hint);
+    }
+    plain
+}

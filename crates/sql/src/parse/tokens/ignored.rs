@@ -1,0 +1,264 @@
+//! What PostgreSQL's users write that asks for nothing here: words that are left out, and statements that become
+//! `CALL "nothing statement"('TAG', t)`, of a table that must be there.
+//!
+//! * how rows are stored: UNLOGGED, storage parameters, REINDEX, CLUSTER, REPLICA IDENTITY;
+//! * the role that one has already: SET ROLE NONE, SET SESSION AUTHORIZATION DEFAULT; who owns what: OWNER TO;
+//! * what is said of an extension: COMMENT ON EXTENSION;
+//! * what EXPLAIN is to count or to leave out.
+//!
+//! `CREATE RECURSIVE VIEW v (a) AS q` becomes `CREATE VIEW v (a) AS WITH RECURSIVE v (a) AS (q) SELECT a FROM v`.
+
+use sqlparser::tokenizer::Token;
+
+use super::{Text, quoted, word};
+
+/// A statement with nothing to do, as the parser's tree has it: a call of this name, with its tag and a table.
+pub(crate) const IGNORED: &str = "nothing statement";
+
+/// Options of EXPLAIN about what is not measured apart here.
+const EXPLAINED: [&str; 8] = ["BUFFERS", "TIMING", "COSTS", "WAL", "SETTINGS", "SUMMARY", "GENERIC_PLAN", "MEMORY"];
+
+/// What has an owner, beside tables and their kin: everything is the database's.
+const OWNED: [&str; 9] =
+    ["AGGREGATE", "COLLATION", "DATABASE", "DOMAIN", "FUNCTION", "PROCEDURE", "ROUTINE", "SCHEMA", "TYPE"];
+
+impl Text<'_> {
+    /// The end of the statement in which a place is.
+    fn end_of_statement(&self, at: usize) -> usize {
+        let mut end = at;
+        while !matches!(self.token(end), Token::EOF | Token::SemiColon) {
+            end += 1;
+        }
+        end
+    }
+
+    /// Where a name that begins there ends.
+    pub(super) fn name_end(&self, at: usize) -> usize {
+        let mut end = at + 1;
+        while *self.token(end) == Token::Period {
+            end += 2;
+        }
+        end
+    }
+
+    /// A statement with nothing to do; `table` is the name of one that must be there.
+    fn ignore(&mut self, at: usize, tag: &str, table: Option<(usize, usize)>) {
+        let end = self.end_of_statement(at);
+        let mut call = vec![word("CALL"), quoted(IGNORED), Token::LParen, Token::SingleQuotedString(tag.to_owned())];
+        if let Some((from, to)) = table {
+            call.push(Token::Comma);
+            call.extend((from..to).map(|at| self.token(at).clone()));
+        }
+        call.push(Token::RParen);
+        self.replace(at, call);
+        self.drop(at + 1..end);
+    }
+
+    /// REINDEX and CLUSTER.
+    pub(super) fn ignored_upkeep(&mut self, at: usize) {
+        let is_cluster = self.is(at, "CLUSTER");
+        let mut next = at + 1;
+        if *self.token(next) == Token::LParen {
+            next = self.closed.get(&next).copied().unwrap_or(next) + 1;
+        }
+        next += usize::from(self.is(next, "VERBOSE"));
+        if is_cluster {
+            let table = (!self.ends_statement(next)).then(|| (next, self.name_end(next)));
+            return self.ignore(at, "CLUSTER", table);
+        }
+        let is_table = self.is(next, "TABLE");
+        if !is_table && !self.is_any(next, &["INDEX", "SCHEMA", "DATABASE", "SYSTEM"]) {
+            return;
+        }
+        let name = next + 1 + usize::from(self.is(next + 1, "CONCURRENTLY"));
+        self.ignore(at, "REINDEX", is_table.then(|| (name, self.name_end(name))));
+    }
+
+    /// ALTER TABLE of how rows are stored, or of triggers that there are none of, as its only action.
+    pub(super) fn ignored_alter(&mut self, at: usize) {
+        let owner = self.end_of_statement(at).saturating_sub(3);
+        if let Some(kind) = OWNED.into_iter().find(|kind| self.is(at + 1, kind))
+            && owner > at + 2
+            && self.is(owner, "OWNER")
+            && self.is(owner + 1, "TO")
+        {
+            return self.ignore(at, &format!("ALTER {kind}"), None);
+        }
+        if !self.is(at + 1, "TABLE") {
+            return;
+        }
+        let is_conditional = self.is(at + 2, "IF") && self.is(at + 3, "EXISTS");
+        let mut name = if is_conditional { at + 4 } else { at + 2 };
+        name += usize::from(self.is(name, "ONLY"));
+        let action = self.name_end(name);
+        let last = self.end_of_statement(at);
+        let is_parameters = self.is_any(action, &["SET", "RESET"])
+            && self.closed.get(&(action + 1)).is_some_and(|closed| closed + 1 == last)
+            && *self.token(action + 1) == Token::LParen
+            && !self.is_any(action + 2, &["DISTRIBUTED", "CLUSTERED"]);
+        let is_kind = self.is(action, "SET") && self.is_any(action + 1, &["LOGGED", "UNLOGGED"]);
+        let is_identity = self.is(action, "REPLICA") && self.is(action + 1, "IDENTITY");
+        let is_cluster = self.is(action, "CLUSTER") && self.is(action + 1, "ON")
+            || self.is(action, "SET")
+                && self.is(action + 1, "WITHOUT")
+                && self.is_any(action + 2, &["CLUSTER", "OIDS"]);
+        let is_trigger = self.is_any(action, &["ENABLE", "DISABLE"])
+            && self.is(action + 1, "TRIGGER")
+            && (self.is(action + 2, "USER") || self.is(action, "ENABLE") && self.is(action + 2, "ALL"));
+        if is_parameters || is_kind || is_identity || is_cluster || is_trigger {
+            let table = (!is_conditional).then_some((name, action));
+            self.ignore(at, "ALTER TABLE", table);
+        }
+    }
+
+    /// SET and RESET of the role that one has already.
+    pub(super) fn ignored_role(&mut self, at: usize) {
+        let is_reset = self.is(at, "RESET");
+        let name =
+            at + 1 + usize::from(self.is_any(at + 1, &["LOCAL", "SESSION"]) && !self.is(at + 2, "AUTHORIZATION"));
+        let (is_role, is_authorization) =
+            (self.is(name, "ROLE"), self.is(name, "SESSION") && self.is(name + 1, "AUTHORIZATION"));
+        let is_own = match (is_reset, is_role) {
+            (true, _) => true,
+            (false, true) => self.is(name + 1, "NONE"),
+            (false, false) => self.is(name + 2, "DEFAULT"),
+        };
+        if (is_role || is_authorization) && is_own {
+            self.ignore(at, if is_reset { "RESET" } else { "SET" }, None);
+        }
+    }
+
+    /// COMMENT ON EXTENSION.
+    pub(super) fn ignored_comment(&mut self, at: usize) {
+        if self.is(at + 1, "ON") && self.is(at + 2, "EXTENSION") {
+            self.ignore(at, "COMMENT", None);
+        }
+    }
+
+    /// CREATE UNLOGGED TABLE, and CREATE RECURSIVE VIEW.
+    pub(super) fn ignored_create(&mut self, at: usize) {
+        if self.is(at + 1, "UNLOGGED") && self.is(at + 2, "TABLE") {
+            return self.drop(at + 1..at + 2);
+        }
+        let mut next = at + 1;
+        next += if self.is(next, "OR") && self.is(next + 1, "REPLACE") { 2 } else { 0 };
+        next += usize::from(self.is_any(next, &["TEMP", "TEMPORARY"]));
+        if !self.is(next, "RECURSIVE") || !self.is(next + 1, "VIEW") {
+            return;
+        }
+        let name = next + 2;
+        let open = self.name_end(name);
+        let Some(closed) = self.closed.get(&open).copied() else { return };
+        if !self.is(closed + 1, "AS") {
+            return;
+        }
+        let columns = (open..=closed).map(|at| self.token(at).clone()).collect::<Vec<_>>();
+        let own = self.token(open - 1).clone();
+        self.drop(next..next + 1);
+        let front = [word("WITH"), word("RECURSIVE"), own.clone()].into_iter().chain(columns.clone());
+        self.insert(closed + 2, front.chain([word("AS"), Token::LParen]));
+        let shown = columns[1..columns.len() - 1].to_vec();
+        let back = [Token::RParen, word("SELECT")].into_iter().chain(shown).chain([word("FROM"), own]);
+        let end = self.end_of_statement(at);
+        self.insert_or_end(end, back);
+    }
+
+    /// Options of EXPLAIN that say what is counted or left out: `(ANALYZE, BUFFERS)`.
+    pub(super) fn ignored_explained(&mut self, at: usize) {
+        let Some(closed) = self.closed.get(&(at + 1)).copied() else { return };
+        let mut items = Vec::new();
+        let mut begin = at + 2;
+        for place in at + 2..=closed {
+            if place == closed || *self.token(place) == Token::Comma {
+                items.push((begin, place));
+                begin = place + 1;
+            }
+        }
+        if *self.token(at + 1) != Token::LParen || !items.iter().any(|(from, _)| self.is_any(*from, &EXPLAINED)) {
+            return;
+        }
+        let kept = items.iter().filter(|(from, _)| !self.is_any(*from, &EXPLAINED));
+        let kept = kept.map(|(from, to)| (*from..*to).map(|at| self.token(at).clone()).collect::<Vec<_>>());
+        let kept = kept.collect::<Vec<_>>();
+        if kept.is_empty() {
+            return self.drop(at + 1..closed + 1);
+        }
+        let kept = kept.join(&Token::Comma);
+        self.drop(at + 2..closed);
+        self.replace(at + 2, kept);
+    }
+
+    /// `U&'…' UESCAPE '!'`: the text itself.
+    pub(super) fn unicode_escape(&mut self, at: usize) {
+        let (Token::SingleQuotedString(mark), true) = (self.token(at + 1), at > 0) else { return };
+        let Token::UnicodeStringLiteral(text) = self.token(at - 1) else { return };
+        let mut letters = mark.chars();
+        let (Some(mark), None) = (letters.next(), letters.next()) else { return };
+        if let Some(text) = unescaped(text, mark) {
+            self.replace(at - 1, [Token::SingleQuotedString(text)]);
+            self.drop(at..at + 2);
+        }
+    }
+}
+
+/// A text in which a mark stands in front of the number of a letter: four digits, or six behind a plus.
+fn unescaped(text: &str, mark: char) -> Option<String> {
+    let mut made = String::new();
+    let mut rest = text;
+    while let Some(place) = rest.find(mark) {
+        made.push_str(&rest[..place]);
+        rest = &rest[place + mark.len_utf8()..];
+        if let Some(behind) = rest.strip_prefix(mark) {
+            made.push(mark);
+            rest = behind;
+            continue;
+        }
+        let (digits, count) = match rest.strip_prefix('+') {
+            Some(digits) => (digits, 6),
+            None => (rest, 4),
+        };
+        let number = u32::from_str_radix(digits.get(..count)?, 16).ok()?;
+        made.push(char::from_u32(number)?);
+        rest = &digits[count..];
+    }
+    made.push_str(rest);
+    Some(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unescaped;
+    use crate::parse::parse_one;
+
+    fn read(sql: &str) -> String {
+        match parse_one(sql).unwrap().statement {
+            datafusion_sql::parser::Statement::Statement(statement) => statement.to_string(),
+            other => other.to_string(),
+        }
+    }
+
+    #[test]
+    fn what_asks_for_nothing_is_left_out_or_does_nothing() {
+        assert_eq!(read("CREATE UNLOGGED TABLE t (a INT)"), "CREATE TABLE t (a INT)");
+        for (sql, call) in [
+            ("REINDEX TABLE CONCURRENTLY a.t", "('REINDEX', a.t)"),
+            ("REINDEX (VERBOSE) DATABASE d;", "('REINDEX')"),
+            ("CLUSTER t USING i", "('CLUSTER', t)"),
+            ("ALTER TABLE t SET (fillfactor = 70)", "('ALTER TABLE', t)"),
+            ("ALTER TABLE IF EXISTS t REPLICA IDENTITY FULL", "('ALTER TABLE')"),
+            ("ALTER FUNCTION f(int, text) OWNER TO ann", "('ALTER FUNCTION')"),
+            ("COMMENT ON EXTENSION plpgsql IS 'x'", "('COMMENT')"),
+            ("SET ROLE NONE", "('SET')"),
+            ("RESET SESSION AUTHORIZATION", "('RESET')"),
+            ("SET SESSION AUTHORIZATION DEFAULT", "('SET')"),
+        ] {
+            assert_eq!(read(sql), format!("CALL \"nothing statement\"{call}"), "{sql}");
+        }
+        let view = "CREATE VIEW v (n) AS WITH RECURSIVE v (n) AS (SELECT 1) SELECT n FROM v";
+        assert_eq!(read("CREATE RECURSIVE VIEW v (n) AS SELECT 1;"), view);
+        assert_eq!(read("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) SELECT 1"), read("EXPLAIN (ANALYZE) SELECT 1"));
+        assert_eq!(read("EXPLAIN (COSTS OFF) SELECT 1"), read("EXPLAIN SELECT 1"));
+        assert_eq!(read("SELECT U&'d!0061t!+000061!!' UESCAPE '!'"), "SELECT 'data!'");
+        assert_eq!(unescaped("!00", '!'), None);
+    }
+}
