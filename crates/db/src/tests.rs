@@ -366,8 +366,8 @@ fn equal_values_that_are_held_as_texts_are_found_by_indexes() {
         "CREATE TYPE mood AS ENUM ('sad', 'ok')",
         "CREATE DOMAIN positive AS integer CHECK (VALUE > 0)",
         "CREATE TABLE t (i inet, r int4range, m mood, p positive)",
-        "INSERT INTO t SELECT '10.0.0.0'::inet + i, int4range(i, i + 1), (CASE WHEN i = 7 THEN 'ok' ELSE 'sad' END)::mood, \
-         i FROM generate_series(1, 5000) AS g(i)",
+        "INSERT INTO t SELECT '10.0.0.0'::inet + i, int4range(i, i + 1), \
+         (CASE WHEN i = 7 THEN 'ok' ELSE 'sad' END)::mood, i FROM generate_series(1, 5000) AS g(i)",
         "CREATE INDEX t_i ON t (i)",
         "CREATE INDEX t_r ON t (r)",
         "CREATE INDEX t_m ON t (m)",

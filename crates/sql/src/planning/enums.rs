@@ -148,7 +148,10 @@ impl Around<'_> {
     /// DROP TYPE. Fails with 42704 if there is none of a name, and with 2BP01 if a column has it and not `cascade`:
     /// that takes the column away.
     pub(super) fn drop_types(&self, names: &[ObjectName], if_exists: bool, cascade: bool) -> Result<Statement> {
-        let is_marker = |name: &ObjectName| matches!(name.0.as_slice(), [only] if only.as_ident().is_some_and(|name| name.value == DOMAIN));
+        let is_marker = |name: &ObjectName| match name.0.as_slice() {
+            [only] => only.as_ident().is_some_and(|name| name.value == DOMAIN),
+            _ => false,
+        };
         let (names, tag) = match names.split_first() {
             Some((first, names)) if is_marker(first) => (names, "DROP DOMAIN"),
             _ => (names, "DROP TYPE"),

@@ -110,8 +110,8 @@ pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
     Some(ScalarCall { overload, arguments: vec![sql_type.clone()], returns })
 }
 
-/// Whether values of the type are equal exactly if what holds them is, though they sort otherwise: then a comparison for
-/// equality needs no [`order_key`], and finds rows by an index.
+/// Whether values of the type are equal exactly if what holds them is, though they sort otherwise: then a comparison
+/// for equality needs no [`order_key`], and finds rows by an index.
 pub fn is_equal_as_held(sql_type: &SqlType) -> bool {
     matches!(sql_type, SqlType::Enum(_) | SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_))
 }

@@ -1,8 +1,8 @@
 //! Domains, which have one column's clauses:
 //!
 //! * `CREATE DOMAIN d AS int DEFAULT 1 CHECK (VALUE > 0)`: `CREATE TABLE d."domain" (value int DEFAULT 1 CHECK (…))`;
-//! * `ALTER DOMAIN d SET DEFAULT 1`: `ALTER TABLE d."domain" ALTER COLUMN value SET DEFAULT 1`; of constraints and names
-//!   as ALTER TABLE has it;
+//! * `ALTER DOMAIN d SET DEFAULT 1`: `ALTER TABLE d."domain" ALTER COLUMN value SET DEFAULT 1`; of constraints and
+//!   names as ALTER TABLE has it;
 //! * `DROP DOMAIN a, b`: `DROP TYPE "domain", a, b`.
 
 use sqlparser::tokenizer::Token;
