@@ -57,7 +57,7 @@ pub struct Store {
     pub(crate) options: StoreOptions,
     pub(crate) catalog: Arc<Catalog>,
     log: Arc<Log>,
-    segments: Arc<Segments>,
+    pub(crate) segments: Arc<Segments>,
     /// One checkpoint at a time.
     kept: Mutex<Kept>,
     stop: Mutex<bool>,

@@ -618,10 +618,9 @@ impl Command {
     /// What it is called while others are in its way.
     pub fn waiting_tag(&self) -> &'static str {
         match self {
-            Command::Alter { tag, .. } | Command::All { tag, .. } => tag,
+            Command::Alter { tag, .. } | Command::All { tag, .. } | Command::DropTypes { tag, .. } => tag,
             Command::Drop { kind, .. } => kind.tag(),
             Command::Truncate { .. } => "TRUNCATE TABLE",
-            Command::DropEnums { .. } => "DROP TYPE",
             _ => "LOCK TABLE",
         }
     }

@@ -583,7 +583,7 @@ impl Binder<'_> {
             let arguments = arguments.iter().map(file_argument).collect::<Result<Vec<_>>>()?;
             let found = self.context.file_function(name, &arguments)?;
             return match found {
-                Some(Named::Table { table, name }) => self.table_rows(table, name, alias).map(Some),
+                Some(Named::Table { table, name, .. }) => self.table_rows(table, name, alias).map(Some),
                 _ => Ok(None),
             };
         }

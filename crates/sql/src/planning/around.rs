@@ -12,7 +12,6 @@ use datafusion_common::ScalarValue;
 use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result};
 use diligence_catalog::locks::RowLock;
-use diligence_catalog::rights::DENIED;
 use diligence_catalog::rules::KeyKind;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, DomainDefinition, INFORMATION_SCHEMA, LockWay, Object, POSTGRES_SCHEMA, Relation,
@@ -355,7 +354,9 @@ impl Context for Around<'_> {
             None => past.get(&relation).filter(|_| self.at.snapshot.rights.may_read(&relation)),
         };
         match then.map(|then| &then.relation) {
-            Some(Relation::Native(rows)) => Ok(Some(Named::Table { table: rows.table(), name: relation.name })),
+            Some(then @ Relation::Native(rows)) => {
+                Ok(Some(Named::Table { table: rows.table(), name: relation.name, key: primary_key(then) }))
+            }
             Some(_) => Err(no_past(&relation)),
             None if now.is_some_and(|now| !matches!(now.relation, Relation::Native(_))) => Err(no_past(&relation)),
             None => {

@@ -188,7 +188,7 @@ impl Around<'_> {
         let files = FileRelation::new(&files.location, options, self.at.options.files.clone());
         let table: Arc<dyn Table> = files.table()?;
         self.names.not_reusable();
-        Ok(Named::Table { table, name })
+        Ok(Named::Table { table, name, key: vec![] })
     }
 }
 
