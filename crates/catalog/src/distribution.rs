@@ -346,8 +346,8 @@ impl Placement {
         self.fragments
     }
 
-    /// The columns whose values decide, and the rule by which they do: tables of one rule have rows with equal values in
-    /// fragments of one number. `None` if there is one fragment, or values do not decide.
+    /// The columns whose values decide, and the rule by which they do: tables of one rule have rows with equal values
+    /// in fragments of one number. `None` if there is one fragment, or values do not decide.
     pub fn rule(&self) -> Option<(Vec<usize>, String)> {
         if self.fragments < 2 {
             return None;

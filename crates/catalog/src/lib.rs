@@ -29,6 +29,7 @@ mod conformed;
 mod declared;
 mod deferred;
 pub mod distribution;
+mod domain_definition;
 mod domains;
 mod enum_definition;
 mod enums;
@@ -73,7 +74,7 @@ pub use catalog::{Catalog, CatalogChange, CatalogObserver, may_change, no_schema
 pub use composite_definition::CompositeDefinition;
 pub use conformed::{failing_row, table_schema};
 pub use declared::ColumnIds;
-pub use domains::DomainDefinition;
+pub use domain_definition::DomainDefinition;
 pub use enum_definition::EnumDefinition;
 pub use enums::EnumChange;
 pub use files::FileRelation;

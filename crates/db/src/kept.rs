@@ -249,7 +249,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("db");
         let code = |database: &Database, sql: &str| {
-            database.session().execute(sql).map(|_| ()).unwrap_err().code().unwrap_or("none").to_owned()
+            let error = database.session().execute(sql).and_then(|result| result.collect()).unwrap_err();
+            error.code().unwrap_or("none").to_owned()
         };
         let questions = [
             "SELECT id, m, l FROM t ORDER BY m, id",
@@ -484,7 +485,7 @@ mod tests {
             "CREATE TYPE mood AS ENUM ('sad', 'it''s ok', 'happy')",
             "CREATE DOMAIN \"My lab\".few AS INT DEFAULT 3 NOT NULL CONSTRAINT \"is few\" CHECK (VALUE < 10)",
             "CREATE TABLE addresses (f \"My lab\".few, i inet, c cidr, a macaddr, n nummultirange)",
-            "INSERT INTO addresses VALUES (1, '10.0.0.1/8', '10/8', '08002b010203', '{[1,2],(5,)}'), (DEFAULT)",
+            "INSERT INTO addresses VALUES (1, '10.0.0.1/8', '10/8', '08002b010203', '{[1,2],(5,)}'), (DEFAULT, NULL, NULL, NULL, NULL)",
             "CREATE TABLE moods (m mood NOT NULL DEFAULT 'sad', l mood[])",
             "INSERT INTO moods VALUES ('happy', ARRAY['sad', 'happy']::mood[]), (DEFAULT, NULL)",
             "CREATE MATERIALIZED VIEW by_mood AS SELECT m, count(*) AS c FROM moods GROUP BY m",

@@ -85,8 +85,8 @@ impl Store {
     }
 }
 
-/// Makes a folder that has what a snapshot has, whose segments are those of another one. Fails with kind `File` if it cannot
-/// be written.
+/// Makes a folder that has what a snapshot has, whose segments are those of another one. Fails with kind `File` if it
+/// cannot be written.
 pub(crate) fn fill(
     disk: &Arc<dyn Disk>,
     own: &Segments,

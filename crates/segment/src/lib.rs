@@ -7,8 +7,8 @@
 //!    where values lie.
 //! 3. [`Chunk::read`] gives the values of some rows as an array, of all or of selected ones, in the type's narrow form
 //!    if that is welcome. Values lie in vectors of 1,024: only those are decoded that have a wanted row.
-//! 4. Or it is asked of the values where they are packed: which rows are in some ranges ([`Chunk::are_within`]), and which
-//!    have some of the values that are stored once for several rows ([`Chunk::values`], [`Chunk::are_among`]).
+//! 4. Or it is asked of the values where they are packed: which rows are in some ranges ([`Chunk::are_within`]), and
+//!    which have some of the values that are stored once for several rows ([`Chunk::values`], [`Chunk::are_among`]).
 //!
 //! Rooms, each imports only those before it: `damage`, `bits`, `distinct`, `integers`, `comparing`, `decimals`,
 //! `symbols`, `views`, `texts`, `chunk`, `values`.

@@ -106,8 +106,9 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Has work done on one of the stage's threads, and waits for it. Dropped, the work is not begun if it has not
-    /// yet, and ends early where it [asks](diligence_base::wanted::check). Fails with the error of the work, and with kind `Resource` if the stage takes no more work.
+    /// Has work done on one of the stage's threads, and waits for it. Dropped, the work is not begun if it has not yet,
+    /// and ends early where it [asks](diligence_base::wanted::check). Fails with the error of the work, and with kind
+    /// `Resource` if the stage takes no more work.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         let shared = &self.0.shared;
         let place = {

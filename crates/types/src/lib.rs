@@ -16,7 +16,6 @@
 //!   PostgreSQL does.
 
 pub mod coercion;
-pub mod domain_type;
 pub mod enum_type;
 pub mod functions;
 pub mod network_type;
@@ -24,4 +23,4 @@ pub mod range_type;
 pub mod sql_type;
 pub mod text;
 
-pub use sql_type::{SqlType, record_type};
+pub use sql_type::{SqlType, domain_type, record_type};

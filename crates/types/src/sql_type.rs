@@ -16,6 +16,7 @@
 //! * `bit`, `bit varying`: texts of zeros and ones, which sort as the bits do.
 //! * Ranges, multiranges, addresses in networks: their texts, of which each value has one.
 
+pub mod domain_type;
 pub mod record_type;
 
 use std::fmt;
@@ -23,11 +24,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit};
 
-use crate::domain_type::DomainType;
 use crate::enum_type::EnumType;
 use crate::network_type::NetworkKind;
 use crate::range_type::RangeKind;
 
+use self::domain_type::DomainType;
 use self::record_type::RecordType;
 
 /// The key in a field's metadata under which its SQL type stands.

@@ -410,8 +410,8 @@ impl QueryResult {
         self.command.as_ref().filter(|done| done.is_returning).map(|done| (done.tag, done.rows.unwrap_or(0)))
     }
 
-    /// The same for a statement that writes elsewhere: what it is called, whether it gives rows when it is done, and how
-    /// many it has written then.
+    /// The same for a statement that writes elsewhere: what it is called, whether it gives rows when it is done, and
+    /// how many it has written then.
     pub(crate) fn writing(mut self, tag: &'static str, is_returning: bool, counted: Arc<AtomicU64>) -> Self {
         self.command = Some(Done { tag, rows: None, is_returning });
         self.counted = Some(counted);

@@ -42,8 +42,8 @@ impl Foreign {
         Ok(Self { physical: renumbered(physical, &columns)?, inputs, schema, volatile, outside })
     }
 
-    /// The expression over values, with their fields, for some of its children, which it must evaluate for every row anyway. `None` stands
-    /// for a child that stays as it is and reads no columns.
+    /// The expression over values, with their fields, for some of its children, which it must evaluate for every row
+    /// anyway. `None` stands for a child that stays as it is and reads no columns.
     pub(super) fn over_children(
         physical: &Arc<dyn PhysicalExpr>,
         children: Vec<Option<(Node, Field)>>,

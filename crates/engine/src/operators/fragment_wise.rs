@@ -17,10 +17,10 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// A plan that is run fragment by fragment, in one run.
 pub struct FragmentWiseSource {
-    shared: Arc<Shared>,
+    shared: Arc<FragmentPlans>,
 }
 
-struct Shared {
+struct FragmentPlans {
     plan: Plan,
     fragments: usize,
     plans: Box<dyn NestedPlans>,
@@ -30,7 +30,7 @@ struct Shared {
 impl FragmentWiseSource {
     /// The plan of tables with so many fragments.
     pub fn new(plan: Plan, fragments: usize, plans: Box<dyn NestedPlans>) -> Arc<Self> {
-        Arc::new(Self { shared: Arc::new(Shared { plan, fragments, plans, next: AtomicUsize::new(0) }) })
+        Arc::new(Self { shared: Arc::new(FragmentPlans { plan, fragments, plans, next: AtomicUsize::new(0) }) })
     }
 }
 
@@ -50,14 +50,14 @@ impl Source for FragmentWiseSource {
 
 /// One packet's view.
 struct State {
-    shared: Arc<Shared>,
+    shared: Arc<FragmentPlans>,
     setup: Setup,
     running: Option<Box<dyn SourceState>>,
 }
 
 impl SourceState for State {
     fn pull(&mut self, waker: &Waker) -> Result<Pull> {
-        let Shared { plan, fragments, plans, next } = &*self.shared;
+        let FragmentPlans { plan, fragments, plans, next } = &*self.shared;
         let Some(running) = &mut self.running else {
             let fragment = next.fetch_add(1, Ordering::Relaxed);
             if fragment >= *fragments {

@@ -140,7 +140,8 @@ pub struct Surroundings {
     pub work_tables: HashMap<WorkTableId, Arc<WorkTable>>,
     /// The filters of joins around the plan, which are filled.
     pub(crate) runtime_filters: HashMap<RuntimeFilterId, Arc<RuntimeFilter>>,
-    /// Where the plan's scans count, in the order in which they are compiled, if somebody around it has a place for that.
+    /// Where the plan's scans count, in the order in which they are compiled, if somebody around it has a place for
+    /// that.
     pub(crate) progress: Vec<Arc<ScanProgress>>,
 }
 

@@ -39,7 +39,7 @@ const KNOWN: [(&str, &str, Change); 44] = [
     ("check_function_bodies", "on", Free),
     ("client_encoding", "UTF8", Only(&["utf8", "unicode"])),
     ("client_min_messages", "notice", Free),
-    ("datestyle", "ISO, MDY", Only(&["iso", "iso, mdy", "iso, ymd", "iso, dmy", "iso,mdy"])),
+    ("datestyle", "ISO, MDY", Only(&["iso", "iso, mdy", "iso,mdy", "mdy"])),
     ("default_table_access_method", "heap", Only(&["heap"])),
     ("default_tablespace", "", Free),
     ("default_transaction_deferrable", "off", Free),

@@ -206,8 +206,9 @@ pub(crate) struct SortKey {
 }
 
 impl SortKey {
-    /// The keys in whose order the engine finds this one's. NULLS FIRST and LAST are about the values themselves: within
-    /// an array or a row, NULL is always the greatest. What is sorted by the engine has NULLs everywhere on one side.
+    /// The keys in whose order the engine finds this one's. NULLS FIRST and LAST are about the values themselves:
+    /// within an array or a row, NULL is always the greatest. What is sorted by the engine has NULLs everywhere on one
+    /// side.
     pub fn physical(&self) -> Vec<Self> {
         let is_nested = self.scalar.sql_type().arrow().is_nested();
         if !is_nested || self.nulls_first == self.descending {

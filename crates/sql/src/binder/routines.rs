@@ -516,8 +516,8 @@ fn rows_query(columns: &[(String, DataType)]) -> String {
     format!("SELECT {columns} FROM json_array_elements($1) AS rows(given)")
 }
 
-/// The procedure that CALL runs, with its arguments in order. Fails with 42883 if there is none, and with 42809 if it is
-/// a function.
+/// The procedure that CALL runs, with its arguments in order. Fails with 42883 if there is none, and with 42809 if it
+/// is a function.
 pub(crate) fn called(call: &Function, context: &dyn Context) -> Result<(Procedure, Vec<Expr>)> {
     let binder = Binder::new(context);
     let name = bare_name(call);

@@ -34,13 +34,21 @@ pub(super) fn inlined(mut relation: Relation, numbers: &Numbers) -> Relation {
                 continue;
             }
             let copied = if places == 1 { 0 } else { operators(&definition) * places };
-            if !has_volatile(&definition) && copied <= room {
+            let may_copy = !has_volatile(&definition);
+            if may_copy && copied <= room {
                 room -= copied;
                 replace(&mut input, id, &definition, &columns, numbers);
                 for (_, other, _) in definitions.iter_mut().chain(&mut kept) {
                     replace(other, id, &definition, &columns, numbers);
                 }
             } else {
+                if may_copy {
+                    // A subquery of one value is computed before the rest, and so before the rows that are kept.
+                    let others = definitions.iter_mut().chain(&mut kept).map(|(_, other, _)| other);
+                    for other in others.chain(std::iter::once(&mut input)) {
+                        replace_in_subqueries(other, id, &definition, &columns, numbers);
+                    }
+                }
                 kept.push((id, definition, columns));
             }
         }
@@ -121,6 +129,22 @@ fn replace(relation: &mut Relation, id: WithId, definition: &Relation, columns: 
     }
     for input in relation.inputs_mut() {
         replace(input, id, definition, columns, numbers);
+    }
+}
+
+/// Puts copies of a definition into the subqueries that read it.
+fn replace_in_subqueries(
+    relation: &mut Relation,
+    id: WithId,
+    definition: &Relation,
+    columns: &[Column],
+    numbers: &Numbers,
+) {
+    for scalar in relation.scalars_mut() {
+        replace_in_scalar(scalar, id, definition, columns, numbers);
+    }
+    for input in relation.inputs_mut() {
+        replace_in_subqueries(input, id, definition, columns, numbers);
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Exact sums start as 64-bit integers and stay so while a bound on what any group can have reached says it is safe:
 //! the largest magnitude of each batch times its rows, added up. That halves the memory of a group and lets the sums of
-//! a batch be formed in registers; when the bound runs out, the sums move to 128 bits for good. Sums whose type has more
-//! digits than 128 bits hold move on to 256 bits in the same way; few ever do.
+//! a batch be formed in registers; when the bound runs out, the sums move to 128 bits for good. Sums whose type has
+//! more digits than 128 bits hold move on to 256 bits in the same way; few ever do.
 //!
 //! A sum that does not fit the type of its result is an error, whatever order the values came in; so is one that leaves
 //! even its widest form on its way.
