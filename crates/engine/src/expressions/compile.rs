@@ -24,7 +24,7 @@ use super::arithmetic::{Arithmetic, ArithmeticWay};
 use super::case::Case;
 use super::cast::Cast;
 use super::compare::{Compare, Comparison, Constant, has_natives};
-use super::dates::{DatePart, Part};
+use super::dates::{DatePart, Extract, Part};
 use super::facts::{Fact, Facts};
 use super::foreign::Foreign;
 use super::logic::{Connective, Junction};
@@ -88,7 +88,7 @@ impl Compiler<'_> {
         } else if let Some(case) = physical.downcast_ref::<CaseExpr>() {
             self.case(physical, case)?
         } else if let Some(function) = physical.downcast_ref::<ScalarFunctionExpr>() {
-            self.function(function)?
+            self.function(physical, function)?
         } else {
             None
         };
@@ -252,7 +252,7 @@ impl Compiler<'_> {
         })))
     }
 
-    fn function(&self, function: &ScalarFunctionExpr) -> Result<Option<Node>> {
+    fn function(&self, physical: &Arc<dyn PhysicalExpr>, function: &ScalarFunctionExpr) -> Result<Option<Node>> {
         match (function.name(), function.args()) {
             ("starts_with", [text, prefix]) => {
                 let value_type = value_type(self.data_type(text)?);
@@ -270,6 +270,12 @@ impl Compiler<'_> {
             ("date_part", [part, date]) if self.data_type(date)? == DataType::Date32 => {
                 let Some(part) = literal(part).and_then(text_of).and_then(Part::from_name) else { return Ok(None) };
                 Ok(Some(Node::DatePart(DatePart { input: Box::new(self.node(date)?), part })))
+            }
+            ("extract", [part, date]) if self.data_type(date)? == DataType::Date32 => {
+                let DataType::Decimal128(precision, 0) = *function.return_type() else { return Ok(None) };
+                let Some(part) = literal(part).and_then(text_of).and_then(Part::from_name) else { return Ok(None) };
+                let beyond = Box::new(Node::Foreign(Foreign::over_columns(physical, self.input)?));
+                Ok(Some(Node::Extract(Extract { input: Box::new(self.node(date)?), part, precision, beyond })))
             }
             _ => Ok(None),
         }

@@ -13,12 +13,14 @@ use diligence_base::Result;
 use diligence_storage::foreign_error::from_arrow;
 
 use super::node::Node;
-use super::operand::Operand;
-use crate::batch::{Batch, nulls_of};
+use super::operand::{Narrow, Operand};
+use crate::batch::{Batch, magnitude_bound, nulls_of};
 
 /// Dates within so many days of 1970 are ours: 100,000 years either way, less than Arrow's library of dates can hold,
 /// and little enough for 32 bits. What is beyond is left to it.
 const DAYS_MAX: i32 = 36_500_000;
+/// 0001-01-01: there is no year 0, so the years before it are not those that are counted.
+const FIRST_DAY: i32 = -719_162;
 /// Days from 0000-03-01 to 1970-01-01.
 const DAYS_BEFORE_1970: i32 = 719_468;
 const DAYS_IN_ERA: i32 = 146_097;
@@ -36,6 +38,35 @@ pub(super) enum Part {
 pub(super) struct DatePart {
     pub(super) input: Box<Node>,
     pub(super) part: Part,
+}
+
+/// `extract` of a part of a date, which is a decimal of this precision.
+#[derive(Debug)]
+pub(super) struct Extract {
+    pub(super) input: Box<Node>,
+    pub(super) part: Part,
+    pub(super) precision: u8,
+    /// The same for dates that are not ours: before the year 1, and far or infinite ones.
+    pub(super) beyond: Box<Node>,
+}
+
+impl Extract {
+    /// The parts for a batch's rows.
+    pub(super) fn evaluate(&self, batch: &Batch) -> Result<Operand> {
+        let input = self.input.evaluate(batch)?;
+        let days = input.array.as_primitive::<Date32Type>().values();
+        if !days.iter().fold(true, |near, day| near & (FIRST_DAY..=DAYS_MAX).contains(day)) {
+            return self.beyond.evaluate(batch);
+        }
+        let parts = match self.part {
+            Part::Year => days.iter().map(|day| i64::from(civil(*day).0)).collect::<Vec<_>>(),
+            Part::Month => days.iter().map(|day| i64::from(civil(*day).1)).collect(),
+            Part::Day => days.iter().map(|day| i64::from(civil(*day).2)).collect(),
+        };
+        let bound = magnitude_bound(&parts);
+        let narrow = Narrow { values: parts.into(), nulls: nulls_of(&input.array), bound };
+        narrow.into_operand(self.precision, 0, input.constant)
+    }
 }
 
 impl Part {

@@ -12,7 +12,7 @@ use super::bits;
 use super::case::Case;
 use super::cast::Cast;
 use super::compare::Compare;
-use super::dates::DatePart;
+use super::dates::{DatePart, Extract};
 use super::foreign::Foreign;
 use super::logic::{Connective, Junction};
 use super::operand::Operand;
@@ -32,6 +32,8 @@ pub(super) enum Node {
     Cast(Cast),
     /// The year, month or day of a date.
     DatePart(DatePart),
+    /// The same as a decimal.
+    Extract(Extract),
     /// A comparison of two expressions.
     Compare(Compare),
     /// A predicate with constants.
@@ -62,6 +64,7 @@ impl Node {
             Node::Arithmetic(arithmetic) => arithmetic.evaluate(batch),
             Node::Cast(cast) => cast.evaluate(batch),
             Node::DatePart(part) => part.evaluate(batch),
+            Node::Extract(part) => part.evaluate(batch),
             Node::Case(case) => case.evaluate(batch),
             Node::Foreign(foreign) => foreign.evaluate(batch),
             Node::Compare(_) | Node::Test(_) | Node::IsNull { .. } | Node::Not(_) | Node::Junction(_) => {
@@ -118,6 +121,7 @@ impl Node {
             Node::Compare(node) => node.left.may_fail() || node.right.may_fail(),
             Node::Test(node) => node.input.may_fail(),
             Node::DatePart(node) => node.input.may_fail(),
+            Node::Extract(node) => node.beyond.may_fail(),
             Node::IsNull { input, .. } | Node::Not(input) => input.may_fail(),
             Node::Junction(node) => node.terms.iter().any(Node::may_fail),
             Node::Case(node) => node.parts().any(Node::may_fail),
@@ -134,6 +138,7 @@ impl Node {
             Node::Compare(node) => node.left.is_volatile() || node.right.is_volatile(),
             Node::Test(node) => node.input.is_volatile(),
             Node::DatePart(node) => node.input.is_volatile(),
+            Node::Extract(node) => node.input.is_volatile(),
             Node::IsNull { input, .. } | Node::Not(input) => input.is_volatile(),
             Node::Junction(node) => node.terms.iter().any(Node::is_volatile),
             Node::Case(node) => node.parts().any(Node::is_volatile),
@@ -154,6 +159,7 @@ impl Node {
             Node::Arithmetic(node) => 2 + node.left.cost() + node.right.cost(),
             Node::Cast(node) => 2 + node.input.cost(),
             Node::DatePart(node) => 4 + node.input.cost(),
+            Node::Extract(node) => 4 + node.input.cost(),
             Node::Compare(node) => 1 + node.left.cost() + node.right.cost(),
             Node::Test(node) => {
                 let test = match &node.predicate {

@@ -4,17 +4,19 @@
 //! bushy ones included, is found by dynamic programming over the connected sets of relations (Moerkotte and Neumann,
 //! "Analysis of Two Existing and One New Dynamic Programming Algorithm", VLDB 2006, the subset-driven variant). Above
 //! [`EXHAUSTIVE_RELATIONS_MAX`] relations the pair that gives the fewest rows is joined first, again and again. Sizes
-//! come from [`estimates`].
+//! come from [`estimates`]. Before that, semi and anti joins go down to the relation that they ask about ([`sinking`]).
 //!
 //! Invariant: the rows stay the same; only the order of their computation changes.
 
 pub(crate) mod estimates;
+mod sinking;
 
 use std::collections::HashMap;
 
 use diligence_base::{Error, Result, wanted};
 
 use self::estimates::{Cardinality, estimate, join_rows, joined};
+use self::sinking::sunk;
 use crate::algebra::{ColumnId, Comparison, Join, JoinKind, Relation, Scalar};
 
 /// Up to this many relations all orders are looked at: 3^10 pairs of sets take some milliseconds.
@@ -30,6 +32,7 @@ const OUTPUT_COST: f64 = 1.0;
 pub(crate) fn ordered(relation: Relation) -> Result<Relation> {
     wanted::check()?;
     stacker::maybe_grow(128 * 1024, 2 * 1024 * 1024, || match relation {
+        Relation::Join(join) if let Some(relation) = sunk(&join) => ordered(relation),
         Relation::Join(join) if join.kind == JoinKind::Inner => {
             let mut graph = Graph::default();
             graph.flatten(Relation::Join(join))?;
