@@ -10,7 +10,7 @@ use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
 use diligence_catalog::transaction::TransactionMark;
 use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
-use diligence_engine::QueryOptions;
+use diligence_engine::{QueryOptions, SharingMode};
 use diligence_sql::{Facts, Planner, PlannerOptions, QueryRunner, SettingsSink};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
@@ -219,7 +219,12 @@ impl Session {
 
     /// How a query of this session is run.
     pub(crate) fn query_options(&self, text: &str) -> QueryOptions {
-        self.0.settings.query_options(text)
+        let options = self.0.settings.query_options(text);
+        match self.0.depth.load(Ordering::Relaxed) {
+            0 => options,
+            // The query that calls the procedure holds what others wait for, until this one has ended.
+            _ => QueryOptions { waits_for_memory: false, sharing: SharingMode::Off, ..options },
+        }
     }
 
     /// How long a statement of this session waits for a lock; for as long as it takes, if zero.

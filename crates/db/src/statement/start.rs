@@ -53,10 +53,11 @@ impl Session {
     /// memory to start with, with kind `File` if a file that is to be written cannot be, and for a statement that is
     /// done at once (DDL, SET) with its own error.
     pub fn start_planned(&self, planned: PlannedStatement) -> Result<QueryResult> {
+        let own = self.query_options(&planned.text);
         let options = QueryOptions {
-            waits_for_memory: planned.waits_for_memory,
+            waits_for_memory: planned.waits_for_memory && own.waits_for_memory,
             work_expected_ns: planned.work_expected_ns,
-            ..self.query_options(&planned.text)
+            ..own
         };
         let text = planned.text;
         self.in_runtime(|| match (planned.planned, planned.source) {

@@ -580,6 +580,10 @@ mod tests {
 
     fn sums(batches: &[Vec<(u32, Option<i256>)>]) -> SumState {
         let mut state = SumState::new(SumKind::ExactWidest, false);
+        // Every group begins with a row.
+        let ids = (0..GROUPS as u32).collect::<Vec<_>>();
+        let first = Placement { ids: Some(&ids), rows: GROUPS, before: 0, groups: GROUPS, appended: true };
+        state.update(&array(&[None; GROUPS]), first).unwrap();
         for batch in batches {
             let (ids, values) = batch.iter().copied().unzip::<_, _, Vec<_>, Vec<_>>();
             let placement =
