@@ -135,6 +135,6 @@ fn a_database_is_checked() {
     fs::write(&segment, bytes).unwrap();
     let ran = run(home.path(), &["check", "shop"], "");
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stdout.starts_with("t: rows: ") && ran.stdout.contains("00000001.parquet"), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("t: rows: ") && ran.stdout.contains("00000001.seg"), "{}", ran.stdout);
     assert!(ran.stderr.contains("1 problem found in shop"), "{}", ran.stderr);
 }

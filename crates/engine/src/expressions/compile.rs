@@ -267,7 +267,10 @@ impl Compiler<'_> {
                     remembered: Remembered::default(),
                 })))
             }
-            ("date_part", [part, date]) if self.data_type(date)? == DataType::Date32 => {
+            // DataFusion's; PostgreSQL's gives floats.
+            ("date_part", [part, date])
+                if self.data_type(date)? == DataType::Date32 && *function.return_type() == DataType::Int32 =>
+            {
                 let Some(part) = literal(part).and_then(text_of).and_then(Part::from_name) else { return Ok(None) };
                 Ok(Some(Node::DatePart(DatePart { input: Box::new(self.node(date)?), part })))
             }

@@ -105,11 +105,11 @@ pub(super) fn check(distribution: &Distribution, declaration: &Declaration) -> R
 
 /// Whether values are held as texts that have another order, or are not equal where the values are.
 fn is_other_as_text(sql_type: &SqlType) -> bool {
-    match sql_type {
-        SqlType::Char(_) | SqlType::Enum(_) | SqlType::Json | SqlType::Jsonb | SqlType::TimeTz => true,
-        SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_) => true,
-        _ => false,
-    }
+    use SqlType as T;
+    matches!(
+        sql_type,
+        T::Char(_) | T::Enum(_) | T::Json | T::Jsonb | T::TimeTz | T::Range(_) | T::Multirange(_) | T::Network(_)
+    )
 }
 
 fn not_by(column: &str) -> Error {
