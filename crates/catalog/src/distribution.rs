@@ -12,17 +12,16 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow::compute::{CastOptions, cast_with_options, concat, concat_batches, take_record_batch};
 use arrow::datatypes::{DataType, Decimal128Type, Decimal256Type, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use arrow_row::{RowConverter, Rows, SortField};
-use datafusion_common::pruning::PruningStatistics;
-use datafusion_common::{Column, ScalarValue};
+use datafusion_common::ScalarValue;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::utils::{Guarantee, LiteralGuarantee};
-use datafusion_pruning::PruningPredicateBuilder;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
+use diligence_storage::zones::{ZoneMap, may_be_true};
 
 use crate::conformed::gathered;
 
@@ -468,10 +467,7 @@ impl Placement {
         let named = self.named(condition);
         let within = match &self.rule {
             Rule::Range { place, bounds, .. } => {
-                let statistics = RangeStatistics { name: self.schema.field(*place).name(), bounds };
-                let pruner = PruningPredicateBuilder::new().with_file_schema(self.schema.clone());
-                let pruner = pruner.try_build(condition.clone()).ok().filter(|pruner| !pruner.always_true());
-                pruner.and_then(|pruner| pruner.prune(&statistics).ok())
+                may_be_true(condition, &self.schema, &RangeStatistics { place: *place, bounds })
             }
             _ => None,
         };
@@ -532,14 +528,15 @@ fn is_like(one: &DataType, other: &DataType) -> bool {
 
 /// What bounds say of the fragments between them.
 struct RangeStatistics<'a> {
-    name: &'a str,
+    /// The column of the key.
+    place: usize,
     bounds: &'a ArrayRef,
 }
 
 impl RangeStatistics<'_> {
     /// The bounds as those of the fragments at `places`; floats have none, since nothing is beyond NaN.
-    fn at(&self, column: &Column, places: impl Iterator<Item = Option<usize>>) -> Option<ArrayRef> {
-        if column.name != self.name || self.bounds.data_type().is_floating() {
+    fn at(&self, column: usize, places: impl Iterator<Item = Option<usize>>) -> Option<ArrayRef> {
+        if column != self.place || self.bounds.data_type().is_floating() {
             return None;
         }
         let places = UInt32Array::from_iter(places.map(|place| place.map(|place| place as u32)));
@@ -547,12 +544,16 @@ impl RangeStatistics<'_> {
     }
 }
 
-impl PruningStatistics for RangeStatistics<'_> {
-    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.at(column, (0..self.num_containers()).map(|fragment| fragment.checked_sub(1)))
+impl ZoneMap for RangeStatistics<'_> {
+    fn zones(&self) -> usize {
+        self.bounds.len() + 1
     }
 
-    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
+    fn least(&self, column: usize) -> Option<ArrayRef> {
+        self.at(column, (0..self.zones()).map(|fragment| fragment.checked_sub(1)))
+    }
+
+    fn greatest(&self, column: usize) -> Option<ArrayRef> {
         let last = self.bounds.len();
         let bounds = self.at(column, (0..=last).map(|fragment| (fragment < last).then_some(fragment)))?;
         // All values are less than the bound; of whole numbers the largest one is known.
@@ -567,20 +568,11 @@ impl PruningStatistics for RangeStatistics<'_> {
         }
     }
 
-    fn num_containers(&self) -> usize {
-        self.bounds.len() + 1
-    }
-
-    fn null_counts(&self, _column: &Column) -> Option<ArrayRef> {
+    fn nulls(&self, _column: usize) -> Option<UInt64Array> {
         None
     }
 
-    fn row_counts(&self) -> Option<ArrayRef> {
-        None
-    }
-
-    #[allow(clippy::mutable_key_type, reason = "the interface is DataFusion's; scalars are not changed here")]
-    fn contained(&self, _column: &Column, _values: &HashSet<ScalarValue>) -> Option<BooleanArray> {
+    fn rows(&self) -> Option<UInt64Array> {
         None
     }
 }

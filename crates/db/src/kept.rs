@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use datafusion_sql::parser::Statement as ParsedStatement;
 use diligence_base::seams::{Spawn, Thread, ThreadSpawn};
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Key, RowFunction};
@@ -14,6 +13,7 @@ use diligence_catalog::{Catalog, FileRelation, RelationName, Routine, View};
 use diligence_engine::batch::compacted;
 use diligence_memory::{QueryMemory, Reservation};
 use diligence_native::{FolderLock, FolderReader, ReadersLock, Repaired, Store, StoreOptions, Surroundings};
+use diligence_sql::parse::SyntaxTree;
 use diligence_sql::{Command, Planned, Planner, Statement, parse};
 use diligence_storage::foreign_error::from_arrow;
 use parking_lot::Mutex;
@@ -132,9 +132,7 @@ impl Surroundings for Definitions<'_> {
     fn view(&self, definition: &str, columns: SchemaRef) -> Result<View> {
         let parsed = self.planner.parse(definition)?;
         match parsed.statement {
-            ParsedStatement::Statement(source) => {
-                Ok(View { source: source.into(), depth: parsed.depth, schema: columns })
-            }
+            SyntaxTree::Statement(source) => Ok(View { source: source.into(), depth: parsed.depth, schema: columns }),
             _ => Err(Error::file(format!("no view is made by: {definition}"))),
         }
     }
@@ -142,7 +140,7 @@ impl Surroundings for Definitions<'_> {
     fn routine(&self, definition: &str) -> Result<Routine> {
         let parsed = self.planner.parse(definition)?;
         match parsed.statement {
-            ParsedStatement::Statement(source) => Ok(Routine { source: source.into(), depth: parsed.depth }),
+            SyntaxTree::Statement(source) => Ok(Routine { source: source.into(), depth: parsed.depth }),
             _ => Err(Error::file(format!("no function is made by: {definition}"))),
         }
     }

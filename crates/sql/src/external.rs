@@ -8,7 +8,7 @@ use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_storage::external::{Compression, Encoding, Format, LakeMoment, OpenOptions};
 use diligence_types::SqlType;
-use sqlparser::ast::{Expr, UnaryOperator, Value};
+use sqlparser::ast::{Expr, Ident, UnaryOperator, Value};
 
 use crate::errors::suggest;
 
@@ -139,16 +139,18 @@ pub fn set_all(options: &mut OpenOptions, pairs: &[(String, OptionValue)], types
     Ok(())
 }
 
-/// The columns of PARTITIONED BY, as the parser gives them: with their quotes, and in any case without.
-pub fn partitioned_by(options: &mut OpenOptions, columns: &[String]) -> Result<()> {
+/// Names of columns as statements write them: in small letters unless they are quoted.
+pub fn column_names(columns: &[Ident]) -> Vec<String> {
+    let name = |name: &Ident| if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+    columns.iter().map(name).collect()
+}
+
+/// The columns of PARTITIONED BY, in any case if they are not quoted.
+pub fn partitioned_by(options: &mut OpenOptions, columns: &[Ident]) -> Result<()> {
     if columns.is_empty() {
         return Ok(());
     }
-    let names = columns.iter().map(|name| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
-        Some(quoted) => quoted.replace("\"\"", "\""),
-        None => name.to_lowercase(),
-    });
-    let names = names.collect::<Vec<_>>();
+    let names = column_names(columns);
     if let Some(twice) = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
         return Err(Error::input(format!("the column '{}' appears twice in PARTITIONED BY", twice.1)));
     }
@@ -395,7 +397,11 @@ mod tests {
         let schema = Arc::new(schema);
         let listed = |names: &[&str], schema| {
             let mut options = OpenOptions { schema, ..OpenOptions::default() };
-            let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+            let name = |name: &&str| match name.strip_prefix('"').and_then(|name| name.strip_suffix('"')) {
+                Some(quoted) => Ident::with_quote('"', quoted),
+                None => Ident::new(*name),
+            };
+            let names = names.iter().map(name).collect::<Vec<_>>();
             partitioned_by(&mut options, &names).map(|()| options.partition_columns)
         };
         let names = listed(&["YEAR", "\"A b\""], Some(schema.clone())).unwrap();

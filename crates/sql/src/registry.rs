@@ -7,12 +7,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use datafusion_sql::parser::Statement;
 use diligence_base::{Error, Result};
 use parking_lot::RwLock;
 
 use crate::closures::{Closure, Registered};
-use crate::parse;
+use crate::parse::{self, SyntaxTree};
 use crate::routines::{Body, Definition};
 
 /// The closures that a database knows.
@@ -33,7 +32,7 @@ impl Closures {
         // Numbers of processes' functions begin at 1.
         static NUMBERS: AtomicU64 = AtomicU64::new(1 << 63);
         let parsed = parse::parse_one(&format!("CREATE FUNCTION {signature} LANGUAGE python_arrow AS ''"))?;
-        let Statement::Statement(statement) = parsed.statement else { return Err(no_signature(signature)) };
+        let SyntaxTree::Statement(statement) = parsed.statement else { return Err(no_signature(signature)) };
         let mut definition = Definition::of(&statement)?;
         let Body::Program(program) = &mut definition.body else { return Err(no_signature(signature)) };
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion_expr::Volatility;
-use datafusion_sql::parser::Statement as ParsedStatement;
 use diligence_base::{Error, Result};
 use diligence_pool::{Form, Runtime};
 use sqlparser::ast::{
@@ -12,7 +11,7 @@ use sqlparser::ast::{
     Ident, MacroDefinition, Query, SetExpr, Statement, VisitMut, VisitorMut,
 };
 
-use crate::parse;
+use crate::parse::{self, SyntaxTree};
 use crate::procedural::{self, Block};
 use crate::programs::{self, Program};
 
@@ -382,7 +381,7 @@ fn is_of_procedure(returns: &FunctionReturnType) -> bool {
 /// found when it is looked at.
 fn only_query(statements: &[String]) -> Option<Query> {
     let [only] = statements else { return None };
-    let ParsedStatement::Statement(statement) = parse::parse_one(only).ok()?.statement else { return None };
+    let SyntaxTree::Statement(statement) = parse::parse_one(only).ok()?.statement else { return None };
     let Statement::Query(query) = *statement else { return None };
     let is_changing = |query: &Query| {
         matches!(query.body.as_ref(), SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_))
@@ -436,7 +435,7 @@ mod tests {
 
     fn definition(text: &str) -> Definition {
         let parsed = parse::parse_one(text).unwrap();
-        let datafusion_sql::parser::Statement::Statement(statement) = parsed.statement else { panic!("{text}") };
+        let SyntaxTree::Statement(statement) = parsed.statement else { panic!("{text}") };
         Definition::of(&statement).unwrap()
     }
 
@@ -485,7 +484,7 @@ mod tests {
         assert!(made.is_strict && program.volatility == Volatility::Immutable);
         let refused = |text: &str| {
             let parsed = parse::parse_one(text).unwrap();
-            let datafusion_sql::parser::Statement::Statement(statement) = parsed.statement else { panic!("{text}") };
+            let SyntaxTree::Statement(statement) = parsed.statement else { panic!("{text}") };
             Definition::of(&statement).err().and_then(|error| error.code())
         };
         assert_eq!(refused("CREATE FUNCTION f() RETURNS int LANGUAGE cobol AS 'x'"), Some("0A000"));

@@ -23,6 +23,7 @@ pub mod segment;
 pub mod series;
 mod table;
 mod writer;
+pub mod zones;
 
 pub use ranges::WholeRanges;
 pub use table::{

@@ -1,24 +1,23 @@
 //! Text to statements.
 //!
-//! Planning is recursive in many places, in DataFusion and here, so a statement's depth is measured on its tokens
+//! Planning is recursive in many places, so a statement's depth is measured on its tokens
 //! before anything recursive sees it: what is too deep is refused with a message, and what is deep gets a stack to fit
 //! ([`with_stack`]).
 //!
 //! The syntax is PostgreSQL's: `tokens` replaces clauses that the parser does not know, `dialect` says how tight
-//! operators bind.
+//! operators bind, `statements` reads the statements that the parser does not have.
 
 mod copy;
 mod dialect;
+mod statements;
 mod tokens;
+mod tree;
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
-use datafusion_common::error::DataFusionError;
-use datafusion_sql::parser::{CopyToSource, DFParserBuilder, Statement};
 use diligence_base::limits::STATEMENT_BYTES_MAX;
 use diligence_base::{Error, Result, Span};
-use diligence_storage::foreign_error::from_datafusion;
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
 use sqlparser::ast::{self, VisitMut, VisitorMut};
 use sqlparser::dialect::{Dialect, GenericDialect};
@@ -36,6 +35,8 @@ pub(crate) use tokens::{
     LIMIT_PERCENT, NO_DATA, NO_KEY_UPDATE, NOTHING, OVERRIDING, PIVOT_GROUPS, PROCEDURE, RANGE, REFRESH, ROUND_ROBIN,
     SET_CONSTRAINTS, TABLE_AT, UNIFORM, VARIABLE,
 };
+pub use tree::SyntaxTree;
+pub(crate) use tree::{CopySource, CopyTo, CreateExternalTable, Explain, NamedOption};
 
 /// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers
 /// evaluate and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.
@@ -58,7 +59,7 @@ const STACK_BYTES_BASE: usize = 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct Parsed {
     /// The statement.
-    pub statement: Statement,
+    pub statement: SyntaxTree,
     /// Levels, at most [`NESTING_MAX`].
     pub depth: usize,
 }
@@ -86,7 +87,7 @@ pub fn expression(text: &str) -> Result<ast::Expr> {
 /// The tree of a query that is part of the program.
 pub(crate) fn query(sql: &str) -> Result<ast::Query> {
     match parse_one(sql)?.statement {
-        Statement::Statement(statement) => match *statement {
+        SyntaxTree::Statement(statement) => match *statement {
             ast::Statement::Query(query) => Ok(*query),
             _ => Err(Error::bug("not a query")),
         },
@@ -95,10 +96,10 @@ pub(crate) fn query(sql: &str) -> Result<ast::Query> {
 }
 
 /// Whether a statement is a query, or asks for a query's plan.
-fn is_query(statement: &Statement) -> bool {
+fn is_query(statement: &SyntaxTree) -> bool {
     match statement {
-        Statement::Statement(statement) => matches!(statement.as_ref(), ast::Statement::Query(_)),
-        Statement::Explain(explain) => is_query(&explain.statement),
+        SyntaxTree::Statement(statement) => matches!(statement.as_ref(), ast::Statement::Query(_)),
+        SyntaxTree::Explain(explain) => is_query(&explain.statement),
         _ => false,
     }
 }
@@ -119,8 +120,8 @@ fn parse_postgres(sql: &str) -> Result<Parsed> {
 }
 
 /// `SELECT … INTO t FROM …` makes a table, as `CREATE TABLE t AS SELECT …` does.
-fn into_table(mut statement: Statement) -> Statement {
-    if let Statement::Statement(inner) = &mut statement
+fn into_table(mut statement: SyntaxTree) -> SyntaxTree {
+    if let SyntaxTree::Statement(inner) = &mut statement
         && let ast::Statement::Query(query) = inner.as_mut()
         && let ast::SetExpr::Select(select) = query.body.as_mut()
         && let Some(into) = select.into.take()
@@ -140,16 +141,16 @@ fn parse_generic(sql: &str) -> Result<Parsed> {
 
 /// Walks over a statement's queries and expressions, whatever kind of statement it is. The values of SET are no
 /// expressions: they are read as they are written.
-fn walk(statement: &mut Statement, visitor: &mut impl VisitorMut<Break = Infallible>) -> ControlFlow<Infallible> {
+fn walk(statement: &mut SyntaxTree, visitor: &mut impl VisitorMut<Break = Infallible>) -> ControlFlow<Infallible> {
     match statement {
-        Statement::Statement(statement) if matches!(**statement, ast::Statement::Set(_)) => ControlFlow::Continue(()),
-        Statement::Statement(statement) => statement.visit(visitor),
-        Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(visitor),
-            CopyToSource::Relation(_) => ControlFlow::Continue(()),
+        SyntaxTree::Statement(statement) if matches!(**statement, ast::Statement::Set(_)) => ControlFlow::Continue(()),
+        SyntaxTree::Statement(statement) => statement.visit(visitor),
+        SyntaxTree::CopyTo(copy) => match &mut copy.source {
+            CopySource::Query(query) => query.visit(visitor),
+            CopySource::Relation(..) => ControlFlow::Continue(()),
         },
-        Statement::Explain(explain) => walk(&mut explain.statement, visitor),
-        Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
+        SyntaxTree::Explain(explain) => walk(&mut explain.statement, visitor),
+        SyntaxTree::CreateExternalTable(_) | SyntaxTree::Reset(_) => ControlFlow::Continue(()),
     }
 }
 
@@ -159,90 +160,29 @@ fn parse_tokens(
     tokens: Vec<TokenWithSpan>,
     dialect: &dyn Dialect,
     read: impl Fn(&str) -> Result<Vec<TokenWithSpan>>,
-) -> Result<(Statement, usize)> {
-    let tokens = with_explain_format(with_copy_options(copy::with_copy_from(tokens)));
+) -> Result<(SyntaxTree, usize)> {
+    let tokens = copy::with_copy_from(tokens);
     let depth = depth(&tokens);
     if depth.levels > NESTING_MAX {
         let error = Error::input(format!("the statement nests more than {NESTING_MAX} levels deep"));
         return Err(errors::at(error, depth.place).with_hint("long chains of OR are shorter as IN (…)"));
     }
     let (end, open) = (end_of(&tokens), open_parentheses(&tokens));
-    let parse = |tokens| {
-        with_stack(depth.levels, || {
-            DFParserBuilder::new(tokens)
-                .with_dialect(dialect)
-                .with_recursion_limit(PARSER_DEPTH_MAX)
-                .build()
-                .and_then(|mut parser| parser.parse_statements())
-        })
-    };
-    let mut statements = parse(tokens).map_err(|error| {
+    let parse = |tokens| with_stack(depth.levels, || statements::statements(tokens, dialect));
+    let statements = parse(tokens).map_err(|error| {
         // Of a parenthesis that is missing at the end the parser says that it found the last word.
         let closed = format!("{}\n{}", sql.trim_end().trim_end_matches(';'), ")".repeat(open));
         if open > 0 && read(&closed).is_ok_and(|tokens| parse(tokens).is_ok()) {
             return errors::at(Error::input("expected ), found the end of the statement"), Some(end));
         }
-        errors::at_end(syntax(error), end)
+        errors::at_end(errors::syntax(&error), end)
     })?;
-    match (statements.pop_front(), statements.len()) {
-        (Some(statement), 0) => Ok((statement, depth.levels)),
-        (None, _) => Err(Error::input("there is no statement in the text")),
-        (Some(_), more) => {
-            Err(Error::input(format!("expected one statement, found {}", more + 1))
-                .with_hint("send statements one by one"))
-        }
+    match <[_; 1]>::try_from(statements) {
+        Ok([statement]) => Ok((statement, depth.levels)),
+        Err(none) if none.is_empty() => Err(Error::input("there is no statement in the text")),
+        Err(several) => Err(Error::input(format!("expected one statement, found {}", several.len()))
+            .with_hint("send statements one by one")),
     }
-}
-
-/// `COPY … TO '…' (FORMAT csv, …)` and `… WITH (…)`, as PostgreSQL and DuckDB write it, with the word OPTIONS that the
-/// parser wants.
-fn with_copy_options(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let is = |token: &TokenWithSpan, name: &str| match &token.token {
-        Token::Word(word) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(name),
-        _ => false,
-    };
-    let words = tokens.iter().enumerate().filter(|(_, token)| !matches!(token.token, Token::Whitespace(_)));
-    let words = words.map(|(index, _)| index).collect::<Vec<_>>();
-    if !words.first().is_some_and(|first| is(&tokens[*first], "COPY")) {
-        return tokens;
-    }
-    let target = words
-        .windows(3)
-        .find(|three| is(&tokens[three[0]], "TO") && matches!(tokens[three[1]].token, Token::SingleQuotedString(_)));
-    let Some(next) = target.map(|three| three[2]) else { return tokens };
-    let options = |span| TokenWithSpan { token: Token::make_keyword("OPTIONS"), span };
-    if is(&tokens[next], "WITH") {
-        let span = tokens[next].span;
-        tokens[next] = options(span);
-    } else if tokens[next].token == Token::LParen {
-        tokens.insert(next, options(tokens[next].span));
-    }
-    tokens
-}
-
-/// `EXPLAIN … FORMAT JSON`, and in parentheses, as PostgreSQL writes it; the parser knows the formats by other names.
-fn with_explain_format(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let mut format = false;
-    for token in &mut tokens {
-        let Token::Word(word) = &mut token.token else { continue };
-        let name = word.value.to_ascii_uppercase();
-        if format {
-            let known = match name.as_str() {
-                "JSON" => "pgjson",
-                "TEXT" => "indent",
-                _ => return tokens,
-            };
-            token.token = Token::make_word(known, None);
-            return tokens;
-        }
-        match name.as_str() {
-            "EXPLAIN" | "ANALYZE" | "VERBOSE" | "TRUE" | "ON" => {}
-            "FORMAT" => format = true,
-            // The statement begins.
-            _ => return tokens,
-        }
-    }
-    tokens
 }
 
 /// How many parentheses are open at the end.
@@ -300,14 +240,6 @@ fn tokens(sql: &str, dialect: &dyn Dialect) -> Result<Vec<TokenWithSpan>> {
         .with_hint("load large data with COPY or from files"));
     }
     Tokenizer::new(dialect, sql).tokenize_with_location().map_err(|error| errors::syntax(&ParserError::from(error)))
-}
-
-/// An error of the parser of statements.
-fn syntax(error: DataFusionError) -> Error {
-    match error.find_root() {
-        DataFusionError::SQL(error, _) => errors::syntax(error),
-        _ => from_datafusion(error),
-    }
 }
 
 struct Depth {

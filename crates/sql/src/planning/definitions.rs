@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion_sql::parser::CreateExternalTable;
 use diligence_base::seams::OpenMode;
 use diligence_base::{Error, Result};
 use diligence_catalog::locks::TableLock;
@@ -21,7 +20,7 @@ use super::statements::{BoundStatement, schema_of};
 use super::tables::Declaration;
 use crate::binder::{self, Bound};
 use crate::external::{self, OptionValue};
-use crate::parse::{Parsed, VARIABLE};
+use crate::parse::{CreateExternalTable, NamedOption, Parsed, VARIABLE};
 use crate::routines::{self, Definition};
 use crate::statement::{Command, DroppedKind, Statement, nullable};
 use crate::write::native::{NativeTarget, NewTable};
@@ -179,29 +178,16 @@ impl Around<'_> {
     pub(super) fn create_external_table(&self, create: &CreateExternalTable) -> Result<Statement> {
         self.planner.may_use_files("CREATE EXTERNAL TABLE")?;
         let name = self.creatable(&create.name, false)?;
-        for (given, what) in [
-            (create.temporary, "TEMPORARY"),
-            (create.unbounded, "UNBOUNDED"),
-            (!create.order_exprs.is_empty(), "WITH ORDER"),
-        ] {
-            if given {
-                return Err(Error::unsupported(format!("{what} is not supported for external tables")));
-            }
-        }
-        let [location] = create.locations.as_slice() else {
-            let error = Error::unsupported("an external table has one LOCATION");
-            return Err(error.with_hint("a folder or a pattern (dir/*.parquet) names many files"));
-        };
         if let Some(constraint) = create.constraints.first() {
             return Err(unenforced(constraint));
         }
-        let pair = |(key, value): &(String, Value)| (key.to_lowercase(), option_value(&option_text(value)));
+        let pair = |(key, value): &NamedOption| (key.to_lowercase(), option_value(&option_text(value)));
         let pairs = create.options.iter().map(pair).collect::<Vec<_>>();
         let Declared { schema, defaults } = self.declared(&create.columns)?;
         let schema = (!schema.fields().is_empty()).then_some(schema);
-        let mut options = external::open_options(&create.file_type, &pairs, schema, &|text| self.type_named(text))?;
-        external::partitioned_by(&mut options, &create.table_partition_cols)?;
-        let mut relation = FileRelation::new(location, options, self.planner.options.files.clone());
+        let mut options = external::open_options(&create.format, &pairs, schema, &|text| self.type_named(text))?;
+        external::partitioned_by(&mut options, &create.partitioned_by)?;
+        let mut relation = FileRelation::new(&create.location, options, self.planner.options.files.clone());
         relation.definition = Some(create.to_string());
         relation.column_defaults = defaults;
         Ok(Statement::Command(Command::CreateExternalTable {

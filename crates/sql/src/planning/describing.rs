@@ -7,9 +7,9 @@ use sqlparser::ast::{self, ObjectName};
 
 use super::around::Around;
 use super::statements::BoundStatement;
-use super::writes::whole_table;
 use crate::algebra::{Constant, Relation, Scalar};
 use crate::binder::{self, Bound};
+use crate::parse::CopySource;
 
 /// What SHOW TABLES shows: what users made.
 const TABLES: &str = "SELECT table_name AS name FROM information_schema.tables \
@@ -28,7 +28,7 @@ struct Described {
 impl Around<'_> {
     /// DESCRIBE of a table. Fails as selecting from it does.
     pub(super) fn describe_table(&self, name: &ObjectName) -> Result<BoundStatement> {
-        let bound = binder::bind_query(&whole_table(name)?, self)?;
+        let bound = binder::bind_query(&CopySource::Relation(name.clone(), Vec::new()).query()?, self)?;
         let found = self.relation_name(name).ok().and_then(|name| self.at.snapshot.get(&name));
         let defaults = match &found {
             Some(Resolved::Object(object)) => match &object.relation {

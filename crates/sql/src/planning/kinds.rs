@@ -1,6 +1,5 @@
 //! Statements about the session: settings, transactions, and prepared statements that go.
 
-use datafusion_sql::parser::{ResetStatement, Statement as ParsedStatement};
 use diligence_base::{Error, Result};
 use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA, Isolation, no_schema};
 use sqlparser::ast;
@@ -9,7 +8,7 @@ use super::Planner;
 use super::path::SEARCH_PATH;
 use super::prepared::no_prepared;
 use super::settings::{set_statement, setting_name};
-use crate::parse::{Parsed, VARIABLE};
+use crate::parse::{Parsed, SyntaxTree, VARIABLE};
 use crate::statement::{Command, Statement, TransactionStep};
 
 impl Planner {
@@ -100,10 +99,7 @@ impl Planner {
 }
 
 /// RESET.
-pub(super) fn reset(statement: &ParsedStatement, planner: &Planner) -> Result<Statement> {
-    let ParsedStatement::Reset(ResetStatement::Variable(name)) = statement else {
-        return Err(Error::bug("not a RESET"));
-    };
+pub(super) fn reset(name: &ast::ObjectName, planner: &Planner) -> Result<Statement> {
     if let [part] = name.0.as_slice()
         && let Some(variable) = part.as_ident().and_then(|name| name.value.strip_prefix(VARIABLE))
     {
@@ -117,7 +113,7 @@ pub(super) fn reset(statement: &ParsedStatement, planner: &Planner) -> Result<St
 /// Whether a statement reads or changes rows.
 pub(super) fn has_rows(parsed: &Parsed) -> bool {
     match &parsed.statement {
-        ParsedStatement::Statement(statement) => matches!(
+        SyntaxTree::Statement(statement) => matches!(
             **statement,
             ast::Statement::Query(_)
                 | ast::Statement::Insert(_)
@@ -132,7 +128,7 @@ pub(super) fn has_rows(parsed: &Parsed) -> bool {
 /// Statements that change the session while they are planned.
 pub(super) fn acts_when_planned(parsed: &Parsed) -> bool {
     match &parsed.statement {
-        ParsedStatement::Statement(statement) => {
+        SyntaxTree::Statement(statement) => {
             matches!(**statement, ast::Statement::Prepare { .. } | ast::Statement::Deallocate { .. })
         }
         _ => false,

@@ -4,12 +4,11 @@ use std::ops::ControlFlow;
 
 use arrow::array::ArrayRef;
 use datafusion_common::ScalarValue;
-use datafusion_sql::parser::Statement as ParsedStatement;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
 use sqlparser::ast::{self, Visit, Visitor};
 
-use crate::parse::Parsed;
+use crate::parse::{Parsed, SyntaxTree};
 
 /// Parameters of a statement at most; the wire protocol counts them in 16 bits.
 const PARAMETERS_MAX: usize = u16::MAX as usize;
@@ -28,7 +27,7 @@ pub(super) fn count(parsed: &Parsed) -> Result<usize> {
             ControlFlow::Continue(())
         }
     }
-    let ParsedStatement::Statement(statement) = &parsed.statement else { return Ok(0) };
+    let SyntaxTree::Statement(statement) = &parsed.statement else { return Ok(0) };
     if matches!(**statement, ast::Statement::Prepare { .. }) {
         return Ok(0);
     }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use datafusion_common::ScalarValue;
-use datafusion_sql::parser::Statement as ParsedStatement;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_types::SqlType;
 use sqlparser::ast;
@@ -15,7 +14,7 @@ use crate::algebra::{Constant, Scalar};
 use crate::binder;
 use crate::errors;
 use crate::lowering::{self, LoweringOptions};
-use crate::parse::{Parsed, with_stack};
+use crate::parse::{Parsed, SyntaxTree, with_stack};
 use crate::statement::{Command, Statement};
 
 /// Prepared statements that a session may have.
@@ -37,7 +36,7 @@ impl Around<'_> {
         let name = prepared_name(name);
         let types = data_types.iter().map(|data_type| Ok(binder::named_type(data_type, self)?.base().clone()));
         let types = types.collect::<Result<Vec<_>>>()?;
-        let inner = ParsedStatement::Statement(statement.clone());
+        let inner = SyntaxTree::Statement(statement.clone());
         let statement = Parsed { statement: inner, depth: parsed.depth };
         // Bound now to find mistakes now; planned again at each EXECUTE, over the tables as they are then.
         let around = Around::new(self.planner, self.at, self.names, types.clone());

@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::ScalarValue;
-use datafusion_common::format::ExplainFormat;
-use datafusion_sql::parser::{CopyToSource, ExplainStatement, Statement as ParsedStatement};
 use diligence_base::{Error, Result};
 use diligence_catalog::Uses;
 use diligence_engine::plan::Plan;
@@ -16,10 +14,10 @@ use sqlparser::ast::{self, SetExpr};
 use super::around::Around;
 use super::names::Names;
 use super::several::{self, BoundSeveral};
-use super::{Description, Planned, Planner, Planning, calls, domains, kinds, materialized, sequences, writes};
+use super::{Description, Planned, Planner, Planning, calls, domains, kinds, materialized, sequences};
 use crate::binder::{self, Bound};
 use crate::front;
-use crate::parse::{Parsed, VARIABLE};
+use crate::parse::{Explain, Parsed, SyntaxTree, VARIABLE};
 use crate::statement::{AnyWrite, Command, Query, Statement, Write};
 use crate::write::native::{NativeWriter, Returned};
 
@@ -186,7 +184,7 @@ fn extension(create: &ast::CreateExtension) -> Result<Statement> {
 
 impl Around<'_> {
     /// Finds what a statement names. `parsed` is what it is part of.
-    pub(super) fn bind(&self, statement: &ParsedStatement, parsed: &Parsed) -> Result<BoundStatement> {
+    pub(super) fn bind(&self, statement: &SyntaxTree, parsed: &Parsed) -> Result<BoundStatement> {
         match self.bind_once(statement, parsed) {
             // It names the numbers of rows, which few do.
             Err(_) if self.gives_numbers_now() => self.bind_once(statement, parsed),
@@ -194,22 +192,17 @@ impl Around<'_> {
         }
     }
 
-    fn bind_once(&self, statement: &ParsedStatement, parsed: &Parsed) -> Result<BoundStatement> {
+    fn bind_once(&self, statement: &SyntaxTree, parsed: &Parsed) -> Result<BoundStatement> {
         match statement {
-            ParsedStatement::Statement(statement) => self.bind_statement(statement, parsed),
-            ParsedStatement::CopyTo(copy) => {
+            SyntaxTree::Statement(statement) => self.bind_statement(statement, parsed),
+            SyntaxTree::CopyTo(copy) => {
                 let mut copy = copy.clone();
-                let query = match &copy.source {
-                    CopyToSource::Query(query) => query.as_ref().clone(),
-                    CopyToSource::Relation(name) => writes::whole_table(name)?,
-                };
+                let query = copy.source.query()?;
                 self.copy(&mut copy, &query)
             }
-            ParsedStatement::CreateExternalTable(create) => {
-                self.create_external_table(create).map(BoundStatement::Other)
-            }
-            ParsedStatement::Explain(explain) => self.explain(explain, parsed),
-            ParsedStatement::Reset(_) => kinds::reset(statement, self.planner).map(BoundStatement::Other),
+            SyntaxTree::CreateExternalTable(create) => self.create_external_table(create).map(BoundStatement::Other),
+            SyntaxTree::Explain(explain) => self.explain(explain, parsed),
+            SyntaxTree::Reset(name) => kinds::reset(name, self.planner).map(BoundStatement::Other),
         }
     }
 
@@ -292,26 +285,19 @@ impl Around<'_> {
         }
     }
 
-    fn explain(&self, explain: &ExplainStatement, parsed: &Parsed) -> Result<BoundStatement> {
-        let options = &explain.options;
-        let json = match options.format {
-            None | Some(ExplainFormat::Indent) => false,
-            Some(ExplainFormat::PostgresJSON) => true,
-            Some(ExplainFormat::Tree | ExplainFormat::Graphviz) => {
-                return Err(Error::unsupported("plans are shown as TEXT or JSON"));
-            }
-        };
+    fn explain(&self, explain: &Explain, parsed: &Parsed) -> Result<BoundStatement> {
+        let Explain { analyze, verbose, json, .. } = *explain;
         let statement = Box::new(self.bind(&explain.statement, parsed)?);
         match statement.as_ref() {
             BoundStatement::Query(_) | BoundStatement::Other(Statement::Query(_)) => {}
-            BoundStatement::Write { .. } | BoundStatement::Several(_) if !options.analyze => {}
+            BoundStatement::Write { .. } | BoundStatement::Several(_) if !analyze => {}
             BoundStatement::Write { .. } | BoundStatement::Several(_) => {
                 let error = Error::unsupported("EXPLAIN ANALYZE does not run statements that write");
                 return Err(error.with_hint("explain the query alone"));
             }
             _ => return Err(Error::input("only queries have plans to explain")),
         }
-        Ok(BoundStatement::Explain { statement, analyze: options.analyze, json, verbose: options.verbose })
+        Ok(BoundStatement::Explain { statement, analyze, json, verbose })
     }
 
     pub(super) fn planned(&self, bound: BoundStatement, values: &[ScalarValue]) -> Result<Planned> {

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use datafusion_sql::parser::CopyToStatement;
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::TableRules;
 use diligence_catalog::{FileRelation, NativeTable, Object, Relation, RelationName, Resolved};
 use diligence_storage::Table;
-use sqlparser::ast::{self, Ident, ObjectName, OnConflictAction, SetExpr, TableFactor, TableObject, With};
+use sqlparser::ast::{self, Ident, ObjectName, OnConflictAction, TableObject, With};
 
 use super::around::Around;
 use super::changes::ChangedTable;
@@ -18,7 +17,8 @@ use super::statements::BoundStatement;
 use super::tables::{name_in, targets};
 use crate::binder::{self, Conflict, Given, KeyTerm, Target};
 use crate::errors;
-use crate::parse::{BY_NAME, OVERRIDING};
+use crate::external::column_names;
+use crate::parse::{BY_NAME, CopyTo, OVERRIDING};
 use crate::write::native::{ChangeWay, ConflictKey, Layout, NativeTarget, NativeWriter, Step};
 use crate::write::plan::{copy_plan, insert_plan};
 use crate::write::{CopyTarget, option_pairs};
@@ -221,15 +221,15 @@ impl Around<'_> {
     }
 
     /// COPY of a query's rows into files.
-    pub(super) fn copy(&self, copy: &mut CopyToStatement, query: &ast::Query) -> Result<BoundStatement> {
+    pub(super) fn copy(&self, copy: &mut CopyTo, query: &ast::Query) -> Result<BoundStatement> {
         self.planner.may_use_files("COPY … TO a file")?;
         let target = CopyTarget::of(copy)?;
         let rows = binder::bind_query(query, self)?;
         let options = option_pairs(copy)?;
         let disk = self.planner.options.files.clone();
         let settings = &self.at.session.options;
-        let partitions = copy.partitioned_by.clone();
-        let (rows, writer) = copy_plan(settings, rows, target, partitions, &options, disk, &self.numbers)?;
+        let (rows, writer) =
+            copy_plan(settings, rows, target, column_names(&copy.partitioned_by), &options, disk, &self.numbers)?;
         Ok(BoundStatement::Write { tag: "COPY", rows, writer: Arc::new(writer), returning: None, again: None })
     }
 
@@ -244,17 +244,6 @@ impl Around<'_> {
         let error = Error::input(format!("no table is named '{name}'")).with_code("42P01");
         errors::suggest(error, &name.to_string(), &binder::Context::relations(self))
     }
-}
-
-/// A query of all of a table, with everything that may stand before its name.
-pub(super) fn whole_table(name: &ObjectName) -> Result<ast::Query> {
-    let mut query = crate::parse::query("SELECT * FROM t")?;
-    if let SetExpr::Select(select) = query.body.as_mut()
-        && let Some(TableFactor::Table { name: table, .. }) = select.from.first_mut().map(|from| &mut from.relation)
-    {
-        *table = name.clone();
-    }
-    Ok(query)
 }
 
 /// The places of the columns that a statement lists.

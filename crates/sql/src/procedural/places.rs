@@ -3,10 +3,9 @@
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
-use datafusion_sql::parser::Statement as ParsedStatement;
 use sqlparser::ast::{CastKind, DataType, Expr, Ident, Statement, Value, VisitMut, VisitorMut};
 
-use crate::parse::{Parsed, expression};
+use crate::parse::{Parsed, SyntaxTree, expression};
 
 /// What stands for a name.
 #[derive(Clone, Debug)]
@@ -21,7 +20,7 @@ pub struct Place {
 /// others. Only statements with rows have such names.
 pub fn placed(parsed: &Parsed, find: &mut dyn FnMut(&[String]) -> Option<Place>) -> Parsed {
     let mut parsed = parsed.clone();
-    if let ParsedStatement::Statement(statement) = &mut parsed.statement
+    if let SyntaxTree::Statement(statement) = &mut parsed.statement
         && matches!(
             statement.as_ref(),
             Statement::Query(_)
@@ -101,7 +100,7 @@ mod tests {
             found.push(names.join("."));
             Some(Place { number: found.len(), type_name })
         });
-        let ParsedStatement::Statement(statement) = parsed.statement else { panic!("another statement") };
+        let SyntaxTree::Statement(statement) = parsed.statement else { panic!("another statement") };
         assert_eq!(
             statement.to_string(),
             "UPDATE t SET a = a + CAST($1 AS INTEGER), b = (SELECT $2 FROM r WHERE q = $3) WHERE CAST($4 AS INTEGER) > y"

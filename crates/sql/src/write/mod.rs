@@ -14,17 +14,17 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use datafusion_sql::parser::CopyToStatement;
 use diligence_base::seams::{Disk, FileKind};
 use diligence_base::{Error, Result};
 use diligence_storage::external::{Compression, Destination, FolderFiles, Format, open_store};
 use url::Url;
 
+use crate::parse::CopyTo;
 use options::{format_of, set_options, take_existing, take_format, text_of};
 
 /// The options of a COPY whose target is known ([`CopyTarget::of`]), as its format is told of them: by names of the
 /// format or of the whole (`execution.…`).
-pub(crate) fn option_pairs(copy: &CopyToStatement) -> Result<HashMap<String, String>> {
+pub(crate) fn option_pairs(copy: &CopyTo) -> Result<HashMap<String, String>> {
     let mut pairs = HashMap::new();
     for (name, value) in &copy.options {
         let lower = name.to_lowercase();
@@ -67,13 +67,13 @@ pub(crate) struct CopyTarget {
 impl CopyTarget {
     /// What a COPY names. The statement then says the format and how it is written. Fails with kind `Input` if its name
     /// shows no format, or an option makes no sense.
-    pub(crate) fn of(copy: &mut CopyToStatement) -> Result<Self> {
+    pub(crate) fn of(copy: &mut CopyTo) -> Result<Self> {
         let name = copy.target.clone();
         take_format(copy);
         let existing = take_existing(copy)?;
         let (format, compression) = format_of(copy)?;
         set_options(copy, format, compression)?;
-        copy.stored_as = Some(format.name().to_ascii_lowercase());
+        copy.format = Some(format.name().to_ascii_lowercase());
         let has_ending = Path::new(&name).extension().is_some();
         let is_pipe = PIPES.contains(&name.as_str());
         let single = copy.partitioned_by.is_empty() && (has_ending && !name.ends_with('/') || is_pipe);
@@ -176,20 +176,19 @@ fn local(name: &str) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use datafusion_sql::parser::Statement as Parsed;
     use diligence_base::seams::LocalDisk;
 
     use super::options::text_of;
     use super::*;
-    use crate::parse::parse_one;
+    use crate::parse::{SyntaxTree, parse_one};
 
-    fn planned(sql: &str) -> Result<(CopyToStatement, CopyTarget)> {
-        let Parsed::CopyTo(mut copy) = parse_one(sql)?.statement else { panic!("{sql}") };
+    fn planned(sql: &str) -> Result<(CopyTo, CopyTarget)> {
+        let SyntaxTree::CopyTo(mut copy) = parse_one(sql)?.statement else { panic!("{sql}") };
         let target = CopyTarget::of(&mut copy)?;
         Ok((copy, target))
     }
 
-    fn option(copy: &CopyToStatement, name: &str) -> Option<String> {
+    fn option(copy: &CopyTo, name: &str) -> Option<String> {
         copy.options.iter().find(|(key, _)| key == name).map(|(_, value)| text_of(value))
     }
 

@@ -1,22 +1,22 @@
 //! What COPY says about the files it writes: in its options, in STORED AS, and by the target's name.
 
-use datafusion_sql::parser::CopyToStatement;
 use diligence_base::{Error, Result};
 use diligence_storage::external::{Compression, Format};
 use sqlparser::ast::Value;
 
 use super::Existing;
+use crate::parse::CopyTo;
 
 /// An option that names the format, as PostgreSQL has it, is as good as STORED AS.
-pub(super) fn take_format(copy: &mut CopyToStatement) {
+pub(super) fn take_format(copy: &mut CopyTo) {
     if let Some(index) = copy.options.iter().position(|(key, _)| key.eq_ignore_ascii_case("format")) {
         let (_, value) = copy.options.remove(index);
-        copy.stored_as.get_or_insert(text_of(&value));
+        copy.format.get_or_insert(text_of(&value));
     }
 }
 
 /// The options that say what happens to files that are there already. Fails with kind `Input` if they contradict.
-pub(super) fn take_existing(copy: &mut CopyToStatement) -> Result<Option<Existing>> {
+pub(super) fn take_existing(copy: &mut CopyTo) -> Result<Option<Existing>> {
     let mut found = None;
     for (name, meaning) in [
         ("append", Existing::Append),
@@ -38,9 +38,9 @@ pub(super) fn take_existing(copy: &mut CopyToStatement) -> Result<Option<Existin
 }
 
 /// The format and compression that a statement says, or else its target's name shows.
-pub(super) fn format_of(copy: &CopyToStatement) -> Result<(Format, Compression)> {
+pub(super) fn format_of(copy: &CopyTo) -> Result<(Format, Compression)> {
     let shown = Format::of_name(&copy.target);
-    let format = match (&copy.stored_as, shown) {
+    let format = match (&copy.format, shown) {
         (Some(name), _) => Format::from_name(name)?,
         (None, Some((format, _))) => format,
         (None, None) => {
@@ -113,7 +113,7 @@ const OTHER_NAMES: [&str; 10] = [
 ];
 
 /// Writes the statement's options as DataFusion knows them, with what the target's name shows.
-pub(super) fn set_options(copy: &mut CopyToStatement, format: Format, compression: Compression) -> Result<()> {
+pub(super) fn set_options(copy: &mut CopyTo, format: Format, compression: Compression) -> Result<()> {
     let mut options = Vec::with_capacity(copy.options.len() + 2);
     for (key, value) in std::mem::take(&mut copy.options) {
         let name = plain(&key);
@@ -145,7 +145,7 @@ pub(super) fn set_options(copy: &mut CopyToStatement, format: Format, compressio
         set("compression", name);
     }
     let lower = copy.target.to_ascii_lowercase();
-    let is_tsv = copy.stored_as.as_ref().is_some_and(|name| name.eq_ignore_ascii_case("tsv"));
+    let is_tsv = copy.format.as_ref().is_some_and(|name| name.eq_ignore_ascii_case("tsv"));
     if format == Format::Csv {
         if is_tsv || lower.contains(".tsv") || lower.contains(".tab") {
             set("delimiter", "\t");

@@ -6,23 +6,21 @@
 //! Values that are all whole numbers make a BIGINT column, all dates a DATE column, anything else text, unless a type
 //! is declared: `month=01` is 1.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion_common::pruning::PruningStatistics;
 use datafusion_common::stats::Precision;
-use datafusion_common::{Column, ColumnStatistics, ScalarValue, Statistics};
+use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
 use datafusion_physical_expr::utils::{collect_columns, conjunction, split_conjunction};
-use datafusion_pruning::PruningPredicateBuilder;
 use diligence_base::{Error, Result};
 
 use super::options::OpenOptions;
 use super::schema::{logical_type, type_name};
 use super::source::Source;
 use crate::foreign_error::from_datafusion;
+use crate::zones::{ZoneMap, may_be_true};
 use crate::{
     AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, FirstStep, RowFilter, ScanRequest,
     SharedColumns, SharedItem,
@@ -190,15 +188,11 @@ impl Partitions {
     }
 
     /// For each file whether its folder may hold a wanted row. Empty: all may.
-    pub fn files(&self, request: &ScanRequest) -> Result<Vec<bool>> {
+    pub fn files(&self, request: &ScanRequest) -> Vec<bool> {
         let Some(predicate) = request.predicate.as_ref().filter(|_| !self.values.is_empty()) else {
-            return Ok(Vec::new());
+            return Vec::new();
         };
-        let pruner = PruningPredicateBuilder::new().with_file_schema(self.schema.clone()).try_build(predicate.clone());
-        match pruner {
-            Ok(pruner) => pruner.prune(self).map_err(from_datafusion),
-            Err(_) => Ok(Vec::new()),
-        }
+        may_be_true(predicate, &self.schema, self).unwrap_or_default()
     }
 
     /// A file's cluster with the columns of its folder.
@@ -247,9 +241,8 @@ impl Partitions {
         }
     }
 
-    fn one_value_each(&self, column: &Column) -> Option<ArrayRef> {
-        let index = self.schema.index_of(&column.name).ok()?;
-        match self.places[index] {
+    fn one_value_each(&self, column: usize) -> Option<ArrayRef> {
+        match self.places[column] {
             Place::InFiles(_) => None,
             Place::InName(number) => {
                 ScalarValue::iter_to_array(self.values.iter().map(|values| values[number].clone())).ok()
@@ -258,32 +251,27 @@ impl Partitions {
     }
 }
 
-impl PruningStatistics for Partitions {
-    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.one_value_each(column)
-    }
-
-    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.one_value_each(column)
-    }
-
-    fn num_containers(&self) -> usize {
+impl ZoneMap for Partitions {
+    fn zones(&self) -> usize {
         self.values.len()
     }
 
-    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
+    fn least(&self, column: usize) -> Option<ArrayRef> {
+        self.one_value_each(column)
+    }
+
+    fn greatest(&self, column: usize) -> Option<ArrayRef> {
+        self.one_value_each(column)
+    }
+
+    fn nulls(&self, column: usize) -> Option<UInt64Array> {
         let values = self.one_value_each(column)?;
-        Some(Arc::new(UInt64Array::from_iter_values((0..values.len()).map(|file| u64::from(values.is_null(file))))))
+        Some(UInt64Array::from_iter_values((0..values.len()).map(|file| u64::from(values.is_null(file)))))
     }
 
-    fn row_counts(&self) -> Option<ArrayRef> {
+    fn rows(&self) -> Option<UInt64Array> {
         // As if every file had one row: the value of all of them.
-        Some(Arc::new(UInt64Array::from(vec![1; self.values.len()])))
-    }
-
-    #[allow(clippy::mutable_key_type, reason = "the interface is DataFusion's; scalars are not changed here")]
-    fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
-        None
+        Some(UInt64Array::from(vec![1; self.values.len()]))
     }
 }
 

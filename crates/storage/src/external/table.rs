@@ -345,7 +345,7 @@ impl ExternalTable {
             let clusters = clusters.into_iter().map(|(_, cluster)| cluster).collect();
             return Ok(TableScan { clusters, clusters_pruned });
         };
-        let wanted = partitions.files(request)?;
+        let wanted = partitions.files(request);
         let FileScan { clusters, clusters_pruned } = self.content.scan(&partitions.inner_request(request), &wanted)?;
         let clusters = clusters.into_iter().map(|(file, cluster)| partitions.wrap(file, cluster)).collect();
         Ok(TableScan { clusters, clusters_pruned })

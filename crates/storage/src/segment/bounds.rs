@@ -13,16 +13,14 @@ use arrow::array::{
 };
 use arrow::compute::{concat, max, max_boolean, max_string_view, min, min_boolean, min_string_view};
 use arrow::datatypes::*;
-use datafusion_common::pruning::PruningStatistics;
-use datafusion_common::{Column, ScalarValue};
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_pruning::PruningPredicateBuilder;
 use diligence_base::Result;
 
 use super::Candidates;
 use super::layout::{Bounds, Footer, WINDOW_ROWS, windows_of};
 use crate::external::{conform, is_wider};
 use crate::foreign_error::from_arrow;
+use crate::zones::{ZoneMap, may_be_true};
 
 /// Bytes of a text in bounds at most.
 const TEXT_BYTES_MAX: usize = 48;
@@ -190,7 +188,7 @@ impl Seen<'_> {
     /// One side of each cluster's, and behind those of each window's, bounds in the table's type.
     pub fn side(&self, column: usize, side: Side) -> Option<ArrayRef> {
         let target = self.schema.field(column).data_type();
-        let Some(root) = self.roots[column] else { return Some(new_null_array(target, self.entries())) };
+        let Some(root) = self.roots[column] else { return Some(new_null_array(target, self.entry_count())) };
         let bounds = self.footer.bounds[root].as_ref()?;
         let values = match side {
             Side::Least => &bounds.least,
@@ -212,7 +210,7 @@ impl Seen<'_> {
         clusters.clone().chain(windows).map(|rows| rows as u64).collect()
     }
 
-    fn entries(&self) -> usize {
+    fn entry_count(&self) -> usize {
         let clusters = &self.footer.clusters;
         clusters.len() + clusters.iter().map(|cluster| windows_of(cluster.rows)).sum::<usize>()
     }
@@ -220,12 +218,7 @@ impl Seen<'_> {
     /// The rows of clusters, and of windows, for which a predicate over the table's columns may be true. It may of all
     /// rows also where it fails, as it will for a row then, if one is looked at.
     pub fn candidates(&self, predicate: &Arc<dyn PhysicalExpr>) -> Candidates {
-        let builder = PruningPredicateBuilder::new().with_file_schema(self.schema.clone());
-        let Ok(predicate) = builder.try_build(predicate.clone()) else { return Candidates::default() };
-        if predicate.always_true() {
-            return Candidates::default();
-        }
-        let Ok(entries) = predicate.prune(self) else { return Candidates::default() };
+        let Some(entries) = may_be_true(predicate, self.schema, self) else { return Candidates::default() };
         let (of_clusters, mut of_windows) = entries.split_at(self.footer.clusters.len().min(entries.len()));
         let (mut clusters, mut rows) = (of_clusters.to_vec(), HashMap::new());
         for (number, cluster) in self.footer.clusters.iter().enumerate().take(clusters.len()) {
@@ -244,37 +237,31 @@ impl Seen<'_> {
     }
 }
 
-impl PruningStatistics for Seen<'_> {
-    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.side(self.schema.index_of(&column.name).ok()?, Side::Least)
+impl ZoneMap for Seen<'_> {
+    fn zones(&self) -> usize {
+        self.entry_count()
     }
 
-    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.side(self.schema.index_of(&column.name).ok()?, Side::Greatest)
+    fn least(&self, column: usize) -> Option<ArrayRef> {
+        self.side(column, Side::Least)
     }
 
-    fn num_containers(&self) -> usize {
-        self.entries()
+    fn greatest(&self, column: usize) -> Option<ArrayRef> {
+        self.side(column, Side::Greatest)
     }
 
-    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
-        let index = self.schema.index_of(&column.name).ok()?;
-        match self.roots[index] {
-            None => self.row_counts(),
+    fn nulls(&self, column: usize) -> Option<UInt64Array> {
+        match self.roots[column] {
+            None => ZoneMap::rows(self),
             Some(root) => {
                 let counts = self.footer.bounds[root].as_ref()?.nulls.iter().map(|count| count.map(u64::from));
-                Some(Arc::new(counts.collect::<UInt64Array>()))
+                Some(counts.collect())
             }
         }
     }
 
-    fn row_counts(&self) -> Option<ArrayRef> {
-        Some(Arc::new(UInt64Array::from(self.rows())))
-    }
-
-    #[allow(clippy::mutable_key_type, reason = "the interface is DataFusion's; scalars are not changed here")]
-    fn contained(&self, _: &Column, _: &std::collections::HashSet<ScalarValue>) -> Option<BooleanArray> {
-        None
+    fn rows(&self) -> Option<UInt64Array> {
+        Some(UInt64Array::from(Seen::rows(self)))
     }
 }
 

@@ -232,7 +232,7 @@ mod tests {
 
     fn read(sql: &str) -> String {
         match parse_one(sql).unwrap().statement {
-            datafusion_sql::parser::Statement::Statement(statement) => statement.to_string(),
+            crate::parse::SyntaxTree::Statement(statement) => statement.to_string(),
             other => other.to_string(),
         }
     }

@@ -5,17 +5,14 @@
 //! left, each is opened when its rows are read.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, BooleanArray, UInt64Array, new_null_array};
+use arrow::array::{Array, ArrayRef, UInt64Array, new_null_array};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Fields, Schema, SchemaRef};
-use datafusion_common::pruning::PruningStatistics;
 use datafusion_common::stats::Precision;
-use datafusion_common::{Column, ColumnStatistics, ScalarValue, Statistics};
-use datafusion_pruning::PruningPredicateBuilder;
+use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
 
@@ -27,6 +24,7 @@ use crate::external::parquet::{MappedColumn, ParquetTable, extreme};
 use crate::external::partitions::Partitions;
 use crate::external::schema::nulls;
 use crate::foreign_error::from_datafusion;
+use crate::zones::{ZoneMap, may_be_true};
 use crate::{Cluster, RowFilter, ScanRequest, TableScan};
 
 /// So many files are opened before the first row is read, at most, unless they are large.
@@ -294,9 +292,7 @@ impl LakeTable {
         let Some(predicate) = request.predicate.as_ref().filter(|_| !self.parts.files.is_empty()) else {
             return Vec::new();
         };
-        let pruner = PruningPredicateBuilder::new().with_file_schema(self.schema.clone()).try_build(predicate.clone());
-        // A predicate that fails here fails for a row, if one is looked at.
-        pruner.map(|pruner| pruner.prune(&Known(self)).unwrap_or_default()).unwrap_or_default()
+        may_be_true(predicate, &self.schema, &Known(self)).unwrap_or_default()
     }
 
     fn known(&self, column: usize) -> Option<&Bounds> {
@@ -406,36 +402,25 @@ impl OpenedFile {
 /// What the log knows of each file.
 struct Known<'a>(&'a LakeTable);
 
-impl Known<'_> {
-    fn of(&self, column: &Column) -> Option<&Bounds> {
-        self.0.known(self.0.schema.index_of(&column.name).ok()?)
-    }
-}
-
-impl PruningStatistics for Known<'_> {
-    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.of(column).map(|bounds| bounds.least.clone())
-    }
-
-    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.of(column).map(|bounds| bounds.greatest.clone())
-    }
-
-    fn num_containers(&self) -> usize {
+impl ZoneMap for Known<'_> {
+    fn zones(&self) -> usize {
         self.0.parts.files.len()
     }
 
-    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
-        self.of(column).map(|bounds| Arc::new(bounds.nulls.clone()) as ArrayRef)
+    fn least(&self, column: usize) -> Option<ArrayRef> {
+        self.0.known(column).map(|bounds| bounds.least.clone())
     }
 
-    fn row_counts(&self) -> Option<ArrayRef> {
-        Some(Arc::new(self.0.parts.files.iter().map(|file| file.rows).collect::<UInt64Array>()))
+    fn greatest(&self, column: usize) -> Option<ArrayRef> {
+        self.0.known(column).map(|bounds| bounds.greatest.clone())
     }
 
-    #[allow(clippy::mutable_key_type, reason = "the interface is DataFusion's; scalars are not changed here")]
-    fn contained(&self, _: &Column, _: &HashSet<ScalarValue>) -> Option<BooleanArray> {
-        None
+    fn nulls(&self, column: usize) -> Option<UInt64Array> {
+        self.0.known(column).map(|bounds| bounds.nulls.clone())
+    }
+
+    fn rows(&self) -> Option<UInt64Array> {
+        Some(self.0.parts.files.iter().map(|file| file.rows).collect())
     }
 }
 

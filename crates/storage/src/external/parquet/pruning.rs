@@ -3,16 +3,14 @@
 //!
 //! Floating-point minima and maxima are not used: writers leave NaN out of them, but NaN compares with everything here.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, UInt64Array, new_null_array};
+use arrow::buffer::BooleanBuffer;
 use arrow::compute::nullif;
 use arrow::datatypes::{DataType, Field};
-use datafusion_common::pruning::PruningStatistics;
-use datafusion_common::{Column, ScalarValue};
+use datafusion_common::ScalarValue;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_pruning::{PruningPredicate, PruningPredicateBuilder};
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
 use parquet::basic::{ConvertedType, LogicalType, Type as PhysicalType};
 use parquet::bloom_filter::Sbbf;
@@ -21,34 +19,28 @@ use parquet::file::metadata::RowGroupMetaData;
 use super::footer::{guard, is_interval, is_uuid};
 use super::{ParquetFile, ParquetTable};
 use crate::external::schema::{conform, is_wider, logical_type};
+use crate::zones::{ZoneMap, may_be_true};
 
 /// A Bloom filter longer than this is not read while planning.
 const BLOOM_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// A predicate made ready to be tried on row groups.
+/// Tries a predicate on the row groups of a table's files.
 pub(super) struct Pruner<'a> {
     table: &'a ParquetTable,
-    predicate: Option<PruningPredicate>,
+    predicate: Option<&'a Arc<dyn PhysicalExpr>>,
 }
 
 impl<'a> Pruner<'a> {
-    /// A predicate that cannot be used for pruning keeps everything.
-    pub fn new(table: &'a ParquetTable, predicate: Option<&Arc<dyn PhysicalExpr>>) -> Self {
-        let predicate = predicate
-            .and_then(|predicate| {
-                let builder = PruningPredicateBuilder::new().with_file_schema(table.schema.clone());
-                builder.try_build(predicate.clone()).ok()
-            })
-            .filter(|predicate| !predicate.always_true() || !predicate.literal_guarantees().is_empty());
+    pub fn new(table: &'a ParquetTable, predicate: Option<&'a Arc<dyn PhysicalExpr>>) -> Self {
         Self { table, predicate }
     }
 
     /// For each row group of a file whether it may hold a wanted row. Empty: all may, also where the predicate fails,
     /// as it will for a row then, if one is looked at.
     pub fn row_groups(&self, file: &ParquetFile) -> Vec<bool> {
-        let Some(predicate) = &self.predicate else { return Vec::new() };
+        let Some(predicate) = self.predicate else { return Vec::new() };
         let statistics = RowGroupStatistics { table: self.table, file };
-        predicate.prune(&statistics).unwrap_or_default()
+        may_be_true(predicate, &self.table.schema, &statistics).unwrap_or_default()
     }
 }
 
@@ -59,72 +51,67 @@ struct RowGroupStatistics<'a> {
 }
 
 impl RowGroupStatistics<'_> {
-    /// The column of the table and its leaf in the file.
-    fn find(&self, column: &Column) -> Option<(usize, Option<usize>)> {
-        let index = self.table.schema.index_of(&column.name).ok()?;
-        Some((index, self.file.flat_leaf(index)))
-    }
-
-    fn bound(&self, column: &Column, bound: Bound) -> Option<ArrayRef> {
-        let (index, leaf) = self.find(column)?;
-        let target = self.table.schema.field(index).data_type();
-        match (leaf, self.file.roots[index]) {
+    fn bound(&self, column: usize, bound: Bound) -> Option<ArrayRef> {
+        let target = self.table.schema.field(column).data_type();
+        match (self.file.flat_leaf(column), self.file.roots[column]) {
             (Some(leaf), _) => self.file.bounds(leaf, target, bound),
             // The file does not have the column: every value is NULL.
-            (None, None) => Some(new_null_array(target, self.num_containers())),
+            (None, None) => Some(new_null_array(target, self.zones())),
             (None, Some(_)) => None,
         }
     }
 }
 
-impl PruningStatistics for RowGroupStatistics<'_> {
-    fn min_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bound(column, Bound::Min)
-    }
-
-    fn max_values(&self, column: &Column) -> Option<ArrayRef> {
-        self.bound(column, Bound::Max)
-    }
-
-    fn num_containers(&self) -> usize {
+impl ZoneMap for RowGroupStatistics<'_> {
+    fn zones(&self) -> usize {
         self.file.metadata.num_row_groups()
     }
 
-    fn null_counts(&self, column: &Column) -> Option<ArrayRef> {
-        let (index, leaf) = self.find(column)?;
-        match (leaf, self.file.roots[index]) {
-            (Some(leaf), _) => Some(Arc::new(self.file.null_counts(leaf))),
-            (None, None) => self.row_counts(),
+    fn least(&self, column: usize) -> Option<ArrayRef> {
+        self.bound(column, Bound::Min)
+    }
+
+    fn greatest(&self, column: usize) -> Option<ArrayRef> {
+        self.bound(column, Bound::Max)
+    }
+
+    fn nulls(&self, column: usize) -> Option<UInt64Array> {
+        match (self.file.flat_leaf(column), self.file.roots[column]) {
+            (Some(leaf), _) => Some(self.file.null_counts(leaf)),
+            (None, None) => self.rows(),
             (None, Some(_)) => None,
         }
     }
 
-    fn row_counts(&self) -> Option<ArrayRef> {
+    fn rows(&self) -> Option<UInt64Array> {
         let rows = self.file.metadata.row_groups().iter().map(|group| group.num_rows() as u64);
-        Some(Arc::new(UInt64Array::from_iter_values(rows)))
+        Some(UInt64Array::from_iter_values(rows))
     }
 
-    #[allow(clippy::mutable_key_type, reason = "the interface is DataFusion's; scalars are not changed here")]
-    fn contained(&self, column: &Column, values: &HashSet<ScalarValue>) -> Option<BooleanArray> {
-        let (index, leaf) = self.find(column)?;
-        let leaf = leaf?;
+    fn lacks(&self, column: usize, values: &[ScalarValue]) -> Option<BooleanBuffer> {
+        let leaf = self.file.flat_leaf(column)?;
         let groups = self.file.metadata.row_groups();
         if groups.iter().all(|group| group.column(leaf).bloom_filter_offset().is_none()) {
             return None;
         }
-        let table_type = self.table.schema.field(index).data_type();
         let field_type = self.file.field_of(leaf).map(|field| logical_type(field.data_type()))?;
-        if *table_type != field_type {
+        let is_alike =
+            |value: &ScalarValue| value.data_type() == field_type || is_text(&value.data_type(), &field_type);
+        if *self.table.schema.field(column).data_type() != field_type || !values.iter().all(is_alike) {
             return None;
         }
-        // What a Bloom filter rules out is false; it never says that all values are wanted ones.
-        let answers = groups.iter().map(|group| {
-            let filter = self.file.bloom_filter(group, leaf)?;
-            let may = values.iter().any(|value| may_contain(&filter, value, group.column(leaf).column_type()));
-            if may { None } else { Some(false) }
-        });
-        Some(answers.collect())
+        let lacks = |group: usize| {
+            let group = &groups[group];
+            let Some(filter) = self.file.bloom_filter(group, leaf) else { return false };
+            !values.iter().any(|value| may_contain(&filter, value, group.column(leaf).column_type()))
+        };
+        Some(BooleanBuffer::collect_bool(groups.len(), lacks))
     }
+}
+
+fn is_text(one: &DataType, other: &DataType) -> bool {
+    let is_text = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    is_text(one) && is_text(other)
 }
 
 /// Whether a Bloom filter may have seen a value; true for types it cannot be asked about.
