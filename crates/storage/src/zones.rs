@@ -330,6 +330,11 @@ impl<M: ZoneMap + ?Sized> Judge<'_, M> {
     /// IN and NOT IN of constants.
     fn listed(&self, list: &InListExpr, depth: usize) -> Option<Outcomes> {
         let values = list.list().iter().map(literal).collect::<Option<Vec<_>>>()?;
+        if values.is_empty() {
+            // Nothing is in an empty list, whatever it is.
+            let outcomes = Outcomes { yes: self.none(), no: self.all(), null: self.none() };
+            return Some(if list.negated() { outcomes.not() } else { outcomes });
+        }
         let range = self.value(list.expr(), depth + 1)?;
         let has_null = values.iter().any(|value| value.is_null());
         let values = values.into_iter().filter(|value| !value.is_null()).cloned().collect::<Vec<_>>();
