@@ -383,7 +383,8 @@ impl Binder<'_> {
         otherwise: Option<&Expr>,
         level: &Level<'_>,
     ) -> Result<Scalar> {
-        let operand = operand.map(|operand| self.scalar(operand, level)).transpose()?;
+        // As PostgreSQL has it, a literal in quotes that is compared is a text, whatever it is compared with.
+        let operand = operand.map(|operand| self.typed_scalar(operand, level)).transpose()?;
         let operand = operand.map(|operand| self.evaluated_once(operand, level)).transpose()?;
         let mut tests = Vec::with_capacity(conditions.len());
         let mut values = Vec::with_capacity(conditions.len() + 1);

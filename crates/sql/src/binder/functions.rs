@@ -279,6 +279,7 @@ impl Binder<'_> {
                 let [left, right] = two(bound()?).ok_or_else(|| wrong("two arguments"))?;
                 // The value has the type by which it is compared.
                 let left = match (left.sql_type(), right.sql_type()) {
+                    (SqlType::Unknown, SqlType::Varchar(_)) => self.cast(left, &SqlType::Text, Way::Implicit)?,
                     (SqlType::Unknown, other) if other != SqlType::Unknown => self.cast(left, &other, Way::Implicit)?,
                     (SqlType::Varchar(_), _) => left.cast(SqlType::Text, false),
                     _ => left,

@@ -90,15 +90,17 @@ impl Binder<'_> {
     /// An aggregate without OVER: columns of the level that it belongs to. Fails with 42803 where no aggregate may
     /// stand.
     pub(super) fn aggregate(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Scalar> {
-        self.trackers.borrow_mut().push(Tracker { depth: level.depth, innermost: None });
+        self.trackers.borrow_mut().push(Tracker { depth: level.depth, innermost: None, aggregates: Vec::new() });
         let was_inside = level.in_aggregate.replace(true);
         let bound = self.aggregate_parts(name, function, level);
         level.in_aggregate.set(was_inside);
         let tracker = self.trackers.borrow_mut().pop();
         let (name, parts) = self.as_postgres(name, bound?)?;
-        let target = level.at(tracker.and_then(|tracker| tracker.innermost).unwrap_or(level.depth));
+        let target = level.at(tracker.as_ref().and_then(|tracker| tracker.innermost).unwrap_or(level.depth));
+        let holds_another = tracker.is_some_and(|tracker| tracker.aggregates.contains(&target.depth));
+        self.trackers.borrow_mut().iter_mut().for_each(|tracker| tracker.aggregates.push(target.depth));
         let is_nested = if target.depth == level.depth { was_inside } else { target.in_aggregate.get() };
-        if is_nested {
+        if is_nested || holds_another {
             return Err(Error::input("aggregate function calls cannot be nested").with_code("42803"));
         }
         if !target.clause.get().has_aggregates() {
@@ -181,7 +183,18 @@ impl Binder<'_> {
         }
         let is_within_group = !function.within_group.is_empty();
         let order = if is_within_group { &function.within_group } else { order };
-        let order = order.iter().map(|key| self.sort_key(key, level)).collect::<Result<Vec<_>>>()?;
+        let given = |key: &OrderByExpr| {
+            // What is written as an argument is that argument, also where a subquery is bound anew each time.
+            let is_given = |argument: &FunctionArg| {
+                matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) if *argument == key.expr)
+            };
+            let place = if is_within_group { None } else { written(function).iter().position(is_given) };
+            match place.and_then(|place| arguments.get(place)) {
+                Some(argument) => self.sorted(self.typed(argument.clone())?, &key.options, Some(&key.expr)),
+                None => self.sort_key(key, level),
+            }
+        };
+        let order = order.iter().map(given).collect::<Result<Vec<_>>>()?;
         if is_within_group {
             arguments.extend(order.iter().map(|key| key.scalar.clone()));
         }
@@ -431,14 +444,16 @@ impl Binder<'_> {
             );
             return Err(error.with_hint(hint));
         }
-        self.trackers.borrow_mut().push(Tracker { depth: level.depth, innermost: None });
+        self.trackers.borrow_mut().push(Tracker { depth: level.depth, innermost: None, aggregates: Vec::new() });
         let was_inside = level.in_aggregate.replace(true);
         let bound = self.hypothetical_parts(function, &direct, level);
         level.in_aggregate.set(was_inside);
-        self.trackers.borrow_mut().pop();
+        let tracker = self.trackers.borrow_mut().pop();
+        let holds_another = tracker.is_some_and(|tracker| tracker.aggregates.contains(&level.depth));
+        self.trackers.borrow_mut().iter_mut().for_each(|tracker| tracker.aggregates.push(level.depth));
         let (before, equal, key_columns, filter) = bound?;
         level.directs.borrow_mut().extend(direct);
-        if was_inside {
+        if was_inside || holds_another {
             return Err(Error::input("aggregate function calls cannot be nested").with_code("42803"));
         }
         if !level.clause.get().has_aggregates() {

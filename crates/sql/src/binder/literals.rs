@@ -86,6 +86,8 @@ impl Binder<'_> {
                 Ok(Scalar::Constant(Constant { value, sql_type: any }).cast(to.clone(), is_explicit))
             }
             SqlType::Numeric(None) => match number(text.trim(), false) {
+                // With the digits behind the point that it is written with.
+                Ok(number) if matches!(number.sql_type, SqlType::Numeric(Some(_))) => Ok(Scalar::Constant(number)),
                 Ok(number) => Ok(Scalar::Constant(number).cast(SqlType::NUMERIC, is_explicit)),
                 Err(_) => Ok(constant(text::parse(text, to, zone)?)),
             },

@@ -502,12 +502,14 @@ impl<'s> Level<'s> {
     }
 }
 
-/// The innermost level of the columns that were met while an aggregate's arguments are bound.
+/// What was met while an aggregate's arguments are bound.
 pub(super) struct Tracker {
     /// The level at which the aggregate stands: columns of deeper ones are of subqueries in its arguments.
     pub depth: usize,
-    /// The innermost level met.
+    /// The innermost level of the columns that were met.
     pub innermost: Option<usize>,
+    /// The levels to which the aggregates belong that were met, also in subqueries.
+    pub aggregates: Vec<usize>,
 }
 
 /// A common table expression, or a recursive one inside of itself.

@@ -72,6 +72,12 @@ impl Binder<'_> {
                 return Err(error.with_hint("write ARRAY[…], or IN (…) for a list"));
             }
         };
+        // Whatever dimensions it has, its values are compared, and whether there are any or not.
+        let innermost = array.sql_type().innermost().clone();
+        self.operator(sign, vec![left.clone(), Scalar::Constant(Constant::null(innermost.clone()))])?;
+        if SqlType::array_of(innermost) != array.sql_type() {
+            return self.over_elements(left, sign, quantifier, array);
+        }
         let elements = match array {
             Scalar::Array { elements, .. } => elements,
             Scalar::Constant(constant) if constant.is_null() => {

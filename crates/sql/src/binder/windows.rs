@@ -279,6 +279,10 @@ impl Binder<'_> {
                 }
             }
             ("first_value" | "last_value", [value]) => {
+                if value.sql_type() == SqlType::Unknown {
+                    let message = "could not determine polymorphic type because input has type unknown";
+                    return Err(Error::input(message).with_code("42804"));
+                }
                 let value = self.typed(value.clone())?;
                 let nth = if name == "first_value" { 1 } else { -1 };
                 let column = column(value.sql_type(), true);

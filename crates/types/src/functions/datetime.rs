@@ -726,21 +726,14 @@ fn overlap(a: (Option<i64>, Option<i64>), b: (Option<i64>, Option<i64>)) -> Opti
     };
     let ((start_a, end_a), (start_b, end_b)) = (ordered(a), ordered(b));
     let (start_a, start_b) = (start_a?, start_b?);
-    let before = |start: i64, end: Option<i64>| match end {
-        Some(end) if start < end => Some(true),
-        Some(_) => Some(false),
-        None => None,
+    // The span that begins later begins before the other's end, or it does not; then its own end must be known.
+    let begins_within = |start: i64, end: Option<i64>, other_end: Option<i64>| match start < other_end? {
+        true => Some(true),
+        false => end.map(|_| false),
     };
     match start_a.cmp(&start_b) {
-        std::cmp::Ordering::Greater => match before(start_a, end_b) {
-            Some(true) => Some(true),
-            // With no known end of this span, the answer stays open unless it began after the other's end.
-            other => other.filter(|_| end_a.is_some()).or(if end_b.is_some() { Some(false) } else { None }),
-        },
-        std::cmp::Ordering::Less => match before(start_b, end_a) {
-            Some(true) => Some(true),
-            other => other.filter(|_| end_b.is_some()).or(if end_a.is_some() { Some(false) } else { None }),
-        },
+        std::cmp::Ordering::Greater => begins_within(start_a, end_a, end_b),
+        std::cmp::Ordering::Less => begins_within(start_b, end_b, end_a),
         std::cmp::Ordering::Equal => (end_a.is_some() && end_b.is_some()).then_some(true),
     }
 }
