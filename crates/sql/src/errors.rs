@@ -37,7 +37,7 @@ pub(crate) fn at_end(error: Error, end: Span) -> Error {
     };
     let unplaced = error.span().is_none() && error.message().ends_with("the end of the statement");
     match expected {
-        Some(text) => at(Error::input(text), Some(end)),
+        Some(text) => at(Error::input(text).with_code("42601"), Some(end)),
         None if unplaced => error.with_span(end),
         None => error,
     }

@@ -185,9 +185,7 @@ impl Binder<'_> {
         let order = if is_within_group { &function.within_group } else { order };
         let given = |key: &OrderByExpr| {
             // What is written as an argument is that argument, also where a subquery is bound anew each time.
-            let is_given = |argument: &FunctionArg| {
-                matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) if *argument == key.expr)
-            };
+            let is_given = |argument: &FunctionArg| matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) if *argument == key.expr);
             let place = if is_within_group { None } else { written(function).iter().position(is_given) };
             match place.and_then(|place| arguments.get(place)) {
                 Some(argument) => self.sorted(self.typed(argument.clone())?, &key.options, Some(&key.expr)),

@@ -3,7 +3,8 @@
 //! Ranges assume evenly spread values, and conditions on different columns are taken as independent: the rules of
 //! System R (Selinger and others, "Access Path Selection in a Relational Database Management System", 1979, section 4).
 //! A join on keys keeps one pair in `max(distinct left, distinct right)`, or one in the number of rows that the unique
-//! side had before it was filtered: every foreign key finds its one partner. A wrong guess costs time, never rows.
+//! side had before it was filtered: every foreign key finds its one partner. Keys of several columns have at most as
+//! many values as their table has rows. A wrong guess costs time, never rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,16 +25,25 @@ const WITH_ROWS: f64 = 10_000.0;
 const RANGE_DEFAULT: f64 = 1.0 / 3.0;
 /// For `column = value` without a count of distinct values.
 const EQUAL_DEFAULT: f64 = 0.1;
-/// For `LIKE` with a fixed beginning.
-const LIKE_PREFIX: f64 = 0.05;
-/// For any other `LIKE`.
-const LIKE_ANYWHERE: f64 = 0.1;
+/// The same of a column whose least and greatest values are known, so that its files were too rich in values to say
+/// how many there are.
+const EQUAL_OF_MANY: f64 = 0.005;
+/// For values of which statistics say that there are none: they can be old, or shortened.
+const NONE: f64 = 0.0002;
+/// For `LIKE` with a fixed beginning of up to three characters, and for each one more.
+const LIKE_PREFIX: (f64, f64) = (0.05, 0.8);
+/// The same for any other `LIKE`, by the characters that stand for themselves.
+const LIKE_ANYWHERE: (f64, f64) = (0.1, 0.9);
+/// What a pattern keeps at least.
+const LIKE_MIN: f64 = 0.002;
 /// For conditions of no known form.
 const UNKNOWN: f64 = 0.2;
 /// What a condition between two relations keeps, equality aside.
 const UNKNOWN_JOIN_CONDITION: f64 = 0.3;
 /// A column is taken as unique if it has this share of its rows as distinct values.
 const UNIQUE_SHARE: f64 = 0.95;
+/// Elements of a list up to which it is looked through for values that it has twice.
+const LIST_LOOKED_THROUGH_MAX: usize = 50;
 /// Elements of an array that becomes rows.
 const ELEMENTS: f64 = 10.0;
 
@@ -47,17 +57,34 @@ pub(crate) struct Cardinality {
 }
 
 /// What is known of a column's values.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct ColumnValues {
     distinct: f64,
+    /// The same of its base table, and how many rows that has.
+    base: (f64, f64),
     /// Whether that is known, and no guess.
     counted: bool,
     /// Whether no two rows of its base table have the same value.
     unique: bool,
-    /// The least and the greatest value, on a line.
-    range: Option<(f64, f64)>,
+    /// From the least to the greatest value.
+    extent: Option<Arc<Extent>>,
     /// The share of NULLs.
     nulls: Option<f64>,
+}
+
+/// Where a column's values lie.
+#[derive(Debug)]
+enum Extent {
+    /// On a line, in steps of which each is a value; a step of zero has values anywhere.
+    Numbers {
+        low: f64,
+        high: f64,
+        step: f64,
+    },
+    Texts {
+        low: String,
+        high: String,
+    },
 }
 
 /// The part of a column's values that conditions leave, as a share of its whole range.
@@ -93,6 +120,21 @@ impl Cardinality {
         }
     }
 
+    /// How many combinations of values a key of several columns has before anything was filtered, and whether that is
+    /// the number of rows, because the columns by themselves would have more.
+    fn combinations<'a>(&self, key: impl Iterator<Item = &'a Scalar>) -> (f64, bool) {
+        let (mut combinations, mut rows) = (1.0, 0.0f64);
+        for scalar in key {
+            let (distinct, base_rows) = match self.values(scalar) {
+                Some(values) => values.base,
+                None => (self.distinct(scalar), self.rows),
+            };
+            combinations *= distinct;
+            rows = rows.max(base_rows);
+        }
+        if combinations > rows { (rows, true) } else { (combinations, false) }
+    }
+
     /// Whether a column has each of its values once, as far as statistics tell.
     fn is_unique(&self, scalar: &Scalar) -> bool {
         self.values(scalar).is_some_and(|values| values.unique)
@@ -101,7 +143,7 @@ impl Cardinality {
     /// Both sides' columns.
     fn beside(&self, other: &Self, rows: f64) -> Self {
         let mut columns = HashMap::clone(&self.columns);
-        columns.extend(other.columns.iter().map(|(id, values)| (*id, *values)));
+        columns.extend(other.columns.iter().map(|(id, values)| (*id, values.clone())));
         Self { rows: rows.max(1.0), columns: Arc::new(columns) }
     }
 }
@@ -117,7 +159,7 @@ pub(crate) fn of(relation: &Relation, inputs: &[Cardinality]) -> Cardinality {
             let input = first();
             let mut known = None;
             for (column, scalar) in columns {
-                if let Some(values) = input.values(scalar).copied() {
+                if let Some(values) = input.values(scalar).cloned() {
                     known.get_or_insert_with(|| HashMap::clone(&input.columns)).insert(column.id, values);
                 }
             }
@@ -175,26 +217,25 @@ pub(crate) fn estimate(relation: &Relation) -> Cardinality {
 
 /// The rows of an inner join on these pairs of keys, left one first, and so many other conditions.
 pub(crate) fn join_rows(left: &Cardinality, right: &Cardinality, keys: &[(&Scalar, &Scalar)], others: usize) -> f64 {
-    let mut rows = left.rows * right.rows * UNKNOWN_JOIN_CONDITION.powi(others as i32);
-    // Keys of several columns are rarely independent: the most selective one counts fully, each further one by its
-    // square root of what is left.
-    let mut shares: Vec<f64> = keys
-        .iter()
-        .map(|(a, b)| {
+    let pairs = left.rows * right.rows * UNKNOWN_JOIN_CONDITION.powi(others as i32);
+    let partners = match keys {
+        [] => 1.0,
+        [(a, b)] => {
             let (a_distinct, b_distinct) = (left.distinct(a), right.distinct(b));
-            let partners = match (left.is_unique(a), right.is_unique(b)) {
+            match (left.is_unique(a), right.is_unique(b)) {
                 (true, false) => a_distinct,
                 (false, true) => b_distinct,
                 _ => a_distinct.max(b_distinct),
-            };
-            1.0 / partners.max(1.0)
-        })
-        .collect();
-    shares.sort_by(f64::total_cmp);
-    for (index, share) in shares.into_iter().enumerate() {
-        rows *= share.powf(0.5f64.powi(index as i32));
-    }
-    rows.max(1.0)
+            }
+        }
+        // Where there are fewer rows than combinations, the key tells the rows of the smaller table apart.
+        _ => {
+            let (a, a_fills) = left.combinations(keys.iter().map(|(a, _)| *a));
+            let (b, b_fills) = right.combinations(keys.iter().map(|(_, b)| *b));
+            if a_fills && b_fills { a.min(b) } else { a.max(b) }
+        }
+    };
+    (pairs / partners.max(1.0)).max(1.0)
 }
 
 /// An inner join of so many rows.
@@ -222,7 +263,8 @@ fn of_join(join: &Join, left: &Cardinality, right: &Cardinality) -> Cardinality 
         JoinKind::Single => left.beside(right, left.rows),
         JoinKind::Full => left.beside(right, rows.max(left.rows).max(right.rows)),
         JoinKind::Semi => left.with_rows(left.rows.min(rows)),
-        JoinKind::Anti => left.with_rows(left.rows * 0.5),
+        // Half of the rows if all may have a partner, else those that have none.
+        JoinKind::Anti => left.with_rows((left.rows - rows).max(left.rows * 0.5)),
         JoinKind::Mark(_) => left.clone(),
     }
 }
@@ -241,10 +283,11 @@ fn of_aggregate(aggregate: &Aggregate, input: &Cardinality) -> Cardinality {
         let unique = aggregate.groups.len() == 1 && sets == 1;
         let values = ColumnValues {
             distinct,
+            base: (distinct, rows),
             counted: values.is_some_and(|values| values.counted),
             unique,
-            range: values.and_then(|values| values.range),
-            nulls: values.and_then(|v| v.nulls),
+            extent: values.and_then(|values| values.extent.clone()),
+            nulls: values.and_then(|values| values.nulls),
         };
         columns.insert(column.id, values);
     }
@@ -266,8 +309,6 @@ fn of_scan(scan: &Scan) -> Cardinality {
 
 /// Distinct values: counted, or at most as many as the column's range has whole numbers or days.
 fn base_values(column: &ColumnStatistics, data_type: &DataType, rows: f64) -> Option<ColumnValues> {
-    let range = column.min_value.get_value().zip(column.max_value.get_value());
-    let range = range.and_then(|(low, high)| Some((number(low)?, number(high)?)));
     let step = match data_type {
         DataType::Date32 | DataType::Date64 => Some(86_400.0),
         DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => {
@@ -276,19 +317,28 @@ fn base_values(column: &ColumnStatistics, data_type: &DataType, rows: f64) -> Op
         data_type if data_type.is_integer() => Some(1.0),
         _ => None,
     };
-    let steps = range.zip(step).map(|((low, high), step)| (high - low) / step + 1.0);
+    let bounds = column.min_value.get_value().zip(column.max_value.get_value());
+    let extent = bounds.and_then(|(low, high)| match (text(low), text(high)) {
+        (Some(low), Some(high)) => Some(Extent::Texts { low: low.to_owned(), high: high.to_owned() }),
+        _ => Some(Extent::Numbers { low: number(low)?, high: number(high)?, step: step.unwrap_or_default() }),
+    });
+    let steps = match extent {
+        Some(Extent::Numbers { low, high, step }) if step > 0.0 => Some((high - low) / step + 1.0),
+        _ => None,
+    };
     let counted = column.distinct_count.get_value().map(|&count| count as f64);
     let most = match (counted, steps) {
         (Some(counted), Some(steps)) => Some(counted.min(steps)),
         (one, other) => one.or(other),
     };
     let nulls = column.null_count.get_value().map(|&nulls| (nulls as f64 / rows).clamp(0.0, 1.0));
-    if most.is_none() && range.is_none() && nulls.is_none() {
+    if most.is_none() && extent.is_none() && nulls.is_none() {
         return None;
     }
     let distinct = most.map_or(rows * EQUAL_DEFAULT, |most| most.min(rows)).max(1.0);
     let counted = most.is_some();
-    Some(ColumnValues { distinct, counted, unique: counted && distinct >= UNIQUE_SHARE * rows, range, nulls })
+    let unique = counted && distinct >= UNIQUE_SHARE * rows;
+    Some(ColumnValues { distinct, base: (distinct, rows), counted, unique, extent: extent.map(Arc::new), nulls })
 }
 
 fn conjuncts(condition: &Scalar) -> Vec<&Scalar> {
@@ -331,8 +381,7 @@ impl Estimator<'_> {
                 None => kept *= self.condition(conjunct),
             }
         }
-        // An empty range may be wrong by a little: statistics can be old, values unevenly spread.
-        ranges.values().fold(kept, |kept, range| kept * (range.high - range.low).max(0.001))
+        ranges.values().fold(kept, |kept, range| kept * range.share())
     }
 
     /// For `column < value` and its kin: which part of the column's range is left.
@@ -344,19 +393,15 @@ impl Estimator<'_> {
                 (_, _, Some(column), Some(value)) => (column, comparison.swapped(), value),
                 _ => return None,
             };
-        let place = self.place(column, value)?;
-        match comparison {
-            Comparison::Less | Comparison::LessOrEqual => Some((column, Range { low: 0.0, high: place })),
-            Comparison::Greater | Comparison::GreaterOrEqual => Some((column, Range { low: place, high: 1.0 })),
-            _ => None,
-        }
-    }
-
-    /// Where a value lies in a column's range, from 0 to 1.
-    fn place(&self, column: ColumnId, value: &Constant) -> Option<f64> {
-        let (low, high) = self.input.columns.get(&column)?.range?;
-        let value = number(&value.value)?;
-        (high > low).then(|| ((value - low) / (high - low)).clamp(0.0, 1.0))
+        let extent = self.input.columns.get(&column)?.extent.as_ref()?;
+        let range = match comparison {
+            Comparison::Less => Range { low: 0.0, high: extent.below(&value.value, false)? },
+            Comparison::LessOrEqual => Range { low: 0.0, high: extent.below(&value.value, true)? },
+            Comparison::Greater => Range { low: extent.below(&value.value, true)?, high: 1.0 },
+            Comparison::GreaterOrEqual => Range { low: extent.below(&value.value, false)?, high: 1.0 },
+            _ => return None,
+        };
+        Some((column, range))
     }
 
     fn condition(&self, scalar: &Scalar) -> f64 {
@@ -368,17 +413,24 @@ impl Estimator<'_> {
                 inner => 1.0 - self.condition(inner),
             },
             Scalar::IsNull(inner) => self.null_share(inner),
-            Scalar::Like { pattern, is_negated, .. } => {
-                let prefix = match pattern.as_constant().map(|constant| &constant.value) {
-                    Some(ScalarValue::Utf8View(Some(text))) => !text.starts_with(['%', '_']),
-                    _ => false,
+            Scalar::Like { value, pattern, is_negated, .. } => {
+                let part = match pattern.as_constant().and_then(|constant| text(&constant.value)) {
+                    Some(pattern) => self.like(value, pattern),
+                    None => LIKE_ANYWHERE.0,
                 };
-                let part = if prefix { LIKE_PREFIX } else { LIKE_ANYWHERE };
                 if *is_negated { 1.0 - part } else { part }
             }
             Scalar::InList { value, list, is_negated } => {
-                let part = (self.equal(value) * list.len() as f64).min(1.0);
-                if *is_negated { 1.0 - part } else { part }
+                let mut met: Vec<&Scalar> = Vec::new();
+                let mut part = 0.0;
+                for element in list.iter().filter(|element| element.as_constant().is_none_or(|one| !one.is_null())) {
+                    // Long lists seldom have a value twice, and looking would take its time.
+                    if list.len() > LIST_LOOKED_THROUGH_MAX || !met.contains(&element) {
+                        met.push(element);
+                        part += self.equality(value, element);
+                    }
+                }
+                if *is_negated { (1.0 - part).max(0.0) } else { part.min(1.0) }
             }
             Scalar::And(terms) => self.conjunction(&terms.iter().collect::<Vec<_>>()),
             Scalar::Or(terms) => {
@@ -388,13 +440,13 @@ impl Estimator<'_> {
                 Comparison::Equal | Comparison::IsNotDistinctFrom => self.equality(left, right),
                 Comparison::NotEqual | Comparison::IsDistinctFrom => 1.0 - self.equality(left, right),
                 _ => match self.bound(scalar) {
-                    Some((_, range)) => (range.high - range.low).max(0.001),
+                    Some((_, range)) => range.share(),
                     None => RANGE_DEFAULT,
                 },
             },
             Scalar::Column { .. } => 0.5,
             Scalar::Subquery(subquery) if matches!(subquery.kind, SubqueryKind::Value) => 0.5,
-            Scalar::Call { call, .. } if call.overload.name.starts_with(['~', '!']) => LIKE_ANYWHERE,
+            Scalar::Call { call, .. } if call.overload.name.starts_with(['~', '!']) => LIKE_ANYWHERE.0,
             _ => UNKNOWN,
         }
     }
@@ -402,20 +454,119 @@ impl Estimator<'_> {
     fn equality(&self, left: &Scalar, right: &Scalar) -> f64 {
         match (column_of(left), column_of(right)) {
             (Some(_), Some(_)) => self.equal(left).min(self.equal(right)),
-            (Some(_), None) => self.equal(left),
-            (None, Some(_)) => self.equal(right),
+            (Some(_), None) => self.equal_to(left, right),
+            (None, Some(_)) => self.equal_to(right, left),
             (None, None) => EQUAL_DEFAULT,
         }
     }
 
     /// The share of rows with one given value.
     fn equal(&self, scalar: &Scalar) -> f64 {
-        let values = self.input.values(scalar).filter(|values| values.counted);
-        values.map_or(EQUAL_DEFAULT, |values| 1.0 / values.distinct.max(1.0))
+        match self.input.values(scalar) {
+            Some(values) if values.counted => 1.0 / values.distinct.max(1.0),
+            Some(ColumnValues { extent: Some(_), .. }) => EQUAL_OF_MANY,
+            _ => EQUAL_DEFAULT,
+        }
+    }
+
+    /// The same of a value that may be known.
+    fn equal_to(&self, scalar: &Scalar, value: &Scalar) -> f64 {
+        let extent = self.input.values(scalar).and_then(|values| values.extent.as_ref());
+        match extent.zip(value.as_constant()) {
+            Some((extent, value)) if extent.lacks(&value.value) => NONE,
+            _ => self.equal(scalar),
+        }
+    }
+
+    /// The share of rows with a text that is like a pattern.
+    fn like(&self, value: &Scalar, pattern: &str) -> f64 {
+        let prefix = pattern.split(['%', '_', '\\']).next().unwrap_or_default();
+        if prefix.is_empty() {
+            let characters = pattern.chars().filter(|character| !matches!(character, '%' | '_' | '\\')).count();
+            return by_length(LIKE_ANYWHERE, characters);
+        }
+        if prefix.len() == pattern.len() {
+            return self.equal(value);
+        }
+        match self.input.values(value).and_then(|values| values.extent.as_deref()) {
+            Some(Extent::Texts { low, high })
+                if high.as_str() < prefix || low.as_str() > prefix && !low.starts_with(prefix) =>
+            {
+                NONE
+            }
+            _ => by_length(LIKE_PREFIX, prefix.chars().count()),
+        }
     }
 
     fn null_share(&self, scalar: &Scalar) -> f64 {
         self.input.values(scalar).and_then(|values| values.nulls).unwrap_or(EQUAL_DEFAULT)
+    }
+}
+
+/// What a pattern keeps that has so many characters that stand for themselves.
+fn by_length((few, each): (f64, f64), characters: usize) -> f64 {
+    (few * each.powi(characters.saturating_sub(3).min(100) as i32)).max(LIKE_MIN)
+}
+
+impl Range {
+    /// The share of values that are in it.
+    fn share(&self) -> f64 {
+        (self.high - self.low).max(NONE)
+    }
+}
+
+impl Extent {
+    /// The share of values that are less than a value, or equal to it if `with_equal`. `None` if the value has no place
+    /// among them.
+    fn below(&self, value: &ScalarValue, with_equal: bool) -> Option<f64> {
+        match self {
+            Self::Numbers { low, high, step } => {
+                let value = number(value)?;
+                let (place, span) = (value - low + if with_equal { *step } else { 0.0 }, high - low + step);
+                Some(match span > 0.0 {
+                    true => (place / span).clamp(0.0, 1.0),
+                    // All values are one.
+                    false => f64::from(u8::from(value > *low || with_equal && value == *low)),
+                })
+            }
+            Self::Texts { low, high } => {
+                let value = text(value)?;
+                if value < low.as_str() || value == low.as_str() && !with_equal {
+                    return Some(0.0);
+                }
+                if value > high.as_str() || value == high.as_str() && with_equal {
+                    return Some(1.0);
+                }
+                // What lies between two texts begins as both do.
+                let common = low.bytes().zip(high.bytes()).take_while(|(low, high)| low == high).count();
+                let place = |text: &str| digits(text.as_bytes().get(common..).unwrap_or_default());
+                let span = place(high) - place(low);
+                Some(if span > 0.0 { ((place(value) - place(low)) / span).clamp(0.0, 1.0) } else { 0.5 })
+            }
+        }
+    }
+
+    /// Whether no row has a value.
+    fn lacks(&self, value: &ScalarValue) -> bool {
+        match self {
+            Self::Numbers { low, high, .. } => number(value).is_some_and(|value| value < *low || value > *high),
+            Self::Texts { low, high } => text(value).is_some_and(|value| value < low.as_str() || value > high.as_str()),
+        }
+    }
+}
+
+/// The first eight bytes, as digits of a number in base 256: close enough for a range.
+fn digits(bytes: &[u8]) -> f64 {
+    let bytes = bytes.iter().copied().chain(std::iter::repeat(0)).take(8);
+    bytes.fold(0.0, |number, byte| number * 256.0 + f64::from(byte))
+}
+
+fn text(value: &ScalarValue) -> Option<&str> {
+    match value {
+        ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
+            Some(text)
+        }
+        _ => None,
     }
 }
 
@@ -431,28 +582,20 @@ fn column_of(scalar: &Scalar) -> Option<ColumnId> {
 /// A value on a line, where it has a place there. Dates are in seconds, like timestamps, so that one may bound the
 /// other.
 fn number(value: &ScalarValue) -> Option<f64> {
-    let text = match value {
-        ScalarValue::Utf8(Some(text)) | ScalarValue::LargeUtf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => text,
-        ScalarValue::Decimal32(Some(value), _, scale) => {
-            return Some(f64::from(*value) / 10f64.powi(i32::from(*scale)));
-        }
-        ScalarValue::Decimal64(Some(value), _, scale) => return Some(*value as f64 / 10f64.powi(i32::from(*scale))),
-        ScalarValue::Decimal128(Some(value), _, scale) => return Some(*value as f64 / 10f64.powi(i32::from(*scale))),
-        ScalarValue::Date32(Some(days)) => return Some(f64::from(*days) * 86_400.0),
-        ScalarValue::Date64(Some(milliseconds)) => return Some(*milliseconds as f64 / 1e3),
-        ScalarValue::TimestampSecond(Some(value), _) => return Some(*value as f64),
-        ScalarValue::TimestampMillisecond(Some(value), _) => return Some(*value as f64 / 1e3),
-        ScalarValue::TimestampMicrosecond(Some(value), _) => return Some(*value as f64 / 1e6),
-        ScalarValue::TimestampNanosecond(Some(value), _) => return Some(*value as f64 / 1e9),
-        other if other.data_type().is_numeric() => {
-            return match other.cast_to(&DataType::Float64).ok()? {
-                ScalarValue::Float64(value) => value,
-                _ => None,
-            };
-        }
+    Some(match value {
+        ScalarValue::Decimal32(Some(value), _, scale) => f64::from(*value) / 10f64.powi(i32::from(*scale)),
+        ScalarValue::Decimal64(Some(value), _, scale) => *value as f64 / 10f64.powi(i32::from(*scale)),
+        ScalarValue::Decimal128(Some(value), _, scale) => *value as f64 / 10f64.powi(i32::from(*scale)),
+        ScalarValue::Date32(Some(days)) => f64::from(*days) * 86_400.0,
+        ScalarValue::Date64(Some(milliseconds)) => *milliseconds as f64 / 1e3,
+        ScalarValue::TimestampSecond(Some(value), _) => *value as f64,
+        ScalarValue::TimestampMillisecond(Some(value), _) => *value as f64 / 1e3,
+        ScalarValue::TimestampMicrosecond(Some(value), _) => *value as f64 / 1e6,
+        ScalarValue::TimestampNanosecond(Some(value), _) => *value as f64 / 1e9,
+        other if other.data_type().is_numeric() => match other.cast_to(&DataType::Float64).ok()? {
+            ScalarValue::Float64(value) => return value,
+            _ => return None,
+        },
         _ => return None,
-    };
-    // The first eight bytes, as digits of a number in base 256: close enough for a range.
-    let bytes = text.bytes().chain(std::iter::repeat(0)).take(8);
-    Some(bytes.fold(0.0, |number, byte| number * 256.0 + f64::from(byte)))
+    })
 }

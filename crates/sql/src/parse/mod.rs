@@ -173,7 +173,8 @@ fn parse_tokens(
         // Of a parenthesis that is missing at the end the parser says that it found the last word.
         let closed = format!("{}\n{}", sql.trim_end().trim_end_matches(';'), ")".repeat(open));
         if open > 0 && read(&closed).is_ok_and(|tokens| parse(tokens).is_ok()) {
-            return errors::at(Error::input("expected ), found the end of the statement"), Some(end));
+            let error = Error::input("expected ), found the end of the statement").with_code("42601");
+            return errors::at(error, Some(end));
         }
         errors::at_end(errors::syntax(&error), end)
     })?;
