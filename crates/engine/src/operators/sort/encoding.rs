@@ -18,10 +18,13 @@
 //! Invariant: codes depend on logical values only. The same value in a narrow and in a wide physical form, in any
 //! packet, has the same code.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Add, BitOr, Shl, Sub};
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, make_comparator, new_null_array,
+};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{
     DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, DurationMicrosecondType,
@@ -72,14 +75,6 @@ enum TextBytes {
     Binary,
     LargeBinary,
     BinaryView,
-}
-
-/// The value of a first key that is a text.
-pub(super) struct FirstText {
-    value: Option<Vec<u8>>,
-    logical: DataType,
-    options: SortOptions,
-    bytes: TextBytes,
 }
 
 /// A key with a bounded number of values.
@@ -231,31 +226,39 @@ impl KeyEncoder {
                 Ok(Some(codes.into_iter().map(|code| (code >> shift) as u64).collect()))
             }
             Lead::Text { options, bytes } => {
-                let column = to_logical(&columns[0], self.keys[0].expression.data_type())?;
-                Ok(Some(text_leads(&column, *options, *bytes)))
+                let logical = self.keys[0].expression.data_type();
+                of_values(&columns[0], logical, |values| Ok(text_leads(values, *options, *bytes))).map(Some)
             }
         }
     }
 
-    /// The first key of a row of bytes, if it is a text: it can be compared with before codes are made.
-    pub fn first_text(&self, row: Row<'_>) -> Result<Option<FirstText>> {
-        let Form::Bytes { converter, lead: Lead::Text { options, bytes } } = &self.form else { return Ok(None) };
-        let columns = converter.convert_rows([row]).map_err(from_arrow)?;
-        let value = map_text(&columns[0], *bytes, |value| value.map(<[u8]>::to_vec)).pop().flatten();
-        let logical = self.keys[0].expression.data_type().clone();
-        Ok(Some(FirstText { value, logical, options: *options, bytes: *bytes }))
+    /// The values of the keys in a row of bytes, one array with one value for each key: what keys are compared with
+    /// before codes are made of them. `None` if some key has values that are dear to compare.
+    pub fn values(&self, row: Row<'_>) -> Result<Option<Vec<ArrayRef>>> {
+        let Form::Bytes { converter, .. } = &self.form else { return Ok(None) };
+        let is_cheap = |key: &SortKey| {
+            let data_type = key.expression.data_type();
+            !data_type.is_nested() && !matches!(data_type, DataType::Interval(_))
+        };
+        if !self.keys.iter().all(is_cheap) {
+            return Ok(None);
+        }
+        converter.convert_rows([row]).map(Some).map_err(from_arrow)
+    }
+
+    /// How the values of a key's column are ordered beside one of [`values`](Self::values).
+    pub fn compared(&self, key: usize, column: &ArrayRef, with: &ArrayRef) -> Result<Vec<Ordering>> {
+        let SortKey { expression, options } = &self.keys[key];
+        of_values(column, expression.data_type(), |values| {
+            let values = canonical_floats(values)?;
+            let compare = make_comparator(&values, with, *options).map_err(from_arrow)?;
+            Ok((0..values.len()).map(|row| compare(row, 0)).collect())
+        })
     }
 
     /// The lead of a code that is a number.
     pub fn lead_of_wide(&self, code: u128) -> u64 {
         (code >> self.bits().min(u128::BITS).saturating_sub(u64::BITS)) as u64
-    }
-}
-
-impl FirstText {
-    /// Which texts of a first key's column come after this one.
-    pub fn before(&self, column: &ArrayRef) -> Result<Vec<bool>> {
-        Ok(text_after(&to_logical(column, &self.logical)?, self.options, self.bytes, self.value.as_deref()))
     }
 }
 
@@ -486,15 +489,26 @@ fn text_leads(column: &ArrayRef, options: SortOptions, bytes: TextBytes) -> Vec<
     })
 }
 
-/// Whether each text comes after another.
-fn text_after(column: &ArrayRef, options: SortOptions, bytes: TextBytes, other: Option<&[u8]>) -> Vec<bool> {
-    let null_after = other.is_some() && !options.nulls_first;
-    map_text(column, bytes, |value| match (value, other) {
-        (None, _) => null_after,
-        (Some(_), None) => options.nulls_first,
-        (Some(value), Some(other)) if options.descending => value < other,
-        (Some(value), Some(other)) => value > other,
-    })
+/// What a function makes of the values of a column in its logical type. Where the column has a dictionary, the function
+/// is asked once for each of its values.
+fn of_values<T: Copy>(
+    column: &ArrayRef,
+    logical: &DataType,
+    function: impl Fn(&ArrayRef) -> Result<Vec<T>>,
+) -> Result<Vec<T>> {
+    let Some(dictionary) = column.as_any_dictionary_opt().filter(|dictionary| {
+        let values = dictionary.values().len();
+        (1..=column.len()).contains(&values)
+    }) else {
+        return function(&to_logical(column, logical)?);
+    };
+    let of_values = function(&to_logical(dictionary.values(), logical)?)?;
+    let of_keys = dictionary.normalized_keys().into_iter().map(|key| of_values[key]);
+    let Some(nulls) = dictionary.keys().nulls().filter(|nulls| nulls.null_count() > 0) else {
+        return Ok(of_keys.collect());
+    };
+    let of_null = function(&new_null_array(logical, 1))?;
+    Ok(of_keys.zip(nulls).map(|(of_key, is_valid)| if is_valid { of_key } else { of_null[0] }).collect())
 }
 
 fn map_text<T>(column: &ArrayRef, bytes: TextBytes, mut result: impl FnMut(Option<&[u8]>) -> T) -> Vec<T> {

@@ -9,6 +9,7 @@
 //!
 //! Invariant: of all rows that were pushed, enough of the smallest are held.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -19,7 +20,7 @@ use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 
 use super::Run;
-use super::encoding::{FirstText, KeyEncoder};
+use super::encoding::KeyEncoder;
 use super::gather::{Pick, held_bytes, settle};
 use super::keys::Keys;
 use super::run_builder::{Collected, RunBuilder};
@@ -42,8 +43,8 @@ pub(super) struct TopRows {
     collected: Collected,
     /// The largest of the smallest `wanted` keys held when rows were last thrown away; one row. Empty before.
     threshold: Keys,
-    /// The first key of the threshold, if it is a text.
-    threshold_text: Option<FirstText>,
+    /// The values of the threshold's keys, where its code is bytes.
+    threshold_values: Option<Vec<ArrayRef>>,
     setup: Setup,
     overflow: Overflow,
     reservation: Reservation,
@@ -77,7 +78,7 @@ impl TopRows {
             leads: None,
             collected: Collected::default(),
             threshold,
-            threshold_text: None,
+            threshold_values: None,
             setup: setup.clone(),
             reservation,
             overflow,
@@ -97,7 +98,7 @@ impl TopRows {
             Keys::Narrow(code) => Some(code[0]),
             Keys::Wide(code) => Some(shared.encoder.lead_of_wide(code[0])),
             Keys::Bytes(code) => {
-                self.threshold_text = shared.encoder.first_text(code.row(0))?;
+                self.threshold_values = shared.encoder.values(code.row(0))?;
                 self.leads.as_ref().map(|leads| leads[largest])
             }
         };
@@ -130,13 +131,13 @@ impl TopRows {
             keys: encoder.empty(),
             leads: encoder.leads(&columns, batch.rows())?,
         };
-        // Codes of bytes are dear: before they are made, what cheaper looks at the first key throw away is gone.
+        // Codes of bytes are dear: before they are made, rows are thrown away by their leads, and then key by key.
         if let Some(leads) = &found.leads {
             let near = rows_where(leads, |&lead| lead <= bound);
             found.keep(&near, encoder);
         }
-        if let Some(text) = &self.threshold_text {
-            let near = rows_where(&text.before(&found.column(&columns[0])?)?, |&after| !after);
+        if let Some(threshold) = &self.threshold_values {
+            let near = found.before(threshold, &columns, encoder)?;
             found.keep(&near, encoder);
         }
         if found.rows.is_empty() {
@@ -320,13 +321,35 @@ impl Candidates {
         }
     }
 
+    /// The places of those that come before a row whose keys have these values.
+    fn before(&self, values: &[ArrayRef], columns: &[ArrayRef], encoder: &KeyEncoder) -> Result<Vec<u32>> {
+        let (mut before, mut open) = (Vec::new(), (0..self.rows.len() as u32).collect::<Vec<_>>());
+        for (key, (column, value)) in columns.iter().zip(values).enumerate() {
+            if open.is_empty() {
+                break;
+            }
+            let rows = open.iter().map(|&place| self.rows[place as usize]).collect::<Vec<_>>();
+            let orders = encoder.compared(key, &rows_of(column, &rows)?, value)?;
+            let places_of = |order: Ordering| rows_where(&orders, |&found| found == order);
+            before.extend(places_of(Ordering::Less).into_iter().map(|place| open[place as usize]));
+            open = places_of(Ordering::Equal).into_iter().map(|place| open[place as usize]).collect();
+        }
+        before.sort_unstable();
+        Ok(before)
+    }
+
     /// Their values in a column of the batch.
     fn column(&self, column: &ArrayRef) -> Result<ArrayRef> {
-        if self.rows.len() == column.len() {
-            return Ok(column.clone());
-        }
-        take(column.as_ref(), &UInt32Array::from(self.rows.clone()), None).map_err(from_arrow)
+        rows_of(column, &self.rows)
     }
+}
+
+/// The values of a column in these rows, which are different ones in ascending order.
+fn rows_of(column: &ArrayRef, rows: &[u32]) -> Result<ArrayRef> {
+    if rows.len() == column.len() {
+        return Ok(column.clone());
+    }
+    take(column.as_ref(), &UInt32Array::from(rows.to_vec()), None).map_err(from_arrow)
 }
 
 /// The numbers of the values that fulfil a condition, without a branch per value.
