@@ -3,7 +3,7 @@
 //! Checked are paths of files and rooms (`engine/plan/width`), Rust paths (`Broker::charge`), commands of our programs
 //! with their subcommands and options, settings, system tables, metrics and environment variables. Other spans are SQL,
 //! values or names of other programs, of which nothing is known here. The changelog is left out, because it tells what
-//! was. Of the comments in Rust files, only names of documents are checked (`docs/sql.md`): `cargo doc` checks links.
+//! was. A table that tells of the same name in two rows is found, too. Of the comments in Rust files, only names of documents are checked (`docs/sql.md`): `cargo doc` checks links.
 
 use std::collections::BTreeSet;
 
@@ -43,6 +43,11 @@ pub fn check(house: &House) -> Vec<Finding> {
             let key = format!("{path} {}", piece.text);
             findings.push(Finding { place: format!("{path}:{}", piece.line), sentence, key });
         }
+        findings.extend(told_twice(&document).into_iter().map(|name| Finding {
+            place: format!("{path}:{}", name.line),
+            sentence: format!("`{}` has two rows in this table: make one row of them", name.text),
+            key: format!("{path} {} twice", name.text),
+        }));
     }
     findings.extend(house.files.with_ending(".rs").flat_map(|(path, text)| in_comments(house, path, text)));
     findings
@@ -63,6 +68,23 @@ fn in_comments(house: &House, path: &str, text: &str) -> Vec<Finding> {
         key: format!("{path} {name}"),
     });
     findings.collect()
+}
+
+/// The names that are the first cell of two rows of one table, alone in it.
+fn told_twice(document: &Document) -> Vec<Piece> {
+    let (mut met, mut twice) = (BTreeSet::new(), Vec::new());
+    for line in &document.lines {
+        if line.kind != LineKind::Row {
+            met.clear();
+            continue;
+        }
+        let cell = line.text.trim().trim_start_matches('|').split('|').next().unwrap_or("").trim();
+        let name = cell.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')).filter(|name| !name.contains('`'));
+        if let Some(name) = name.filter(|name| !met.insert(*name)) {
+            twice.push(Piece { line: line.number, text: name.to_string() });
+        }
+    }
+    twice
 }
 
 /// The names in the first column of a table whose header is `setting`.
@@ -377,5 +399,12 @@ mod tests {
         let text = "| setting |\n|---|\n| `gone` |\n\n```sh\nA=1 diligence serve --temp-dir x --gone  # --more\n\
                     diligence serve \"--text\" | x --y\n```\n";
         assert_eq!(keys(text), ["A=1 diligence serve --temp-dir x --gone  # --more", "gone"]);
+    }
+
+    #[test]
+    fn a_table_tells_of_a_name_once() {
+        let text = "| room | what |\n|---|---|\n| `serve` | a |\n| `sql` | b |\n| `serve` | c |\n\n\
+                    | room |\n|---|\n| `serve` |\n";
+        assert_eq!(keys(text), ["docs/page.md serve twice"]);
     }
 }
