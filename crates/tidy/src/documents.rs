@@ -3,7 +3,8 @@
 //! Checked are paths of files and rooms (`engine/plan/width`), Rust paths (`Broker::charge`), commands of our programs
 //! with their subcommands and options, settings, system tables, metrics and environment variables. Other spans are SQL,
 //! values or names of other programs, of which nothing is known here. The changelog is left out, because it tells what
-//! was. A table that tells of the same name in two rows is found, too. Of the comments in Rust files, only names of documents are checked (`docs/sql.md`): `cargo doc` checks links.
+//! was. A table that tells of the same name in two rows is found, too. Of the comments in Rust files, only names of
+//! documents are checked (`docs/sql.md`): `cargo doc` checks links.
 
 use std::collections::BTreeSet;
 
@@ -405,6 +406,6 @@ mod tests {
     fn a_table_tells_of_a_name_once() {
         let text = "| room | what |\n|---|---|\n| `serve` | a |\n| `sql` | b |\n| `serve` | c |\n\n\
                     | room |\n|---|\n| `serve` |\n";
-        assert_eq!(keys(text), ["docs/page.md serve twice"]);
+        assert_eq!(keys(text), ["serve twice"]);
     }
 }
