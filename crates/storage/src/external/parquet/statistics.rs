@@ -277,11 +277,15 @@ fn dictionary_values(chunk: &ColumnChunkMetaData) -> Option<f64> {
     let rows = chunk.num_values().max(1) as f64;
     let uncompressed_bits = chunk.uncompressed_size().max(0) as f64 * 8.0;
     let no_nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt()) == Some(0);
-    // The width of the codes tells how many values there are at least; codes in runs take less.
-    let level_bits = if no_nulls { 0.0 } else { 1.0 };
-    let code_width = (uncompressed_bits - least * width * 8.0) / rows - level_bits;
-    let by_width = if (1.0..24.0).contains(&code_width) { 2f64.powf(code_width.floor() - 1.0) + 1.0 } else { 1.0 };
-    let least = least.max(by_width);
+    // The width of the codes tells how many values there are at least: so many as the next narrower one has no room for.
+    // Codes in runs take less.
+    let level_bits = if no_nulls { 0.0 } else { rows };
+    let fits = |code_width: i32| {
+        let values = 2f64.powi(code_width - 1) + 1.0;
+        values * width * 8.0 + f64::from(code_width) * rows + level_bits <= uncompressed_bits
+    };
+    let code_width = (2..=24).take_while(|code_width| fits(*code_width)).last();
+    let least = code_width.map_or(least, |code_width| least.max(2f64.powi(code_width - 1) + 1.0));
     let code_bits = least.log2().ceil() + if no_nulls { 0.0 } else { 1.0 };
     let uncompressed = (chunk.uncompressed_size().max(0) as f64 - rows * code_bits / 8.0) / width;
     let many = uncompressed > rows / 50.0 && uncompressed < 4.0 * least;
