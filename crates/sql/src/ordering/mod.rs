@@ -6,8 +6,12 @@
 //! [`EXHAUSTIVE_RELATIONS_MAX`] relations the pair that gives the fewest rows is joined first, again and again. Sizes
 //! come from [`estimates`]. Before that, semi and anti joins go down to the relation that they ask about ([`sinking`]).
 //!
+//! Columns that equalities make equal are a class ([`classes`]): any two of its relations can be joined on it, whether
+//! the statement compares them or not, and a join compares one pair of a class.
+//!
 //! Invariant: the rows stay the same; only the order of their computation changes.
 
+mod classes;
 pub(crate) mod estimates;
 mod sinking;
 
@@ -15,6 +19,7 @@ use std::collections::HashMap;
 
 use diligence_base::{Error, Result, wanted};
 
+use self::classes::Classes;
 use self::estimates::{Cardinality, estimate, join_rows, joined};
 use self::sinking::sunk;
 use crate::algebra::{ColumnId, Comparison, Join, JoinKind, Relation, Scalar};
@@ -57,6 +62,8 @@ struct GraphCondition {
     scalar: Scalar,
     /// The relations that each side of an equality reads, if they are apart.
     sides: Option<(Set, Set)>,
+    /// The class of an equality of two columns.
+    class: Option<usize>,
 }
 
 /// The relations and conditions of a tree of inner joins.
@@ -108,7 +115,8 @@ impl Graph {
         let set_of = |scalar: &Scalar| {
             scalar.columns().iter().filter_map(|id| owners.get(id)).fold(0, |set: Set, index| set | 1 << index)
         };
-        let conditions = conditions.into_iter().map(|scalar| {
+        let classes = Classes::of(&conditions, |id| owners.get(&id).copied());
+        let conditions = conditions.into_iter().chain(classes.implied()).map(|scalar| {
             let relations = set_of(&scalar);
             let sides = match &scalar {
                 Scalar::Compare { comparison: Comparison::Equal | Comparison::IsNotDistinctFrom, left, right } => {
@@ -117,7 +125,8 @@ impl Graph {
                 }
                 _ => None,
             };
-            GraphCondition { relations, scalar, sides }
+            let class = sides.and_then(|_| classes.class_of(&scalar));
+            GraphCondition { relations, scalar, sides, class }
         });
         let search = Search { conditions: conditions.collect() };
         let leaves: Vec<Best> = relations
@@ -195,7 +204,15 @@ impl Search {
     fn rows(&self, left: &Cardinality, left_set: Set, right: &Cardinality, right_set: Set) -> f64 {
         let mut keys = Vec::new();
         let mut others = 0;
+        let mut met = Vec::new();
         for condition in self.conditions.iter().filter(|condition| joins(condition.relations, left_set, right_set)) {
+            // One pair of a class says all.
+            if let Some(class) = condition.class {
+                if met.contains(&class) {
+                    continue;
+                }
+                met.push(class);
+            }
             match (&condition.scalar, condition.sides) {
                 (Scalar::Compare { left: a, right: b, .. }, Some((a_set, b_set))) => {
                     if a_set & !left_set == 0 && b_set & !right_set == 0 {
@@ -305,9 +322,19 @@ fn built(
     relations: &mut [Option<Relation>],
     conditions: &mut [Option<GraphCondition>],
 ) -> Result<Relation> {
+    // Of a class one pair is compared: the columns of each side are equal already.
     let taken = |conditions: &mut [Option<GraphCondition>]| {
         let fits = conditions.iter_mut().filter(|slot| slot.as_ref().is_some_and(|one| one.relations & !set == 0));
-        Scalar::all(fits.filter_map(|slot| slot.take().map(|condition| condition.scalar)).collect::<Vec<_>>())
+        let mut met = Vec::new();
+        let mut is_new = |condition: &GraphCondition| match condition.class {
+            Some(class) if met.contains(&class) => false,
+            class => {
+                met.extend(class);
+                true
+            }
+        };
+        let found = fits.filter_map(|slot| slot.take().filter(&mut is_new));
+        Scalar::all(found.map(|condition| condition.scalar).collect::<Vec<_>>())
     };
     match table.get(&set).map(|best| best.tree) {
         Some(Tree::Relation(index)) => {
