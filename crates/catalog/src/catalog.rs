@@ -36,6 +36,7 @@ use crate::{
     Relation, RelationName, Rights, RowChange, RowRules, SHOWN_FROM, TableAlteration,
 };
 
+mod authorized;
 mod changed;
 mod named;
 mod published;

@@ -20,6 +20,7 @@
 
 mod access;
 mod alter;
+pub mod authority;
 mod block;
 mod carried;
 mod catalog;
@@ -68,6 +69,7 @@ mod unbound;
 mod uses;
 mod view;
 
+pub use authority::Authority;
 pub use alter::{OwnedSequence, free_name};
 pub use block::StatementBlock;
 pub use catalog::{Catalog, CatalogChange, CatalogObserver, may_change, no_schema};

@@ -321,7 +321,7 @@ impl Around<'_> {
             }
             AlterTableOperation::RenameTable { table_name } => {
                 altered.declaration.name = renamed(&object.name, table_name)?;
-                self.at.snapshot.rights.check_write(&altered.declaration.name)?;
+                self.at.snapshot.rights.check_create(&altered.declaration.name)?;
             }
             AlterTableOperation::AddConstraint { constraint, not_valid } => {
                 let kind = match constraint {
@@ -684,10 +684,11 @@ impl Around<'_> {
         let [name] = names else {
             return Err(Error::unsupported("DROP INDEX takes one index at a time").with_code("0A000"));
         };
-        let name = self.changeable(name)?;
+        let name = self.relation_name(name)?;
         for object in self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema) {
             let Relation::Native(table) = &object.relation else { continue };
             let Some(key) = table.rules().keys.iter().find(|key| key.name == name.name) else { continue };
+            self.at.snapshot.rights.check_owner(&object.name)?;
             if key.kind.is_constraint() {
                 let message = format!("cannot drop index {name} because constraint {name} requires it");
                 let hint = format!("ALTER TABLE {} DROP CONSTRAINT {name}", object.name);
@@ -711,7 +712,7 @@ impl Around<'_> {
 
     /// ALTER INDEX … RENAME TO. Fails with 42704 if there is no such index, and with 42P07 if the name is taken.
     pub(super) fn rename_index(&self, name: &ObjectName, to: &ObjectName) -> Result<BoundStatement> {
-        let name = self.changeable(name)?;
+        let name = self.relation_name(name)?;
         let to = to.0.last().and_then(|part| part.as_ident()).map(lower);
         let to = to.ok_or_else(|| Error::input("an index gets a name").with_code("42601"))?;
         let tables = self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema);
@@ -727,6 +728,7 @@ impl Around<'_> {
         let Some((object, table)) = keyed.into_iter().find(|(_, table)| has(table, &name.name)) else {
             return Err(Error::input(format!("relation \"{}\" does not exist", name.name)).with_code("42P01"));
         };
+        self.at.snapshot.rights.check_owner(&object.name)?;
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
         let declaration = Declaration::of(object.name.clone(), table);
         let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };

@@ -7,6 +7,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion_common::Statistics;
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::Privilege;
 use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, RelationName, Resolved, SessionSnapshot};
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{Node, Plan, RowsSender, incoming};
@@ -212,7 +213,7 @@ fn replace(plan: &mut Plan, sent: &Arc<dyn Table>, incoming: &mut Option<Plan>) 
 }
 
 fn memory_table(snapshot: &SessionSnapshot, name: &RelationName) -> Result<(Arc<Object>, Arc<NativeTable>)> {
-    snapshot.rights.check_write(name)?;
+    snapshot.rights.check(name, Privilege::Insert)?;
     match snapshot.get(name) {
         Some(found) => {
             if let Resolved::Object(object) = &found

@@ -4,9 +4,11 @@
 //! it at the end.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::Privilege;
 use diligence_catalog::rules::{Key, KeyKind};
 use diligence_catalog::{NativeTable, Object, ObjectRef, Relation, Resolved};
 use diligence_storage::Table;
@@ -297,8 +299,10 @@ impl Around<'_> {
         let [target] = from.as_slice() else {
             return Err(Error::unsupported("DELETE from several tables is not supported").with_code("0A000"));
         };
-        let changed = self.changed(&target.relation, &target.joins, "DELETE")?;
-        let others = delete.using.as_deref().unwrap_or_default();
+        let reads = !others(delete.using.as_deref()).is_empty() || delete.selection.is_some();
+        let granted = Granted { first: Privilege::Delete, reads: reads || delete.returning.is_some() };
+        let changed = self.changed(&target.relation, &target.joins, "DELETE", granted)?;
+        let others = others(delete.using.as_deref());
         let described = changed.described(delete.returning.as_deref(), with);
         let bound = binder::bind_delete(others, delete.selection.as_ref(), &described, self)?;
         let layout = Layout { has_numbers: true, ..Layout::default() };
@@ -312,7 +316,10 @@ impl Around<'_> {
             (update.output.is_some(), "OUTPUT"),
             (!update.order_by.is_empty() || update.limit.is_some(), "UPDATE with ORDER BY or LIMIT"),
         ])?;
-        let changed = self.changed(&update.table.relation, &update.table.joins, "UPDATE")?;
+        let reads = update.from.is_some() || update.selection.is_some() || update.returning.is_some();
+        let reads = reads || update.assignments.iter().any(|assignment| names_columns(&assignment.value));
+        let granted = Granted { first: Privilege::Update, reads };
+        let changed = self.changed(&update.table.relation, &update.table.joins, "UPDATE", granted)?;
         let others: &[TableWithJoins] = match &update.from {
             None => &[],
             Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) => from,
@@ -327,7 +334,17 @@ impl Around<'_> {
     /// MERGE; `with` is before the whole statement.
     pub(super) fn merge(&self, merge: &ast::Merge, with: Option<&With>) -> Result<BoundStatement> {
         refuse(&[(merge.output.is_some(), "OUTPUT")])?;
-        let changed = self.changed(&merge.table, &[], "MERGE")?;
+        let needed = merge.clauses.iter().map(|clause| match &clause.action {
+            MergeAction::Update(_) => Privilege::Update,
+            MergeAction::Insert(_) => Privilege::Insert,
+            MergeAction::Delete { .. } => Privilege::Delete,
+        });
+        let needed = needed.collect::<Vec<_>>();
+        let granted = Granted { first: needed.first().copied().unwrap_or(Privilege::Select), reads: true };
+        let changed = self.changed(&merge.table, &[], "MERGE", granted)?;
+        for privilege in needed {
+            self.at.snapshot.rights.check(&changed.object.name, privilege)?;
+        }
         let (mut clauses, mut steps) = (Vec::new(), Vec::new());
         for clause in &merge.clauses {
             let meeting = match clause.clause_kind {
@@ -397,7 +414,13 @@ impl Around<'_> {
     }
 
     /// The table that a statement changes. From now on [`CHANGED`] means it.
-    fn changed(&self, target: &TableFactor, joins: &[ast::Join], what: &str) -> Result<ChangedTable> {
+    fn changed(
+        &self,
+        target: &TableFactor,
+        joins: &[ast::Join],
+        what: &str,
+        granted: Granted,
+    ) -> Result<ChangedTable> {
         let TableFactor::Table { name, alias, .. } = target else {
             return Err(Error::unsupported(format!("{what} is of a table only")).with_code("0A000"));
         };
@@ -405,8 +428,12 @@ impl Around<'_> {
             let error = Error::unsupported(format!("{what} of joined tables is not supported")).with_code("0A000");
             return Err(error.with_hint("name the other tables in FROM (UPDATE) or USING (DELETE)"));
         }
-        let name = self.changeable(name)?;
-        let found = self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
+        let name = self.granted(name, granted.first)?;
+        let found = match granted.reads {
+            true => self.at.snapshot.readable(&name)?,
+            false => self.at.snapshot.get(&name).filter(|_| self.at.snapshot.sees(&name)),
+        };
+        let found = found.ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
         let Relation::Native(memory) = &object.relation else { return Err(unwritable(&name, &found)) };
         refuse_materialized(object)?;
@@ -423,6 +450,29 @@ impl Around<'_> {
             self.changed_rows().filter(|_| part.as_ident().is_some_and(|id| id.value == CHANGED))?;
         Some(Named::Table { table, name: CHANGED.to_owned(), key: vec![] })
     }
+}
+
+/// What a statement needs of the table that it changes.
+#[derive(Clone, Copy)]
+struct Granted {
+    /// What it does, or does first.
+    first: Privilege,
+    /// Whether it looks at the rows as well.
+    reads: bool,
+}
+
+/// The tables beside the one that is changed.
+fn others(using: Option<&[TableWithJoins]>) -> &[TableWithJoins] {
+    using.unwrap_or_default()
+}
+
+/// Whether a value is computed from columns.
+fn names_columns(value: &ast::Expr) -> bool {
+    ast::visit_expressions(value, |part: &ast::Expr| match part {
+        ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
 }
 
 /// Whether an assignment stands for DO NOTHING.

@@ -16,7 +16,7 @@ use sqlparser::ast::{self, SetExpr};
 use super::around::Around;
 use super::names::Names;
 use super::several::{self, BoundSeveral};
-use super::{Description, Planned, Planner, Planning, calls, domains, kinds, materialized, sequences, writes};
+use super::{Description, Planned, Planner, Planning, authority, calls, domains, kinds, materialized, sequences, writes};
 use crate::binder::{self, Bound};
 use crate::front;
 use crate::parse::{Parsed, VARIABLE};
@@ -274,6 +274,7 @@ impl Around<'_> {
             ast::Statement::CreateSequence { .. } => other(self.create_sequence(statement)?),
             ast::Statement::Call(call) => match self.maintenance(call)? {
                 Some(maintenance) => other(maintenance),
+                None if authority::is_one(call) => other(self.authority(call)?),
                 None if calls::is_do(call) => other(calls::do_block(call)?),
                 None => other(self.call(call)?),
             },

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion_sql::parser::CopyToStatement;
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::Privilege;
 use diligence_catalog::rules::TableRules;
 use diligence_catalog::{FileRelation, NativeTable, Object, Relation, RelationName, Resolved};
 use diligence_storage::Table;
@@ -53,7 +54,13 @@ impl Around<'_> {
             return Err(Error::unsupported("INSERT into a function is not supported").with_code("0A000"));
         };
         refuse_clauses(insert)?;
-        let name = self.changeable(name)?;
+        let name = self.granted(name, Privilege::Insert)?;
+        if insert.returning.is_some() || insert.on.is_some() {
+            self.at.snapshot.rights.check_read(&name)?;
+        }
+        if matches!(&insert.on, Some(ast::OnInsert::OnConflict(on)) if !matches!(on.action, ast::OnConflictAction::DoNothing)) {
+            self.at.snapshot.rights.check(&name, Privilege::Update)?;
+        }
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
         refuse_materialized(object)?;
@@ -236,7 +243,8 @@ impl Around<'_> {
     pub(super) fn memory_writer(&self, target: NativeTarget) -> Arc<NativeWriter> {
         let planner = self.planner;
         let (tables, catalogs) = (planner.options.tables.clone(), planner.catalogs());
-        Arc::new(NativeWriter::new(target, tables, catalogs.catalog(), catalogs.owner()))
+        let writer = NativeWriter::new(target, tables, catalogs.catalog(), catalogs.owner());
+        Arc::new(writer.made_by(catalogs.maker()))
     }
 
     /// The error for a table that is not there.

@@ -44,6 +44,8 @@ pub struct NativeWriter {
     /// What the rows are counted in.
     memory: QueryMemory,
     catalog: Arc<Catalog>,
+    /// Who owns what it makes, if that is not whoever runs the database.
+    maker: Option<String>,
     /// Who locks what changes.
     owner: LockOwner,
     returned: Arc<Returned>,
@@ -237,7 +239,12 @@ pub(crate) struct NewTable {
 
 impl NativeWriter {
     pub(crate) fn new(target: NativeTarget, memory: QueryMemory, catalog: Arc<Catalog>, owner: LockOwner) -> Self {
-        Self { target, memory, catalog, owner, returned: Arc::default(), is_part: false }
+        Self { target, memory, catalog, owner, maker: None, returned: Arc::default(), is_part: false }
+    }
+
+    /// The same for a session of a role that owns what it makes.
+    pub(crate) fn made_by(self, maker: Option<String>) -> Self {
+        Self { maker, ..self }
     }
 
     /// A writer that does the same in another run.
@@ -248,6 +255,22 @@ impl NativeWriter {
     /// The same as one of several of a statement.
     pub(crate) fn into_part(self) -> Self {
         Self { is_part: true, ..self }
+    }
+
+    /// Makes a table, which is its maker's.
+    fn create(&self, new: &NewTable, table: NativeTable) -> Result<()> {
+        let make = |catalog: &Catalog| catalog.create_table(&new.name, table, new.or_replace, new.sequences.clone());
+        let Some(maker) = &self.maker else { return make(&self.catalog) };
+        let sequences = new.sequences.iter().map(|sequence| sequence.name.clone());
+        let names = sequences.chain([new.name.clone()]).collect::<Vec<_>>();
+        if self.catalog.is_of_transaction() {
+            make(&self.catalog)?;
+            return self.catalog.own_new(&names, maker);
+        }
+        let both = Transaction::begin(self.catalog.clone());
+        make(both.catalog())?;
+        both.catalog().own_new(&names, maker)?;
+        both.commit(false)
     }
 
     /// The table whose rows it changes.
@@ -407,7 +430,7 @@ impl NativeOperation {
         match &self.writer.target {
             NativeTarget::Create(new) => {
                 let table = self.made(new, all(batches), memory)?;
-                match catalog.create_table(&new.name, table, new.or_replace, new.sequences.clone()) {
+                match self.writer.create(new, table) {
                     // Somebody else made it while our query ran.
                     Err(_) if new.if_not_exists && catalog.snapshot().get(&new.name).is_some() => Ok(0),
                     made => made.map(|()| count),

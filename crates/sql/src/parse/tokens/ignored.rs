@@ -2,7 +2,6 @@
 //! `CALL "nothing statement"('TAG', t)`, of a table that must be there.
 //!
 //! * how rows are stored: UNLOGGED, storage parameters, REINDEX, CLUSTER, REPLICA IDENTITY;
-//! * the role that one has already: SET ROLE NONE, SET SESSION AUTHORIZATION DEFAULT; who owns what: OWNER TO;
 //! * what is said of an extension: COMMENT ON EXTENSION;
 //! * what EXPLAIN is to count or to leave out.
 //!
@@ -17,10 +16,6 @@ pub(crate) const IGNORED: &str = "nothing statement";
 
 /// Options of EXPLAIN about what is not measured apart here.
 const EXPLAINED: [&str; 8] = ["BUFFERS", "TIMING", "COSTS", "WAL", "SETTINGS", "SUMMARY", "GENERIC_PLAN", "MEMORY"];
-
-/// What has an owner, beside tables and their kin: everything is the database's.
-const OWNED: [&str; 9] =
-    ["AGGREGATE", "COLLATION", "DATABASE", "DOMAIN", "FUNCTION", "PROCEDURE", "ROUTINE", "SCHEMA", "TYPE"];
 
 impl Text<'_> {
     /// The end of the statement in which a place is.
@@ -76,14 +71,6 @@ impl Text<'_> {
 
     /// ALTER TABLE of how rows are stored, or of triggers that there are none of, as its only action.
     pub(super) fn ignored_alter(&mut self, at: usize) {
-        let owner = self.end_of_statement(at).saturating_sub(3);
-        if let Some(kind) = OWNED.into_iter().find(|kind| self.is(at + 1, kind))
-            && owner > at + 2
-            && self.is(owner, "OWNER")
-            && self.is(owner + 1, "TO")
-        {
-            return self.ignore(at, &format!("ALTER {kind}"), None);
-        }
         if !self.is(at + 1, "TABLE") {
             return;
         }
@@ -108,23 +95,6 @@ impl Text<'_> {
         if is_parameters || is_kind || is_identity || is_cluster || is_trigger {
             let table = (!is_conditional).then_some((name, action));
             self.ignore(at, "ALTER TABLE", table);
-        }
-    }
-
-    /// SET and RESET of the role that one has already.
-    pub(super) fn ignored_role(&mut self, at: usize) {
-        let is_reset = self.is(at, "RESET");
-        let name =
-            at + 1 + usize::from(self.is_any(at + 1, &["LOCAL", "SESSION"]) && !self.is(at + 2, "AUTHORIZATION"));
-        let (is_role, is_authorization) =
-            (self.is(name, "ROLE"), self.is(name, "SESSION") && self.is(name + 1, "AUTHORIZATION"));
-        let is_own = match (is_reset, is_role) {
-            (true, _) => true,
-            (false, true) => self.is(name + 1, "NONE"),
-            (false, false) => self.is(name + 2, "DEFAULT"),
-        };
-        if (is_role || is_authorization) && is_own {
-            self.ignore(at, if is_reset { "RESET" } else { "SET" }, None);
         }
     }
 
@@ -246,11 +216,7 @@ mod tests {
             ("CLUSTER t USING i", "('CLUSTER', t)"),
             ("ALTER TABLE t SET (fillfactor = 70)", "('ALTER TABLE', t)"),
             ("ALTER TABLE IF EXISTS t REPLICA IDENTITY FULL", "('ALTER TABLE')"),
-            ("ALTER FUNCTION f(int, text) OWNER TO ann", "('ALTER FUNCTION')"),
             ("COMMENT ON EXTENSION plpgsql IS 'x'", "('COMMENT')"),
-            ("SET ROLE NONE", "('SET')"),
-            ("RESET SESSION AUTHORIZATION", "('RESET')"),
-            ("SET SESSION AUTHORIZATION DEFAULT", "('SET')"),
         ] {
             assert_eq!(read(sql), format!("CALL \"nothing statement\"{call}"), "{sql}");
         }
