@@ -56,6 +56,7 @@ pub use activity::Activity;
 pub use database::{Database, DatabaseOptions, TableInfo};
 pub use diligence_base::{Error, ErrorKind, Result};
 pub use diligence_catalog::Isolation;
+pub use diligence_catalog::authority::RoleDefinition;
 pub use diligence_catalog::transaction::TransactionMark;
 pub use diligence_catalog::{ComputedTable, PlanningIdentity, SessionSnapshot, rights};
 pub use diligence_disk::{Compression, TempIo, TempOptions};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::RoleDefinition;
 use diligence_catalog::transaction::TransactionMark;
 use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::{QueryOptions, SharingMode};
@@ -38,11 +39,14 @@ pub struct SessionOptions {
     pub engine_settings: bool,
     /// Bytes that one of its queries may reserve at most, whatever its settings say.
     pub query_memory_bytes: Option<usize>,
+    /// The role that it acts as, if the catalog has one of the name; whoever runs the database, if `None`.
+    pub user: Option<String>,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { files: true, rights: Arc::new(Rights::all()), engine_settings: true, query_memory_bytes: None }
+        let rights = Arc::new(Rights::all());
+        Self { files: true, rights, engine_settings: true, query_memory_bytes: None, user: None }
     }
 }
 
@@ -151,6 +155,11 @@ impl Database {
         self.session_with(SessionOptions::default())
     }
 
+    /// The role of the catalog that has a name, if there is one.
+    pub fn role(&self, name: &str) -> Option<RoleDefinition> {
+        self.catalog().snapshot().authority().roles().get(name).cloned()
+    }
+
     /// A new session that may do only so much.
     pub fn session_with(&self, options: SessionOptions) -> Session {
         Session::new(self.clone(), options)
@@ -165,6 +174,9 @@ impl Session {
             system.extend(database.more_system_tables());
             let (catalog, postgres) = (database.catalog().clone(), database.postgres().clone());
             let catalogs = SessionCatalogs::new(catalog, Arc::new(system), postgres, options.rights.clone());
+            if let Some(user) = &options.user {
+                catalogs.set_user(user);
+            }
             let (files, tables) = (database.files().clone(), database.engine().table_memory().clone());
             let planning = PlannerOptions {
                 paths_are_tables: options.files,
@@ -195,6 +207,10 @@ impl Session {
             // Accepted when the database was opened.
             let _ = session.set(&name, &value);
         }
+        for (name, value) in session.0.planner.catalogs().role_settings() {
+            // One that nobody knows any more holds nobody up.
+            let _ = session.set(&name, &value);
+        }
         session.tell_settings();
         session
     }
@@ -204,9 +220,9 @@ impl Session {
         &self.0.database
     }
 
-    /// What it may do with relations.
-    pub fn rights(&self) -> &Rights {
-        &self.0.planner.catalogs().rights
+    /// What it may do with relations now.
+    pub fn rights(&self) -> Arc<Rights> {
+        self.0.planner.catalogs().rights()
     }
 
     /// Runs something of the planner or the engine: object stores and DataFusion's writers look for a runtime when they

@@ -24,6 +24,7 @@ use diligence_base::ids::ObjectId;
 pub use self::changes::{GrantChange, GrantedOn, RoleChange, Speaker};
 pub use self::grants::{Entitlements, Grant, PUBLIC};
 pub use self::privilege::{Privilege, Privileges, SubjectKind};
+use crate::history::micros_now;
 use crate::name::DEFAULT_SCHEMA_ID;
 use crate::privileges::OWNER;
 
@@ -48,8 +49,8 @@ pub struct RoleDefinition {
     pub bypasses_rules: bool,
     /// Sessions at once; -1 for as many as there are.
     pub connections_max: i64,
-    /// Until when its password is good, as it was written.
-    pub valid_until: Option<String>,
+    /// Until when its password is good, in microseconds since 1970.
+    pub valid_until: Option<i64>,
     /// What is kept of its password: a verifier of SCRAM-SHA-256.
     pub password: Option<String>,
     /// What its sessions begin with.
@@ -59,6 +60,11 @@ pub struct RoleDefinition {
 }
 
 impl RoleDefinition {
+    /// Whether its password is still good.
+    pub fn is_valid(&self) -> bool {
+        self.valid_until.is_none_or(|until| until > micros_now())
+    }
+
     /// One that may nothing.
     pub fn new(id: ObjectId) -> Self {
         Self {

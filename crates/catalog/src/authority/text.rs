@@ -16,9 +16,8 @@ impl Authority {
             let (id, flags) = (role.id.0.to_string(), flags.collect::<String>());
             let connections = role.connections_max.to_string();
             lines.push(line(&["role", name, &id, &flags, &connections]));
-            for (what, value) in [("until", &role.valid_until), ("password", &role.password)] {
-                lines.extend(value.as_ref().map(|value| line(&[what, name, value])));
-            }
+            lines.extend(role.valid_until.map(|until| line(&["until", name, &until.to_string()])));
+            lines.extend(role.password.as_ref().map(|password| line(&["password", name, password])));
             lines.extend(role.settings.iter().map(|(setting, value)| line(&["setting", name, setting, value])));
             for (of, Membership { grantor, is_admin }) in &role.member_of {
                 lines.push(line(&["member", name, of, grantor, if *is_admin { "admin" } else { "" }]));
@@ -57,7 +56,7 @@ impl Authority {
                 role.connections_max = connections.parse().ok()?;
                 self.roles.insert((*name).to_owned(), role);
             }
-            ["until", name, value] => self.roles.get_mut(*name)?.valid_until = Some((*value).to_owned()),
+            ["until", name, value] => self.roles.get_mut(*name)?.valid_until = Some(value.parse().ok()?),
             ["password", name, value] => self.roles.get_mut(*name)?.password = Some((*value).to_owned()),
             ["setting", name, setting, value] => {
                 self.roles.get_mut(*name)?.settings.insert((*setting).to_owned(), (*value).to_owned());

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::authority::PUBLIC;
+use crate::oid_of;
+use crate::privileges::OWNER_OID;
 
 /// Whom a session acts as.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +38,20 @@ pub(super) fn rights_of(
     Some(Arc::new(patterns.with_role(names, role)))
 }
 
+/// Users of the server's file have numbers from here on, in the order of their names.
+const USERS_FROM: u32 = 990_000_000;
+
 impl SessionSnapshot {
+    /// The number by which PostgreSQL's clients know a role; `None` if there is none.
+    pub fn role_oid(&self, name: &str) -> Option<u32> {
+        if name == OWNER {
+            return Some(OWNER_OID);
+        }
+        let in_catalog = self.catalog.authority().roles().get(name).map(|role| oid_of(role.id));
+        let in_file = || self.users.keys().zip(USERS_FROM..).find(|(known, _)| *known == name).map(|(_, oid)| oid);
+        in_catalog.or_else(in_file)
+    }
+
     /// What everybody may do, if they are nobody.
     pub(crate) fn rights_of_public(&self) -> Rights {
         Rights::only(vec![], vec![]).with_role(&self.catalog, PUBLIC)
@@ -47,6 +62,14 @@ impl SessionCatalogs {
     /// Says who has logged in. Without it a session is that of whoever runs the database.
     pub fn set_user(&self, user: &str) {
         self.acting.write().user = Some(user.to_owned());
+    }
+
+    /// What sessions of the user begin with.
+    pub fn role_settings(&self) -> Vec<(String, String)> {
+        let Some(user) = self.acting.read().user.clone() else { return vec![] };
+        let names = self.base.snapshot();
+        let settings = names.authority().roles().get(&user).map(|role| role.settings.clone());
+        settings.unwrap_or_default().into_iter().collect()
     }
 
     /// The role that SET ROLE has said.

@@ -128,7 +128,7 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
             return outbox.close().await;
         }
     };
-    let session = service.database().session_with(role.session_options());
+    let session = service.database().session_with(role.options_of(&user));
     let timeout = role.time(service.options().limits.statement_time_max);
     let settings = ClientSettings::new(&user, timeout, role.limits.time);
     let asker = Asker::new(&user, role);

@@ -1,7 +1,7 @@
 //! `information_schema`: the catalog as the SQL standard describes it, with PostgreSQL's views and columns.
 //!
 //! A view's rows are made from the snapshot that a statement sees. Views about what a catalog does not have (domains,
-//! triggers, grants and the like) are there without rows, since clients join them.
+//! triggers and the like) are there without rows, since clients join them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -9,6 +9,8 @@ use std::sync::{Arc, LazyLock};
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, RecordBatchOptions, StringViewArray, new_null_array};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use diligence_base::Result;
+use diligence_catalog::authority::Subject;
+use diligence_catalog::privileges::OWNER;
 use diligence_catalog::{
     CATALOG_NAME, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, Resolved, SYSTEM_SCHEMA, SessionSnapshot,
 };
@@ -62,13 +64,23 @@ macro_rules! row {
 
 mod constraints;
 mod domains;
+mod grants;
 
 /// The rows of a view; `None` if there is no such view. `user` is who asks. Fails with kind `Bug` if rows do not fit.
 pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result<Option<RecordBatch>> {
     let Some(schema) = VIEWS.get(view) else { return Ok(None) };
     let rows = match view {
         "information_schema_catalog_name" => vec![row! { "catalog_name": CATALOG_NAME }],
-        "enabled_roles" => vec![row! { "role_name": user }],
+        "enabled_roles" => grants::enabled_roles(snapshot, user),
+        "applicable_roles" | "administrable_role_authorizations" => grants::memberships(snapshot, user, view),
+        "table_privileges" => grants::of_tables(snapshot, user, true),
+        "role_table_grants" => grants::of_tables(snapshot, user, false),
+        "column_privileges" => grants::of_columns(snapshot, user, true),
+        "role_column_grants" => grants::of_columns(snapshot, user, false),
+        "routine_privileges" => grants::of_routines(snapshot, user, true),
+        "role_routine_grants" => grants::of_routines(snapshot, user, false),
+        "usage_privileges" => grants::of_usage(snapshot, user, true),
+        "role_usage_grants" => grants::of_usage(snapshot, user, false),
         "schemata" => schemata(snapshot, user),
         "tables" => {
             let is_table = |relation: &Resolved| match relation {
@@ -138,7 +150,16 @@ fn schemata(snapshot: &SessionSnapshot, user: &str) -> Vec<Row> {
     names.retain(|name| snapshot.rights.may_use_schema(name));
     names.sort();
     names.dedup();
-    let schema = |name| row! { "catalog_name": CATALOG_NAME, "schema_name": name, "schema_owner": user };
+    let authority = snapshot.catalog.authority();
+    let owner = |name: &str| {
+        let found = snapshot.catalog.schemas().find(|(known, _)| *known == name);
+        let owner = found.map(|(_, id)| authority.owner_of(Subject::Schema(id)));
+        owner.filter(|owner| *owner != OWNER).unwrap_or(user).to_owned()
+    };
+    let schema = |name: String| {
+        let owner = owner(&name);
+        row! { "catalog_name": CATALOG_NAME, "schema_name": name, "schema_owner": owner }
+    };
     names.into_iter().map(schema).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::{Membership, RoleChange, RoleDefinition, Speaker};
 use diligence_catalog::privileges::OWNER;
@@ -10,6 +11,7 @@ use diligence_catalog::rights::DENIED;
 use super::passwords::verifier;
 use super::words::Words;
 use crate::planning::around::Around;
+use crate::{binder, parse};
 use crate::statement::{Command, Statement};
 
 /// What CREATE ROLE says beside the role's attributes.
@@ -79,7 +81,7 @@ impl Around<'_> {
             if words.take(&["password"]) {
                 role.password = if words.take(&["null"]) { None } else { verifier(&words.text()?) };
             } else if words.take(&["valid", "until"]) {
-                role.valid_until = Some(words.text()?);
+                role.valid_until = self.until(&words.text()?)?;
             } else if words.take(&["connection", "limit"]) {
                 role.connections_max = words.number()?;
             } else if words.take(&["sysid"]) {
@@ -111,6 +113,19 @@ impl Around<'_> {
             }
         }
         Ok(members)
+    }
+
+    /// A moment, in microseconds since 1970; none for ever. Fails as the text is read.
+    fn until(&self, text: &str) -> Result<Option<i64>> {
+        if text.trim().eq_ignore_ascii_case("infinity") {
+            return Ok(None);
+        }
+        let quoted = text.replace('\'', "''");
+        let value = parse::expression(&format!("CAST('{quoted}' AS TIMESTAMPTZ)"))?;
+        match self.constant(&value, &binder::bind_any(&value, self)?)?.value {
+            ScalarValue::TimestampMicrosecond(until, _) => Ok(until),
+            _ => Err(Error::bug("a moment is none")),
+        }
     }
 
     /// ALTER ROLE, ALTER USER and ALTER GROUP.

@@ -65,19 +65,6 @@ impl Words {
         words.iter().enumerate().all(is)
     }
 
-    /// The same of the last words, which are left out then.
-    pub(super) fn take_last(&mut self, words: &[&str]) -> bool {
-        let Some(from) = self.parts.len().checked_sub(words.len()).filter(|from| *from >= self.at) else {
-            return false;
-        };
-        let last = Self { parts: self.parts.clone(), at: from };
-        let comes = last.come(words);
-        if comes {
-            self.parts.truncate(from);
-        }
-        comes
-    }
-
     /// What comes before this word, and what behind it, which are read on their own.
     pub(super) fn split_at_last(&self, word: &str) -> Option<(Self, Self)> {
         let is_it = |part: &Part| *part == Part::Word(word.to_owned());
