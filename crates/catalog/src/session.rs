@@ -293,7 +293,7 @@ impl SessionCatalogs {
     /// The next number of a sequence. May wait for a disk. Fails with code 42P01 if there is none of the name, 42809 if
     /// that is something else, 42501 if the session may not, 2200H behind the last number, and as a log fails.
     pub fn next_value(&self, name: &RelationName) -> Result<i64> {
-        let (catalog, sequence) = self.sequence(name)?;
+        let (catalog, sequence) = self.sequence(name, &[Privilege::Usage, Privilege::Update])?;
         let number = catalog.next_value(&sequence)?;
         let mut given = self.given.lock();
         given.by_sequence.insert(sequence.id, number);
@@ -303,7 +303,7 @@ impl SessionCatalogs {
 
     /// The number that a sequence gave to the session last. Fails with code 55000 if it gave none.
     pub fn current_value(&self, name: &RelationName) -> Result<i64> {
-        let (_, sequence) = self.sequence(name)?;
+        let (_, sequence) = self.sequence(name, &[Privilege::Usage, Privilege::Select])?;
         self.given.lock().by_sequence.get(&sequence.id).copied().ok_or_else(|| {
             let message = format!("currval of sequence \"{}\" is not yet defined in this session", name.name);
             Error::input(message).with_code("55000").with_hint("nextval gives a number")
@@ -319,7 +319,7 @@ impl SessionCatalogs {
     /// Has a sequence go on from a state. Fails as [`next_value`](Self::next_value) does, with code 22003 for a number
     /// outside of its own.
     pub fn set_value(&self, name: &RelationName, state: SequenceState) -> Result<()> {
-        let (catalog, sequence) = self.sequence(name)?;
+        let (catalog, sequence) = self.sequence(name, &[Privilege::Update])?;
         catalog.set_value(&sequence, state)?;
         if state.is_called {
             self.given.lock().by_sequence.insert(sequence.id, state.last);
@@ -328,15 +328,16 @@ impl SessionCatalogs {
     }
 
     /// A sequence, and the catalog that keeps its numbers: that of all, if it is there, as numbers are not taken back.
-    fn sequence(&self, name: &RelationName) -> Result<(Arc<Catalog>, ObjectRef)> {
+    /// Any of the privileges will do.
+    fn sequence(&self, name: &RelationName, any: &[Privilege]) -> Result<(Arc<Catalog>, ObjectRef)> {
         let inside = self.catalog();
         let found = inside.snapshot().get(name).map(|object| object.reference());
         let found =
             found.ok_or_else(|| Error::input(format!("relation \"{name}\" does not exist")).with_code("42P01"))?;
         let rights = self.rights();
-        let may = [Privilege::Usage, Privilege::Update].into_iter().any(|privilege| rights.may(name, privilege));
+        let may = any.iter().any(|privilege| rights.may(name, *privilege));
         if !may && !self.counts_for_granted(&inside.snapshot(), name, &rights) {
-            rights.check(name, Privilege::Usage)?;
+            rights.check(name, any.first().copied().unwrap_or(Privilege::Usage))?;
         }
         // One that the transaction has made count otherwise counts for it alone until then.
         let is_changed = inside.has_changed(&found);

@@ -239,7 +239,7 @@ impl Authority {
             return Err(no_role(role));
         }
         if role == member || self.is_member(role, member) {
-            let message = format!("role \"{member}\" is a member of role \"{role}\"");
+            let message = format!("role \"{role}\" is a member of role \"{member}\"");
             return Err(Error::input(message).with_code("0LP01"));
         }
         Ok(())
@@ -328,6 +328,12 @@ impl Authority {
                 for (subject, kind, shown) in subjects {
                     let wanted = grants::known(change.privileges, *kind);
                     let (grantor, may) = self.best_grantor(*subject, *kind, wanted, by);
+                    // Who may do anything with it, and pass on nothing of what is listed, has said nothing.
+                    if may == Privileges::NONE
+                        && self.privileges(&by.roles, *subject, *kind, false) != Privileges::NONE
+                    {
+                        continue;
+                    }
                     if may == Privileges::NONE {
                         let message = format!("permission denied for {} {shown}", kind.word());
                         let hint = "only the owner, or who has the privilege WITH GRANT OPTION, may pass it on";

@@ -18,6 +18,7 @@
 mod append;
 mod elsewhere;
 mod export;
+mod export_roles;
 mod maintenance;
 mod parse;
 mod pending;
