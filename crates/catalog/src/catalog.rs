@@ -282,6 +282,22 @@ impl Catalog {
         }
     }
 
+    /// Rows that are to come into a table, of which these columns have got other values, as they are to be written.
+    /// Fails as [`RowRules::followed`] does, and if the table is gone.
+    pub fn settled(&self, table: &ObjectRef, rows: RecordBatch, columns: &[String]) -> Result<RecordBatch> {
+        let object = self.object(table)?;
+        let Relation::Native(native) = &object.relation else { return Err(not_in_memory(&object)) };
+        let root = self.newest();
+        self.followed(&root, native, rows, columns, false)
+    }
+
+    /// The rows of a table that have these numbers, in their order. Fails with code 40001 if one is gone.
+    pub fn rows_of(&self, table: &ObjectRef, numbers: &[i64]) -> Result<RecordBatch> {
+        let object = self.object(table)?;
+        let Relation::Native(native) = &object.relation else { return Err(not_in_memory(&object)) };
+        native.rows_of(numbers)
+    }
+
     /// Where rows go that come in great number; `None` if they stay in memory.
     pub fn row_store(&self) -> Option<&Arc<dyn RowStore>> {
         match &self.inside {

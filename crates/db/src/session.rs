@@ -20,6 +20,7 @@ use diligence_types::text::{Printer, Zone};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::database::Database;
+use crate::statement::Sender;
 use crate::settings::{self, Settings, SettingsView, Shown};
 use crate::system::{self, SessionView, WaitingQuery};
 
@@ -67,6 +68,8 @@ pub(crate) struct Parts {
     itself: Weak<Parts>,
     /// What settings were that `set_config` has changed for the transaction, the first first.
     local: Mutex<Vec<(String, String)>>,
+    /// Who has sent the statement that runs, if it may call triggers.
+    sender: Mutex<Option<Arc<Sender>>>,
 }
 
 impl Parts {
@@ -120,6 +123,16 @@ impl SettingsSink for Parts {
 }
 
 impl Parts {
+    /// Who has sent the statement that runs.
+    pub(crate) fn sender(&self) -> Option<Arc<Sender>> {
+        self.sender.lock().clone()
+    }
+
+    /// Says who has, and gives who had.
+    pub(crate) fn set_sender(&self, sender: Option<Arc<Sender>>) -> Option<Arc<Sender>> {
+        std::mem::replace(&mut *self.sender.lock(), sender)
+    }
+
     /// The session. Fails with kind `Cancelled` when it has ended.
     pub(crate) fn session(&self) -> Result<Session> {
         self.itself.upgrade().map(Session).ok_or_else(Error::cancelled)
@@ -200,6 +213,7 @@ impl Session {
                 depth: AtomicUsize::new(0),
                 itself: parts.clone(),
                 local: Mutex::default(),
+                sender: Mutex::default(),
             }
         });
         let session = Self(parts);
@@ -218,6 +232,10 @@ impl Session {
     /// The database.
     pub fn database(&self) -> &Database {
         &self.0.database
+    }
+
+    pub(crate) fn parts(&self) -> &Arc<Parts> {
+        &self.0
     }
 
     /// What it may do with relations now.

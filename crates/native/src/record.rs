@@ -12,7 +12,7 @@ use diligence_catalog::rules::{
     Check, Deferral, Identity, Key, KeyKind, Materialized, Reference, ReferenceAction, TableRules,
 };
 use diligence_catalog::sequence::{SequenceOptions, SequenceState};
-use diligence_catalog::{Authority, ColumnIds, NativeTable, Object, Piece, Relation, RelationName};
+use diligence_catalog::{Authority, ColumnIds, NativeTable, Object, Piece, Relation, RelationName, Trigger};
 use diligence_storage::DeletedRows;
 use diligence_storage::memory::RowNumbers;
 use diligence_storage::segment::{Seal, Segment};
@@ -176,6 +176,8 @@ const UNPROVEN: &str = "\u{1}unproven ";
 const MATERIALIZED: &str = "\u{1}materialized";
 const UNPOPULATED: &str = "\u{1}unpopulated";
 const DISTRIBUTION: &str = "\u{1}distribution";
+/// Of a trigger, with its name behind.
+const TRIGGER: &str = "\u{1}trigger ";
 
 /// A table's rules, whose expressions are texts.
 #[derive(Debug, Default)]
@@ -191,6 +193,7 @@ pub struct RulesRecord {
     pub unproven: Vec<String>,
     pub materialized: Option<Materialized>,
     pub distribution: Distribution,
+    pub triggers: Vec<Trigger>,
 }
 
 /// Rows as a record.
@@ -424,6 +427,7 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
         unproven,
         materialized,
         distribution,
+        triggers,
     } = rules;
     let mut pairs = |pairs: Vec<(&String, String)>| {
         encoder.number(pairs.len() as u64);
@@ -443,7 +447,8 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
         (mark.to_owned(), view.query.clone())
     });
     let divided = (*distribution != Distribution::default()).then(|| (DISTRIBUTION.to_owned(), distribution.encoded()));
-    let marks = marks.chain(view).chain(divided).collect::<Vec<_>>();
+    let called = triggers.iter().map(|trigger| (format!("{TRIGGER}{}", trigger.name), trigger.encoded()));
+    let marks = marks.chain(view).chain(divided).chain(called).collect::<Vec<_>>();
     let comments = comments.iter().chain(marks.iter().map(|(name, text)| (name, text)));
     pairs(comments.map(|(name, text)| (name, text.clone())).collect());
     encoder.number(identities.len() as u64);
@@ -674,6 +679,7 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
             MATERIALIZED => rules.materialized = Some(Materialized { query: text, is_populated: true }),
             UNPOPULATED => rules.materialized = Some(Materialized { query: text, is_populated: false }),
             DISTRIBUTION => rules.distribution = Distribution::decoded(&text)?,
+            other if other.starts_with(TRIGGER) => rules.triggers.push(Trigger::decoded(&text)?),
             other => match other.strip_prefix(UNPROVEN) {
                 Some(constraint) => rules.unproven.push(constraint.to_owned()),
                 None => rules.comments.push((name, text)),

@@ -270,6 +270,7 @@ impl<'a> Replay<'a> {
             unproven: record.unproven.into_iter().collect(),
             materialized: record.materialized,
             distribution: record.distribution,
+            triggers: record.triggers,
         })
     }
 

@@ -37,6 +37,9 @@ pub trait QueryRunner: Send + Sync + Debug {
         arguments: Vec<ArrayRef>,
         caller: &dyn Caller,
     ) -> diligence_base::Result<Vec<ArrayRef>>;
+
+    /// The same of a trigger's function, for whoever has sent the statement that runs.
+    fn fire(&self, procedure: &Arc<Procedure>, arguments: Vec<ArrayRef>) -> diligence_base::Result<Vec<ArrayRef>>;
 }
 
 /// The function, for a session whose settings this changes.

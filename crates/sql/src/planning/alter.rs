@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::{ComputedKey, Deferral, Identity, Key, KeyKind};
+use diligence_catalog::rules::{ComputedKey, Deferral, Identity, Key, KeyKind, TableRules};
 use diligence_catalog::sequence::{Sequence, SequenceOptions};
 use diligence_catalog::{NativeTable, Object, OwnedSequence, Relation, RelationName, Resolved, TableAlteration};
 use diligence_storage::memory::ROW_NUMBERS;
@@ -757,24 +757,33 @@ impl Around<'_> {
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
         let Relation::Native(table) = &object.relation else { return Err(unwritable(&name, &found)) };
-        let from = (0..table.schema().fields().len()).map(From::Column).collect();
-        let mut altered = Altered {
-            declaration: Declaration::of(name, table),
-            from,
-            new_checks: vec![],
-            also: vec![],
-            is_recut: false,
-        };
-        let key = match column {
+        let key = match column.map(lower) {
             None => String::new(),
-            Some(column) => altered.declaration.fields[altered.place(column)?].name().clone(),
+            Some(column) if table.schema().column_with_name(&column).is_some() => column,
+            Some(column) => {
+                let message = format!("column \"{column}\" of relation \"{}\" does not exist", name.name);
+                return Err(Error::input(message).with_code("42703"));
+            }
         };
-        let comments = &mut altered.declaration.rules.comments;
-        match comment {
-            Some(comment) => comments.insert(key, comment.to_owned()),
-            None => comments.remove(&key),
-        };
-        self.altered(object, altered, "COMMENT")
+        self.with_rules(object, table, "COMMENT", |rules| match comment {
+            Some(comment) => drop(rules.comments.insert(key, comment.to_owned())),
+            None => drop(rules.comments.remove(&key)),
+        })
+    }
+
+    /// A table with other rules, which its rows need not be looked at for.
+    pub(super) fn with_rules(
+        &self,
+        object: &Object,
+        table: &NativeTable,
+        tag: &'static str,
+        change: impl FnOnce(&mut TableRules),
+    ) -> Result<BoundStatement> {
+        let from = (0..table.schema().fields().len()).map(From::Column).collect();
+        let mut declaration = Declaration::of(object.name.clone(), table);
+        change(&mut declaration.rules);
+        let altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
+        self.altered(object, altered, tag)
     }
 
     /// CREATE SEQUENCE.

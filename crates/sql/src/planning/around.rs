@@ -253,6 +253,11 @@ pub(super) fn parts_of(name: &ast::ObjectName) -> Option<Vec<String>> {
 }
 
 impl Around<'_> {
+    /// The statement calls procedures.
+    pub(super) fn calls(&self) {
+        self.is_calling.set(true);
+    }
+
     /// Under whose rights names are looked up now; `None` for the session's.
     fn behind(&self) -> Option<String> {
         self.behind.borrow().last().cloned().flatten()

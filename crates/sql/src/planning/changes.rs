@@ -26,6 +26,7 @@ use crate::binder::{self, BoundChange, CHANGED, Changed, Meeting, MergeStep, Nam
 use crate::errors;
 use crate::parse::{self, CONFLICT_VALUE, CONFLICT_WHERE, NOTHING};
 use crate::write::native::{ChangeWay, Layout, NativeTarget, Step};
+use crate::write::triggers::Operation;
 
 /// The table that a statement changes.
 pub(super) struct ChangedTable {
@@ -59,6 +60,12 @@ impl ChangedTable {
         let qualifiers = if self.has_alias { vec![] } else { vec![self.object.name.schema.clone()] };
         let Self { alias, targets, conditions, .. } = self;
         Changed { alias, qualifiers, targets, checks: conditions, returning, with }
+    }
+
+    /// The columns that are set. Fails with 42703 if there is none of a name.
+    pub(super) fn assigned(&self, assignments: &[ast::Assignment]) -> Result<Vec<String>> {
+        let values = self.values(assignments)?;
+        Ok(values.into_iter().map(|(place, _)| self.targets[place].name.clone()).collect())
     }
 
     /// The columns of rows that come.
@@ -306,7 +313,9 @@ impl Around<'_> {
         let described = changed.described(delete.returning.as_deref(), with);
         let bound = binder::bind_delete(others, delete.selection.as_ref(), &described, self)?;
         let layout = Layout { has_numbers: true, ..Layout::default() };
-        Ok(self.changing("DELETE", changed.object, ChangeWay::Replace, layout, bound))
+        let returning = delete.returning.as_deref();
+        let meant = Meant { operations: vec![Operation::Delete], returning, ..Meant::default() };
+        self.changing("DELETE", changed.object, ChangeWay::Replace, layout, bound, &meant)
     }
 
     /// UPDATE; `with` is before the whole statement.
@@ -328,7 +337,9 @@ impl Around<'_> {
         let described = changed.described(update.returning.as_deref(), with);
         let bound = binder::bind_update(&values, others, update.selection.as_ref(), &described, self)?;
         let layout = Layout { has_numbers: true, ..changed.layout() };
-        Ok(self.changing("UPDATE", changed.object, ChangeWay::Replace, layout, bound))
+        let assigned = Some(changed.assigned(&update.assignments)?);
+        let meant = Meant { operations: vec![Operation::Update], assigned, returning: update.returning.as_deref() };
+        self.changing("UPDATE", changed.object, ChangeWay::Replace, layout, bound, &meant)
     }
 
     /// MERGE; `with` is before the whole statement.
@@ -391,7 +402,15 @@ impl Around<'_> {
         let bound = binder::bind_merge(&merge.source, &merge.on, &clauses, &described, self)?;
         let layout = Layout { has_numbers: true, has_steps: true, ..changed.layout() };
         let twice = "MERGE command cannot affect row a second time";
-        Ok(self.changing("MERGE", changed.object, ChangeWay::Steps { steps, twice, key: None }, layout, bound))
+        let operations = steps.iter().map(|step| match step {
+            Step::Insert => Operation::Insert,
+            Step::Update => Operation::Update,
+            Step::Delete => Operation::Delete,
+        });
+        let mut operations = operations.collect::<Vec<_>>();
+        operations.dedup();
+        let meant = Meant { operations, ..Meant::default() };
+        self.changing("MERGE", changed.object, ChangeWay::Steps { steps, twice, key: None }, layout, bound, &meant)
     }
 
     /// A statement that changes rows, with what it gives back.
@@ -402,15 +421,20 @@ impl Around<'_> {
         way: ChangeWay,
         layout: Layout,
         bound: BoundChange,
-    ) -> BoundStatement {
+        meant: &Meant<'_>,
+    ) -> Result<BoundStatement> {
         let BoundChange { rows, returning } = bound;
-        let writer = self.memory_writer(NativeTarget::Change { table, layout, way });
+        let assigned = meant.assigned.as_deref();
+        let triggers = self.triggers(&table, meant.operations.clone(), assigned, meant.returning)?;
+        let has_triggers = triggers.is_some();
+        let writer = self.calling_writer(NativeTarget::Change { table, layout, way }, triggers);
         let returning = returning.map(|count| {
             let first = rows.columns.len() - count;
             let fields = rows.columns[first..].iter().map(|column| column.sql_type.field(&column.name, true));
             (Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>())), writer.returned())
         });
-        BoundStatement::Write { tag, rows, writer: writer.clone(), returning, again: Some(writer) }
+        let again = (!has_triggers).then(|| writer.clone());
+        Ok(BoundStatement::Write { tag, rows, writer, returning, again })
     }
 
     /// The table that a statement changes. From now on [`CHANGED`] means it.
@@ -450,6 +474,17 @@ impl Around<'_> {
             self.changed_rows().filter(|_| part.as_ident().is_some_and(|id| id.value == CHANGED))?;
         Some(Named::Table { table, name: CHANGED.to_owned(), key: vec![] })
     }
+}
+
+/// What a statement means to do, for triggers.
+#[derive(Default)]
+pub(super) struct Meant<'a> {
+    /// What it does with rows.
+    pub operations: Vec<Operation>,
+    /// The columns that it sets; all, if `None`.
+    pub assigned: Option<Vec<String>>,
+    /// What it gives back.
+    pub returning: Option<&'a [SelectItem]>,
 }
 
 /// What a statement needs of the table that it changes.

@@ -419,7 +419,10 @@ impl Around<'_> {
         let mut names = Vec::new();
         for wanted in &drop.func_desc {
             let found = self.routine_named(wanted, drop.if_exists)?;
-            found.iter().try_for_each(|name| self.at.snapshot.rights.check_owner(name))?;
+            for name in &found {
+                self.at.snapshot.rights.check_owner(name)?;
+                self.refuse_called(name)?;
+            }
             names.extend(found);
         }
         Ok(Statement::Command(Command::DropRoutines(names)))

@@ -41,6 +41,7 @@ mod settings;
 mod several;
 mod statements;
 mod tables;
+mod triggers;
 mod writes;
 
 use std::collections::{BTreeMap, HashMap};

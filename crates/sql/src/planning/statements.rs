@@ -274,7 +274,7 @@ impl Around<'_> {
             ast::Statement::CreateSequence { .. } => other(self.create_sequence(statement)?),
             ast::Statement::Call(call) => match self.maintenance(call)? {
                 Some(maintenance) => other(maintenance),
-                None if authority::is_one(call) => other(self.authority(call)?),
+                None if authority::is_one(call) => self.authority(call),
                 None if calls::is_do(call) => other(calls::do_block(call)?),
                 None => other(self.call(call)?),
             },

@@ -11,7 +11,7 @@ use diligence_storage::Table;
 use sqlparser::ast::{self, Ident, ObjectName, OnConflictAction, SetExpr, TableFactor, TableObject, With};
 
 use super::around::Around;
-use super::changes::ChangedTable;
+use super::changes::{ChangedTable, Meant};
 use super::definitions::{refuse_twice, unwritable};
 use super::file_functions::copied;
 use super::materialized::refuse_materialized;
@@ -22,6 +22,7 @@ use crate::errors;
 use crate::parse::{BY_NAME, OVERRIDING};
 use crate::write::native::{ChangeWay, ConflictKey, Layout, NativeTarget, NativeWriter, Step};
 use crate::write::plan::{copy_plan, insert_plan};
+use crate::write::triggers::{Operation, Triggers};
 use crate::write::{CopyTarget, option_pairs};
 
 /// What an INSERT says that the parser's tree has no place for: see `parse/tokens`.
@@ -224,7 +225,16 @@ impl Around<'_> {
         };
         let has_steps = matches!(way, ChangeWay::Steps { .. });
         let layout = Layout { has_numbers: has_steps, has_steps, ..changed.layout() };
-        Ok(self.changing("INSERT", changed.object, way, layout, bound))
+        let mut operations = vec![Operation::Insert];
+        if has_steps {
+            operations.push(Operation::Update);
+        }
+        let assigned = match on.map(|on| &on.action) {
+            Some(OnConflictAction::DoUpdate(update)) => Some(changed.assigned(&update.assignments)?),
+            _ => None,
+        };
+        let meant = Meant { operations, assigned, returning };
+        self.changing("INSERT", changed.object, way, layout, bound, &meant)
     }
 
     /// COPY of a query's rows into files.
@@ -245,6 +255,19 @@ impl Around<'_> {
         let (tables, catalogs) = (planner.options.tables.clone(), planner.catalogs());
         let writer = NativeWriter::new(target, tables, catalogs.catalog(), catalogs.owner());
         Arc::new(writer.made_by(catalogs.maker()))
+    }
+
+    /// The same for a table that calls these.
+    pub(super) fn calling_writer(
+        &self,
+        target: NativeTarget,
+        triggers: Option<Arc<Triggers>>,
+    ) -> Arc<NativeWriter> {
+        let writer = self.memory_writer(target);
+        match triggers {
+            None => writer,
+            Some(_) => Arc::new(NativeWriter::clone(&writer).calling(triggers)),
+        }
     }
 
     /// The error for a table that is not there.

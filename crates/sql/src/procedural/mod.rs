@@ -46,6 +46,13 @@ pub enum Gives {
     Values(SqlType),
     /// Any number of rows with these columns, which are variables of its block.
     Rows(Vec<(String, SqlType)>),
+    /// A row of a table, or none: what a trigger's function gives. Only if `is_row` somebody looks at it.
+    Trigger {
+        /// The table's columns.
+        columns: Vec<(String, SqlType)>,
+        /// Whether it is asked for.
+        is_row: bool,
+    },
 }
 
 /// `[DECLARE …] BEGIN … [EXCEPTION …] END`.

@@ -7,6 +7,7 @@
 mod divided;
 mod formats;
 pub(crate) mod native;
+pub(crate) mod triggers;
 mod options;
 pub(crate) mod plan;
 

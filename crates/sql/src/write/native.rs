@@ -33,9 +33,12 @@ use diligence_types::{SqlType, functions};
 use parking_lot::Mutex;
 
 use super::divided::{Divided, Rest};
+use super::triggers::Triggers;
 
 /// Who holds the memory of rows in tables.
 const HOLDER: &str = "a table in memory";
+
+mod triggered;
 
 /// Writes rows into a table in memory.
 #[derive(Clone, Debug)]
@@ -46,6 +49,8 @@ pub struct NativeWriter {
     catalog: Arc<Catalog>,
     /// Who owns what it makes, if that is not whoever runs the database.
     maker: Option<String>,
+    /// What the table calls when its rows change.
+    triggers: Option<Arc<Triggers>>,
     /// Who locks what changes.
     owner: LockOwner,
     returned: Arc<Returned>,
@@ -178,6 +183,13 @@ impl Layout {
         usize::from(self.has_numbers) + usize::from(self.has_steps)
     }
 
+    /// The rows without the columns of their conditions, whatever these say.
+    fn unchecked(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+        let first = self.first_value() + self.values;
+        let others = (0..rows.num_columns()).filter(|place| !(first..first + self.checks.len()).contains(place));
+        rows.project(&others.collect::<Vec<_>>()).map_err(from_arrow)
+    }
+
     /// The rows without the columns of their conditions. Fails with code 23514 if one does not hold.
     fn checked(&self, rows: &RecordBatch, table: &RelationName) -> Result<RecordBatch> {
         if self.checks.is_empty() {
@@ -189,8 +201,7 @@ impl Layout {
             let holds = holds.ok_or_else(|| Error::bug("a condition is no truth value"))?;
             check_holds(holds, name, table, || rows.project(&self.value_places()).map_err(from_arrow))?;
         }
-        let others = (0..rows.num_columns()).filter(|place| !(first..first + self.checks.len()).contains(place));
-        rows.project(&others.collect::<Vec<_>>()).map_err(from_arrow)
+        self.unchecked(rows)
     }
 
     fn value_places(&self) -> Vec<usize> {
@@ -239,7 +250,12 @@ pub(crate) struct NewTable {
 
 impl NativeWriter {
     pub(crate) fn new(target: NativeTarget, memory: QueryMemory, catalog: Arc<Catalog>, owner: LockOwner) -> Self {
-        Self { target, memory, catalog, owner, maker: None, returned: Arc::default(), is_part: false }
+        Self { target, memory, catalog, owner, maker: None, triggers: None, returned: Arc::default(), is_part: false }
+    }
+
+    /// The same for a table that calls these.
+    pub(crate) fn calling(self, triggers: Option<Arc<Triggers>>) -> Self {
+        Self { triggers, ..self }
     }
 
     /// The same for a session of a role that owns what it makes.
@@ -382,6 +398,9 @@ pub(super) struct Load {
 impl Load {
     /// `None` where rows that come stay in memory.
     fn of(writer: &NativeWriter) -> Option<Self> {
+        if writer.triggers.is_some() {
+            return None;
+        }
         let row_store = writer.catalog.row_store()?.clone();
         let of_new = |new: &NewTable| {
             let columns = table_schema(&new.schema);
@@ -442,6 +461,11 @@ impl NativeOperation {
                 let _locked = catalog.lock_definitions(self.writer.owner, std::iter::once(table))?;
                 catalog.rewrite(table, *built_on, next, new.sequences.clone(), count)?;
                 Ok(count)
+            }
+            NativeTarget::Change { table, layout, way: way @ (ChangeWay::Insert { .. } | ChangeWay::InsertNew(_)) }
+                if let Some(triggers) = &self.writer.triggers =>
+            {
+                self.insert_triggered(triggers, table, layout, way, &batches, memory)
             }
             NativeTarget::Change { table, layout, way: ChangeWay::Insert { replace } } => {
                 let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
@@ -605,6 +629,9 @@ impl NativeOperation {
         mut memory: Reservation,
         returned: impl Iterator<Item = RecordBatch>,
     ) -> Result<(u64, Vec<RecordBatch>)> {
+        if let Some(triggers) = &self.writer.triggers {
+            return self.apply_triggered(triggers, table, steps, has_values, memory, returned);
+        }
         let RowSteps { updated, removed, updates, inserts, done } = steps;
         let pairs = if has_values { updated.len() } else { 0 };
         let count = (updated.len() + removed.len() + inserts.iter().map(RecordBatch::num_rows).sum::<usize>()) as u64;
@@ -781,7 +808,11 @@ impl WritePart for NativePart {
         let batch = &match &self.operation.writer.target {
             NativeTarget::Create(_) => batch.clone(),
             NativeTarget::Rewrite { table, layout, .. } | NativeTarget::Change { table, layout, .. } => {
-                layout.checked(batch, &table.name)?
+                match self.operation.writer.triggers.as_ref().is_some_and(|triggers| triggers.change_rows()) {
+                    // Looked at when the rows are what they are to be.
+                    true => layout.unchecked(batch)?,
+                    false => layout.checked(batch, &table.name)?,
+                }
             }
         };
         let bytes = batch.columns().iter().map(|column| bytes_needed(column)).sum::<usize>();

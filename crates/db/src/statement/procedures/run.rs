@@ -176,6 +176,22 @@ impl<'r> Run<'r> {
     fn given(mut self, has_returned: bool) -> Result<Vec<ArrayRef>> {
         match &self.procedure.gives {
             Gives::Nothing => Ok(vec![]),
+            Gives::Trigger { .. } if !has_returned => {
+                let error = Error::input("control reached end of trigger procedure without RETURN");
+                Err(error.with_code("2F005"))
+            }
+            Gives::Trigger { columns, is_row } => match self.value.take() {
+                Some(row) if *is_row && !row.is_null() => {
+                    let given = row.fields();
+                    if given.len() != columns.len() {
+                        let error = Error::input("returned row structure does not match the structure of the triggering table");
+                        return Err(error.with_code("42804"));
+                    }
+                    let values = given.into_iter().zip(columns);
+                    values.map(|((_, value), (_, to))| Ok(value.into_type(to, &self.zone)?.value)).collect()
+                }
+                _ => Ok(vec![]),
+            },
             Gives::Value(sql_type) => {
                 let value = match (self.value.take(), &self.procedure.output) {
                     (Some(value), _) => value,
@@ -227,7 +243,7 @@ impl<'r> Run<'r> {
     /// The types of its rows' columns.
     fn row_types(&self) -> Vec<SqlType> {
         match &self.procedure.gives {
-            Gives::Nothing => vec![],
+            Gives::Nothing | Gives::Trigger { .. } => vec![],
             Gives::Value(one) | Gives::Values(one) => vec![one.clone()],
             Gives::Row(columns) | Gives::Rows(columns) => columns.iter().map(|(_, given)| given.clone()).collect(),
         }

@@ -75,13 +75,19 @@ fn is_one(parts: &[&Token]) -> bool {
     if is(0, &["grant", "revoke", "reassign"]) {
         return true;
     }
+    if is(0, &["create"]) && (is(1, &["trigger"]) || is(1, &["constraint"]) && is(2, &["trigger"])) {
+        return true;
+    }
+    if is(0, &["create"]) && is(1, &["or"]) && (is(3, &["trigger"]) || is(4, &["trigger"])) {
+        return true;
+    }
     if is(0, &["create"]) {
         let authorizes = |at: usize| is(at, &["authorization"]) || is(at + 1, &["authorization"]);
         return of_role(1)
             || is(1, &["schema"]) && (authorizes(2) || is(2, &["if"]) && authorizes(5));
     }
     if is(0, &["drop"]) {
-        return of_role(1) || is(1, &["owned"]);
+        return of_role(1) || is(1, &["owned", "trigger"]);
     }
     if is(0, &["set"]) {
         let scope = usize::from(is(1, &["local", "session"]) && !is(2, &["authorization"]));
@@ -93,8 +99,23 @@ fn is_one(parts: &[&Token]) -> bool {
     let is_owner = last > 4 && is(last - 3, &["owner"]) && is(last - 2, &["to"]);
     is(0, &["alter"])
         && (of_role(1)
+            || is(1, &["trigger"])
+            || is(1, &["table"]) && switches_triggers(parts)
             || is(1, &["default"]) && is(2, &["privileges"])
             || (is(1, &KINDS) || is(1, &["view"])) && is_owner)
+}
+
+/// Whether the words after ALTER TABLE and a name are ENABLE TRIGGER or DISABLE TRIGGER and one more.
+fn switches_triggers(parts: &[&Token]) -> bool {
+    let is = |part: Option<&&Token>, name: &str| match part {
+        Some(Token::Word(word)) => word.quote_style.is_none() && word.value.eq_ignore_ascii_case(name),
+        _ => false,
+    };
+    let Some(last) = parts.len().checked_sub(1) else { return false };
+    let switches = |at: Option<usize>| at.is_some_and(|at| is(parts.get(at), "enable") || is(parts.get(at), "disable"));
+    let is_trigger = last > 3 && is(parts.get(last - 1), "trigger");
+    let among = is(parts.get(last.wrapping_sub(2)), "always") || is(parts.get(last.wrapping_sub(2)), "replica");
+    is_trigger && (switches(last.checked_sub(2)) || among && switches(last.checked_sub(3)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Statements about roles and what they may do.
+//! Statements that are read word by word: those about roles and what they may do and, in `triggers`, about triggers.
 //!
 //! * `roles`: CREATE, ALTER and DROP ROLE, and their memberships;
 //! * `grants`: GRANT and REVOKE of privileges, and those of what is to come;
@@ -16,8 +16,9 @@ use diligence_catalog::authority::PUBLIC;
 use diligence_catalog::privileges::OWNER;
 use sqlparser::ast;
 
-use self::words::Words;
+pub(super) use self::words::Words;
 use super::around::Around;
+use super::statements::BoundStatement;
 use crate::parse::AUTHORITY;
 use crate::statement::{Command, Statement};
 
@@ -28,10 +29,22 @@ pub(super) fn is_one(call: &ast::Function) -> bool {
 
 impl Around<'_> {
     /// What a statement about roles does. Fails with kind `Input` and PostgreSQL's codes.
-    pub(super) fn authority(&self, call: &ast::Function) -> Result<Statement> {
+    pub(super) fn authority(&self, call: &ast::Function) -> Result<BoundStatement> {
         let mut words = Words::of(call);
         let first = words.word()?;
         match first.as_str() {
+            "create" if ["trigger", "or", "constraint"].iter().any(|word| words.come(&[word])) => {
+                return self.create_trigger(&mut words);
+            }
+            "drop" if words.take(&["trigger"]) => return self.drop_trigger(&mut words),
+            "alter" if words.take(&["trigger"]) => return self.rename_trigger(&mut words),
+            "alter" if words.come(&["table"]) && words.split_at_last("owner").is_none() => {
+                words.word()?;
+                return self.switch_triggers(&mut words);
+            }
+            _ => {}
+        }
+        let statement = match first.as_str() {
             "grant" | "revoke" => self.grant_or_revoke(&mut words, first == "grant"),
             "reassign" => self.reassign_owned(&mut words),
             "drop" if words.take(&["owned"]) => self.drop_owned(&mut words),
@@ -46,7 +59,8 @@ impl Around<'_> {
             _ if words.take(&["default", "privileges"]) => self.default_privileges(&mut words),
             _ if ["role", "user", "group"].iter().any(|kind| words.come(&[kind])) => self.alter_role(&mut words),
             _ => self.alter_owner(&mut words),
-        }
+        };
+        statement.map(BoundStatement::Other)
     }
 
     /// SET ROLE and SET SESSION AUTHORIZATION.

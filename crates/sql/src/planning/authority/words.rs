@@ -15,14 +15,14 @@ enum Part {
 
 /// A statement's tokens, read from the first on.
 #[derive(Clone, Debug)]
-pub(super) struct Words {
+pub(in crate::planning) struct Words {
     parts: Vec<Part>,
     at: usize,
 }
 
 impl Words {
     /// Those of the call that stands for a statement.
-    pub(super) fn of(call: &ast::Function) -> Self {
+    pub(in crate::planning) fn of(call: &ast::Function) -> Self {
         let list = match &call.args {
             ast::FunctionArguments::List(list) => list.args.as_slice(),
             _ => &[],
@@ -48,7 +48,7 @@ impl Words {
     }
 
     /// Whether these words come next; they are passed if so.
-    pub(super) fn take(&mut self, words: &[&str]) -> bool {
+    pub(in crate::planning) fn take(&mut self, words: &[&str]) -> bool {
         let comes = self.come(words);
         if comes {
             self.at += words.len();
@@ -57,7 +57,7 @@ impl Words {
     }
 
     /// Whether these words come next.
-    pub(super) fn come(&self, words: &[&str]) -> bool {
+    pub(in crate::planning) fn come(&self, words: &[&str]) -> bool {
         let is = |(place, word): (usize, &&str)| match self.parts.get(self.at + place) {
             Some(Part::Word(known) | Part::Sign(known)) => known == word,
             _ => false,
@@ -66,29 +66,29 @@ impl Words {
     }
 
     /// What comes before this word, and what behind it, which are read on their own.
-    pub(super) fn split_at_last(&self, word: &str) -> Option<(Self, Self)> {
+    pub(in crate::planning) fn split_at_last(&self, word: &str) -> Option<(Self, Self)> {
         let is_it = |part: &Part| *part == Part::Word(word.to_owned());
         let found = self.parts.iter().rposition(is_it).filter(|place| *place >= self.at)?;
         let before = Self { parts: self.parts[..found].to_vec(), at: self.at };
         Some((before, Self { parts: self.parts.clone(), at: found + 1 }))
     }
 
-    pub(super) fn is_end(&self) -> bool {
+    pub(in crate::planning) fn is_end(&self) -> bool {
         self.at >= self.parts.len()
     }
 
     /// Fails with 42601 if anything comes.
-    pub(super) fn end(&self) -> Result<()> {
+    pub(in crate::planning) fn end(&self) -> Result<()> {
         if self.is_end() { Ok(()) } else { Err(self.wrong()) }
     }
 
     /// Fails with 42601 unless these words come.
-    pub(super) fn expect(&mut self, words: &[&str]) -> Result<()> {
+    pub(in crate::planning) fn expect(&mut self, words: &[&str]) -> Result<()> {
         if self.take(words) { Ok(()) } else { Err(self.wrong()) }
     }
 
     /// The error for what comes next.
-    pub(super) fn wrong(&self) -> Error {
+    pub(in crate::planning) fn wrong(&self) -> Error {
         match self.parts.get(self.at) {
             None => Error::input("syntax error at end of input").with_code("42601"),
             Some(part) => Error::input(format!("syntax error at or near \"{}\"", part.text())).with_code("42601"),
@@ -96,7 +96,7 @@ impl Words {
     }
 
     /// A word as it is written, in lower case.
-    pub(super) fn word(&mut self) -> Result<String> {
+    pub(in crate::planning) fn word(&mut self) -> Result<String> {
         match self.parts.get(self.at) {
             Some(Part::Word(word)) => {
                 self.at += 1;
@@ -107,7 +107,7 @@ impl Words {
     }
 
     /// A name, and whether it stands in quotes.
-    pub(super) fn name(&mut self) -> Result<(String, bool)> {
+    pub(in crate::planning) fn name(&mut self) -> Result<(String, bool)> {
         let name = match self.parts.get(self.at) {
             Some(Part::Word(name)) => (name.clone(), false),
             Some(Part::Quoted(name)) => (name.clone(), true),
@@ -117,7 +117,7 @@ impl Words {
         Ok(name)
     }
 
-    pub(super) fn text(&mut self) -> Result<String> {
+    pub(in crate::planning) fn text(&mut self) -> Result<String> {
         match self.parts.get(self.at) {
             Some(Part::Text(text)) => {
                 self.at += 1;
@@ -127,7 +127,7 @@ impl Words {
         }
     }
 
-    pub(super) fn number(&mut self) -> Result<i64> {
+    pub(in crate::planning) fn number(&mut self) -> Result<i64> {
         let is_negative = self.take(&["-"]);
         match self.parts.get(self.at) {
             Some(Part::Number(number)) => {
@@ -140,7 +140,7 @@ impl Words {
     }
 
     /// A name with dots in it.
-    pub(super) fn object(&mut self) -> Result<ast::ObjectName> {
+    pub(in crate::planning) fn object(&mut self) -> Result<ast::ObjectName> {
         let mut parts = Vec::new();
         loop {
             parts.push(ast::Ident::with_quote('"', self.name()?.0));
@@ -151,7 +151,7 @@ impl Words {
     }
 
     /// What comes, one after the other with commas between.
-    pub(super) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+    pub(in crate::planning) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut all = vec![one(self)?];
         while self.take(&[","]) {
             all.push(one(self)?);
@@ -160,7 +160,7 @@ impl Words {
     }
 
     /// What stands in parentheses next, as it is written; nothing, if none come.
-    pub(super) fn parenthesized(&mut self) -> Option<String> {
+    pub(in crate::planning) fn parenthesized(&mut self) -> Option<String> {
         if !self.take(&["("]) {
             return None;
         }
@@ -183,7 +183,7 @@ impl Words {
     }
 
     /// All that comes, as values of a setting.
-    pub(super) fn rest(&mut self) -> String {
+    pub(in crate::planning) fn rest(&mut self) -> String {
         let rest = self.parts.get(self.at..).unwrap_or_default().iter().map(|part| match part {
             Part::Text(text) => text.clone(),
             other => other.text(),
