@@ -78,7 +78,8 @@ pub(super) fn index_classes(snapshot: &SessionSnapshot) -> Vec<(Cell, String, u3
     rows
 }
 
-/// Whether a table has indexes, how many conditions, and whether it refers to others or others to it.
+/// Whether a table has indexes, how many conditions, and whether it has triggers, refers to others or others to
+/// it.
 pub(super) fn summary(snapshot: &SessionSnapshot, object: &Object) -> (bool, i32, bool) {
     let Relation::Native(table) = &object.relation else { return (false, 0, false) };
     let rules = table.rules();
@@ -88,7 +89,7 @@ pub(super) fn summary(snapshot: &SessionSnapshot, object: &Object) -> (bool, i32
             _ => false,
         })
     };
-    (!rules.keys.is_empty(), rules.checks.len() as i32, !rules.references.is_empty() || is_referred())
+    (!rules.keys.is_empty(), rules.checks.len() as i32, !rules.triggers.is_empty() || !rules.references.is_empty() || is_referred())
 }
 
 /// What a column is beside its type: whether it has a default, `a` or `d` for one that counts, `s` for one that is

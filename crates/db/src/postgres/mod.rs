@@ -14,6 +14,7 @@ pub(crate) mod definitions;
 mod empty;
 mod roles;
 mod rows;
+mod triggers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -528,6 +529,12 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
         "oid:o roleid:o member:o grantor:o admin_option:b inherit_option:b set_option:b",
         roles::members,
     );
+    add(
+        "pg_trigger",
+        "oid:o tgrelid:o tgparentid:o tgname tgfoid:o tgtype:s tgenabled tgisinternal:b tgconstrrelid:o tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:S tgargs tgqual tgoldtable tgnewtable",
+        triggers::triggers,
+    );
+    add("pg_trigger_texts", "trigger_oid:o trigger_text", triggers::texts);
     add("pg_group", "groname grosysid:o grolist:O", roles::groups);
     add("pg_db_role_setting", "setdatabase:o setrole:o setconfig:T", roles::role_settings);
     add("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype defaclacl:T", roles::defaults);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   folder/  schema.sql     what makes roles, schemas, sequences, tables and functions
-//!            load.sql       COPY of each table's file, then indexes, references, views, where sequences are, and grants
+//!            load.sql       COPY of each table's file, then indexes, references, views, where sequences are, triggers, grants
 //!            shop.orders.parquet
 //! ```
 //! Everything is of one snapshot, and comes back in one transaction.
@@ -187,6 +187,16 @@ impl<'a> Exported<'a> {
         for object in &objects {
             if let Relation::Native(table) = &object.relation {
                 self.references(object, table, &objects);
+            }
+        }
+        for object in &objects {
+            let Relation::Native(table) = &object.relation else { continue };
+            let name = qualified(&object.name);
+            for trigger in &table.rules().triggers {
+                let _ = writeln!(self.last, "{};", trigger.definition(&name));
+                if !trigger.is_enabled {
+                    let _ = writeln!(self.last, "ALTER TABLE {name} DISABLE TRIGGER {};", quoted(&trigger.name));
+                }
             }
         }
         if snapshot.rights.are_all() {

@@ -1,7 +1,7 @@
 //! `information_schema`: the catalog as the SQL standard describes it, with PostgreSQL's views and columns.
 //!
-//! A view's rows are made from the snapshot that a statement sees. Views about what a catalog does not have (domains,
-//! triggers and the like) are there without rows, since clients join them.
+//! A view's rows are made from the snapshot that a statement sees. Views about what a catalog does not have
+//! (transforms and the like) are there without rows, since clients join them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -65,6 +65,7 @@ macro_rules! row {
 mod constraints;
 mod domains;
 mod grants;
+mod triggers;
 
 /// The rows of a view; `None` if there is no such view. `user` is who asks. Fails with kind `Bug` if rows do not fit.
 pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result<Option<RecordBatch>> {
@@ -73,6 +74,8 @@ pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result
         "information_schema_catalog_name" => vec![row! { "catalog_name": CATALOG_NAME }],
         "enabled_roles" => grants::enabled_roles(snapshot, user),
         "applicable_roles" | "administrable_role_authorizations" => grants::memberships(snapshot, user, view),
+        "triggers" => triggers::triggers(snapshot),
+        "triggered_update_columns" => triggers::columns(snapshot),
         "table_privileges" => grants::of_tables(snapshot, user, true),
         "role_table_grants" => grants::of_tables(snapshot, user, false),
         "column_privileges" => grants::of_columns(snapshot, user, true),

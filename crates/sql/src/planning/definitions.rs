@@ -419,7 +419,7 @@ impl Around<'_> {
         let mut names = Vec::new();
         for wanted in &drop.func_desc {
             let found = self.routine_named(wanted, drop.if_exists)?;
-            for name in &found {
+            if let Some(name) = &found {
                 self.at.snapshot.rights.check_owner(name)?;
                 self.refuse_called(name)?;
             }
