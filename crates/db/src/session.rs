@@ -12,13 +12,14 @@ use diligence_catalog::authority::RoleDefinition;
 use diligence_catalog::transaction::TransactionMark;
 use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::{QueryOptions, SharingMode};
-use diligence_sql::{Facts, Planner, PlannerOptions, QueryRunner, SettingsSink};
+use diligence_sql::{ChannelStep, Facts, Planner, PlannerOptions, QueryRunner, SettingsSink};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 use diligence_types::range_type::RangeKind;
 use diligence_types::text::{Printer, Zone};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::channels::{self, Ears, Notification, Pending};
 use crate::database::Database;
 use crate::statement::Sender;
 use crate::settings::{self, Settings, SettingsView, Shown};
@@ -68,6 +69,9 @@ pub(crate) struct Parts {
     itself: Weak<Parts>,
     /// What settings were that `set_config` has changed for the transaction, the first first.
     local: Mutex<Vec<(String, String)>>,
+    /// What it listens to, and what its transaction has said.
+    ears: Arc<Ears>,
+    said: Mutex<Pending>,
     /// Who has sent the statement that runs, if it may call triggers.
     sender: Mutex<Option<Arc<Sender>>>,
 }
@@ -79,6 +83,21 @@ impl Parts {
 }
 
 impl Parts {
+    /// Listens, or says something: at once, or when the transaction has been committed. Fails with code 22023 for what is
+    /// no message, 54000 if too many wait.
+    fn channel(&self, step: ChannelStep) -> Result<()> {
+        channels::check(&step)?;
+        let all = self.database.channels();
+        if let ChannelStep::Notify { channel, .. } = &step {
+            all.have_room(channel)?;
+        }
+        match self.planner.catalogs().isolation() {
+            Some(_) => self.said.lock().add(step),
+            None => all.done(&self.ears, vec![step], self.planner.facts().process_id),
+        }
+        Ok(())
+    }
+
     /// `current_setting` answers what the settings are now.
     fn tell(&self, mut facts: Facts) {
         self.database.activities().is_of(self.planner.catalogs().owner().number(), facts.process_id);
@@ -101,6 +120,10 @@ impl std::fmt::Debug for Parts {
 }
 
 impl SettingsSink for Parts {
+    fn notify(&self, channel: &str, payload: &str) -> Result<()> {
+        self.channel(ChannelStep::Notify { channel: channel.to_owned(), payload: payload.to_owned() })
+    }
+
     fn set_config(&self, name: &str, value: &str, is_local: bool) -> Result<String> {
         let name = name.to_lowercase();
         let before = match self.settings().show(&name) {
@@ -213,6 +236,8 @@ impl Session {
                 depth: AtomicUsize::new(0),
                 itself: parts.clone(),
                 local: Mutex::default(),
+                ears: Arc::default(),
+                said: Mutex::default(),
                 sender: Mutex::default(),
             }
         });
@@ -382,12 +407,41 @@ impl Session {
         self.0.savepoints.lock()
     }
 
+    /// LISTEN, UNLISTEN and NOTIFY. Fails as [`Parts::channel`] does.
+    pub(crate) fn channel(&self, step: ChannelStep) -> Result<()> {
+        self.0.channel(step)
+    }
+
+    /// What its transaction has said is heard, or never was said.
+    pub(crate) fn has_said(&self, is_committed: bool) {
+        let said = self.0.said.lock().take();
+        if is_committed && !said.is_empty() {
+            self.0.database.channels().done(&self.0.ears, said, self.0.planner.facts().process_id);
+        }
+    }
+
+    pub(crate) fn said(&self) -> MutexGuard<'_, Pending> {
+        self.0.said.lock()
+    }
+
+    /// What it has heard of the channels that it listens to, since the last time.
+    pub fn take_notifications(&self) -> Vec<Notification> {
+        self.0.ears.take()
+    }
+
+    /// Returns when there may be something to hear; never, if it listens to nothing.
+    pub async fn notified(&self) {
+        let ears = self.0.ears.clone();
+        ears.woken().await;
+    }
+
     /// Gives back what only the session has: temporary objects, and numbers that applications lock.
     pub fn discard(&self) {
         let catalogs = self.planner().catalogs();
         // Nothing keeps them, so nothing can fail.
         let _ = catalogs.drop_temporary();
         catalogs.locks().release_all_advisory(catalogs.owner());
+        self.0.ears.close();
     }
 
     /// Changes a setting, as SET does. Fails with kind `Input` if there is no such setting, if this is no value of it,

@@ -51,6 +51,8 @@ pub enum Statement {
     Maintain(Maintenance),
     /// A transaction begins, ends, or goes back.
     Transaction(TransactionStep),
+    /// LISTEN, UNLISTEN and NOTIFY.
+    Channel(ChannelStep),
     /// Changes a setting of the session.
     Set {
         /// The setting.
@@ -68,6 +70,33 @@ pub enum Statement {
         /// The setting.
         name: Option<String>,
     },
+}
+
+/// What a session does with channels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChannelStep {
+    /// It hears what is said in one.
+    Listen(String),
+    /// It hears one no more, or any.
+    Unlisten(Option<String>),
+    /// It says something in one.
+    Notify {
+        /// The channel.
+        channel: String,
+        /// What; may be empty.
+        payload: String,
+    },
+}
+
+impl ChannelStep {
+    /// Its tag.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Listen(_) => "LISTEN",
+            Self::Unlisten(_) => "UNLISTEN",
+            Self::Notify { .. } => "NOTIFY",
+        }
+    }
 }
 
 /// A procedure that is run.

@@ -489,6 +489,9 @@ impl Context for Around<'_> {
         if name == "set_config" {
             return self.planner.settings_sink.get().map(session_functions::set_config);
         }
+        if name == "pg_notify" {
+            return self.planner.settings_sink.get().map(session_functions::pg_notify);
+        }
         let locking = || {
             let function = row_locks::advisory_function(name, self.planner.catalogs())?;
             self.is_locking.set(true);

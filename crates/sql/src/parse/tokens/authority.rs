@@ -72,7 +72,7 @@ fn is_one(parts: &[&Token]) -> bool {
     let of_role = |at: usize| is(at, &["role", "user", "group"]) && !is(at + 1, &["mapping"]);
     let of_session = |at: usize| is(at, &["role"]) || is(at, &["session"]) && is(at + 1, &["authorization"]);
     let last = parts.len();
-    if is(0, &["grant", "revoke", "reassign"]) {
+    if is(0, &["grant", "revoke", "reassign", "listen", "unlisten", "notify"]) {
         return true;
     }
     if is(0, &["create"]) && (is(1, &["trigger"]) || is(1, &["constraint"]) && is(2, &["trigger"])) {

@@ -1,4 +1,5 @@
-//! Statements that are read word by word: those about roles and what they may do and, in `triggers`, about triggers.
+//! Statements that are read word by word: those about roles and what they may do, about
+//! channels and, in `triggers`, about triggers.
 //!
 //! * `roles`: CREATE, ALTER and DROP ROLE, and their memberships;
 //! * `grants`: GRANT and REVOKE of privileges, and those of what is to come;
@@ -20,7 +21,7 @@ pub(super) use self::words::Words;
 use super::around::Around;
 use super::statements::BoundStatement;
 use crate::parse::AUTHORITY;
-use crate::statement::{Command, Statement};
+use crate::statement::{ChannelStep, Command, Statement};
 
 /// Whether a call stands for a statement about roles.
 pub(super) fn is_one(call: &ast::Function) -> bool {
@@ -45,6 +46,7 @@ impl Around<'_> {
             _ => {}
         }
         let statement = match first.as_str() {
+            "listen" | "unlisten" | "notify" => channel(&first, &mut words),
             "grant" | "revoke" => self.grant_or_revoke(&mut words, first == "grant"),
             "reassign" => self.reassign_owned(&mut words),
             "drop" if words.take(&["owned"]) => self.drop_owned(&mut words),
@@ -135,6 +137,24 @@ impl Around<'_> {
         commands.push(command);
         Command::All { commands, tag }
     }
+}
+
+/// LISTEN, UNLISTEN and NOTIFY.
+fn channel(what: &str, words: &mut Words) -> Result<Statement> {
+    let channel = match what == "unlisten" && words.take(&["*"]) {
+        true => None,
+        false => Some(words.name()?.0),
+    };
+    let step = match (what, channel) {
+        ("listen", Some(channel)) => ChannelStep::Listen(channel),
+        ("notify", Some(channel)) => {
+            let payload = if words.take(&[","]) { words.text()? } else { String::new() };
+            ChannelStep::Notify { channel, payload }
+        }
+        (_, channel) => ChannelStep::Unlisten(channel),
+    };
+    words.end()?;
+    Ok(Statement::Channel(step))
 }
 
 fn set_role(role: Option<String>, is_authorization: bool, tag: &'static str) -> Statement {
