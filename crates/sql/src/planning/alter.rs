@@ -23,6 +23,7 @@ use super::depends::Becomes;
 use super::fragments;
 use super::indexes::{IndexParts, bare, shown};
 use super::sequences::{self, SequenceChange, arguments_of, changed, changes_of};
+use super::schemas::OTHER_SCHEMA;
 use super::statements::BoundStatement;
 use super::tables::{Declaration, sequence_options_of};
 use crate::binder::{self, CHANGED, Changed, Given, Target};
@@ -121,6 +122,10 @@ impl Around<'_> {
         let Relation::Native(table) = &object.relation else {
             if let [AlterTableOperation::RenameTable { table_name }] = alter.operations.as_slice() {
                 let to = renamed(&name, table_name)?;
+                if to.schema != name.schema && matches!(object.relation, Relation::View(_)) {
+                    let error = Error::unsupported("ALTER VIEW … SET SCHEMA is not supported").with_code("0A000");
+                    return Err(error.with_hint("CREATE VIEW makes it in the other schema"));
+                }
                 let views = match object.relation.schema() {
                     Ok(columns) => {
                         self.followed_views(object, &Becomes { name: to.clone(), columns, renamed: vec![] })?
@@ -321,6 +326,7 @@ impl Around<'_> {
             }
             AlterTableOperation::RenameTable { table_name } => {
                 altered.declaration.name = renamed(&object.name, table_name)?;
+                altered.also.extend(self.sequences_along(object, &altered.declaration.name));
                 self.at.snapshot.rights.check_create(&altered.declaration.name)?;
             }
             AlterTableOperation::AddConstraint { constraint, not_valid } => {
@@ -833,6 +839,10 @@ fn renamed(name: &RelationName, to: &RenameTableNameKind) -> Result<RelationName
     let (RenameTableNameKind::As(to) | RenameTableNameKind::To(to)) = to;
     match to.0.as_slice() {
         [part] => part.as_ident().map(|ident| RelationName::new(&name.schema, lower(ident))),
+        [schema, part] => {
+            let schema = schema.as_ident().and_then(|schema| schema.value.strip_prefix(OTHER_SCHEMA));
+            schema.zip(part.as_ident()).map(|(schema, part)| RelationName::new(schema, lower(part)))
+        }
         _ => None,
     }
     .ok_or_else(|| Error::input("a table is renamed within its schema").with_code("42601"))

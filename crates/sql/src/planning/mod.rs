@@ -36,6 +36,7 @@ mod names;
 mod parameters;
 mod path;
 mod prepared;
+mod schemas;
 mod sequences;
 mod settings;
 mod several;

@@ -39,6 +39,7 @@ impl Around<'_> {
             }
             "drop" if words.take(&["trigger"]) => return self.drop_trigger(&mut words),
             "alter" if words.take(&["trigger"]) => return self.rename_trigger(&mut words),
+            "alter" if let Some(moved) = self.moved_if(&words)? => return Ok(moved),
             "alter" if words.come(&["table"]) && words.split_at_last("owner").is_none() => {
                 words.word()?;
                 return self.switch_triggers(&mut words);
@@ -63,6 +64,15 @@ impl Around<'_> {
             _ => self.alter_owner(&mut words),
         };
         statement.map(BoundStatement::Other)
+    }
+
+    /// What moves into another schema, or is a function that gets another name.
+    fn moved_if(&self, words: &Words) -> Result<Option<BoundStatement>> {
+        let of_roles = [&["role"][..], &["user"], &["group"], &["default", "privileges"]];
+        match of_roles.iter().any(|kind| words.come(kind)) {
+            true => Ok(None),
+            false => self.moved(words),
+        }
     }
 
     /// SET ROLE and SET SESSION AUTHORIZATION.

@@ -18,6 +18,8 @@ enum Part {
 pub(in crate::planning) struct Words {
     parts: Vec<Part>,
     at: usize,
+    /// Those of the whole statement.
+    all: Vec<Part>,
 }
 
 impl Words {
@@ -44,7 +46,8 @@ impl Words {
                 _ => Part::Sign(text),
             }
         });
-        Self { parts: parts.collect(), at: 0 }
+        let parts = parts.collect::<Vec<_>>();
+        Self { all: parts.clone(), parts, at: 0 }
     }
 
     /// Whether these words come next; they are passed if so.
@@ -69,8 +72,22 @@ impl Words {
     pub(in crate::planning) fn split_at_last(&self, word: &str) -> Option<(Self, Self)> {
         let is_it = |part: &Part| *part == Part::Word(word.to_owned());
         let found = self.parts.iter().rposition(is_it).filter(|place| *place >= self.at)?;
-        let before = Self { parts: self.parts[..found].to_vec(), at: self.at };
-        Some((before, Self { parts: self.parts.clone(), at: found + 1 }))
+        let before = Self { parts: self.parts[..found].to_vec(), at: self.at, all: self.all.clone() };
+        Some((before, Self { parts: self.parts.clone(), at: found + 1, all: self.all.clone() }))
+    }
+
+    /// All of it, from the first word on.
+    pub(in crate::planning) fn whole(&self) -> Self {
+        Self { parts: self.all.clone(), at: 0, all: self.all.clone() }
+    }
+
+    /// Whether this is the last word, which is left out then.
+    pub(in crate::planning) fn take_last(&mut self, word: &str) -> bool {
+        let is_it = self.parts.last() == Some(&Part::Word(word.to_owned())) && self.parts.len() > self.at;
+        if is_it {
+            self.parts.pop();
+        }
+        is_it
     }
 
     pub(in crate::planning) fn is_end(&self) -> bool {
