@@ -70,8 +70,8 @@ mod unbound;
 mod uses;
 mod view;
 
-pub use authority::Authority;
 pub use alter::{OwnedSequence, free_name};
+pub use authority::Authority;
 pub use block::StatementBlock;
 pub use catalog::{Catalog, CatalogChange, CatalogObserver, may_change, no_schema};
 pub use composite_definition::CompositeDefinition;

@@ -156,9 +156,7 @@ impl Question<'_> {
                     Err(Error::input(message).with_code("3D000"))
                 }
                 Named::Number(oid) if oid != i64::from(DATABASE_OID) => Ok(None),
-                _ => any(&|wanted| {
-                    named(wanted, &|privilege| rights.may_of_database(privilege, wanted.options))
-                }),
+                _ => any(&|wanted| named(wanted, &|privilege| rights.may_of_database(privilege, wanted.options))),
             },
             Subject::Function | Subject::Type => {
                 let kind = if self.subject == Subject::Function { SubjectKind::Routine } else { SubjectKind::Type };
@@ -190,8 +188,7 @@ impl Question<'_> {
 
     /// A function or a type that somebody has made.
     fn made(&self, kind: SubjectKind) -> Option<Arc<Object>> {
-        let mut objects =
-            self.snapshot.catalog.all_objects().filter(|object| object.relation.subject_kind() == kind);
+        let mut objects = self.snapshot.catalog.all_objects().filter(|object| object.relation.subject_kind() == kind);
         match self.object {
             Named::Number(oid) => objects.find(|object| i64::from(object.oid()) == oid).cloned(),
             Named::Text(text) => {

@@ -115,13 +115,15 @@ impl Rights {
 
     /// Whether the relation, function or type may be used so.
     pub fn may(&self, name: &RelationName, privilege: Privilege) -> bool {
-        let is_granted = |held: &Held| held.object(name).is_some_and(|object| held.of_object(object, false).has(privilege));
+        let is_granted =
+            |held: &Held| held.object(name).is_some_and(|object| held.of_object(object, false).has(privilege));
         name.is_temporary() || self.fit(name, privilege) || self.held.as_ref().is_some_and(is_granted)
     }
 
     /// Whether that may be passed on.
     pub fn may_grant(&self, name: &RelationName, privilege: Privilege) -> bool {
-        let is_granted = |held: &Held| held.object(name).is_some_and(|object| held.of_object(object, true).has(privilege));
+        let is_granted =
+            |held: &Held| held.object(name).is_some_and(|object| held.of_object(object, true).has(privilege));
         self.are_all() || self.held.as_ref().is_some_and(is_granted)
     }
 

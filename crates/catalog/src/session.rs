@@ -12,8 +12,8 @@ use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use parking_lot::{Mutex, RwLock};
 
-use crate::authority::{Privilege, Speaker, Subject};
 use self::acting::{Acting, rights_of};
+use crate::authority::{Privilege, Speaker, Subject};
 use crate::history::micros_now;
 use crate::locks::{LockOwner, Locks};
 use crate::name::{shown_schema_oid, temporary_schema};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use diligence_base::ids::ObjectId;
 
-use crate::name::{DEFAULT_SCHEMA_ID, is_temporary, oid_of};
 use crate::authority::Authority;
+use crate::name::{DEFAULT_SCHEMA_ID, is_temporary, oid_of};
 use crate::{DEFAULT_SCHEMA, Object, Relation, RelationName};
 
 /// The names of a database at one moment. Cheap to clone. Keeps the rows of tables in memory as they were, so it is for

@@ -135,7 +135,11 @@ mod tests {
             name: "t".into(),
             is_before: true,
             is_row: true,
-            events: vec![TriggerEvent::Insert, TriggerEvent::Update(vec!["a".into(), "B c".into()]), TriggerEvent::Delete],
+            events: vec![
+                TriggerEvent::Insert,
+                TriggerEvent::Update(vec!["a".into(), "B c".into()]),
+                TriggerEvent::Delete,
+            ],
             when: Some("new.a > 1".into()),
             function: RelationName::of_routine("public", "f", Some("")),
             arguments: vec![String::new(), "it's".into()],

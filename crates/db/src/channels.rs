@@ -114,7 +114,8 @@ impl Channels {
                 ChannelStep::Unlisten(None) => own.channels.lock().clear(),
                 ChannelStep::Notify { channel, payload } => {
                     let said = Notification { channel, payload, process_id };
-                    for ears in self.0.lock().iter().filter_map(Weak::upgrade).filter(|ears| ears.hears(&said.channel)) {
+                    for ears in self.0.lock().iter().filter_map(Weak::upgrade).filter(|ears| ears.hears(&said.channel))
+                    {
                         ears.heard.lock().push_back(said.clone());
                         ears.woken.notify_one();
                     }
@@ -173,7 +174,10 @@ mod tests {
         assert_eq!(heard(&ann), ["news:", "news:it's", "Other:x"]);
         assert!(heard(&ann).is_empty() && heard(&bob).is_empty());
         // Of a transaction, when it is committed, and equal ones once.
-        run(&bob, &["BEGIN", "NOTIFY news, 'a'", "NOTIFY news, 'b'", "NOTIFY news, 'a'", "SELECT pg_notify('news', 'c')"]);
+        run(
+            &bob,
+            &["BEGIN", "NOTIFY news, 'a'", "NOTIFY news, 'b'", "NOTIFY news, 'a'", "SELECT pg_notify('news', 'c')"],
+        );
         assert!(heard(&ann).is_empty());
         run(&bob, &["COMMIT"]);
         assert_eq!(heard(&ann), ["news:a", "news:b", "news:c"]);

@@ -23,8 +23,8 @@ use diligence_storage::external::{Discovered, OpenOptions, discover};
 use diligence_storage::segment::FormatChoice;
 use parking_lot::RwLock;
 
-use crate::channels::Channels;
 use crate::activity::{Activities, Activity};
+use crate::channels::Channels;
 use crate::kept::KeptFolder;
 use crate::plans::PlanCache;
 use crate::postgres;

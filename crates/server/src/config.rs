@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use diligence_base::{Error, Result};
-use diligence_db::rights::Rights;
 use diligence_db::Database;
+use diligence_db::rights::Rights;
 use serde::Deserialize;
 
 use crate::execution::ExecutionOptions;

@@ -52,7 +52,8 @@ pub use planning::{
 };
 pub use registry::Closures;
 pub use session_functions::{QueryRunner, SettingsSink};
-pub use statement::{ChannelStep, 
-    Called, Command, DroppedKind, ExportFormat, Maintenance, Part, Query, Several, Statement, TransactionStep, Write,
+pub use statement::{
+    Called, ChannelStep, Command, DroppedKind, ExportFormat, Maintenance, Part, Query, Several, Statement,
+    TransactionStep, Write,
 };
 pub use write::native::{NativeWriter, Returned};

@@ -329,8 +329,7 @@ impl Authority {
                     let wanted = grants::known(change.privileges, *kind);
                     let (grantor, may) = self.best_grantor(*subject, *kind, wanted, by);
                     // Who may do anything with it, and pass on nothing of what is listed, has said nothing.
-                    if may == Privileges::NONE
-                        && self.privileges(&by.roles, *subject, *kind, false) != Privileges::NONE
+                    if may == Privileges::NONE && self.privileges(&by.roles, *subject, *kind, false) != Privileges::NONE
                     {
                         continue;
                     }

@@ -138,8 +138,7 @@ pub enum SubjectKind {
 
 impl SubjectKind {
     /// All.
-    pub const ALL: [Self; 6] =
-        [Self::Table, Self::Sequence, Self::Routine, Self::Type, Self::Schema, Self::Database];
+    pub const ALL: [Self; 6] = [Self::Table, Self::Sequence, Self::Routine, Self::Type, Self::Schema, Self::Database];
 
     /// What one may do with it.
     pub fn all(self) -> Privileges {

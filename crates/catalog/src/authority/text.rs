@@ -3,9 +3,7 @@
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 
-use super::{
-    Authority, DefaultsOf, Entitlements, Grant, Membership, Privileges, RoleDefinition, Subject, SubjectKind,
-};
+use super::{Authority, DefaultsOf, Entitlements, Grant, Membership, Privileges, RoleDefinition, Subject, SubjectKind};
 
 impl Authority {
     /// The text.
@@ -208,12 +206,8 @@ mod tests {
         let mut authority = Authority::default();
         for (name, id) in names.iter().zip(30_000..) {
             let definition = RoleDefinition::new(ObjectId(id));
-            said(
-                &mut authority,
-                &owner(),
-                RoleChange::Create { name: (*name).into(), definition, members: vec![] },
-            )
-            .unwrap();
+            said(&mut authority, &owner(), RoleChange::Create { name: (*name).into(), definition, members: vec![] })
+                .unwrap();
         }
         authority
     }

@@ -167,9 +167,8 @@ impl SessionCatalogs {
             let names = self.catalog().snapshot();
             self.check_known(&names, role)?;
             let user = self.acting.read().user.clone();
-            let own = user.as_deref().and_then(|user| {
-                rights_of(&names, &self.base.users(), user, Some(&self.own_rights))
-            });
+            let own =
+                user.as_deref().and_then(|user| rights_of(&names, &self.base.users(), user, Some(&self.own_rights)));
             let is_self = user.as_deref() == Some(role);
             if !own.unwrap_or_else(|| self.own_rights.clone()).are_all() && !is_self {
                 return Err(Error::input("permission denied to set session authorization").with_code(DENIED));

@@ -89,7 +89,11 @@ pub(super) fn summary(snapshot: &SessionSnapshot, object: &Object) -> (bool, i32
             _ => false,
         })
     };
-    (!rules.keys.is_empty(), rules.checks.len() as i32, !rules.triggers.is_empty() || !rules.references.is_empty() || is_referred())
+    (
+        !rules.keys.is_empty(),
+        rules.checks.len() as i32,
+        !rules.triggers.is_empty() || !rules.references.is_empty() || is_referred(),
+    )
 }
 
 /// What a column is beside its type: whether it has a default, `a` or `d` for one that counts, `s` for one that is

@@ -133,9 +133,10 @@ fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             snapshot.schema_oid(&listed.schema).unwrap_or_default().into(),
             0.into(),
             0.into(),
-            listed.object.as_ref().map_or(OWNER_OID.into(), |object| {
-                roles::owner_oid(snapshot, Subject::Object(object.id))
-            }),
+            listed
+                .object
+                .as_ref()
+                .map_or(OWNER_OID.into(), |object| roles::owner_oid(snapshot, Subject::Object(object.id))),
             if is_view { 0 } else { 2 }.into(),
             0.into(),
             0.into(),
@@ -250,16 +251,7 @@ fn listed_tables(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             let summary = |object: &Object| declared::summary(snapshot, object).0;
             let has_indexes = Cell::Flag(listed.object.as_ref().is_some_and(summary));
             let owner = roles::owner_name(snapshot, listed.object.as_ref());
-            vec![
-                listed.schema.into(),
-                listed.name.into(),
-                owner,
-                Cell::Null,
-                has_indexes,
-                flag(),
-                flag(),
-                flag(),
-            ]
+            vec![listed.schema.into(), listed.name.into(), owner, Cell::Null, has_indexes, flag(), flag(), flag()]
         })
         .collect()
 }
@@ -521,7 +513,8 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
         add(name, roles, roles::roles);
     }
     for name in ["pg_user", "pg_shadow"] {
-        let users = "usename usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd valuntil:z useconfig:T";
+        let users =
+            "usename usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd valuntil:z useconfig:T";
         add(name, users, roles::users);
     }
     add(

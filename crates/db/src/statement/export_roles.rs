@@ -144,9 +144,7 @@ fn put(text: &mut String, snapshot: &SessionSnapshot, subject: Subject, word: &s
 
 fn put_grant(text: &mut String, head: &str, on: &str, grant: &Grant) {
     let grantee = if grant.grantee == PUBLIC { "PUBLIC".to_owned() } else { quoted(&grant.grantee) };
-    for (privileges, behind) in
-        [(grant.privileges.without(grant.options), ""), (grant.options, " WITH GRANT OPTION")]
-    {
+    for (privileges, behind) in [(grant.privileges.without(grant.options), ""), (grant.options, " WITH GRANT OPTION")] {
         if privileges != Privileges::NONE {
             let names = privileges.iter().map(|privilege| privilege.name()).collect::<Vec<_>>().join(", ");
             let _ = writeln!(text, "{head}GRANT {names} ON {on} TO {grantee}{behind};");

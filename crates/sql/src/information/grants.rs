@@ -105,8 +105,7 @@ pub(super) fn of_tables(snapshot: &SessionSnapshot, user: &str, with_public: boo
 
 /// `column_privileges` and `role_column_grants`: those of whole tables, for each of their columns.
 pub(super) fn of_columns(snapshot: &SessionSnapshot, user: &str, with_public: bool) -> Vec<Row> {
-    const OF_COLUMNS: [Privilege; 4] =
-        [Privilege::Select, Privilege::Insert, Privilege::Update, Privilege::References];
+    const OF_COLUMNS: [Privilege; 4] = [Privilege::Select, Privilege::Insert, Privilege::Update, Privilege::References];
     let mut rows = Vec::new();
     for object in objects(snapshot, SubjectKind::Table).filter(|object| !matches!(object.relation, Relation::Files(_)))
     {
@@ -154,8 +153,7 @@ pub(super) fn of_routines(snapshot: &SessionSnapshot, user: &str, with_public: b
 pub(super) fn of_usage(snapshot: &SessionSnapshot, user: &str, with_public: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     let sequences = objects(snapshot, SubjectKind::Sequence);
-    let domains =
-        objects(snapshot, SubjectKind::Type).filter(|object| matches!(object.relation, Relation::Domain(_)));
+    let domains = objects(snapshot, SubjectKind::Type).filter(|object| matches!(object.relation, Relation::Domain(_)));
     for object in sequences.chain(domains) {
         let (kind, subject) = (object.relation.subject_kind(), Subject::Object(object.id));
         let is_sequence = kind == SubjectKind::Sequence;

@@ -17,6 +17,8 @@ use diligence_catalog::{
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 
+use crate::planning::simple_views;
+
 /// PostgreSQL's views: the name, a tab, and the columns with their types; a column without one is a `name`.
 static VIEWS: LazyLock<HashMap<&'static str, SchemaRef>> = LazyLock::new(|| {
     let views = include_str!("views.tsv").lines().filter_map(|line| line.split_once('\t'));
@@ -111,7 +113,9 @@ pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result
         }
         "constraint_column_usage" => constraints::constrained_columns(snapshot),
         "sequences" => constraints::sequences(snapshot),
-        "views" => relations(snapshot).iter().filter_map(|(name, relation)| view_row(name, relation)).collect(),
+        "views" => {
+            relations(snapshot).iter().filter_map(|(name, relation)| view_row(snapshot, name, relation)).collect()
+        }
         "columns" => relations(snapshot).iter().flat_map(|(name, relation)| columns(name, relation)).collect(),
         _ => vec![],
     };
@@ -178,7 +182,7 @@ fn table(name: &RelationName, relation: &Resolved) -> Row {
     }
 }
 
-fn view_row(name: &RelationName, relation: &Resolved) -> Option<Row> {
+fn view_row(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved) -> Option<Row> {
     if !relation.is_view() {
         return None;
     }
@@ -197,6 +201,13 @@ fn view_row(name: &RelationName, relation: &Resolved) -> Option<Row> {
         && let Relation::View(view) = &object.relation
     {
         row.insert("view_definition", view.definition().into());
+        if let Some(option) = simple_views::check_option(view) {
+            row.insert("check_option", option.to_uppercase().into());
+        }
+        if simple_views::is_updatable(snapshot, object) {
+            row.insert("is_updatable", "YES".into());
+            row.insert("is_insertable_into", "YES".into());
+        }
     }
     Some(row)
 }

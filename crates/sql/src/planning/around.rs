@@ -88,6 +88,11 @@ pub(super) struct Around<'a> {
     gives_numbers: Cell<bool>,
     /// The schemas of the views whose queries are being bound, the innermost last.
     pub(super) around_views: RefCell<Vec<String>>,
+    /// What is changed through a view, and under whose rights; `None` for the session's.
+    pub(super) through: RefCell<Option<(RelationName, Option<String>)>>,
+    /// What new rows have to fulfill for the views, by name, and whether those behind count as well.
+    pub(super) view_checks: RefCell<Vec<(String, ast::Expr)>>,
+    pub(super) cascades: Cell<bool>,
     /// Under whose rights names behind those views are looked up; `None` for the session's.
     behind: RefCell<Vec<Option<String>>>,
     /// The columns that a COPY from files wants.
@@ -118,6 +123,9 @@ impl<'a> Around<'a> {
             gives_numbers: Cell::new(false),
             around_views: RefCell::default(),
             behind: RefCell::default(),
+            through: RefCell::default(),
+            view_checks: RefCell::default(),
+            cascades: Cell::new(false),
             copied: RefCell::default(),
         }
     }

@@ -62,6 +62,16 @@ impl ChangedTable {
         Changed { alias, qualifiers, targets, checks: conditions, returning, with }
     }
 
+    /// The same, where new rows have to fulfill these conditions as well.
+    pub(super) fn checked(mut self, checks: Vec<(String, Expr)>) -> Self {
+        for (name, condition) in checks {
+            let condition = Arc::new(condition);
+            self.checks.push((name, condition.clone()));
+            self.conditions.push(condition);
+        }
+        self
+    }
+
     /// The columns that are set. Fails with 42703 if there is none of a name.
     pub(super) fn assigned(&self, assignments: &[ast::Assignment]) -> Result<Vec<String>> {
         let values = self.values(assignments)?;
@@ -438,13 +448,7 @@ impl Around<'_> {
     }
 
     /// The table that a statement changes. From now on [`CHANGED`] means it.
-    fn changed(
-        &self,
-        target: &TableFactor,
-        joins: &[ast::Join],
-        what: &str,
-        granted: Granted,
-    ) -> Result<ChangedTable> {
+    fn changed(&self, target: &TableFactor, joins: &[ast::Join], what: &str, granted: Granted) -> Result<ChangedTable> {
         let TableFactor::Table { name, alias, .. } = target else {
             return Err(Error::unsupported(format!("{what} is of a table only")).with_code("0A000"));
         };
@@ -454,8 +458,8 @@ impl Around<'_> {
         }
         let name = self.granted(name, granted.first)?;
         let found = match granted.reads {
-            true => self.at.snapshot.readable(&name)?,
-            false => self.at.snapshot.get(&name).filter(|_| self.at.snapshot.sees(&name)),
+            true if !self.is_through(&name) => self.at.snapshot.readable(&name)?,
+            _ => self.at.snapshot.get(&name).filter(|_| self.at.snapshot.sees(&name)),
         };
         let found = found.ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
@@ -464,7 +468,9 @@ impl Around<'_> {
         self.set_changed(memory.numbered());
         self.names.uses_object(&name, object);
         let own = Ident::with_quote('"', &name.name);
-        ChangedTable::new(object, memory, alias.as_ref().map_or(&own, |alias| &alias.name), alias.is_some())
+        let changed =
+            ChangedTable::new(object, memory, alias.as_ref().map_or(&own, |alias| &alias.name), alias.is_some())?;
+        Ok(changed.checked(self.view_checks.take()))
     }
 
     /// What [`CHANGED`] means.
@@ -502,7 +508,7 @@ fn others(using: Option<&[TableWithJoins]>) -> &[TableWithJoins] {
 }
 
 /// Whether a value is computed from columns.
-fn names_columns(value: &ast::Expr) -> bool {
+pub(super) fn names_columns(value: &ast::Expr) -> bool {
     ast::visit_expressions(value, |part: &ast::Expr| match part {
         ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),

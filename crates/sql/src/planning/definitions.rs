@@ -518,10 +518,7 @@ impl Around<'_> {
     /// The name of a relation with which a statement does something. Fails with 42501 if the session may not.
     pub(super) fn granted(&self, name: &ast::ObjectName, privilege: Privilege) -> Result<RelationName> {
         let name = self.relation_name(name)?;
-        if self.at.snapshot.get(&name).is_some() {
-            self.at.snapshot.rights.check_use_schema(&name.schema)?;
-        }
-        self.at.snapshot.rights.check(&name, privilege)?;
+        self.check_granted(&name, privilege)?;
         Ok(name)
     }
 

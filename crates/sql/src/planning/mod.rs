@@ -40,6 +40,7 @@ mod schemas;
 mod sequences;
 mod settings;
 mod several;
+pub(crate) mod simple_views;
 mod statements;
 mod tables;
 mod triggers;
@@ -221,7 +222,13 @@ impl Planner {
     }
 
     fn planning<'a>(&'a self, snapshot: &'a SessionSnapshot) -> Planning<'a> {
-        Planning { session: self.session(), snapshot, options: &self.options, facts: self.facts(), names_files: self.names_files() }
+        Planning {
+            session: self.session(),
+            snapshot,
+            options: &self.options,
+            facts: self.facts(),
+            names_files: self.names_files(),
+        }
     }
 
     /// What functions about the session answer, such as `current_user`.

@@ -19,9 +19,9 @@ pub(super) const OTHER_SCHEMA: &str = "schema \u{1}";
 impl Around<'_> {
     /// ALTER … SET SCHEMA, and ALTER FUNCTION … RENAME TO; the words behind ALTER. `None` if it is neither.
     pub(super) fn moved(&self, words: &Words) -> Result<Option<BoundStatement>> {
-        let of_schema = words.split_at_last("schema").and_then(|(mut before, behind)| {
-            before.take_last("set").then_some((before, Some(behind)))
-        });
+        let of_schema = words
+            .split_at_last("schema")
+            .and_then(|(mut before, behind)| before.take_last("set").then_some((before, Some(behind))));
         let (mut words, mut schema) = match (of_schema, words.split_at_last("rename")) {
             (Some(both), _) => both,
             (None, Some((before, _))) => (before, None),
@@ -63,8 +63,7 @@ impl Around<'_> {
                 let own = own.ok_or_else(|| Error::bug("a name without parts"))?;
                 let schema = Ident::with_quote('"', format!("{OTHER_SCHEMA}{}", to_schema.unwrap_or_default()));
                 let to = ObjectName::from(vec![schema, own]);
-                alter.operations =
-                    vec![AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(to) }];
+                alter.operations = vec![AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(to) }];
                 self.alter_table(&alter).map(Some)
             }
             _ => {

@@ -57,10 +57,11 @@ impl Around<'_> {
         refuse_clauses(insert)?;
         let name = self.granted(name, Privilege::Insert)?;
         if insert.returning.is_some() || insert.on.is_some() {
-            self.at.snapshot.rights.check_read(&name)?;
+            self.check_granted(&name, Privilege::Select)?;
         }
-        if matches!(&insert.on, Some(ast::OnInsert::OnConflict(on)) if !matches!(on.action, ast::OnConflictAction::DoNothing)) {
-            self.at.snapshot.rights.check(&name, Privilege::Update)?;
+        if matches!(&insert.on, Some(ast::OnInsert::OnConflict(on)) if !matches!(on.action, ast::OnConflictAction::DoNothing))
+        {
+            self.check_granted(&name, Privilege::Update)?;
         }
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
@@ -155,6 +156,7 @@ impl Around<'_> {
         let alias = insert.table_alias.as_ref().map(|alias| &alias.alias);
         let alias = alias.filter(|alias| ![BY_NAME, OVERRIDING].contains(&alias.value.as_str()));
         let changed = ChangedTable::new(object, table, alias.unwrap_or(&own), alias.is_some())?;
+        let changed = changed.checked(self.view_checks.take());
         self.names.uses_object(&object.name, object);
         let insert = &changed.with_conflict(insert)?;
         let given = match insert.columns.as_slice() {
@@ -258,11 +260,7 @@ impl Around<'_> {
     }
 
     /// The same for a table that calls these.
-    pub(super) fn calling_writer(
-        &self,
-        target: NativeTarget,
-        triggers: Option<Arc<Triggers>>,
-    ) -> Arc<NativeWriter> {
+    pub(super) fn calling_writer(&self, target: NativeTarget, triggers: Option<Arc<Triggers>>) -> Arc<NativeWriter> {
         let writer = self.memory_writer(target);
         match triggers {
             None => writer,

@@ -7,9 +7,9 @@
 mod divided;
 mod formats;
 pub(crate) mod native;
-pub(crate) mod triggers;
 mod options;
 pub(crate) mod plan;
+pub(crate) mod triggers;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -34,6 +34,7 @@ use parking_lot::Mutex;
 
 use super::divided::{Divided, Rest};
 use super::triggers::Triggers;
+use crate::planning::simple_views::OF_VIEW;
 
 /// Who holds the memory of rows in tables.
 const HOLDER: &str = "a table in memory";
@@ -154,6 +155,10 @@ pub(crate) fn check_holds(
 ) -> Result<()> {
     let broken = (0..holds.len()).find(|row| holds.is_valid(*row) && !holds.value(*row));
     let Some(row) = broken else { return Ok(()) };
+    if let Some(view) = name.strip_prefix(OF_VIEW) {
+        let error = Error::value(format!("new row violates check option for view \"{view}\"")).with_code("44000");
+        return Err(error.with_detail(failing_row(&values()?, row)));
+    }
     let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
     let about = About {
         schema: Some(table.schema.clone()),

@@ -184,7 +184,8 @@ impl<'r> Run<'r> {
                 Some(row) if *is_row && !row.is_null() => {
                     let given = row.fields();
                     if given.len() != columns.len() {
-                        let error = Error::input("returned row structure does not match the structure of the triggering table");
+                        let error =
+                            Error::input("returned row structure does not match the structure of the triggering table");
                         return Err(error.with_code("42804"));
                     }
                     let values = given.into_iter().zip(columns);

@@ -83,8 +83,7 @@ fn is_one(parts: &[&Token]) -> bool {
     }
     if is(0, &["create"]) {
         let authorizes = |at: usize| is(at, &["authorization"]) || is(at + 1, &["authorization"]);
-        return of_role(1)
-            || is(1, &["schema"]) && (authorizes(2) || is(2, &["if"]) && authorizes(5));
+        return of_role(1) || is(1, &["schema"]) && (authorizes(2) || is(2, &["if"]) && authorizes(5));
     }
     if is(0, &["drop"]) {
         return of_role(1) || is(1, &["owned", "trigger"]);
@@ -135,14 +134,22 @@ mod tests {
     fn statements_about_roles_are_their_tokens() {
         for (sql, call) in [
             ("GRANT SELECT ON \"T\" TO ann;", "('w:grant', 'w:select', 'w:on', 'q:T', 'w:to', 'w:ann')"),
-            ("CREATE ROLE a PASSWORD 'it''s' CONNECTION LIMIT 5", "('w:create', 'w:role', 'w:a', 'w:password', 's:it''s', 'w:connection', 'w:limit', 'n:5')"),
+            (
+                "CREATE ROLE a PASSWORD 'it''s' CONNECTION LIMIT 5",
+                "('w:create', 'w:role', 'w:a', 'w:password', 's:it''s', 'w:connection', 'w:limit', 'n:5')",
+            ),
             ("SET LOCAL ROLE ann", "('w:set', 'w:local', 'w:role', 'w:ann')"),
             ("RESET SESSION AUTHORIZATION", "('w:reset', 'w:session', 'w:authorization')"),
-            ("ALTER FUNCTION f(int) OWNER TO x", "('w:alter', 'w:function', 'w:f', 'p:(', 'w:int', 'p:)', 'w:owner', 'w:to', 'w:x')"),
+            (
+                "ALTER FUNCTION f(int) OWNER TO x",
+                "('w:alter', 'w:function', 'w:f', 'p:(', 'w:int', 'p:)', 'w:owner', 'w:to', 'w:x')",
+            ),
         ] {
             assert_eq!(read(sql).as_deref(), Some(call), "{sql}");
         }
-        for other in ["SELECT 1", "SET a = 1", "CREATE TABLE role (a INT)", "DROP TABLE owned", "ALTER TABLE t ADD a INT"] {
+        for other in
+            ["SELECT 1", "SET a = 1", "CREATE TABLE role (a INT)", "DROP TABLE owned", "ALTER TABLE t ADD a INT"]
+        {
             assert_eq!(read(other), None, "{other}");
         }
     }

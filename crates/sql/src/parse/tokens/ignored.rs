@@ -105,8 +105,33 @@ impl Text<'_> {
         }
     }
 
+    /// `CREATE VIEW v AS q WITH LOCAL CHECK OPTION`: `CREATE VIEW v WITH (check_option = 'local') AS q`.
+    fn check_option(&mut self, at: usize) {
+        let end = self.end_of_statement(at);
+        if end < at + 6 || !self.is(end - 1, "OPTION") || !self.is(end - 2, "CHECK") {
+            return;
+        }
+        let (from, option) = match () {
+            () if self.is(end - 3, "WITH") => (end - 3, "cascaded"),
+            () if self.is(end - 3, "LOCAL") && self.is(end - 4, "WITH") => (end - 4, "local"),
+            () if self.is(end - 3, "CASCADED") && self.is(end - 4, "WITH") => (end - 4, "cascaded"),
+            () => return,
+        };
+        let Some(view) = (at + 1..at + 6).find(|place| self.is(*place, "VIEW")) else { return };
+        let is_conditional = self.is(view + 1, "IF");
+        let mut body = self.name_end(if is_conditional { view + 4 } else { view + 1 });
+        body = self.closed.get(&body).map_or(body, |closed| closed + 1);
+        if !self.is(body, "AS") {
+            return;
+        }
+        let option = Token::SingleQuotedString(option.to_owned());
+        self.insert(body, [word("WITH"), Token::LParen, word("check_option"), Token::Eq, option, Token::RParen]);
+        self.drop(from..end);
+    }
+
     /// CREATE UNLOGGED TABLE, and CREATE RECURSIVE VIEW.
     pub(super) fn ignored_create(&mut self, at: usize) {
+        self.check_option(at);
         if self.is(at + 1, "UNLOGGED") && self.is(at + 2, "TABLE") {
             return self.drop(at + 1..at + 2);
         }

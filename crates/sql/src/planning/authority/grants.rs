@@ -51,11 +51,8 @@ impl Around<'_> {
                 continue;
             }
             // Sequences may be named as tables.
-            let named_kind = if kind == SubjectKind::Sequence && subjects.len() > of_kind.len() {
-                SubjectKind::Table
-            } else {
-                kind
-            };
+            let named_kind =
+                if kind == SubjectKind::Sequence && subjects.len() > of_kind.len() { SubjectKind::Table } else { kind };
             let grant = GrantChange {
                 is_grant,
                 on: GrantedOn::Subjects(of_kind),
@@ -130,9 +127,9 @@ impl Around<'_> {
                     return Err(no_schema(schema));
                 }
             }
-            let objects = snapshot.all_objects().filter(|object| {
-                object.relation.subject_kind() == kind && schemas.contains(&object.name.schema)
-            });
+            let objects = snapshot
+                .all_objects()
+                .filter(|object| object.relation.subject_kind() == kind && schemas.contains(&object.name.schema));
             return Ok(objects.map(|object| subject(object)).collect());
         }
         if words.take(&["schema"]) {
@@ -292,9 +289,8 @@ fn listed(words: &mut Words) -> Result<Listed> {
         if words.come(&["("]) {
             return Err(of_columns());
         }
-        Privilege::named(&word).ok_or_else(|| {
-            Error::input(format!("unrecognized privilege type \"{word}\"")).with_code("42601")
-        })
+        Privilege::named(&word)
+            .ok_or_else(|| Error::input(format!("unrecognized privilege type \"{word}\"")).with_code("42601"))
     })?;
     Ok(Listed { privileges: Some(privileges) })
 }

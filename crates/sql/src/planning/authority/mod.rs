@@ -103,9 +103,7 @@ impl Around<'_> {
     /// The name of a role that is there. Fails with 42704 if there is none.
     fn role(&self, words: &mut Words) -> Result<String> {
         match self.grantee(words)? {
-            name if name == PUBLIC => {
-                Err(Error::input("role name \"public\" is reserved").with_code("42939"))
-            }
+            name if name == PUBLIC => Err(Error::input("role name \"public\" is reserved").with_code("42939")),
             name => Ok(name),
         }
     }

@@ -90,9 +90,7 @@ impl Around<'_> {
         // A table's own sequences go with it.
         if let Subject::Object(id) = subject {
             let owned = self.at.snapshot.catalog.objects().filter(|object| match &object.relation {
-                Relation::Sequence(sequence) => {
-                    sequence.options.owner.as_ref().is_some_and(|(table, _)| *table == id)
-                }
+                Relation::Sequence(sequence) => sequence.options.owner.as_ref().is_some_and(|(table, _)| *table == id),
                 _ => false,
             });
             subjects.extend(owned.map(|object| Subject::Object(object.id)));
@@ -127,10 +125,8 @@ impl Around<'_> {
         if if_not_exists && self.at.snapshot.catalog.has_schema(&name) {
             return Ok(Statement::Command(Command::Nothing("CREATE SCHEMA")));
         }
-        let commands = vec![
-            Command::CreateSchema { name: name.clone(), if_not_exists },
-            Command::OwnSchema { name, owner },
-        ];
+        let commands =
+            vec![Command::CreateSchema { name: name.clone(), if_not_exists }, Command::OwnSchema { name, owner }];
         Ok(Statement::Command(Command::All { commands, tag: "CREATE SCHEMA" }))
     }
 
@@ -174,7 +170,8 @@ impl Around<'_> {
         let views = of_kind(|object| matches!(object.relation, Relation::View(_)));
         let shown = of_kind(|object| object.relation.materialized().is_some());
         let tables = of_kind(|object| {
-            matches!(object.relation, Relation::Native(_) | Relation::Files(_)) && object.relation.materialized().is_none()
+            matches!(object.relation, Relation::Native(_) | Relation::Files(_))
+                && object.relation.materialized().is_none()
         });
         let sequences = of_kind(|object| match &object.relation {
             Relation::Sequence(sequence) => sequence.options.owner.is_none(),

@@ -11,8 +11,8 @@ use diligence_catalog::rights::DENIED;
 use super::passwords::verifier;
 use super::words::Words;
 use crate::planning::around::Around;
-use crate::{binder, parse};
 use crate::statement::{Command, Statement};
+use crate::{binder, parse};
 
 /// What CREATE ROLE says beside the role's attributes.
 #[derive(Default)]
@@ -268,7 +268,9 @@ fn check_name(name: &str, is_quoted: bool) -> Result<()> {
         return Err(Error::input(format!("role name \"{name}\" is reserved")).with_code("42939"));
     }
     if !is_quoted && ["current_user", "session_user", "current_role"].contains(&name) {
-        return Err(Error::input(format!("{} cannot be used as a role name here", name.to_uppercase())).with_code("42601"));
+        return Err(
+            Error::input(format!("{} cannot be used as a role name here", name.to_uppercase())).with_code("42601")
+        );
     }
     Ok(())
 }
