@@ -37,15 +37,15 @@ pub struct Trigger {
 }
 
 /// Between the parts of a trigger's text, and between those of a part.
-const BETWEEN: char = '\u{1}';
-const WITHIN: char = '\u{2}';
+const BETWEEN: char = '\u{11}';
+const WITHIN: char = '\u{12}';
 
 impl Trigger {
     /// As a text, which a log keeps.
     pub fn encoded(&self) -> String {
         let events = self.events.iter().map(|event| match event {
             TriggerEvent::Insert => "insert".to_owned(),
-            TriggerEvent::Update(columns) => format!("update{WITHIN}{}", columns.join("\u{3}")),
+            TriggerEvent::Update(columns) => format!("update{WITHIN}{}", columns.join("\u{13}")),
             TriggerEvent::Delete => "delete".to_owned(),
         });
         let flags = [(self.is_before, "before"), (self.is_row, "row"), (self.is_enabled, "enabled")];
@@ -53,7 +53,7 @@ impl Trigger {
         let parts = [
             self.name.clone(),
             flags,
-            events.collect::<Vec<_>>().join("\u{4}"),
+            events.collect::<Vec<_>>().join("\u{14}"),
             self.when.clone().unwrap_or_default(),
             self.function.schema.clone(),
             self.function.name.clone(),
@@ -71,7 +71,7 @@ impl Trigger {
         let has = |flag: &str| flags.split(',').any(|known| known == flag);
         let event = |text: &str| match text.split_once(WITHIN) {
             Some(("update", columns)) => {
-                let columns = columns.split('\u{3}').filter(|column| !column.is_empty());
+                let columns = columns.split('\u{13}').filter(|column| !column.is_empty());
                 Ok(TriggerEvent::Update(columns.map(str::to_owned).collect()))
             }
             None if text == "insert" => Ok(TriggerEvent::Insert),
@@ -85,7 +85,7 @@ impl Trigger {
             is_before: has("before"),
             is_row: has("row"),
             is_enabled: has("enabled"),
-            events: events.split('\u{4}').map(event).collect::<Result<_>>()?,
+            events: events.split('\u{14}').map(event).collect::<Result<_>>()?,
             when: (!when.is_empty()).then(|| (*when).to_owned()),
             function: RelationName::new(*schema, *function),
             arguments,

@@ -381,3 +381,43 @@ fn roles_and_grants_are_kept_copied_and_taken_back() {
     run(&session, "DROP ROLE ann, team");
     assert!(!authority_of(&other).contains("ann"));
 }
+
+#[test]
+fn triggers_are_kept_and_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let database = open(&path);
+    let session = database.session();
+    for sql in [
+        "CREATE TABLE t (a INT, b TEXT)",
+        "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.b := TG_ARGV[0] || NEW.a; RETURN NEW; END $$",
+        "CREATE TRIGGER one BEFORE INSERT OR UPDATE OF a ON t FOR EACH ROW WHEN (NEW.a > 1) EXECUTE FUNCTION f('it''s ')",
+        "CREATE TRIGGER two BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f('two')",
+        "ALTER TABLE t DISABLE TRIGGER two",
+        "BEGIN",
+        "DROP TRIGGER one ON t",
+        "ROLLBACK",
+        "INSERT INTO t VALUES (1, 'x'), (2, 'y')",
+    ] {
+        run(&session, sql);
+    }
+    let state = |database: &Database| {
+        let session = database.session();
+        run(&session, "INSERT INTO t VALUES (3, 'z')");
+        let count = number(&session, "SELECT count(*) FROM t WHERE b IN ('x', 'it''s 2', 'it''s 3')");
+        run(&session, "DELETE FROM t WHERE a = 3");
+        (count, number(&session, "SELECT count(*) FROM pg_trigger WHERE tgenabled = 'D'"))
+    };
+    assert_eq!(state(&database), (3, 1));
+    let export = folder.path().join("export");
+    run(&session, &format!("EXPORT DATABASE '{}'", export.display()));
+    drop((session, database));
+    let database = open(&path);
+    assert_eq!(state(&database), (3, 1));
+    database.checkpoint().unwrap();
+    drop(database);
+    assert_eq!(state(&open(&path)), (3, 1));
+    let other = open(&folder.path().join("other"));
+    run(&other.session(), &format!("IMPORT DATABASE '{}'", export.display()));
+    assert_eq!(state(&other), (3, 1));
+}

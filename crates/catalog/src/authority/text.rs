@@ -257,11 +257,13 @@ mod tests {
 
     #[test]
     fn what_was_passed_on_goes_with_what_it_came_from() {
-        let mut authority = with_roles(&["ann", "bob", "carl"]);
+        let mut authority = with_roles(&["ann", "bob", "carl", "dora"]);
         said(&mut authority, &owner(), grant(true, "ann", Privilege::Select, true, false)).unwrap();
         said(&mut authority, &role("ann"), grant(true, "bob", Privilege::Select, true, false)).unwrap();
         said(&mut authority, &role("bob"), grant(true, "carl", Privilege::Select, false, false)).unwrap();
-        let denied = said(&mut authority, &role("carl"), grant(true, "ann", Privilege::Select, false, false));
+        // Who may do something with it, and pass nothing on, says nothing; who may do nothing is refused.
+        said(&mut authority, &role("carl"), grant(true, "ann", Privilege::Select, false, false)).unwrap();
+        let denied = said(&mut authority, &role("dora"), grant(true, "ann", Privilege::Select, false, false));
         assert_eq!(denied.unwrap_err().code(), Some("42501"));
         let texts = authority.grants_of(TABLE).unwrap().iter().map(Grant::text).collect::<Vec<_>>();
         assert_eq!(texts, ["diligence=arwdDxt/diligence", "ann=r*/diligence", "bob=r*/ann", "carl=r/bob"]);

@@ -64,7 +64,7 @@ impl Session {
 
     /// Does what a statement says, and gives its tag.
     pub(super) fn step(&self, step: TransactionStep) -> Result<&'static str> {
-        let mark = self.transaction_mark();
+        let mark = self.planner().catalogs().mark();
         let inside = || mark.ok_or_else(|| Error::input("there is no transaction").with_code("25P01"));
         Ok(match step {
             TransactionStep::Begin(isolation) => {
@@ -83,6 +83,7 @@ impl Session {
             }
             TransactionStep::Savepoint(name) => {
                 let mark = inside()?;
+                self.said().mark(&mark);
                 let mut savepoints = self.savepoints();
                 if savepoints.len() >= SAVEPOINTS_MAX {
                     let error = Error::resource(format!("a transaction has at most {SAVEPOINTS_MAX} savepoints"));
