@@ -79,6 +79,7 @@ start --users "$work/users.toml"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/passwords.py"
 jdbc password "$postgres"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/roles.py"
+POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/grants.py"
 stop
 start --heavy-max 1 --queue-max 2
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/lanes.py"

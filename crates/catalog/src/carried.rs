@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::authority::Authority;
 use crate::snapshot::Schema;
 use crate::{Object, RowChange};
 
@@ -13,6 +14,8 @@ pub(crate) enum Carried {
     Put(Arc<Object>, Option<Arc<Object>>),
     Drop(Arc<Object>),
     Rows(Arc<Object>, RowChange),
+    /// Who may do what, before and after.
+    Authority(Arc<Authority>, Arc<Authority>),
 }
 
 impl Carried {

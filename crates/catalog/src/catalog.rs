@@ -36,6 +36,7 @@ use crate::{
     Relation, RelationName, Rights, RowChange, RowRules, SHOWN_FROM, TableAlteration,
 };
 
+mod authorized;
 mod changed;
 mod named;
 mod published;
@@ -279,6 +280,22 @@ impl Catalog {
             Some(rules) => rules.followed(&CatalogSnapshot(root.clone()), table, rows, columns, to_defaults),
             None => Ok(rows),
         }
+    }
+
+    /// Rows that are to come into a table, of which these columns have got other values, as they are to be written.
+    /// Fails as [`RowRules::followed`] does, and if the table is gone.
+    pub fn settled(&self, table: &ObjectRef, rows: RecordBatch, columns: &[String]) -> Result<RecordBatch> {
+        let object = self.object(table)?;
+        let Relation::Native(native) = &object.relation else { return Err(not_in_memory(&object)) };
+        let root = self.newest();
+        self.followed(&root, native, rows, columns, false)
+    }
+
+    /// The rows of a table that have these numbers, in their order. Fails with code 40001 if one is gone.
+    pub fn rows_of(&self, table: &ObjectRef, numbers: &[i64]) -> Result<RecordBatch> {
+        let object = self.object(table)?;
+        let Relation::Native(native) = &object.relation else { return Err(not_in_memory(&object)) };
+        native.rows_of(numbers)
     }
 
     /// Where rows go that come in great number; `None` if they stay in memory.

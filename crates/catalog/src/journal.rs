@@ -16,6 +16,7 @@ use diligence_base::Result;
 use diligence_base::ids::ObjectId;
 use diligence_storage::segment::{Segment, SegmentWriter};
 
+use crate::authority::Authority;
 use crate::name::is_temporary;
 pub use crate::position::LogPosition;
 use crate::sequence::SequenceState;
@@ -67,6 +68,8 @@ pub enum Entry {
         /// What it becomes.
         alteration: Arc<TableAlteration>,
     },
+    /// Who may do what, all of it.
+    Authority(Arc<Authority>),
     /// A sequence is somewhere else.
     Count {
         /// The sequence.
@@ -95,6 +98,7 @@ impl Entry {
         match self {
             Self::CreateSchema { name, .. } | Self::DropSchema { name } => is_temporary(name),
             Self::Create(object) => object.name.is_temporary(),
+            Self::Authority(_) => false,
             Self::Drop { name } | Self::Alter { name, .. } | Self::Count { name, .. } | Self::Change { name, .. } => {
                 name.is_temporary()
             }

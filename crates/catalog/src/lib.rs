@@ -20,6 +20,7 @@
 
 mod access;
 mod alter;
+pub mod authority;
 mod block;
 mod carried;
 mod catalog;
@@ -63,12 +64,14 @@ mod shown;
 mod snapshot;
 mod table;
 pub mod transaction;
+mod trigger;
 pub mod types;
 mod unbound;
 mod uses;
 mod view;
 
 pub use alter::{OwnedSequence, free_name};
+pub use authority::Authority;
 pub use block::StatementBlock;
 pub use catalog::{Catalog, CatalogChange, CatalogObserver, may_change, no_schema};
 pub use composite_definition::CompositeDefinition;
@@ -93,6 +96,7 @@ pub use routine::Routine;
 pub use session::{ComputedTable, Isolation, Resolved, SessionCatalogs, SessionSnapshot};
 pub use snapshot::CatalogSnapshot;
 pub use table::{NativeTable, RestoredPiece, RowChange, StoredPiece, TableAlteration};
+pub use trigger::{Trigger, TriggerEvent};
 pub use unbound::Rebinding;
 pub use uses::{PlanningIdentity, Uses};
 pub use view::View;

@@ -8,6 +8,7 @@ use diligence_base::ids::{ObjectId, ObjectVersion};
 use diligence_storage::Table;
 use parking_lot::Mutex;
 
+use crate::authority::SubjectKind;
 use crate::name::oid_of;
 use crate::rules::Materialized;
 use crate::sequence::Sequence;
@@ -99,6 +100,16 @@ impl Relation {
     /// Whether it can stand in FROM, and is listed with others that can.
     pub fn is_listed(&self) -> bool {
         !matches!(self, Relation::Routine(_)) && !self.is_type()
+    }
+
+    /// What its privileges are those of.
+    pub fn subject_kind(&self) -> SubjectKind {
+        match self {
+            Relation::Sequence(_) => SubjectKind::Sequence,
+            Relation::Routine(_) => SubjectKind::Routine,
+            Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => SubjectKind::Type,
+            Relation::Files(_) | Relation::Table(_) | Relation::Native(_) | Relation::View(_) => SubjectKind::Table,
+        }
     }
 
     /// Whether it is a type.

@@ -1,15 +1,18 @@
 //! What `has_table_privilege` and its kin answer: what the rights of a user allow, in PostgreSQL's words.
 //!
-//! Rights know two things of a relation: it may be read, and it may be changed. So SELECT is to read, every other
-//! privilege of a table to change. Nobody can pass a privilege on: roles are in the server's file of users.
+//! The server's file of users knows two things of a relation: it may be read, and it may be changed. So by it SELECT is
+//! to read, every other privilege of a table to change, and nobody can pass a privilege on. What was granted comes on
+//! top of that.
 
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 
+use crate::authority::{Privilege, SubjectKind};
 use crate::name::identifiers;
 use crate::{
-    CATALOG_NAME, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, Resolved, Rights, SYSTEM_SCHEMA, SessionSnapshot,
+    CATALOG_NAME, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, RelationName, Resolved, Rights, SYSTEM_SCHEMA,
+    SessionSnapshot, oid_of,
 };
 
 /// The owner of everything, and the user of a database that nobody logs in to.
@@ -53,60 +56,48 @@ pub enum Named<'a> {
     Number(i64),
 }
 
+/// What is asked: a privilege, and whether it may be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Privilege {
-    Read,
-    Change,
-    Create,
-    Use,
+struct Wanted {
+    /// `None` for what is PostgreSQL's, and nobody's here.
+    privilege: Option<Privilege>,
+    options: bool,
 }
 
 impl Subject {
     /// The privileges that there are.
-    fn privileges(self) -> &'static [(&'static str, Privilege)] {
-        use Privilege::{Change, Create, Read, Use};
+    fn privileges(self) -> &'static [&'static str] {
         match self {
-            Subject::Table => &[
-                ("SELECT", Read),
-                ("INSERT", Change),
-                ("UPDATE", Change),
-                ("DELETE", Change),
-                ("TRUNCATE", Change),
-                ("REFERENCES", Change),
-                ("TRIGGER", Change),
-                ("MAINTAIN", Change),
-            ],
-            Subject::Column => &[("SELECT", Read), ("INSERT", Change), ("UPDATE", Change), ("REFERENCES", Change)],
-            Subject::Schema => &[("USAGE", Use), ("CREATE", Create)],
-            Subject::Sequence => &[("USAGE", Change), ("SELECT", Read), ("UPDATE", Change)],
-            Subject::Language => &[("USAGE", Use)],
-            Subject::Tablespace => &[("CREATE", Create)],
-            Subject::Database => &[("CONNECT", Use), ("CREATE", Create), ("TEMPORARY", Create), ("TEMP", Create)],
-            Subject::Function => &[("EXECUTE", Use)],
-            Subject::Type => &[("USAGE", Use)],
-            Subject::Role => &[("USAGE", Use), ("MEMBER", Use), ("SET", Use)],
+            Subject::Table => {
+                &["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "MAINTAIN"]
+            }
+            Subject::Column => &["SELECT", "INSERT", "UPDATE", "REFERENCES"],
+            Subject::Schema => &["USAGE", "CREATE"],
+            Subject::Sequence => &["USAGE", "SELECT", "UPDATE"],
+            Subject::Language | Subject::Type => &["USAGE"],
+            Subject::Tablespace => &["CREATE"],
+            Subject::Database => &["CONNECT", "CREATE", "TEMPORARY", "TEMP"],
+            Subject::Function => &["EXECUTE"],
+            Subject::Role => &["USAGE", "MEMBER", "SET"],
         }
     }
 
     /// The privileges of a list with commas. Fails with kind `Input` and code `22023` on one that there is not.
-    fn parse(self, text: &str) -> Result<Vec<Privilege>> {
+    fn parse(self, text: &str) -> Result<Vec<Wanted>> {
         let one = |part: &str| {
             let upper = part.split_whitespace().collect::<Vec<_>>().join(" ").to_uppercase();
-            let (name, passes_on) = match upper.strip_suffix(" WITH GRANT OPTION") {
+            let (name, options) = match upper.strip_suffix(" WITH GRANT OPTION") {
                 Some(name) => (name, true),
-                None => (upper.as_str(), false),
+                None => (upper.strip_suffix(" WITH ADMIN OPTION").unwrap_or(&upper), upper.ends_with("ADMIN OPTION")),
             };
-            match self.privileges().iter().find(|(known, _)| *known == name) {
-                Some((_, privilege)) => Ok((!passes_on).then_some(*privilege)),
-                None => {
-                    let known = self.privileges().iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
-                    let error = Error::input(format!("no privilege is named '{}' here", part.trim()));
-                    Err(error.with_code("22023").with_hint(format!("there are {known}")))
-                }
+            if self.privileges().contains(&name) {
+                return Ok(Wanted { privilege: Privilege::named(name), options });
             }
+            let known = self.privileges().join(", ");
+            let error = Error::input(format!("unrecognized privilege type: \"{}\"", part.trim()));
+            Err(error.with_code("22023").with_hint(format!("there are {known}")))
         };
-        let wanted = text.split(',').map(one).collect::<Result<Vec<_>>>()?;
-        Ok(wanted.into_iter().flatten().collect())
+        text.split(',').map(one).collect()
     }
 }
 
@@ -135,7 +126,8 @@ impl Question<'_> {
     pub fn answer(&self) -> Result<Option<bool>> {
         let wanted = self.subject.parse(self.privileges)?;
         let Some((user, rights)) = self.user()? else { return Ok(None) };
-        let any = |may: &dyn Fn(Privilege) -> bool| Ok(Some(wanted.iter().any(|privilege| may(*privilege))));
+        let any = |may: &dyn Fn(Wanted) -> bool| Ok(Some(wanted.iter().any(|wanted| may(*wanted))));
+        let named = |wanted: Wanted, may: &dyn Fn(Privilege) -> bool| wanted.privilege.map_or(rights.are_all(), may);
         match self.subject {
             Subject::Table | Subject::Column | Subject::Sequence => {
                 let Some((name, found)) = self.relation()? else { return Ok(None) };
@@ -144,29 +136,70 @@ impl Question<'_> {
                 {
                     return Ok(None);
                 }
-                any(&|privilege| may(&rights, &name, found.as_ref(), privilege))
+                any(&|wanted| may(&rights, &name, found.as_ref(), wanted))
             }
             Subject::Schema => {
                 let Some(schema) = self.schema()? else { return Ok(None) };
                 let shows = [SYSTEM_SCHEMA, POSTGRES_SCHEMA, INFORMATION_SCHEMA].contains(&schema.as_str());
-                any(&|privilege| match privilege {
-                    Privilege::Create => !shows && rights.may_write_schema(&schema),
-                    _ => rights.may_use_schema(&schema),
+                any(&|wanted| {
+                    named(wanted, &|privilege| match privilege {
+                        Privilege::Create if shows => false,
+                        _ if wanted.options => rights.may_grant_schema(&schema, privilege),
+                        Privilege::Create => rights.may_create_in(&schema),
+                        _ => rights.may_use_schema(&schema),
+                    })
                 })
             }
             Subject::Database => match self.object {
                 Named::Text(name) if name != CATALOG_NAME => {
-                    Err(Error::input(format!("no database is named '{name}'")).with_code("3D000"))
+                    let message = format!("database \"{name}\" does not exist");
+                    Err(Error::input(message).with_code("3D000"))
                 }
                 Named::Number(oid) if oid != i64::from(DATABASE_OID) => Ok(None),
-                _ => any(&|privilege| privilege != Privilege::Create || rights.are_all()),
+                _ => any(&|wanted| named(wanted, &|privilege| rights.may_of_database(privilege, wanted.options))),
             },
-            // What is built in, everybody may use.
-            Subject::Function | Subject::Type | Subject::Language => any(&|_| true),
+            Subject::Function | Subject::Type => {
+                let kind = if self.subject == Subject::Function { SubjectKind::Routine } else { SubjectKind::Type };
+                let made = self.made(kind);
+                any(&|wanted| match &made {
+                    Some(object) if wanted.options => {
+                        rights.may_grant(&object.name, wanted.privilege.unwrap_or(Privilege::Usage))
+                    }
+                    Some(object) => rights.may_use(&object.name),
+                    // What is built in, everybody may use.
+                    None => !wanted.options || rights.are_all(),
+                })
+            }
+            Subject::Language => any(&|wanted| !wanted.options || rights.are_all()),
             Subject::Tablespace => any(&|_| rights.are_all()),
             Subject::Role => {
                 let Some((role, _)) = self.role(self.object)? else { return Ok(None) };
-                any(&|_| role == user || rights.are_all())
+                let authority = self.snapshot.catalog.authority();
+                any(&|wanted| {
+                    let is_member = match wanted.privilege {
+                        Some(_) => authority.held_by(&user).contains(&role),
+                        None => authority.is_member(&user, &role),
+                    };
+                    is_member || rights.are_all()
+                })
+            }
+        }
+    }
+
+    /// A function or a type that somebody has made.
+    fn made(&self, kind: SubjectKind) -> Option<Arc<Object>> {
+        let mut objects = self.snapshot.catalog.all_objects().filter(|object| object.relation.subject_kind() == kind);
+        match self.object {
+            Named::Number(oid) => objects.find(|object| i64::from(object.oid()) == oid).cloned(),
+            Named::Text(text) => {
+                let text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" (", "(");
+                let is_it = |object: &&Arc<Object>| {
+                    let shown = object.name.routine().unwrap_or(&object.name.name).replace(", ", ",");
+                    let full = format!("{}.{shown}", object.name.schema);
+                    let wanted = text.replace(", ", ",");
+                    shown == wanted || full == wanted
+                };
+                objects.find(is_it).cloned()
             }
         }
     }
@@ -180,21 +213,26 @@ impl Question<'_> {
 
     /// A user with the rights; `None` for a number that nobody has.
     fn role(&self, named: Named<'_>) -> Result<Option<(String, Arc<Rights>)>> {
+        let roles = self.snapshot.catalog.authority().roles();
         let name = match named {
             Named::Text(name) => name,
             Named::Number(oid) if oid == i64::from(OWNER_OID) => OWNER,
-            Named::Number(_) => return Ok(None),
+            Named::Number(oid) => {
+                let found = roles.iter().find(|(_, role)| i64::from(oid_of(role.id)) == oid);
+                match found {
+                    Some((name, _)) => name,
+                    None => return Ok(None),
+                }
+            }
         };
-        let rights = if name == self.asker {
-            Some(self.snapshot.rights.clone())
-        } else if let Some(rights) = self.snapshot.users.get(name) {
-            Some(rights.clone())
-        } else {
-            (name == OWNER).then(|| Arc::new(Rights::all()))
-        };
-        match rights {
+        if name == self.asker {
+            return Ok(Some((name.to_owned(), self.snapshot.rights.clone())));
+        }
+        // Everybody, whose rights everybody has.
+        let of_all = || (name == "public").then(|| Arc::new(self.snapshot.rights_of_public()));
+        match self.snapshot.rights_of(name).or_else(of_all) {
             Some(rights) => Ok(Some((name.to_owned(), rights))),
-            None => Err(Error::input(format!("no role is named '{name}'")).with_code("42704")),
+            None => Err(Error::input(format!("role \"{name}\" does not exist")).with_code("42704")),
         }
     }
 
@@ -248,12 +286,17 @@ impl Question<'_> {
     }
 }
 
-fn may(rights: &Rights, name: &RelationName, found: Option<&Resolved>, privilege: Privilege) -> bool {
-    match found {
-        Some(Resolved::Object(_)) if privilege == Privilege::Read => rights.may_read(name),
-        Some(Resolved::Object(_)) => rights.may_write(name),
+fn may(rights: &Rights, name: &RelationName, found: Option<&Resolved>, wanted: Wanted) -> bool {
+    match (found, wanted.privilege) {
+        (Some(Resolved::Object(_)), None) => rights.are_all(),
+        (Some(Resolved::Object(_)), Some(privilege)) if wanted.options => rights.may_grant(name, privilege),
+        (Some(Resolved::Object(_)), Some(privilege)) => rights.may(name, privilege),
         // What describes the catalog everybody may read; what the engine shows nobody may change.
-        _ => privilege == Privilege::Read && (name.schema != SYSTEM_SCHEMA || rights.may_read(name)),
+        (_, privilege) => {
+            privilege == Some(Privilege::Select)
+                && !wanted.options
+                && (name.schema != SYSTEM_SCHEMA || rights.may_read(name))
+        }
     }
 }
 

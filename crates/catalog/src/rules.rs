@@ -12,6 +12,7 @@ use diligence_base::ids::ObjectId;
 use diligence_types::SqlType;
 use sqlparser::ast::Expr;
 
+use crate::Trigger;
 use crate::distribution::Distribution;
 
 /// The rules of a table.
@@ -37,6 +38,8 @@ pub struct TableRules {
     pub materialized: Option<Materialized>,
     /// How its rows are divided into fragments, and ordered on disk.
     pub distribution: Distribution,
+    /// What it calls when its rows change, in the order of their names.
+    pub triggers: Vec<Trigger>,
 }
 
 /// What a materialized view shows.

@@ -1,5 +1,7 @@
 //! What one session sees of the catalog: its system tables beside the relations, under its rights.
 
+mod acting;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +12,14 @@ use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 use parking_lot::{Mutex, RwLock};
 
+use self::acting::{Acting, rights_of};
+use crate::authority::{Privilege, Speaker, Subject};
 use crate::history::micros_now;
 use crate::locks::{LockOwner, Locks};
 use crate::name::{shown_schema_oid, temporary_schema};
 use crate::object::with_article;
+use crate::privileges::OWNER;
+use crate::rights::DENIED;
 use crate::rules::{Key, Reference, TableRules};
 use crate::sequence::SequenceState;
 use crate::transaction::{Transaction, TransactionMark};
@@ -47,8 +53,10 @@ pub struct SessionCatalogs {
     owner: Arc<SessionOwner>,
     /// Temporary tables that lose their rows at each COMMIT or, if that is true, go with it.
     on_commit: Arc<Mutex<Vec<(RelationName, bool)>>>,
-    /// What the session may do with it.
-    pub rights: Arc<Rights>,
+    /// What the session may do with it, before anything is granted to the role that it acts as.
+    own_rights: Arc<Rights>,
+    /// Whom it acts as.
+    acting: Arc<RwLock<Acting>>,
     shown: Arc<Shown>,
 }
 
@@ -114,7 +122,8 @@ impl SessionCatalogs {
             given: Arc::default(),
             owner,
             on_commit: Arc::default(),
-            rights,
+            own_rights: rights,
+            acting: Arc::default(),
             shown,
         }
     }
@@ -284,7 +293,7 @@ impl SessionCatalogs {
     /// The next number of a sequence. May wait for a disk. Fails with code 42P01 if there is none of the name, 42809 if
     /// that is something else, 42501 if the session may not, 2200H behind the last number, and as a log fails.
     pub fn next_value(&self, name: &RelationName) -> Result<i64> {
-        let (catalog, sequence) = self.sequence(name)?;
+        let (catalog, sequence) = self.sequence(name, &[Privilege::Usage, Privilege::Update])?;
         let number = catalog.next_value(&sequence)?;
         let mut given = self.given.lock();
         given.by_sequence.insert(sequence.id, number);
@@ -294,7 +303,7 @@ impl SessionCatalogs {
 
     /// The number that a sequence gave to the session last. Fails with code 55000 if it gave none.
     pub fn current_value(&self, name: &RelationName) -> Result<i64> {
-        let (_, sequence) = self.sequence(name)?;
+        let (_, sequence) = self.sequence(name, &[Privilege::Usage, Privilege::Select])?;
         self.given.lock().by_sequence.get(&sequence.id).copied().ok_or_else(|| {
             let message = format!("currval of sequence \"{}\" is not yet defined in this session", name.name);
             Error::input(message).with_code("55000").with_hint("nextval gives a number")
@@ -310,7 +319,7 @@ impl SessionCatalogs {
     /// Has a sequence go on from a state. Fails as [`next_value`](Self::next_value) does, with code 22003 for a number
     /// outside of its own.
     pub fn set_value(&self, name: &RelationName, state: SequenceState) -> Result<()> {
-        let (catalog, sequence) = self.sequence(name)?;
+        let (catalog, sequence) = self.sequence(name, &[Privilege::Update])?;
         catalog.set_value(&sequence, state)?;
         if state.is_called {
             self.given.lock().by_sequence.insert(sequence.id, state.last);
@@ -319,16 +328,34 @@ impl SessionCatalogs {
     }
 
     /// A sequence, and the catalog that keeps its numbers: that of all, if it is there, as numbers are not taken back.
-    fn sequence(&self, name: &RelationName) -> Result<(Arc<Catalog>, ObjectRef)> {
+    /// Any of the privileges will do.
+    fn sequence(&self, name: &RelationName, any: &[Privilege]) -> Result<(Arc<Catalog>, ObjectRef)> {
         let inside = self.catalog();
         let found = inside.snapshot().get(name).map(|object| object.reference());
         let found =
             found.ok_or_else(|| Error::input(format!("relation \"{name}\" does not exist")).with_code("42P01"))?;
-        self.rights.check_write(name)?;
+        let rights = self.rights();
+        let may = any.iter().any(|privilege| rights.may(name, *privilege));
+        if !may && !self.counts_for_granted(&inside.snapshot(), name, &rights) {
+            rights.check(name, any.first().copied().unwrap_or(Privilege::Usage))?;
+        }
         // One that the transaction has made count otherwise counts for it alone until then.
         let is_changed = inside.has_changed(&found);
         let is_shared = !is_changed && self.base.snapshot().get(name).is_some_and(|object| object.id == found.id);
         Ok((if is_shared { self.base.clone() } else { inside }, found))
+    }
+
+    /// Whether a sequence is that of an identity column of a table that may get rows.
+    fn counts_for_granted(&self, names: &CatalogSnapshot, name: &RelationName, rights: &Rights) -> bool {
+        let Some(Relation::Sequence(sequence)) = names.get(name).map(|object| &object.relation) else { return false };
+        let Some((table, column)) = &sequence.options.owner else { return false };
+        let Some(table) = names.objects().find(|object| object.id == *table) else { return false };
+        match &table.relation {
+            Relation::Native(rows) => {
+                rows.rules().identities.contains_key(column) && rights.may(&table.name, Privilege::Insert)
+            }
+            _ => false,
+        }
     }
 
     /// What statements see: of others what they have committed, as far as the isolation says.
@@ -343,9 +370,10 @@ impl SessionCatalogs {
 
     /// What the session sees now.
     pub fn snapshot(&self) -> SessionSnapshot {
+        let catalog = self.seen();
         SessionSnapshot {
-            catalog: self.seen(),
-            rights: self.rights.clone(),
+            rights: self.rights_in(&catalog),
+            catalog,
             users: self.base.users(),
             shown: self.shown.clone(),
             temporary: self.temporary_schema(),
@@ -433,9 +461,41 @@ impl SessionSnapshot {
         // What describes the catalog is found under the default schema, too.
         let describes = matches!(found, Some(Resolved::Computed(_))) && name.schema != SYSTEM_SCHEMA;
         if found.is_some() && !describes {
+            self.rights.check_use_schema(&name.schema)?;
             self.rights.check_read(name)?;
         }
         Ok(found)
+    }
+
+    /// As [`readable`](Self::readable), for what stands behind a view that was granted: under the rights of its owner.
+    pub fn readable_by(&self, owner: Option<&str>, name: &RelationName) -> Result<Option<Resolved>> {
+        match owner {
+            None => self.readable(name),
+            Some(owner) => {
+                let rights = rights_of(&self.catalog, &self.users, owner, None);
+                let rights = rights.unwrap_or_else(|| Arc::new(Rights::only(vec![], vec![])));
+                Self { rights, ..self.clone() }.readable(name)
+            }
+        }
+    }
+
+    /// Under whose rights what stands behind a view is looked up: `None` for those of the session, where the server's
+    /// file of users lets it read the view, or it may do everything.
+    pub fn owner_behind(&self, view: &Object) -> Option<String> {
+        match self.rights.fit(&view.name, Privilege::Select) {
+            true => None,
+            false => Some(self.catalog.authority().owner_of(Subject::Object(view.id)).to_owned()),
+        }
+    }
+
+    /// What somebody may do; `None` if nobody is named so.
+    pub fn rights_of(&self, role: &str) -> Option<Arc<Rights>> {
+        rights_of(&self.catalog, &self.users, role, None)
+    }
+
+    /// The users of the server's file, with what it lets them do.
+    pub fn users(&self) -> &BTreeMap<String, Arc<Rights>> {
+        &self.users
     }
 
     /// The name of every relation that the session may read, system tables included.

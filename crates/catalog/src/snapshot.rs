@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use diligence_base::ids::ObjectId;
 
+use crate::authority::Authority;
 use crate::name::{DEFAULT_SCHEMA_ID, is_temporary, oid_of};
 use crate::{DEFAULT_SCHEMA, Object, Relation, RelationName};
 
@@ -23,6 +24,8 @@ pub(crate) struct Root {
     pub left_out: BTreeMap<String, String>,
     /// How often changes had been lost when it was made.
     pub losses: u64,
+    /// Who may do what.
+    pub authority: Arc<Authority>,
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +43,7 @@ impl Schema {
 impl Default for Root {
     fn default() -> Self {
         let schemas = BTreeMap::from([(DEFAULT_SCHEMA.to_owned(), Schema::new(DEFAULT_SCHEMA_ID))]);
-        Self { schemas, left_out: BTreeMap::new(), losses: 0 }
+        Self { schemas, left_out: BTreeMap::new(), losses: 0, authority: Arc::default() }
     }
 }
 
@@ -130,6 +133,11 @@ impl CatalogSnapshot {
     /// The number by which PostgreSQL's clients know a schema; `None` if there is no such schema.
     pub fn schema_oid(&self, schema: &str) -> Option<u32> {
         self.0.schemas.get(schema).map(|schema| oid_of(schema.id))
+    }
+
+    /// Who may do what, as statements have said it.
+    pub fn authority(&self) -> &Arc<Authority> {
+        &self.0.authority
     }
 
     /// What somebody may look for in vain, and why.

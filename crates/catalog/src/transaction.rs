@@ -225,6 +225,9 @@ impl Transaction {
 /// What the names in `own` are, beside those of `start`.
 fn differences(start: &Root, own: &Root) -> Result<Vec<Carried>> {
     let mut changes = Vec::new();
+    if start.authority != own.authority {
+        changes.push(Carried::Authority(start.authority.clone(), own.authority.clone()));
+    }
     let none = BTreeMap::new();
     let schemas = start.schemas.keys().chain(own.schemas.keys()).collect::<BTreeSet<_>>();
     for name in schemas {
@@ -497,6 +500,11 @@ impl Catalog {
                 }
                 let entry = object.relation.is_kept().then(|| Entry::Drop { name: object.name.clone() });
                 (vec![told(&object, true)], entry)
+            }
+            Carried::Authority(before, after) => {
+                let merged = Arc::new(root.authority.merged(&before, &after).ok_or_else(conflict)?);
+                Arc::make_mut(root).authority = merged.clone();
+                (vec![], Some(Entry::Authority(merged)))
             }
             Carried::Rows(object, change) => {
                 let now = root.get(&object.name).filter(|now| now.id == object.id).cloned().ok_or_else(conflict)?;

@@ -1,5 +1,6 @@
 //! What a plan was made from, and whether that is still so.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -18,6 +19,10 @@ pub type PlanningIdentity = (u64, bool);
 pub struct Uses {
     planning: PlanningIdentity,
     names: Vec<(RelationName, Found)>,
+    /// Of names behind views that were granted, under whose rights they were looked up; by their places.
+    behind: BTreeMap<usize, Arc<str>>,
+    /// Under whose rights names are looked up now.
+    owner: Option<Arc<str>>,
 }
 
 /// What a name stood for.
@@ -58,12 +63,24 @@ impl fmt::Debug for OpenedFiles {
 impl Uses {
     /// Nothing yet, of a session that plans so.
     pub fn new(planning: PlanningIdentity) -> Self {
-        Self { planning, names: Vec::new() }
+        Self { planning, names: Vec::new(), behind: BTreeMap::new(), owner: None }
     }
 
     /// What the plan was made under.
     pub fn planning(&self) -> PlanningIdentity {
         self.planning
+    }
+
+    /// Names are looked up under the rights of this role from now on; under the session's, if `None`.
+    pub fn look_behind(&mut self, owner: Option<&str>) {
+        self.owner = owner.map(Arc::from);
+    }
+
+    fn push(&mut self, name: &RelationName, found: Found) {
+        if let Some(owner) = &self.owner {
+            self.behind.insert(self.names.len(), owner.clone());
+        }
+        self.names.push((name.clone(), found));
     }
 
     /// The name stood for this object. `files` is the table of files in the state that the plan reads.
@@ -73,17 +90,17 @@ impl Uses {
             Relation::Native(table) => Some(UsedRows::of(table)),
             _ => None,
         };
-        self.names.push((name.clone(), Found::Object { id: object.id, version: object.version, files, rows }));
+        self.push(name, Found::Object { id: object.id, version: object.version, files, rows });
     }
 
     /// The name stood for nothing.
     pub fn nothing(&mut self, name: &RelationName) {
-        self.names.push((name.clone(), Found::Nothing));
+        self.push(name, Found::Nothing);
     }
 
     /// The name stood for no object, and was the path of these files.
     pub fn path(&mut self, name: &RelationName, table: &Arc<dyn Table>) {
-        self.names.push((name.clone(), Found::Path(OpenedFiles::new(table))));
+        self.push(name, Found::Path(OpenedFiles::new(table)));
     }
 
     /// Whether every name stands for the same version in a snapshot, and its session may read it and plans alike:
@@ -95,8 +112,8 @@ impl Uses {
         planning: PlanningIdentity,
         path: impl Fn(&str) -> Arc<FileRelation>,
     ) -> bool {
-        let is_current = |(name, found): &(RelationName, Found)| {
-            let Ok(now) = snapshot.readable(name) else { return false };
+        let is_current = |(place, (name, found)): (usize, &(RelationName, Found))| {
+            let Ok(now) = snapshot.readable_by(self.owner_behind(place), name) else { return false };
             match (found, now) {
                 (Found::Object { id, version, files, .. }, Some(Resolved::Object(object))) => {
                     (object.id, object.version) == (*id, *version)
@@ -110,7 +127,7 @@ impl Uses {
                 _ => false,
             }
         };
-        self.planning == planning && self.names.iter().all(is_current)
+        self.planning == planning && self.names.iter().enumerate().all(is_current)
     }
 
     /// What a plan was made from, as it is in a snapshot, and which rows it reads then; `None` if it is not good there:
@@ -122,9 +139,10 @@ impl Uses {
         path: impl Fn(&str) -> Arc<FileRelation>,
     ) -> Option<(Self, Rebinding)> {
         let (mut renewed, mut rebinding) = (self.clone(), Rebinding::default());
-        for (name, found) in &mut renewed.names {
+        for (place, (name, found)) in renewed.names.iter_mut().enumerate() {
             let Found::Object { id, version, rows: Some(rows), .. } = found else { continue };
-            let Ok(Some(Resolved::Object(object))) = snapshot.readable(name) else { return None };
+            let owner = self.owner_behind(place);
+            let Ok(Some(Resolved::Object(object))) = snapshot.readable_by(owner, name) else { return None };
             let Relation::Native(now) = &object.relation else { return None };
             if object.id != *id || !rows.fit(now) {
                 return None;
@@ -134,6 +152,10 @@ impl Uses {
             *rows = UsedRows::of(now);
         }
         renewed.are_current(snapshot, planning, path).then_some((renewed, rebinding))
+    }
+
+    fn owner_behind(&self, place: usize) -> Option<&str> {
+        self.behind.get(&place).map(|owner| &**owner)
     }
 
     /// What makes placeholders of the tables in memory that a plan reads.

@@ -24,6 +24,7 @@ use diligence_storage::segment::FormatChoice;
 use parking_lot::RwLock;
 
 use crate::activity::{Activities, Activity};
+use crate::channels::Channels;
 use crate::kept::KeptFolder;
 use crate::plans::PlanCache;
 use crate::postgres;
@@ -82,6 +83,7 @@ struct Inner {
     /// Tells which queries wait at a server's door.
     waiting: RwLock<Option<Waiting>>,
     activities: Arc<Activities>,
+    channels: Channels,
     kept: Option<KeptFolder>,
     /// A folder that is only read.
     read: Option<FolderReader>,
@@ -172,6 +174,7 @@ impl Database {
             more_system_tables: RwLock::default(),
             waiting: RwLock::default(),
             activities,
+            channels: Channels::default(),
         };
         if let Some(folder) = &options.data {
             inner.add_folder(folder)?;
@@ -225,6 +228,10 @@ impl Database {
     /// Has `pg_stat_activity` list the sessions of whoever serves the database.
     pub fn show_activity(&self, sessions: impl Fn() -> Vec<Activity> + Send + Sync + 'static) {
         self.0.activities.show(Arc::new(sessions));
+    }
+
+    pub(crate) fn channels(&self) -> &Channels {
+        &self.0.channels
     }
 
     pub(crate) fn activities(&self) -> &Activities {

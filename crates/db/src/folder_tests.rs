@@ -299,3 +299,125 @@ fn a_definition_changes_when_those_who_change_rows_have_ended() {
     });
     assert!(codes == [Some("40P01"), None] || codes == [None, Some("40P01")], "{codes:?}");
 }
+
+/// What is granted, in the words of statements.
+fn authority_of(database: &Database) -> String {
+    let session = database.session();
+    let mut all = Vec::new();
+    for sql in [
+        "SELECT rolname || rolsuper || rolcanlogin || rolinherit || coalesce(rolconfig[1], '') FROM pg_roles ORDER BY 1",
+        "SELECT m.rolname || r.rolname || a.admin_option FROM pg_auth_members a JOIN pg_roles m ON m.oid = a.member \
+         JOIN pg_roles r ON r.oid = a.roleid ORDER BY 1",
+        "SELECT relname || pg_get_userbyid(relowner) || coalesce(array_to_string(relacl, ' '), '') FROM pg_class \
+         WHERE relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('public', 'lab')) ORDER BY 1",
+        "SELECT proname || coalesce(array_to_string(proacl, ' '), '') FROM pg_proc WHERE prosrc IS NOT NULL ORDER BY 1",
+        "SELECT nspname || pg_get_userbyid(nspowner) || coalesce(array_to_string(nspacl, ' '), '') FROM pg_namespace ORDER BY 1",
+        "SELECT defaclobjtype || array_to_string(defaclacl, ' ') FROM pg_default_acl ORDER BY 1",
+    ] {
+        let rows = session.execute(sql).and_then(|result| result.collect());
+        let rows = rows.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        for batch in rows {
+            let texts = arrow::compute::cast(batch.column(0), &arrow::datatypes::DataType::Utf8).unwrap();
+            all.extend(texts.as_string::<i32>().iter().map(|text| text.unwrap_or_default().to_owned()));
+        }
+    }
+    all.join("\n")
+}
+
+#[test]
+fn roles_and_grants_are_kept_copied_and_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let database = open(&path);
+    let session = database.session();
+    for sql in [
+        "CREATE ROLE team NOINHERIT",
+        "CREATE USER ann PASSWORD 'secret' VALID UNTIL '2031-05-06 07:08:09+00'",
+        "GRANT team TO ann WITH ADMIN OPTION",
+        "ALTER ROLE ann SET search_path TO lab, public",
+        "CREATE SCHEMA lab AUTHORIZATION ann",
+        "CREATE TABLE t (a INT, b INT)",
+        "GRANT SELECT, INSERT ON t TO team WITH GRANT OPTION",
+        "CREATE FUNCTION f(a INT) RETURNS INT LANGUAGE sql AS 'SELECT a'",
+        "REVOKE EXECUTE ON FUNCTION f(INT) FROM PUBLIC",
+        "ALTER DEFAULT PRIVILEGES FOR ROLE ann IN SCHEMA lab GRANT SELECT ON TABLES TO team",
+        "SET ROLE team",
+        "GRANT SELECT ON t TO ann",
+        "RESET ROLE",
+        "SET ROLE ann",
+        "CREATE TABLE lab.own (a SERIAL)",
+        "RESET ROLE",
+        "BEGIN",
+        "CREATE ROLE nobody",
+        "GRANT DELETE ON t TO ann",
+        "ROLLBACK",
+    ] {
+        run(&session, sql);
+    }
+    let before = authority_of(&database);
+    for part in ["team=a*r*/diligence", "ann=r/team", "ownann", "labann", "search_path=lab, public", "team=r/ann"] {
+        assert!(before.contains(part), "{part}\n{before}");
+    }
+    assert!(!before.contains("nobody") && !before.contains("d/diligence"), "{before}");
+    // The log alone, then an image.
+    drop((session, database));
+    let database = open(&path);
+    assert_eq!(authority_of(&database), before);
+    database.checkpoint().unwrap();
+    let backup = folder.path().join("backup");
+    run(&database.session(), &format!("BACKUP DATABASE TO '{}'", backup.display()));
+    let export = folder.path().join("export");
+    run(&database.session(), &format!("EXPORT DATABASE '{}'", export.display()));
+    drop(database);
+    assert_eq!(authority_of(&open(&path)), before);
+    assert_eq!(authority_of(&open(&backup)), before);
+    let other = open(&folder.path().join("other"));
+    run(&other.session(), &format!("IMPORT DATABASE '{}'", export.display()));
+    assert_eq!(authority_of(&other), before);
+    // What is dropped is forgotten.
+    let session = other.session();
+    run(&session, "DROP TABLE t");
+    run(&session, "DROP OWNED BY ann, team CASCADE");
+    run(&session, "DROP ROLE ann, team");
+    assert!(!authority_of(&other).contains("ann"));
+}
+
+#[test]
+fn triggers_are_kept_and_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let database = open(&path);
+    let session = database.session();
+    for sql in [
+        "CREATE TABLE t (a INT, b TEXT)",
+        "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.b := TG_ARGV[0] || NEW.a; RETURN NEW; END $$",
+        "CREATE TRIGGER one BEFORE INSERT OR UPDATE OF a ON t FOR EACH ROW WHEN (NEW.a > 1) EXECUTE FUNCTION f('it''s ')",
+        "CREATE TRIGGER two BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION f('two')",
+        "ALTER TABLE t DISABLE TRIGGER two",
+        "BEGIN",
+        "DROP TRIGGER one ON t",
+        "ROLLBACK",
+        "INSERT INTO t VALUES (1, 'x'), (2, 'y')",
+    ] {
+        run(&session, sql);
+    }
+    let state = |database: &Database| {
+        let session = database.session();
+        run(&session, "INSERT INTO t VALUES (3, 'z')");
+        let count = number(&session, "SELECT count(*) FROM t WHERE b IN ('x', 'it''s 2', 'it''s 3')");
+        run(&session, "DELETE FROM t WHERE a = 3");
+        (count, number(&session, "SELECT count(*) FROM pg_trigger WHERE tgenabled = 'D'"))
+    };
+    assert_eq!(state(&database), (3, 1));
+    let export = folder.path().join("export");
+    run(&session, &format!("EXPORT DATABASE '{}'", export.display()));
+    drop((session, database));
+    let database = open(&path);
+    assert_eq!(state(&database), (3, 1));
+    database.checkpoint().unwrap();
+    drop(database);
+    assert_eq!(state(&open(&path)), (3, 1));
+    let other = open(&folder.path().join("other"));
+    run(&other.session(), &format!("IMPORT DATABASE '{}'", export.display()));
+    assert_eq!(state(&other), (3, 1));
+}

@@ -27,6 +27,7 @@
 //! Not here: clients over a network, and files that are more than other people's.
 
 mod activity;
+mod channels;
 mod database;
 pub mod duration;
 #[cfg(test)]
@@ -53,9 +54,11 @@ mod wasm_tests;
 mod words;
 
 pub use activity::Activity;
+pub use channels::Notification;
 pub use database::{Database, DatabaseOptions, TableInfo};
 pub use diligence_base::{Error, ErrorKind, Result};
 pub use diligence_catalog::Isolation;
+pub use diligence_catalog::authority::RoleDefinition;
 pub use diligence_catalog::transaction::TransactionMark;
 pub use diligence_catalog::{ComputedTable, PlanningIdentity, SessionSnapshot, rights};
 pub use diligence_disk::{Compression, TempIo, TempOptions};

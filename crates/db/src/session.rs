@@ -8,18 +8,21 @@ use std::time::Duration;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::RoleDefinition;
 use diligence_catalog::transaction::TransactionMark;
 use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::{QueryOptions, SharingMode};
-use diligence_sql::{Facts, Planner, PlannerOptions, QueryRunner, SettingsSink};
+use diligence_sql::{ChannelStep, Facts, Planner, PlannerOptions, QueryRunner, SettingsSink};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 use diligence_types::range_type::RangeKind;
 use diligence_types::text::{Printer, Zone};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::channels::{self, Ears, Notification, Pending};
 use crate::database::Database;
 use crate::settings::{self, Settings, SettingsView, Shown};
+use crate::statement::Sender;
 use crate::system::{self, SessionView, WaitingQuery};
 
 /// A session: settings, prepared statements, and a planner over the database's tables. Used from any thread; statements
@@ -38,11 +41,14 @@ pub struct SessionOptions {
     pub engine_settings: bool,
     /// Bytes that one of its queries may reserve at most, whatever its settings say.
     pub query_memory_bytes: Option<usize>,
+    /// The role that it acts as, if the catalog has one of the name; whoever runs the database, if `None`.
+    pub user: Option<String>,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        Self { files: true, rights: Arc::new(Rights::all()), engine_settings: true, query_memory_bytes: None }
+        let rights = Arc::new(Rights::all());
+        Self { files: true, rights, engine_settings: true, query_memory_bytes: None, user: None }
     }
 }
 
@@ -63,6 +69,11 @@ pub(crate) struct Parts {
     itself: Weak<Parts>,
     /// What settings were that `set_config` has changed for the transaction, the first first.
     local: Mutex<Vec<(String, String)>>,
+    /// What it listens to, and what its transaction has said.
+    ears: Arc<Ears>,
+    said: Mutex<Pending>,
+    /// Who has sent the statement that runs, if it may call triggers.
+    sender: Mutex<Option<Arc<Sender>>>,
 }
 
 impl Parts {
@@ -72,6 +83,21 @@ impl Parts {
 }
 
 impl Parts {
+    /// Listens, or says something: at once, or when the transaction has been committed. Fails with code 22023 for what is
+    /// no message, 54000 if too many wait.
+    fn channel(&self, step: ChannelStep) -> Result<()> {
+        channels::check(&step)?;
+        let all = self.database.channels();
+        if let ChannelStep::Notify { channel, .. } = &step {
+            all.have_room(channel)?;
+        }
+        match self.planner.catalogs().isolation() {
+            Some(_) => self.said.lock().add(step),
+            None => all.done(&self.ears, vec![step], self.planner.facts().process_id),
+        }
+        Ok(())
+    }
+
     /// `current_setting` answers what the settings are now.
     fn tell(&self, mut facts: Facts) {
         self.database.activities().is_of(self.planner.catalogs().owner().number(), facts.process_id);
@@ -94,6 +120,10 @@ impl std::fmt::Debug for Parts {
 }
 
 impl SettingsSink for Parts {
+    fn notify(&self, channel: &str, payload: &str) -> Result<()> {
+        self.channel(ChannelStep::Notify { channel: channel.to_owned(), payload: payload.to_owned() })
+    }
+
     fn set_config(&self, name: &str, value: &str, is_local: bool) -> Result<String> {
         let name = name.to_lowercase();
         let before = match self.settings().show(&name) {
@@ -116,6 +146,16 @@ impl SettingsSink for Parts {
 }
 
 impl Parts {
+    /// Who has sent the statement that runs.
+    pub(crate) fn sender(&self) -> Option<Arc<Sender>> {
+        self.sender.lock().clone()
+    }
+
+    /// Says who has, and gives who had.
+    pub(crate) fn set_sender(&self, sender: Option<Arc<Sender>>) -> Option<Arc<Sender>> {
+        std::mem::replace(&mut *self.sender.lock(), sender)
+    }
+
     /// The session. Fails with kind `Cancelled` when it has ended.
     pub(crate) fn session(&self) -> Result<Session> {
         self.itself.upgrade().map(Session).ok_or_else(Error::cancelled)
@@ -151,6 +191,11 @@ impl Database {
         self.session_with(SessionOptions::default())
     }
 
+    /// The role of the catalog that has a name, if there is one.
+    pub fn role(&self, name: &str) -> Option<RoleDefinition> {
+        self.catalog().snapshot().authority().roles().get(name).cloned()
+    }
+
     /// A new session that may do only so much.
     pub fn session_with(&self, options: SessionOptions) -> Session {
         Session::new(self.clone(), options)
@@ -165,6 +210,9 @@ impl Session {
             system.extend(database.more_system_tables());
             let (catalog, postgres) = (database.catalog().clone(), database.postgres().clone());
             let catalogs = SessionCatalogs::new(catalog, Arc::new(system), postgres, options.rights.clone());
+            if let Some(user) = &options.user {
+                catalogs.set_user(user);
+            }
             let (files, tables) = (database.files().clone(), database.engine().table_memory().clone());
             let planning = PlannerOptions {
                 paths_are_tables: options.files,
@@ -188,11 +236,18 @@ impl Session {
                 depth: AtomicUsize::new(0),
                 itself: parts.clone(),
                 local: Mutex::default(),
+                ears: Arc::default(),
+                said: Mutex::default(),
+                sender: Mutex::default(),
             }
         });
         let session = Self(parts);
         for (name, value) in session.0.database.defaults().for_session() {
             // Accepted when the database was opened.
+            let _ = session.set(&name, &value);
+        }
+        for (name, value) in session.0.planner.catalogs().role_settings() {
+            // One that nobody knows any more holds nobody up.
             let _ = session.set(&name, &value);
         }
         session.tell_settings();
@@ -204,9 +259,13 @@ impl Session {
         &self.0.database
     }
 
-    /// What it may do with relations.
-    pub fn rights(&self) -> &Rights {
-        &self.0.planner.catalogs().rights
+    pub(crate) fn parts(&self) -> &Arc<Parts> {
+        &self.0
+    }
+
+    /// What it may do with relations now.
+    pub fn rights(&self) -> Arc<Rights> {
+        self.0.planner.catalogs().rights()
     }
 
     /// Runs something of the planner or the engine: object stores and DataFusion's writers look for a runtime when they
@@ -348,12 +407,41 @@ impl Session {
         self.0.savepoints.lock()
     }
 
+    /// LISTEN, UNLISTEN and NOTIFY. Fails as [`Parts::channel`] does.
+    pub(crate) fn channel(&self, step: ChannelStep) -> Result<()> {
+        self.0.channel(step)
+    }
+
+    /// What its transaction has said is heard, or never was said.
+    pub(crate) fn has_said(&self, is_committed: bool) {
+        let said = self.0.said.lock().take();
+        if is_committed && !said.is_empty() {
+            self.0.database.channels().done(&self.0.ears, said, self.0.planner.facts().process_id);
+        }
+    }
+
+    pub(crate) fn said(&self) -> MutexGuard<'_, Pending> {
+        self.0.said.lock()
+    }
+
+    /// What it has heard of the channels that it listens to, since the last time.
+    pub fn take_notifications(&self) -> Vec<Notification> {
+        self.0.ears.take()
+    }
+
+    /// Returns when there may be something to hear; never, if it listens to nothing.
+    pub async fn notified(&self) {
+        let ears = self.0.ears.clone();
+        ears.woken().await;
+    }
+
     /// Gives back what only the session has: temporary objects, and numbers that applications lock.
     pub fn discard(&self) {
         let catalogs = self.planner().catalogs();
         // Nothing keeps them, so nothing can fail.
         let _ = catalogs.drop_temporary();
         catalogs.locks().release_all_advisory(catalogs.owner());
+        self.0.ears.close();
     }
 
     /// Changes a setting, as SET does. Fails with kind `Input` if there is no such setting, if this is no value of it,

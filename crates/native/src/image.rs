@@ -10,7 +10,7 @@ use diligence_base::seams::{Disk, DiskFile};
 use diligence_catalog::{CatalogSnapshot, DEFAULT_SCHEMA, NativeTable, Object, PieceRows, Relation, StoredRows};
 
 use crate::files::{FILE_HEAD_BYTES, Purpose, create, failed, frame};
-use crate::record::{encode_end, encode_relation, encode_rows, encode_schema, encode_stored};
+use crate::record::{encode_authority, encode_end, encode_relation, encode_rows, encode_schema, encode_stored};
 
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 4 << 20;
@@ -70,6 +70,9 @@ impl ImageFile<'_> {
                 Some(table) => self.put_relation(object, &Relation::Native(table.clone()), statement)?,
                 None => self.put_relation(object, &object.relation, statement)?,
             }
+        }
+        if !snapshot.authority().is_empty() {
+            self.put(&encode_authority(snapshot.authority()))?;
         }
         self.put(&encode_end(next_object))?;
         self.flush()

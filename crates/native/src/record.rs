@@ -12,7 +12,7 @@ use diligence_catalog::rules::{
     Check, Deferral, Identity, Key, KeyKind, Materialized, Reference, ReferenceAction, TableRules,
 };
 use diligence_catalog::sequence::{SequenceOptions, SequenceState};
-use diligence_catalog::{ColumnIds, NativeTable, Object, Piece, Relation, RelationName};
+use diligence_catalog::{Authority, ColumnIds, NativeTable, Object, Piece, Relation, RelationName, Trigger};
 use diligence_storage::DeletedRows;
 use diligence_storage::memory::RowNumbers;
 use diligence_storage::segment::{Seal, Segment};
@@ -117,6 +117,10 @@ pub enum Record {
         replace: bool,
         statement: u64,
     },
+    /// Who may do what, all of it, as the catalog writes it.
+    Authority {
+        text: String,
+    },
     /// Several at once: a transaction's.
     Group(Vec<Record>),
     /// The last record of an image.
@@ -163,6 +167,7 @@ const CREATE_TABLE_IN_FRAGMENTS: u8 = 18;
 const STORED_IN_FRAGMENT: u8 = 19;
 const CREATE_COMPOSITE: u8 = 20;
 const CREATE_DOMAIN: u8 = 21;
+const AUTHORITY: u8 = 22;
 
 /// What records had no place for before are comments under names that no column has: of a constraint that older rows
 /// may break, with its name behind; of a materialized view with and without an answer, with its query as the comment;
@@ -171,6 +176,8 @@ const UNPROVEN: &str = "\u{1}unproven ";
 const MATERIALIZED: &str = "\u{1}materialized";
 const UNPOPULATED: &str = "\u{1}unpopulated";
 const DISTRIBUTION: &str = "\u{1}distribution";
+/// Of a trigger, with its name behind.
+const TRIGGER: &str = "\u{1}trigger ";
 
 /// A table's rules, whose expressions are texts.
 #[derive(Debug, Default)]
@@ -186,6 +193,7 @@ pub struct RulesRecord {
     pub unproven: Vec<String>,
     pub materialized: Option<Materialized>,
     pub distribution: Distribution,
+    pub triggers: Vec<Trigger>,
 }
 
 /// Rows as a record.
@@ -235,6 +243,7 @@ pub fn encode_entry(entry: &Entry, statement: u64) -> Result<Vec<u8>> {
             encoder.text(name);
         }
         Entry::Create(object) => return encode_object(object, statement),
+        Entry::Authority(authority) => return Ok(encode_authority(authority)),
         Entry::Drop { name } => {
             encoder.byte(DROP);
             encode_name(&mut encoder, name);
@@ -285,6 +294,14 @@ pub fn encode_schema(id: u64, name: &str) -> Vec<u8> {
     encoder.byte(CREATE_SCHEMA);
     encoder.number(id);
     encoder.text(name);
+    encoder.0
+}
+
+/// Who may do what as a record.
+pub fn encode_authority(authority: &Authority) -> Vec<u8> {
+    let mut encoder = Encoder::default();
+    encoder.byte(AUTHORITY);
+    encoder.text(&authority.text());
     encoder.0
 }
 
@@ -410,6 +427,7 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
         unproven,
         materialized,
         distribution,
+        triggers,
     } = rules;
     let mut pairs = |pairs: Vec<(&String, String)>| {
         encoder.number(pairs.len() as u64);
@@ -429,7 +447,8 @@ fn encode_rules(encoder: &mut Encoder, rules: &TableRules) {
         (mark.to_owned(), view.query.clone())
     });
     let divided = (*distribution != Distribution::default()).then(|| (DISTRIBUTION.to_owned(), distribution.encoded()));
-    let marks = marks.chain(view).chain(divided).collect::<Vec<_>>();
+    let called = triggers.iter().map(|trigger| (format!("{TRIGGER}{}", trigger.name), trigger.encoded()));
+    let marks = marks.chain(view).chain(divided).chain(called).collect::<Vec<_>>();
     let comments = comments.iter().chain(marks.iter().map(|(name, text)| (name, text)));
     pairs(comments.map(|(name, text)| (name, text.clone())).collect());
     encoder.number(identities.len() as u64);
@@ -521,6 +540,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
         ROWS => Record::Rows { statement: decoder.number()?, rows: decoder.rows()? },
         CREATE_SCHEMA => Record::CreateSchema { id: decoder.number()?, name: decoder.text()? },
         DROP_SCHEMA => Record::DropSchema { name: decoder.text()? },
+        AUTHORITY => Record::Authority { text: decoder.text()? },
         tag @ (STORED | STORED_IN_FRAGMENT) => {
             let fragment = if tag == STORED { 0 } else { fragment_of(decoder.number()?)? };
             Record::Stored {
@@ -659,6 +679,7 @@ fn decode_rules(decoder: &mut Decoder<'_>) -> Result<RulesRecord> {
             MATERIALIZED => rules.materialized = Some(Materialized { query: text, is_populated: true }),
             UNPOPULATED => rules.materialized = Some(Materialized { query: text, is_populated: false }),
             DISTRIBUTION => rules.distribution = Distribution::decoded(&text)?,
+            other if other.starts_with(TRIGGER) => rules.triggers.push(Trigger::decoded(&text)?),
             other => match other.strip_prefix(UNPROVEN) {
                 Some(constraint) => rules.unproven.push(constraint.to_owned()),
                 None => rules.comments.push((name, text)),

@@ -149,6 +149,7 @@ impl<'a> Replay<'a> {
                 self.rows.entry(statement).or_default().push(NewRows::Stored(rows.in_fragment(fragment)));
             }
             Record::CreateSchema { id, name } => catalog.restore_schema(ObjectId(id), &name)?,
+            Record::Authority { text } => catalog.restore_authority(&text)?,
             Record::DropSchema { name } => drop(catalog.drop_schema(&name, true)?),
             Record::CreateTable(table) => self.create_table(table)?,
             Record::CreateView { id, name, definition, columns } => {
@@ -269,6 +270,7 @@ impl<'a> Replay<'a> {
             unproven: record.unproven.into_iter().collect(),
             materialized: record.materialized,
             distribution: record.distribution,
+            triggers: record.triggers,
         })
     }
 

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use diligence_base::{Error, Result};
+use diligence_db::Database;
 use diligence_db::rights::Rights;
 use serde::Deserialize;
 
@@ -196,6 +197,17 @@ impl Users {
     pub fn get(&self, name: &str) -> Option<&User> {
         self.0.get(name)
     }
+}
+
+/// Who comes under a name: a user of the file, or a role that statements have made and one may log in as. `None` for
+/// nobody. Without a file everybody may come, and has no password.
+pub(crate) fn user_named(users: Option<&Users>, database: &Database, name: &str) -> Option<User> {
+    let in_file = users.and_then(|users| users.get(name)).cloned();
+    in_file.or_else(|| {
+        let definition = database.role(name).filter(|role| role.logs_in && role.is_valid())?;
+        let verifier = Verifier::parse(definition.password.as_deref()?)?;
+        Some(User { verifier, role: Arc::new(Role::of_catalog(&definition, false)) })
+    })
 }
 
 impl ServerOptions {

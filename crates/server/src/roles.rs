@@ -25,7 +25,7 @@ use std::time::Duration;
 use diligence_base::{Error, Result};
 use diligence_db::duration::duration;
 use diligence_db::rights::{DENIED, RelationPattern, Rights, matches};
-use diligence_db::{SessionOptions, memory_budget};
+use diligence_db::{RoleDefinition, SessionOptions, memory_budget};
 use serde::Deserialize;
 
 /// Steps of priority up and down.
@@ -79,19 +79,33 @@ impl Role {
         }
     }
 
+    /// That of a role that statements have made: what is granted to it, and nothing of the server's own, unless it may do
+    /// everything.
+    pub fn of_catalog(definition: &RoleDefinition, files: bool) -> Self {
+        let is_superuser = definition.is_superuser;
+        let rights = if is_superuser { Rights::all() } else { Rights::only(vec![], vec![]) };
+        let endpoints = (!is_superuser).then(Vec::new);
+        Self { rights: Arc::new(rights), endpoints, admin: is_superuser, ..Self::none(files && is_superuser) }
+    }
+
     /// The same role, for a user who may use files, too.
     #[must_use]
     pub fn with_files(&self) -> Self {
         Self { files: true, ..self.clone() }
     }
 
-    /// What sessions of its users may do.
-    pub fn session_options(&self) -> SessionOptions {
+    /// What sessions of one of its users may do.
+    pub fn options_of(&self, user: &str) -> SessionOptions {
+        SessionOptions { user: Some(user.to_owned()), ..self.session_options() }
+    }
+
+    fn session_options(&self) -> SessionOptions {
         SessionOptions {
             files: self.files,
             rights: self.rights.clone(),
             engine_settings: self.admin,
             query_memory_bytes: self.limits.memory_bytes,
+            user: None,
         }
     }
 

@@ -42,8 +42,9 @@ const FUNCTIONS: [(&str, &str); 47] = [
     ("pg_get_ruledef", "CAST(NULL AS TEXT)"),
     ("pg_get_serial_sequence", "(SELECT max(_s.serial_sequence) FROM pg_catalog.pg_serials _s WHERE _s.serial_table = $1 AND _s.serial_column = $2)"),
     ("pg_get_statisticsobjdef_columns", "CAST(NULL AS TEXT)"),
-    ("pg_get_triggerdef", "CAST(NULL AS TEXT)"),
-    ("pg_get_userbyid", "'diligence'"),
+    ("pg_get_triggerdef", "(SELECT max(_t.trigger_text) FROM pg_catalog.pg_trigger_texts _t WHERE _t.trigger_oid = $1)"),
+    ("pg_get_userbyid", "COALESCE((SELECT max(_r.role_name) FROM pg_catalog.pg_role_names _r WHERE _r.role_oid = $1), \
+      'unknown (OID=' || $1 || ')')"),
     ("pg_get_viewdef", "COALESCE((SELECT max(_v.definition) FROM pg_catalog.pg_views _v WHERE _v.viewoid = $1), \
       (SELECT max(_m.definition) FROM pg_catalog.pg_matviews _m WHERE _m.matviewoid = $1))"),
     ("pg_indexes_size", "CAST(0 AS BIGINT)"),

@@ -53,6 +53,7 @@ pub use planning::{
 pub use registry::Closures;
 pub use session_functions::{QueryRunner, SettingsSink};
 pub use statement::{
-    Called, Command, DroppedKind, ExportFormat, Maintenance, Part, Query, Several, Statement, TransactionStep, Write,
+    Called, ChannelStep, Command, DroppedKind, ExportFormat, Maintenance, Part, Query, Several, Statement,
+    TransactionStep, Write,
 };
 pub use write::native::{NativeWriter, Returned};

@@ -28,11 +28,12 @@ impl Procedure {
             Gives::Row(columns) => record_of(columns),
             Gives::Values(one) => SqlType::array_of(one.clone()),
             Gives::Rows(columns) => SqlType::array_of(record_of(columns)),
+            Gives::Trigger { .. } => SqlType::Void,
         }
     }
 }
 
-fn record_of(columns: &[(String, SqlType)]) -> SqlType {
+pub(crate) fn record_of(columns: &[(String, SqlType)]) -> SqlType {
     let field = |(name, sql_type): &(String, SqlType)| RecordField { name: name.clone(), sql_type: sql_type.clone() };
     SqlType::Record(RecordType::row(columns.iter().map(field).collect()))
 }
@@ -83,7 +84,7 @@ impl Outside for ProcedureFunction {
         }
         let wanted = self.returns();
         match &self.procedure.gives {
-            Gives::Nothing => Ok(Arc::new(NullArray::new(rows))),
+            Gives::Nothing | Gives::Trigger { .. } => Ok(Arc::new(NullArray::new(rows))),
             Gives::Value(_) => concatenated(given.iter().filter_map(|columns| columns.first()), &wanted),
             Gives::Row(_) => structs(&given, &wanted),
             Gives::Values(_) | Gives::Rows(_) => self.lists(&given, &wanted),

@@ -38,6 +38,8 @@ pub(crate) struct Definition {
     pub is_procedure: bool,
     /// The parameter whose value it gives, if it has one to give (OUT).
     pub output: Option<String>,
+    /// Whether only tables call it: RETURNS trigger.
+    pub is_trigger: bool,
 }
 
 /// What a routine takes.
@@ -90,6 +92,7 @@ impl Definition {
                     gives_rows: false,
                     is_procedure: false,
                     output: None,
+                    is_trigger: false,
                 }
                 .with_placeholders())
             }
@@ -121,7 +124,7 @@ impl Definition {
                 parameters.push(RoutineParameter { name, data_type, default });
             }
         }
-        let (mut returns, mut gives_rows) = (None, false);
+        let (mut returns, mut gives_rows, mut is_called_by_tables) = (None, false, false);
         match &create.return_type {
             Some(FunctionReturnType::SetOf(given)) => {
                 gives_rows = true;
@@ -132,7 +135,7 @@ impl Definition {
                 columns = given.iter().map(|column| (lower(&column.name), column.data_type.clone())).collect();
             }
             Some(FunctionReturnType::DataType(given)) if is_void(given) || is_procedure => {}
-            Some(FunctionReturnType::DataType(given)) if is_trigger(given) => return Err(no_triggers()),
+            Some(FunctionReturnType::DataType(given)) if is_trigger(given) => is_called_by_tables = true,
             Some(FunctionReturnType::DataType(given)) => returns = Some(given.clone()),
             None if columns.is_empty() => {
                 return Err(Error::input("function result type must be specified").with_code("42P13"));
@@ -155,7 +158,15 @@ impl Definition {
             Some(CreateFunctionBody::AsBeforeOptions { body, .. } | CreateFunctionBody::AsAfterOptions(body))
                 if language == "plpgsql" =>
             {
-                Body::Block(Arc::new(procedural::read(text_of(body).ok_or_else(no_body)?)?))
+                let text = text_of(body).ok_or_else(no_body)?;
+                Body::Block(Arc::new(match is_called_by_tables {
+                    true => procedural::read(&with_places_from_one(text))?,
+                    false => procedural::read(text)?,
+                }))
+            }
+            _ if is_called_by_tables => {
+                let error = Error::input(format!("{language} functions cannot return type trigger"));
+                return Err(error.with_code("42P13").with_hint("write trigger functions in PL/pgSQL"));
             }
             _ if form.is_some_and(|form| form != Form::RowSets) && !is_value => {
                 let error = Error::unsupported(format!("functions in {language} return one value")).with_code("0A000");
@@ -215,6 +226,7 @@ impl Definition {
             gives_rows,
             is_procedure,
             output,
+            is_trigger: is_called_by_tables,
         };
         Ok(definition.with_placeholders())
     }
@@ -397,9 +409,22 @@ fn is_trigger(data_type: &DataType) -> bool {
     data_type.to_string().eq_ignore_ascii_case("trigger")
 }
 
-fn no_triggers() -> Error {
-    let error = Error::unsupported("triggers are not supported").with_code("0A000");
-    error.with_hint("generated columns, defaults, CHECK and foreign keys are kept by the table itself")
+/// The body of a trigger's function, whose TG_ARGV counts from 0; arrays here count from 1.
+fn with_places_from_one(body: &str) -> String {
+    const NAME: &str = "tg_argv";
+    let (mut made, mut rest) = (String::new(), body);
+    // Lower case is as long, letter by letter, where the name can be.
+    while let Some(place) = rest.to_ascii_lowercase().find(NAME) {
+        let (before, after) = rest.split_at(place + NAME.len());
+        made.push_str(before);
+        rest = after;
+        if let Some(within) = rest.trim_start().strip_prefix('[') {
+            made.push_str("[1 + ");
+            rest = within;
+        }
+    }
+    made.push_str(rest);
+    made
 }
 
 fn is_void(data_type: &DataType) -> bool {

@@ -21,6 +21,9 @@ pub trait SettingsSink: Send + Sync + Debug {
     /// Changes a setting until the session ends or, with `is_local`, the transaction does; gives what it is then. Fails
     /// with kind `Input` if this is no value of it.
     fn set_config(&self, name: &str, value: &str, is_local: bool) -> diligence_base::Result<String>;
+
+    /// `pg_notify`: says something in a channel. Fails with code 22023 for what is no message, 54000 if too many wait.
+    fn notify(&self, channel: &str, payload: &str) -> diligence_base::Result<()>;
 }
 
 /// What runs queries whose answers decide what another one gives.
@@ -37,6 +40,71 @@ pub trait QueryRunner: Send + Sync + Debug {
         arguments: Vec<ArrayRef>,
         caller: &dyn Caller,
     ) -> diligence_base::Result<Vec<ArrayRef>>;
+
+    /// The same of a trigger's function, for whoever has sent the statement that runs.
+    fn fire(&self, procedure: &Arc<Procedure>, arguments: Vec<ArrayRef>) -> diligence_base::Result<Vec<ArrayRef>>;
+}
+
+/// `pg_notify(channel, payload)`, for a session that this is.
+pub(crate) fn pg_notify(sink: &Weak<dyn SettingsSink>) -> Arc<ScalarUDF> {
+    let signature = Signature::any(2, Volatility::Volatile);
+    Arc::new(ScalarUDF::from(Notifies { sink: sink.clone(), signature }))
+}
+
+#[derive(Debug)]
+struct Notifies {
+    sink: Weak<dyn SettingsSink>,
+    signature: Signature,
+}
+
+impl PartialEq for Notifies {
+    fn eq(&self, other: &Self) -> bool {
+        self.sink.ptr_eq(&other.sink)
+    }
+}
+
+impl Eq for Notifies {}
+
+impl Hash for Notifies {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Notifies {
+    fn name(&self) -> &str {
+        "pg_notify"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        if arguments.len() != 2 {
+            return plan_err!("pg_notify takes a channel and a message");
+        }
+        Ok(DataType::Utf8View)
+    }
+
+    /// The empty text, as PostgreSQL shows what gives nothing.
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = arguments.number_rows;
+        let columns = arguments.args.iter().map(|argument| argument.to_array(rows)).collect::<Result<Vec<_>>>()?;
+        let [channels, payloads] = [&columns[0], &columns[1]].map(|column| cast(column, &DataType::Utf8));
+        let (channels, payloads) = (channels?, payloads?);
+        let (channels, payloads) = (channels.as_string::<i32>(), payloads.as_string::<i32>());
+        for row in 0..rows {
+            let text = |texts: &arrow::array::StringArray| match texts.is_valid(row) {
+                true => texts.value(row).to_owned(),
+                false => String::new(),
+            };
+            if let Some(sink) = self.sink.upgrade() {
+                sink.notify(&text(channels), &text(payloads)).map_err(to_datafusion)?;
+            }
+        }
+        Ok(ColumnarValue::Array(Arc::new(StringViewArray::from_iter_values(vec![""; rows]))))
+    }
 }
 
 /// The function, for a session whose settings this changes.

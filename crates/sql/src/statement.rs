@@ -7,6 +7,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::ids::ObjectVersion;
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::{Privilege, RoleChange};
 use diligence_catalog::locks::{LockOwner, TableLock};
 use diligence_catalog::sequence::{Sequence, SequenceOptions, SequenceState};
 use diligence_catalog::{
@@ -50,6 +51,8 @@ pub enum Statement {
     Maintain(Maintenance),
     /// A transaction begins, ends, or goes back.
     Transaction(TransactionStep),
+    /// LISTEN, UNLISTEN and NOTIFY.
+    Channel(ChannelStep),
     /// Changes a setting of the session.
     Set {
         /// The setting.
@@ -67,6 +70,33 @@ pub enum Statement {
         /// The setting.
         name: Option<String>,
     },
+}
+
+/// What a session does with channels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChannelStep {
+    /// It hears what is said in one.
+    Listen(String),
+    /// It hears one no more, or any.
+    Unlisten(Option<String>),
+    /// It says something in one.
+    Notify {
+        /// The channel.
+        channel: String,
+        /// What; may be empty.
+        payload: String,
+    },
+}
+
+impl ChannelStep {
+    /// Its tag.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::Listen(_) => "LISTEN",
+            Self::Unlisten(_) => "UNLISTEN",
+            Self::Notify { .. } => "NOTIFY",
+        }
+    }
 }
 
 /// A procedure that is run.
@@ -251,7 +281,14 @@ impl AnyWrite {
 
     /// Whether a session that sees this snapshot may do it.
     pub(crate) fn is_allowed(&self, snapshot: &SessionSnapshot) -> bool {
-        self.writer.changed_table().is_none_or(|name| snapshot.rights.check_write(name).is_ok())
+        let needed: &[Privilege] = match self.tag {
+            "INSERT" => &[Privilege::Insert],
+            "DELETE" => &[Privilege::Delete],
+            "UPDATE" => &[Privilege::Update],
+            _ => &[Privilege::Insert, Privilege::Update, Privilege::Delete],
+        };
+        let may = |name: &RelationName| needed.iter().all(|privilege| snapshot.rights.may(name, *privilege));
+        self.writer.changed_table().is_none_or(may)
     }
 
     /// The statement for a run of a session.
@@ -490,6 +527,29 @@ pub enum Command {
         /// Views in other schemas that go with them.
         also: Vec<RelationName>,
     },
+    /// A schema gets its owner.
+    OwnSchema {
+        /// The schema's name.
+        name: String,
+        /// The role.
+        owner: String,
+    },
+    /// Changes roles, owners or grants.
+    Roles {
+        /// What becomes of them.
+        change: Arc<RoleChange>,
+        /// The statement's tag.
+        tag: &'static str,
+    },
+    /// SET ROLE and SET SESSION AUTHORIZATION.
+    SetRole {
+        /// The role; the one that has logged in, if `None`.
+        role: Option<String>,
+        /// Whether it is the session's user from now on.
+        is_authorization: bool,
+        /// The statement's tag.
+        tag: &'static str,
+    },
     /// SET CONSTRAINTS, of the transaction.
     SetConstraints {
         /// Their names; all if there are none.
@@ -612,7 +672,49 @@ impl Command {
     ///
     /// Fails with code 55P03 if another transaction has a lock; then it can be applied again when that has ended.
     pub fn apply(&self, catalogs: &SessionCatalogs) -> Result<&'static str> {
-        self.apply_to(&catalogs.catalog(), catalogs)
+        let Some(maker) = catalogs.maker().filter(|_| self.makes_something()) else {
+            return self.apply_to(&catalogs.catalog(), catalogs);
+        };
+        // What it makes is its maker's, or is not made.
+        let block = catalogs.begin_block();
+        let inside = block.catalog();
+        let tag = match self {
+            Command::All { commands, tag } => {
+                commands.iter().try_for_each(|command| command.apply_to(&inside, catalogs).map(|_| ()))?;
+                *tag
+            }
+            _ => self.apply_to(&inside, catalogs)?,
+        };
+        let mut names = Vec::new();
+        self.made(&mut names);
+        inside.own_new(&names, &maker)?;
+        if let Command::CreateSchema { name, .. } = self {
+            inside.own_new_schema(name, &maker)?;
+        }
+        block.commit()?;
+        Ok(tag)
+    }
+
+    /// Whether something new comes of it.
+    fn makes_something(&self) -> bool {
+        let mut names = Vec::new();
+        self.made(&mut names);
+        !names.is_empty() || matches!(self, Command::CreateSchema { .. })
+    }
+
+    /// The names of what it makes.
+    fn made(&self, names: &mut Vec<RelationName>) {
+        match self {
+            Command::CreateExternalTable { name, .. }
+            | Command::CreateView { name, .. }
+            | Command::CreateSequence { name, .. }
+            | Command::CreateRoutine { name, .. }
+            | Command::CreateEnum { name, .. }
+            | Command::CreateComposite { name, .. }
+            | Command::CreateDomain { name, .. } => names.push(name.clone()),
+            Command::All { commands, .. } => commands.iter().for_each(|command| command.made(names)),
+            _ => {}
+        }
     }
 
     /// What it is called while others are in its way.
@@ -717,6 +819,22 @@ impl Command {
                 }
                 Ok("DROP SCHEMA")
             }
+            Command::OwnSchema { name, owner } => {
+                catalog.own_new_schema(name, owner)?;
+                Ok("CREATE SCHEMA")
+            }
+            Command::Roles { change, tag } => {
+                catalog.change_roles(change, &catalogs.speaker())?;
+                Ok(tag)
+            }
+            Command::SetRole { role, is_authorization: true, tag } => {
+                catalogs.set_authorization(role.as_deref())?;
+                Ok(tag)
+            }
+            Command::SetRole { role, is_authorization: false, tag } => {
+                catalogs.set_role(role.as_deref())?;
+                Ok(tag)
+            }
             Command::SetConstraints { names, is_deferred } => {
                 catalogs.set_deferred(names, *is_deferred)?;
                 Ok("SET CONSTRAINTS")
@@ -818,7 +936,8 @@ fn droppable(catalogs: &SessionCatalogs, name: &RelationName, kind: DroppedKind)
         return Err(no_schema(&name.schema));
     }
     let readable = snapshot.catalog.objects().map(|object| &object.name);
-    let names = readable.filter(|name| catalogs.rights.may_read(name)).map(ToString::to_string).collect::<Vec<_>>();
+    let rights = catalogs.rights();
+    let names = readable.filter(|name| rights.may_read(name)).map(ToString::to_string).collect::<Vec<_>>();
     let wanted = kind.word();
     let error = Error::input(format!("no {wanted} is named '{name}'")).with_code("42P01");
     Err(crate::errors::suggest(error, &name.to_string(), &names))

@@ -1,8 +1,33 @@
 //! Rows that are found by their keys and numbers.
 
+use arrow::compute::interleave_record_batch;
+
 use super::*;
 
 impl NativeTable {
+    /// The rows of these numbers, in their order. Fails with code 40001 if one is gone, and as rows are read.
+    pub fn rows_of(&self, numbers: &[i64]) -> Result<RecordBatch> {
+        let wanted = numbers.iter().copied().zip(0..).collect::<HashMap<_, usize>>();
+        let (mut batches, mut places) = (Vec::new(), vec![None; numbers.len()]);
+        for piece in self.pieces() {
+            let found = piece.live_numbers().enumerate().filter_map(|(row, number)| Some((row, *wanted.get(&number)?)));
+            let found = found.collect::<Vec<_>>();
+            if found.is_empty() {
+                continue;
+            }
+            for (row, place) in found {
+                places[place] = Some((batches.len(), row));
+            }
+            batches.push(piece.read()?);
+        }
+        let places = places.into_iter().collect::<Option<Vec<_>>>().ok_or_else(conflict)?;
+        if batches.is_empty() {
+            return Ok(RecordBatch::new_empty(self.schema().clone()));
+        }
+        let batches = batches.iter().collect::<Vec<_>>();
+        interleave_record_batch(&batches, &places).map_err(from_arrow)
+    }
+
     /// Finds rows by a key; `None` if the table does not have it.
     pub(crate) fn lookup<'a>(&'a self, key: &'a rules::Key) -> Result<Option<KeyLookup<'a>>> {
         let place = self.rules().keys.iter().position(|known| known == key);

@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 
-use diligence_catalog::privileges::{OWNER, OWNER_OID};
+use diligence_catalog::authority::Subject;
+use diligence_catalog::privileges::OWNER_OID;
 use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules};
 use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, POSTGRES_SCHEMA, Relation, SessionSnapshot};
 
 use super::definitions::{index_definition, key_definition, key_parts, qualified, quoted, reference_definition};
+use super::roles;
 use super::rows::Cell;
 
 /// Numbers of what tables are declared with begin here.
@@ -76,7 +78,8 @@ pub(super) fn index_classes(snapshot: &SessionSnapshot) -> Vec<(Cell, String, u3
     rows
 }
 
-/// Whether a table has indexes, how many conditions, and whether it refers to others or others to it.
+/// Whether a table has indexes, how many conditions, and whether it has triggers, refers to others or others to
+/// it.
 pub(super) fn summary(snapshot: &SessionSnapshot, object: &Object) -> (bool, i32, bool) {
     let Relation::Native(table) = &object.relation else { return (false, 0, false) };
     let rules = table.rules();
@@ -86,7 +89,11 @@ pub(super) fn summary(snapshot: &SessionSnapshot, object: &Object) -> (bool, i32
             _ => false,
         })
     };
-    (!rules.keys.is_empty(), rules.checks.len() as i32, !rules.references.is_empty() || is_referred())
+    (
+        !rules.keys.is_empty(),
+        rules.checks.len() as i32,
+        !rules.triggers.is_empty() || !rules.references.is_empty() || is_referred(),
+    )
 }
 
 /// What a column is beside its type: whether it has a default, `a` or `d` for one that counts, `s` for one that is
@@ -358,7 +365,7 @@ pub(super) fn listed_sequences(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         vec![
             object.name.schema.as_str().into(),
             object.name.name.as_str().into(),
-            OWNER.into(),
+            roles::owner_name(snapshot, Some(object)),
             data_type.into(),
             Cell::Number(options.start),
             Cell::Number(options.min),
@@ -421,7 +428,7 @@ pub(super) fn receiver(name: &str, is_array: bool, oid: u32) -> u32 {
 /// `pg_proc`: the functions that statements made, and some of PostgreSQL's own.
 pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let routine = |object: &Arc<Object>| match &object.relation {
-        Relation::Routine(routine) if snapshot.rights.may_read(&object.name) => {
+        Relation::Routine(routine) if snapshot.rights.may_use(&object.name) => {
             let shown = object.name.routine()?.to_owned();
             let name = shown.split('(').next().unwrap_or_default().to_owned();
             let arguments = shown.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')')).to_owned();
@@ -429,7 +436,7 @@ pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 object.oid().into(),
                 name.into(),
                 snapshot.schema_oid(&object.name.schema).unwrap_or_default().into(),
-                OWNER_OID.into(),
+                roles::owner_oid(snapshot, Subject::Object(object.id)),
                 language_oid(&routine.language()).into(),
                 100.into(),
                 0.into(),
@@ -452,6 +459,9 @@ pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 Cell::Null,
                 Cell::Null,
                 routine.definition().into(),
+                Cell::Null,
+                Cell::Null,
+                roles::grants(snapshot, Subject::Object(object.id)),
             ])
         }
         _ => None,
@@ -466,7 +476,7 @@ pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
 /// What functions about functions look into: arguments, and the statement.
 pub(super) fn routine_texts(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let routine = |object: &Arc<Object>| match &object.relation {
-        Relation::Routine(routine) if snapshot.rights.may_read(&object.name) => {
+        Relation::Routine(routine) if snapshot.rights.may_use(&object.name) => {
             let shown = object.name.routine()?;
             let arguments = shown.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
             Some(vec![object.oid().into(), arguments.into(), routine.definition().into()])

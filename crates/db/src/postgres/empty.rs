@@ -9,25 +9,21 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 67] = [
+const EMPTY: [(&str, &str); 62] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
     ("pg_amop", "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:s amoppurpose amopopr:o amopmethod:o amopsortfamily:o"),
     ("pg_amproc", "oid:o amprocfamily:o amproclefttype:o amprocrighttype:o amprocnum:s amproc"),
-    ("pg_auth_members", "oid:o roleid:o member:o grantor:o admin_option:b inherit_option:b set_option:b"),
     ("pg_cast", "oid:o castsource:o casttarget:o castfunc:o castcontext castmethod"),
     ("pg_collation", "oid:o collname collnamespace:o collowner:o collprovider collisdeterministic:b"),
     ("pg_config", "name setting"),
     ("pg_conversion", "oid:o conname connamespace:o conowner:o conforencoding:i contoencoding:i conproc condefault:b"),
     ("pg_cursors", "name statement is_holdable:b is_binary:b is_scrollable:b creation_time"),
-    ("pg_db_role_setting", "setdatabase:o setrole:o setconfig:T"),
-    ("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype defaclacl:T"),
     ("pg_depend", "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype"),
     ("pg_event_trigger", "oid:o evtname evtevent evtowner:o evtfoid:o evtenabled evttags:T"),
     ("pg_file_settings", "sourcefile sourceline:i seqno:i name setting applied:b error"),
     ("pg_foreign_data_wrapper", "oid:o fdwname fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:T fdwoptions:T"),
     ("pg_foreign_server", "oid:o srvname srvowner:o srvfdw:o srvtype srvversion srvacl:T srvoptions:T"),
     ("pg_foreign_table", "ftrelid:o ftserver:o ftoptions:T"),
-    ("pg_group", "groname grosysid:o grolist:O"),
     ("pg_hba_file_rules", "line_number:i type database:T user_name:T address netmask auth_method options:T error"),
     ("pg_inherits", "inhrelid:o inhparent:o inhseqno:i inhdetachpending:b"),
     ("pg_init_privs", "objoid:o classoid:o objsubid:i privtype initprivs:T"),
@@ -76,8 +72,6 @@ const EMPTY: [(&str, &str); 67] = [
     ("pg_timezone_abbrevs", "abbrev utc_offset is_dst:b"),
     ("pg_timezone_names", "name abbrev utc_offset is_dst:b"),
     ("pg_transform", "oid:o trftype:o trflang:o trffromsql trftosql"),
-    ("pg_trigger", "oid:o tgrelid:o tgparentid:o tgname tgfoid:o tgtype:s tgenabled tgisinternal:b tgconstrrelid:o tgconstrindid:o \
-      tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:S tgargs tgqual tgoldtable tgnewtable"),
     ("pg_ts_config", "oid:o cfgname cfgnamespace:o cfgowner:o cfgparser:o"),
     ("pg_ts_config_map", "mapcfg:o maptokentype:i mapseqno:i mapdict:o"),
     ("pg_ts_dict", "oid:o dictname dictnamespace:o dictowner:o dicttemplate:o dictinitoption"),

@@ -1,7 +1,7 @@
 //! `pg_catalog`: the catalog as PostgreSQL's clients look at it, and the types that they know.
 //!
-//! What PostgreSQL has and we do not (triggers, roles with grants, …) are tables without rows, so that a client's joins
-//! over them find nothing. `pg_type_names`, `pg_class_names`, `pg_namespace_names`, `pg_serials`, `pg_lock_waits` and
+//! What PostgreSQL has and we do not (policies, rules, …) are tables without rows, so that a client's joins
+//! over them find nothing. `pg_type_names`, `pg_class_names`, `pg_namespace_names`, `pg_serials`, `pg_lock_waits`, `pg_role_names`, `pg_single_grants` and
 //! those that end in `_texts` are ours: what functions and casts about numbers look into, with columns whose names
 //! nobody else's are.
 //! Numbers are the catalog's; those from [`SHOWN_FROM`](diligence_catalog::SHOWN_FROM) on are of what the engine shows
@@ -12,14 +12,17 @@ mod activity;
 mod declared;
 pub(crate) mod definitions;
 mod empty;
+mod roles;
 mod rows;
+mod triggers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use diligence_catalog::authority::Subject;
 use diligence_catalog::locks::Locks;
-use diligence_catalog::privileges::{DATABASE_OID, OWNER, OWNER_OID};
+use diligence_catalog::privileges::{DATABASE_OID, OWNER_OID};
 pub use diligence_catalog::types::*;
 use diligence_catalog::{
     CATALOG_NAME, ComputedTable, DomainDefinition, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, Relation,
@@ -130,7 +133,10 @@ fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             snapshot.schema_oid(&listed.schema).unwrap_or_default().into(),
             0.into(),
             0.into(),
-            OWNER_OID.into(),
+            listed
+                .object
+                .as_ref()
+                .map_or(OWNER_OID.into(), |object| roles::owner_oid(snapshot, Subject::Object(object.id))),
             if is_view { 0 } else { 2 }.into(),
             0.into(),
             0.into(),
@@ -152,6 +158,10 @@ fn classes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             listed.is_populated().into(),
             "d".into(),
             false.into(),
+            0.into(),
+            0.into(),
+            0.into(),
+            listed.object.as_ref().map_or(Cell::Null, |object| roles::grants(snapshot, Subject::Object(object.id))),
         ]
     };
     let mut rows = listed.iter().map(row).collect::<Vec<_>>();
@@ -207,7 +217,8 @@ fn views(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     listed
         .map(|listed| {
             let definition = listed.definition().map_or(Cell::Null, Cell::Text);
-            vec![listed.schema.into(), listed.name.into(), OWNER.into(), definition, listed.oid.into()]
+            let owner = roles::owner_name(snapshot, listed.object.as_ref());
+            vec![listed.schema.into(), listed.name.into(), owner, definition, listed.oid.into()]
         })
         .collect()
 }
@@ -221,7 +232,7 @@ fn materialized_views(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         Some(vec![
             listed.schema.as_str().into(),
             listed.name.as_str().into(),
-            OWNER.into(),
+            roles::owner_name(snapshot, listed.object.as_ref()),
             Cell::Null,
             has_indexes.into(),
             listed.is_populated().into(),
@@ -239,16 +250,8 @@ fn listed_tables(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             let flag = || Cell::Flag(false);
             let summary = |object: &Object| declared::summary(snapshot, object).0;
             let has_indexes = Cell::Flag(listed.object.as_ref().is_some_and(summary));
-            vec![
-                listed.schema.into(),
-                listed.name.into(),
-                OWNER.into(),
-                Cell::Null,
-                has_indexes,
-                flag(),
-                flag(),
-                flag(),
-            ]
+            let owner = roles::owner_name(snapshot, listed.object.as_ref());
+            vec![listed.schema.into(), listed.name.into(), owner, Cell::Null, has_indexes, flag(), flag(), flag()]
         })
         .collect()
 }
@@ -432,7 +435,14 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
         attributes,
     );
     add("pg_namespace", "oid:o nspname nspowner:o nspacl:T xmin:o", |snapshot| {
-        let row = |(name, oid): (String, u32)| vec![oid.into(), name.into(), OWNER_OID.into()];
+        let ids = snapshot.catalog.schemas().map(|(name, id)| (name.to_owned(), Subject::Schema(id)));
+        let ids = ids.collect::<BTreeMap<_, _>>();
+        let row = |(name, oid): (String, u32)| {
+            let subject = ids.get(&name).copied();
+            let owner = subject.map_or(OWNER_OID.into(), |subject| roles::owner_oid(snapshot, subject));
+            let grants = subject.map_or(Cell::Null, |subject| roles::grants(snapshot, subject));
+            vec![oid.into(), name.into(), owner, grants]
+        };
         schemas(snapshot).into_iter().map(row).collect()
     });
     add("pg_views", "schemaname viewname viewowner definition viewoid:o", views);
@@ -498,21 +508,31 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
         },
     );
     let roles = "oid:o rolname rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b rolreplication:b \
-                 rolbypassrls:b rolconnlimit:i rolpassword rolvaliduntil rolconfig:T";
+                 rolbypassrls:b rolconnlimit:i rolpassword rolvaliduntil:z rolconfig:T";
     for name in ["pg_roles", "pg_authid"] {
-        add(name, roles, |_| {
-            let flags = [true, true, false, false, true, false, true].map(Cell::Flag);
-            vec![[OWNER_OID.into(), OWNER.into()].into_iter().chain(flags).chain([Cell::Number(-1)]).collect()]
-        });
+        add(name, roles, roles::roles);
+    }
+    for name in ["pg_user", "pg_shadow"] {
+        let users =
+            "usename usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd valuntil:z useconfig:T";
+        add(name, users, roles::users);
     }
     add(
-        "pg_user",
-        "usename usesysid:o usecreatedb:b usesuper:b userepl:b usebypassrls:b passwd valuntil useconfig:T",
-        |_| {
-            let flags = [false, true, false, true].map(Cell::Flag);
-            vec![[OWNER.into(), OWNER_OID.into()].into_iter().chain(flags).collect()]
-        },
+        "pg_auth_members",
+        "oid:o roleid:o member:o grantor:o admin_option:b inherit_option:b set_option:b",
+        roles::members,
     );
+    add(
+        "pg_trigger",
+        "oid:o tgrelid:o tgparentid:o tgname tgfoid:o tgtype:s tgenabled tgisinternal:b tgconstrrelid:o tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:S tgargs tgqual tgoldtable tgnewtable",
+        triggers::triggers,
+    );
+    add("pg_trigger_texts", "trigger_oid:o trigger_text", triggers::texts);
+    add("pg_group", "groname grosysid:o grolist:O", roles::groups);
+    add("pg_db_role_setting", "setdatabase:o setrole:o setconfig:T", roles::role_settings);
+    add("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype defaclacl:T", roles::defaults);
+    add("pg_role_names", "role_oid:o role_name", roles::names);
+    add("pg_single_grants", "of:o kind grantor grantee privilege grantable:b", roles::single_grants);
     add(
         "pg_settings",
         "name setting unit category short_desc extra_desc context vartype source min_val max_val enumvals:T boot_val reset_val \

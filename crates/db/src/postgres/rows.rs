@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, ListArray, RecordBatch,
-    RecordBatchOptions, StringViewArray, TimestampMicrosecondArray, new_null_array,
+    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, ListArray, ListBuilder, RecordBatch,
+    RecordBatchOptions, StringBuilder, StringViewArray, TimestampMicrosecondArray, new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
@@ -23,6 +23,7 @@ pub(super) enum Cell {
     Number(i64),
     Flag(bool),
     Numbers(Vec<i64>),
+    Texts(Vec<String>),
 }
 
 impl From<&str> for Cell {
@@ -160,6 +161,16 @@ fn column<'a>(data_type: &DataType, cells: impl ExactSizeIterator<Item = &'a Cel
         }))),
         DataType::List(item) => {
             let cells = cells.collect::<Vec<_>>();
+            if *item.data_type() == DataType::Utf8 {
+                let mut texts = ListBuilder::new(StringBuilder::new()).with_field(item.clone());
+                for cell in &cells {
+                    match cell {
+                        Cell::Texts(all) => texts.append_value(all.iter().map(Some)),
+                        _ => texts.append_null(),
+                    }
+                }
+                return Arc::new(texts.finish());
+            }
             let lengths = cells.iter().map(|cell| match cell {
                 Cell::Numbers(numbers) => numbers.len(),
                 _ => 0,
@@ -173,7 +184,7 @@ fn column<'a>(data_type: &DataType, cells: impl ExactSizeIterator<Item = &'a Cel
             let all = Int64Array::from_iter_values(all.copied());
             match cast(&all, item.data_type()) {
                 Ok(values) => Arc::new(ListArray::new(item.clone(), offsets, values, Some(there))),
-                // Grants and options are texts, and nothing has any.
+                // There is no other kind of list.
                 Err(_) => new_null_array(data_type, cells.len()),
             }
         }

@@ -1,8 +1,8 @@
 //! EXPORT DATABASE and IMPORT DATABASE: a database as statements and files that any version reads.
 //!
 //! ```text
-//!   folder/  schema.sql     what makes schemas, sequences, tables and functions
-//!            load.sql       COPY of each table's file, then indexes, references, views and where sequences are
+//!   folder/  schema.sql     what makes roles, schemas, sequences, tables and functions
+//!            load.sql       COPY of each table's file, then indexes, references, views, where sequences are, triggers, grants
 //!            shop.orders.parquet
 //! ```
 //! Everything is of one snapshot, and comes back in one transaction.
@@ -21,6 +21,7 @@ use diligence_catalog::{DEFAULT_SCHEMA, Isolation, NativeTable, Object, Relation
 use diligence_sql::ExportFormat;
 use diligence_types::SqlType;
 
+use super::export_roles;
 use super::result::{CancelToken, QueryResult};
 use super::transaction::in_transaction;
 use crate::postgres::definitions::{index_definition, key_definition, reference_definition};
@@ -92,15 +93,15 @@ fn failed(path: &Path, error: &std::io::Error) -> Error {
     }
 }
 
-fn quoted(name: &str) -> String {
+pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn qualified(name: &RelationName) -> String {
+pub(super) fn qualified(name: &RelationName) -> String {
     format!("{}.{}", quoted(&name.schema), quoted(&name.name))
 }
 
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
@@ -127,6 +128,9 @@ impl<'a> Exported<'a> {
 
     fn write(mut self, disk: &dyn Disk) -> Result<()> {
         let snapshot = self.session.snapshot();
+        if snapshot.rights.are_all() {
+            self.schema.push_str(&export_roles::roles(&snapshot));
+        }
         for (schema, _) in snapshot.catalog.kept_schemas().filter(|(schema, _)| *schema != DEFAULT_SCHEMA) {
             let _ = writeln!(self.schema, "CREATE SCHEMA {};", quoted(schema));
         }
@@ -184,6 +188,19 @@ impl<'a> Exported<'a> {
             if let Relation::Native(table) = &object.relation {
                 self.references(object, table, &objects);
             }
+        }
+        for object in &objects {
+            let Relation::Native(table) = &object.relation else { continue };
+            let name = qualified(&object.name);
+            for trigger in &table.rules().triggers {
+                let _ = writeln!(self.last, "{};", trigger.definition(&name));
+                if !trigger.is_enabled {
+                    let _ = writeln!(self.last, "ALTER TABLE {name} DISABLE TRIGGER {};", quoted(&trigger.name));
+                }
+            }
+        }
+        if snapshot.rights.are_all() {
+            self.last.push_str(&export_roles::grants(&snapshot));
         }
         let load = format!("{}{}{}", self.load, self.after, self.last);
         for (name, text) in [(SCHEMA, &self.schema), (LOAD, &load)] {

@@ -18,6 +18,7 @@
 mod append;
 mod elsewhere;
 mod export;
+mod export_roles;
 mod maintenance;
 mod parse;
 mod pending;
@@ -36,6 +37,7 @@ use diligence_base::{Error, Result};
 
 pub use append::Append;
 pub use pending::PendingStatement;
+pub(crate) use procedures::Sender;
 pub use result::{CancelToken, QueryResult, ResultKind};
 pub use start::Short;
 

@@ -258,6 +258,11 @@ impl Session {
             Statement::Maintain(maintenance) => self.maintain(maintenance),
             Statement::Call(called) => self.start_called(called),
             Statement::Transaction(step) => QueryResult::done(self.step(step)?),
+            Statement::Channel(step) => {
+                let tag = step.tag();
+                self.channel(step)?;
+                QueryResult::done(tag)
+            }
             Statement::Set { name, value } => {
                 self.set(&name, &value)?;
                 QueryResult::done("SET")

@@ -23,7 +23,9 @@ impl Session {
     pub fn commit(&self) -> Result<()> {
         self.savepoints().clear();
         self.end_local();
-        self.planner().catalogs().commit()
+        let committed = self.planner().catalogs().commit();
+        self.has_said(committed.is_ok());
+        committed
     }
 
     /// Whether what a statement changes now waits for no disk, and so does [`commit`](Self::commit) if `ends` says that
@@ -36,6 +38,7 @@ impl Session {
     pub fn roll_back(&self) {
         self.savepoints().clear();
         self.end_local();
+        self.has_said(false);
         self.planner().catalogs().roll_back();
     }
 
@@ -46,17 +49,22 @@ impl Session {
 
     /// What the transaction has changed up to now; `None` outside of one.
     pub fn transaction_mark(&self) -> Option<TransactionMark> {
-        self.planner().catalogs().mark()
+        let mark = self.planner().catalogs().mark();
+        if let Some(mark) = &mark {
+            self.said().mark(mark);
+        }
+        mark
     }
 
     /// Takes back what the transaction has changed since.
     pub fn back_to(&self, mark: &TransactionMark) {
+        self.said().back_to(mark);
         self.planner().catalogs().back_to(mark);
     }
 
     /// Does what a statement says, and gives its tag.
     pub(super) fn step(&self, step: TransactionStep) -> Result<&'static str> {
-        let mark = self.transaction_mark();
+        let mark = self.planner().catalogs().mark();
         let inside = || mark.ok_or_else(|| Error::input("there is no transaction").with_code("25P01"));
         Ok(match step {
             TransactionStep::Begin(isolation) => {
@@ -75,6 +83,7 @@ impl Session {
             }
             TransactionStep::Savepoint(name) => {
                 let mark = inside()?;
+                self.said().mark(&mark);
                 let mut savepoints = self.savepoints();
                 if savepoints.len() >= SAVEPOINTS_MAX {
                     let error = Error::resource(format!("a transaction has at most {SAVEPOINTS_MAX} savepoints"));

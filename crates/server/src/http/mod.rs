@@ -47,6 +47,7 @@ use tokio::sync::mpsc;
 use tower_http::compression::CompressionLayer;
 
 use crate::admission::{Asker, Passed};
+use crate::config::user_named;
 use crate::registry::Registered;
 use crate::roles::Role;
 use crate::service::Service;
@@ -65,7 +66,7 @@ pub(crate) struct Caller {
 impl Caller {
     /// A session for one request, and its entry in the list of sessions.
     fn session(&self, service: &Arc<Service>) -> Result<(Session, Registered)> {
-        self.session_with(service, self.role.session_options())
+        self.session_with(service, self.role.options_of(&self.user))
     }
 
     /// The same, to do what `options` allow.
@@ -133,7 +134,7 @@ async fn guard(State(service): State<Arc<Service>>, mut request: Request, next: 
         }
         Some(users) => {
             let Some((user, password)) = credentials(request.headers()) else { return unauthorized() };
-            let known = users.get(&user).cloned();
+            let known = user_named(Some(users), service.database(), &user);
             // Hashing takes as long for a user who does not exist.
             let fits = service.execution().compute(move || {
                 Ok(match known {

@@ -11,6 +11,8 @@ mod copy;
 mod deadlines;
 mod listener;
 mod portal;
+#[cfg(test)]
+mod role_tests;
 mod run;
 mod session;
 mod settings;

@@ -18,10 +18,12 @@ use std::sync::Arc;
 use diligence_base::{Error, Result};
 use diligence_db::plans::normalized;
 use diligence_db::postgres::{TEXT, column_type};
-use diligence_db::{Facts, Session};
+use diligence_db::{Facts, Notification, Session};
 use pgwire::messages::data::{FieldDescription, NoData, ParameterDescription, RowDescription};
 use pgwire::messages::extendedquery::{Bind, BindComplete, CloseComplete, Execute, Parse, ParseComplete};
-use pgwire::messages::response::{CommandComplete, EmptyQueryResponse, ReadyForQuery, TransactionStatus};
+use pgwire::messages::response::{
+    CommandComplete, EmptyQueryResponse, NotificationResponse, ReadyForQuery, TransactionStatus,
+};
 use pgwire::messages::startup::{BackendKeyData, ParameterStatus, SecretKey};
 use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
 use tokio::time::Instant;
@@ -128,7 +130,7 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
             return outbox.close().await;
         }
     };
-    let session = service.database().session_with(role.session_options());
+    let session = service.database().session_with(role.options_of(&user));
     let timeout = role.time(service.options().limits.statement_time_max);
     let settings = ClientSettings::new(&user, timeout, role.limits.time);
     let asker = Asker::new(&user, role);
@@ -237,6 +239,10 @@ impl PgSession {
                     self.readings().for_each(|reading| reading.running.stall());
                     continue;
                 }
+                () = self.session.notified(), if self.block == Block::None => {
+                    self.tell_notifications();
+                    continue;
+                }
                 () = self.service.stopping() => {
                     let error = Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN);
                     return Broken::Malformed(error);
@@ -341,7 +347,19 @@ impl PgSession {
             Block::Failed => (TransactionStatus::Error, InBlock::Failed),
         };
         self.entry.is_in(block);
+        self.tell_notifications();
         self.outbox.put(Out::ReadyForQuery(ReadyForQuery::new(status)));
+    }
+
+    /// Tells the client what was said in the channels that it listens to, unless it is in a transaction.
+    fn tell_notifications(&mut self) {
+        if self.block != Block::None {
+            return;
+        }
+        for Notification { channel, payload, process_id } in self.session.take_notifications() {
+            let told = NotificationResponse::new(process_id, channel, payload);
+            self.outbox.put(Out::NotificationResponse(told));
+        }
     }
 
     pub(super) fn complete(&mut self, tag: impl Into<String>) {

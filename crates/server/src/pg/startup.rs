@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::listener::Peer;
 use super::wire::{Broken, Inbox, Line, Outbox, Received, Socket, error_response};
+use crate::config::user_named;
 use crate::roles::Role;
 use crate::scram::{MECHANISM, ServerSide};
 use crate::service::Service;
@@ -148,12 +149,18 @@ async fn greet(
     let mut inbox = Inbox::new(reader, line, BytesMut::new(), version, FIRST_BYTES_MAX);
     let role = match &service.options().users {
         Some(users) => {
-            let known = users.get(&user);
-            log_in(service, &mut inbox, outbox, &user, known.map(|known| &known.verifier)).await?;
+            let known = user_named(Some(users), service.database(), &user);
+            log_in(service, &mut inbox, outbox, &user, known.as_ref().map(|known| &known.verifier)).await?;
             // Who is not known does not get in.
-            known.map(|known| known.role.clone()).ok_or(Broken::Gone)?
+            known.map(|known| known.role).ok_or(Broken::Gone)?
         }
-        None if peer.is_of_this_machine() => Arc::new(Role::none(service.options().files)),
+        None if peer.is_of_this_machine() => match service.database().role(&user) {
+            Some(known) if !known.logs_in => {
+                return Err(refuse(&format!("role \"{user}\" is not permitted to log in"), "28000"));
+            }
+            Some(known) => Arc::new(Role::of_catalog(&known, service.options().files)),
+            None => Arc::new(Role::none(service.options().files)),
+        },
         None => return Err(refuse("only clients of this machine get in without a password", "28000")),
     };
     outbox.put(PgWireBackendMessage::Authentication(Authentication::Ok));

@@ -467,7 +467,7 @@ impl Binder<'_> {
                     return Err(at(Error::input(message).with_code("54001")));
                 }
                 self.view_depth.set(self.view_depth.get() + 1);
-                self.context.enter_view(&schema);
+                self.context.enter_view(&schema, &name);
                 let bound = self.query(&query, None, &Withs::default()).and_then(|rows| self.settled(rows));
                 self.context.leave_view();
                 self.view_depth.set(self.view_depth.get() - 1);

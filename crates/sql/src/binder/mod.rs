@@ -144,8 +144,8 @@ pub(crate) trait Context {
     fn misses_row_numbers(&self) -> bool {
         false
     }
-    /// Names are looked up as in a view of this schema from now on, until [`leave_view`](Self::leave_view).
-    fn enter_view(&self, _schema: &str) {}
+    /// Names are looked up as in this view of this schema from now on, until [`leave_view`](Self::leave_view).
+    fn enter_view(&self, _schema: &str, _name: &str) {}
     /// Names are looked up as before.
     fn leave_view(&self) {}
     /// The session's time zone.

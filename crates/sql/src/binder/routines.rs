@@ -113,6 +113,7 @@ impl Binder<'_> {
             bound.push(self.typed_scalar(&cast_to(argument, parameter), level)?);
         }
         self.is_transient.set(true);
+        refuse_trigger(definition)?;
         let procedure = self.procedure_of(definition, block)?;
         let sql_type = procedure.value_type();
         let function = self.context.procedure(procedure, definition.is_strict)?;
@@ -441,6 +442,15 @@ impl Binder<'_> {
     }
 }
 
+/// Fails with 0A000 for a function that only tables call.
+fn refuse_trigger(definition: &Definition) -> Result<()> {
+    if !definition.is_trigger {
+        return Ok(());
+    }
+    let error = Error::unsupported("trigger functions can only be called as triggers").with_code("0A000");
+    Err(error.with_hint("CREATE TRIGGER … EXECUTE FUNCTION has a table call it"))
+}
+
 /// Looks whether a function's body makes sense for arguments of its types. Fails as binding it does.
 pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> Result<()> {
     let binder = Binder::new(context);
@@ -543,6 +553,7 @@ pub(crate) fn called(call: &Function, context: &dyn Context) -> Result<(Procedur
     let Body::Block(block) = &definition.body else { return Err(none(&name)) };
     let arguments = arguments.iter().zip(&definition.parameters);
     let arguments = arguments.map(|(argument, parameter)| cast_to(argument, parameter)).collect();
+    refuse_trigger(&definition)?;
     Ok((binder.procedure_of(&definition, block)?, arguments))
 }
 

@@ -1,7 +1,7 @@
 //! `information_schema`: the catalog as the SQL standard describes it, with PostgreSQL's views and columns.
 //!
-//! A view's rows are made from the snapshot that a statement sees. Views about what a catalog does not have (domains,
-//! triggers, grants and the like) are there without rows, since clients join them.
+//! A view's rows are made from the snapshot that a statement sees. Views about what a catalog does not have
+//! (transforms and the like) are there without rows, since clients join them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -9,11 +9,15 @@ use std::sync::{Arc, LazyLock};
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, RecordBatchOptions, StringViewArray, new_null_array};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use diligence_base::Result;
+use diligence_catalog::authority::Subject;
+use diligence_catalog::privileges::OWNER;
 use diligence_catalog::{
     CATALOG_NAME, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, Resolved, SYSTEM_SCHEMA, SessionSnapshot,
 };
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
+
+use crate::planning::simple_views;
 
 /// PostgreSQL's views: the name, a tab, and the columns with their types; a column without one is a `name`.
 static VIEWS: LazyLock<HashMap<&'static str, SchemaRef>> = LazyLock::new(|| {
@@ -62,13 +66,26 @@ macro_rules! row {
 
 mod constraints;
 mod domains;
+mod grants;
+mod triggers;
 
 /// The rows of a view; `None` if there is no such view. `user` is who asks. Fails with kind `Bug` if rows do not fit.
 pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result<Option<RecordBatch>> {
     let Some(schema) = VIEWS.get(view) else { return Ok(None) };
     let rows = match view {
         "information_schema_catalog_name" => vec![row! { "catalog_name": CATALOG_NAME }],
-        "enabled_roles" => vec![row! { "role_name": user }],
+        "enabled_roles" => grants::enabled_roles(snapshot, user),
+        "applicable_roles" | "administrable_role_authorizations" => grants::memberships(snapshot, user, view),
+        "triggers" => triggers::triggers(snapshot),
+        "triggered_update_columns" => triggers::columns(snapshot),
+        "table_privileges" => grants::of_tables(snapshot, user, true),
+        "role_table_grants" => grants::of_tables(snapshot, user, false),
+        "column_privileges" => grants::of_columns(snapshot, user, true),
+        "role_column_grants" => grants::of_columns(snapshot, user, false),
+        "routine_privileges" => grants::of_routines(snapshot, user, true),
+        "role_routine_grants" => grants::of_routines(snapshot, user, false),
+        "usage_privileges" => grants::of_usage(snapshot, user, true),
+        "role_usage_grants" => grants::of_usage(snapshot, user, false),
         "schemata" => schemata(snapshot, user),
         "tables" => {
             let is_table = |relation: &Resolved| match relation {
@@ -96,7 +113,9 @@ pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result
         }
         "constraint_column_usage" => constraints::constrained_columns(snapshot),
         "sequences" => constraints::sequences(snapshot),
-        "views" => relations(snapshot).iter().filter_map(|(name, relation)| view_row(name, relation)).collect(),
+        "views" => {
+            relations(snapshot).iter().filter_map(|(name, relation)| view_row(snapshot, name, relation)).collect()
+        }
         "columns" => relations(snapshot).iter().flat_map(|(name, relation)| columns(name, relation)).collect(),
         _ => vec![],
     };
@@ -138,7 +157,16 @@ fn schemata(snapshot: &SessionSnapshot, user: &str) -> Vec<Row> {
     names.retain(|name| snapshot.rights.may_use_schema(name));
     names.sort();
     names.dedup();
-    let schema = |name| row! { "catalog_name": CATALOG_NAME, "schema_name": name, "schema_owner": user };
+    let authority = snapshot.catalog.authority();
+    let owner = |name: &str| {
+        let found = snapshot.catalog.schemas().find(|(known, _)| *known == name);
+        let owner = found.map(|(_, id)| authority.owner_of(Subject::Schema(id)));
+        owner.filter(|owner| *owner != OWNER).unwrap_or(user).to_owned()
+    };
+    let schema = |name: String| {
+        let owner = owner(&name);
+        row! { "catalog_name": CATALOG_NAME, "schema_name": name, "schema_owner": owner }
+    };
     names.into_iter().map(schema).collect()
 }
 
@@ -154,7 +182,7 @@ fn table(name: &RelationName, relation: &Resolved) -> Row {
     }
 }
 
-fn view_row(name: &RelationName, relation: &Resolved) -> Option<Row> {
+fn view_row(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved) -> Option<Row> {
     if !relation.is_view() {
         return None;
     }
@@ -173,6 +201,13 @@ fn view_row(name: &RelationName, relation: &Resolved) -> Option<Row> {
         && let Relation::View(view) = &object.relation
     {
         row.insert("view_definition", view.definition().into());
+        if let Some(option) = simple_views::check_option(view) {
+            row.insert("check_option", option.to_uppercase().into());
+        }
+        if simple_views::is_updatable(snapshot, object) {
+            row.insert("is_updatable", "YES".into());
+            row.insert("is_insertable_into", "YES".into());
+        }
     }
     Some(row)
 }

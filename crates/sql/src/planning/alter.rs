@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::{ComputedKey, Deferral, Identity, Key, KeyKind};
+use diligence_catalog::rules::{ComputedKey, Deferral, Identity, Key, KeyKind, TableRules};
 use diligence_catalog::sequence::{Sequence, SequenceOptions};
 use diligence_catalog::{NativeTable, Object, OwnedSequence, Relation, RelationName, Resolved, TableAlteration};
 use diligence_storage::memory::ROW_NUMBERS;
@@ -22,6 +22,7 @@ use super::definitions::{lower, unwritable};
 use super::depends::Becomes;
 use super::fragments;
 use super::indexes::{IndexParts, bare, shown};
+use super::schemas::OTHER_SCHEMA;
 use super::sequences::{self, SequenceChange, arguments_of, changed, changes_of};
 use super::statements::BoundStatement;
 use super::tables::{Declaration, sequence_options_of};
@@ -121,6 +122,10 @@ impl Around<'_> {
         let Relation::Native(table) = &object.relation else {
             if let [AlterTableOperation::RenameTable { table_name }] = alter.operations.as_slice() {
                 let to = renamed(&name, table_name)?;
+                if to.schema != name.schema && matches!(object.relation, Relation::View(_)) {
+                    let error = Error::unsupported("ALTER VIEW … SET SCHEMA is not supported").with_code("0A000");
+                    return Err(error.with_hint("CREATE VIEW makes it in the other schema"));
+                }
                 let views = match object.relation.schema() {
                     Ok(columns) => {
                         self.followed_views(object, &Becomes { name: to.clone(), columns, renamed: vec![] })?
@@ -321,7 +326,8 @@ impl Around<'_> {
             }
             AlterTableOperation::RenameTable { table_name } => {
                 altered.declaration.name = renamed(&object.name, table_name)?;
-                self.at.snapshot.rights.check_write(&altered.declaration.name)?;
+                altered.also.extend(self.sequences_along(object, &altered.declaration.name));
+                self.at.snapshot.rights.check_create(&altered.declaration.name)?;
             }
             AlterTableOperation::AddConstraint { constraint, not_valid } => {
                 let kind = match constraint {
@@ -684,10 +690,11 @@ impl Around<'_> {
         let [name] = names else {
             return Err(Error::unsupported("DROP INDEX takes one index at a time").with_code("0A000"));
         };
-        let name = self.changeable(name)?;
+        let name = self.relation_name(name)?;
         for object in self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema) {
             let Relation::Native(table) = &object.relation else { continue };
             let Some(key) = table.rules().keys.iter().find(|key| key.name == name.name) else { continue };
+            self.at.snapshot.rights.check_owner(&object.name)?;
             if key.kind.is_constraint() {
                 let message = format!("cannot drop index {name} because constraint {name} requires it");
                 let hint = format!("ALTER TABLE {} DROP CONSTRAINT {name}", object.name);
@@ -711,7 +718,7 @@ impl Around<'_> {
 
     /// ALTER INDEX … RENAME TO. Fails with 42704 if there is no such index, and with 42P07 if the name is taken.
     pub(super) fn rename_index(&self, name: &ObjectName, to: &ObjectName) -> Result<BoundStatement> {
-        let name = self.changeable(name)?;
+        let name = self.relation_name(name)?;
         let to = to.0.last().and_then(|part| part.as_ident()).map(lower);
         let to = to.ok_or_else(|| Error::input("an index gets a name").with_code("42601"))?;
         let tables = self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema);
@@ -727,6 +734,7 @@ impl Around<'_> {
         let Some((object, table)) = keyed.into_iter().find(|(_, table)| has(table, &name.name)) else {
             return Err(Error::input(format!("relation \"{}\" does not exist", name.name)).with_code("42P01"));
         };
+        self.at.snapshot.rights.check_owner(&object.name)?;
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
         let declaration = Declaration::of(object.name.clone(), table);
         let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
@@ -755,24 +763,33 @@ impl Around<'_> {
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
         let Relation::Native(table) = &object.relation else { return Err(unwritable(&name, &found)) };
-        let from = (0..table.schema().fields().len()).map(From::Column).collect();
-        let mut altered = Altered {
-            declaration: Declaration::of(name, table),
-            from,
-            new_checks: vec![],
-            also: vec![],
-            is_recut: false,
-        };
-        let key = match column {
+        let key = match column.map(lower) {
             None => String::new(),
-            Some(column) => altered.declaration.fields[altered.place(column)?].name().clone(),
+            Some(column) if table.schema().column_with_name(&column).is_some() => column,
+            Some(column) => {
+                let message = format!("column \"{column}\" of relation \"{}\" does not exist", name.name);
+                return Err(Error::input(message).with_code("42703"));
+            }
         };
-        let comments = &mut altered.declaration.rules.comments;
-        match comment {
-            Some(comment) => comments.insert(key, comment.to_owned()),
-            None => comments.remove(&key),
-        };
-        self.altered(object, altered, "COMMENT")
+        self.with_rules(object, table, "COMMENT", |rules| match comment {
+            Some(comment) => drop(rules.comments.insert(key, comment.to_owned())),
+            None => drop(rules.comments.remove(&key)),
+        })
+    }
+
+    /// A table with other rules, which its rows need not be looked at for.
+    pub(super) fn with_rules(
+        &self,
+        object: &Object,
+        table: &NativeTable,
+        tag: &'static str,
+        change: impl FnOnce(&mut TableRules),
+    ) -> Result<BoundStatement> {
+        let from = (0..table.schema().fields().len()).map(From::Column).collect();
+        let mut declaration = Declaration::of(object.name.clone(), table);
+        change(&mut declaration.rules);
+        let altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
+        self.altered(object, altered, tag)
     }
 
     /// CREATE SEQUENCE.
@@ -822,6 +839,10 @@ fn renamed(name: &RelationName, to: &RenameTableNameKind) -> Result<RelationName
     let (RenameTableNameKind::As(to) | RenameTableNameKind::To(to)) = to;
     match to.0.as_slice() {
         [part] => part.as_ident().map(|ident| RelationName::new(&name.schema, lower(ident))),
+        [schema, part] => {
+            let schema = schema.as_ident().and_then(|schema| schema.value.strip_prefix(OTHER_SCHEMA));
+            schema.zip(part.as_ident()).map(|(schema, part)| RelationName::new(schema, lower(part)))
+        }
         _ => None,
     }
     .ok_or_else(|| Error::input("a table is renamed within its schema").with_code("42601"))

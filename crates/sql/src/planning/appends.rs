@@ -7,6 +7,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion_common::Statistics;
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::Privilege;
 use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, RelationName, Resolved, SessionSnapshot};
 use diligence_engine::expressions::Expr;
 use diligence_engine::plan::{Node, Plan, RowsSender, incoming};
@@ -16,7 +17,7 @@ use diligence_types::enum_type::EnumType;
 use sqlparser::ast::Ident;
 
 use super::around::Around;
-use super::changes::ChangedTable;
+use super::changes::{ChangedTable, Meant};
 use super::materialized::refuse_materialized;
 use super::names::Names;
 use super::statements::BoundStatement;
@@ -24,6 +25,7 @@ use super::{Planner, guarded};
 use crate::binder::{self, CHANGED, Given};
 use crate::errors::suggest;
 use crate::write::native::ChangeWay;
+use crate::write::triggers::Operation;
 
 /// A plan that writes rows as they are sent.
 pub struct PlannedAppend {
@@ -123,9 +125,13 @@ impl Planner {
             let bound = binder::bind_new_rows(Some(&source), &given, true, None, &described, &around)?;
             let layout = changed.layout();
             let way = ChangeWay::Insert { replace: false };
-            let BoundStatement::Write { rows, writer, .. } =
-                around.changing("COPY", changed.object, way, layout, bound)
-            else {
+            let meant = Meant { operations: vec![Operation::Insert], ..Meant::default() };
+            let statement = around.changing("COPY", changed.object, way, layout, bound, &meant)?;
+            if around.is_calling() && self.catalogs.isolation().is_none() {
+                let error = Error::unsupported("rows are sent to a table with triggers in a transaction only");
+                return Err(error.with_code("0A000").with_hint("BEGIN a transaction, and send them then"));
+            }
+            let BoundStatement::Write { rows, writer, .. } = statement else {
                 return Err(Error::bug("rows are sent to no writer"));
             };
             let mut plan = around.front(rows, &[], false)?.plan;
@@ -212,7 +218,7 @@ fn replace(plan: &mut Plan, sent: &Arc<dyn Table>, incoming: &mut Option<Plan>) 
 }
 
 fn memory_table(snapshot: &SessionSnapshot, name: &RelationName) -> Result<(Arc<Object>, Arc<NativeTable>)> {
-    snapshot.rights.check_write(name)?;
+    snapshot.rights.check(name, Privilege::Insert)?;
     match snapshot.get(name) {
         Some(found) => {
             if let Resolved::Object(object) = &found

@@ -11,6 +11,7 @@ use chrono::Utc;
 use datafusion_common::ScalarValue;
 use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::{Privilege, Subject};
 use diligence_catalog::locks::RowLock;
 use diligence_catalog::rules::KeyKind;
 use diligence_catalog::{
@@ -87,6 +88,13 @@ pub(super) struct Around<'a> {
     gives_numbers: Cell<bool>,
     /// The schemas of the views whose queries are being bound, the innermost last.
     pub(super) around_views: RefCell<Vec<String>>,
+    /// What is changed through a view, and under whose rights; `None` for the session's.
+    pub(super) through: RefCell<Option<(RelationName, Option<String>)>>,
+    /// What new rows have to fulfill for the views, by name, and whether those behind count as well.
+    pub(super) view_checks: RefCell<Vec<(String, ast::Expr)>>,
+    pub(super) cascades: Cell<bool>,
+    /// Under whose rights names behind those views are looked up; `None` for the session's.
+    behind: RefCell<Vec<Option<String>>>,
     /// The columns that a COPY from files wants.
     pub(super) copied: RefCell<Option<SchemaRef>>,
 }
@@ -114,6 +122,10 @@ impl<'a> Around<'a> {
             misses_numbers: Cell::new(false),
             gives_numbers: Cell::new(false),
             around_views: RefCell::default(),
+            behind: RefCell::default(),
+            through: RefCell::default(),
+            view_checks: RefCell::default(),
+            cascades: Cell::new(false),
             copied: RefCell::default(),
         }
     }
@@ -224,7 +236,7 @@ impl<'a> Around<'a> {
 
     /// A table of `information_schema`.
     fn information(&self, name: &RelationName) -> Result<Option<Named>> {
-        let rows = information::rows(&name.name, self.at.snapshot, &self.at.facts.user)?;
+        let rows = information::rows(&name.name, self.at.snapshot, &self.planner.current_user())?;
         rows.map(|rows| self.computed(name, rows)).transpose()
     }
 }
@@ -249,6 +261,21 @@ pub(super) fn parts_of(name: &ast::ObjectName) -> Option<Vec<String>> {
 }
 
 impl Around<'_> {
+    /// The statement calls procedures.
+    pub(super) fn calls(&self) {
+        self.is_calling.set(true);
+    }
+
+    /// Under whose rights names are looked up now; `None` for the session's.
+    fn behind(&self) -> Option<String> {
+        self.behind.borrow().last().cloned().flatten()
+    }
+
+    /// What a name stands for, for whoever reads it now. Fails with 42501.
+    pub(super) fn readable(&self, relation: &RelationName) -> Result<Option<Resolved>> {
+        self.at.snapshot.readable_by(self.behind().as_deref(), relation)
+    }
+
     /// The relation that a name in FROM names, and whether it has no schema; `None` if it can name none.
     fn relation_named(&self, name: &ast::ObjectName) -> Option<(RelationName, bool)> {
         let parts = parts_of(name)?;
@@ -285,6 +312,10 @@ impl Context for Around<'_> {
         let Some((relation, bare)) = self.relation_named(name) else { return Ok(None) };
         let known = self.tables.borrow().get(&relation).cloned();
         if let Some(table) = known {
+            // It may have been found behind a view, by the rights of its owner.
+            if relation.schema != INFORMATION_SCHEMA {
+                self.readable(&relation)?;
+            }
             let native = match self.at.snapshot.get(&relation) {
                 Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => Some(object),
                 _ => None,
@@ -300,8 +331,8 @@ impl Context for Around<'_> {
         }
         // Tables of the catalog need no schema.
         let catalog = RelationName::new(POSTGRES_SCHEMA, &relation.name);
-        let found = match self.at.snapshot.readable(&relation)? {
-            None if bare && relation.name.starts_with("pg_") => self.at.snapshot.readable(&catalog)?,
+        let found = match self.readable(&relation)? {
+            None if bare && relation.name.starts_with("pg_") => self.readable(&catalog)?,
             found => found,
         };
         match found {
@@ -317,7 +348,7 @@ impl Context for Around<'_> {
             }
             None => {
                 let text = name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.value.clone());
-                let path = text.filter(|text| bare && self.at.options.paths_are_tables && looks_like_path(text));
+                let path = text.filter(|text| bare && self.planner.names_files() && looks_like_path(text));
                 let Some(path) = path else {
                     self.names.uses_nothing(&relation);
                     return Ok(None);
@@ -339,7 +370,7 @@ impl Context for Around<'_> {
         let Some((relation, _)) = self.relation_named(name) else { return Ok(None) };
         // What is asked for is another state each time.
         self.names.not_reusable();
-        let now = match self.at.snapshot.readable(&relation)? {
+        let now = match self.readable(&relation)? {
             Some(Resolved::Object(object)) => Some(object),
             Some(Resolved::Computed(_)) => return Err(no_past(&relation)),
             None => None,
@@ -385,12 +416,21 @@ impl Context for Around<'_> {
         }
     }
 
-    fn enter_view(&self, schema: &str) {
+    fn enter_view(&self, schema: &str, name: &str) {
         self.around_views.borrow_mut().push(schema.to_owned());
+        let view = self.at.snapshot.catalog.get(&RelationName::new(schema, name));
+        let owner = view.and_then(|view| match self.behind() {
+            None => self.at.snapshot.owner_behind(view),
+            Some(_) => Some(self.at.snapshot.catalog.authority().owner_of(Subject::Object(view.id)).to_owned()),
+        });
+        self.names.look_behind(owner.as_deref());
+        self.behind.borrow_mut().push(owner);
     }
 
     fn leave_view(&self) {
         self.around_views.borrow_mut().pop();
+        self.behind.borrow_mut().pop();
+        self.names.look_behind(self.behind().as_deref());
     }
 
     fn is_file_function(&self, name: &str) -> bool {
@@ -426,7 +466,8 @@ impl Context for Around<'_> {
         let name_of =
             |value: &str| Constant { value: ScalarValue::Utf8View(Some(value.to_owned())), sql_type: SqlType::Name };
         Some(match name {
-            "current_user" | "session_user" | "user" | "current_role" | "getpgusername" => name_of(&facts.user),
+            "session_user" => name_of(&self.planner.session_user()),
+            "current_user" | "user" | "current_role" | "getpgusername" => name_of(&self.planner.current_user()),
             "current_catalog" | "current_database" => name_of(CATALOG_NAME),
             "current_schema" => match self.current_schema() {
                 Some(schema) => name_of(&schema),
@@ -456,13 +497,16 @@ impl Context for Around<'_> {
         if name == "set_config" {
             return self.planner.settings_sink.get().map(session_functions::set_config);
         }
+        if name == "pg_notify" {
+            return self.planner.settings_sink.get().map(session_functions::pg_notify);
+        }
         let locking = || {
             let function = row_locks::advisory_function(name, self.planner.catalogs())?;
             self.is_locking.set(true);
             Some(function)
         };
         let waiting = || sleeping::function(name).inspect(|_| self.names.not_reusable());
-        let asking = privileges::function(name, self.at.snapshot, &self.at.facts.user);
+        let asking = privileges::function(name, self.at.snapshot, &self.planner.current_user());
         asking.or_else(counting).or_else(locking).or_else(waiting)
     }
 
@@ -483,6 +527,9 @@ impl Context for Around<'_> {
         for schema in schemas {
             for object in self.at.snapshot.catalog.routines(&schema, name) {
                 let Relation::Routine(routine) = &object.relation else { continue };
+                if self.behind().is_none() && !self.at.snapshot.rights.may_use(&object.name) {
+                    self.at.snapshot.rights.check(&object.name, Privilege::Execute)?;
+                }
                 self.names.uses_object(&object.name, object);
                 found.push(Definition::of(&routine.source)?);
             }
@@ -510,7 +557,7 @@ impl Context for Around<'_> {
     }
 
     fn lockable(&self, name: &ast::ObjectName, mode: RowLock, way: LockWay) -> Result<Lockable> {
-        let name = self.changeable(name)?;
+        let name = self.granted(name, Privilege::Update)?;
         let found = self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
         let refused = || {
             let error = Error::unsupported(format!("cannot lock rows in '{name}': it is {}", found.a_kind()));
@@ -594,7 +641,7 @@ impl Context for Around<'_> {
             let hint = format!("name files of one format by a pattern: '…/{name}/*.parquet'");
             return Some((format!("the folder '{name}' is no table: {why}"), hint));
         }
-        if !self.at.options.paths_are_tables {
+        if !self.planner.names_files() {
             return None;
         }
         if looks_like_path(name) {

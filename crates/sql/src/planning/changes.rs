@@ -4,9 +4,11 @@
 //! it at the end.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::Privilege;
 use diligence_catalog::rules::{Key, KeyKind};
 use diligence_catalog::{NativeTable, Object, ObjectRef, Relation, Resolved};
 use diligence_storage::Table;
@@ -24,6 +26,7 @@ use crate::binder::{self, BoundChange, CHANGED, Changed, Meeting, MergeStep, Nam
 use crate::errors;
 use crate::parse::{self, CONFLICT_VALUE, CONFLICT_WHERE, NOTHING};
 use crate::write::native::{ChangeWay, Layout, NativeTarget, Step};
+use crate::write::triggers::Operation;
 
 /// The table that a statement changes.
 pub(super) struct ChangedTable {
@@ -57,6 +60,22 @@ impl ChangedTable {
         let qualifiers = if self.has_alias { vec![] } else { vec![self.object.name.schema.clone()] };
         let Self { alias, targets, conditions, .. } = self;
         Changed { alias, qualifiers, targets, checks: conditions, returning, with }
+    }
+
+    /// The same, where new rows have to fulfill these conditions as well.
+    pub(super) fn checked(mut self, checks: Vec<(String, Expr)>) -> Self {
+        for (name, condition) in checks {
+            let condition = Arc::new(condition);
+            self.checks.push((name, condition.clone()));
+            self.conditions.push(condition);
+        }
+        self
+    }
+
+    /// The columns that are set. Fails with 42703 if there is none of a name.
+    pub(super) fn assigned(&self, assignments: &[ast::Assignment]) -> Result<Vec<String>> {
+        let values = self.values(assignments)?;
+        Ok(values.into_iter().map(|(place, _)| self.targets[place].name.clone()).collect())
     }
 
     /// The columns of rows that come.
@@ -297,12 +316,16 @@ impl Around<'_> {
         let [target] = from.as_slice() else {
             return Err(Error::unsupported("DELETE from several tables is not supported").with_code("0A000"));
         };
-        let changed = self.changed(&target.relation, &target.joins, "DELETE")?;
-        let others = delete.using.as_deref().unwrap_or_default();
+        let reads = !others(delete.using.as_deref()).is_empty() || delete.selection.is_some();
+        let granted = Granted { first: Privilege::Delete, reads: reads || delete.returning.is_some() };
+        let changed = self.changed(&target.relation, &target.joins, "DELETE", granted)?;
+        let others = others(delete.using.as_deref());
         let described = changed.described(delete.returning.as_deref(), with);
         let bound = binder::bind_delete(others, delete.selection.as_ref(), &described, self)?;
         let layout = Layout { has_numbers: true, ..Layout::default() };
-        Ok(self.changing("DELETE", changed.object, ChangeWay::Replace, layout, bound))
+        let returning = delete.returning.as_deref();
+        let meant = Meant { operations: vec![Operation::Delete], returning, ..Meant::default() };
+        self.changing("DELETE", changed.object, ChangeWay::Replace, layout, bound, &meant)
     }
 
     /// UPDATE; `with` is before the whole statement.
@@ -312,7 +335,10 @@ impl Around<'_> {
             (update.output.is_some(), "OUTPUT"),
             (!update.order_by.is_empty() || update.limit.is_some(), "UPDATE with ORDER BY or LIMIT"),
         ])?;
-        let changed = self.changed(&update.table.relation, &update.table.joins, "UPDATE")?;
+        let reads = update.from.is_some() || update.selection.is_some() || update.returning.is_some();
+        let reads = reads || update.assignments.iter().any(|assignment| names_columns(&assignment.value));
+        let granted = Granted { first: Privilege::Update, reads };
+        let changed = self.changed(&update.table.relation, &update.table.joins, "UPDATE", granted)?;
         let others: &[TableWithJoins] = match &update.from {
             None => &[],
             Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) => from,
@@ -321,13 +347,25 @@ impl Around<'_> {
         let described = changed.described(update.returning.as_deref(), with);
         let bound = binder::bind_update(&values, others, update.selection.as_ref(), &described, self)?;
         let layout = Layout { has_numbers: true, ..changed.layout() };
-        Ok(self.changing("UPDATE", changed.object, ChangeWay::Replace, layout, bound))
+        let assigned = Some(changed.assigned(&update.assignments)?);
+        let meant = Meant { operations: vec![Operation::Update], assigned, returning: update.returning.as_deref() };
+        self.changing("UPDATE", changed.object, ChangeWay::Replace, layout, bound, &meant)
     }
 
     /// MERGE; `with` is before the whole statement.
     pub(super) fn merge(&self, merge: &ast::Merge, with: Option<&With>) -> Result<BoundStatement> {
         refuse(&[(merge.output.is_some(), "OUTPUT")])?;
-        let changed = self.changed(&merge.table, &[], "MERGE")?;
+        let needed = merge.clauses.iter().map(|clause| match &clause.action {
+            MergeAction::Update(_) => Privilege::Update,
+            MergeAction::Insert(_) => Privilege::Insert,
+            MergeAction::Delete { .. } => Privilege::Delete,
+        });
+        let needed = needed.collect::<Vec<_>>();
+        let granted = Granted { first: needed.first().copied().unwrap_or(Privilege::Select), reads: true };
+        let changed = self.changed(&merge.table, &[], "MERGE", granted)?;
+        for privilege in needed {
+            self.at.snapshot.rights.check(&changed.object.name, privilege)?;
+        }
         let (mut clauses, mut steps) = (Vec::new(), Vec::new());
         for clause in &merge.clauses {
             let meeting = match clause.clause_kind {
@@ -374,7 +412,15 @@ impl Around<'_> {
         let bound = binder::bind_merge(&merge.source, &merge.on, &clauses, &described, self)?;
         let layout = Layout { has_numbers: true, has_steps: true, ..changed.layout() };
         let twice = "MERGE command cannot affect row a second time";
-        Ok(self.changing("MERGE", changed.object, ChangeWay::Steps { steps, twice, key: None }, layout, bound))
+        let operations = steps.iter().map(|step| match step {
+            Step::Insert => Operation::Insert,
+            Step::Update => Operation::Update,
+            Step::Delete => Operation::Delete,
+        });
+        let mut operations = operations.collect::<Vec<_>>();
+        operations.dedup();
+        let meant = Meant { operations, ..Meant::default() };
+        self.changing("MERGE", changed.object, ChangeWay::Steps { steps, twice, key: None }, layout, bound, &meant)
     }
 
     /// A statement that changes rows, with what it gives back.
@@ -385,19 +431,24 @@ impl Around<'_> {
         way: ChangeWay,
         layout: Layout,
         bound: BoundChange,
-    ) -> BoundStatement {
+        meant: &Meant<'_>,
+    ) -> Result<BoundStatement> {
         let BoundChange { rows, returning } = bound;
-        let writer = self.memory_writer(NativeTarget::Change { table, layout, way });
+        let assigned = meant.assigned.as_deref();
+        let triggers = self.triggers(&table, meant.operations.clone(), assigned, meant.returning)?;
+        let has_triggers = triggers.is_some();
+        let writer = self.calling_writer(NativeTarget::Change { table, layout, way }, triggers);
         let returning = returning.map(|count| {
             let first = rows.columns.len() - count;
             let fields = rows.columns[first..].iter().map(|column| column.sql_type.field(&column.name, true));
             (Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>())), writer.returned())
         });
-        BoundStatement::Write { tag, rows, writer: writer.clone(), returning, again: Some(writer) }
+        let again = (!has_triggers).then(|| writer.clone());
+        Ok(BoundStatement::Write { tag, rows, writer, returning, again })
     }
 
     /// The table that a statement changes. From now on [`CHANGED`] means it.
-    fn changed(&self, target: &TableFactor, joins: &[ast::Join], what: &str) -> Result<ChangedTable> {
+    fn changed(&self, target: &TableFactor, joins: &[ast::Join], what: &str, granted: Granted) -> Result<ChangedTable> {
         let TableFactor::Table { name, alias, .. } = target else {
             return Err(Error::unsupported(format!("{what} is of a table only")).with_code("0A000"));
         };
@@ -405,15 +456,21 @@ impl Around<'_> {
             let error = Error::unsupported(format!("{what} of joined tables is not supported")).with_code("0A000");
             return Err(error.with_hint("name the other tables in FROM (UPDATE) or USING (DELETE)"));
         }
-        let name = self.changeable(name)?;
-        let found = self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
+        let name = self.granted(name, granted.first)?;
+        let found = match granted.reads {
+            true if !self.is_through(&name) => self.at.snapshot.readable(&name)?,
+            _ => self.at.snapshot.get(&name).filter(|_| self.at.snapshot.sees(&name)),
+        };
+        let found = found.ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
         let Relation::Native(memory) = &object.relation else { return Err(unwritable(&name, &found)) };
         refuse_materialized(object)?;
         self.set_changed(memory.numbered());
         self.names.uses_object(&name, object);
         let own = Ident::with_quote('"', &name.name);
-        ChangedTable::new(object, memory, alias.as_ref().map_or(&own, |alias| &alias.name), alias.is_some())
+        let changed =
+            ChangedTable::new(object, memory, alias.as_ref().map_or(&own, |alias| &alias.name), alias.is_some())?;
+        Ok(changed.checked(self.view_checks.take()))
     }
 
     /// What [`CHANGED`] means.
@@ -423,6 +480,40 @@ impl Around<'_> {
             self.changed_rows().filter(|_| part.as_ident().is_some_and(|id| id.value == CHANGED))?;
         Some(Named::Table { table, name: CHANGED.to_owned(), key: vec![] })
     }
+}
+
+/// What a statement means to do, for triggers.
+#[derive(Default)]
+pub(super) struct Meant<'a> {
+    /// What it does with rows.
+    pub operations: Vec<Operation>,
+    /// The columns that it sets; all, if `None`.
+    pub assigned: Option<Vec<String>>,
+    /// What it gives back.
+    pub returning: Option<&'a [SelectItem]>,
+}
+
+/// What a statement needs of the table that it changes.
+#[derive(Clone, Copy)]
+struct Granted {
+    /// What it does, or does first.
+    first: Privilege,
+    /// Whether it looks at the rows as well.
+    reads: bool,
+}
+
+/// The tables beside the one that is changed.
+fn others(using: Option<&[TableWithJoins]>) -> &[TableWithJoins] {
+    using.unwrap_or_default()
+}
+
+/// Whether a value is computed from columns.
+pub(super) fn names_columns(value: &ast::Expr) -> bool {
+    ast::visit_expressions(value, |part: &ast::Expr| match part {
+        ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
 }
 
 /// Whether an assignment stands for DO NOTHING.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::seams::OpenMode;
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::Privilege;
 use diligence_catalog::locks::TableLock;
 use diligence_catalog::rights::DENIED;
 use diligence_catalog::{FileRelation, LockWay, Relation, RelationName, Resolved, Routine, View};
@@ -79,6 +80,9 @@ impl Around<'_> {
             }
             Some(ast::OnCommit::Drop) => self.planner.catalogs().at_commit(name.clone(), true),
             Some(ast::OnCommit::DeleteRows) => self.planner.catalogs().at_commit(name.clone(), false),
+        }
+        if create.or_replace {
+            self.check_replaced(&name)?;
         }
         if let Some(existing) = self.at.snapshot.catalog.get(&name)
             && !create.or_replace
@@ -224,6 +228,9 @@ impl Around<'_> {
         rename(&mut rows, &names, "CREATE VIEW")?;
         let source = Arc::new(statement.clone());
         let schema = schema_of(&rows);
+        if create.or_replace {
+            self.check_replaced(&name)?;
+        }
         if create.or_replace
             && let Some(Relation::View(before)) = self.at.snapshot.catalog.get(&name).map(|object| &object.relation)
         {
@@ -277,7 +284,7 @@ impl Around<'_> {
                     return Err(Error::unsupported("DROP SCHEMA takes one schema at a time").with_code("0A000"));
                 };
                 let name = schema_name(name)?;
-                self.at.snapshot.rights.check_write_schema(&name)?;
+                self.at.snapshot.rights.check_schema_owner(&name)?;
                 let mut also = vec![];
                 if *cascade {
                     let objects = self.at.snapshot.catalog.all_objects().map(|object| object.name.clone());
@@ -301,7 +308,7 @@ impl Around<'_> {
             return Err(Error::unsupported("AUTHORIZATION is not supported").with_code("0A000"));
         };
         let name = schema_name(name)?;
-        self.at.snapshot.rights.check_write_schema(&name)?;
+        self.at.snapshot.rights.check_create_schema(&name)?;
         Ok(Statement::Command(Command::CreateSchema { name, if_not_exists: *if_not_exists }))
     }
 
@@ -309,7 +316,7 @@ impl Around<'_> {
     pub(super) fn truncate(&self, truncate: &ast::Truncate) -> Result<Statement> {
         let mut tables = Vec::with_capacity(truncate.table_names.len());
         for target in &truncate.table_names {
-            let name = self.changeable(&target.name)?;
+            let name = self.granted(&target.name, Privilege::Truncate)?;
             match self.at.snapshot.get(&name) {
                 Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => {
                     refuse_materialized(&object)?;
@@ -357,12 +364,15 @@ impl Around<'_> {
         };
         let others = others.into_iter().map(|object| object.name.clone()).collect();
         let name = RelationName::of_routine(&name.schema, &name.name, arguments.as_deref());
+        if or_replace {
+            self.check_replaced(&name)?;
+        }
         Ok(Statement::Command(Command::CreateRoutine { name, routine, or_replace, others, tag }))
     }
 
     /// Fails with 42501 unless the user may make functions in other languages.
     pub(super) fn may_program(&self) -> Result<()> {
-        if self.planner.options.may_program {
+        if self.planner.options.may_program && !self.planner.catalogs().acts_as_role() {
             return Ok(());
         }
         let error = Error::input("functions in other languages may not be made by this user").with_code(DENIED);
@@ -394,37 +404,45 @@ impl Around<'_> {
     pub(super) fn drop_routines(&self, drop: &ast::DropFunction) -> Result<Statement> {
         let mut names = Vec::new();
         for wanted in &drop.func_desc {
-            let name = self.changeable(&wanted.name)?;
-            let all = self.at.snapshot.catalog.routines(&name.schema, &name.name);
-            let types = wanted.args.as_ref().map(|arguments| {
-                let types = arguments.iter().map(|argument| routines::type_name(&argument.data_type));
-                types.collect::<Vec<_>>().join(", ")
-            });
-            let exact = types.map(|types| RelationName::of_routine(&name.schema, &name.name, Some(&types)));
-            let found = all
-                .iter()
-                .map(|object| &object.name)
-                .filter(|known| exact.as_ref().is_none_or(|exact| *exact == **known));
-            let found = found.cloned().collect::<Vec<_>>();
-            match found.len() {
-                0 if drop.if_exists => {}
-                0 => {
-                    let shown = exact.as_ref().and_then(RelationName::routine).unwrap_or(&name.name);
-                    let message = match exact {
-                        Some(_) => format!("function {shown} does not exist"),
-                        None => format!("could not find a function named \"{shown}\""),
-                    };
-                    return Err(Error::input(message).with_code("42883"));
-                }
-                1 => names.extend(found),
-                _ => {
-                    let error = Error::input(format!("function name \"{}\" is not unique", name.name));
-                    let hint = "Specify the argument list to select the function unambiguously.";
-                    return Err(error.with_code("42725").with_hint(hint));
-                }
+            let found = self.routine_named(wanted, drop.if_exists)?;
+            if let Some(name) = &found {
+                self.at.snapshot.rights.check_owner(name)?;
+                self.refuse_called(name)?;
             }
+            names.extend(found);
         }
         Ok(Statement::Command(Command::DropRoutines(names)))
+    }
+
+    /// The function that a name, perhaps with arguments, means; none, if there is none `if_exists`. Fails with 42883 if
+    /// there is none, and 42725 if there are several.
+    pub(super) fn routine_named(&self, wanted: &ast::FunctionDesc, if_exists: bool) -> Result<Option<RelationName>> {
+        let name = self.relation_name(&wanted.name)?;
+        let all = self.at.snapshot.catalog.routines(&name.schema, &name.name);
+        let types = wanted.args.as_ref().map(|arguments| {
+            let types = arguments.iter().map(|argument| routines::type_name(&argument.data_type));
+            types.collect::<Vec<_>>().join(", ")
+        });
+        let exact = types.map(|types| RelationName::of_routine(&name.schema, &name.name, Some(&types)));
+        let is_it = |known: &&RelationName| exact.as_ref().is_none_or(|exact| *exact == **known);
+        let mut found = all.iter().map(|object| &object.name).filter(is_it);
+        match (found.next(), found.next()) {
+            (None, _) if if_exists => Ok(None),
+            (None, _) => {
+                let shown = exact.as_ref().and_then(RelationName::routine).unwrap_or(&name.name);
+                let message = match exact {
+                    Some(_) => format!("function {shown} does not exist"),
+                    None => format!("could not find a function named \"{shown}\""),
+                };
+                Err(Error::input(message).with_code("42883"))
+            }
+            (Some(only), None) => Ok(Some(only.clone())),
+            (Some(_), Some(_)) => {
+                let error = Error::input(format!("function name \"{}\" is not unique", name.name));
+                let hint = "Specify the argument list to select the function unambiguously.";
+                Err(error.with_code("42725").with_hint(hint))
+            }
+        }
     }
 
     /// SET VARIABLE, which is done when it is planned. Fails as its value cannot be computed.
@@ -444,7 +462,16 @@ impl Around<'_> {
     pub(super) fn lock_tables(&self, lock: &ast::Lock) -> Result<Statement> {
         let mut tables = Vec::with_capacity(lock.tables.len());
         for target in &lock.tables {
-            let name = self.changeable(&target.name)?;
+            let name = self.relation_name(&target.name)?;
+            let any: &[Privilege] = match lock.lock_mode {
+                Some(ast::LockTableMode::AccessShare) => &[Privilege::Select, Privilege::Update, Privilege::Delete],
+                Some(ast::LockTableMode::RowExclusive) => &[Privilege::Insert, Privilege::Update, Privilege::Delete],
+                _ => &[Privilege::Update, Privilege::Delete, Privilege::Truncate],
+            };
+            let rights = &self.at.snapshot.rights;
+            if !any.iter().any(|privilege| rights.may(&name, *privilege)) {
+                rights.check(&name, any[0])?;
+            }
             match self.at.snapshot.get(&name) {
                 Some(Resolved::Object(object)) if matches!(object.relation, Relation::Native(_)) => {
                     tables.push(object.reference());
@@ -467,11 +494,26 @@ impl Around<'_> {
         Ok(Statement::Command(Command::Lock { tables, mode, way }))
     }
 
-    /// The name of a relation that a statement changes. Fails with 42501 if the session may not.
+    /// The name of a relation that a statement alters or drops. Fails with 42501 if the session does not own it.
     pub(super) fn changeable(&self, name: &ast::ObjectName) -> Result<RelationName> {
         let name = self.relation_name(name)?;
-        self.at.snapshot.rights.check_write(&name)?;
+        self.at.snapshot.rights.check_owner(&name)?;
         Ok(name)
+    }
+
+    /// The name of a relation with which a statement does something. Fails with 42501 if the session may not.
+    pub(super) fn granted(&self, name: &ast::ObjectName, privilege: Privilege) -> Result<RelationName> {
+        let name = self.relation_name(name)?;
+        self.check_granted(&name, privilege)?;
+        Ok(name)
+    }
+
+    /// Fails with 42501 if there is something of the name already that the session may not replace.
+    pub(super) fn check_replaced(&self, name: &RelationName) -> Result<()> {
+        match self.at.snapshot.catalog.get(name) {
+            Some(before) => self.at.snapshot.rights.check_owner(&before.name),
+            None => Ok(()),
+        }
     }
 }
 

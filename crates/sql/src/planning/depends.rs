@@ -210,7 +210,7 @@ impl Around<'_> {
         for (name, table) in instead.iter().filter(|(name, _)| *name != view.name) {
             around.knows(name, table.clone());
         }
-        around.enter_view(&view.name.schema);
+        around.enter_view(&view.name.schema, &view.name.name);
         let bound = binder::bind_query(query, &around);
         around.leave_view();
         then(bound, &around)

@@ -107,7 +107,7 @@ impl Around<'_> {
         let Some((domain, definition)) = object.domain() else {
             return Err(Error::input(format!("{name} is not a domain")).with_code("42809"));
         };
-        self.at.snapshot.rights.check_write(&object.name)?;
+        self.at.snapshot.rights.check_owner(&object.name)?;
         let (mut definition, mut name) = (definition.as_ref().clone(), object.name.clone());
         let [operation] = alter.operations.as_slice() else {
             return Err(Error::input("ALTER DOMAIN has one action").with_code("42601"));

@@ -100,7 +100,7 @@ impl Around<'_> {
             let error = Error::unsupported("ALTER TYPE of a composite type is not supported").with_code("0A000");
             return Err(error.with_hint("make another type, and change the columns that have this one"));
         };
-        self.at.snapshot.rights.check_write(&object.name)?;
+        self.at.snapshot.rights.check_owner(&object.name)?;
         let mut change =
             EnumChange { definition: definition.as_ref().clone(), name: object.name.clone(), renamed: None };
         let labels = &mut change.definition.labels;
@@ -169,7 +169,7 @@ impl Around<'_> {
                 return Err(Error::input(format!("{name} is not a domain")).with_code("42809"));
             }
             self.refuse_domains_above(&object, names)?;
-            self.at.snapshot.rights.check_write(&object.name)?;
+            self.at.snapshot.rights.check_owner(&object.name)?;
             for (table, column) in self.at.snapshot.catalog.columns_of_type(object.oid()) {
                 if !cascade {
                     let shown = object.made_type().map(|one| one.to_string()).unwrap_or_default();

@@ -52,7 +52,7 @@ impl Around<'_> {
         if name == TABLE_AT {
             return self.table_at(arguments);
         }
-        if !self.at.options.paths_are_tables {
+        if !self.planner.names_files() {
             self.planner.may_use_files(name)?;
         }
         let wrong = |what: String| Error::input(what).with_code("42601");
@@ -172,7 +172,7 @@ impl Around<'_> {
                 }
             }
             other => {
-                if !self.at.options.paths_are_tables {
+                if !self.planner.names_files() {
                     self.planner.may_use_files("AT")?;
                 }
                 let path = other.texts()?.concat();

@@ -57,23 +57,7 @@ impl Around<'_> {
 
     /// A statement with nothing to do. Fails with 42P01 if its table is not there.
     fn ignored(&self, call: &ast::Function) -> Result<Statement> {
-        const TAGS: [&str; 15] = [
-            "ALTER AGGREGATE",
-            "ALTER COLLATION",
-            "ALTER DATABASE",
-            "ALTER DOMAIN",
-            "ALTER FUNCTION",
-            "ALTER PROCEDURE",
-            "ALTER ROUTINE",
-            "ALTER SCHEMA",
-            "ALTER TABLE",
-            "ALTER TYPE",
-            "CLUSTER",
-            "COMMENT",
-            "REINDEX",
-            "RESET",
-            "SET",
-        ];
+        const TAGS: [&str; 4] = ["ALTER TABLE", "CLUSTER", "COMMENT", "REINDEX"];
         let mut given = arguments(call);
         let tag = match given.next() {
             Some(Some(ast::Expr::Value(value))) => match &value.value {

@@ -107,7 +107,7 @@ impl Around<'_> {
         let declaration = Declaration::of(name.clone(), table);
         let targets = declaration.targets()?;
         // Names mean what they mean in its schema.
-        self.enter_view(&name.schema);
+        self.enter_view(&name.schema, &name.name);
         let bound = binder::bind_insert(Some(&query), &targets, None, self);
         self.leave_view();
         let rows: Bound = bound.map_err(|error| error.context(format!("the materialized view '{name}'")))?;

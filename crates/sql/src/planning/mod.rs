@@ -16,6 +16,7 @@ mod alter;
 mod appends;
 mod around;
 mod attach;
+mod authority;
 mod calls;
 mod changes;
 mod definitions;
@@ -35,11 +36,14 @@ mod names;
 mod parameters;
 mod path;
 mod prepared;
+mod schemas;
 mod sequences;
 mod settings;
 mod several;
+pub(crate) mod simple_views;
 mod statements;
 mod tables;
+mod triggers;
 mod writes;
 
 use std::collections::{BTreeMap, HashMap};
@@ -154,11 +158,13 @@ pub(crate) struct Planning<'a> {
     pub(crate) snapshot: &'a SessionSnapshot,
     pub(crate) options: &'a PlannerOptions,
     facts: Arc<Facts>,
+    /// Whether statements may name files.
+    names_files: bool,
 }
 
 impl Planning<'_> {
     fn identity(&self) -> PlanningIdentity {
-        (self.session.id, self.options.paths_are_tables)
+        (self.session.id, self.names_files)
     }
 }
 
@@ -205,7 +211,7 @@ impl Planner {
 
     /// Equal for two planners that plan the same text over the same names to the same.
     pub fn identity(&self) -> PlanningIdentity {
-        (self.session.read().id, self.options.paths_are_tables)
+        (self.session.read().id, self.names_files())
     }
 
     /// Whether planning anew what a plan was made from, over the names of a snapshot, would give the same plan. Looks
@@ -216,7 +222,13 @@ impl Planner {
     }
 
     fn planning<'a>(&'a self, snapshot: &'a SessionSnapshot) -> Planning<'a> {
-        Planning { session: self.session(), snapshot, options: &self.options, facts: self.facts() }
+        Planning {
+            session: self.session(),
+            snapshot,
+            options: &self.options,
+            facts: self.facts(),
+            names_files: self.names_files(),
+        }
     }
 
     /// What functions about the session answer, such as `current_user`.
@@ -289,8 +301,23 @@ impl Planner {
         guarded(|| parse::with_stack(parsed.depth, || self.described(&at, parsed, types)))
     }
 
+    /// Whose rights hold now: `current_user`.
+    pub fn current_user(&self) -> String {
+        self.catalogs.role().unwrap_or_else(|| self.session_user())
+    }
+
+    /// Whose session it is: `session_user`.
+    pub fn session_user(&self) -> String {
+        self.catalogs.authorization().unwrap_or_else(|| self.facts().user.clone())
+    }
+
+    /// Whether statements may name files now: not those of a role to which that is not given.
+    pub(super) fn names_files(&self) -> bool {
+        self.options.paths_are_tables && !self.catalogs.acts_as_role()
+    }
+
     pub(super) fn may_use_files(&self, what: &str) -> Result<()> {
-        if self.options.paths_are_tables {
+        if self.names_files() {
             return Ok(());
         }
         let error = Error::input(format!("{what} is not allowed: this session may not use files of the server"));

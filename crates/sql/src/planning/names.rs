@@ -32,6 +32,11 @@ impl Names {
         }
     }
 
+    /// Names are looked up under the rights of this role from now on; under the session's, if `None`.
+    pub(super) fn look_behind(&self, owner: Option<&str>) {
+        self.used(|uses| uses.look_behind(owner));
+    }
+
     /// A plan of the statement is for this one time.
     pub(super) fn not_reusable(&self) {
         *self.0.borrow_mut() = None;

@@ -130,7 +130,7 @@ impl Around<'_> {
             }
             _ => self.relation_name(name)?,
         };
-        self.at.snapshot.rights.check_write(&name)?;
+        self.at.snapshot.rights.check_create(&name)?;
         Ok(name)
     }
 

@@ -14,7 +14,7 @@ use sqlparser::ast::{self, SetExpr};
 use super::around::Around;
 use super::names::Names;
 use super::several::{self, BoundSeveral};
-use super::{Description, Planned, Planner, Planning, calls, domains, kinds, materialized, sequences};
+use super::{Description, Planned, Planner, Planning, authority, calls, domains, kinds, materialized, sequences};
 use crate::binder::{self, Bound};
 use crate::front;
 use crate::parse::{Explain, Parsed, SyntaxTree, VARIABLE};
@@ -207,6 +207,9 @@ impl Around<'_> {
     }
 
     fn bind_statement(&self, statement: &ast::Statement, parsed: &Parsed) -> Result<BoundStatement> {
+        if let Some(behind) = self.through_view(statement)? {
+            return self.bind_statement(&behind, parsed);
+        }
         let other = |statement: Statement| Ok(BoundStatement::Other(statement));
         match statement {
             ast::Statement::Query(query) if several::writes_before(query) => self.several(query),
@@ -267,6 +270,7 @@ impl Around<'_> {
             ast::Statement::CreateSequence { .. } => other(self.create_sequence(statement)?),
             ast::Statement::Call(call) => match self.maintenance(call)? {
                 Some(maintenance) => other(maintenance),
+                None if authority::is_one(call) => self.authority(call),
                 None if calls::is_do(call) => other(calls::do_block(call)?),
                 None => other(self.call(call)?),
             },
@@ -277,9 +281,18 @@ impl Around<'_> {
     /// A query, or a statement that writes, behind a WITH.
     pub(super) fn bind_body(&self, query: &ast::Query, with: Option<&ast::With>) -> Result<BoundStatement> {
         match query.body.as_ref() {
-            SetExpr::Insert(ast::Statement::Insert(insert)) => self.insert(insert, with),
-            SetExpr::Update(ast::Statement::Update(update)) => self.update(update, with),
-            SetExpr::Delete(ast::Statement::Delete(delete)) => self.delete(delete, with),
+            SetExpr::Insert(statement) | SetExpr::Update(statement) | SetExpr::Delete(statement) => {
+                let mut behind = std::borrow::Cow::Borrowed(statement);
+                while let Some(next) = self.through_view(&behind)? {
+                    behind = std::borrow::Cow::Owned(next);
+                }
+                match behind.as_ref() {
+                    ast::Statement::Insert(insert) => self.insert(insert, with),
+                    ast::Statement::Update(update) => self.update(update, with),
+                    ast::Statement::Delete(delete) => self.delete(delete, with),
+                    _ => Ok(BoundStatement::Query(binder::bind_shown(query, self)?)),
+                }
+            }
             SetExpr::Merge(ast::Statement::Merge(merge)) => self.merge(merge, with),
             _ => Ok(BoundStatement::Query(binder::bind_shown(query, self)?)),
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::Privilege;
 use diligence_catalog::rules::{Check, Deferral, Identity, Key, KeyKind, Reference, ReferenceAction, TableRules};
 use diligence_catalog::sequence::SequenceOptions;
 use diligence_catalog::{NativeTable, OwnedSequence, Relation, RelationName, Resolved, free_name};
@@ -387,7 +388,7 @@ impl Around<'_> {
             let message = format!("column \"{column}\" referenced in foreign key constraint does not exist");
             return Err(Error::input(message).with_code("42703"));
         }
-        let referred_name = self.changeable(&key.foreign_table)?;
+        let referred_name = self.granted(&key.foreign_table, Privilege::References)?;
         let found = self.at.snapshot.catalog.get(&referred_name);
         let (table_id, keys) = match found.map(|object| (object.id, &object.relation)) {
             _ if referred_name == declaration.name => (Reference::ITSELF, declaration.rules.keys.clone()),

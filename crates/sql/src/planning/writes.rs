@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
+use diligence_catalog::authority::Privilege;
 use diligence_catalog::rules::TableRules;
 use diligence_catalog::{FileRelation, NativeTable, Object, Relation, RelationName, Resolved};
 use diligence_storage::Table;
 use sqlparser::ast::{self, Ident, ObjectName, OnConflictAction, TableObject, With};
 
 use super::around::Around;
-use super::changes::ChangedTable;
+use super::changes::{ChangedTable, Meant};
 use super::definitions::{refuse_twice, unwritable};
 use super::file_functions::copied;
 use super::materialized::refuse_materialized;
@@ -21,6 +22,7 @@ use crate::external::column_names;
 use crate::parse::{BY_NAME, CopyTo, OVERRIDING};
 use crate::write::native::{ChangeWay, ConflictKey, Layout, NativeTarget, NativeWriter, Step};
 use crate::write::plan::{copy_plan, insert_plan};
+use crate::write::triggers::{Operation, Triggers};
 use crate::write::{CopyTarget, option_pairs};
 
 /// What an INSERT says that the parser's tree has no place for: see `parse/tokens`.
@@ -53,7 +55,14 @@ impl Around<'_> {
             return Err(Error::unsupported("INSERT into a function is not supported").with_code("0A000"));
         };
         refuse_clauses(insert)?;
-        let name = self.changeable(name)?;
+        let name = self.granted(name, Privilege::Insert)?;
+        if insert.returning.is_some() || insert.on.is_some() {
+            self.check_granted(&name, Privilege::Select)?;
+        }
+        if matches!(&insert.on, Some(ast::OnInsert::OnConflict(on)) if !matches!(on.action, ast::OnConflictAction::DoNothing))
+        {
+            self.check_granted(&name, Privilege::Update)?;
+        }
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
         refuse_materialized(object)?;
@@ -147,6 +156,7 @@ impl Around<'_> {
         let alias = insert.table_alias.as_ref().map(|alias| &alias.alias);
         let alias = alias.filter(|alias| ![BY_NAME, OVERRIDING].contains(&alias.value.as_str()));
         let changed = ChangedTable::new(object, table, alias.unwrap_or(&own), alias.is_some())?;
+        let changed = changed.checked(self.view_checks.take());
         self.names.uses_object(&object.name, object);
         let insert = &changed.with_conflict(insert)?;
         let given = match insert.columns.as_slice() {
@@ -217,7 +227,16 @@ impl Around<'_> {
         };
         let has_steps = matches!(way, ChangeWay::Steps { .. });
         let layout = Layout { has_numbers: has_steps, has_steps, ..changed.layout() };
-        Ok(self.changing("INSERT", changed.object, way, layout, bound))
+        let mut operations = vec![Operation::Insert];
+        if has_steps {
+            operations.push(Operation::Update);
+        }
+        let assigned = match on.map(|on| &on.action) {
+            Some(OnConflictAction::DoUpdate(update)) => Some(changed.assigned(&update.assignments)?),
+            _ => None,
+        };
+        let meant = Meant { operations, assigned, returning };
+        self.changing("INSERT", changed.object, way, layout, bound, &meant)
     }
 
     /// COPY of a query's rows into files.
@@ -236,7 +255,17 @@ impl Around<'_> {
     pub(super) fn memory_writer(&self, target: NativeTarget) -> Arc<NativeWriter> {
         let planner = self.planner;
         let (tables, catalogs) = (planner.options.tables.clone(), planner.catalogs());
-        Arc::new(NativeWriter::new(target, tables, catalogs.catalog(), catalogs.owner()))
+        let writer = NativeWriter::new(target, tables, catalogs.catalog(), catalogs.owner());
+        Arc::new(writer.made_by(catalogs.maker()))
+    }
+
+    /// The same for a table that calls these.
+    pub(super) fn calling_writer(&self, target: NativeTarget, triggers: Option<Arc<Triggers>>) -> Arc<NativeWriter> {
+        let writer = self.memory_writer(target);
+        match triggers {
+            None => writer,
+            Some(_) => Arc::new(NativeWriter::clone(&writer).calling(triggers)),
+        }
     }
 
     /// The error for a table that is not there.

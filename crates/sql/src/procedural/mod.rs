@@ -46,6 +46,13 @@ pub enum Gives {
     Values(SqlType),
     /// Any number of rows with these columns, which are variables of its block.
     Rows(Vec<(String, SqlType)>),
+    /// A row of a table, or none: what a trigger's function gives. Only if `is_row` somebody looks at it.
+    Trigger {
+        /// The table's columns.
+        columns: Vec<(String, SqlType)>,
+        /// Whether it is asked for.
+        is_row: bool,
+    },
 }
 
 /// `[DECLARE …] BEGIN … [EXCEPTION …] END`.
@@ -100,6 +107,13 @@ pub enum DeclaredType {
     Record,
     /// It is another variable: ALIAS FOR.
     Alias(String),
+    /// A cursor of a query.
+    Cursor {
+        /// What the query takes: names with types.
+        parameters: Vec<(String, String)>,
+        /// The query.
+        query: Sql,
+    },
 }
 
 /// Something that a value goes to.
@@ -129,6 +143,65 @@ pub enum Rows {
     Of(Sql),
     /// Whose text is computed: EXECUTE.
     Computed(Computed),
+    /// That of a cursor.
+    Cursor {
+        /// The cursor.
+        name: String,
+        /// What its query gets.
+        arguments: Vec<(Option<String>, Sql)>,
+    },
+}
+
+/// What is done with a cursor, which a variable names.
+#[derive(Clone, Debug)]
+pub enum CursorStep {
+    /// OPEN.
+    Open {
+        /// The variable.
+        name: String,
+        /// What its query gets.
+        arguments: Vec<(Option<String>, Sql)>,
+        /// Its rows, if it is a refcursor.
+        rows: Option<Rows>,
+    },
+    /// FETCH.
+    Fetch {
+        /// The variable.
+        name: String,
+        /// Where it goes.
+        way: CursorWay,
+        /// Where the row goes.
+        into: Into,
+    },
+    /// MOVE.
+    Move {
+        /// The variable.
+        name: String,
+        /// Where it goes.
+        way: CursorWay,
+    },
+    /// CLOSE.
+    Close {
+        /// The variable.
+        name: String,
+    },
+}
+
+/// Where a cursor goes.
+#[derive(Clone, Debug)]
+pub enum CursorWay {
+    /// So many rows on, one without a number; back, if the sign is negative.
+    By(Option<Sql>, i64),
+    /// To a row, counted from 1; from the end, if it is negative.
+    To(Sql),
+    /// To the first row.
+    First,
+    /// To the last row.
+    Last,
+    /// Behind the last row.
+    All,
+    /// Before the first row.
+    AllBackward,
 }
 
 /// A statement whose text is computed.
@@ -208,6 +281,8 @@ pub enum Step {
     Statement(Sql, Option<Into>),
     /// GET DIAGNOSTICS.
     Diagnostics(Vec<(Target, String)>),
+    /// OPEN, FETCH, MOVE and CLOSE.
+    Cursor(CursorStep),
     /// A block within.
     Block(Block),
 }

@@ -1,5 +1,7 @@
 //! A body's text becomes a block.
 
+mod cursors;
+
 use diligence_base::{Error, Result};
 
 use super::words::{Kind, Word, words};
@@ -39,11 +41,13 @@ struct Reader<'t> {
     /// Texts of SQL so far.
     texts: usize,
     depth: usize,
+    /// The cursors that have been declared.
+    cursors: Vec<String>,
 }
 
 impl<'t> Reader<'t> {
     fn new(body: &'t str) -> Result<Self> {
-        Ok(Self { body, words: words(body)?, at: 0, texts: 0, depth: 0 })
+        Ok(Self { body, words: words(body)?, at: 0, texts: 0, depth: 0, cursors: Vec::new() })
     }
 
     fn peek(&self) -> Option<&Word<'t>> {
@@ -128,7 +132,7 @@ impl<'t> Reader<'t> {
             }
             at += 1;
         }
-        let end = Self { body: self.body, words: self.words.clone(), at, texts: 0, depth: 0 };
+        let end = Self { body: self.body, words: self.words.clone(), at, texts: 0, depth: 0, cursors: Vec::new() };
         Err(end.wrong())
     }
 
@@ -226,6 +230,9 @@ impl<'t> Reader<'t> {
             self.expect(";")?;
             return Ok(Declaration { name, of, is_constant: false, is_required: false, default: None });
         }
+        if let Some(cursor) = self.cursor(&name)? {
+            return Ok(cursor);
+        }
         let is_constant = self.skip("constant");
         let end = self.end_at(&["not", "default", ":=", "=", ";", "collate"])?;
         let of = self.declared_type(end)?;
@@ -258,9 +265,8 @@ impl<'t> Reader<'t> {
                 return Ok(DeclaredType::RowOf(named));
             }
         }
-        if self.is("cursor") || self.is("refcursor") || self.is_at(self.at + 1, "cursor") {
-            let error = Error::unsupported("cursors in functions are not supported").with_code("0A000");
-            return Err(error.with_hint("FOR row IN query LOOP reads a query's rows"));
+        if end == self.at + 1 && self.is("refcursor") {
+            return Ok(DeclaredType::Named("text".to_owned()));
         }
         Ok(DeclaredType::Named(self.written(self.at, end)))
     }
@@ -335,10 +341,7 @@ impl<'t> Reader<'t> {
                 Step::Execute(Computed { text, using }, into)
             }
             "get" => self.diagnostics()?,
-            "open" | "fetch" | "move" | "close" => {
-                let error = Error::unsupported("cursors in functions are not supported").with_code("0A000");
-                return Err(error.with_hint("FOR row IN query LOOP reads a query's rows"));
-            }
+            "open" | "fetch" | "move" | "close" => self.cursor_step(&keyword)?,
             "commit" | "rollback" => {
                 let message = format!("{} in a function's body is not supported", keyword.to_uppercase());
                 return Err(Error::unsupported(message).with_code("0A000").with_hint("each call is one transaction"));
@@ -493,6 +496,10 @@ impl<'t> Reader<'t> {
         if self.skip("execute") {
             let text = self.until(&["using", "loop"])?;
             return Ok(Over::Rows { targets, rows: Rows::Computed(Computed { text, using: self.using()? }) });
+        }
+        if self.comes_cursor() {
+            let name = self.name()?;
+            return Ok(Over::Rows { targets, rows: Rows::Cursor { name, arguments: self.cursor_arguments()? } });
         }
         let is_reverse = self.skip("reverse");
         let end = self.end_at(&["loop"])?;

@@ -9,6 +9,7 @@ mod formats;
 pub(crate) mod native;
 mod options;
 pub(crate) mod plan;
+pub(crate) mod triggers;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -33,9 +33,13 @@ use diligence_types::{SqlType, functions};
 use parking_lot::Mutex;
 
 use super::divided::{Divided, Rest};
+use super::triggers::Triggers;
+use crate::planning::simple_views::OF_VIEW;
 
 /// Who holds the memory of rows in tables.
 const HOLDER: &str = "a table in memory";
+
+mod triggered;
 
 /// Writes rows into a table in memory.
 #[derive(Clone, Debug)]
@@ -44,6 +48,10 @@ pub struct NativeWriter {
     /// What the rows are counted in.
     memory: QueryMemory,
     catalog: Arc<Catalog>,
+    /// Who owns what it makes, if that is not whoever runs the database.
+    maker: Option<String>,
+    /// What the table calls when its rows change.
+    triggers: Option<Arc<Triggers>>,
     /// Who locks what changes.
     owner: LockOwner,
     returned: Arc<Returned>,
@@ -147,6 +155,10 @@ pub(crate) fn check_holds(
 ) -> Result<()> {
     let broken = (0..holds.len()).find(|row| holds.is_valid(*row) && !holds.value(*row));
     let Some(row) = broken else { return Ok(()) };
+    if let Some(view) = name.strip_prefix(OF_VIEW) {
+        let error = Error::value(format!("new row violates check option for view \"{view}\"")).with_code("44000");
+        return Err(error.with_detail(failing_row(&values()?, row)));
+    }
     let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
     let about = About {
         schema: Some(table.schema.clone()),
@@ -176,6 +188,13 @@ impl Layout {
         usize::from(self.has_numbers) + usize::from(self.has_steps)
     }
 
+    /// The rows without the columns of their conditions, whatever these say.
+    fn unchecked(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+        let first = self.first_value() + self.values;
+        let others = (0..rows.num_columns()).filter(|place| !(first..first + self.checks.len()).contains(place));
+        rows.project(&others.collect::<Vec<_>>()).map_err(from_arrow)
+    }
+
     /// The rows without the columns of their conditions. Fails with code 23514 if one does not hold.
     fn checked(&self, rows: &RecordBatch, table: &RelationName) -> Result<RecordBatch> {
         if self.checks.is_empty() {
@@ -187,8 +206,7 @@ impl Layout {
             let holds = holds.ok_or_else(|| Error::bug("a condition is no truth value"))?;
             check_holds(holds, name, table, || rows.project(&self.value_places()).map_err(from_arrow))?;
         }
-        let others = (0..rows.num_columns()).filter(|place| !(first..first + self.checks.len()).contains(place));
-        rows.project(&others.collect::<Vec<_>>()).map_err(from_arrow)
+        self.unchecked(rows)
     }
 
     fn value_places(&self) -> Vec<usize> {
@@ -237,7 +255,17 @@ pub(crate) struct NewTable {
 
 impl NativeWriter {
     pub(crate) fn new(target: NativeTarget, memory: QueryMemory, catalog: Arc<Catalog>, owner: LockOwner) -> Self {
-        Self { target, memory, catalog, owner, returned: Arc::default(), is_part: false }
+        Self { target, memory, catalog, owner, maker: None, triggers: None, returned: Arc::default(), is_part: false }
+    }
+
+    /// The same for a table that calls these.
+    pub(crate) fn calling(self, triggers: Option<Arc<Triggers>>) -> Self {
+        Self { triggers, ..self }
+    }
+
+    /// The same for a session of a role that owns what it makes.
+    pub(crate) fn made_by(self, maker: Option<String>) -> Self {
+        Self { maker, ..self }
     }
 
     /// A writer that does the same in another run.
@@ -248,6 +276,22 @@ impl NativeWriter {
     /// The same as one of several of a statement.
     pub(crate) fn into_part(self) -> Self {
         Self { is_part: true, ..self }
+    }
+
+    /// Makes a table, which is its maker's.
+    fn create(&self, new: &NewTable, table: NativeTable) -> Result<()> {
+        let make = |catalog: &Catalog| catalog.create_table(&new.name, table, new.or_replace, new.sequences.clone());
+        let Some(maker) = &self.maker else { return make(&self.catalog) };
+        let sequences = new.sequences.iter().map(|sequence| sequence.name.clone());
+        let names = sequences.chain([new.name.clone()]).collect::<Vec<_>>();
+        if self.catalog.is_of_transaction() {
+            make(&self.catalog)?;
+            return self.catalog.own_new(&names, maker);
+        }
+        let both = Transaction::begin(self.catalog.clone());
+        make(both.catalog())?;
+        both.catalog().own_new(&names, maker)?;
+        both.commit(false)
     }
 
     /// The table whose rows it changes.
@@ -359,6 +403,9 @@ pub(super) struct Load {
 impl Load {
     /// `None` where rows that come stay in memory.
     fn of(writer: &NativeWriter) -> Option<Self> {
+        if writer.triggers.is_some() {
+            return None;
+        }
         let row_store = writer.catalog.row_store()?.clone();
         let of_new = |new: &NewTable| {
             let columns = table_schema(&new.schema);
@@ -407,7 +454,7 @@ impl NativeOperation {
         match &self.writer.target {
             NativeTarget::Create(new) => {
                 let table = self.made(new, all(batches), memory)?;
-                match catalog.create_table(&new.name, table, new.or_replace, new.sequences.clone()) {
+                match self.writer.create(new, table) {
                     // Somebody else made it while our query ran.
                     Err(_) if new.if_not_exists && catalog.snapshot().get(&new.name).is_some() => Ok(0),
                     made => made.map(|()| count),
@@ -419,6 +466,11 @@ impl NativeOperation {
                 let _locked = catalog.lock_definitions(self.writer.owner, std::iter::once(table))?;
                 catalog.rewrite(table, *built_on, next, new.sequences.clone(), count)?;
                 Ok(count)
+            }
+            NativeTarget::Change { table, layout, way: way @ (ChangeWay::Insert { .. } | ChangeWay::InsertNew(_)) }
+                if let Some(triggers) = &self.writer.triggers =>
+            {
+                self.insert_triggered(triggers, table, layout, way, &batches, memory)
             }
             NativeTarget::Change { table, layout, way: ChangeWay::Insert { replace } } => {
                 let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
@@ -582,6 +634,9 @@ impl NativeOperation {
         mut memory: Reservation,
         returned: impl Iterator<Item = RecordBatch>,
     ) -> Result<(u64, Vec<RecordBatch>)> {
+        if let Some(triggers) = &self.writer.triggers {
+            return self.apply_triggered(triggers, table, steps, has_values, memory, returned);
+        }
         let RowSteps { updated, removed, updates, inserts, done } = steps;
         let pairs = if has_values { updated.len() } else { 0 };
         let count = (updated.len() + removed.len() + inserts.iter().map(RecordBatch::num_rows).sum::<usize>()) as u64;
@@ -758,7 +813,11 @@ impl WritePart for NativePart {
         let batch = &match &self.operation.writer.target {
             NativeTarget::Create(_) => batch.clone(),
             NativeTarget::Rewrite { table, layout, .. } | NativeTarget::Change { table, layout, .. } => {
-                layout.checked(batch, &table.name)?
+                match self.operation.writer.triggers.as_ref().is_some_and(|triggers| triggers.change_rows()) {
+                    // Looked at when the rows are what they are to be.
+                    true => layout.unchecked(batch)?,
+                    false => layout.checked(batch, &table.name)?,
+                }
             }
         };
         let bytes = batch.columns().iter().map(|column| bytes_needed(column)).sum::<usize>();

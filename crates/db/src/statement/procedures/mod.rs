@@ -17,7 +17,7 @@ use std::task::Poll;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
 use diligence_engine::QueryOptions;
 use diligence_engine::query::Printed;
@@ -46,6 +46,12 @@ impl QueryRunner for Parts {
     fn call(&self, procedure: &Arc<Procedure>, arguments: Vec<ArrayRef>, caller: &dyn Caller) -> Result<Vec<ArrayRef>> {
         call(&self.session()?, procedure, arguments, caller)
     }
+
+    fn fire(&self, procedure: &Arc<Procedure>, arguments: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
+        let sender = self.sender();
+        let sender = sender.ok_or_else(|| Error::bug("a trigger runs, and nobody has sent its statement"))?;
+        call(&self.session()?, procedure, arguments, &*sender)
+    }
 }
 
 /// Runs a procedure. Fails as [`QueryRunner::call`] does.
@@ -60,9 +66,22 @@ fn call(
 }
 
 /// Who has sent the statement that calls.
-struct Sender {
+#[derive(Clone)]
+pub(crate) struct Sender {
     token: CancelToken,
     printed: Printed,
+}
+
+/// Has a session know who has sent its statement.
+struct SentBy {
+    parts: Arc<Parts>,
+    before: Option<Arc<Sender>>,
+}
+
+impl Drop for SentBy {
+    fn drop(&mut self) {
+        self.parts.set_sender(self.before.take());
+    }
 }
 
 impl Caller for Sender {
@@ -111,6 +130,7 @@ impl Session {
         let (said, is_returning, counting) = (printed.clone(), schema.is_some(), Arc::clone(&counted));
         let work = move |token: &CancelToken| {
             let sender = Sender { token: token.clone(), printed: said };
+            let _sent = session.is_sent_by(&sender);
             in_transaction(&session, Isolation::ReadCommitted, true, || {
                 let counts = session.calling(&write.query, options, &sender)?;
                 AtomicU64::store(&counting, counts.iter().map(count_of).sum(), Ordering::Release);
@@ -119,6 +139,13 @@ impl Session {
         };
         let result = QueryResult::elsewhere(tag, schema, &self.database().engine().io_handle(), work);
         result.writing(tag, is_returning, counted).printing(printed)
+    }
+
+    /// Who has sent the statement that runs now, until what is given is dropped.
+    fn is_sent_by(&self, sender: &Sender) -> SentBy {
+        let parts = self.parts().clone();
+        let before = parts.set_sender(Some(Arc::new(sender.clone())));
+        SentBy { parts, before }
     }
 
     /// Runs CALL and DO.

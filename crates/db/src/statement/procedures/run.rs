@@ -12,8 +12,8 @@ use arrow::datatypes::{Int64Type, SchemaRef};
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_engine::stages::Caller;
 use diligence_sql::procedural::{
-    Block, Computed, Declaration, DeclaredType, Gives, Handler, Into, Loop, Over, Place, Procedure, Raise, Rows, Sql,
-    Step, Target, placed,
+    Block, Computed, CursorStep, CursorWay, Declaration, DeclaredType, Gives, Handler, Into, Loop, Over, Place,
+    Procedure, Raise, Rows, Sql, Step, Target, placed,
 };
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
@@ -24,6 +24,10 @@ use crate::plans::ParsedStatement;
 use crate::session::Session;
 use crate::statement::result::{QueryResult, ResultKind};
 use crate::statement::start::Short;
+
+mod cursors;
+
+use cursors::OpenCursor;
 
 /// How often it is looked whether whoever called still wants the answer.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
@@ -105,6 +109,11 @@ pub(super) struct Run<'r> {
     /// The errors that handlers are at work on.
     handled: Vec<Error>,
     level: usize,
+    /// The open cursors, by the names that variables have.
+    cursors: HashMap<String, OpenCursor>,
+    /// Those of the blocks around: names, what their queries take, and the queries.
+    declared_cursors: Vec<(String, Vec<(String, String)>, Sql)>,
+    portals: usize,
 }
 
 impl<'r> Run<'r> {
@@ -121,6 +130,9 @@ impl<'r> Run<'r> {
             rows: Vec::new(),
             handled: Vec::new(),
             level: 0,
+            cursors: HashMap::new(),
+            declared_cursors: Vec::new(),
+            portals: 0,
         }
     }
 
@@ -176,6 +188,23 @@ impl<'r> Run<'r> {
     fn given(mut self, has_returned: bool) -> Result<Vec<ArrayRef>> {
         match &self.procedure.gives {
             Gives::Nothing => Ok(vec![]),
+            Gives::Trigger { .. } if !has_returned => {
+                let error = Error::input("control reached end of trigger procedure without RETURN");
+                Err(error.with_code("2F005"))
+            }
+            Gives::Trigger { columns, is_row } => match self.value.take() {
+                Some(row) if *is_row && !row.is_null() => {
+                    let given = row.fields();
+                    if given.len() != columns.len() {
+                        let error =
+                            Error::input("returned row structure does not match the structure of the triggering table");
+                        return Err(error.with_code("42804"));
+                    }
+                    let values = given.into_iter().zip(columns);
+                    values.map(|((_, value), (_, to))| Ok(value.into_type(to, &self.zone)?.value)).collect()
+                }
+                _ => Ok(vec![]),
+            },
             Gives::Value(sql_type) => {
                 let value = match (self.value.take(), &self.procedure.output) {
                     (Some(value), _) => value,
@@ -227,7 +256,7 @@ impl<'r> Run<'r> {
     /// The types of its rows' columns.
     fn row_types(&self) -> Vec<SqlType> {
         match &self.procedure.gives {
-            Gives::Nothing => vec![],
+            Gives::Nothing | Gives::Trigger { .. } => vec![],
             Gives::Value(one) | Gives::Values(one) => vec![one.clone()],
             Gives::Row(columns) | Gives::Rows(columns) => columns.iter().map(|(_, given)| given.clone()).collect(),
         }
@@ -303,6 +332,10 @@ impl<'r> Run<'r> {
                     continue;
                 }
                 DeclaredType::Record => Variable::record(name),
+                DeclaredType::Cursor { parameters, query } => {
+                    self.declared_cursors.push((name.clone(), parameters.clone(), query.clone()));
+                    Variable::new(name, Typed::null(SqlType::Text))
+                }
                 DeclaredType::RowOf(table) => Variable::new(name, self.row_of(table)?),
                 DeclaredType::TypeOf(named) => Variable::new(name, self.like(named)?),
                 DeclaredType::Named(named) => Variable::new(name, self.null_of(named)?),
@@ -454,6 +487,7 @@ impl<'r> Run<'r> {
                     self.assign(target, value)?;
                 }
             }
+            Step::Cursor(step) => self.cursor_step(step)?,
             Step::Block(block) => return self.block(block),
         }
         Ok(Flow::Next)
@@ -557,14 +591,33 @@ impl<'r> Run<'r> {
             Over::Rows { targets, rows } => {
                 let ran = self.rows_of(rows)?;
                 let into = Into { targets: targets.clone(), is_strict: false };
-                let mut row = 0;
+                // That of a cursor has a row of its own.
+                let own = match (rows, targets.as_slice()) {
+                    (Rows::Cursor { .. }, [only]) => Some(Variable::record(only.name.clone())),
+                    _ => None,
+                };
+                let has_own = own.is_some();
+                self.scopes.push(Scope { variables: own.into_iter().collect(), ..Scope::default() });
+                let (mut row, mut failed) = (0, None);
                 while let Some(values) = ran.row(row) {
-                    self.store_row(values, &into)?;
                     row += 1;
-                    if let Some(flow) = self.round(repeated)? {
-                        left = flow;
-                        break;
+                    let done = self.store_row(values, &into).and_then(|()| self.round(repeated));
+                    match done {
+                        Ok(None) => {}
+                        Ok(Some(flow)) => {
+                            left = flow;
+                            break;
+                        }
+                        Err(error) => {
+                            failed = Some(error);
+                            break;
+                        }
                     }
+                }
+                debug_assert!(has_own || !matches!(rows, Rows::Cursor { .. }));
+                self.scopes.pop();
+                if let Some(error) = failed {
+                    return Err(error);
                 }
                 self.found(row > 0)?;
                 Ok(left)
@@ -813,6 +866,10 @@ impl<'r> Run<'r> {
         match rows {
             Rows::Of(sql) => self.run(sql),
             Rows::Computed(computed) => self.computed(computed),
+            Rows::Cursor { name, arguments } => {
+                self.refuse_open(name)?;
+                self.cursor_rows(name, arguments)
+            }
         }
     }
 

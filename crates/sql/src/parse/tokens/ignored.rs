@@ -2,7 +2,6 @@
 //! `CALL "nothing statement"('TAG', t)`, of a table that must be there.
 //!
 //! * how rows are stored: UNLOGGED, storage parameters, REINDEX, CLUSTER, REPLICA IDENTITY;
-//! * the role that one has already: SET ROLE NONE, SET SESSION AUTHORIZATION DEFAULT; who owns what: OWNER TO;
 //! * what is said of an extension: COMMENT ON EXTENSION;
 //! * what EXPLAIN is to count or to leave out.
 //!
@@ -17,10 +16,6 @@ pub(crate) const IGNORED: &str = "nothing statement";
 
 /// Options of EXPLAIN about what is not measured apart here.
 const EXPLAINED: [&str; 8] = ["BUFFERS", "TIMING", "COSTS", "WAL", "SETTINGS", "SUMMARY", "GENERIC_PLAN", "MEMORY"];
-
-/// What has an owner, beside tables and their kin: everything is the database's.
-const OWNED: [&str; 9] =
-    ["AGGREGATE", "COLLATION", "DATABASE", "DOMAIN", "FUNCTION", "PROCEDURE", "ROUTINE", "SCHEMA", "TYPE"];
 
 impl Text<'_> {
     /// The end of the statement in which a place is.
@@ -76,14 +71,6 @@ impl Text<'_> {
 
     /// ALTER TABLE of how rows are stored, or of triggers that there are none of, as its only action.
     pub(super) fn ignored_alter(&mut self, at: usize) {
-        let owner = self.end_of_statement(at).saturating_sub(3);
-        if let Some(kind) = OWNED.into_iter().find(|kind| self.is(at + 1, kind))
-            && owner > at + 2
-            && self.is(owner, "OWNER")
-            && self.is(owner + 1, "TO")
-        {
-            return self.ignore(at, &format!("ALTER {kind}"), None);
-        }
         if !self.is(at + 1, "TABLE") {
             return;
         }
@@ -111,23 +98,6 @@ impl Text<'_> {
         }
     }
 
-    /// SET and RESET of the role that one has already.
-    pub(super) fn ignored_role(&mut self, at: usize) {
-        let is_reset = self.is(at, "RESET");
-        let name =
-            at + 1 + usize::from(self.is_any(at + 1, &["LOCAL", "SESSION"]) && !self.is(at + 2, "AUTHORIZATION"));
-        let (is_role, is_authorization) =
-            (self.is(name, "ROLE"), self.is(name, "SESSION") && self.is(name + 1, "AUTHORIZATION"));
-        let is_own = match (is_reset, is_role) {
-            (true, _) => true,
-            (false, true) => self.is(name + 1, "NONE"),
-            (false, false) => self.is(name + 2, "DEFAULT"),
-        };
-        if (is_role || is_authorization) && is_own {
-            self.ignore(at, if is_reset { "RESET" } else { "SET" }, None);
-        }
-    }
-
     /// COMMENT ON EXTENSION.
     pub(super) fn ignored_comment(&mut self, at: usize) {
         if self.is(at + 1, "ON") && self.is(at + 2, "EXTENSION") {
@@ -135,8 +105,33 @@ impl Text<'_> {
         }
     }
 
+    /// `CREATE VIEW v AS q WITH LOCAL CHECK OPTION`: `CREATE VIEW v WITH (check_option = 'local') AS q`.
+    fn check_option(&mut self, at: usize) {
+        let end = self.end_of_statement(at);
+        if end < at + 6 || !self.is(end - 1, "OPTION") || !self.is(end - 2, "CHECK") {
+            return;
+        }
+        let (from, option) = match () {
+            () if self.is(end - 3, "WITH") => (end - 3, "cascaded"),
+            () if self.is(end - 3, "LOCAL") && self.is(end - 4, "WITH") => (end - 4, "local"),
+            () if self.is(end - 3, "CASCADED") && self.is(end - 4, "WITH") => (end - 4, "cascaded"),
+            () => return,
+        };
+        let Some(view) = (at + 1..at + 6).find(|place| self.is(*place, "VIEW")) else { return };
+        let is_conditional = self.is(view + 1, "IF");
+        let mut body = self.name_end(if is_conditional { view + 4 } else { view + 1 });
+        body = self.closed.get(&body).map_or(body, |closed| closed + 1);
+        if !self.is(body, "AS") {
+            return;
+        }
+        let option = Token::SingleQuotedString(option.to_owned());
+        self.insert(body, [word("WITH"), Token::LParen, word("check_option"), Token::Eq, option, Token::RParen]);
+        self.drop(from..end);
+    }
+
     /// CREATE UNLOGGED TABLE, and CREATE RECURSIVE VIEW.
     pub(super) fn ignored_create(&mut self, at: usize) {
+        self.check_option(at);
         if self.is(at + 1, "UNLOGGED") && self.is(at + 2, "TABLE") {
             return self.drop(at + 1..at + 2);
         }
@@ -246,11 +241,7 @@ mod tests {
             ("CLUSTER t USING i", "('CLUSTER', t)"),
             ("ALTER TABLE t SET (fillfactor = 70)", "('ALTER TABLE', t)"),
             ("ALTER TABLE IF EXISTS t REPLICA IDENTITY FULL", "('ALTER TABLE')"),
-            ("ALTER FUNCTION f(int, text) OWNER TO ann", "('ALTER FUNCTION')"),
             ("COMMENT ON EXTENSION plpgsql IS 'x'", "('COMMENT')"),
-            ("SET ROLE NONE", "('SET')"),
-            ("RESET SESSION AUTHORIZATION", "('RESET')"),
-            ("SET SESSION AUTHORIZATION DEFAULT", "('SET')"),
         ] {
             assert_eq!(read(sql), format!("CALL \"nothing statement\"{call}"), "{sql}");
         }

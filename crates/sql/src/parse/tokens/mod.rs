@@ -7,6 +7,7 @@
 
 mod alterations;
 mod attach;
+mod authority;
 mod changes;
 mod conflicts;
 mod ctes;
@@ -31,6 +32,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
 pub(crate) use self::attach::ATTACHED;
+pub(crate) use self::authority::AUTHORITY;
 pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING};
 pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
 use self::ctes::Clauses;
@@ -66,6 +68,7 @@ pub(super) struct Rewritten {
 /// The tokens of a statement as the parser can read them.
 pub(super) fn rewritten(tokens: Vec<TokenWithSpan>) -> Rewritten {
     let tokens = with_hexadecimal_numbers(with_whole_strings(tokens));
+    let tokens = authority::call(&tokens).unwrap_or(tokens);
     let mut text = Text::new(&tokens);
     text.walk();
     let queries = text.queries();
@@ -265,7 +268,6 @@ impl<'a> Text<'a> {
             Keyword::UESCAPE => self.unicode_escape(at),
             Keyword::SET if self.sets_an_element(at) => self.set_elements(at),
             Keyword::SET if self.begins_statement(at) && self.is(at + 1, "CONSTRAINTS") => self.maintenance(at),
-            Keyword::SET | Keyword::RESET if self.begins_statement(at) => self.ignored_role(at),
             Keyword::SET | Keyword::RESTART | Keyword::DROP => self.alter_identity(at),
             Keyword::MATERIALIZED => self.materialized(at),
             Keyword::THEN if self.is(at + 1, "DO") && self.is(at + 2, "NOTHING") => self.merge_nothing(at),

@@ -1,0 +1,158 @@
+//! Triggers: functions that a table calls when its rows change.
+
+use diligence_base::{Error, Result};
+
+use crate::RelationName;
+
+/// A change of rows that a trigger is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TriggerEvent {
+    /// Rows come.
+    Insert,
+    /// Rows change; if columns are named, by statements that set one of them.
+    Update(Vec<String>),
+    /// Rows go.
+    Delete,
+}
+
+/// A trigger of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// Its name.
+    pub name: String,
+    /// Whether it runs before the change, or behind it.
+    pub is_before: bool,
+    /// Whether it runs once for each row, or once for the statement.
+    pub is_row: bool,
+    /// What it is for.
+    pub events: Vec<TriggerEvent>,
+    /// The condition under which it runs, as it was written.
+    pub when: Option<String>,
+    /// Its function, by its name among the objects of a schema.
+    pub function: RelationName,
+    /// What the function gets beside the rows.
+    pub arguments: Vec<String>,
+    /// Whether it runs at all.
+    pub is_enabled: bool,
+}
+
+/// Between the parts of a trigger's text, and between those of a part.
+const BETWEEN: char = '\u{11}';
+const WITHIN: char = '\u{12}';
+
+impl Trigger {
+    /// As a text, which a log keeps.
+    pub fn encoded(&self) -> String {
+        let events = self.events.iter().map(|event| match event {
+            TriggerEvent::Insert => "insert".to_owned(),
+            TriggerEvent::Update(columns) => format!("update{WITHIN}{}", columns.join("\u{13}")),
+            TriggerEvent::Delete => "delete".to_owned(),
+        });
+        let flags = [(self.is_before, "before"), (self.is_row, "row"), (self.is_enabled, "enabled")];
+        let flags = flags.into_iter().filter(|(is, _)| *is).map(|(_, flag)| flag).collect::<Vec<_>>().join(",");
+        let parts = [
+            self.name.clone(),
+            flags,
+            events.collect::<Vec<_>>().join("\u{14}"),
+            self.when.clone().unwrap_or_default(),
+            self.function.schema.clone(),
+            self.function.name.clone(),
+            self.arguments.iter().map(|argument| format!("{argument}{WITHIN}")).collect(),
+        ];
+        parts.join(&BETWEEN.to_string())
+    }
+
+    /// The trigger of a text. Fails with kind `File` if it says none.
+    pub fn decoded(text: &str) -> Result<Self> {
+        let parts = text.split(BETWEEN).collect::<Vec<_>>();
+        let [name, flags, events, when, schema, function, arguments] = parts.as_slice() else {
+            return Err(Error::file("a trigger cannot be understood"));
+        };
+        let has = |flag: &str| flags.split(',').any(|known| known == flag);
+        let event = |text: &str| match text.split_once(WITHIN) {
+            Some(("update", columns)) => {
+                let columns = columns.split('\u{13}').filter(|column| !column.is_empty());
+                Ok(TriggerEvent::Update(columns.map(str::to_owned).collect()))
+            }
+            None if text == "insert" => Ok(TriggerEvent::Insert),
+            None if text == "delete" => Ok(TriggerEvent::Delete),
+            _ => Err(Error::file("a trigger's event is not known to this version")),
+        };
+        let mut arguments = arguments.split(WITHIN).map(str::to_owned).collect::<Vec<_>>();
+        arguments.pop();
+        Ok(Self {
+            name: (*name).to_owned(),
+            is_before: has("before"),
+            is_row: has("row"),
+            is_enabled: has("enabled"),
+            events: events.split('\u{14}').map(event).collect::<Result<_>>()?,
+            when: (!when.is_empty()).then(|| (*when).to_owned()),
+            function: RelationName::new(*schema, *function),
+            arguments,
+        })
+    }
+
+    /// The statement that makes it, for a table of this name as SQL writes it.
+    pub fn definition(&self, table: &str) -> String {
+        let quoted = |name: &str| match name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
+            true => name.to_owned(),
+            false => format!("\"{}\"", name.replace('"', "\"\"")),
+        };
+        let events = self.events.iter().map(|event| match event {
+            TriggerEvent::Insert => "INSERT".to_owned(),
+            TriggerEvent::Update(columns) if columns.is_empty() => "UPDATE".to_owned(),
+            TriggerEvent::Update(columns) => {
+                format!("UPDATE OF {}", columns.iter().map(|column| quoted(column)).collect::<Vec<_>>().join(", "))
+            }
+            TriggerEvent::Delete => "DELETE".to_owned(),
+        });
+        let events = events.collect::<Vec<_>>().join(" OR ");
+        let timing = if self.is_before { "BEFORE" } else { "AFTER" };
+        let each = if self.is_row { "ROW" } else { "STATEMENT" };
+        let when = self.when.as_ref().map(|when| format!(" WHEN ({when})")).unwrap_or_default();
+        let arguments = self.arguments.iter().map(|argument| format!("'{}'", argument.replace('\'', "''")));
+        let arguments = arguments.collect::<Vec<_>>().join(", ");
+        let routine = self.function.routine().unwrap_or(&self.function.name);
+        let routine = quoted(routine.split('(').next().unwrap_or(routine));
+        let routine = match self.function.schema == crate::DEFAULT_SCHEMA {
+            true => routine,
+            false => format!("{}.{routine}", quoted(&self.function.schema)),
+        };
+        let name = quoted(&self.name);
+        format!(
+            "CREATE TRIGGER {name} {timing} {events} ON {table} FOR EACH {each}{when} EXECUTE FUNCTION {routine}({arguments})"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trigger_is_what_its_text_says() {
+        let trigger = Trigger {
+            name: "t".into(),
+            is_before: true,
+            is_row: true,
+            events: vec![
+                TriggerEvent::Insert,
+                TriggerEvent::Update(vec!["a".into(), "B c".into()]),
+                TriggerEvent::Delete,
+            ],
+            when: Some("new.a > 1".into()),
+            function: RelationName::of_routine("public", "f", Some("")),
+            arguments: vec![String::new(), "it's".into()],
+            is_enabled: false,
+        };
+        assert_eq!(Trigger::decoded(&trigger.encoded()).unwrap(), trigger);
+        assert_eq!(
+            trigger.definition("public.t"),
+            "CREATE TRIGGER t BEFORE INSERT OR UPDATE OF a, \"B c\" OR DELETE ON public.t FOR EACH ROW WHEN (new.a > 1) \
+             EXECUTE FUNCTION f('', 'it''s')"
+        );
+        let plain = Trigger { events: vec![TriggerEvent::Update(vec![])], when: None, arguments: vec![], ..trigger };
+        assert_eq!(Trigger::decoded(&plain.encoded()).unwrap(), plain);
+        assert!(Trigger::decoded("x").is_err());
+    }
+}

@@ -1,0 +1,73 @@
+//! `pg_trigger`: the triggers of tables.
+
+use diligence_catalog::{NativeTable, Object, Relation, SessionSnapshot, Trigger, TriggerEvent};
+
+use super::definitions::qualified;
+use super::rows::Cell;
+
+/// Triggers have numbers from here down, far from those of objects: so many for a table.
+const NUMBERS_TO: i64 = 4_000_000_000;
+const OF_TABLE: i64 = 64;
+
+/// The triggers of the tables that the session sees, with their numbers.
+fn all(snapshot: &SessionSnapshot) -> Vec<(i64, &Object, &NativeTable, &Trigger)> {
+    let mut found = Vec::new();
+    for object in snapshot.catalog.objects().filter(|object| snapshot.sees(&object.name)) {
+        let Relation::Native(table) = &object.relation else { continue };
+        let first = NUMBERS_TO - i64::from(object.oid()) % 10_000_000 * OF_TABLE;
+        let numbered = table.rules().triggers.iter().zip(0..);
+        found.extend(numbered.map(|(trigger, place)| (first - place, object.as_ref(), table.as_ref(), trigger)));
+    }
+    found
+}
+
+/// What a trigger is for, in PostgreSQL's bits.
+fn bits(trigger: &Trigger) -> i64 {
+    let event = |event: &TriggerEvent| match event {
+        TriggerEvent::Insert => 4,
+        TriggerEvent::Delete => 8,
+        TriggerEvent::Update(_) => 16,
+    };
+    let events = trigger.events.iter().fold(0, |all, one| all | event(one));
+    i64::from(trigger.is_row) | i64::from(trigger.is_before) << 1 | events
+}
+
+pub(super) fn triggers(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let row = |(oid, object, table, trigger): (i64, &Object, &NativeTable, &Trigger)| {
+        let function = snapshot.catalog.get(&trigger.function).map_or(0, |function| function.oid());
+        let columns = trigger.events.iter().flat_map(|event| match event {
+            TriggerEvent::Update(columns) => columns.as_slice(),
+            _ => &[],
+        });
+        let place = |column: &String| table.schema().index_of(column).ok().map(|place| place as i64 + 1);
+        let zero = || Cell::Number(0);
+        vec![
+            Cell::Number(oid),
+            object.oid().into(),
+            zero(),
+            trigger.name.as_str().into(),
+            function.into(),
+            Cell::Number(bits(trigger)),
+            if trigger.is_enabled { "O" } else { "D" }.into(),
+            false.into(),
+            zero(),
+            zero(),
+            zero(),
+            false.into(),
+            false.into(),
+            Cell::Number(trigger.arguments.len() as i64),
+            Cell::Numbers(columns.filter_map(place).collect()),
+            trigger.arguments.iter().map(|argument| format!("{argument}\\000")).collect::<String>().into(),
+            trigger.when.clone().map_or(Cell::Null, Cell::Text),
+        ]
+    };
+    all(snapshot).into_iter().map(row).collect()
+}
+
+/// The statements that make them, by their numbers.
+pub(super) fn texts(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let row = |(oid, object, _, trigger): (i64, &Object, &NativeTable, &Trigger)| {
+        vec![Cell::Number(oid), trigger.definition(&qualified(&object.name)).into()]
+    };
+    all(snapshot).into_iter().map(row).collect()
+}

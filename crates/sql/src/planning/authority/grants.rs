@@ -1,0 +1,303 @@
+//! GRANT and REVOKE, of privileges and of roles.
+
+use diligence_base::{Error, Result};
+use diligence_catalog::authority::{
+    DefaultsOf, GrantChange, GrantedOn, Privilege, Privileges, RoleChange, Subject, SubjectKind,
+};
+use diligence_catalog::rights::DENIED;
+use diligence_catalog::{CATALOG_NAME, Object, RelationName, Resolved, no_schema};
+use sqlparser::ast;
+
+use super::roles::change;
+use super::words::Words;
+use crate::parse;
+use crate::planning::around::Around;
+use crate::statement::{Command, Statement};
+
+/// The privileges of a list.
+struct Listed {
+    /// Everything, if `None`.
+    privileges: Option<Vec<Privilege>>,
+}
+
+impl Listed {
+    /// Fails with 0LP01 if one is none of the kind.
+    fn of_kind(&self, kind: SubjectKind) -> Result<Option<Privileges>> {
+        let Some(privileges) = &self.privileges else { return Ok(None) };
+        if let Some(wrong) = privileges.iter().find(|privilege| !kind.all().has(**privilege)) {
+            let message = format!("invalid privilege type {} for {}", wrong.name(), kind.word());
+            return Err(Error::input(message).with_code("0LP01"));
+        }
+        Ok(Some(Privileges::of(privileges)))
+    }
+}
+
+impl Around<'_> {
+    /// GRANT and REVOKE.
+    pub(super) fn grant_or_revoke(&self, words: &mut Words, is_grant: bool) -> Result<Statement> {
+        let tag = if is_grant { "GRANT" } else { "REVOKE" };
+        if words.clone().split_at_last("on").is_none() {
+            return self.memberships(words, is_grant, tag);
+        }
+        let only_options = !is_grant && words.take(&["grant", "option", "for"]);
+        let listed = listed(words)?;
+        words.expect(&["on"])?;
+        let subjects = self.subjects(words)?;
+        let (grantees, options, cascade) = self.grantees(words, is_grant)?;
+        let mut commands = Vec::new();
+        for kind in SubjectKind::ALL {
+            let of_kind = subjects.iter().filter(|(_, known, _)| *known == kind).cloned().collect::<Vec<_>>();
+            if of_kind.is_empty() {
+                continue;
+            }
+            // Sequences may be named as tables.
+            let named_kind =
+                if kind == SubjectKind::Sequence && subjects.len() > of_kind.len() { SubjectKind::Table } else { kind };
+            let grant = GrantChange {
+                is_grant,
+                on: GrantedOn::Subjects(of_kind),
+                privileges: listed.of_kind(named_kind)?,
+                grantees: grantees.clone(),
+                options: options || only_options,
+                cascade,
+            };
+            commands.push(change(RoleChange::Grant(grant), tag));
+        }
+        // Of all that is in a schema there may be nothing.
+        if subjects.is_empty() {
+            return Ok(Statement::Command(Command::Nothing(tag)));
+        }
+        match commands.len() {
+            1 => commands.pop().map(Statement::Command).ok_or_else(|| Error::bug("one is none")),
+            _ => Ok(Statement::Command(Command::All { commands, tag })),
+        }
+    }
+
+    /// TO or FROM whom, and what is said behind that.
+    fn grantees(&self, words: &mut Words, is_grant: bool) -> Result<(Vec<String>, bool, bool)> {
+        words.expect(&[if is_grant { "to" } else { "from" }])?;
+        let grantees = words.list(|words| self.grantee(words))?;
+        let options = is_grant && words.take(&["with", "grant", "option"]);
+        if words.take(&["granted", "by"]) {
+            self.role(words)?;
+        }
+        let cascade = words.take(&["cascade"]);
+        if !cascade {
+            let _ = words.take(&["restrict"]);
+        }
+        words.end()?;
+        Ok((grantees, options, cascade))
+    }
+
+    /// GRANT role TO role.
+    fn memberships(&self, words: &mut Words, is_grant: bool, tag: &'static str) -> Result<Statement> {
+        let only_admin = !is_grant && words.take(&["admin", "option", "for"]);
+        let roles = words.list(|words| self.role(words))?;
+        words.expect(&[if is_grant { "to" } else { "from" }])?;
+        let members = words.list(|words| self.role(words))?;
+        let is_admin = is_grant && words.take(&["with", "admin", "option"]);
+        if words.take(&["granted", "by"]) {
+            self.role(words)?;
+        }
+        let _ = words.take(&["cascade"]) || words.take(&["restrict"]);
+        words.end()?;
+        let membership = match is_grant {
+            true => RoleChange::Join { roles: roles.clone(), members: members.clone(), is_admin },
+            false => RoleChange::Leave { roles: roles.clone(), members: members.clone(), only_admin },
+        };
+        let named = [roles, members].concat();
+        Ok(Statement::Command(self.with_entries(&named, change(membership, tag), tag)))
+    }
+
+    /// Of what something is granted.
+    fn subjects(&self, words: &mut Words) -> Result<Vec<(Subject, SubjectKind, String)>> {
+        if words.take(&["all"]) {
+            let what = words.word()?;
+            words.expect(&["in", "schema"])?;
+            let schemas = words.list(|words| Ok(words.name()?.0))?;
+            let kind = match what.as_str() {
+                "tables" => SubjectKind::Table,
+                "sequences" => SubjectKind::Sequence,
+                "functions" | "procedures" | "routines" => SubjectKind::Routine,
+                _ => return Err(words.wrong()),
+            };
+            let snapshot = &self.at.snapshot.catalog;
+            for schema in &schemas {
+                if !snapshot.has_schema(schema) {
+                    return Err(no_schema(schema));
+                }
+            }
+            let objects = snapshot
+                .all_objects()
+                .filter(|object| object.relation.subject_kind() == kind && schemas.contains(&object.name.schema));
+            return Ok(objects.map(|object| subject(object)).collect());
+        }
+        if words.take(&["schema"]) {
+            return words.list(|words| {
+                let name = words.name()?.0;
+                self.schema_subject(&name)
+            });
+        }
+        if words.take(&["database"]) {
+            return words.list(|words| {
+                let name = words.name()?.0;
+                if name != CATALOG_NAME {
+                    return Err(Error::input(format!("database \"{name}\" does not exist")).with_code("3D000"));
+                }
+                Ok((Subject::Database, SubjectKind::Database, name))
+            });
+        }
+        if ["function", "procedure", "routine"].iter().any(|kind| words.take(&[kind])) {
+            return words.list(|words| self.routine_subject(words));
+        }
+        if words.take(&["type"]) || words.take(&["domain"]) {
+            return words.list(|words| {
+                let name = words.object()?;
+                let missing = || Error::input(format!("type {name} does not exist")).with_code("42704");
+                Ok(subject(&*self.type_object(&name)?.ok_or_else(missing)?))
+            });
+        }
+        if words.come(&["language"]) || words.come(&["tablespace"]) || words.come(&["foreign"]) {
+            let what = words.word()?;
+            let error = Error::unsupported(format!("privileges of a {what} are not supported")).with_code("0A000");
+            return Err(error.with_hint("the server's file of users says who may make functions and name files"));
+        }
+        let is_sequence = words.take(&["sequence"]);
+        if !is_sequence {
+            let _ = words.take(&["table"]);
+        }
+        words.list(|words| {
+            let name = words.object()?;
+            let found = self.relation_object(&name)?;
+            if is_sequence && found.1 != SubjectKind::Sequence {
+                return Err(Error::input(format!("\"{}\" is not a sequence", found.2)).with_code("42809"));
+            }
+            Ok(found)
+        })
+    }
+
+    fn schema_subject(&self, name: &str) -> Result<(Subject, SubjectKind, String)> {
+        let mut schemas = self.at.snapshot.catalog.schemas();
+        let found = schemas.find(|(known, _)| *known == name).map(|(_, id)| id).ok_or_else(|| no_schema(name))?;
+        Ok((Subject::Schema(found), SubjectKind::Schema, name.to_owned()))
+    }
+
+    /// A relation by its name. Fails with 42P01 if there is none.
+    pub(super) fn relation_object(&self, name: &ast::ObjectName) -> Result<(Subject, SubjectKind, String)> {
+        let relation = self.relation_name(name)?;
+        match self.at.snapshot.get(&relation) {
+            Some(Resolved::Object(object)) => Ok(subject(&object)),
+            Some(Resolved::Computed(_)) => {
+                let message = format!("permission denied: \"{name}\" shows the engine");
+                let hint = "what describes the catalog everybody may read; the server's file of users gives system.*";
+                Err(Error::input(message).with_code(DENIED).with_hint(hint))
+            }
+            None => Err(Error::input(format!("relation \"{relation}\" does not exist")).with_code("42P01")),
+        }
+    }
+
+    /// A function by its name and, if there are several, its arguments. Fails with 42883, and 42725.
+    pub(super) fn routine_subject(&self, words: &mut Words) -> Result<(Subject, SubjectKind, String)> {
+        let name = words.object()?;
+        let arguments = words.parenthesized().map(|arguments| format!("({arguments})")).unwrap_or_default();
+        let parsed = parse::parse_one(&format!("DROP FUNCTION {name}{arguments}"))?;
+        let datafusion_sql::parser::Statement::Statement(statement) = parsed.statement else {
+            return Err(words.wrong());
+        };
+        let ast::Statement::DropFunction(dropped) = *statement else { return Err(words.wrong()) };
+        let mut found = Vec::new();
+        for wanted in &dropped.func_desc {
+            found.extend(self.routine_named(wanted, false)?);
+        }
+        let object = found.first().and_then(|name: &RelationName| self.at.snapshot.catalog.get(name));
+        object.map(|object| subject(object)).ok_or_else(|| words.wrong())
+    }
+
+    /// ALTER DEFAULT PRIVILEGES.
+    pub(super) fn default_privileges(&self, words: &mut Words) -> Result<Statement> {
+        const TAG: &str = "ALTER DEFAULT PRIVILEGES";
+        let (mut roles, mut schemas) = (Vec::new(), Vec::new());
+        loop {
+            if words.take(&["for", "role"]) || words.take(&["for", "user"]) {
+                roles = words.list(|words| self.role(words))?;
+            } else if words.take(&["in", "schema"]) {
+                schemas = words.list(|words| Ok(words.name()?.0))?;
+            } else {
+                break;
+            }
+        }
+        let by = self.planner.catalogs().speaker();
+        if roles.is_empty() {
+            roles.push(by.name.clone());
+        }
+        if let Some(role) = roles.iter().find(|role| !by.is_superuser && !by.roles.contains(*role)) {
+            return Err(Error::input(format!("must be member of role \"{role}\"")).with_code(DENIED));
+        }
+        let is_grant = words.take(&["grant"]);
+        if !is_grant {
+            words.expect(&["revoke"])?;
+        }
+        let only_options = !is_grant && words.take(&["grant", "option", "for"]);
+        let listed = listed(words)?;
+        words.expect(&["on"])?;
+        let kind = match words.word()?.as_str() {
+            "tables" => SubjectKind::Table,
+            "sequences" => SubjectKind::Sequence,
+            "functions" | "routines" => SubjectKind::Routine,
+            "types" => SubjectKind::Type,
+            "schemas" if schemas.is_empty() => SubjectKind::Schema,
+            _ => return Err(words.wrong()),
+        };
+        let (grantees, options, cascade) = self.grantees(words, is_grant)?;
+        let mut of = Vec::new();
+        for role in roles {
+            if schemas.is_empty() {
+                of.push(DefaultsOf { role: role.clone(), schema: None, kind });
+            }
+            for schema in &schemas {
+                let Subject::Schema(id) = self.schema_subject(schema)?.0 else { continue };
+                of.push(DefaultsOf { role: role.clone(), schema: Some(id), kind });
+            }
+        }
+        let grant = GrantChange {
+            is_grant,
+            on: GrantedOn::Defaults(of),
+            privileges: listed.of_kind(kind)?,
+            grantees,
+            options: options || only_options,
+            cascade,
+        };
+        Ok(Statement::Command(change(RoleChange::Grant(grant), TAG)))
+    }
+}
+
+/// The privileges that are listed.
+fn listed(words: &mut Words) -> Result<Listed> {
+    let of_columns = || {
+        let error = Error::unsupported("privileges of columns are not supported").with_code("0A000");
+        error.with_hint("CREATE VIEW shows some columns, and GRANT … ON the view gives them")
+    };
+    if words.take(&["all"]) {
+        let _ = words.take(&["privileges"]);
+        if words.come(&["("]) {
+            return Err(of_columns());
+        }
+        return Ok(Listed { privileges: None });
+    }
+    let privileges = words.list(|words| {
+        let word = words.word()?;
+        if words.come(&["("]) {
+            return Err(of_columns());
+        }
+        Privilege::named(&word)
+            .ok_or_else(|| Error::input(format!("unrecognized privilege type \"{word}\"")).with_code("42601"))
+    })?;
+    Ok(Listed { privileges: Some(privileges) })
+}
+
+/// An object as something is granted of it.
+pub(super) fn subject(object: &Object) -> (Subject, SubjectKind, String) {
+    let name = &object.name;
+    let shown = name.routine().map_or(name.name.as_str(), |routine| routine.split('(').next().unwrap_or(routine));
+    (Subject::Object(object.id), object.relation.subject_kind(), shown.to_owned())
+}

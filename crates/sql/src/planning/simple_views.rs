@@ -1,0 +1,564 @@
+//! Views through which rows of a table are changed: those that select columns of one relation, as PostgreSQL takes them.
+//!
+//! A statement that changes rows of such a view becomes one that changes those of the relation behind it. Names of the
+//! view's columns become what they stand for, and the view's condition joins that of the statement. WITH CHECK OPTION is
+//! one more condition that new rows fulfill. What the statement may do with the view is asked of the session; what it
+//! then does with the relation behind, of the view's owner, where the view was granted.
+
+use std::ops::ControlFlow;
+
+use diligence_base::{Error, Result};
+use diligence_catalog::authority::{Privilege, Subject};
+use diligence_catalog::{DEFAULT_SCHEMA, Object, Relation, RelationName, Resolved, SessionSnapshot, View};
+use sqlparser::ast::{self, Expr, Ident, ObjectName, SelectItem, SetExpr, TableFactor, VisitMut, VisitorMut};
+
+use super::around::{Around, parts_of};
+use super::changes::names_columns;
+use super::definitions::lower;
+
+/// What stands in front of a view's name where a condition is that of its WITH CHECK OPTION.
+pub(crate) const OF_VIEW: &str = "view \u{1}";
+
+/// Functions that make one row of several, or several of one.
+const COUNTING: [&str; 16] = [
+    "array_agg",
+    "avg",
+    "bool_and",
+    "bool_or",
+    "count",
+    "every",
+    "generate_series",
+    "json_agg",
+    "jsonb_agg",
+    "max",
+    "min",
+    "percentile_cont",
+    "string_agg",
+    "stddev",
+    "sum",
+    "unnest",
+];
+
+/// A view whose rows are those of one relation.
+pub(crate) struct SimpleView {
+    /// The relation, as the view names it.
+    pub(crate) of: ObjectName,
+    /// What the view calls it.
+    called: String,
+    /// What its columns stand for: all of them, in order, `None` for those that are the relation's in the relation's
+    /// order.
+    items: Vec<Option<Expr>>,
+    condition: Option<Expr>,
+    /// `local` or `cascaded`.
+    pub(crate) check_option: Option<String>,
+}
+
+/// What a view's statement says about WITH CHECK OPTION.
+pub(crate) fn check_option(view: &View) -> Option<String> {
+    let ast::Statement::CreateView(create) = view.source.as_ref() else { return None };
+    let ast::CreateTableOptions::With(options) = &create.options else { return None };
+    options.iter().find_map(|option| match option {
+        ast::SqlOption::KeyValue { key, value } if key.value.eq_ignore_ascii_case("check_option") => match value {
+            Expr::Value(value) => value.clone().value.into_string().map(|text| text.to_lowercase()),
+            Expr::Identifier(word) => Some(word.value.to_lowercase()),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+impl SimpleView {
+    /// Fails with what a view has that such views have not, in PostgreSQL's words.
+    pub(crate) fn of(view: &View) -> std::result::Result<Self, &'static str> {
+        let ast::Statement::CreateView(create) = view.source.as_ref() else { return Err("made by no statement") };
+        let query = create.query.as_ref();
+        if query.with.is_some() {
+            return Err("WITH");
+        }
+        if query.limit_clause.is_some() || query.fetch.is_some() {
+            return Err("LIMIT or OFFSET");
+        }
+        let SetExpr::Select(select) = query.body.as_ref() else { return Err("UNION, INTERSECT, or EXCEPT") };
+        let is_grouped = match &select.group_by {
+            ast::GroupByExpr::All(_) => true,
+            ast::GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
+        };
+        if select.distinct.is_some() {
+            return Err("DISTINCT");
+        }
+        if is_grouped {
+            return Err("GROUP BY");
+        }
+        if select.having.is_some() {
+            return Err("HAVING");
+        }
+        let [from] = select.from.as_slice() else { return Err("no single table") };
+        let TableFactor::Table { name, alias, args: None, sample: None, .. } = &from.relation else {
+            return Err("no single table");
+        };
+        if !from.joins.is_empty() {
+            return Err("no single table");
+        }
+        if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
+            return Err("other names of columns");
+        }
+        let own = name.0.last().and_then(|part| part.as_ident()).map(lower).unwrap_or_default();
+        let called = alias.as_ref().map_or(own, |alias| lower(&alias.name));
+        let mut items = Vec::new();
+        let others = select.projection.len().saturating_sub(1);
+        for item in &select.projection {
+            match item {
+                SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => {
+                    let count = view.schema.fields().len().saturating_sub(others);
+                    items.extend((0..count).map(|_| None));
+                }
+                SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. } => {
+                    if counts(value) {
+                        return Err("aggregate functions, window functions, or set-returning functions");
+                    }
+                    items.push(Some(value.clone()));
+                }
+                _ => return Err("other columns"),
+            }
+        }
+        if items.len() != view.schema.fields().len() {
+            return Err("other columns");
+        }
+        let condition = select.selection.clone();
+        Ok(Self { of: name.clone(), called, items, condition, check_option: check_option(view) })
+    }
+
+    /// The relation's column that an expression is.
+    fn column_of(&self, value: &Expr) -> Option<String> {
+        match value {
+            Expr::Identifier(name) => Some(lower(name)),
+            Expr::CompoundIdentifier(names) => match names.as_slice() {
+                [.., of, name] if lower(of) == self.called => Some(lower(name)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// Whether an expression is not of one row.
+fn counts(value: &Expr) -> bool {
+    let is_one = |part: &Expr| match part {
+        Expr::Function(function) => {
+            let name = function.name.0.last().and_then(|part| part.as_ident()).map(lower).unwrap_or_default();
+            function.over.is_some() || COUNTING.contains(&name.as_str())
+        }
+        _ => false,
+    };
+    let visit = |part: &Expr| if is_one(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    ast::visit_expressions(value, visit).is_break()
+}
+
+/// Whether rows of a view can be changed, for those who ask.
+pub(crate) fn is_updatable(snapshot: &SessionSnapshot, object: &Object) -> bool {
+    let Relation::View(view) = &object.relation else { return matches!(object.relation, Relation::Native(_)) };
+    let Ok(simple) = SimpleView::of(view) else { return false };
+    let Some(parts) = parts_of(&simple.of) else { return false };
+    let found = match parts.as_slice() {
+        [name] => [object.name.schema.as_str(), DEFAULT_SCHEMA]
+            .iter()
+            .find_map(|schema| snapshot.catalog.resolve(&RelationName::new(*schema, name))),
+        [.., schema, name] => snapshot.catalog.resolve(&RelationName::new(schema, name)),
+        [] => None,
+    };
+    found.is_some_and(|found| found.id != object.id && is_updatable(snapshot, found))
+}
+
+/// A view on the way to what is behind it.
+struct Way {
+    /// The relation behind.
+    behind: RelationName,
+    /// The view's columns, and what they stand for.
+    columns: Vec<(String, Expr)>,
+    /// The columns of the relation.
+    known: Vec<String>,
+    condition: Option<Expr>,
+    view: String,
+    /// What the statement calls it.
+    alias: Ident,
+}
+
+/// Puts what columns stand for in the place of their names.
+struct Replaced<'a> {
+    way: &'a Way,
+    /// Whether names without a relation are those of the view's columns.
+    is_alone: bool,
+    /// Names of what there is behind, and not in the view.
+    hidden: Option<String>,
+    depth: usize,
+}
+
+impl VisitorMut for Replaced<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, value: &mut Expr) -> ControlFlow<()> {
+        let column = match value {
+            Expr::Identifier(name) if self.is_alone && self.depth == 0 => lower(name),
+            Expr::CompoundIdentifier(names) => match names.as_slice() {
+                [of, name] if lower(of) == lower(&self.way.alias) => lower(name),
+                _ => return ControlFlow::Continue(()),
+            },
+            _ => return ControlFlow::Continue(()),
+        };
+        match self.way.columns.iter().find(|(known, _)| *known == column) {
+            Some((_, stands_for)) => *value = stands_for.clone(),
+            None if self.way.known.contains(&column) => self.hidden = Some(column),
+            None => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Names of columns of the relation behind, as the statement names it.
+struct Qualified<'a> {
+    called: &'a str,
+    /// `None` for names alone.
+    alias: Option<&'a Ident>,
+    depth: usize,
+}
+
+impl VisitorMut for Qualified<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, value: &mut Expr) -> ControlFlow<()> {
+        let name = match value {
+            Expr::Identifier(name) if self.depth == 0 => name.clone(),
+            Expr::CompoundIdentifier(names) => match names.as_slice() {
+                [.., of, name] if lower(of) == self.called => name.clone(),
+                _ => return ControlFlow::Continue(()),
+            },
+            _ => return ControlFlow::Continue(()),
+        };
+        let name = Ident::with_quote('"', lower(&name));
+        *value = match self.alias {
+            Some(alias) => Expr::CompoundIdentifier(vec![alias.clone(), name]),
+            None => Expr::Identifier(name),
+        };
+        ControlFlow::Continue(())
+    }
+}
+
+impl Around<'_> {
+    /// A statement that changes rows of a view, as one that changes those behind it; `None` if it is of no view. Fails
+    /// with 55000 for a view that is not simple, and 42501.
+    pub(super) fn through_view(&self, statement: &ast::Statement) -> Result<Option<ast::Statement>> {
+        Ok(match statement {
+            ast::Statement::Insert(insert) => {
+                let ast::TableObject::TableName(name) = &insert.table else { return Ok(None) };
+                let needed = [Privilege::Insert];
+                let Some(way) = self.way(name, None, &needed, insert.returning.is_some(), "insert into")? else {
+                    return Ok(None);
+                };
+                Some(ast::Statement::Insert(inserted(insert, &way)?))
+            }
+            ast::Statement::Update(update) => {
+                let TableFactor::Table { name, alias, .. } = &update.table.relation else { return Ok(None) };
+                let alias = alias.as_ref().map(|alias| alias.name.clone());
+                let reads = update.from.is_some() || update.selection.is_some() || update.returning.is_some();
+                let reads = reads || update.assignments.iter().any(|assignment| names_columns(&assignment.value));
+                let Some(way) = self.way(name, alias, &[Privilege::Update], reads, "update")? else {
+                    return Ok(None);
+                };
+                let mut update = update.clone();
+                update.table.relation = way.factor();
+                let is_alone = update.from.is_none();
+                for assignment in &mut update.assignments {
+                    let ast::AssignmentTarget::ColumnName(name) = &mut assignment.target else {
+                        let error = Error::unsupported("several columns at once are not set through a view");
+                        return Err(error.with_code("0A000").with_hint("set one after the other"));
+                    };
+                    *name = way.target(name, "update")?;
+                    way.replace(&mut assignment.value, is_alone)?;
+                }
+                update.selection = way.joined(update.selection, is_alone)?;
+                update.returning = update.returning.map(|items| way.returning(items, is_alone)).transpose()?;
+                Some(ast::Statement::Update(update))
+            }
+            ast::Statement::Delete(delete) => {
+                let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
+                let [target] = from.as_slice() else { return Ok(None) };
+                let TableFactor::Table { name, alias, .. } = &target.relation else { return Ok(None) };
+                let alias = alias.as_ref().map(|alias| alias.name.clone());
+                let reads = delete.using.is_some() || delete.selection.is_some() || delete.returning.is_some();
+                let Some(way) = self.way(name, alias, &[Privilege::Delete], reads, "delete from")? else {
+                    return Ok(None);
+                };
+                let mut delete = delete.clone();
+                let mut target = target.clone();
+                target.relation = way.factor();
+                delete.from = ast::FromTable::WithFromKeyword(vec![target]);
+                let is_alone = delete.using.is_none();
+                delete.selection = way.joined(delete.selection, is_alone)?;
+                delete.returning = delete.returning.map(|items| way.returning(items, is_alone)).transpose()?;
+                Some(ast::Statement::Delete(delete))
+            }
+            _ => None,
+        })
+    }
+
+    /// The way through a view; `None` if the name is that of something else.
+    fn way(
+        &self,
+        name: &ObjectName,
+        alias: Option<Ident>,
+        needed: &[Privilege],
+        reads: bool,
+        what: &str,
+    ) -> Result<Option<Way>> {
+        let relation = self.relation_name(name)?;
+        let Some(Resolved::Object(object)) = self.at.snapshot.get(&relation) else { return Ok(None) };
+        let Relation::View(view) = &object.relation else { return Ok(None) };
+        for privilege in needed {
+            self.check_granted(&object.name, *privilege)?;
+        }
+        if reads {
+            self.check_granted(&object.name, Privilege::Select)?;
+        }
+        let simple = SimpleView::of(view).map_err(|why| {
+            let error = Error::unsupported(format!("cannot {what} view \"{}\"", relation.name)).with_code("55000");
+            let detail = match why {
+                "no single table" => {
+                    "Views that do not select from a single table or view are not automatically updatable.".to_owned()
+                }
+                why => format!("Views containing {why} are not automatically updatable."),
+            };
+            error.with_detail(detail).with_hint("change the rows of the tables behind it")
+        })?;
+        // Names mean what they mean where the view is.
+        self.around_views.borrow_mut().push(object.name.schema.clone());
+        let behind = self.relation_name(&simple.of);
+        self.around_views.borrow_mut().pop();
+        let behind = behind?;
+        let found = self.at.snapshot.get(&behind).ok_or_else(|| self.unknown(&behind))?;
+        let known = found.schema()?.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+        let alias = alias.unwrap_or_else(|| Ident::with_quote('"', &object.name.name));
+        let qualified = |value: &Expr, alias: Option<&Ident>| {
+            let mut value = value.clone();
+            let _ = value.visit(&mut Qualified { called: &simple.called, alias, depth: 0 });
+            value
+        };
+        let mut columns = Vec::new();
+        for (place, (field, item)) in view.schema.fields().iter().zip(&simple.items).enumerate() {
+            let before = simple.items[..place].iter().filter(|item| item.is_none()).count();
+            let column = |name: &str| Expr::CompoundIdentifier(vec![alias.clone(), Ident::with_quote('"', name)]);
+            let stands_for = match item {
+                None => column(known.get(before).ok_or_else(|| self.unknown(&behind))?),
+                Some(value) => match simple.column_of(value) {
+                    Some(name) if known.contains(&name) => column(&name),
+                    _ => Expr::Nested(Box::new(qualified(value, Some(&alias)))),
+                },
+            };
+            columns.push((field.name().clone(), stands_for));
+        }
+        let condition = simple.condition.as_ref().map(|condition| qualified(condition, Some(&alias)));
+        let view_name = object.name.name.clone();
+        let way = Way { behind: behind.clone(), columns, known, condition, view: view_name, alias };
+        self.check_through(&way, &simple, qualified(&simple.condition.clone().unwrap_or_else(of_all), None));
+        let owner = match self.through.borrow().as_ref() {
+            Some((_, Some(_))) => {
+                Some(self.at.snapshot.catalog.authority().owner_of(Subject::Object(object.id)).to_owned())
+            }
+            _ => self.at.snapshot.owner_behind(&object),
+        };
+        self.names.uses_object(&relation, &object);
+        *self.through.borrow_mut() = Some((behind, owner));
+        Ok(Some(way))
+    }
+
+    /// What new rows have to fulfill from now on, in terms of the relation behind.
+    fn check_through(&self, way: &Way, simple: &SimpleView, condition: Expr) {
+        let mut checks = self.view_checks.borrow_mut();
+        for (_, check) in checks.iter_mut() {
+            let _ = check.visit(&mut Replaced { way, is_alone: true, hidden: None, depth: 0 });
+            let alias = lower(&way.alias);
+            let _ = check.visit(&mut Qualified { called: &alias, alias: None, depth: 0 });
+        }
+        let is_own = simple.check_option.is_some();
+        if (is_own || self.cascades.get()) && simple.condition.is_some() {
+            checks.push((format!("{OF_VIEW}{}", way.view), condition));
+        }
+        if simple.check_option.as_deref() == Some("cascaded") {
+            self.cascades.set(true);
+        }
+    }
+
+    /// Fails with 42501 unless something may be done with a relation: by the session or, behind a view, by its owner.
+    pub(super) fn check_granted(&self, name: &RelationName, privilege: Privilege) -> Result<()> {
+        let snapshot = self.at.snapshot;
+        if let Some((behind, Some(owner))) = self.through.borrow().as_ref()
+            && behind == name
+        {
+            let rights = snapshot.rights_of(owner);
+            return match rights {
+                Some(rights) => rights.check(name, privilege),
+                None => snapshot.rights.check(name, privilege),
+            };
+        }
+        if snapshot.get(name).is_some() {
+            snapshot.rights.check_use_schema(&name.schema)?;
+        }
+        snapshot.rights.check(name, privilege)
+    }
+
+    /// Whether a relation is reached through a view, and may be read for it.
+    pub(super) fn is_through(&self, name: &RelationName) -> bool {
+        self.through.borrow().as_ref().is_some_and(|(behind, _)| behind == name)
+    }
+}
+
+fn of_all() -> Expr {
+    Expr::Value(ast::Value::Boolean(true).into())
+}
+
+impl Way {
+    fn name(&self) -> ObjectName {
+        let quoted = |name: &str| Ident::with_quote('"', name);
+        ObjectName::from(vec![quoted(&self.behind.schema), quoted(&self.behind.name)])
+    }
+
+    /// The relation behind, as the statement names the view.
+    fn factor(&self) -> TableFactor {
+        let alias = ast::TableAlias { explicit: true, name: self.alias.clone(), columns: vec![], at: None };
+        TableFactor::Table {
+            name: self.name(),
+            alias: Some(alias),
+            args: None,
+            with_hints: vec![],
+            version: None,
+            with_ordinality: false,
+            partitions: vec![],
+            json_path: None,
+            sample: None,
+            index_hints: vec![],
+        }
+    }
+
+    /// The column behind one that is written. Fails with 42703 and 0A000.
+    fn target(&self, name: &ObjectName, what: &str) -> Result<ObjectName> {
+        let wanted = name.0.last().and_then(|part| part.as_ident()).map(lower).unwrap_or_default();
+        let found = self.columns.iter().find(|(known, _)| *known == wanted);
+        let (_, stands_for) = found.ok_or_else(|| {
+            let message = format!("column \"{wanted}\" of relation \"{}\" does not exist", self.view);
+            Error::input(message).with_code("42703")
+        })?;
+        match stands_for {
+            Expr::CompoundIdentifier(names) => {
+                Ok(ObjectName::from(names.last().cloned().into_iter().collect::<Vec<_>>()))
+            }
+            _ => {
+                let message = format!("cannot {what} column \"{wanted}\" of view \"{}\"", self.view);
+                let detail = "View columns that are not columns of their base relation are not updatable.";
+                Err(Error::unsupported(message).with_code("0A000").with_detail(detail))
+            }
+        }
+    }
+
+    fn replace(&self, value: &mut Expr, is_alone: bool) -> Result<()> {
+        let mut replaced = Replaced { way: self, is_alone, hidden: None, depth: 0 };
+        let _ = value.visit(&mut replaced);
+        match replaced.hidden {
+            None => Ok(()),
+            Some(name) => Err(Error::input(format!("column \"{name}\" does not exist")).with_code("42703")),
+        }
+    }
+
+    /// The statement's condition and the view's.
+    fn joined(&self, selection: Option<Expr>, is_alone: bool) -> Result<Option<Expr>> {
+        let Some(mut selection) = selection else { return Ok(self.condition.clone()) };
+        self.replace(&mut selection, is_alone)?;
+        Ok(Some(match &self.condition {
+            None => selection,
+            Some(condition) => Expr::BinaryOp {
+                left: Box::new(Expr::Nested(Box::new(selection))),
+                op: ast::BinaryOperator::And,
+                right: Box::new(Expr::Nested(Box::new(condition.clone()))),
+            },
+        }))
+    }
+
+    fn returning(&self, items: Vec<SelectItem>, is_alone: bool) -> Result<Vec<SelectItem>> {
+        let mut made = Vec::new();
+        for item in items {
+            match item {
+                SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => {
+                    let all = self.columns.iter().map(|(name, value)| SelectItem::ExprWithAlias {
+                        expr: value.clone(),
+                        alias: Ident::with_quote('"', name),
+                    });
+                    made.extend(all);
+                }
+                SelectItem::UnnamedExpr(mut value) => {
+                    let name = match &value {
+                        Expr::Identifier(name) => Some(name.clone()),
+                        Expr::CompoundIdentifier(names) => names.last().cloned(),
+                        _ => None,
+                    };
+                    self.replace(&mut value, is_alone)?;
+                    made.push(match name {
+                        Some(alias) => SelectItem::ExprWithAlias { expr: value, alias },
+                        None => SelectItem::UnnamedExpr(value),
+                    });
+                }
+                SelectItem::ExprWithAlias { mut expr, alias } => {
+                    self.replace(&mut expr, is_alone)?;
+                    made.push(SelectItem::ExprWithAlias { expr, alias });
+                }
+                other => made.push(other),
+            }
+        }
+        Ok(made)
+    }
+}
+
+fn inserted(insert: &ast::Insert, way: &Way) -> Result<ast::Insert> {
+    let mut insert = insert.clone();
+    if insert.on.is_some() {
+        let same = way.columns.iter().all(|(name, value)| match value {
+            Expr::CompoundIdentifier(names) => names.last().is_some_and(|column| lower(column) == *name),
+            _ => false,
+        });
+        if !same {
+            let error = Error::unsupported("ON CONFLICT through a view whose columns have other names");
+            return Err(error.with_code("0A000").with_hint("insert into the table behind it"));
+        }
+    }
+    insert.columns = match insert.columns.is_empty() {
+        false => insert.columns.iter().map(|name| way.target(name, "insert into")).collect::<Result<_>>()?,
+        true => {
+            let quoted = |name: &String| ObjectName::from(vec![Ident::with_quote('"', name)]);
+            let all = way.columns.iter().map(|(name, _)| way.target(&quoted(name), "insert into"));
+            all.map_while(Result::ok).collect()
+        }
+    };
+    insert.table = ast::TableObject::TableName(way.name());
+    if insert.table_alias.is_none() {
+        insert.table_alias = Some(ast::TableAliasWithoutColumns { explicit: true, alias: way.alias.clone() });
+    }
+    insert.returning = insert.returning.map(|items| way.returning(items, true)).transpose()?;
+    Ok(insert)
+}
