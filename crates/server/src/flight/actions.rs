@@ -146,8 +146,12 @@ async fn end_transaction(session: &FlightSession, asked: &ActionEndTransactionRe
     if asked.transaction_id.is_empty() {
         return Err(malformed("no transaction is named"));
     }
+    let action = EndTransaction::try_from(asked.action);
+    if action == Ok(EndTransaction::Rollback) && session.has_lost(&asked.transaction_id) {
+        return Ok(());
+    }
     session.check_transaction(Some(&asked.transaction_id))?;
-    match EndTransaction::try_from(asked.action) {
+    match action {
         Ok(EndTransaction::Commit) => session.commit().await,
         Ok(EndTransaction::Rollback) => {
             session.roll_back();

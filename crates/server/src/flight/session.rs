@@ -44,6 +44,8 @@ pub(super) struct State {
     /// Names of savepoints by their numbers.
     pub(super) savepoints: HashMap<u64, String>,
     pub(super) open: Option<Open>,
+    /// The number of the last transaction whose commit has failed.
+    pub(super) lost: Option<u64>,
     prepared: HashMap<u64, Arc<Prepared>>,
     /// Statements whose tickets were given out; the oldest first.
     offers: BTreeMap<u64, Offer>,
@@ -93,6 +95,7 @@ impl FlightSession {
             changes: Changes::default(),
             savepoints: HashMap::new(),
             open: None,
+            lost: None,
             prepared: HashMap::new(),
             offers: BTreeMap::new(),
             running: HashMap::new(),

@@ -52,7 +52,7 @@ fn code(sqlstate: &str, kind: ErrorKind) -> Code {
         sqlstate::SERIALIZATION_FAILURE | sqlstate::DEADLOCK | "55P03" => Code::Aborted,
         // What is named is not there.
         "42P01" | "42703" | "42704" | "42883" | "3F000" | "3D000" | "26000" | "3B001" => Code::NotFound,
-        "42P07" | "42P06" | "42710" | "42701" | "42723" => Code::AlreadyExists,
+        "23505" | "42P07" | "42P06" | "42710" | "42701" | "42723" => Code::AlreadyExists,
         _ => match &sqlstate[..2] {
             "28" => Code::Unauthenticated,
             "08" | "22" | "42" => Code::InvalidArgument,
@@ -99,7 +99,8 @@ mod tests {
             ("42P07", Code::AlreadyExists),
             ("42601", Code::InvalidArgument),
             ("22012", Code::InvalidArgument),
-            ("23505", Code::FailedPrecondition),
+            ("23505", Code::AlreadyExists),
+            ("23503", Code::FailedPrecondition),
             ("25P02", Code::FailedPrecondition),
             ("28P01", Code::Unauthenticated),
             ("40001", Code::Aborted),

@@ -2,8 +2,8 @@
 //! on do.
 //!
 //! A session has one transaction at most, whoever began it, and every statement of the session is in it. Calls that name
-//! a transaction must name that one. A transaction in which a statement failed stays until it is rolled back: to commit
-//! it is an error, so that nobody takes it for committed.
+//! a transaction must name that one. To commit a transaction in which a statement has failed is an error, so that nobody
+//! takes it for committed. A commit that fails ends the transaction; clients may roll it back all the same.
 
 use diligence_base::{Error, Result};
 
@@ -37,7 +37,8 @@ impl OwnTransaction<'_> {
     /// Makes the changes everybody's. Fails as a COMMIT does; then nothing of them is there.
     pub(super) async fn commit(mut self) -> Result<()> {
         let committed = self.session.commit().await;
-        self.is_over = committed.is_ok();
+        // Either way.
+        self.is_over = true;
         committed
     }
 }
@@ -75,6 +76,12 @@ impl FlightSession {
         Ok(Some(OwnTransaction { session: self, is_over: false }))
     }
 
+    /// Whether a transaction was ended by a commit that failed, the last of this session. To roll it back is nothing.
+    pub(super) fn has_lost(&self, named: &[u8]) -> bool {
+        let number = super::statement::number_of(named);
+        number.is_some() && self.state.lock().lost == number
+    }
+
     /// Fails with code 25P01 unless the transaction that a call names is open; a call need not name one.
     pub(super) fn check_transaction(&self, named: Option<&[u8]>) -> Result<()> {
         let Some(named) = named.filter(|named| !named.is_empty()) else { return Ok(()) };
@@ -87,15 +94,22 @@ impl FlightSession {
     }
 
     /// Ends the transaction: its changes are everybody's. Fails with code 25P02 if it has failed, and as a COMMIT does;
-    /// then nothing of them is there, and it is to be rolled back.
+    /// then nothing of them is there.
     pub(super) async fn commit(&self) -> Result<()> {
-        self.allowed()?;
-        let committed = self.execution().commit(&self.session).await;
-        let mut state = self.state.lock();
-        match &committed {
-            Ok(()) => self.ended(&mut state, true),
-            Err(_) => self.fails(&mut state),
+        let open = self.state.lock().open;
+        let committed = match open {
+            Some(open) if open.has_failed => {
+                let error = Error::input("the transaction has failed, so it was rolled back");
+                Err(error.with_code(sqlstate::FAILED_TRANSACTION))
+            }
+            _ => self.execution().commit(&self.session).await,
+        };
+        if committed.is_err() {
+            self.session.roll_back();
         }
+        let mut state = self.state.lock();
+        self.ended(&mut state, committed.is_ok());
+        state.lost = open.filter(|_| committed.is_err()).map(|open| open.number);
         committed
     }
 
