@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::buffer::Buffer;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow_flight::{FlightData, SchemaAsIpc};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use bytes::Bytes;
@@ -15,6 +16,9 @@ use super::compact::compact;
 /// Bytes that a message has at most, where it has more than one row: gRPC's clients take 4 MiB unless they are told
 /// otherwise, with what stands around the rows.
 const MESSAGE_BYTES: usize = 2 << 20;
+
+/// Bytes that a message may turn out to have, with what was not foreseen.
+const MESSAGE_BYTES_MAX: usize = 3 << 20;
 
 /// The columns as clients are told of them. Any may have NULLs: a statement is described before it runs, and what comes
 /// out must be what was told.
@@ -67,24 +71,28 @@ impl FlightWriter {
                 continue;
             }
             let part = compact(&part);
-            let pieces = bytes_of(&part).div_ceil(MESSAGE_BYTES).min(part.num_rows());
-            if pieces <= 1 {
-                self.message(&part, &mut out)?;
-                continue;
+            let pieces = bytes_of(&part).div_ceil(MESSAGE_BYTES);
+            if pieces <= 1 || part.num_rows() == 1 {
+                let Some(bytes) = self.message(&part, &mut out)? else { continue };
+                parts.extend(cut(&part, bytes.div_ceil(MESSAGE_BYTES)));
+            } else {
+                parts.extend(cut(&part, pieces));
             }
-            let length = part.num_rows().div_ceil(pieces);
-            let starts = (0..part.num_rows()).step_by(length).rev();
-            parts.extend(starts.map(|start| part.slice(start, length.min(part.num_rows() - start))));
         }
         Ok(out)
     }
 
-    fn message(&mut self, batch: &RecordBatch, out: &mut Vec<FlightData>) -> Result<()> {
+    /// Adds the message of a batch. If it is too large for clients and can be cut, it is not added: how large it is.
+    fn message(&mut self, batch: &RecordBatch, out: &mut Vec<FlightData>) -> Result<Option<usize>> {
         let encoded = self.generator.encode(batch, &mut self.tracker, &self.options, &mut self.context);
         let (dictionaries, rows) = encoded.map_err(not_written)?;
         out.extend(dictionaries.into_iter().map(FlightData::from));
+        let bytes = rows.arrow_data.len();
+        if bytes > MESSAGE_BYTES_MAX && batch.num_rows() > 1 {
+            return Ok(Some(bytes));
+        }
         out.push(rows.into());
-        Ok(())
+        Ok(None)
     }
 
     /// The batch with the columns as they were told.
@@ -102,9 +110,21 @@ impl FlightWriter {
     }
 }
 
-/// About the bytes that a batch has in a message.
+/// A batch in so many pieces, or as many as it has rows; the first one last.
+fn cut(batch: &RecordBatch, pieces: usize) -> Vec<RecordBatch> {
+    let length = batch.num_rows().div_ceil(pieces.clamp(1, batch.num_rows()));
+    let starts = (0..batch.num_rows()).step_by(length).rev();
+    starts.map(|start| batch.slice(start, length.min(batch.num_rows() - start))).collect()
+}
+
+/// About the bytes that a compact batch has in a message. What is within lists and structs may not be seen.
 fn bytes_of(batch: &RecordBatch) -> usize {
-    let bytes = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or(0);
+    let held = |buffers: &[Buffer]| buffers.iter().map(Buffer::len).sum::<usize>();
+    let bytes = |column: &ArrayRef| match column.data_type() {
+        DataType::Utf8View => 16 * column.len() + held(column.as_string_view().data_buffers()),
+        DataType::BinaryView => 16 * column.len() + held(column.as_binary_view().data_buffers()),
+        _ => column.to_data().get_slice_memory_size().unwrap_or(0),
+    };
     batch.columns().iter().map(bytes).sum()
 }
 
@@ -114,7 +134,8 @@ fn not_written(error: arrow::error::ArrowError) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, StringViewArray};
+    use arrow::array::{Int64Array, ListArray, StringViewArray};
+    use arrow::buffer::OffsetBuffer;
     use arrow_flight::utils::flight_data_to_batches;
 
     use super::*;
@@ -123,9 +144,13 @@ mod tests {
     fn messages_are_small_enough_and_have_all_rows_in_order() {
         let numbers = Int64Array::from_iter_values(0..3000);
         // A few rows have much more than the others.
-        let text = |number: i64| "x".repeat(if number % 1000 == 7 { 3 << 20 } else { 2000 });
+        let text = |number: i64| "x".repeat(if number % 1000 == 7 { 1 << 20 } else { 2000 });
         let texts = StringViewArray::from_iter_values(numbers.values().iter().map(|number| text(*number)));
-        let columns = [("n", Arc::new(numbers) as ArrayRef), ("t", Arc::new(texts) as ArrayRef)];
+        // Within lists as well.
+        let ends = OffsetBuffer::from_lengths(std::iter::repeat_n(1, texts.len()));
+        let item = Arc::new(Field::new("item", DataType::Utf8View, true));
+        let lists = ListArray::new(item, ends, Arc::new(texts.clone()), None);
+        let columns: [(_, ArrayRef); 3] = [("n", Arc::new(numbers)), ("t", Arc::new(texts)), ("l", Arc::new(lists))];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
         let mut writer = FlightWriter::new(told_schema(&batch.schema()));
         let mut messages = vec![writer.schema()];

@@ -209,7 +209,7 @@ fn set_options(session: &FlightSession, asked: SetSessionOptionsRequest) -> SetS
             (name, value) => session.change_setting(name, value.as_deref(), Lasts::Session),
         };
         if let Err(error) = set {
-            let value = if error.code() == Some("42704") { OptionError::NAME } else { OptionError::VALUE };
+            let value = if sqlstate::of(&error) == "42704" { OptionError::NAME } else { OptionError::VALUE };
             errors.insert(name, OptionError { value });
         }
     }

@@ -26,6 +26,8 @@ impl FlightSession {
             self.allowed()?;
         }
         match command {
+            // PostgreSQL warns, and goes on.
+            Command::Begin(_) if self.state.lock().open.is_some() => {}
             Command::Begin(mode) => drop(self.begin(*mode)?),
             Command::Commit => {
                 self.in_transaction()?;

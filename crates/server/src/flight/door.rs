@@ -79,6 +79,22 @@ impl Asked {
         })
     }
 
+    /// What it is called where calls are listed.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Catalog(Question::Catalogs(_)) => "GetCatalogs",
+            Self::Catalog(Question::Schemas(_)) => "GetDbSchemas",
+            Self::Catalog(Question::Tables(_)) => "GetTables",
+            Self::Catalog(Question::TableTypes(_)) => "GetTableTypes",
+            Self::Catalog(Question::PrimaryKeys(_)) => "GetPrimaryKeys",
+            Self::Catalog(Question::ExportedKeys(_)) => "GetExportedKeys",
+            Self::Catalog(Question::ImportedKeys(_)) => "GetImportedKeys",
+            Self::Catalog(Question::CrossReference(_)) => "GetCrossReference",
+            Self::Info(_) => "GetSqlInfo",
+            Self::Types(_) => "GetXdbcTypeInfo",
+        }
+    }
+
     fn schema(&self) -> Result<SchemaRef> {
         match self {
             Self::Catalog(question) => Ok(question.schema()),
@@ -236,7 +252,7 @@ async fn fetch(session: &Arc<FlightSession>, ticket: &[u8]) -> Result<Rows> {
         }
         other => {
             let asked = Asked::of(other).map_err(|other| unsupported(other.type_url()))?;
-            let call = session.begins(session.number(), "");
+            let call = session.begins(session.number(), asked.name());
             let batch = asked.answer(session, &call).await?;
             return known_rows(session, asked.schema()?, Some(batch)).await;
         }
