@@ -64,31 +64,36 @@ impl FlightWriter {
     /// was told.
     pub(crate) fn batch(&mut self, batch: &RecordBatch) -> Result<Vec<FlightData>> {
         let mut out = Vec::new();
-        // The next one is last.
-        let mut parts = vec![self.as_told(batch)?];
-        while let Some(part) = parts.pop() {
+        // The next one is last, with the bytes of what it was cut from.
+        let mut parts = vec![(self.as_told(batch)?, usize::MAX)];
+        while let Some((part, before)) = parts.pop() {
             if part.num_rows() == 0 {
                 continue;
             }
             let part = compact(&part);
-            let pieces = bytes_of(&part).div_ceil(MESSAGE_BYTES);
-            if pieces <= 1 || part.num_rows() == 1 {
-                let Some(bytes) = self.message(&part, &mut out)? else { continue };
-                parts.extend(cut(&part, bytes.div_ceil(MESSAGE_BYTES)));
-            } else {
-                parts.extend(cut(&part, pieces));
-            }
+            let expected = bytes_of(&part);
+            // What does not become smaller by being cut goes out as it is.
+            let is_whole = part.num_rows() == 1 || before != usize::MAX;
+            let bytes = match expected > MESSAGE_BYTES && !is_whole {
+                true => expected,
+                false => match self.message(&part, before, &mut out)? {
+                    Some(bytes) => bytes,
+                    None => continue,
+                },
+            };
+            parts.extend(cut(&part, bytes.div_ceil(MESSAGE_BYTES)).into_iter().map(|part| (part, bytes)));
         }
         Ok(out)
     }
 
-    /// Adds the message of a batch. If it is too large for clients and can be cut, it is not added: how large it is.
-    fn message(&mut self, batch: &RecordBatch, out: &mut Vec<FlightData>) -> Result<Option<usize>> {
+    /// Adds the message of a batch that was cut from something of so many bytes. If it is too large for clients and can
+    /// be cut, it is not added: how large it is.
+    fn message(&mut self, batch: &RecordBatch, before: usize, out: &mut Vec<FlightData>) -> Result<Option<usize>> {
         let encoded = self.generator.encode(batch, &mut self.tracker, &self.options, &mut self.context);
         let (dictionaries, rows) = encoded.map_err(not_written)?;
         out.extend(dictionaries.into_iter().map(FlightData::from));
         let bytes = rows.arrow_data.len();
-        if bytes > MESSAGE_BYTES_MAX && batch.num_rows() > 1 {
+        if bytes > MESSAGE_BYTES_MAX && batch.num_rows() > 1 && bytes < before - before / 8 {
             return Ok(Some(bytes));
         }
         out.push(rows.into());
