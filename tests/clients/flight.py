@@ -150,8 +150,9 @@ def ingestion():
         assert rows(connection, "SELECT count(*) FROM inside.arrived") == [(10,)]
         # All or none.
         rows(connection, "CREATE TABLE few (i INT CHECK (i < 100000))")
-        with refused(adbc.Error, "23514"):
-            cursor.adbc_ingest("few", table.select(["i"]).to_reader(max_chunksize=1000), mode="append")
+        # The cursor of before keeps its schema.
+        with connection.cursor() as another, refused(adbc.Error, "23514"):
+            another.adbc_ingest("few", table.select(["i"]).to_reader(max_chunksize=1000), mode="append")
         assert rows(connection, "SELECT count(*) FROM few") == [(0,)]
         for name in ("arrived", "inside.arrived", "few"):
             rows(connection, f"DROP TABLE {name}")

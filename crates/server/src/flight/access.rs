@@ -2,8 +2,8 @@
 //!
 //! With users, a client logs in by a handshake with its password and gets a token; the token stands for a session. A
 //! call may show the password instead, and then belongs to a session of its connection. Without users, a call without
-//! either does, too. A session of a connection ends with it. One of a token lasts until it is closed, or some time after
-//! the last connection over which it was used: a client may come back over a new one.
+//! either does, too. A session of a connection ends with it. One of a token lasts until it is closed, or some time
+//! after the last connection over which it was used: a client may come back over a new one.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ use super::session::FlightSession;
 use super::status::{status, told, unauthenticated};
 use crate::roles::Role;
 use crate::scram::random;
-use crate::service::{Service, basic_credentials};
+use crate::service::{Service, basic_credentials, credentials_of};
 
 /// How long a session waits for a new connection with its token.
 const TOKEN_REST: Duration = Duration::from_secs(60);
@@ -89,8 +89,8 @@ enum Shown {
 fn shown(metadata: &MetadataMap) -> std::result::Result<Shown, Status> {
     let Some(header) = metadata.get("authorization") else { return Ok(Shown::Nothing) };
     let text = header.to_str().map_err(|_| unauthenticated("the header 'authorization' is not text"))?;
-    if let Some(token) = text.strip_prefix("Bearer ") {
-        return Ok(Shown::Token(token.trim().to_owned()));
+    if let Some(token) = credentials_of("Bearer", text) {
+        return Ok(Shown::Token(token.to_owned()));
     }
     match basic_credentials(text) {
         Some((user, password)) => Ok(Shown::Password(user, password)),

@@ -26,7 +26,8 @@ const ROWS_AT_ONCE: usize = 65_536;
 /// search path that has one.
 const FIND: &str = "SELECT n.nspname::text FROM pg_catalog.pg_class c \
      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-     WHERE c.relkind IN ('r', 'v', 'm') AND c.relname = $1::text AND CASE WHEN $2::text <> '' THEN n.nspname = $2::text \
+     WHERE c.relkind IN ('r', 'v', 'm') AND c.relname = $1::text \
+     AND CASE WHEN $2::text <> '' THEN n.nspname = $2::text \
      WHEN $3::text <> '' THEN n.nspname LIKE 'pg\\_temp\\_%' ELSE n.nspname = ANY(current_schemas(true)) END \
      ORDER BY array_position(current_schemas(true), n.nspname::text) LIMIT 1";
 

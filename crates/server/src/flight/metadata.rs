@@ -31,8 +31,8 @@ const TABLES: &str = "SELECT n.nspname::text, c.relname::text, \
      WHERE c.relkind IN ('r', 'v', 'm') AND ($1::text IS NULL OR n.nspname LIKE $1::text) \
      AND ($2::text IS NULL OR c.relname LIKE $2::text)";
 
-const PRIMARY_KEYS: &str = "SELECT n.nspname::text, c.relname::text, a.attname::text, k.conname::text, u.place::integer \
-     FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class c ON c.oid = k.conrelid \
+const PRIMARY_KEYS: &str = "SELECT n.nspname::text, c.relname::text, a.attname::text, k.conname::text, \
+     u.place::integer FROM pg_catalog.pg_constraint k JOIN pg_catalog.pg_class c ON c.oid = k.conrelid \
      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
      CROSS JOIN LATERAL unnest(k.conkey) WITH ORDINALITY AS u(number, place) \
      JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = u.number \

@@ -233,8 +233,8 @@ impl FlightSession {
         Ok(rows)
     }
 
-    /// Runs a statement with each row of the values, to its end: all of them or none. The rows that it concerned, of all
-    /// together.
+    /// Runs a statement with each row of the values, to its end: all of them or none. The rows that it concerned, of
+    /// all together.
     pub(super) async fn run_each(
         self: &Arc<Self>,
         kind: &Kind,

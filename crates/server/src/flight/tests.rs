@@ -465,7 +465,8 @@ async fn the_catalog_is_told() {
     let (_server, mut ann) = one().await;
     for sql in [
         "CREATE TABLE parents (id INT PRIMARY KEY, name TEXT)",
-        "CREATE TABLE children (parent INT REFERENCES parents (id) ON DELETE CASCADE, number INT, PRIMARY KEY (parent, number))",
+        "CREATE TABLE children (parent INT REFERENCES parents (id) ON DELETE CASCADE, number INT, \
+             PRIMARY KEY (parent, number))",
         "CREATE VIEW both_kinds AS SELECT * FROM parents",
         "CREATE TEMP TABLE passing (a INT)",
         "CREATE SCHEMA other",

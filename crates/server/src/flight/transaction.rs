@@ -1,9 +1,9 @@
 //! Transactions and settings of a session: what the actions of Flight SQL and the statements BEGIN, COMMIT, SET and so
 //! on do.
 //!
-//! A session has one transaction at most, whoever began it, and every statement of the session is in it. Calls that name
-//! a transaction must name that one. To commit a transaction in which a statement has failed is an error, so that nobody
-//! takes it for committed. A commit that fails ends the transaction; clients may roll it back all the same.
+//! A session has one transaction at most, whoever began it, and every statement of the session is in it. Calls that
+//! name a transaction must name that one. To commit a transaction in which a statement has failed is an error, so that
+//! nobody takes it for committed. A commit that fails ends the transaction; clients may roll it back all the same.
 
 use diligence_base::{Error, Result};
 
