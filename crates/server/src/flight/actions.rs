@@ -187,7 +187,7 @@ fn cancel(session: &FlightSession, info: Option<&FlightInfo>) -> bool {
             Command::TicketStatementQuery(asked) => number_of(&asked.statement_handle),
             _ => None,
         });
-    numbers.map(|number| session.cancel(number)).fold(false, |any, one| any || one)
+    numbers.filter(|number| session.cancel(*number)).count() > 0
 }
 
 fn set_options(session: &FlightSession, asked: SetSessionOptionsRequest) -> SetSessionOptionsResult {

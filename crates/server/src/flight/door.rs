@@ -63,7 +63,7 @@ enum Asked {
 
 impl Asked {
     /// The question of a command, if it is one.
-    fn of(command: Command) -> std::result::Result<Self, Command> {
+    fn of(command: Command) -> std::result::Result<Self, Box<Command>> {
         Ok(match command {
             Command::CommandGetCatalogs(asked) => Self::Catalog(Question::Catalogs(asked)),
             Command::CommandGetDbSchemas(asked) => Self::Catalog(Question::Schemas(asked)),
@@ -75,7 +75,7 @@ impl Asked {
             Command::CommandGetCrossReference(asked) => Self::Catalog(Question::CrossReference(asked)),
             Command::CommandGetSqlInfo(asked) => Self::Info(asked),
             Command::CommandGetXdbcTypeInfo(asked) => Self::Types(asked),
-            other => return Err(other),
+            other => return Err(Box::new(other)),
         })
     }
 
@@ -411,7 +411,7 @@ impl FlightService for Door {
         let schema = async {
             let schema = match Asked::of(command_of(&request.get_ref().cmd)?) {
                 Ok(asked) => asked.schema()?,
-                Err(command) => session.noted(columns(&session, command).await)?,
+                Err(command) => session.noted(columns(&session, *command).await)?,
             };
             schema_bytes(&schema)
         };

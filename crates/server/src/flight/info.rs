@@ -118,7 +118,7 @@ const TYPES: [Known; 18] = [
 static TYPE_INFO: LazyLock<Result<XdbcTypeInfoData>> = LazyLock::new(|| {
     let mut info = XdbcTypeInfoDataBuilder::new();
     for (name, data_type, size, literal, parameters) in TYPES {
-        let is_number = matches!(literal, None) && data_type != XdbcDataType::XdbcBit;
+        let is_number = literal.is_none() && data_type != XdbcDataType::XdbcBit;
         let is_text = matches!(data_type, XdbcDataType::XdbcVarchar | XdbcDataType::XdbcChar);
         let is_exact = is_number && !matches!(data_type, XdbcDataType::XdbcReal | XdbcDataType::XdbcDouble);
         let scale = if data_type == XdbcDataType::XdbcNumeric { 38 } else { 0 };
