@@ -1,5 +1,6 @@
 #!/bin/bash
-# Talks to `diligence serve` with the real clients: psql, psycopg 3, asyncpg, SQLAlchemy, pgjdbc, and HTTP.
+# Talks to `diligence serve` with the real clients: psql, psycopg 3, asyncpg, SQLAlchemy, pgjdbc,
+# HTTP, and ADBC's Flight SQL driver.
 #   run.sh PATH_TO_DILIGENCE [VENV]     exit code 77: the clients cannot be installed here
 # psql comes from Debian's package postgresql-client, pgjdbc from libpostgresql-jdbc-java (with default-jdk-headless,
 # which runs a source file; both are installed with INSTALL_JAVA=1, and without them its step is left out); the Python
@@ -56,14 +57,15 @@ role = "clerk"
 password = "fay"
 role = "kiosk"
 USERS
-start() { # arguments of serve: sets $server, $postgres, $http
+start() { # arguments of serve: sets $server, $postgres, $http, $flight
   # What the server before it has written is not to be taken for its own.
   : > "$work/doors"
-  "$binary" serve --data "$work/data" --postgres 0 --http 0 --endpoints "$work/endpoints" --memory 512MiB "$@" > "$work/doors" 2> "$work/log" &
+  "$binary" serve --data "$work/data" --postgres 0 --http 0 --flight 0 --endpoints "$work/endpoints" --memory 512MiB "$@" > "$work/doors" 2> "$work/log" &
   server=$!
-  for _ in $(seq 300); do [ "$(wc -l < "$work/doors")" -ge 2 ] && break; kill -0 $server || { cat "$work/log"; exit 1; }; sleep 0.1; done
+  for _ in $(seq 300); do [ "$(wc -l < "$work/doors")" -ge 3 ] && break; kill -0 $server || { cat "$work/log"; exit 1; }; sleep 0.1; done
   postgres=$(sed -n 's#postgres://\(.*\)/diligence#\1#p' "$work/doors")
   http=$(sed -n 's#\(http://.*\)/#\1#p' "$work/doors")
+  flight=$(grep '^grpc' "$work/doors")
 }
 stop() { kill -TERM $server; wait $server; server=; }
 export PGCONNECT_TIMEOUT=10 PGDATABASE=diligence PGUSER=ann PGHOST=127.0.0.1
@@ -73,10 +75,12 @@ POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/clients.py"
 POSTGRES=$postgres "$venv/bin/python" -u "$here/startup.py"
 POSTGRES=$postgres "$venv/bin/python" -u "$here/strangers.py"
 POSTGRES=$postgres "$venv/bin/python" -u "$here/half_closed.py"
+MODE=plain FLIGHT=$flight "$venv/bin/python" -u "$here/flight.py"
 jdbc plain "$postgres"
 stop
 start --users "$work/users.toml"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/passwords.py"
+MODE=password FLIGHT=$flight "$venv/bin/python" -u "$here/flight.py"
 jdbc password "$postgres"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/roles.py"
 POSTGRES=$postgres HTTP=$http "$venv/bin/python" -u "$here/grants.py"
@@ -87,6 +91,7 @@ stop
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null
 start --tls-certificate "$work/cert.pem" --tls-key "$work/key.pem"
 POSTGRES=$postgres CERTIFICATE=$work/cert.pem "$venv/bin/python" -u "$here/encryption.py"
+MODE=encrypted FLIGHT=$flight CERTIFICATE=$work/cert.pem "$venv/bin/python" -u "$here/flight.py"
 "$venv/bin/python" -u "$here/killed.py" "$binary" "$work/killed" "${DILIGENCE_KILLS:-5}"
 jdbc encrypted "$postgres" "$work/cert.pem"
 DILIGENCE=$binary POSTGRES=$postgres CERTIFICATE=$work/cert.pem "$here/shell.sh"

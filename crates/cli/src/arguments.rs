@@ -38,7 +38,7 @@ Exit codes: 0 success, 1 a statement failed, 2 invalid command line.")]
     Sql(SqlArguments),
     /// Start an interactive shell
     Shell(ShellArguments),
-    /// Run a server for the PostgreSQL protocol and HTTP
+    /// Run a server for the PostgreSQL protocol, HTTP and Arrow Flight SQL
     #[command(
         after_help = "By default the server accepts connections from this machine only. Connections from other machines require --users.
 SIGTERM and Ctrl-C stop the server after running statements have finished; a second signal stops it at once.
@@ -230,6 +230,9 @@ pub struct ServeArguments {
     /// Listen address for HTTP: ADDRESS, PORT, ADDRESS:PORT, or off [default: 127.0.0.1:8123]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "127.0.0.1", hide_default_value = true)]
     pub http: ListenAddress,
+    /// Listen address for Arrow Flight SQL: ADDRESS, PORT, ADDRESS:PORT, or off; the port is 31337 if none is given [default: off]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "off", hide_default_value = true)]
+    pub flight: ListenAddress,
     /// TOML file of users [default: no log-in, from this machine only]
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use diligence_base::ErrorKind;
-use diligence_server::config::{HTTP_PORT, Limits, POSTGRES_PORT, WORKER_NICE};
+use diligence_server::config::{FLIGHT_PORT, HTTP_PORT, Limits, POSTGRES_PORT, WORKER_NICE};
 use diligence_server::execution::ExecutionOptions;
 use diligence_server::scram::Verifier;
 use diligence_server::{Addresses, ServerOptions, TlsFiles, Users};
@@ -68,6 +68,7 @@ fn options(arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
         postgres: arguments.postgres.address(POSTGRES_PORT),
         socket_directory: arguments.socket.clone(),
         http: arguments.http.address(HTTP_PORT),
+        flight: arguments.flight.address(FLIGHT_PORT),
         users,
         tls,
         endpoints: arguments.endpoints.clone(),
@@ -116,6 +117,10 @@ fn lines(addresses: &Addresses, encrypted: bool) -> String {
         let scheme = if encrypted { "https" } else { "http" };
         lines.push_str(&format!("{scheme}://{address}/\n"));
     }
+    if let Some(address) = addresses.flight {
+        let scheme = if encrypted { "grpc+tls" } else { "grpc" };
+        lines.push_str(&format!("{scheme}://{address}\n"));
+    }
     lines
 }
 
@@ -159,11 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn with_a_certificate_http_is_announced_as_encrypted() {
+    fn with_a_certificate_doors_are_announced_as_encrypted() {
         let http = Some("127.0.0.1:8123".parse().unwrap());
         let postgres = Some("127.0.0.1:5433".parse().unwrap());
-        let addresses = Addresses { postgres, http, ..Addresses::default() };
-        assert_eq!(lines(&addresses, false), "postgres://127.0.0.1:5433/diligence\nhttp://127.0.0.1:8123/\n");
-        assert_eq!(lines(&addresses, true), "postgres://127.0.0.1:5433/diligence\nhttps://127.0.0.1:8123/\n");
+        let flight = Some("127.0.0.1:31337".parse().unwrap());
+        let addresses = Addresses { postgres, http, flight, ..Addresses::default() };
+        let expected = "postgres://127.0.0.1:5433/diligence\nhttp://127.0.0.1:8123/\ngrpc://127.0.0.1:31337\n";
+        assert_eq!(lines(&addresses, false), expected);
+        let expected = expected.replace("http:", "https:").replace("grpc:", "grpc+tls:");
+        assert_eq!(lines(&addresses, true), expected);
     }
 }

@@ -39,6 +39,8 @@ pub struct ServerOptions {
     pub socket_directory: Option<PathBuf>,
     /// Where HTTP is; nowhere if `None`.
     pub http: Option<SocketAddr>,
+    /// Where Arrow Flight SQL is; nowhere if `None`.
+    pub flight: Option<SocketAddr>,
     /// Who may come; anybody if `None`, which is allowed on loopback only.
     pub users: Option<Users>,
     /// The certificate chain and key, as PEM files. With them every connection must be encrypted.
@@ -59,6 +61,7 @@ impl Default for ServerOptions {
             postgres: Some(SocketAddr::from(([127, 0, 0, 1], POSTGRES_PORT))),
             socket_directory: None,
             http: None,
+            flight: None,
             users: None,
             tls: None,
             endpoints: None,
@@ -73,6 +76,8 @@ impl Default for ServerOptions {
 pub const POSTGRES_PORT: u16 = 5433;
 /// HTTP's port when none is named.
 pub const HTTP_PORT: u16 = 8123;
+/// Arrow Flight SQL's port when none is named: the one that its clients' examples have.
+pub const FLIGHT_PORT: u16 = 31337;
 
 /// PEM files.
 #[derive(Clone, Debug)]
@@ -94,6 +99,8 @@ pub struct Limits {
     pub connect_time_max: Duration,
     /// Bytes of one message, a statement's text or parameters among them.
     pub message_bytes_max: usize,
+    /// Bytes of one message to the door of Arrow Flight SQL. Its clients send rows in batches as large as they have them.
+    pub flight_message_bytes_max: usize,
     /// How long a client may take no data before its session ends.
     pub stall_time_max: Duration,
     /// How long a statement may run when the client does not say; 0 for as long as it takes.
@@ -113,6 +120,7 @@ impl Default for Limits {
             connecting_max: 256,
             connect_time_max: Duration::from_secs(30),
             message_bytes_max: 64 << 20,
+            flight_message_bytes_max: 256 << 20,
             stall_time_max: Duration::from_secs(600),
             statement_time_max: Duration::ZERO,
             result_rows_max: None,
@@ -214,11 +222,12 @@ impl ServerOptions {
     /// Refuses what is of no use, a server without a door, and what is not safe: strangers beyond loopback, and
     /// passwords in the clear.
     pub fn check(&self) -> Result<()> {
-        if self.postgres.is_none() && self.http.is_none() && self.socket_directory.is_none() {
-            return Err(Error::input("a server without PostgreSQL's protocol and without HTTP serves nobody")
+        let doors = [self.postgres, self.http, self.flight];
+        if doors.iter().all(Option::is_none) && self.socket_directory.is_none() {
+            return Err(Error::input("a server without PostgreSQL's protocol, HTTP and Flight SQL serves nobody")
                 .with_hint("leave out --postgres off or --http off, or name a directory with --socket"));
         }
-        for address in [self.postgres, self.http].into_iter().flatten() {
+        for address in doors.into_iter().flatten() {
             if address.ip().is_loopback() {
                 continue;
             }
@@ -226,9 +235,11 @@ impl ServerOptions {
                 return Err(Error::input(format!("{address} is beyond loopback, so users have to log in"))
                     .with_hint("name a file of users with --users, or listen on 127.0.0.1"));
             }
-            if self.tls.is_none() && self.http == Some(address) {
+            let in_the_clear = [(self.http, "HTTP"), (self.flight, "Flight SQL")];
+            let in_the_clear = in_the_clear.into_iter().find(|(door, _)| *door == Some(address));
+            if let Some((_, door)) = in_the_clear.filter(|_| self.tls.is_none()) {
                 return Err(Error::input(format!(
-                    "HTTP on {address} is beyond loopback, where passwords must be encrypted"
+                    "{door} on {address} is beyond loopback, where passwords must be encrypted"
                 ))
                 .with_hint("give a certificate with --tls-certificate and --tls-key"));
             }
@@ -268,7 +279,11 @@ mod tests {
         assert!(options.check().unwrap_err().message().contains("log in"));
         options.users = Some(Users::parse("[users.ann]\npassword = 'pw'").unwrap());
         assert!(options.check().is_ok());
-        options.http = Some("0.0.0.0:8123".parse().unwrap());
-        assert!(options.check().unwrap_err().message().contains("encrypted"));
+        for http in [true, false] {
+            let address = Some("0.0.0.0:8123".parse().unwrap());
+            (options.http, options.flight) = if http { (address, None) } else { (None, address) };
+            let error = options.check().unwrap_err();
+            assert!(error.message().contains("encrypted"), "{error}");
+        }
     }
 }

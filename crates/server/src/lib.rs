@@ -1,4 +1,5 @@
-//! Doors to a database for clients over a network: PostgreSQL's protocol ([`pg`]) and HTTP ([`http`]).
+//! Doors to a database for clients over a network: PostgreSQL's protocol ([`pg`]), HTTP ([`http`])
+//! and Arrow Flight SQL ([`flight`]).
 //!
 //! The life of a statement that comes in over the network:
 //! 1. A *session* reads it from its socket. Sessions are futures on a few threads that only move bytes ([`pg`]).
@@ -11,17 +12,20 @@
 //! 5. *disconnect* frees what it held.
 //!
 //! The rooms, of which each imports only those before it: `sqlstate`, `scram`, `roles`, `encoding`,
-//! `stages`, `registry`, `admission`, `execution`, `config`, `service`, `listing`, `http`, `pg`, `server`, `process`.
+//! `stages`, `registry`, `admission`, `execution`, `config`, `service`, `accepting`, `listing`, `http`, `pg`, `flight`,
+//! `server`, `process`.
 //!
 //! Invariants:
 //! * No thread of the network plans, runs or waits for a statement.
 //! * Whoever is beyond loopback has logged in, and does what the [role](roles) allows.
 //! * A client that is slow, or gone, costs its session and nothing else; one that leaves cancels its statement.
 
+mod accepting;
 pub mod admission;
 pub mod config;
 mod encoding;
 pub mod execution;
+pub mod flight;
 pub mod http;
 mod listing;
 pub mod pg;

@@ -18,7 +18,7 @@ use crate::config::{POSTGRES_PORT, ServerOptions};
 use crate::execution::StatementExecution;
 use crate::registry::Registry;
 use crate::service::Service;
-use crate::{http, listing, pg};
+use crate::{flight, http, listing, pg};
 
 /// A server that runs.
 pub struct Server {
@@ -37,6 +37,8 @@ pub struct Addresses {
     pub socket: Option<PathBuf>,
     /// HTTP.
     pub http: Option<SocketAddr>,
+    /// Arrow Flight SQL.
+    pub flight: Option<SocketAddr>,
 }
 
 impl Server {
@@ -56,13 +58,15 @@ impl Server {
         service
             .database()
             .show_activity(move || registry.upgrade().map(|registry| registry.activities()).unwrap_or_default());
-        // Both are bound before one serves: a port that is taken is an error of the start.
+        // All are bound before one serves: a port that is taken is an error of the start.
         let options = service.options();
         let postgres = bind(options.postgres).await?;
         let http = bind(options.http).await?;
+        let flight = bind(options.flight).await?;
         let address =
             |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        let mut addresses = Addresses { postgres: address(&postgres), socket: None, http: address(&http) };
+        let (at_http, at_flight) = (address(&http), address(&flight));
+        let mut addresses = Addresses { postgres: address(&postgres), socket: None, http: at_http, flight: at_flight };
         let mut doors = Vec::from_iter(postgres.map(pg::Listener::Network));
         if let Some(directory) = &options.socket_directory {
             let port = addresses.postgres.map_or(POSTGRES_PORT, |address| address.port());
@@ -75,6 +79,9 @@ impl Server {
         let doors = doors.into_iter().map(|door| tokio::spawn(pg::listen(service.clone(), door))).collect();
         if let (Some(listener), Some(router)) = (http, router) {
             tokio::spawn(http::listen(service.clone(), listener, router));
+        }
+        if let Some(listener) = flight {
+            tokio::spawn(flight::listen(service.clone(), listener));
         }
         Ok(Arc::new(Self { service, addresses, doors: parking_lot::Mutex::new(doors) }))
     }

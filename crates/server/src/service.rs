@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base64::Engine;
 use diligence_base::{Error, Result};
 use diligence_db::Database;
 use rustls_pki_types::pem::PemObject;
@@ -13,10 +14,11 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{self, ServerConfig};
 
-use crate::config::{ServerOptions, TlsFiles};
+use crate::config::{ServerOptions, TlsFiles, user_named};
 use crate::execution::StatementExecution;
 use crate::registry::Registry;
-use crate::scram;
+use crate::roles::Role;
+use crate::scram::{self, Verifier};
 
 /// What the doors serve: statement execution over a database, and the sessions that are there.
 pub struct Service {
@@ -25,6 +27,7 @@ pub struct Service {
     registry: Arc<Registry>,
     connecting: Arc<Semaphore>,
     tls: Option<TlsAcceptor>,
+    tls_flight: Option<TlsAcceptor>,
     secret: Vec<u8>,
     shutdown: Shutdown,
 }
@@ -56,7 +59,8 @@ impl Service {
     /// kind `File` if a certificate cannot be read, and with kind `Resource` if the system has no threads left.
     pub(crate) fn open(database: Database, options: ServerOptions) -> Result<Arc<Self>> {
         options.check()?;
-        let tls = options.tls.as_ref().map(acceptor).transpose()?;
+        let tls = |protocols: &[&str]| options.tls.as_ref().map(|files| acceptor(files, protocols)).transpose();
+        let (tls, tls_flight) = (tls(&["postgresql", "http/1.1"])?, tls(&["h2"])?);
         if let Some(users) = &options.users {
             database.set_users(users.rights());
         }
@@ -65,6 +69,7 @@ impl Service {
             connecting: Arc::new(Semaphore::new(options.limits.connecting_max)),
             registry: Arc::default(),
             tls,
+            tls_flight,
             secret: scram::random(32)?,
             shutdown: Shutdown::default(),
             execution,
@@ -99,6 +104,26 @@ impl Service {
 
     pub(crate) fn tls(&self) -> Option<&TlsAcceptor> {
         self.tls.as_ref()
+    }
+
+    /// As [`tls`](Self::tls), for the door that speaks HTTP/2.
+    pub(crate) fn tls_flight(&self) -> Option<&TlsAcceptor> {
+        self.tls_flight.as_ref()
+    }
+
+    /// What a user may do who shows this password; `None` if it is wrong, or there is no such user. Fails with kind
+    /// `Resource` if the server is stopping.
+    pub(crate) async fn log_in(&self, user: &str, password: String) -> Result<Option<Arc<Role>>> {
+        let known = user_named(self.options.users.as_ref(), self.database(), user);
+        // Hashing takes as long for a user who does not exist.
+        let fits = move || match known {
+            Some(known) => Ok(known.verifier.fits(&password).then_some(known.role)),
+            None => {
+                let _ = Verifier::of_password(&password);
+                Ok(None)
+            }
+        };
+        self.execution.compute(fits).await
     }
 
     /// Random bytes that nobody else knows, other ones for each process.
@@ -144,8 +169,23 @@ impl Service {
     }
 }
 
-/// TLS 1.2 and 1.3 with these files.
-fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor> {
+/// What follows the scheme in an `Authorization` header, if it is that one.
+pub(crate) fn credentials_of<'h>(scheme: &str, header: &'h str) -> Option<&'h str> {
+    let (found, rest) = header.split_once(' ')?;
+    found.eq_ignore_ascii_case(scheme).then(|| rest.trim())
+}
+
+/// The user and the password of an `Authorization: Basic …` header.
+pub(crate) fn basic_credentials(header: &str) -> Option<(String, String)> {
+    // Arrow's client for Go leaves the padding out.
+    let encoded = credentials_of("Basic", header)?.trim_end_matches('=');
+    let decoded = base64::engine::general_purpose::STANDARD_NO_PAD.decode(encoded).ok()?;
+    let (user, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
+    Some((user.to_owned(), password.to_owned()))
+}
+
+/// TLS 1.2 and 1.3 with these files, for clients of these protocols.
+fn acceptor(files: &TlsFiles, protocols: &[&str]) -> Result<TlsAcceptor> {
     let wrong =
         |path: &std::path::Path, error: &dyn std::fmt::Display| Error::file(format!("{}: {error}", path.display()));
     let path = &files.certificates;
@@ -163,6 +203,21 @@ fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor> {
         .with_no_client_auth()
         .with_single_cert(certificates, key)
         .map_err(|error| wrong(&files.key, &error))?;
-    config.alpn_protocols = vec![b"postgresql".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_read_with_and_without_padding() {
+        for header in ["Basic YW5uOnNlY3JldA==", "basic YW5uOnNlY3JldA", "Basic  YW5uOnNlY3JldA= "] {
+            assert_eq!(basic_credentials(header), Some(("ann".to_owned(), "secret".to_owned())), "{header}");
+        }
+        for header in ["Bearer YW5uOnNlY3JldA==", "Basic", "Basic YW5u", "Basic %"] {
+            assert_eq!(basic_credentials(header), None, "{header}");
+        }
+    }
 }

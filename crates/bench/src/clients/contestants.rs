@@ -22,6 +22,8 @@ pub struct WireServer {
     pub local: Option<Address>,
     /// Its HTTP port, if it has one.
     pub http: Option<SocketAddr>,
+    /// Its port for Arrow Flight SQL, if it has one.
+    pub flight: Option<SocketAddr>,
     /// Where our local socket is.
     _sockets: Option<tempfile::TempDir>,
 }
@@ -36,7 +38,7 @@ impl WireServer {
                 .with_file_name("diligence"),
         };
         let mut command = Command::new(&program);
-        command.arg("serve").arg("--data").arg(data).args(["--postgres", "0", "--http", "0"]);
+        command.arg("serve").arg("--data").arg(data).args(["--postgres", "0", "--http", "0", "--flight", "0"]);
         // Short: the path of a socket has 107 bytes at most.
         let sockets = tempfile::Builder::new().prefix("diligence-").tempdir();
         let sockets = sockets.map_err(|error| Error::resource(format!("no folder for a local socket: {error}")))?;
@@ -45,6 +47,7 @@ impl WireServer {
         let postgres = lines.next_with("postgres://")?;
         let socket = lines.next_with("")?;
         let http = lines.next_with("http://")?;
+        let flight = lines.next_with("grpc://")?;
         let port = postgres.split('/').next().unwrap_or_default();
         let tcp = port.parse().map_err(|error: String| Error::bug(error))?;
         let http = http.trim_end_matches('/').parse().ok();
@@ -54,6 +57,7 @@ impl WireServer {
             tcp,
             local: Some(Address::Local(socket.into())),
             http,
+            flight: flight.parse().ok(),
             _sockets: Some(sockets),
         })
     }
@@ -73,6 +77,7 @@ impl WireServer {
             tcp: address(tcp)?,
             local: Some(address(local)?),
             http: None,
+            flight: None,
             _sockets: None,
         })
     }

@@ -6,10 +6,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use arrow::ipc::reader::StreamReader;
+use arrow_flight::FlightData;
+use arrow_flight::sql::client::FlightSqlServiceClient;
+use arrow_flight::utils::flight_data_to_batches;
 use diligence_base::{Error, Result};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+use tonic::transport::Channel;
 
 use super::contestants::WireServer;
 use super::http;
@@ -103,6 +107,7 @@ enum Way {
     Binary,
     Arrow,
     PlainSocket,
+    Flight,
 }
 
 impl Way {
@@ -112,6 +117,7 @@ impl Way {
             Way::Binary => "binary",
             Way::Arrow => "Arrow over HTTP",
             Way::PlainSocket => "the same bytes over a plain socket",
+            Way::Flight => "Arrow over Flight SQL",
         }
     }
 }
@@ -126,6 +132,7 @@ fn rows(servers: &[WireServer]) -> Result<Value> {
         if server.http.is_some() {
             contestants.push((server, Way::Arrow));
             contestants.push((server, Way::PlainSocket));
+            contestants.push((server, Way::Flight));
         }
     }
     let mut seconds = vec![Vec::new(); contestants.len()];
@@ -210,7 +217,36 @@ async fn fetch(server: &WireServer, way: Way, count: u64, plain: u64) -> Result<
             if rows == count { Ok((took, body.len() as u64)) } else { wrong(rows) }
         }
         Way::PlainSocket => plain_socket(plain).await,
+        Way::Flight => {
+            let (took, messages) = flight(server, &sql).await?;
+            let bytes = messages.iter().map(|message| message.data_header.len() + message.data_body.len());
+            let bytes = bytes.sum::<usize>() as u64;
+            let batches = flight_data_to_batches(&messages);
+            let batches = batches.map_err(|error| Error::bug(format!("broken messages of rows: {error}")))?;
+            let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
+            if rows == count { Ok((took, bytes)) } else { wrong(rows) }
+        }
     }
+}
+
+/// Gets all messages of a query over Flight SQL, without looking into them; seconds from the question to the last one.
+async fn flight(server: &WireServer, sql: &str) -> Result<(f64, Vec<FlightData>)> {
+    let lost = |error: &dyn std::fmt::Display| Error::resource(format!("{} over Flight SQL: {error}", server.name()));
+    let address = server.flight.ok_or_else(|| Error::bug("a server without Flight SQL"))?;
+    let channel = Channel::from_shared(format!("http://{address}")).map_err(|error| lost(&error))?;
+    // As Go's and C++'s clients do.
+    let channel = channel.http2_adaptive_window(true).connect().await.map_err(|error| lost(&error))?;
+    let mut client = FlightSqlServiceClient::new(channel);
+    let start = Instant::now();
+    let info = client.execute(sql.to_owned(), None).await.map_err(|error| lost(&error))?;
+    let ticket = info.endpoint.into_iter().find_map(|endpoint| endpoint.ticket);
+    let ticket = ticket.ok_or_else(|| Error::bug("a statement without a ticket"))?;
+    let stream = client.inner_mut().do_get(ticket).await.map_err(|error| lost(&error))?;
+    let (mut stream, mut messages) = (stream.into_inner(), Vec::new());
+    while let Some(message) = stream.message().await.map_err(|error| lost(&error))? {
+        messages.push(message);
+    }
+    Ok((start.elapsed().as_secs_f64(), messages))
 }
 
 /// Moves so many bytes from a thread to this one over a socket.

@@ -6,6 +6,7 @@
 //! * [`copy`]: the same rows as lines, for COPY … TO STDOUT and for CSV.
 //! * [`formats`]: bodies of HTTP.
 //! * [`compact`]: batches without bytes of other rows, for Arrow's streams.
+//! * [`flight`]: messages of Arrow Flight.
 //! * [`numeric`]: what Arrow would write with more zeros than that.
 //! * [`parameters`]: the other direction, values as clients send them.
 //!
@@ -14,6 +15,7 @@
 pub(crate) mod columns;
 mod compact;
 pub(crate) mod copy;
+pub(crate) mod flight;
 pub(crate) mod formats;
 mod numeric;
 pub(crate) mod parameters;

@@ -115,11 +115,7 @@ impl OpenBlock<'_> {
 
     /// Makes the changes everybody's. Fails as [`Session::commit`] does; then nothing of them is there.
     pub async fn commit(self) -> Result<()> {
-        if self.session.commits_at_once(true) {
-            return self.session.commit();
-        }
-        let session = self.session.clone();
-        self.execution.runner.commit(move || session.commit()).await
+        self.execution.commit(self.session).await
     }
 }
 

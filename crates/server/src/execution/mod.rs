@@ -472,6 +472,16 @@ impl StatementExecution {
         Ok(started.map(|started| RunningStatement::new(&self.runner, asker, started, admitted, passed, history)))
     }
 
+    /// Makes the changes of a session's transaction everybody's. Fails as [`Session::commit`] does; then nothing of them
+    /// is there.
+    pub async fn commit(&self, session: &Session) -> Result<()> {
+        if session.commits_at_once(true) {
+            return session.commit();
+        }
+        let own = session.clone();
+        self.runner.commit(move || own.commit()).await
+    }
+
     /// Has something computed that belongs to delivering results or taking data in. Fails with the error of the work,
     /// and with kind `Resource` if the server is stopping.
     pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

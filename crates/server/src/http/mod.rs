@@ -37,24 +37,19 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
 use axum::serve::Listener;
 use axum::{Extension, Router};
-use base64::Engine;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_db::{Facts, Isolation, Session, SessionOptions};
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tower_http::compression::CompressionLayer;
 
+use crate::accepting::{Arrived, Socket, accepted};
 use crate::admission::{Asker, Passed};
-use crate::config::user_named;
 use crate::registry::Registered;
 use crate::roles::Role;
-use crate::service::Service;
+use crate::service::{Service, basic_credentials};
 use crate::sqlstate;
-
-/// Connections whose TLS handshake is done and that wait to be served.
-const ACCEPTED_MAX: usize = 64;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -132,20 +127,9 @@ async fn guard(State(service): State<Arc<Service>>, mut request: Request, next: 
             }
             Caller { user: "diligence".to_owned(), role: Arc::new(Role::none(service.options().files)) }
         }
-        Some(users) => {
+        Some(_) => {
             let Some((user, password)) = credentials(request.headers()) else { return unauthorized() };
-            let known = user_named(Some(users), service.database(), &user);
-            // Hashing takes as long for a user who does not exist.
-            let fits = service.execution().compute(move || {
-                Ok(match known {
-                    Some(known) => known.verifier.fits(&password).then_some(known.role),
-                    None => {
-                        let _ = crate::scram::Verifier::of_password(&password);
-                        None
-                    }
-                })
-            });
-            match fits.await {
+            match service.log_in(&user, password).await {
                 Ok(Some(role)) => Caller { user, role },
                 Ok(None) => return unauthorized(),
                 Err(error) => return failure(&error),
@@ -168,10 +152,7 @@ fn is_own_name(headers: &HeaderMap) -> bool {
 }
 
 fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
-    let encoded = headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Basic ")?;
-    let decoded = base64::engine::general_purpose::STANDARD.decode(encoded.trim()).ok()?;
-    let (user, password) = std::str::from_utf8(&decoded).ok()?.split_once(':')?;
-    Some((user.to_owned(), password.to_owned()))
+    basic_credentials(headers.get(header::AUTHORIZATION)?.to_str().ok()?)
 }
 
 fn unauthorized() -> Response {
@@ -339,20 +320,16 @@ async fn cancel(
 /// Serves until the server stops.
 pub(crate) async fn listen(service: Arc<Service>, listener: TcpListener, router: Router) {
     let Ok(address) = listener.local_addr() else { return };
-    let (sender, accepted) = mpsc::channel(ACCEPTED_MAX);
-    tokio::spawn(accept(service.clone(), listener, sender));
+    let accepted = accepted(service.clone(), listener, service.tls().cloned());
     let until = service.clone();
     let stopping = async move { until.stopping().await };
     // It only ends with the server.
     let _ = axum::serve(Accepted { accepted, address }, router).with_graceful_shutdown(stopping).await;
 }
 
-trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
-
 /// Connections that are ready: encryption is negotiated elsewhere, so that a slow client holds up nobody.
 struct Accepted {
-    accepted: mpsc::Receiver<(Box<dyn Socket>, SocketAddr)>,
+    accepted: mpsc::Receiver<Arrived>,
     address: SocketAddr,
 }
 
@@ -369,35 +346,5 @@ impl Listener for Accepted {
 
     fn local_addr(&self) -> std::io::Result<SocketAddr> {
         Ok(self.address)
-    }
-}
-
-async fn accept(service: Arc<Service>, listener: TcpListener, sender: mpsc::Sender<(Box<dyn Socket>, SocketAddr)>) {
-    loop {
-        let Ok(place) = service.connecting().clone().acquire_owned().await else { return };
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = service.stopping() => return,
-        };
-        let Ok((stream, peer)) = accepted else {
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            continue;
-        };
-        let (service, sender) = (service.clone(), sender.clone());
-        tokio::spawn(async move {
-            let _ = stream.set_nodelay(true);
-            let socket: Box<dyn Socket> = match service.tls() {
-                None => Box::new(stream),
-                Some(acceptor) => {
-                    let limit = service.options().limits.connect_time_max;
-                    match tokio::time::timeout(limit, acceptor.accept(stream)).await {
-                        Ok(Ok(encrypted)) => Box::new(encrypted),
-                        _ => return,
-                    }
-                }
-            };
-            drop(place);
-            let _ = sender.send((socket, peer)).await;
-        });
     }
 }

@@ -13,7 +13,7 @@ use crate::sqlstate;
 
 /// What a setting was.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Was {
+pub(crate) enum Was {
     /// One of the client's.
     Client(Value),
     /// One of the engine's that the session has for itself.
@@ -48,7 +48,7 @@ struct Savepoint {
 
 /// The changes of a block.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(crate) struct Changes {
     changes: Vec<Change>,
     savepoints: Vec<Savepoint>,
 }
@@ -56,7 +56,7 @@ pub(super) struct Changes {
 impl Changes {
     /// Remembers what a setting was before it was changed; of one that is everybody's (`None`) there is nothing to
     /// remember.
-    pub(super) fn note(&mut self, was: Option<Was>, lasts: Lasts) {
+    pub(crate) fn note(&mut self, was: Option<Was>, lasts: Lasts) {
         let Some(was) = was else { return };
         let since = self.savepoints.last().map_or(0, |savepoint| savepoint.at);
         let same = |change: &Change| change.was.name() == was.name();
@@ -79,7 +79,7 @@ impl Changes {
     }
 
     /// Sets a savepoint.
-    pub(super) fn savepoint(&mut self, name: &str, mark: Option<TransactionMark>) -> Result<()> {
+    pub(crate) fn savepoint(&mut self, name: &str, mark: Option<TransactionMark>) -> Result<()> {
         let at = self.changes.len();
         if let Some(last) =
             self.savepoints.last_mut().filter(|last| last.name == name && last.at == at && last.mark == mark)
@@ -101,7 +101,7 @@ impl Changes {
     }
 
     /// Forgets the last savepoint of the name, and those after it; what was changed since belongs to what is around it.
-    pub(super) fn release(&mut self, name: &str) -> Result<()> {
+    pub(crate) fn release(&mut self, name: &str) -> Result<()> {
         let place = self.place_of(name)?;
         self.savepoints.truncate(place + 1);
         let savepoint = &mut self.savepoints[place];
@@ -116,7 +116,7 @@ impl Changes {
 
     /// Goes back to the last savepoint of the name, which stays. What settings are to be again, one after the other,
     /// and what the tables were.
-    pub(super) fn back_to(&mut self, name: &str) -> Result<(Vec<Was>, Option<TransactionMark>)> {
+    pub(crate) fn back_to(&mut self, name: &str) -> Result<(Vec<Was>, Option<TransactionMark>)> {
         let place = self.place_of(name)?;
         self.savepoints.truncate(place + 1);
         let since = self.changes.split_off(self.savepoints[place].at);
@@ -124,7 +124,7 @@ impl Changes {
     }
 
     /// The end of the block. What settings are to be then, one after the other.
-    pub(super) fn end(&mut self, commits: bool) -> Vec<Was> {
+    pub(crate) fn end(&mut self, commits: bool) -> Vec<Was> {
         self.savepoints.clear();
         let mut stay: Vec<String> = Vec::new();
         let mut undone = Vec::new();

@@ -5,8 +5,8 @@
 //! only move bytes: what takes time goes through the stages ([`crate::execution`]), and what a slow client does not
 //! take stays in its own buffers.
 
-mod changes;
-mod commands;
+pub(crate) mod changes;
+pub(crate) mod commands;
 mod copy;
 mod deadlines;
 mod listener;
@@ -15,7 +15,7 @@ mod portal;
 mod role_tests;
 mod run;
 mod session;
-mod settings;
+pub(crate) mod settings;
 mod startup;
 #[cfg(test)]
 mod tests;

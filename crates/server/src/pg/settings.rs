@@ -96,7 +96,7 @@ const REPORTED: [(&str, &str); 13] = [
 ];
 
 /// A setting's name as PostgreSQL spells it.
-pub(super) fn shown_name(name: &str) -> &str {
+pub(crate) fn shown_name(name: &str) -> &str {
     REPORTED.iter().find(|(known, _)| *known == name).map_or(name, |(_, shown)| shown)
 }
 
@@ -109,8 +109,8 @@ fn in_largest_unit(milliseconds: u128) -> String {
 
 /// What a setting was.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Value {
-    pub(super) name: &'static str,
+pub(crate) struct Value {
+    pub(crate) name: &'static str,
     /// `None` for what it was at the start.
     value: Option<String>,
     /// Of `statement_timeout`.
@@ -119,7 +119,7 @@ pub(super) struct Value {
 
 /// A session's settings.
 #[derive(Clone, Debug)]
-pub(super) struct ClientSettings {
+pub(crate) struct ClientSettings {
     /// Those that differ from the start; `user` among them under `session_authorization`.
     changed: BTreeMap<&'static str, String>,
     user: String,
@@ -132,7 +132,7 @@ pub(super) struct ClientSettings {
 impl ClientSettings {
     /// The settings of a session's beginning; a statement may run for `timeout` (0 for as long as it takes), or another
     /// time up to `timeout_max`.
-    pub(super) fn new(user: &str, timeout: Duration, timeout_max: Option<Duration>) -> Self {
+    pub(crate) fn new(user: &str, timeout: Duration, timeout_max: Option<Duration>) -> Self {
         Self { changed: BTreeMap::new(), user: user.to_owned(), timeout, timeout_start: timeout, timeout_max }
     }
 
@@ -142,23 +142,23 @@ impl ClientSettings {
     }
 
     /// Whether the setting is one of these.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         Self::known(name).is_some()
     }
 
     /// How long a statement may run.
-    pub(super) fn timeout(&self) -> Option<Duration> {
+    pub(crate) fn timeout(&self) -> Option<Duration> {
         (!self.timeout.is_zero()).then_some(self.timeout)
     }
 
     /// The time of a setting that is one; `None` for none.
-    pub(super) fn duration(&self, name: &str) -> Option<Duration> {
+    pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
         let time = duration(self.changed.get(name)?).ok()?;
         (!time.is_zero()).then_some(time)
     }
 
     /// A setting's value.
-    pub(super) fn get(&self, name: &str) -> Option<String> {
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
         let known = Self::known(name)?;
         Some(match known.name {
             "session_authorization" => self.user.clone(),
@@ -169,7 +169,7 @@ impl ClientSettings {
     }
 
     /// Changes a setting. What the client is to be told, if it is one that clients follow.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<Option<(&'static str, String)>> {
+    pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<Option<(&'static str, String)>> {
         let Some(known) = Self::known(name) else {
             return Err(Error::input(format!("no setting is named '{name}'")).with_code("42704"));
         };
@@ -209,7 +209,7 @@ impl ClientSettings {
     }
 
     /// Gives a setting its first value back.
-    pub(super) fn reset(&mut self, name: &str) -> Option<(&'static str, String)> {
+    pub(crate) fn reset(&mut self, name: &str) -> Option<(&'static str, String)> {
         let known = Self::known(name)?;
         self.changed.remove(known.name);
         if known.name == "statement_timeout" {
@@ -219,19 +219,19 @@ impl ClientSettings {
     }
 
     /// Gives all their first values back.
-    pub(super) fn reset_all(&mut self) {
+    pub(crate) fn reset_all(&mut self) {
         self.changed.clear();
         self.timeout = self.timeout_start;
     }
 
     /// What a setting is now, to be made that again.
-    pub(super) fn now(&self, name: &str) -> Option<Value> {
+    pub(crate) fn now(&self, name: &str) -> Option<Value> {
         let known = Self::known(name)?;
         Some(Value { name: known.name, value: self.changed.get(known.name).cloned(), timeout: self.timeout })
     }
 
     /// Makes a setting what it was. What the client is to be told, if that is another value than it has.
-    pub(super) fn restore(&mut self, was: Value) -> Option<(&'static str, String)> {
+    pub(crate) fn restore(&mut self, was: Value) -> Option<(&'static str, String)> {
         let Value { name, value, timeout } = was;
         let before = self.get(name);
         match value {
@@ -245,7 +245,7 @@ impl ClientSettings {
     }
 
     /// Those that differ from the start.
-    pub(super) fn changed(&self) -> Vec<&'static str> {
+    pub(crate) fn changed(&self) -> Vec<&'static str> {
         let timeout = (self.timeout != self.timeout_start).then_some("statement_timeout");
         self.changed.keys().copied().chain(timeout).collect()
     }
@@ -256,12 +256,12 @@ impl ClientSettings {
     }
 
     /// What a client is told at the start.
-    pub(super) fn reports(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn reports(&self) -> Vec<(&'static str, String)> {
         REPORTED.iter().filter_map(|(name, _)| self.report(name)).collect()
     }
 
     /// All settings with their values.
-    pub(super) fn all(&self) -> BTreeMap<String, String> {
+    pub(crate) fn all(&self) -> BTreeMap<String, String> {
         KNOWN.iter().filter_map(|(name, ..)| Some(((*name).to_owned(), self.get(name)?))).collect()
     }
 }
@@ -272,7 +272,7 @@ fn shown(time: Duration) -> String {
 }
 
 /// `-c name=value --name=value` of the start-up parameter `options`.
-pub(super) fn command_line_settings(options: &str) -> Vec<(String, String)> {
+pub(crate) fn command_line_settings(options: &str) -> Vec<(String, String)> {
     let words = options.split_whitespace().collect::<Vec<_>>();
     let mut settings = Vec::new();
     let mut index = 0;

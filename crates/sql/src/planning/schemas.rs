@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use datafusion_sql::parser::Statement as ParsedStatement;
 use diligence_base::{Error, Result};
 use diligence_catalog::{Relation, RelationName, Routine, no_schema};
 use sqlparser::ast::{self, AlterTableOperation, Ident, ObjectName, RenameTableNameKind};
@@ -10,7 +9,7 @@ use sqlparser::ast::{self, AlterTableOperation, Ident, ObjectName, RenameTableNa
 use super::around::Around;
 use super::authority::Words;
 use super::statements::BoundStatement;
-use crate::parse;
+use crate::parse::{self, SyntaxTree};
 use crate::statement::{Command, Statement};
 
 /// What stands in front of the schema in RENAME TO, where it is meant to be another one.
@@ -57,7 +56,7 @@ impl Around<'_> {
                 let name = words.object()?;
                 words.end()?;
                 let parsed = parse::parse_one(&format!("ALTER TABLE {if_exists}{name} RENAME TO \"x\""))?;
-                let ParsedStatement::Statement(statement) = parsed.statement else { return Ok(None) };
+                let SyntaxTree::Statement(statement) = parsed.statement else { return Ok(None) };
                 let ast::Statement::AlterTable(mut alter) = *statement else { return Ok(None) };
                 let own = name.0.last().and_then(|part| part.as_ident()).cloned();
                 let own = own.ok_or_else(|| Error::bug("a name without parts"))?;
@@ -94,7 +93,7 @@ impl Around<'_> {
         let arguments = words.parenthesized().map(|arguments| format!("({arguments})")).unwrap_or_default();
         words.end()?;
         let parsed = parse::parse_one(&format!("DROP FUNCTION {wanted}{arguments}"))?;
-        let ParsedStatement::Statement(statement) = parsed.statement else { return Err(words.wrong()) };
+        let SyntaxTree::Statement(statement) = parsed.statement else { return Err(words.wrong()) };
         let ast::Statement::DropFunction(dropped) = *statement else { return Err(words.wrong()) };
         let described = dropped.func_desc.first().ok_or_else(|| words.wrong())?;
         let from = self.routine_named(described, false)?.ok_or_else(|| words.wrong())?;

@@ -124,7 +124,7 @@ mod tests {
     use crate::parse::parse_one;
 
     fn read(sql: &str) -> Option<String> {
-        let datafusion_sql::parser::Statement::Statement(statement) = parse_one(sql).ok()?.statement else {
+        let crate::parse::SyntaxTree::Statement(statement) = parse_one(sql).ok()?.statement else {
             return None;
         };
         statement.to_string().strip_prefix("CALL \"authority statement\"").map(str::to_owned)

@@ -201,7 +201,7 @@ impl Around<'_> {
         let name = words.object()?;
         let arguments = words.parenthesized().map(|arguments| format!("({arguments})")).unwrap_or_default();
         let parsed = parse::parse_one(&format!("DROP FUNCTION {name}{arguments}"))?;
-        let datafusion_sql::parser::Statement::Statement(statement) = parsed.statement else {
+        let crate::parse::SyntaxTree::Statement(statement) = parsed.statement else {
             return Err(words.wrong());
         };
         let ast::Statement::DropFunction(dropped) = *statement else { return Err(words.wrong()) };
