@@ -33,6 +33,7 @@
 //! * What is read is what was written, or an error: checksums are kept in memory, so a lost write is found as well.
 //! * No lock is held while another is taken, a job is submitted, or a waker woken.
 
+mod buffer;
 mod extents;
 mod failures;
 mod files;
@@ -50,6 +51,10 @@ mod transfers;
 mod volumes;
 mod wait;
 
+pub use buffer::{
+    BUFFER_PERCENT, BUFFER_PERCENT_MAX, BufferInfo, BufferPool, BufferedFile, Done, Failure, FileInBuffer, Gone, Hint,
+    ShardInfo, Wanted,
+};
 pub use files::{
     Bell, Completion, Fault, LocalTempFiles, Memory, MemoryTempFiles, Request, TempFile, TempFiles, TempQueue, Transfer,
 };
