@@ -86,7 +86,9 @@ impl Stage {
     /// Has the one thread of its pool wait until the result is dropped.
     fn blocked(&self) -> mpsc::Sender<()> {
         let (sender, receiver) = mpsc::channel::<()>();
-        self.threads.submit(Box::new(move || drop(receiver.recv())));
+        self.threads.submit(Box::new(move || {
+            let _ = receiver.recv();
+        }));
         while self.threads.info().running == 0 {
             std::thread::yield_now();
         }
