@@ -17,7 +17,7 @@
 //! it wants of it. To let go of one takes none: a pin is a reference, counted where it is.
 //!
 //! What is to be read waits in one queue for all queries, in the order of the files; whatever thread comes next takes
-//! what lies side by side, whoever asked for it, and goes on behind it ([`reads`]).
+//! what lies near to each other, whoever asked for it, and goes on behind it ([`reads`]).
 //!
 //! *Hints.* What is looked up by key, and scans that fit, are kept: the ranges that were not used for longest go first,
 //! when others need their room. A scan of more than a part of the buffer is tossed: what it reads stays only where there
@@ -188,7 +188,7 @@ pub struct BufferInfo {
     pub shards: Vec<ShardInfo>,
     /// Bytes that it may have.
     pub bytes_max: usize,
-    /// Reads of files, each of one range or of several that lie side by side.
+    /// Reads of files, each of one range or of several that lie near to each other.
     pub reads_total: u64,
     /// Bytes that they brought.
     pub read_bytes_total: u64,
@@ -385,7 +385,8 @@ impl BufferPool {
         let mut wanted = Vec::with_capacity(group.len());
         for job in group {
             // What nobody waits for any more is not read.
-            match self.shards[job.id.shard()].lock().give_up(job.id) {
+            let given_up = self.shards[job.id.shard()].lock().give_up(job.id);
+            match given_up {
                 None => wanted.push(job),
                 Some(left) => {
                     left.into_iter().for_each(|waiter| waiter.request.fail(Failure::Read(Error::cancelled())))
@@ -394,12 +395,12 @@ impl BufferPool {
         }
         let Some(file) = wanted.first().map(|job| job.file.clone()) else { return };
         let opened = reads::open(&*file.file);
-        for side_by_side in reads::runs(wanted) {
+        for run in reads::runs(wanted) {
             let start_ns = self.clock.now_ns();
-            let read = reads::read(&opened, &*file.file, &side_by_side);
+            let read = reads::read(&opened, &*file.file, &run);
             self.reads_total.fetch_add(1, Ordering::Relaxed);
             self.read_ns_total.fetch_add(self.clock.now_ns().saturating_sub(start_ns), Ordering::Relaxed);
-            for (job, read) in side_by_side.iter().zip(read) {
+            for (job, read) in run.iter().zip(read) {
                 if let Ok(bytes) = &read {
                     self.read_bytes_total.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 }

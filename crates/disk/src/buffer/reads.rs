@@ -13,12 +13,10 @@ use diligence_base::{Error, Result};
 use super::{BufferedFile, Done, Failure, FileInBuffer, Gone, RangeId, Wanted};
 
 /// A thread takes so many bytes at once, about: the others find something too.
-const GROUP_BYTES: usize = 4 << 20;
-/// Ranges at most so far from each other are read one after the other by one thread, as the disk likes it.
-const GROUP_GAP_BYTES: u64 = 1 << 20;
-/// Ranges side by side are read with one call, up to so many bytes, and copied from there: a call costs as much as
-/// copying some kilobytes.
-const COPIED_BYTES: usize = 64 << 10;
+const GROUP_BYTES: u64 = 4 << 20;
+/// Ranges at most so far from each other are read with one call, and what lies between them: of a read that ends before
+/// it, the system reads as much ahead in vain. (With a call for each range, twice as much came from the disk.)
+const GAP_BYTES: u64 = 256 << 10;
 
 /// Somebody who wants some ranges of a cluster.
 pub(super) struct Request {
@@ -146,35 +144,36 @@ impl Waiting {
 
     /// The next ranges of one file, near to each other, whoever wants them; none if nothing is waiting.
     pub fn take_group(&mut self) -> Vec<Job> {
-        let mut group = Vec::new();
-        let mut bytes = 0;
+        let mut group: Vec<Job> = Vec::new();
         let mut next = self.jobs.range(self.head..).next().or_else(|| self.jobs.first_key_value()).map(|(at, _)| *at);
         while let Some(at) = next
             && let Some(job) = self.jobs.remove(&at)
         {
             let (file, end) = (job.id.file, job.end());
             self.head = (file, end, 0);
-            bytes += job.wanted.bytes;
             group.push(job);
-            let near = (file, end, 0)..=(file, end.saturating_add(GROUP_GAP_BYTES), usize::MAX);
-            next = (bytes < GROUP_BYTES).then(|| self.jobs.range(near).next().map(|(at, _)| *at)).flatten();
+            let near = (file, end, 0)..=(file, end.saturating_add(GAP_BYTES), usize::MAX);
+            let is_open = group.first().is_some_and(|first| end - first.id.offset < GROUP_BYTES);
+            next = is_open.then(|| self.jobs.range(near).next().map(|(at, _)| *at)).flatten();
         }
         group
     }
 }
 
-/// Ranges of one group, in order, as they are read with one call each: those side by side together.
-pub(super) fn runs(group: Vec<Job>) -> Vec<Vec<Job>> {
+/// Ranges of one file, in order, as they are read with one call each: those near to each other together.
+pub(super) fn runs(jobs: Vec<Job>) -> Vec<Vec<Job>> {
     let mut runs: Vec<Vec<Job>> = Vec::new();
-    for job in group {
-        match runs.last_mut() {
-            Some(run)
-                if run.iter().map(|job| job.wanted.bytes).sum::<usize>() + job.wanted.bytes <= COPIED_BYTES
-                    && run.last().is_some_and(|last| last.id.file == job.id.file && last.end() == job.id.offset) =>
-            {
-                run.push(job);
+    for job in jobs {
+        let is_near = |run: &Vec<Job>| match (run.first(), run.last()) {
+            (Some(first), Some(last)) => {
+                let gap = job.id.offset.checked_sub(last.end());
+                gap.is_some_and(|gap| gap <= GAP_BYTES) && last.end() - first.id.offset < GROUP_BYTES
             }
-            _ => runs.push(vec![job]),
+            _ => false,
+        };
+        match runs.last_mut().filter(|run| is_near(run)) {
+            Some(run) => run.push(job),
+            None => runs.push(vec![job]),
         }
     }
     runs
@@ -185,7 +184,7 @@ pub(super) fn open(file: &dyn BufferedFile) -> Result<Arc<dyn DiskFile>> {
     caught(|| file.open())
 }
 
-/// Reads ranges that lie side by side in a file that was opened, each into memory of its own. Where they cannot be read
+/// Reads ranges near to each other of a file that was opened, each into memory of its own. Where they cannot be read
 /// together, each is tried alone: what is broken is not the others' fault.
 pub(super) fn read(
     opened: &Result<Arc<dyn DiskFile>>,
@@ -203,27 +202,20 @@ pub(super) fn read(
     }
 }
 
-/// The bytes of ranges side by side.
+/// The bytes of ranges near to each other. They are copied out of what is read, so that each can go without the others.
 fn fill(file: &dyn DiskFile, run: &[Job]) -> io::Result<Vec<Vec<u8>>> {
-    let Some(first) = run.first() else { return Ok(Vec::new()) };
-    let bytes = run.iter().map(|job| job.wanted.bytes).sum::<usize>();
-    if run.len() > 1 && bytes <= COPIED_BYTES {
-        let mut all = vec![0; bytes];
-        file.read_exact_at(&mut all, first.id.offset)?;
-        let mut rest = all.as_slice();
-        let parts = run.iter().map(|job| {
-            let (part, behind) = rest.split_at(job.wanted.bytes);
-            rest = behind;
-            part.to_vec()
-        });
-        return Ok(parts.collect());
+    let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(Vec::new()) };
+    let start = first.id.offset;
+    let mut all = vec![0; (last.end() - start) as usize];
+    file.read_exact_at(&mut all, start)?;
+    if run.len() == 1 {
+        return Ok(vec![all]);
     }
-    let read = run.iter().map(|job| {
-        let mut buffer = vec![0; job.wanted.bytes];
-        file.read_exact_at(&mut buffer, job.id.offset)?;
-        Ok(buffer)
-    });
-    read.collect()
+    let part = |job: &Job| {
+        let begin = (job.id.offset - start) as usize;
+        all[begin..begin + job.wanted.bytes].to_vec()
+    };
+    Ok(run.iter().map(part).collect())
 }
 
 fn caught<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
