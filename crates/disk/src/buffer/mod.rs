@@ -52,7 +52,7 @@ use diligence_base::{Error, Result};
 use diligence_memory::{Broker, QueryMemory, Reclaim};
 
 use self::reads::{Job, Request, Waiter, Waiting};
-use self::shard::{Descriptor, Held, Pin, Shard, State};
+use self::shard::{Descriptor, Held, Pin, Shard, State, Victims};
 use crate::IoPool;
 
 /// The part of the memory budget, in percent, that the buffer may have while no query needs it.
@@ -257,7 +257,7 @@ impl BufferPool {
     /// Changes that part; with 0, nothing is kept.
     pub fn set_percent(&self, percent: usize) {
         self.percent.store(percent, Ordering::Relaxed);
-        self.evict(self.bytes.load(Ordering::Relaxed).saturating_sub(self.bytes_max()), 0);
+        self.let_go(self.bytes.load(Ordering::Relaxed).saturating_sub(self.bytes_max()));
     }
 
     /// Bytes that it may have.
@@ -287,7 +287,7 @@ impl BufferPool {
         for job in left {
             self.publish(&job, Err(Failure::Read(Error::cancelled())));
         }
-        self.evict(usize::MAX, 0);
+        self.let_go(usize::MAX);
     }
 
     fn is_kept(&self, hint: Hint) -> bool {
@@ -302,16 +302,27 @@ impl BufferPool {
         self.broker.is_wanted() || self.clock.now_ns() < self.rests_until_ns.load(Ordering::Relaxed)
     }
 
-    /// Drops so many bytes of what nobody reads, or what there is; those of this shard before others, and in each what
-    /// is tossed first.
+    /// Drops so many bytes of what nobody reads, or what there is; those of this shard before others, and what is tossed
+    /// before what is kept.
     fn evict(&self, bytes: usize, first: usize) -> usize {
+        self.evict_by(bytes, first, [Victims::Tossed, Victims::Kept])
+    }
+
+    /// Lets go of so many bytes, or what there is; of what somebody reads only where there is nothing else. That stays
+    /// counted until he lets it go too.
+    fn let_go(&self, bytes: usize) {
+        let freed = self.evict(bytes, 0);
+        self.evict_by(bytes - freed.min(bytes), 0, [Victims::PinnedTossed, Victims::PinnedKept]);
+    }
+
+    fn evict_by(&self, bytes: usize, first: usize, victims: [Victims; 2]) -> usize {
         let mut freed = 0;
-        for is_kept in [false, true] {
+        for victims in victims {
             for shard in (0..SHARDS).map(|next| (first + next) % SHARDS) {
                 if freed >= bytes {
                     return freed;
                 }
-                let gone = self.shards[shard].lock().evict(bytes - freed, is_kept);
+                let gone = self.shards[shard].lock().evict(bytes - freed, victims);
                 let gone_bytes = gone.iter().map(|held| held.bytes.len()).sum::<usize>();
                 self.bytes.fetch_sub(gone_bytes, Ordering::Relaxed);
                 freed += gone_bytes;
@@ -417,7 +428,7 @@ impl Reclaim for BufferPool {
 
     fn poll_reclaim(&self, bytes: usize, _waker: &Waker) -> Poll<Result<()>> {
         self.rests_until_ns.store(self.clock.now_ns() + COLUMNS_REST.as_nanos() as u64, Ordering::Relaxed);
-        self.evict(bytes, 0);
+        self.let_go(bytes);
         Poll::Ready(Ok(()))
     }
 }

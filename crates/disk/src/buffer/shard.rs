@@ -52,6 +52,25 @@ pub(super) struct Descriptor {
     stamp: u64,
 }
 
+/// Which ranges go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Victims {
+    /// Of those that are tossed, what nobody reads.
+    Tossed,
+    /// Of those that are kept, what nobody reads.
+    Kept,
+    /// Of those that are tossed, whoever reads them.
+    PinnedTossed,
+    /// Of those that are kept, whoever reads them.
+    PinnedKept,
+}
+
+impl Victims {
+    fn are_pinned(self) -> bool {
+        matches!(self, Self::PinnedTossed | Self::PinnedKept)
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Shard {
     pub descriptors: BTreeMap<RangeId, Descriptor>,
@@ -136,25 +155,24 @@ impl Shard {
         waiters
     }
 
-    /// Takes out so many bytes of what nobody reads, or what there is: of those that are kept, or of those that are not.
-    /// What was used meanwhile goes last.
-    pub fn evict(&mut self, bytes: usize, is_kept: bool) -> Vec<Arc<Held>> {
+    /// Takes out so many bytes, or what there is of them. What was used meanwhile goes last.
+    pub fn evict(&mut self, bytes: usize, victims: Victims) -> Vec<Arc<Held>> {
         let mut gone = Vec::new();
         let mut freed = 0;
-        let entries = if is_kept { self.kept.len() } else { self.tossed.len() };
+        let entries = self.queue(victims).len();
         // Once around to see what was not used again, and once more for the rest.
         for _ in 0..2 * entries {
             if freed >= bytes {
                 break;
             }
-            let queue = if is_kept { &mut self.kept } else { &mut self.tossed };
-            let Some((id, stamp)) = queue.pop_front() else { break };
+            let Some((id, stamp)) = self.queue(victims).pop_front() else { break };
             let Some(descriptor) = self.descriptors.get_mut(&id).filter(|descriptor| descriptor.stamp == stamp) else {
                 continue;
             };
             let State::Present(held) = &descriptor.state else { continue };
-            if Arc::strong_count(held) > 1 || std::mem::take(&mut descriptor.was_used) {
-                queue.push_back((id, stamp));
+            let stays = !victims.are_pinned() && Arc::strong_count(held) > 1;
+            if std::mem::take(&mut descriptor.was_used) || stays {
+                self.queue(victims).push_back((id, stamp));
                 continue;
             }
             if let Some(held) = self.remove(id) {
@@ -164,6 +182,13 @@ impl Shard {
             }
         }
         gone
+    }
+
+    fn queue(&mut self, victims: Victims) -> &mut VecDeque<(RangeId, u64)> {
+        match victims {
+            Victims::Tossed | Victims::PinnedTossed => &mut self.tossed,
+            Victims::Kept | Victims::PinnedKept => &mut self.kept,
+        }
     }
 
     fn remove(&mut self, id: RangeId) -> Option<Arc<Held>> {

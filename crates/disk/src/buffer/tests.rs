@@ -306,6 +306,14 @@ fn memory_goes_to_queries_before_they_spill_or_wait() {
     stage.clock.advance(10 * COLUMNS_REST.as_nanos() as u64);
     assert_eq!(stage.ask(&[50, 51], Hint::Keep).told().unwrap(), 2 * RANGE);
     stage.check();
+    // What is read goes too, so that nobody asks for it again and again; it stays counted.
+    let pinned = stage.file.find(0, &stage.wanted(&[50]), Hint::Keep).unwrap();
+    let mut sort = query.reservation("Sort");
+    assert!(sort.grow(100 * RANGE).is_err());
+    assert_eq!((stage.pool.reclaimable_bytes(), stage.broker.reserved_bytes()), (0, RANGE));
+    drop(pinned);
+    sort.grow(80 * RANGE).unwrap();
+    drop(sort);
     stage.pool.set_percent(0);
     assert_eq!(stage.check().sum(|shard| shard.ranges as u64), 0);
     assert_eq!(stage.ask(&[50, 51], Hint::Keep).told().unwrap(), 0);
