@@ -116,7 +116,7 @@ impl Setting {
         )
     }
 
-    pub(crate) const ALL: [Setting; 29] = [
+    pub(crate) const ALL: [Setting; 30] = [
         Setting::BatchRows,
         Setting::FragmentDirectories,
         Setting::FragmentWise,

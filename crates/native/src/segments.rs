@@ -26,7 +26,6 @@ use parking_lot::Mutex;
 
 use crate::directories::Directories;
 use crate::files::failed;
-use crate::store::StoreOptions;
 
 /// The folder's part for segments.
 pub(crate) const FOLDER: &str = "segments";
@@ -85,26 +84,35 @@ struct Known {
 impl Segments {
     /// Those in a database's folder, and in directories of other disks; the folder's part for them is made if it is not
     /// there. Fails with kind `File` if it cannot be read or made, or a directory is not there.
-    pub fn open(options: &StoreOptions) -> Result<Self> {
-        let StoreOptions { folder: database, disk, .. } = options;
+    pub fn open(
+        database: &Path,
+        disk: Arc<dyn Disk>,
+        sizes: SegmentSizes,
+        format: Arc<FormatChoice>,
+        buffer: Option<Arc<BufferPool>>,
+    ) -> Result<Self> {
         let folder = database.join(FOLDER);
         if !disk.is_folder(&folder) {
             let made = disk.create_folder(&folder).and_then(|()| disk.sync_folder(database));
             made.map_err(|error| failed(&folder, &error))?;
         }
-        let segments = Self::there(options)?;
+        let segments = Self::there(database, disk, sizes, format, buffer)?;
         segments.known.lock().next = segments.on_disk()?.last().map_or(1, |last| last + 1);
         Ok(segments)
     }
 
     /// Those that are in a database's folder and in its other directories, to be read. Fails with kind `File` if one of
     /// these is not there.
-    pub fn there(options: &StoreOptions) -> Result<Self> {
-        let StoreOptions { folder: database, disk, sizes, format, buffer, .. } = options;
+    pub fn there(
+        database: &Path,
+        disk: Arc<dyn Disk>,
+        sizes: SegmentSizes,
+        format: Arc<FormatChoice>,
+        buffer: Option<Arc<BufferPool>>,
+    ) -> Result<Self> {
         let folder = database.join(FOLDER);
         let directories = Directories::open(database, folder.clone(), disk.clone())?;
-        let (disk, format, buffer) = (disk.clone(), format.clone(), buffer.clone());
-        Ok(Self { folder, directories, disk, known: Mutex::default(), sizes: *sizes, format, buffer })
+        Ok(Self { folder, directories, disk, known: Mutex::default(), sizes, format, buffer })
     }
 
     /// Where the file of a number is, whatever its format, and in whatever directory.

@@ -90,7 +90,9 @@ impl Store {
     pub fn open(options: StoreOptions, catalog: Arc<Catalog>, surroundings: &dyn Surroundings) -> Result<Self> {
         let StoreOptions { folder, disk, .. } = &options;
         make_folder(&**disk, folder)?;
-        let segments = Arc::new(Segments::open(&options)?);
+        let StoreOptions { sizes, format, buffer, .. } = &options;
+        let segments = Segments::open(folder, disk.clone(), *sizes, format.clone(), buffer.clone())?;
+        let segments = Arc::new(segments);
         let (kept, next, last) = recover(&**disk, folder, &catalog, surroundings, &segments)?;
         // What a crash has left, or a table that is gone.
         let opened = segments.opened();

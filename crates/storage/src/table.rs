@@ -190,8 +190,8 @@ pub type FetchDone = Box<dyn FnOnce(Result<Fetched>, usize) + Send>;
 
 /// A fetch through the buffer of clusters.
 pub trait BufferedFetch: Send {
-    /// Has it be done; `done` is told when it is, perhaps at once, on whatever thread, also if it fails. What nobody has
-    /// begun to read is left where `gone` is set by then.
+    /// Has it be done; `done` is told when it is, perhaps at once, on whatever thread, also if it fails. What nobody
+    /// has begun to read is left where `gone` is set by then.
     fn begin(self: Box<Self>, gone: Arc<Gone>, done: FetchDone);
     /// Does it now, on this thread, as far as no other is at it. Fails as reading the file does.
     fn wait(self: Box<Self>) -> Result<Fetched>;

@@ -1,6 +1,6 @@
 //! The buffer of clusters: ranges of immutable files that queries read, kept packed as they are in the file (after
-//! Volcano's buffer manager; Graefe & Thakkar, "Tuning a Parallel Database Algorithm on a Shared-memory Multiprocessor",
-//! 1992).
+//! Volcano's buffer manager; Graefe & Thakkar, "Tuning a Parallel Database Algorithm on a Shared-memory
+//! Multiprocessor", 1992).
 //!
 //! ```text
 //!                 read                     a thread takes it          its checksum is right
@@ -11,18 +11,18 @@
 //!          wants it any more
 //! ```
 //!
-//! A descriptor belongs to one range: a column's part of a cluster. Queries want some columns of a cluster and leave the
-//! others, and each such part is under a checksum of its own; so a descriptor for the whole cluster would be a list of
-//! these anyway. All ranges of a cluster are in one shard, so that a scan takes one lock for a cluster, once, whatever
-//! it wants of it. To let go of one takes none: a pin is a reference, counted where it is.
+//! A descriptor belongs to one range: a column's part of a cluster. Queries want some columns of a cluster and leave
+//! the others, and each such part is under a checksum of its own; so a descriptor for the whole cluster would be a list
+//! of these anyway. All ranges of a cluster are in one shard, so that a scan takes one lock for a cluster, once,
+//! whatever it wants of it. To let go of one takes none: a pin is a reference, counted where it is.
 //!
 //! What is to be read waits in one queue for all queries, in the order of the files; whatever thread comes next takes
 //! what lies near to each other, whoever asked for it, and goes on behind it ([`reads`]).
 //!
 //! *Hints.* What is looked up by key, and scans that fit, are kept: the ranges that were not used for longest go first,
-//! when others need their room. A scan of more than a part of the buffer is tossed: what it reads stays only where there
-//! is room, and goes first; so no scan flushes the buffer, and one that is repeated finds as much of itself as has
-//! found room.
+//! when others need their room. A scan of more than a part of the buffer is tossed: what it reads stays only where
+//! there is room, and goes first; so no scan flushes the buffer, and one that is repeated finds as much of itself as
+//! has found room.
 //!
 //! What is here is *spare*: memory that no query needs. Whoever is short has it dropped at once, and for some time
 //! nothing is kept then. It is dropped after decoded columns: packed, the same values take a third of the memory.
@@ -53,7 +53,7 @@ use diligence_base::{Error, Result};
 use diligence_memory::{Broker, QueryMemory, Reclaim};
 
 pub use self::info::{BufferInfo, ShardInfo};
-use self::reads::{Job, Request, Waiter, Waiting};
+use self::reads::{Job, RangeRequest, Waiter, Waiting};
 use self::shard::{Descriptor, Held, Pin, Shard, State, Victims};
 use crate::IoPool;
 
@@ -256,8 +256,8 @@ impl BufferPool {
         self.broker.is_wanted() || self.clock.now_ns() < self.rests_until_ns.load(Ordering::Relaxed)
     }
 
-    /// Drops so many bytes of what nobody reads, or what there is; those of this shard before others, and what is tossed
-    /// before what is kept.
+    /// Drops so many bytes of what nobody reads, or what there is; those of this shard before others, and what is
+    /// tossed before what is kept.
     fn evict(&self, bytes: usize, first: usize) -> usize {
         self.evict_by(bytes, first, [Victims::Tossed, Victims::Kept])
     }
@@ -412,10 +412,10 @@ impl FileInBuffer {
     }
 
     /// Has ranges of a cluster be read, as far as they are not here and nobody reads them already; `done` is told when
-    /// they are there, perhaps at once, on whatever thread. It is told of a failure too, and that nothing was read where
-    /// `gone` is set before it is, which says that nobody wants it any more.
+    /// they are there, perhaps at once, on whatever thread. It is told of a failure too, and that nothing was read
+    /// where `gone` is set before it is, which says that nobody wants it any more.
     pub fn read(self: &Arc<Self>, cluster: u32, wanted: &[Wanted], hint: Hint, gone: Arc<Gone>, done: Done) {
-        let request = Request::new(wanted.len(), gone, done);
+        let request = RangeRequest::new(wanted.len(), gone, done);
         let jobs = self.claim(cluster, wanted, hint, &request);
         if !jobs.is_empty() {
             self.pool.waiting.lock().add(jobs);
@@ -434,7 +434,7 @@ impl FileInBuffer {
             *own.0.lock() = Some(read);
             own.1.notify_one();
         });
-        let request = Request::new(wanted.len(), Arc::default(), done);
+        let request = RangeRequest::new(wanted.len(), Arc::default(), done);
         let mut jobs = self.claim(cluster, wanted, hint, &request);
         // What others want and no thread has begun is read here as well.
         jobs.extend(self.pool.waiting.lock().take(wanted.iter().map(|wanted| self.id(cluster, wanted))));
@@ -451,7 +451,7 @@ impl FileInBuffer {
     }
 
     /// Notes a request for ranges: what is to be read of them by whoever has asked.
-    fn claim(self: &Arc<Self>, cluster: u32, wanted: &[Wanted], hint: Hint, request: &Arc<Request>) -> Vec<Job> {
+    fn claim(self: &Arc<Self>, cluster: u32, wanted: &[Wanted], hint: Hint, request: &Arc<RangeRequest>) -> Vec<Job> {
         let is_kept = self.pool.is_kept(hint);
         let (mut found, mut jobs) = (Vec::new(), Vec::new());
         {

@@ -19,7 +19,7 @@ const GROUP_BYTES: u64 = 4 << 20;
 const GAP_BYTES: u64 = 256 << 10;
 
 /// Somebody who wants some ranges of a cluster.
-pub(super) struct Request {
+pub(super) struct RangeRequest {
     /// Whether nobody wants it any more.
     gone: Arc<Gone>,
     progress: Mutex<Progress>,
@@ -38,7 +38,7 @@ struct Progress {
 
 /// A range that somebody waits for: which of those that he wants.
 pub(super) struct Waiter {
-    pub request: Arc<Request>,
+    pub request: Arc<RangeRequest>,
     pub part: usize,
 }
 
@@ -61,7 +61,7 @@ fn place(id: RangeId) -> (u64, u64, usize) {
     (id.file, id.offset, id.bytes)
 }
 
-impl Request {
+impl RangeRequest {
     pub fn new(parts: usize, gone: Arc<Gone>, done: Done) -> Arc<Self> {
         let parts_there = (0..parts).map(|_| None).collect();
         let progress =
