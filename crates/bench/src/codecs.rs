@@ -230,6 +230,7 @@ fn decode_ns(cluster: &Arc<dyn Cluster>, deleted: Option<Arc<DeletedRows>>) -> R
     let fetched: Fetched = match cluster.fetch(&[0]) {
         Fetch::Ready(fetched) => fetched,
         Fetch::Blocking(read) => read()?,
+        Fetch::Buffered(read) => read.wait()?,
         Fetch::Waiting(_) => return Err(Error::bug("a local file is read by a thread")),
     };
     let request = DecodeRequest {

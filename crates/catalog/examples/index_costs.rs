@@ -123,6 +123,7 @@ fn read(table: &dyn Table, condition: &Arc<dyn PhysicalExpr>) -> Result<usize> {
         let fetched = match cluster.fetch(&columns) {
             Fetch::Ready(fetched) => fetched,
             Fetch::Blocking(read) => read()?,
+            Fetch::Buffered(read) => read.wait()?,
             Fetch::Waiting(_) => panic!("rows are here"),
         };
         let filters = vec![Arc::new(Filter { condition: condition.clone(), schema: table.schema() }) as _];

@@ -153,7 +153,8 @@ impl Database {
         if let Some(folder) = &options.folder {
             let planner = planner.for_session(catalogs, PlannerOptions { paths_are_tables: true, ..planning });
             let (sizes, format) = (options.segments, segment_format.clone());
-            let store = StoreOptions { sizes, format, ..StoreOptions::new(folder, files.clone()) };
+            let buffer = Some(engine.buffer().clone());
+            let store = StoreOptions { sizes, format, buffer, ..StoreOptions::new(folder, files.clone()) };
             match options.read_only {
                 true => read = Some(KeptFolder::read(&store, &catalog, &planner, engine.table_memory())?),
                 false => kept = Some(KeptFolder::open(store, &catalog, &planner, engine.table_memory())?),

@@ -421,3 +421,47 @@ fn triggers_are_kept_and_copied() {
     run(&other.session(), &format!("IMPORT DATABASE '{}'", export.display()));
     assert_eq!(state(&other), (3, 1));
 }
+
+#[test]
+fn what_is_read_of_segments_stays_in_the_buffer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("db");
+    let database = open(&path);
+    let session = database.session();
+    // Decoded columns stay too, and would be found first.
+    run(&session, "SET sharing_columns = 0");
+    run(&session, "CREATE TABLE t AS SELECT i AS a, i % 7 AS b FROM generate_series(1, 5000) g(i)");
+    database.checkpoint().unwrap();
+    let total = |column: &str| number(&session, &format!("SELECT sum({column}) FROM system.buffer"));
+    let read = || number(&session, "SELECT sum(a) FROM t");
+    assert_eq!(number(&session, "SELECT count(*) FROM system.buffer"), 4);
+    assert_eq!(read(), 12_502_500);
+    let (misses, hits) = (total("misses_total"), total("hits_total"));
+    assert!(misses > 0 && total("bytes") > 0 && total("reading") == 0, "{misses} {hits}");
+    assert_eq!(total("pinned_bytes"), 0);
+    assert_eq!(read(), 12_502_500);
+    assert_eq!((total("misses_total"), total("hits_total")), (misses, hits + misses));
+    // CHECK TABLE reads the disk, not what is in memory.
+    let file = fs::read_dir(path.join("segments")).unwrap().next().unwrap().unwrap().path();
+    let whole = fs::read(&file).unwrap();
+    let mut damaged = whole.clone();
+    damaged[200] ^= 1;
+    fs::write(&file, damaged).unwrap();
+    assert_eq!(read(), 12_502_500);
+    let found = session.execute("CHECK TABLE t").and_then(|result| result.collect()).unwrap();
+    let problem = found[0].column(2).as_string_view();
+    assert!(problem.is_valid(0) && problem.value(0).contains("checksum"), "{found:?}");
+    // Where nothing stays, it is found.
+    run(&session, "SET segment_buffer = 0");
+    assert_eq!((total("bytes"), total("ranges")), (0, 0));
+    assert_eq!(code(&session, "SELECT sum(a), sum(b) FROM t"), "XX001");
+    fs::write(&file, whole).unwrap();
+    assert_eq!(read(), 12_502_500);
+    let shown = "SELECT count(*) FROM system.settings WHERE name = 'segment_buffer' AND value = '0'";
+    assert_eq!(number(&session, shown), 1);
+    run(&session, "SET segment_buffer = DEFAULT");
+    assert_eq!(read(), 12_502_500);
+    assert!(total("bytes") > 0);
+    run(&session, "DROP TABLE t");
+    drop(session);
+}

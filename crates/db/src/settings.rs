@@ -16,6 +16,7 @@ use diligence_base::limits::{
 use diligence_base::units::display_bytes;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::rights::DENIED;
+use diligence_disk::BUFFER_PERCENT_MAX;
 use diligence_engine::Engine;
 use diligence_engine::QueryOptions;
 use diligence_engine::SharingMode;
@@ -58,6 +59,7 @@ pub(crate) enum Setting {
     QueryMemory,
     ReadAhead,
     Memory,
+    SegmentBuffer,
     SegmentFormat,
     Sharing,
     SharingColumns,
@@ -80,6 +82,7 @@ impl Setting {
                     | Setting::HistoryRetention
                     | Setting::FragmentDirectories
                     | Setting::Memory
+                    | Setting::SegmentBuffer
                     | Setting::SegmentFormat
                     | Setting::SharingColumns
                     | Setting::SharingRetained
@@ -113,7 +116,7 @@ impl Setting {
         )
     }
 
-    pub(crate) const ALL: [Setting; 29] = [
+    pub(crate) const ALL: [Setting; 30] = [
         Setting::BatchRows,
         Setting::FragmentDirectories,
         Setting::FragmentWise,
@@ -133,6 +136,7 @@ impl Setting {
         Setting::Quantum,
         Setting::QueryMemory,
         Setting::ReadAhead,
+        Setting::SegmentBuffer,
         Setting::SegmentFormat,
         Setting::Sharing,
         Setting::SharingColumns,
@@ -168,6 +172,7 @@ impl Setting {
             Setting::QueryMemory => "query_memory",
             Setting::ReadAhead => "read_ahead",
             Setting::Memory => "memory",
+            Setting::SegmentBuffer => "segment_buffer",
             Setting::SegmentFormat => "segment_format",
             Setting::Sharing => "sharing",
             Setting::SharingColumns => "sharing_columns",
@@ -227,6 +232,10 @@ impl Setting {
                 "Memory that one query of this session may reserve, like 512MB, 16MB at least; none is no limit"
             }
             Setting::Memory => "The memory budget of the whole process, for everybody, like 4GB; 16MB at least",
+            Setting::SegmentBuffer => {
+                "The part of the memory budget, in percent, that what is read of tables on disk may have, packed as it is, for everybody; \
+                 from 0 (it is read for each scan) to 80"
+            }
             Setting::SegmentFormat => {
                 "How rows of tables are written to disk from now on, for everybody: parquet or diligence, which is packed; both are read"
             }
@@ -293,6 +302,7 @@ pub(crate) struct Shown {
 pub(crate) struct Defaults {
     policy: Policies,
     memory_bytes: usize,
+    buffer_percent: usize,
     columns_percent: usize,
     retained_percent: usize,
     /// What every session begins with.
@@ -304,6 +314,7 @@ impl Defaults {
         Self {
             policy: engine.policy(),
             memory_bytes: engine.broker().budget_bytes(),
+            buffer_percent: engine.buffer().percent(),
             columns_percent: engine.columns_percent(),
             retained_percent: engine.retained_percent(),
             given: RwLock::default(),
@@ -481,6 +492,9 @@ impl SettingsView<'_> {
                 own.query_memory_bytes = if is(value, "none") { None } else { Some(memory_budget(value)?) };
             }
             Setting::Memory => self.engine.broker().set_budget_bytes(memory_budget(value)?),
+            Setting::SegmentBuffer => {
+                self.engine.buffer().set_percent(number(value, 0, BUFFER_PERCENT_MAX)?);
+            }
             Setting::SegmentFormat => {
                 let unknown = || {
                     let names = SegmentFormat::ALL.map(SegmentFormat::name).join(" or ");
@@ -656,6 +670,7 @@ impl SettingsView<'_> {
             Setting::SharingColumns => self.engine.columns_percent().to_string(),
             Setting::SharingRetained => self.engine.retained_percent().to_string(),
             Setting::SharingRows => own.sharing_rows.to_string(),
+            Setting::SegmentBuffer => self.engine.buffer().percent().to_string(),
             Setting::SegmentFormat => self.segment_format.get().name().to_owned(),
             Setting::SortPlan => own.sort_plan.to_string(),
             Setting::Tuning => self.engine.tuning_mode().to_string(),
@@ -683,6 +698,7 @@ impl SettingsView<'_> {
             Setting::SharingColumns => self.defaults.columns_percent.to_string(),
             Setting::SharingRetained => self.defaults.retained_percent.to_string(),
             Setting::SharingRows => SHARING_ROWS_MIN.to_string(),
+            Setting::SegmentBuffer => self.defaults.buffer_percent.to_string(),
             Setting::SegmentFormat => SegmentFormat::default().name().to_owned(),
             Setting::SortPlan => SortPlan::default().to_string(),
             Setting::IoThreads => IO_THREADS.to_string(),

@@ -10,7 +10,7 @@ use diligence_pool::Pool;
 
 pub use diligence_base::sync::LatchInfo;
 pub use diligence_base::units::display_bytes;
-pub use diligence_disk::{DirectoryInfo, TempInfo};
+pub use diligence_disk::{BufferInfo, DirectoryInfo, ShardInfo, TempInfo};
 pub use diligence_engine::flow::profile::display_ns;
 pub use diligence_engine::query::{Progress, QueryInfo, QueryState};
 pub use diligence_engine::reuse::{BuildInfo, SharingInfo};
@@ -91,6 +91,11 @@ impl Status {
     /// Bytes that are reserved, by all holders together.
     pub fn memory_reserved_bytes(&self) -> usize {
         self.memory_holders().iter().map(|holder| holder.bytes).sum()
+    }
+
+    /// The buffer of clusters.
+    pub fn buffer(&self) -> BufferInfo {
+        self.0.buffer().info()
     }
 
     /// Temp space.

@@ -20,7 +20,8 @@ use diligence_storage::foreign_error::from_arrow;
 
 use crate::settings::Shown;
 use crate::status::{
-    BuildInfo, DirectoryInfo, HolderInfo, LatchInfo, ProcessInfo, QueryInfo, StageInfo, Status, WorkerInfo,
+    BufferInfo, BuildInfo, DirectoryInfo, HolderInfo, LatchInfo, ProcessInfo, QueryInfo, ShardInfo, StageInfo, Status,
+    WorkerInfo,
 };
 
 /// A query that whoever serves the database does not let in yet, for `system.queries`.
@@ -65,6 +66,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         (name.to_owned(), Arc::new(table) as Arc<dyn ComputedTable>)
     };
     BTreeMap::from([
+        table("buffer", &BUFFER, RowsOf::Running(buffer)),
         table("latches", &LATCHES, RowsOf::Running(latches)),
         table("fragments", &FRAGMENTS, RowsOf::Kept(fragments)),
         table("history", &HISTORY, RowsOf::Running(history)),
@@ -423,6 +425,49 @@ fn temp(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
         ]
     };
     info.directories.iter().map(row).collect()
+}
+
+const BUFFER: [Column; 15] = [
+    ("shard", Kind::Number),
+    ("ranges", Kind::Number),
+    ("bytes", Kind::Number),
+    ("pinned_bytes", Kind::Number),
+    ("limit_bytes", Kind::Number),
+    ("reading", Kind::Number),
+    ("hits_total", Kind::Number),
+    ("joins_total", Kind::Number),
+    ("misses_total", Kind::Number),
+    ("evictions_total", Kind::Number),
+    ("tosses_total", Kind::Number),
+    ("acquisitions_total", Kind::Number),
+    ("wait_us_total", Kind::Number),
+    ("longest_wait_us", Kind::Number),
+    ("hold_us_total", Kind::Number),
+];
+
+/// A row for each shard of the buffer of clusters; the limit is that of all of them.
+fn buffer(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let BufferInfo { shards, bytes_max, .. } = status.buffer();
+    let row = |(number, shard): (usize, ShardInfo)| {
+        vec![
+            number.into(),
+            shard.ranges.into(),
+            shard.bytes.into(),
+            shard.pinned_bytes.into(),
+            bytes_max.into(),
+            shard.reading.into(),
+            shard.hits_total.into(),
+            shard.joins_total.into(),
+            shard.misses_total.into(),
+            shard.evictions_total.into(),
+            shard.tosses_total.into(),
+            shard.latch.acquisitions_total.into(),
+            (shard.latch.wait_ns_total / 1000).into(),
+            (shard.latch.wait_ns_max / 1000).into(),
+            (shard.latch.hold_ns_total / 1000).into(),
+        ]
+    };
+    shards.into_iter().enumerate().map(row).collect()
 }
 
 const SHARING: [Column; 8] = [

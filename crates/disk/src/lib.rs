@@ -1,6 +1,7 @@
-//! Clusters on disk: temp space, where what does not fit in memory waits.
+//! Clusters on disk: temp space, where what does not fit in memory waits; and the [buffer](BufferPool) that tables are
+//! read through.
 //!
-//! The life of a cluster, the unit in which bytes are reserved, written, read and freed:
+//! The life of a cluster of temp space, the unit in which bytes are reserved, written, read and freed:
 //! ```text
 //!            room, advance         submit               I/O thread
 //!   buffer -----------------> full --------> queued -------------------> stored at a place
@@ -23,8 +24,8 @@
 //! the system happen on the I/O threads of temp space, or in an io_uring that one thread drives ([`transfers`]).
 //!
 //! The rooms, of which each imports only those before it: `files`, `options`, `info`, `failures`, `extents`, `wait`,
-//! `pool`, `volumes`, `transfers`, `request_log`, `space`, `spill`. No room knows what the bytes say: rows in spill
-//! files are the engine's.
+//! `pool`, `buffer`, `volumes`, `transfers`, `request_log`, `space`, `spill`. No room knows what the bytes say: rows
+//! in spill files are the engine's.
 //!
 //! Invariants:
 //! * Every buffer is reserved, wherever it is: filled, queued, read ahead, or under bytes that somebody keeps.
@@ -33,6 +34,7 @@
 //! * What is read is what was written, or an error: checksums are kept in memory, so a lost write is found as well.
 //! * No lock is held while another is taken, a job is submitted, or a waker woken.
 
+mod buffer;
 mod extents;
 mod failures;
 mod files;
@@ -50,6 +52,10 @@ mod transfers;
 mod volumes;
 mod wait;
 
+pub use buffer::{
+    BUFFER_PERCENT, BUFFER_PERCENT_MAX, BufferInfo, BufferPool, BufferedFile, Done, Failure, FileInBuffer, Gone, Hint,
+    ShardInfo, Wanted,
+};
 pub use files::{
     Bell, Completion, Fault, LocalTempFiles, Memory, MemoryTempFiles, Request, TempFile, TempFiles, TempQueue, Transfer,
 };

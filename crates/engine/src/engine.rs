@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
-use diligence_disk::{IoPool, TempOptions, TempSpace};
+use diligence_disk::{BufferPool, IoPool, TempOptions, TempSpace};
 use diligence_memory::{Broker, QueryMemory};
 
 use crate::knobs::Knobs;
@@ -87,12 +87,14 @@ impl Engine {
         let broker = Broker::new(options.memory_bytes);
         let tables = broker.table_account();
         // What was noted first is dropped last.
+        let buffer = BufferPool::new(&broker, clock.clone(), pool.clone(), options.buffer_percent);
         let scans = Scans::new(&broker, clock.clone(), options.columns_percent);
         scans.keep_answers(options.retained_percent > 0);
         let retained = Retained::new(&broker, clock.clone(), options.retained_percent);
         let launcher = Arc::new(Launcher {
             scheduler,
             io: Io { pool, runtime: runtime.handle().clone(), inline, knobs: knobs.clone() },
+            buffer,
             scans,
             tables: Tables::new(retained.clone(), broker.clone(), clock.clone()),
             broker,
@@ -222,6 +224,11 @@ impl Engine {
     /// Changes that part. With 0, every scan decodes what it needs itself.
     pub fn set_columns_percent(&self, percent: usize) {
         self.launcher.scans.set_percent(percent);
+    }
+
+    /// The buffer of clusters, which tables on disk are read through.
+    pub fn buffer(&self) -> &Arc<BufferPool> {
+        &self.launcher.buffer
     }
 
     /// Drives requests to object stores; entered on every worker.
@@ -390,6 +397,7 @@ impl Drop for Engine {
         }
         self.launcher.scheduler.stop();
         self.launcher.io.pool.stop();
+        self.launcher.buffer.close();
         // The workers are gone, but packets that were cancelled in a queue have still to drop what they hold. Each
         // holds its query, and that the scheduler: nobody else would ever drop them.
         let entered = sync::enter(&self.launcher.io.runtime);

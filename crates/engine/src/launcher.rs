@@ -11,7 +11,7 @@ use diligence_base::Result;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::QUERY_HISTORY_MAX;
 use diligence_base::seams::{Clock, Spawn};
-use diligence_disk::TempSpace;
+use diligence_disk::{BufferPool, TempSpace};
 use diligence_memory::Broker;
 
 use crate::flow::{Setup, Sink};
@@ -36,6 +36,7 @@ use crate::tuning::counters::{CLASSES, ClassCounters, class_of, logarithm};
 pub(crate) struct Launcher {
     pub scheduler: Arc<Scheduler>,
     pub io: Io,
+    pub buffer: Arc<BufferPool>,
     pub scans: Arc<Scans>,
     pub tables: Arc<Tables>,
     pub broker: Arc<Broker>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use diligence_base::Error;
 use diligence_base::limits::{BATCH_ROWS_MAX, COLUMNS_PERCENT, RETAINED_PERCENT, SHARING_ROWS_MIN};
 use diligence_base::seams::{Clock, ManualClock, Spawn, SystemClock, ThreadSpawn};
-use diligence_disk::TempOptions;
+use diligence_disk::{BUFFER_PERCENT, TempOptions};
 use diligence_memory::default_budget_bytes;
 
 use crate::plan::SortPlan;
@@ -61,6 +61,9 @@ pub struct EngineOptions {
     /// What decoded columns may have of it for other scans, in percent, while no query needs it: see
     /// [`Engine::set_columns_percent`](crate::Engine::set_columns_percent).
     pub columns_percent: usize,
+    /// What the buffer of clusters may have of it, in percent, while no query needs it: see
+    /// [`BufferPool`](diligence_disk::BufferPool).
+    pub buffer_percent: usize,
 }
 
 impl Default for EngineOptions {
@@ -78,6 +81,7 @@ impl Default for EngineOptions {
             temp: TempOptions::default(),
             retained_percent: RETAINED_PERCENT,
             columns_percent: COLUMNS_PERCENT,
+            buffer_percent: BUFFER_PERCENT,
         }
     }
 }

@@ -182,7 +182,11 @@ fn scanned(scan: &Scan, scans: &Arc<Scans>) -> Result<Option<Vec<Batch>>> {
                     reads += 1;
                     read()?
                 }
-                Fetch::Blocking(_) | Fetch::Waiting(_) => return Ok(None),
+                Fetch::Buffered(read) if reads < READS_MAX => {
+                    reads += 1;
+                    read.wait()?
+                }
+                Fetch::Blocking(_) | Fetch::Waiting(_) | Fetch::Buffered(_) => return Ok(None),
             },
         };
         let (columns, shared) = (columns.clone(), shared.map(|shared| shared as Arc<dyn SharedColumns>));

@@ -32,7 +32,8 @@ impl FolderReader {
     pub fn open(options: &StoreOptions, catalog: &Catalog, surroundings: &dyn Surroundings) -> Result<Self> {
         let StoreOptions { folder, disk, .. } = options;
         let readers = ReadersLock::of(folder)?.read()?;
-        let segments = Segments::there(folder, disk.clone(), options.sizes, options.format.clone())?;
+        let StoreOptions { sizes, format, buffer, .. } = options;
+        let segments = Segments::there(folder, disk.clone(), *sizes, format.clone(), buffer.clone())?;
         let mut opened = None;
         for _ in 0..ATTEMPTS {
             let Some(&number) = Purpose::Image.numbers(&**disk, folder)?.last() else { break };

@@ -59,12 +59,12 @@ pub fn repair(
     catalog: &Catalog,
     surroundings: &dyn Surroundings,
 ) -> Result<Repaired> {
-    let StoreOptions { folder, disk, .. } = options;
+    let StoreOptions { folder, disk, sizes, format, buffer, .. } = options;
     if disk.meta(to).is_ok() {
         let error = Error::file(format!("{}: there is something already", to.display())).with_code("58P02");
         return Err(error.with_hint("a repair makes its folder: name one that is not there"));
     }
-    let segments = Segments::there(folder, disk.clone(), options.sizes, options.format.clone())?;
+    let segments = Segments::there(folder, disk.clone(), *sizes, format.clone(), buffer.clone())?;
     let mut repaired = Repaired::default();
     let mut replay = Replay::new(catalog, surroundings, &segments).saving();
     let first_log = read_image(options, &mut replay, &mut repaired)?;

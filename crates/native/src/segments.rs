@@ -17,6 +17,7 @@ use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_catalog::journal::RowStore;
 use diligence_catalog::{NativeTable, Piece, PieceRows, StoredPiece};
+use diligence_storage::BufferPool;
 use diligence_storage::memory::RowNumbers;
 use diligence_storage::segment::{
     CLUSTER_ROWS_MAX, FormatChoice, Seal, Segment, SegmentFormat, SegmentWriter, is_storable,
@@ -52,6 +53,7 @@ pub struct Segments {
     sizes: SegmentSizes,
     /// Of those that are written.
     format: Arc<FormatChoice>,
+    buffer: Option<Arc<BufferPool>>,
 }
 
 /// How many rows segments have.
@@ -82,23 +84,35 @@ struct Known {
 impl Segments {
     /// Those in a database's folder, and in directories of other disks; the folder's part for them is made if it is not
     /// there. Fails with kind `File` if it cannot be read or made, or a directory is not there.
-    pub fn open(database: &Path, disk: Arc<dyn Disk>, sizes: SegmentSizes, format: Arc<FormatChoice>) -> Result<Self> {
+    pub fn open(
+        database: &Path,
+        disk: Arc<dyn Disk>,
+        sizes: SegmentSizes,
+        format: Arc<FormatChoice>,
+        buffer: Option<Arc<BufferPool>>,
+    ) -> Result<Self> {
         let folder = database.join(FOLDER);
         if !disk.is_folder(&folder) {
             let made = disk.create_folder(&folder).and_then(|()| disk.sync_folder(database));
             made.map_err(|error| failed(&folder, &error))?;
         }
-        let segments = Self::there(database, disk, sizes, format)?;
+        let segments = Self::there(database, disk, sizes, format, buffer)?;
         segments.known.lock().next = segments.on_disk()?.last().map_or(1, |last| last + 1);
         Ok(segments)
     }
 
     /// Those that are in a database's folder and in its other directories, to be read. Fails with kind `File` if one of
     /// these is not there.
-    pub fn there(database: &Path, disk: Arc<dyn Disk>, sizes: SegmentSizes, format: Arc<FormatChoice>) -> Result<Self> {
+    pub fn there(
+        database: &Path,
+        disk: Arc<dyn Disk>,
+        sizes: SegmentSizes,
+        format: Arc<FormatChoice>,
+        buffer: Option<Arc<BufferPool>>,
+    ) -> Result<Self> {
         let folder = database.join(FOLDER);
         let directories = Directories::open(database, folder.clone(), disk.clone())?;
-        Ok(Self { folder, directories, disk, known: Mutex::default(), sizes, format })
+        Ok(Self { folder, directories, disk, known: Mutex::default(), sizes, format, buffer })
     }
 
     /// Where the file of a number is, whatever its format, and in whatever directory.
@@ -143,6 +157,9 @@ impl Segments {
     }
 
     fn remember(&self, segment: &Arc<Segment>) {
+        if let Some(buffer) = &self.buffer {
+            segment.read_through(buffer);
+        }
         let known = (Arc::downgrade(segment), segment.bytes());
         self.known.lock().opened.insert(segment.number(), known);
     }

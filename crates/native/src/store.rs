@@ -10,6 +10,7 @@ use diligence_base::ids::ObjectId;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_catalog::{Catalog, CatalogSnapshot, NativeTable, Piece, PieceRows, Relation};
+use diligence_storage::BufferPool;
 use diligence_storage::segment::{FormatChoice, Segment};
 use parking_lot::{Condvar, Mutex};
 
@@ -40,6 +41,8 @@ pub struct StoreOptions {
     pub sizes: SegmentSizes,
     /// The format of segments that are written from now on.
     pub format: Arc<FormatChoice>,
+    /// What segments are read through; each is read from the disk whenever it is scanned, if `None`.
+    pub buffer: Option<Arc<BufferPool>>,
     /// What says whether other processes read the folder; nobody else does, if `None`.
     pub readers: Option<Arc<ReadersLock>>,
 }
@@ -48,7 +51,7 @@ impl StoreOptions {
     /// A folder on a disk.
     pub fn new(folder: impl Into<PathBuf>, disk: Arc<dyn Disk>) -> Self {
         let (folder, sizes, format) = (folder.into(), SegmentSizes::default(), Arc::default());
-        Self { folder, disk, checkpoint_bytes: CHECKPOINT_BYTES, sizes, format, readers: None }
+        Self { folder, disk, checkpoint_bytes: CHECKPOINT_BYTES, sizes, format, buffer: None, readers: None }
     }
 }
 
@@ -87,7 +90,9 @@ impl Store {
     pub fn open(options: StoreOptions, catalog: Arc<Catalog>, surroundings: &dyn Surroundings) -> Result<Self> {
         let StoreOptions { folder, disk, .. } = &options;
         make_folder(&**disk, folder)?;
-        let segments = Arc::new(Segments::open(folder, disk.clone(), options.sizes, options.format.clone())?);
+        let StoreOptions { sizes, format, buffer, .. } = &options;
+        let segments = Segments::open(folder, disk.clone(), *sizes, format.clone(), buffer.clone())?;
+        let segments = Arc::new(segments);
         let (kept, next, last) = recover(&**disk, folder, &catalog, surroundings, &segments)?;
         // What a crash has left, or a table that is gone.
         let opened = segments.opened();

@@ -4,8 +4,8 @@
 //! 1. [`external`] opens a file or a folder of files and makes a [`Table`] of it: a schema, statistics, a version.
 //! 2. The planner asks the table for a [`TableScan`]: the [`Cluster`]s that may hold rows of interest, after pruning by
 //!    statistics.
-//! 3. For every cluster the engine runs [`Cluster::fetch`]: the I/O, as a closure that may block or as a future.
-//!    Nothing is decoded here, so a slow disk holds no worker.
+//! 3. For every cluster the engine runs [`Cluster::fetch`]: the I/O, as a closure that may block, as a future, or
+//!    through the [buffer of clusters](BufferPool). Nothing is decoded here, so a slow disk holds no worker.
 //! 4. The fetched bytes go to [`Cluster::decode`], which gives a [`Decode`]: step by step, chunks of at
 //!    most [`BATCH_ROWS_MAX`](diligence_base::limits::BATCH_ROWS_MAX) rows, with the scan's [`RowFilter`]s applied as
 //!    early as the format allows. It says first how much memory that needs.
@@ -25,9 +25,11 @@ mod table;
 mod writer;
 pub mod zones;
 
+pub use diligence_disk::{BufferPool, Gone, Hint};
 pub use ranges::WholeRanges;
 pub use table::{
-    AnswerId, Chunk, Cluster, Declustering, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstRows,
-    FirstStep, OrderColumn, RowFilter, ScanRequest, SharedColumns, SharedItem, Table, TableScan,
+    AnswerId, BufferedFetch, Chunk, Cluster, Declustering, Decode, DecodeRequest, Decoded, DeletedRows, Fetch,
+    FetchDone, Fetched, FirstRows, FirstStep, OrderColumn, RowFilter, ScanRequest, SharedColumns, SharedItem, Table,
+    TableScan,
 };
 pub use writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};

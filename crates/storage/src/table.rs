@@ -11,6 +11,7 @@ use datafusion_common::Statistics;
 use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
+use diligence_disk::{Gone, Hint};
 use futures::future::BoxFuture;
 
 use crate::ranges::WholeRanges;
@@ -137,6 +138,14 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     fn bytes(&self, columns: &[usize]) -> usize;
     /// The I/O that brings these columns into memory. Does nothing before it is run or polled.
     fn fetch(&self, columns: &[usize]) -> Fetch;
+    /// The same, with a hint for the buffer of clusters, if it is [read through that](Self::is_buffered).
+    fn fetch_hinted(&self, columns: &[usize], _hint: Hint) -> Fetch {
+        self.fetch(columns)
+    }
+    /// Whether its bytes stay in the buffer of clusters when they have been read.
+    fn is_buffered(&self) -> bool {
+        false
+    }
     /// The same in steps, for when memory is short: only the beginning of each column, of about `step_bytes`, is
     /// fetched at first, and the decoder [asks](Decoded::Read) for what comes next. `None` if these columns can be
     /// fetched as a whole only.
@@ -170,6 +179,22 @@ pub enum Fetch {
     Blocking(Box<dyn FnOnce() -> Result<Fetched> + Send>),
     /// Reads that wait without a thread (object stores). Driven by the I/O runtime.
     Waiting(BoxFuture<'static, Result<Fetched>>),
+    /// Reads through the buffer of clusters, which has threads of its own for them, and may have been asked for some of
+    /// them by others.
+    Buffered(Box<dyn BufferedFetch>),
+}
+
+/// What is told to whoever has begun a [buffered fetch](BufferedFetch): what it brought, and how many bytes of that the
+/// buffer counts, so that nobody else needs to.
+pub type FetchDone = Box<dyn FnOnce(Result<Fetched>, usize) + Send>;
+
+/// A fetch through the buffer of clusters.
+pub trait BufferedFetch: Send {
+    /// Has it be done; `done` is told when it is, perhaps at once, on whatever thread, also if it fails. What nobody
+    /// has begun to read is left where `gone` is set by then.
+    fn begin(self: Box<Self>, gone: Arc<Gone>, done: FetchDone);
+    /// Does it now, on this thread, as far as no other is at it. Fails as reading the file does.
+    fn wait(self: Box<Self>) -> Result<Fetched>;
 }
 
 impl fmt::Debug for Fetch {
@@ -178,6 +203,7 @@ impl fmt::Debug for Fetch {
             Fetch::Ready(_) => "Fetch::Ready",
             Fetch::Blocking(_) => "Fetch::Blocking",
             Fetch::Waiting(_) => "Fetch::Waiting",
+            Fetch::Buffered(_) => "Fetch::Buffered",
         })
     }
 }
@@ -410,6 +436,7 @@ pub trait Decode: Send {
                 Decoded::Again => {}
                 Decoded::Read(Fetch::Ready(read)) => self.bring(read)?,
                 Decoded::Read(Fetch::Blocking(read)) => self.bring(read()?)?,
+                Decoded::Read(Fetch::Buffered(read)) => self.bring(read.wait()?)?,
                 Decoded::Read(Fetch::Waiting(_)) => {
                     return Err(Error::bug("a read that waits needs somebody to drive it"));
                 }

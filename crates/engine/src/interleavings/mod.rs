@@ -1,5 +1,5 @@
-//! The engine under schedules that shuttle chooses: ports, stages, scans, shared tables, cancellation, memory, temp
-//! space and sorts that go there.
+//! The engine under schedules that shuttle chooses: ports, stages, scans, the buffer of clusters, shared tables,
+//! cancellation, memory, temp space and sorts that go there.
 //!
 //! Each test is one small program of a few threads. It runs some thousand times, each time with another interleaving of
 //! the threads' locks, atomic accesses and wake-ups (see [`diligence_base::sync`]): half of them at random, half with a
@@ -9,6 +9,7 @@
 //! A failing test prints its seed and its schedule; CONTRIBUTING.md says how to replay them. So a body must not depend
 //! on anything but the schedule: no time, no unseeded randomness, no thread of the system.
 
+mod buffer;
 mod driver;
 mod memory;
 mod ports;

@@ -18,11 +18,19 @@ use crate::plan::{Node, Plan, Scan};
 use crate::query::QueryState;
 use crate::query::tests::{numbers, read, schema};
 
-const ROWS: i64 = 12;
+pub(super) const ROWS: i64 = 12;
+
+/// How what is there comes to a scan: made of a cluster's place and its rows.
+type Coming = Arc<dyn Fn(usize, Fetched) -> Fetch + Send + Sync>;
 
 /// A table in memory whose clusters come through the I/O threads, as those of files do.
-#[derive(Debug)]
-struct Slow(MemoryTable);
+struct Slow(MemoryTable, Coming);
+
+impl std::fmt::Debug for Slow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl Table for Slow {
     fn schema(&self) -> SchemaRef {
@@ -39,8 +47,8 @@ impl Table for Slow {
 
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
         let mut scan = self.0.scan(request)?;
-        for cluster in &mut scan.clusters {
-            *cluster = Arc::new(SlowCluster(cluster.clone()));
+        for (place, cluster) in scan.clusters.iter_mut().enumerate() {
+            *cluster = Arc::new(SlowCluster(cluster.clone(), place, self.1.clone()));
         }
         Ok(scan)
     }
@@ -50,8 +58,13 @@ impl Table for Slow {
     }
 }
 
-#[derive(Debug)]
-struct SlowCluster(Arc<dyn Cluster>);
+struct SlowCluster(Arc<dyn Cluster>, usize, Coming);
+
+impl std::fmt::Debug for SlowCluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl Cluster for SlowCluster {
     fn rows(&self) -> Option<usize> {
@@ -64,10 +77,7 @@ impl Cluster for SlowCluster {
 
     fn fetch(&self, columns: &[usize]) -> Fetch {
         match self.0.fetch(columns) {
-            Fetch::Ready(fetched) => Fetch::Blocking(Box::new(|| {
-                thread::yield_now();
-                Ok(fetched)
-            })),
+            Fetch::Ready(fetched) => (self.2)(self.1, fetched),
             other => other,
         }
     }
@@ -83,11 +93,29 @@ impl Cluster for SlowCluster {
 
 /// Six clusters of two rows.
 pub(super) fn scan(limit: Option<usize>, ordered: bool) -> Plan {
+    scan_by(limit, ordered, |_, fetched| {
+        Fetch::Blocking(Box::new(|| {
+            thread::yield_now();
+            Ok(fetched)
+        }))
+    })
+}
+
+/// The same, whose clusters come in another way, of their places and their rows.
+pub(super) fn scan_of(coming: impl Fn(usize, Fetched) -> Fetch + Send + Sync + 'static) -> Plan {
+    scan_by(None, false, coming)
+}
+
+fn scan_by(
+    limit: Option<usize>,
+    ordered: bool,
+    coming: impl Fn(usize, Fetched) -> Fetch + Send + Sync + 'static,
+) -> Plan {
     let Node::Values { batches } = numbers(ROWS).node else { unreachable!("numbers are values") };
     let clusters = (0..ROWS as usize).step_by(2).map(|row| batches[0].slice(row, 2)).collect();
     let table = MemoryTable::new("n", schema(), clusters, TableVersion(1)).unwrap();
     let scan = Scan {
-        table: Arc::new(Slow(table)),
+        table: Arc::new(Slow(table, Arc::new(coming))),
         name: "n".into(),
         columns: vec![0],
         filters: Vec::new(),

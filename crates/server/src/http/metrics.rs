@@ -199,6 +199,19 @@ fn text(service: &Service) -> String {
         sharing.cohort_reads_total,
     );
     text.one("sharing_columns_drops_total", "counter", "Decoded columns dropped.", sharing.columns_drops_total);
+    let buffer = status.buffer();
+    text.one("buffer_bytes", "gauge", "Memory of the buffer of clusters.", buffer.sum(|shard| shard.bytes as u64));
+    text.one("buffer_hits_total", "counter", "Ranges found in the buffer.", buffer.sum(|shard| shard.hits_total));
+    text.one(
+        "buffer_joins_total",
+        "counter",
+        "Ranges that another query was reading already.",
+        buffer.sum(|shard| shard.joins_total),
+    );
+    text.one("buffer_misses_total", "counter", "Ranges read into it.", buffer.sum(|shard| shard.misses_total));
+    text.one("buffer_evictions_total", "counter", "Ranges dropped of it.", buffer.sum(|shard| shard.evictions_total));
+    text.one("buffer_reads_total", "counter", "Reads of files for it.", buffer.reads_total);
+    text.one("buffer_read_bytes_total", "counter", "Bytes that they brought.", buffer.read_bytes_total);
     text.one("memory_reserved_bytes", "gauge", "What is reserved.", status.memory_reserved_bytes() as u64);
     text.0
 }

@@ -9,13 +9,14 @@ use std::fmt;
 use std::future::Future;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
-use diligence_base::seams::{Disk, FileMeta, OpenMode};
+use diligence_base::seams::{Disk, DiskFile, FileMeta, OpenMode};
 use diligence_base::{Error, ErrorKind, Result};
+use diligence_disk::BufferedFile;
 use futures::lock::Mutex;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
@@ -235,17 +236,20 @@ impl Source {
             Place::Object { .. } => return Err(Error::bug("an object was read as a local file")),
         };
         let failed = |error: std::io::Error| self.error(describe_io(&error));
-        let file = files.open(path, OpenMode::READ).map_err(failed)?;
-        let bytes = file.bytes().map_err(failed)?;
-        if bytes != self.bytes {
-            return Err(self.changed(bytes));
-        }
+        let file = self.open_local(files.as_ref(), path)?;
         let read = ranges.iter().map(|range| {
             let mut buffer = vec![0u8; (range.end - range.start) as usize];
             file.read_exact_at(&mut buffer, range.start).map_err(failed)?;
             Ok(Bytes::from(buffer))
         });
         read.collect()
+    }
+
+    fn open_local(&self, files: &dyn Disk, path: &Path) -> Result<Arc<dyn DiskFile>> {
+        let failed = |error: std::io::Error| self.error(describe_io(&error));
+        let file = files.open(path, OpenMode::READ).map_err(failed)?;
+        let bytes = file.bytes().map_err(failed)?;
+        if bytes == self.bytes { Ok(file) } else { Err(self.changed(bytes)) }
     }
 
     async fn read_object(&self, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
@@ -309,6 +313,19 @@ impl Source {
     fn changed(&self, bytes: u64) -> Error {
         self.error(format!("the file changed since it was opened: it had {} bytes and now has {bytes}", self.bytes))
             .with_hint("run the statement again to read the new content")
+    }
+}
+
+impl BufferedFile for Source {
+    fn open(&self) -> Result<Arc<dyn DiskFile>> {
+        match &self.place {
+            Place::Local { files, path } => self.open_local(files.as_ref(), path),
+            Place::Held(_) | Place::Object { .. } => Err(Error::bug("what is no local file was read as one")),
+        }
+    }
+
+    fn error(&self, error: &std::io::Error) -> Error {
+        self.error(describe_io(error))
     }
 }
 

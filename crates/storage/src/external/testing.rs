@@ -44,6 +44,7 @@ fn run(fetch: Fetch) -> Result<Fetched> {
     match fetch {
         Fetch::Ready(fetched) => Ok(fetched),
         Fetch::Blocking(read) => read(),
+        Fetch::Buffered(read) => read.wait(),
         Fetch::Waiting(read) => super::source::wait(read),
     }
 }

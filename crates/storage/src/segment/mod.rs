@@ -12,6 +12,8 @@
 //!   SegmentWriter ─ rows, row group by row group ─▶ finish (synced) ─▶ Segment ─ columns of a table ─▶ SegmentView
 //! ```
 //!
+//! What is read of files of our own format stays in the [buffer](BufferPool) of clusters, if the segment was given one.
+//!
 //! Each column's part of each cluster has a checksum in the file; that of the footer, its [`Seal`], belongs to whoever
 //! keeps the segment's place.
 //!
@@ -50,7 +52,7 @@ pub use crate::external::Seal;
 use crate::external::{ColumnFile, EncodedFile, unwritable_file};
 use crate::foreign_error::from_arrow;
 use crate::memory::RowNumbers;
-use crate::{Cluster, Decode, DecodeRequest, DeletedRows, Fetch, Fetched};
+use crate::{BufferPool, Cluster, Decode, DecodeRequest, DeletedRows, Fetch, Fetched, Hint};
 
 /// Rows of a cluster at most.
 pub const CLUSTER_ROWS_MAX: usize = MORSEL_ROWS_MAX;
@@ -136,6 +138,12 @@ trait SegmentFile: Send + Sync + fmt::Debug {
     fn cluster(&self, cluster: usize, numbers: Option<RowNumbers>) -> Result<Arc<dyn Cluster>>;
     /// A decoded column in the column's own type.
     fn as_declared(&self, array: ArrayRef, field: &Field) -> Result<ArrayRef>;
+    /// Has it be read through a buffer from now on, if it can be.
+    fn read_through(&self, _buffer: &Arc<BufferPool>) {}
+    /// The same file, read from the disk each time; `None` if it is so read anyway.
+    fn unbuffered(&self) -> Option<Arc<dyn SegmentFile>> {
+        None
+    }
 }
 
 impl SegmentFile for ColumnFile {
@@ -253,6 +261,11 @@ impl Segment {
         Ok(Arc::new(Self { number, seal, format, file }))
     }
 
+    /// Has it be read through a buffer from now on, if its format is our own.
+    pub fn read_through(&self, buffer: &Arc<BufferPool>) {
+        self.file.read_through(buffer);
+    }
+
     /// The format of its file.
     pub fn format(&self) -> SegmentFormat {
         self.format
@@ -328,7 +341,10 @@ impl SegmentView {
     /// rows there are, and how many NULLs. Blocks the calling thread. Fails with kind `File` if it cannot be read, with
     /// code XX001 if it is not what was written.
     pub fn verify(&self, cluster: usize, column: usize, deleted: Option<Arc<DeletedRows>>) -> Result<(usize, usize)> {
-        let mut decode = self.decode(cluster, &[column], deleted)?;
+        // What is in memory says nothing about the disk.
+        let unbuffered = self.file.unbuffered();
+        let file = unbuffered.as_ref().unwrap_or(&self.file);
+        let mut decode = decode(file.as_ref(), cluster, &[column], deleted)?;
         let (mut rows, mut nulls) = (0, 0);
         while let Some(chunk) = decode.next()? {
             rows += chunk.rows;
@@ -337,23 +353,11 @@ impl SegmentView {
         Ok((rows, nulls))
     }
 
-    fn decode(&self, cluster: usize, columns: &[usize], deleted: Option<Arc<DeletedRows>>) -> Result<Box<dyn Decode>> {
-        let inner = self.file.cluster(cluster, None)?;
-        let fetched = match inner.fetch(columns) {
-            Fetch::Ready(fetched) => fetched,
-            Fetch::Blocking(read) => read()?,
-            Fetch::Waiting(read) => futures::executor::block_on(read)?,
-        };
-        let request =
-            DecodeRequest { columns: columns.to_vec(), batch_rows: BATCH_ROWS_MAX, deleted, ..Default::default() };
-        inner.decode(fetched, &request)
-    }
-
     /// These columns of a cluster's rows, or of some of them, now: blocks the calling thread. Fails with kind `File` if
     /// they cannot be read.
     pub fn read(&self, cluster: usize, columns: &[usize], rows: Option<&BooleanBuffer>) -> Result<RecordBatch> {
         let deleted = rows.map(|rows| Arc::new(DeletedRows::of(rows.clone())));
-        let mut decode = self.decode(cluster, columns, deleted)?;
+        let mut decode = decode(self.file.as_ref(), cluster, columns, deleted)?;
         let (mut pieces, mut count) = (vec![Vec::<ArrayRef>::new(); columns.len()], 0);
         while let Some(chunk) = decode.next()? {
             count += chunk.rows;
@@ -375,6 +379,25 @@ impl SegmentView {
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         RecordBatch::try_new_with_options(Arc::new(schema), columns, &options).map_err(from_arrow)
     }
+}
+
+/// Columns of a cluster, now.
+fn decode(
+    file: &dyn SegmentFile,
+    cluster: usize,
+    columns: &[usize],
+    deleted: Option<Arc<DeletedRows>>,
+) -> Result<Box<dyn Decode>> {
+    let inner = file.cluster(cluster, None)?;
+    let fetched = match inner.fetch(columns) {
+        Fetch::Ready(fetched) => fetched,
+        Fetch::Blocking(read) => read()?,
+        Fetch::Buffered(read) => read.wait()?,
+        Fetch::Waiting(read) => futures::executor::block_on(read)?,
+    };
+    let request =
+        DecodeRequest { columns: columns.to_vec(), batch_rows: BATCH_ROWS_MAX, deleted, ..Default::default() };
+    inner.decode(fetched, &request)
 }
 
 /// A cluster of a segment in one version of its table.
@@ -410,6 +433,14 @@ impl Cluster for SegmentCluster {
 
     fn fetch(&self, columns: &[usize]) -> Fetch {
         self.inner.fetch(&self.in_file(columns))
+    }
+
+    fn fetch_hinted(&self, columns: &[usize], hint: Hint) -> Fetch {
+        self.inner.fetch_hinted(&self.in_file(columns), hint)
+    }
+
+    fn is_buffered(&self) -> bool {
+        self.inner.is_buffered()
     }
 
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::BooleanBuffer;
@@ -15,6 +15,7 @@ use datafusion_common::{ColumnStatistics, Statistics};
 use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
+use diligence_disk::{Failure, FileInBuffer, Gone, Wanted};
 use diligence_segment::{Chunk, Damaged};
 
 use super::bounds::{Seen, Side};
@@ -25,7 +26,7 @@ use crate::external::{
     extreme, nulls, numbered_schema, true_rows,
 };
 use crate::memory::RowNumbers;
-use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, RowFilter};
+use crate::{BufferPool, BufferedFetch, Cluster, Decode, DecodeRequest, Fetch, FetchDone, Fetched, Hint, RowFilter};
 
 /// A file, opened, as columns of a table.
 #[derive(Clone)]
@@ -36,6 +37,8 @@ pub(super) struct PackedFile {
     schema: SchemaRef,
     /// For each of them the file's.
     roots: Arc<[Option<usize>]>,
+    /// Where its chunks stay when they have been read; `None` if they are to be read from the disk each time.
+    buffer: Option<Arc<OnceLock<Arc<FileInBuffer>>>>,
 }
 
 impl fmt::Debug for PackedFile {
@@ -67,7 +70,7 @@ impl PackedFile {
         }
         let footer = Arc::new(layout::read_end(end, seal.start).map_err(|error| corrupt(&source, error))?);
         let roots = (0..footer.schema.fields().len()).map(Some).collect();
-        Ok(Self { source, schema: footer.schema.clone(), footer, roots })
+        Ok(Self { source, schema: footer.schema.clone(), footer, roots, buffer: Some(Arc::default()) })
     }
 
     fn seen(&self) -> Seen<'_> {
@@ -151,6 +154,16 @@ impl SegmentFile for PackedFile {
         Ok(Arc::new(PackedCluster { file: self.clone(), cluster, numbers }))
     }
 
+    fn read_through(&self, buffer: &Arc<BufferPool>) {
+        if let Some(own) = &self.buffer {
+            own.get_or_init(|| buffer.add(self.source.clone()));
+        }
+    }
+
+    fn unbuffered(&self) -> Option<Arc<dyn SegmentFile>> {
+        Some(Arc::new(Self { buffer: None, ..self.clone() }))
+    }
+
     fn as_declared(&self, array: ArrayRef, field: &Field) -> Result<ArrayRef> {
         let array = conform_column(array, field, false).map_err(|error| self.source.blame(error))?;
         if array.data_type() == field.data_type() { Ok(array) } else { conform(array, field.data_type(), false) }
@@ -174,6 +187,75 @@ impl fmt::Debug for PackedCluster {
 /// What was fetched: chunks by the file's columns.
 struct PackedBytes(HashMap<usize, Bytes>);
 
+/// Chunks of a cluster that are read, by the file's columns.
+struct ChunkRead {
+    source: Arc<Source>,
+    cluster: usize,
+    footer: Arc<Footer>,
+    chunks: Vec<(usize, ChunkEntry)>,
+}
+
+impl ChunkRead {
+    /// The same for a buffer.
+    fn wanted(&self) -> Vec<Wanted> {
+        let wanted = self.chunks.iter().map(|(_, chunk)| {
+            let range = chunk.range();
+            Wanted { offset: range.start, bytes: (range.end - range.start) as usize, checksum: chunk.checksum }
+        });
+        wanted.collect()
+    }
+
+    /// What was read of each of them is what was written.
+    fn check(&self, parts: &[Bytes]) -> Result<()> {
+        let wrong =
+            self.chunks.iter().zip(parts).position(|((_, chunk), part)| crc32fast::hash(part) != chunk.checksum);
+        wrong.map_or(Ok(()), |part| Err(self.wrong(part)))
+    }
+
+    fn wrong(&self, part: usize) -> Error {
+        let name = self.footer.schema.field(self.chunks[part].0).name();
+        corrupt(&self.source, format!("cluster {}: the checksum of column '{name}' is wrong", self.cluster))
+    }
+
+    fn fetched(&self, parts: Vec<Bytes>) -> Fetched {
+        let bytes = parts.iter().map(Bytes::len).sum();
+        let own = |((root, chunk), part): (&(usize, ChunkEntry), Bytes)| (*root, part.slice(..chunk.bytes as usize));
+        Fetched { bytes, content: Box::new(PackedBytes(self.chunks.iter().zip(parts).map(own).collect())) }
+    }
+}
+
+/// A fetch through the buffer.
+struct PackedFetch {
+    buffer: Arc<FileInBuffer>,
+    read: ChunkRead,
+    wanted: Vec<Wanted>,
+    hint: Hint,
+}
+
+impl PackedFetch {
+    fn done(read: &ChunkRead, parts: Result<Vec<Bytes>, Failure>) -> Result<Fetched> {
+        match parts {
+            Ok(parts) => Ok(read.fetched(parts)),
+            Err(Failure::Checksum(part)) => Err(read.wrong(part)),
+            Err(Failure::Read(error)) => Err(error),
+        }
+    }
+}
+
+impl BufferedFetch for PackedFetch {
+    fn begin(self: Box<Self>, gone: Arc<Gone>, done: FetchDone) {
+        let Self { buffer, read, wanted, hint } = *self;
+        let cluster = read.cluster as u32;
+        let done = Box::new(move |parts, counted| done(Self::done(&read, parts), counted));
+        buffer.read(cluster, &wanted, hint, gone, done);
+    }
+
+    fn wait(self: Box<Self>) -> Result<Fetched> {
+        let Self { buffer, read, wanted, hint } = *self;
+        Self::done(&read, buffer.read_here(read.cluster as u32, &wanted, hint))
+    }
+}
+
 impl PackedCluster {
     /// The chunks of these columns of the table, by the file's columns.
     fn chunks(&self, columns: &[usize]) -> Vec<(usize, ChunkEntry)> {
@@ -187,6 +269,10 @@ impl PackedCluster {
 
     fn rows(&self) -> usize {
         self.file.footer.clusters[self.cluster].rows
+    }
+
+    fn buffer(&self) -> Option<&Arc<FileInBuffer>> {
+        self.file.buffer.as_ref()?.get()
     }
 
     fn sieve(&self, windows: impl Windows + 'static, request: &DecodeRequest) -> Box<dyn Decode> {
@@ -212,26 +298,32 @@ impl Cluster for PackedCluster {
     }
 
     fn fetch(&self, columns: &[usize]) -> Fetch {
+        self.fetch_hinted(columns, Hint::Keep)
+    }
+
+    fn fetch_hinted(&self, columns: &[usize], hint: Hint) -> Fetch {
         let chunks = self.chunks(columns);
-        if chunks.is_empty() {
-            return Fetch::Ready(Fetched { bytes: 0, content: Box::new(PackedBytes(HashMap::new())) });
+        let (source, cluster, footer) = (self.file.source.clone(), self.cluster, self.file.footer.clone());
+        let read = ChunkRead { source, cluster, footer, chunks };
+        if read.chunks.is_empty() {
+            return Fetch::Ready(read.fetched(Vec::new()));
         }
-        let (source, cluster, what) = (self.file.source.clone(), self.cluster, self.file.footer.clone());
-        self.file.source.fetch(chunks.iter().map(|(_, chunk)| chunk.range()).collect(), move |parts| {
-            let bytes = parts.iter().map(Bytes::len).sum();
-            let mut found = HashMap::with_capacity(chunks.len());
-            for ((root, chunk), part) in chunks.into_iter().zip(parts) {
-                if crc32fast::hash(&part) != chunk.checksum {
-                    let name = what.schema.field(root).name();
-                    return Err(corrupt(
-                        &source,
-                        format!("cluster {cluster}: the checksum of column '{name}' is wrong"),
-                    ));
-                }
-                found.insert(root, part.slice(..chunk.bytes as usize));
-            }
-            Ok(Fetched { bytes, content: Box::new(PackedBytes(found)) })
-        })
+        let Some(buffer) = self.buffer() else {
+            let ranges = read.chunks.iter().map(|(_, chunk)| chunk.range()).collect();
+            return self.file.source.fetch(ranges, move |parts| {
+                read.check(&parts)?;
+                Ok(read.fetched(parts))
+            });
+        };
+        let wanted = read.wanted();
+        match buffer.find(cluster as u32, &wanted, hint) {
+            Some(parts) => Fetch::Ready(Fetched { bytes: 0, ..read.fetched(parts) }),
+            None => Fetch::Buffered(Box::new(PackedFetch { buffer: buffer.clone(), read, wanted, hint })),
+        }
+    }
+
+    fn is_buffered(&self) -> bool {
+        self.buffer().is_some()
     }
 
     fn decode(&self, fetched: Fetched, request: &DecodeRequest) -> Result<Box<dyn Decode>> {

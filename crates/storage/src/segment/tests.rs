@@ -13,7 +13,9 @@ use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
 use diligence_base::ErrorKind;
-use diligence_base::seams::{Disk, LocalDisk};
+use diligence_base::seams::{Disk, LocalDisk, ManualClock, ThreadSpawn};
+use diligence_disk::IoPool;
+use diligence_memory::Broker;
 use tempfile::TempDir;
 
 use super::*;
@@ -315,6 +317,61 @@ fn what_a_value_decides_is_asked_once_for_each_value() {
     }
 }
 
+/// A buffer whose reads happen on the thread that asks for them.
+fn buffer() -> Arc<BufferPool> {
+    let clock = Arc::new(ManualClock::stepping(1));
+    let threads = IoPool::start(0, clock.clone(), &ThreadSpawn).unwrap();
+    BufferPool::new(&Broker::new(64 << 20), clock, threads, 50)
+}
+
+#[test]
+fn what_was_read_through_a_buffer_is_found_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = rows(0, 20_000);
+    let segment = written(&folder, SegmentFormat::Diligence, &[vec![rows.clone()]]);
+    let buffer = buffer();
+    segment.read_through(&buffer);
+    let schema = rows.schema();
+    let view = segment.view(&schema, &ids(&schema));
+    let cluster = view.cluster(0, None, None).unwrap();
+    assert!(cluster.is_buffered());
+    let decoded = |fetched: Fetched| {
+        let request = DecodeRequest { columns: vec![0], batch_rows: 8192, ..DecodeRequest::default() };
+        let mut decode = cluster.decode(fetched, &request).unwrap();
+        let mut ids = Vec::new();
+        while let Some(chunk) = decode.next().unwrap() {
+            ids.extend_from_slice(chunk.columns[0].as_primitive::<Int64Type>().values());
+        }
+        assert_eq!(ids, (0..20_000).collect::<Vec<i64>>());
+    };
+    let Fetch::Buffered(fetch) = cluster.fetch(&[0]) else { panic!("nothing is there") };
+    let (told, tells) = std::sync::mpsc::channel();
+    fetch.begin(Arc::default(), Box::new(move |fetched, counted| told.send((fetched.unwrap(), counted)).unwrap()));
+    let (fetched, counted) = tells.recv().unwrap();
+    assert_eq!((fetched.bytes, counted), (cluster.bytes(&[0]), cluster.bytes(&[0])));
+    decoded(fetched);
+    let Fetch::Ready(fetched) = cluster.fetch_hinted(&[0], Hint::Scan { bytes: 1 << 30 }) else {
+        panic!("it is there")
+    };
+    assert_eq!(fetched.bytes, 0, "the buffer counts it");
+    decoded(fetched);
+    // Where one column is missing, that one alone is read.
+    let Fetch::Buffered(fetch) = cluster.fetch(&[0, 2]) else { panic!("one is missing") };
+    decoded(fetch.wait().unwrap());
+    assert_eq!(buffer.info().read_bytes_total, cluster.bytes(&[0, 2]) as u64);
+    assert_eq!(view.read(0, &[0, 2], None).unwrap(), nullable(&rows.project(&[0, 2]).unwrap()));
+    assert_eq!(buffer.info().read_bytes_total, cluster.bytes(&[0, 2]) as u64);
+    // A check of the file is one of the file, whatever is in memory.
+    let path = folder.path().join("1.seg");
+    let mut damaged = fs::read(&path).unwrap();
+    damaged[layout::HEAD_BYTES as usize + 100] ^= 4;
+    fs::write(&path, damaged).unwrap();
+    assert!(view.read(0, &[0, 2], None).is_ok());
+    assert_eq!(view.verify(0, 0, None).unwrap_err().code(), Some("XX001"));
+    drop((cluster, view, segment));
+    assert_eq!(buffer.info().sum(|shard| shard.bytes as u64), 0);
+}
+
 /// A segment of few rows, its seal and its bytes.
 fn small() -> (TempDir, PathBuf, Seal, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
@@ -325,8 +382,11 @@ fn small() -> (TempDir, PathBuf, Seal, Vec<u8>) {
 }
 
 /// Opens and reads everything.
-fn read_all(path: &Path, seal: Seal) -> Result<Vec<RecordBatch>> {
+fn read_all(path: &Path, seal: Seal, buffer: Option<&Arc<BufferPool>>) -> Result<Vec<RecordBatch>> {
     let segment = Segment::open(&disk(), path, 1, seal)?;
+    if let Some(buffer) = buffer {
+        segment.read_through(buffer);
+    }
     let schema = rows(0, 1).schema();
     let view = segment.view(&schema, &ids(&schema));
     let all = (0..schema.fields().len()).collect::<Vec<_>>();
@@ -336,14 +396,16 @@ fn read_all(path: &Path, seal: Seal) -> Result<Vec<RecordBatch>> {
 #[test]
 fn a_bit_that_is_flipped_anywhere_is_an_error() {
     let (_folder, path, seal, bytes) = small();
-    let read = read_all(&path, seal).unwrap();
+    let read = read_all(&path, seal, None).unwrap();
     assert_eq!(read, [nullable(&rows(0, 40)), nullable(&rows(100, 3))]);
     for place in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[place] ^= 1 << (place % 8);
         fs::write(&path, &damaged).unwrap();
-        let error = read_all(&path, seal).expect_err(&format!("byte {place} is damaged"));
+        let error = read_all(&path, seal, None).expect_err(&format!("byte {place} is damaged"));
         assert_eq!((error.kind(), error.code()), (ErrorKind::File, Some("XX001")), "byte {place}: {error}");
+        let buffered = read_all(&path, seal, Some(&buffer())).unwrap_err();
+        assert_eq!((buffered.message(), buffered.code()), (error.message(), error.code()));
         assert!(error.message().contains("1.seg"), "{error}");
     }
 }
@@ -353,7 +415,7 @@ fn a_file_that_ends_early_is_an_error() {
     let (_folder, path, seal, bytes) = small();
     for length in 0..bytes.len() {
         fs::write(&path, &bytes[..length]).unwrap();
-        let error = read_all(&path, seal).expect_err(&format!("{length} bytes are left"));
+        let error = read_all(&path, seal, None).expect_err(&format!("{length} bytes are left"));
         assert_eq!(error.kind(), ErrorKind::File, "{length} bytes: {error}");
     }
 }
@@ -373,7 +435,7 @@ fn damage_under_a_sound_checksum_never_makes_a_panic() {
             damaged[checked..checked + 4].copy_from_slice(&checksum.to_le_bytes());
             fs::write(&path, &damaged).unwrap();
             let seal = Seal { start: seal.start, checksum: crc32fast::hash(&damaged[start..]) };
-            if let Ok(batches) = read_all(&path, seal) {
+            if let Ok(batches) = read_all(&path, seal, None) {
                 batches.iter().for_each(|batch| {
                     batch.columns().iter().for_each(|column| column.to_data().validate_full().unwrap());
                 });

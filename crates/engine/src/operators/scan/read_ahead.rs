@@ -18,6 +18,7 @@
 //! holds one reads on step by step.
 //!
 //! Invariants:
+//! * A cluster in the buffer goes from `queued` to `ready` at once, with no more memory than the buffer has for it.
 //! * At most so many per packet as the knob says are queued, being read or ready, and their bytes are reserved.
 //! * A packet that waits is woken when a cluster arrives and when one is released, one of which is bound to happen; and
 //!   one of them when another packet finds something decoded, as there may be more.
@@ -34,7 +35,7 @@ use crate::sync::{Latch, Mutex};
 use diligence_base::limits::READ_AHEAD_CLUSTERS;
 use diligence_base::{Error, Result};
 use diligence_memory::{QueryMemory, Reservation};
-use diligence_storage::{Cluster, Fetch, Fetched, FirstStep};
+use diligence_storage::{Cluster, Fetch, Fetched, FirstStep, Gone, Hint};
 use futures::FutureExt;
 use futures::future::{AbortHandle, abortable};
 
@@ -66,6 +67,10 @@ pub(super) struct ReadAhead {
     columns: Vec<usize>,
     /// Whether packets get the clusters in file order.
     ordered: bool,
+    /// What becomes of clusters in their buffer.
+    hint: Hint,
+    /// Whether nothing more is wanted, for those who read.
+    gone: Arc<Gone>,
     io: Io,
     progress: Arc<ScanProgress>,
     queue: Mutex<Queue>,
@@ -202,6 +207,8 @@ impl ReadAhead {
         progress: Arc<ScanProgress>,
         attendance: Option<Arc<Attendance>>,
     ) -> Arc<Self> {
+        let buffered = clusters.iter().filter(|cluster| cluster.is_buffered());
+        let hint = Hint::Scan { bytes: buffered.map(|cluster| cluster.bytes(&columns)).sum() };
         let queue = Queue {
             window: READ_AHEAD_CLUSTERS,
             short: 0,
@@ -219,7 +226,8 @@ impl ReadAhead {
             waiting: Vec::new(),
             attendance,
         };
-        Arc::new(Self { columns, ordered, io, progress, queue: Mutex::named(&CLUSTERS, queue) })
+        let queue = Mutex::named(&CLUSTERS, queue);
+        Arc::new(Self { columns, ordered, hint, gone: Arc::default(), io, progress, queue })
     }
 
     /// Clusters not asked for yet.
@@ -252,6 +260,7 @@ impl ReadAhead {
         let (clusters, queued, ready, requests, waiting, attendance) = {
             let mut queue = self.queue.lock();
             queue.is_stopped = true;
+            self.gone.set();
             (
                 std::mem::take(&mut queue.clusters),
                 std::mem::take(&mut queue.queued),
@@ -314,8 +323,12 @@ impl ReadAhead {
         let under_way = queue.window + queue.window / READ_AHEAD_CLUSTERS;
         let share = memory.share_bytes() / WHOLE_PART / under_way.max(1);
         let whole = |reservation: &mut Reservation| {
-            reservation.grow(bytes)?;
-            Ok(caught(cluster, || Ok(cluster.fetch(columns))))
+            let fetch = caught(cluster, || Ok(cluster.fetch_hinted(columns, self.hint)));
+            // What is in the buffer is counted there.
+            if !(cluster.is_buffered() && matches!(fetch, Ok(Fetch::Ready(_)))) {
+                reservation.grow(bytes)?;
+            }
+            Ok(fetch)
         };
         if bytes <= share && !queue.in_steps {
             return whole(reservation);
@@ -365,6 +378,15 @@ impl ReadAhead {
             Err(error) => own.read(index, || Err(error)),
             Ok(Fetch::Ready(fetched)) => own.read(index, || Ok(fetched)),
             Ok(Fetch::Blocking(read)) => self.io.pool.submit(Box::new(move || own.read(index, read))),
+            Ok(Fetch::Buffered(read)) => {
+                // Others may wait for the same reads, so none of them is given up.
+                let Some(Order { cluster, columns, mut reservation }) = own.begin(index) else { return };
+                let done = move |fetched: Result<Fetched>, counted: usize| {
+                    reservation.shrink(counted);
+                    own.arrived(Ready { index, cluster, columns, fetched, reservation });
+                };
+                read.begin(self.gone.clone(), Box::new(done));
+            }
             Ok(Fetch::Waiting(read)) if self.io.inline => own.read(index, || self.io.runtime.block_on(read)),
             Ok(Fetch::Waiting(read)) => {
                 let (request, handle) = abortable(async move {
@@ -520,6 +542,7 @@ impl ReadAhead {
         match fetch {
             Fetch::Ready(read) => arrived(Ok(read)),
             Fetch::Blocking(read) => self.io.pool.submit(Box::new(move || arrived(caught(&cluster, read)))),
+            Fetch::Buffered(read) => read.begin(self.gone.clone(), Box::new(move |read, _| arrived(read))),
             Fetch::Waiting(read) if self.io.inline => arrived(caught(&cluster, || self.io.runtime.block_on(read))),
             Fetch::Waiting(read) => {
                 self.io.runtime.spawn(async move {

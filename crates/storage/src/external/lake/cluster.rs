@@ -124,6 +124,7 @@ impl Cluster for WholeFile {
                 let fetched = match cluster.fetch(&columns) {
                     Fetch::Ready(fetched) => fetched,
                     Fetch::Blocking(read) => read()?,
+                    Fetch::Buffered(read) => read.wait()?,
                     Fetch::Waiting(read) => wait(read)?,
                 };
                 bytes += fetched.bytes;

@@ -249,6 +249,7 @@ fn read_columns(place: &Place, file: &ListedFile, columns: &[LakeField]) -> Resu
         let fetched = match piece.cluster.fetch(&all) {
             Fetch::Ready(fetched) => fetched,
             Fetch::Blocking(read) => read()?,
+            Fetch::Buffered(read) => read.wait()?,
             Fetch::Waiting(read) => wait(read)?,
         };
         let mut decode = piece.cluster.decode(fetched, &request)?;
