@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 67] = [
+const EMPTY: [(&str, &str); 62] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
     ("pg_amop", "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:s amoppurpose amopopr:o amopmethod:o amopsortfamily:o"),
     ("pg_amproc", "oid:o amprocfamily:o amproclefttype:o amprocrighttype:o amprocnum:s amproc"),
@@ -78,11 +78,6 @@ const EMPTY: [(&str, &str); 67] = [
     ("pg_transform", "oid:o trftype:o trflang:o trffromsql trftosql"),
     ("pg_trigger", "oid:o tgrelid:o tgparentid:o tgname tgfoid:o tgtype:s tgenabled tgisinternal:b tgconstrrelid:o tgconstrindid:o \
       tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:S tgargs tgqual tgoldtable tgnewtable"),
-    ("pg_ts_config", "oid:o cfgname cfgnamespace:o cfgowner:o cfgparser:o"),
-    ("pg_ts_config_map", "mapcfg:o maptokentype:i mapseqno:i mapdict:o"),
-    ("pg_ts_dict", "oid:o dictname dictnamespace:o dictowner:o dicttemplate:o dictinitoption"),
-    ("pg_ts_parser", "oid:o prsname prsnamespace:o prsstart prstoken prsend prsheadline prslextype"),
-    ("pg_ts_template", "oid:o tmplname tmplnamespace:o tmplinit tmpllexize"),
     ("pg_user_mapping", "oid:o umuser:o umserver:o umoptions:T"),
     ("pg_user_mappings", "umid:o srvid:o srvname umuser:o usename umoptions:T"),
 ];

@@ -1,0 +1,1 @@
+//! Words, documents and queries as PostgreSQL has them.
