@@ -295,12 +295,19 @@ impl<'a> Vector<'a> {
 }
 
 impl Lexeme<'_> {
-    /// Its positions ascending; of equal ones the one that counts most.
+    /// Its positions ascending; of equal ones the one that counts most. Of the last position, which stands for all
+    /// behind it, the first one stays if others are before it, as in PostgreSQL.
     fn settle(&mut self) {
         let positions = &mut self.positions;
         if positions.windows(2).any(|pair| pair[0].at >= pair[1].at) {
-            positions.sort_by_key(|position| (position.at, std::cmp::Reverse(position.weight)));
-            positions.dedup_by_key(|position| position.at);
+            positions.sort_by_key(|position| position.at);
+            let is_last_only = positions.first().is_some_and(|first| first.at == POSITION_MAX);
+            positions.dedup_by(|next, kept| {
+                if next.at == kept.at && (is_last_only || kept.at != POSITION_MAX) {
+                    kept.weight = kept.weight.max(next.weight);
+                }
+                next.at == kept.at
+            });
         }
         positions.truncate(POSITIONS_MAX + 1);
     }
@@ -516,5 +523,5 @@ impl<'a> Tokens<'a> {
 
 /// Whether a character is an operator of queries.
 pub(super) fn is_operator(character: char) -> bool {
-    matches!(character, '!' | '&' | '|' | '(' | ')')
+    matches!(character, '!' | '&' | '|' | '(' | ')' | '<')
 }
