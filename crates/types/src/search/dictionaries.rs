@@ -139,10 +139,9 @@ impl Dictionary {
         if language.stops(&lower) {
             return Lexized::Stop;
         }
-        match language.algorithm {
-            Some(algorithm) => Lexized::Lexeme(Stemmer::create(algorithm).stem(&lower).into_owned()),
-            None => Lexized::Lexeme(lower),
-        }
+        let stem = language.algorithm.map(|algorithm| Stemmer::create(algorithm).stem(&lower).into_owned());
+        // A word that is nothing but endings stays.
+        Lexized::Lexeme(stem.filter(|stem| !stem.is_empty()).unwrap_or(lower))
     }
 }
 
