@@ -9,8 +9,8 @@ use diligence_types::search::Configuration;
 use diligence_types::text::Zone;
 use sqlparser::ast;
 
-use super::path::{DEFAULT_PATH, SEARCH_PATH, SearchPath};
 use super::Planner;
+use super::path::{DEFAULT_PATH, SEARCH_PATH, SearchPath};
 use crate::statement::Statement;
 
 /// The setting for the session's time zone.

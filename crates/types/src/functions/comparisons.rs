@@ -177,7 +177,10 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
         SqlType::Search(kind @ (SearchKind::Vector | SearchKind::Query)) => {
             let keys = |array| {
                 let texts = texts(array)?;
-                texts.iter().map(|text| text.map(|text| search_key(text, *kind)).transpose()).collect::<Result<Vec<_>>>()
+                texts
+                    .iter()
+                    .map(|text| text.map(|text| search_key(text, *kind)).transpose())
+                    .collect::<Result<Vec<_>>>()
             };
             let (a, b) = (keys(left)?, keys(right)?);
             Box::new(move |i, j| a[i].cmp(&b[j]))

@@ -519,10 +519,16 @@ impl Cells {
 }
 
 /// The rows of a function as lists of records: `lengths` tells how many each row of the arguments has.
-fn record_lists(columns: &Columns<'_>, call: &Call<'_>, lengths: Vec<usize>, cells: Vec<Cells>) -> Result<ColumnarValue> {
+fn record_lists(
+    columns: &Columns<'_>,
+    call: &Call<'_>,
+    lengths: Vec<usize>,
+    cells: Vec<Cells>,
+) -> Result<ColumnarValue> {
     let DataType::List(item) = call.returns.arrow() else { return Err(Error::bug("rows are a list")) };
     let DataType::Struct(fields) = item.data_type().clone() else { return Err(Error::bug("rows are records")) };
-    let arrays = cells.into_iter().zip(&fields).map(|(cells, field): (Cells, &Arc<Field>)| cells.array(field.data_type()));
+    let arrays =
+        cells.into_iter().zip(&fields).map(|(cells, field): (Cells, &Arc<Field>)| cells.array(field.data_type()));
     let bug = |error: arrow::error::ArrowError| Error::bug(error.to_string());
     let records = StructArray::try_new(fields.clone(), arrays.collect::<Result<_>>()?, None).map_err(bug)?;
     i32::try_from(records.len()).map_err(|_| too_large())?;
@@ -531,7 +537,8 @@ fn record_lists(columns: &Columns<'_>, call: &Call<'_>, lengths: Vec<usize>, cel
 }
 
 fn records(fields: &[(&str, SqlType)]) -> SqlType {
-    let field = |(name, sql_type): &(&str, SqlType)| RecordField { name: (*name).to_owned(), sql_type: sql_type.clone() };
+    let field =
+        |(name, sql_type): &(&str, SqlType)| RecordField { name: (*name).to_owned(), sql_type: sql_type.clone() };
     SqlType::array_of(SqlType::Record(fields.iter().map(field).collect::<Vec<_>>().into()))
 }
 

@@ -5,10 +5,10 @@
 
 use diligence_base::{Error, Result};
 
+use super::POSITION_MAX;
 use super::matching::Presence;
 use super::query::{Item, Operand, Query};
 use super::vector::{Lexeme, Position, Vector, Weight};
-use super::POSITION_MAX;
 
 /// What the weights count, from `D` to `A`.
 pub type WeightValues = [f32; 4];

@@ -11,8 +11,8 @@ use datafusion_expr::{ColumnarValue, ScalarFunctionArgs};
 use super::literals::{ZONE, value};
 use crate::SqlType;
 use crate::enum_type::EnumType;
-use crate::search::SearchKind;
 use crate::functions::{Argument, Candidate, Overload, ScalarCall, names, resolve_scalar, scalars};
+use crate::search::SearchKind;
 
 /// A type for each argument of an overload.
 fn types(overload: &Overload) -> Vec<SqlType> {
