@@ -45,7 +45,7 @@ const fn base(
 }
 
 /// The types that columns, parameters and the catalog's own columns have.
-pub const TYPES: [PostgresType; 47] = [
+pub const TYPES: [PostgresType; 51] = [
     BOOL,
     BYTEA,
     base(18, "char", "\"char\"", 1, 1002, "S"),
@@ -80,6 +80,10 @@ pub const TYPES: [PostgresType; 47] = [
     base(2205, "regclass", "regclass", 4, 2210, "N"),
     base(2206, "regtype", "regtype", 4, 2211, "N"),
     base(2950, "uuid", "uuid", 16, 2951, "U"),
+    base(3614, "tsvector", "tsvector", -1, 3643, "U"),
+    base(3615, "tsquery", "tsquery", -1, 3645, "U"),
+    base(3734, "regconfig", "regconfig", 4, 3735, "N"),
+    base(3769, "regdictionary", "regdictionary", 4, 3770, "N"),
     base(3802, "jsonb", "jsonb", -1, 3807, "U"),
     base(3904, "int4range", "int4range", -1, 3905, "R"),
     base(3906, "numrange", "numrange", -1, 3907, "R"),

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use arrow::array::AsArray;
+use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 use diligence_native::SegmentSizes;
 

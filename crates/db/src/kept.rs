@@ -259,6 +259,7 @@ mod tests {
             "SELECT increment_by, max_value FROM pg_sequences WHERE sequencename = 's'",
             "SELECT typname, oid FROM pg_type WHERE typtype IN ('e', 'd')",
             "SELECT d, a, m FROM held ORDER BY a",
+            "SELECT v, q, c, v @@ q AS found FROM documents ORDER BY v",
             "SELECT domain_name, domain_default FROM information_schema.domains",
         ];
         let answers = {
@@ -279,6 +280,8 @@ mod tests {
                 "CREATE DOMAIN tiny AS small CONSTRAINT is_tiny CHECK (VALUE < 7)",
                 "CREATE TABLE held (d tiny, a inet PRIMARY KEY, m int4multirange)",
                 "INSERT INTO held VALUES (1, '10.0.0.1/8', '{[1,3),[5,8)}'), (DEFAULT, '::1', '{}')",
+                "CREATE TABLE documents (v tsvector PRIMARY KEY, q tsquery DEFAULT 'cat & !dog', c regconfig)",
+                "INSERT INTO documents VALUES ('cat:1A fat:2', DEFAULT, 'english'), ('dog', 'dog:*', NULL)",
                 "ALTER DOMAIN small RENAME TO little",
                 "ALTER DOMAIN tiny SET DEFAULT 2",
                 "CREATE SEQUENCE s",
@@ -482,8 +485,8 @@ mod tests {
             "INSERT INTO divided VALUES (1, 'a'), (2, 'it''s'), (3, 'z'), (4, NULL)",
             "CREATE TYPE mood AS ENUM ('sad', 'it''s ok', 'happy')",
             "CREATE DOMAIN \"My lab\".few AS INT DEFAULT 3 NOT NULL CONSTRAINT \"is few\" CHECK (VALUE < 10)",
-            "CREATE TABLE addresses (f \"My lab\".few, i inet, c cidr, a macaddr, n nummultirange)",
-            "INSERT INTO addresses VALUES (1, '10.0.0.1/8', '10/8', '08002b010203', '{[1,2],(5,)}'), (DEFAULT, NULL, NULL, NULL, NULL)",
+            "CREATE TABLE addresses (f \"My lab\".few, i inet, c cidr, a macaddr, n nummultirange, t tsvector, q tsquery)",
+            "INSERT INTO addresses VALUES (1, '10.0.0.1/8', '10/8', '08002b010203', '{[1,2],(5,)}', 'cat:1A rat', 'cat & !dog'), (DEFAULT, NULL, NULL, NULL, NULL, NULL, NULL)",
             "CREATE TABLE moods (m mood NOT NULL DEFAULT 'sad', l mood[])",
             "INSERT INTO moods VALUES ('happy', ARRAY['sad', 'happy']::mood[]), (DEFAULT, NULL)",
             "CREATE MATERIALIZED VIEW by_mood AS SELECT m, count(*) AS c FROM moods GROUP BY m",

@@ -70,6 +70,7 @@ pub use diligence_sql::{Description, Facts};
 pub use diligence_types::SqlType;
 pub use diligence_types::network_type::NetworkKind;
 pub use diligence_types::range_type::RangeKind;
+pub use diligence_types::search::SearchKind;
 pub use diligence_types::text::networks::{Address, mac_text, read_mac};
 pub use diligence_types::text::{Multirange, Range, Zone};
 pub use plans::{GenericPlan, ParsedStatement, PlanCache, PlannedStatement, Used};

@@ -365,13 +365,15 @@ fn equal_values_that_are_held_as_texts_are_found_by_indexes() {
     for statement in [
         "CREATE TYPE mood AS ENUM ('sad', 'ok')",
         "CREATE DOMAIN positive AS integer CHECK (VALUE > 0)",
-        "CREATE TABLE t (i inet, r int4range, m mood, p positive)",
+        "CREATE TABLE t (i inet, r int4range, m mood, p positive, v tsvector, q tsquery)",
         "INSERT INTO t SELECT '10.0.0.0'::inet + i, int4range(i, i + 1), \
-         (CASE WHEN i = 7 THEN 'ok' ELSE 'sad' END)::mood, i FROM generate_series(1, 5000) AS g(i)",
+         (CASE WHEN i = 7 THEN 'ok' ELSE 'sad' END)::mood, i, to_tsvector('simple', 'n' || i), \
+         to_tsquery('simple', 'n' || i) FROM generate_series(1, 5000) AS g(i)",
         "CREATE INDEX t_i ON t (i)",
         "CREATE INDEX t_r ON t (r)",
         "CREATE INDEX t_m ON t (m)",
         "CREATE INDEX t_p ON t (p)",
+        "CREATE INDEX t_v ON t (v)",
     ] {
         session.execute(statement).map(|_| ()).unwrap_or_else(|error| panic!("{statement}: {error}"));
     }
@@ -381,6 +383,7 @@ fn equal_values_that_are_held_as_texts_are_found_by_indexes() {
         ("r = '[7,7]'", "t_r: 1 row"),
         ("m = 'ok'", "t_m: 1 row"),
         ("p = 7", "t_p: 1 row"),
+        ("v = to_tsvector('simple', 'n7')", "t_v: 1 row"),
     ] {
         let explained = rows(&session, &format!("EXPLAIN SELECT * FROM t WHERE {condition}"));
         let scan = explained.into_iter().find(|line| line.contains("Scan t ")).unwrap();
@@ -389,6 +392,10 @@ fn equal_values_that_are_held_as_texts_are_found_by_indexes() {
     // What asks for the order of values does not.
     assert_eq!(rows(&session, "SELECT count(*) FROM t WHERE i > '10.0.19.0'"), ["136"]);
     assert_eq!(rows(&session, "SELECT p FROM t ORDER BY i DESC LIMIT 2"), ["5000", "4999"]);
+    // A query is equal to one with other weights.
+    session.execute("CREATE UNIQUE INDEX t_q ON t (q)").unwrap();
+    assert_eq!(rows(&session, "SELECT p FROM t WHERE q = 'n7:A'"), ["7"]);
+    assert_eq!(error(&session, "INSERT INTO t (q) VALUES ('n7:B')").code(), Some("23505"));
 }
 
 #[test]

@@ -14,7 +14,8 @@
 //! * `interval`: months, days and nanoseconds, which are multiples of 1,000.
 //! * `uuid`: its text of 36 characters, in lower case, which sorts as the bytes do. `json`, `jsonb`, enums: text.
 //! * `bit`, `bit varying`: texts of zeros and ones, which sort as the bits do.
-//! * Ranges, multiranges, addresses in networks: their texts, of which each value has one.
+//! * Ranges, multiranges, addresses in networks, documents and queries of text search: their texts, of which each
+//!   value has one; `regconfig` and `regdictionary`: names.
 
 pub mod domain_type;
 pub mod record_type;
@@ -27,6 +28,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit
 use crate::enum_type::EnumType;
 use crate::network_type::NetworkKind;
 use crate::range_type::RangeKind;
+use crate::search::SearchKind;
 
 use self::domain_type::DomainType;
 use self::record_type::RecordType;
@@ -111,6 +113,8 @@ pub enum SqlType {
     Multirange(RangeKind),
     /// An address in a network.
     Network(NetworkKind),
+    /// Of full text search: `tsvector`, `tsquery`, `regconfig`, `regdictionary`.
+    Search(SearchKind),
     /// A domain: some of another type's values. No expression has one, only what takes values.
     Domain(Arc<DomainType>),
     /// `void`: the result of functions that are called for what they do.
@@ -207,7 +211,7 @@ impl SqlType {
             Self::Unknown | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => DataType::Utf8View,
             Self::Uuid | Self::Json | Self::Jsonb | Self::Enum(_) => DataType::Utf8View,
             Self::Bit(_) | Self::VarBit(_) | Self::Range(_) | Self::TimeTz => DataType::Utf8View,
-            Self::Multirange(_) | Self::Network(_) => DataType::Utf8View,
+            Self::Multirange(_) | Self::Network(_) | Self::Search(_) => DataType::Utf8View,
             Self::Boolean => DataType::Boolean,
             Self::SmallInt => DataType::Int16,
             Self::Integer => DataType::Int32,
@@ -332,6 +336,8 @@ impl SqlType {
             Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => Category::String,
             Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb => Category::UserDefined,
             Self::Range(_) | Self::Multirange(_) => Category::UserDefined,
+            Self::Search(SearchKind::Vector | SearchKind::Query) => Category::UserDefined,
+            Self::Search(SearchKind::Configuration | SearchKind::Dictionary) => Category::Numeric,
             Self::Network(kind) if kind.is_internet() => Category::Network,
             Self::Network(_) => Category::UserDefined,
             Self::Enum(_) => Category::Enum,
@@ -456,12 +462,14 @@ impl SqlType {
                 Self::Range(kind) => kind.oids().1,
                 Self::Multirange(kind) => kind.multirange_oids().1,
                 Self::Network(kind) => kind.oids().1,
+                Self::Search(kind) => kind.oids().1,
                 _ => 1009,
             },
             Self::Record(fields) => fields.oids().0,
             Self::Range(kind) => kind.oids().0,
             Self::Multirange(kind) => kind.multirange_oids().0,
             Self::Network(kind) => kind.oids().0,
+            Self::Search(kind) => kind.oids().0,
             Self::Map(_) => 25,
             Self::Domain(one) => one.base.oid(),
             Self::Void => 2278,
@@ -515,6 +523,7 @@ impl SqlType {
             Self::Range(kind) => kind.name(),
             Self::Multirange(kind) => kind.multirange_name(),
             Self::Network(kind) => kind.name(),
+            Self::Search(kind) => kind.name(),
             Self::Map(_) => "map",
             Self::Domain(one) => one.base.internal_name(),
             Self::Void => "void",
@@ -612,7 +621,9 @@ impl SqlType {
             name => {
                 let of_range = RangeKind::of_name(name).map(Self::Range);
                 let of_multirange = || RangeKind::of_multirange_name(name).map(Self::Multirange);
-                of_range.or_else(of_multirange).or_else(|| NetworkKind::of_name(name).map(Self::Network))?
+                let of_network = || NetworkKind::of_name(name).map(Self::Network);
+                let of_search = || SearchKind::of_name(name).map(Self::Search);
+                of_range.or_else(of_multirange).or_else(of_network).or_else(of_search)?
             }
         })
     }

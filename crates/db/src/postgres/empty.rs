@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 62] = [
+const EMPTY: [(&str, &str); 57] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
     ("pg_amop", "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:s amoppurpose amopopr:o amopmethod:o amopsortfamily:o"),
     ("pg_amproc", "oid:o amprocfamily:o amproclefttype:o amprocrighttype:o amprocnum:s amproc"),
@@ -72,11 +72,6 @@ const EMPTY: [(&str, &str); 62] = [
     ("pg_timezone_abbrevs", "abbrev utc_offset is_dst:b"),
     ("pg_timezone_names", "name abbrev utc_offset is_dst:b"),
     ("pg_transform", "oid:o trftype:o trflang:o trffromsql trftosql"),
-    ("pg_ts_config", "oid:o cfgname cfgnamespace:o cfgowner:o cfgparser:o"),
-    ("pg_ts_config_map", "mapcfg:o maptokentype:i mapseqno:i mapdict:o"),
-    ("pg_ts_dict", "oid:o dictname dictnamespace:o dictowner:o dicttemplate:o dictinitoption"),
-    ("pg_ts_parser", "oid:o prsname prsnamespace:o prsstart prstoken prsend prsheadline prslextype"),
-    ("pg_ts_template", "oid:o tmplname tmplnamespace:o tmplinit tmpllexize"),
     ("pg_user_mapping", "oid:o umuser:o umserver:o umoptions:T"),
     ("pg_user_mappings", "umid:o srvid:o srvname umuser:o usename umoptions:T"),
 ];

@@ -14,6 +14,7 @@ pub(crate) mod definitions;
 mod empty;
 mod roles;
 mod rows;
+mod text_search;
 mod triggers;
 
 use std::collections::BTreeMap;
@@ -589,6 +590,9 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
         "schemaname sequencename sequenceowner data_type start_value:o min_value:o max_value:o increment_by:o cycle:b cache_size:o last_value:o",
         declared::listed_sequences,
     );
+    for (name, line, rows) in text_search::TABLES {
+        add(name, line, rows);
+    }
     add("pg_index_texts", "index_oid:o index_part:o index_text", declared::index_definitions);
     add("pg_constraint_texts", "constraint_oid:o constraint_text", declared::constraint_definitions);
     add("pg_serials", "serial_table serial_column serial_sequence", declared::serials);

@@ -19,7 +19,7 @@ use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
 use diligence_db::postgres as types;
 use diligence_db::postgres::{ColumnType, UNBOUNDED_NUMERIC, field_type};
-use diligence_db::{Address, Multirange, NetworkKind, Range, RangeKind, Zone, read_mac};
+use diligence_db::{Address, Multirange, NetworkKind, Range, RangeKind, SearchKind, Zone, read_mac};
 
 use super::numeric::{PlainNumeric, without_zeros};
 use super::text;
@@ -184,6 +184,7 @@ impl Rows {
                 | Values::Range(..)
                 | Values::Multirange(..)
                 | Values::Network(..)
+                | Values::Search(..)
         )
     }
 
@@ -245,6 +246,8 @@ enum Values {
     Multirange(StringViewArray, RangeKind, Zone),
     /// Addresses in networks, likewise.
     Network(StringViewArray, NetworkKind),
+    /// Of text search, likewise.
+    Search(StringViewArray, SearchKind),
     /// Rows of columns.
     Row(ArrayRef, Vec<(Values, ColumnType)>),
 }
@@ -310,6 +313,9 @@ impl Values {
             }
             element if let Some(kind) = NetworkKind::of_name(element.name) => {
                 Values::Network(to(&DataType::Utf8View)?.as_string_view().clone(), kind)
+            }
+            element if let Some(kind) = SearchKind::of_name(element.name) => {
+                Values::Search(to(&DataType::Utf8View)?.as_string_view().clone(), kind)
             }
             element if element.name == types::ROW_NAME && matches!(array.data_type(), DataType::Struct(_)) => {
                 let record = array.as_struct();
@@ -378,7 +384,7 @@ impl Values {
             Values::WideDecimal(array, ..) => array.nulls(),
             Values::Oid(array) => array.nulls(),
             Values::Text(array) | Values::Range(array, ..) => array.nulls(),
-            Values::Multirange(array, ..) | Values::Network(array, _) => array.nulls(),
+            Values::Multirange(array, ..) | Values::Network(array, _) | Values::Search(array, _) => array.nulls(),
             Values::Bytes(array) => array.nulls(),
             Values::Date(array) => array.nulls(),
             Values::Time(array) => array.nulls(),
@@ -475,6 +481,11 @@ impl Values {
                 network_binary(array.value(row), *kind, out);
                 put_length(start, 4, out);
             }
+            Values::Search(array, kind) => {
+                let bytes = kind.binary(array.value(row));
+                out.put_i32(bytes.len() as i32);
+                out.put_slice(&bytes);
+            }
             Values::Row(_, columns) => {
                 let start = out.len();
                 out.put_i32(0);
@@ -536,7 +547,10 @@ impl Values {
                 }
                 out.put_slice(text.as_bytes());
             }
-            Values::Range(array, ..) | Values::Multirange(array, ..) | Values::Network(array, _) => {
+            Values::Range(array, ..)
+            | Values::Multirange(array, ..)
+            | Values::Network(array, _)
+            | Values::Search(array, _) => {
                 out.put_slice(array.value(row).as_bytes());
             }
             Values::Row(_, columns) => row_text(row, columns, out),

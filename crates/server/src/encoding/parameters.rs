@@ -15,7 +15,7 @@ use arrow::datatypes::i256;
 use arrow::datatypes::{DataType, Decimal256Type, DecimalType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use diligence_base::{Error, Result};
 use diligence_db::postgres::{self as types, PostgresType, type_of_oid};
-use diligence_db::{Address, NetworkKind, mac_text};
+use diligence_db::{Address, NetworkKind, SearchKind, mac_text};
 
 use super::columns::{EPOCH_DAYS, EPOCH_MICROSECONDS, Form};
 
@@ -334,6 +334,9 @@ pub fn from_binary(bytes: &[u8], known: PostgresType) -> Result<ArrayRef> {
         }
         known if let Some(kind) = NetworkKind::of_name(known.name) => {
             Arc::new(StringViewArray::from_iter_values([network_text(&mut cursor, kind)?]))
+        }
+        known if let Some(kind) = SearchKind::of_name(known.name) => {
+            return Ok(Arc::new(StringViewArray::from_iter_values([kind.of_binary(bytes)?])));
         }
         _ => return Ok(Arc::new(StringViewArray::from_iter_values([text(bytes)?]))),
     };

@@ -3,6 +3,7 @@
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::has_function;
+use diligence_types::sql_type::Category;
 use sqlparser::ast::{
     BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr, TrimWhereField, UnaryOperator, Value,
     ValueWithSpan,
@@ -271,7 +272,10 @@ impl Binder<'_> {
             UnaryOperator::PGSquareRoot => "|/",
             UnaryOperator::PGCubeRoot => "||/",
             UnaryOperator::PGAbs => "@",
-            UnaryOperator::PGPrefixFactorial => return self.call("factorial", vec![scalar]),
+            UnaryOperator::PGPrefixFactorial if scalar.sql_type().category() == Category::Numeric => {
+                return self.call("factorial", vec![scalar]);
+            }
+            UnaryOperator::PGPrefixFactorial => "!!",
             other => return Err(unsupported(format!("the operator {other}"))),
         };
         self.operator(sign, vec![scalar])

@@ -6,6 +6,7 @@ use arrow::datatypes::DataType;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{aggregates, has_function, nearest_function, scalars};
+use diligence_types::search::SearchKind;
 use sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
 };
@@ -20,7 +21,7 @@ use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, Subquer
 use crate::errors;
 
 /// Functions that give a row per element of the array that the catalog's function of that name gives.
-const ROW_FUNCTIONS: [&str; 20] = [
+const ROW_FUNCTIONS: [&str; 23] = [
     "generate_series",
     "generate_subscripts",
     "json_array_elements",
@@ -40,6 +41,9 @@ const ROW_FUNCTIONS: [&str; 20] = [
     "regexp_matches",
     "regexp_split_to_table",
     "string_to_table",
+    "ts_debug",
+    "ts_parse",
+    "ts_token_type",
     "unnest",
 ];
 
@@ -543,6 +547,7 @@ impl Binder<'_> {
             }
             SqlType::Array(_) => self.typed_array(array)?,
             SqlType::Multirange(_) => self.call("multirange_ranges", vec![array])?,
+            SqlType::Search(SearchKind::Vector) => self.call("tsvector_lexemes", vec![array])?,
             other => {
                 return Err(Error::input(format!("function unnest({other}) does not exist")).with_code("42883"));
             }

@@ -3,6 +3,7 @@
 use arrow::datatypes::i256;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
+use diligence_types::search::SearchKind;
 use diligence_types::sql_type::{OidKind, RecordField};
 use diligence_types::{SqlType, text};
 use sqlparser::ast::{
@@ -417,6 +418,8 @@ fn plain_type(data_type: &DataType) -> Option<SqlType> {
         DataType::Uuid => Some(SqlType::Uuid),
         DataType::JSON => Some(SqlType::Json),
         DataType::JSONB => Some(SqlType::Jsonb),
+        DataType::TsVector => Some(SqlType::Search(SearchKind::Vector)),
+        DataType::TsQuery => Some(SqlType::Search(SearchKind::Query)),
         DataType::Regclass => Some(SqlType::Oid(OidKind::Class)),
         _ => None,
     }

@@ -150,6 +150,10 @@ pub(crate) trait Context {
     fn leave_view(&self) {}
     /// The session's time zone.
     fn zone(&self) -> &str;
+    /// The session's configuration of text search.
+    fn search_configuration(&self) -> &'static str {
+        "english"
+    }
     /// Whether scans may find rows by an index.
     fn uses_index(&self) -> bool {
         true

@@ -5,6 +5,7 @@ use diligence_types::SqlType;
 use diligence_types::coercion::{self, CastContext};
 use diligence_types::functions::{self, Body, Candidate, ScalarCall, Special, Stability, resolve_scalar};
 use diligence_types::record_type::RecordType;
+use diligence_types::search::SearchKind;
 use diligence_types::sql_type::RecordField;
 
 use super::Binder;
@@ -228,6 +229,11 @@ impl Binder<'_> {
         }
         if call.overload.takes_zone {
             arguments.push(Scalar::Constant(Constant::text(self.context.zone())));
+        }
+        if call.overload.takes_configuration {
+            let name = Constant::text(self.context.search_configuration());
+            let sql_type = SqlType::Search(SearchKind::Configuration);
+            arguments.push(Scalar::Constant(Constant { sql_type, ..name }));
         }
         if let Body::Special(special) = &call.overload.body
             && let Some(comparison) = comparison_of(*special)

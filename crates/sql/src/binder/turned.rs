@@ -233,6 +233,7 @@ impl Binder<'_> {
                     | SqlType::Bytea
                     | SqlType::Range(_)
                     | SqlType::Multirange(_)
+                    | SqlType::Search(_)
                     | SqlType::Void
             ) && !matches!(&column.sql_type, SqlType::Network(kind) if !kind.is_internet());
             let is_number = column.sql_type.category() == Category::Numeric;

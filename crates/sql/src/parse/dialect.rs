@@ -241,6 +241,7 @@ impl Dialect for PostgresSyntax {
             Token::Plus => (UnaryOperator::Plus, tightness::UNARY_MINUS),
             Token::Tilde => (UnaryOperator::BitwiseNot, tightness::OPERATOR),
             Token::AtSign => (UnaryOperator::PGAbs, tightness::OPERATOR),
+            Token::DoubleExclamationMark => (UnaryOperator::PGPrefixFactorial, tightness::OPERATOR),
             Token::PGSquareRoot => (UnaryOperator::PGSquareRoot, tightness::OPERATOR),
             Token::PGCubeRoot => (UnaryOperator::PGCubeRoot, tightness::OPERATOR),
             Token::Word(word) if word.keyword == Keyword::TRIM && *next == Token::LParen => return Some(trim(parser)),

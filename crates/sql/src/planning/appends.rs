@@ -160,6 +160,7 @@ fn sent_field(field: &Field) -> Field {
             | SqlType::Range(_)
             | SqlType::Multirange(_)
             | SqlType::Network(_)
+            | SqlType::Search(_)
             | SqlType::TimeTz,
         ) => SqlType::Text,
         Some(SqlType::Array(element)) if matches!(**element, SqlType::Enum(_)) => SqlType::array_of(SqlType::Text),
@@ -180,7 +181,7 @@ fn shown_value(field: &Field, cast: &str) -> String {
         Some(known @ (SqlType::Uuid | SqlType::Json | SqlType::Jsonb | SqlType::TimeTz)) => {
             format!("{cast}({name} AS {known})")
         }
-        Some(known @ (SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_))) => {
+        Some(known @ (SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_) | SqlType::Search(_))) => {
             format!("{cast}({name} AS {known})")
         }
         // What is too long for the column is an error, as it is not where a cast names the length.

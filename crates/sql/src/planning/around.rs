@@ -449,6 +449,10 @@ impl Context for Around<'_> {
         self.at.session.uses_index
     }
 
+    fn search_configuration(&self) -> &'static str {
+        self.at.session.search_configuration.name()
+    }
+
     fn now(&self) -> i64 {
         self.now
     }

@@ -108,7 +108,15 @@ fn is_other_as_text(sql_type: &SqlType) -> bool {
     use SqlType as T;
     matches!(
         sql_type,
-        T::Char(_) | T::Enum(_) | T::Json | T::Jsonb | T::TimeTz | T::Range(_) | T::Multirange(_) | T::Network(_)
+        T::Char(_)
+            | T::Enum(_)
+            | T::Json
+            | T::Jsonb
+            | T::TimeTz
+            | T::Range(_)
+            | T::Multirange(_)
+            | T::Network(_)
+            | T::Search(_)
     )
 }
 

@@ -62,6 +62,7 @@ use diligence_pool::Pool;
 use diligence_storage::external::Rejects;
 use diligence_types::SqlType;
 use diligence_types::functions;
+use diligence_types::search::Configuration;
 use parking_lot::{Mutex, RwLock};
 
 pub use self::appends::PlannedAppend;
@@ -148,6 +149,8 @@ pub(crate) struct SessionParts {
     pub(crate) path: SearchPath,
     /// Whether scans may find rows by an index.
     pub(crate) uses_index: bool,
+    /// The configuration of text search that functions take which are given none.
+    pub(crate) search_configuration: Configuration,
     /// No other has had this number.
     id: u64,
 }
@@ -169,20 +172,34 @@ impl Planning<'_> {
 }
 
 impl SessionParts {
-    fn new(options: Arc<ConfigOptions>, path: SearchPath, uses_index: bool) -> Arc<Self> {
+    fn new(options: Arc<ConfigOptions>) -> Arc<Self> {
+        let (path, search_configuration) = (SearchPath::default(), settings::search_configuration());
+        Arc::new(Self { options, path, uses_index: true, search_configuration, id: Self::next_id() })
+    }
+
+    /// The same parts with a change.
+    fn changed(&self, change: impl FnOnce(&mut Self)) -> Arc<Self> {
+        let mut parts = Self {
+            options: self.options.clone(),
+            path: self.path.clone(),
+            uses_index: self.uses_index,
+            search_configuration: self.search_configuration,
+            id: Self::next_id(),
+        };
+        change(&mut parts);
+        Arc::new(parts)
+    }
+
+    fn next_id() -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Arc::new(Self { options, path, uses_index, id: NEXT.fetch_add(1, Ordering::Relaxed) })
+        NEXT.fetch_add(1, Ordering::Relaxed)
     }
 }
 
 impl Planner {
     /// A planner over the relations that a session sees.
     pub fn new(catalogs: SessionCatalogs, options: PlannerOptions) -> Self {
-        Self::with_parts(
-            catalogs,
-            SessionParts::new(Arc::new(settings::built_in()), SearchPath::default(), true),
-            options,
-        )
+        Self::with_parts(catalogs, SessionParts::new(Arc::new(settings::built_in())), options)
     }
 
     fn with_parts(catalogs: SessionCatalogs, parts: Arc<SessionParts>, options: PlannerOptions) -> Self {

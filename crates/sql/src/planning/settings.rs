@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use datafusion_common::config::ConfigOptions;
 use diligence_base::{Error, Result};
+use diligence_types::search::Configuration;
 use diligence_types::text::Zone;
 use sqlparser::ast;
 
+use super::Planner;
 use super::path::{DEFAULT_PATH, SEARCH_PATH, SearchPath};
-use super::{Planner, SessionParts};
 use crate::statement::Statement;
 
 /// The setting for the session's time zone.
@@ -17,6 +18,12 @@ const TIME_ZONE: &str = "timezone";
 
 /// The setting for access by an index, which PostgreSQL has under this name.
 const INDEX_SCAN: &str = "enable_indexscan";
+
+/// The setting for the configuration of text search.
+const SEARCH_CONFIGURATION: &str = "default_text_search_config";
+
+/// Its value in a session that has changed nothing.
+const DEFAULT_CONFIGURATION: &str = "pg_catalog.english";
 
 /// Rows of a row group that is written.
 const PARQUET_ROW_GROUP_ROWS: usize = 128 * 1024;
@@ -60,6 +67,11 @@ pub(super) fn built_in() -> ConfigOptions {
     options
 }
 
+/// The configuration of text search of a session that has changed nothing.
+pub(super) fn search_configuration() -> Configuration {
+    Configuration::of_name(DEFAULT_CONFIGURATION).expect("there is a configuration for English")
+}
+
 /// A setting of a session's statements.
 #[derive(Clone, Debug)]
 pub struct PlannerOption {
@@ -96,15 +108,20 @@ impl Planner {
             default: "on".to_owned(),
             description: "Whether a scan may find rows by an index, where that is cheaper: on or off",
         };
-        settings.chain([path, index_scan]).collect()
+        let configuration = PlannerOption {
+            name: SEARCH_CONFIGURATION,
+            value: format!("pg_catalog.{}", session.search_configuration.name()),
+            default: DEFAULT_CONFIGURATION.to_owned(),
+            description: "How texts become lexemes where text search is not told: simple, english or another language",
+        };
+        settings.chain([path, index_scan, configuration]).collect()
     }
 
     /// Temporary objects come first from now on.
     pub(super) fn use_temporary(&self) {
         let mut session = self.session.write();
         if !session.path.has_temporary() {
-            *session =
-                SessionParts::new(session.options.clone(), session.path.with_temporary(true), session.uses_index);
+            *session = session.changed(|parts| parts.path = parts.path.with_temporary(true));
         }
     }
 
@@ -120,7 +137,7 @@ impl Planner {
         if name == SEARCH_PATH {
             let mut session = self.session.write();
             let path = SearchPath::of(given)?.with_temporary(session.path.has_temporary());
-            *session = SessionParts::new(session.options.clone(), path, session.uses_index);
+            *session = session.changed(|parts| parts.path = path);
             return Ok(());
         }
         if name == INDEX_SCAN {
@@ -129,7 +146,16 @@ impl Planner {
                 error.with_code("22023").with_hint("give it on or off")
             })?;
             let mut session = self.session.write();
-            *session = SessionParts::new(session.options.clone(), session.path.clone(), uses_index);
+            *session = session.changed(|parts| parts.uses_index = uses_index);
+            return Ok(());
+        }
+        if name == SEARCH_CONFIGURATION {
+            let configuration = Configuration::of_name(given).map_err(|error| {
+                let message = format!("invalid value for parameter \"{name}\": \"{given}\"");
+                Error::input(message).with_code("22023").with_hint(error.message().to_owned())
+            })?;
+            let mut session = self.session.write();
+            *session = session.changed(|parts| parts.search_configuration = configuration);
             return Ok(());
         }
         let Some((_, key, _)) = SETTINGS.iter().find(|(known, _, _)| *known == name) else {
@@ -140,7 +166,7 @@ impl Planner {
         let wrong = |_| Error::input(format!("the setting '{name}' cannot be '{given}'")).with_code("22023");
         let value = if name == TIME_ZONE { Zone::name_of_setting(given)? } else { given.to_owned() };
         options.set(key, &value).map_err(wrong)?;
-        *session = SessionParts::new(Arc::new(options), session.path.clone(), session.uses_index);
+        *session = session.changed(|parts| parts.options = Arc::new(options));
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns,
 use super::{
     arithmetic, arrays, bits, bytes, comparisons, date_units, datetime, domains, duckdb, enums, foreign, formatting,
     intervals, json, lists, maps, math, more_texts, multiranges, networks, numeric, others, patterns, ranges, strftime,
-    strings, zoned_times,
+    strings, text_search, zoned_times,
 };
 use crate::SqlType;
 
@@ -43,6 +43,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     multiranges::declare(&mut catalog);
     networks::declare(&mut catalog);
     zoned_times::declare(&mut catalog);
+    text_search::declare(&mut catalog);
     others::declare(&mut catalog);
     super::aggregates::declare(&mut catalog);
     more_texts::declare(&mut catalog);
@@ -110,6 +111,7 @@ impl Catalog {
             returns: signature.returns,
             is_strict: true,
             takes_zone: false,
+            takes_configuration: false,
             stability: Stability::Immutable,
             body,
         };
@@ -170,6 +172,13 @@ impl Overload {
     /// It takes the session's time zone as its last argument, which its signature does not name.
     pub(super) fn zoned(&mut self) -> &mut Self {
         self.takes_zone = true;
+        self.stability = Stability::Stable;
+        self
+    }
+
+    /// It takes the session's configuration of text search as its last argument, which its signature does not name.
+    pub(super) fn configured(&mut self) -> &mut Self {
+        self.takes_configuration = true;
         self.stability = Stability::Stable;
         self
     }

@@ -18,6 +18,7 @@ use super::decimal::Decimal;
 use super::{Body, Call, ScalarCall, Special, catalog};
 use crate::SqlType;
 use crate::network_type::NetworkKind;
+use crate::search::{Query, SearchKind, Vector};
 use crate::text::networks::Address;
 use crate::text::{Multirange, Range, ZonedTime};
 
@@ -99,11 +100,12 @@ pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
         SqlType::Multirange(_) => ("multirange_order_key", SqlType::Bytea),
         SqlType::TimeTz => ("timetz_order_key", SqlType::Bytea),
         SqlType::Network(kind) if kind.is_internet() => ("inet_order_key", SqlType::Bytea),
+        SqlType::Search(SearchKind::Vector | SearchKind::Query) => ("search_order_key", SqlType::Bytea),
         _ => return None,
     };
     // Each kind of range has an overload of its own.
     let takes = |overload: &&super::Overload| {
-        !matches!(sql_type, SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_))
+        !matches!(sql_type, SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_) | SqlType::Search(_))
             || overload.arguments == [super::Argument::Exact(sql_type.clone())]
     };
     let overload = catalog::scalars(name).iter().find(takes)?;
@@ -114,6 +116,7 @@ pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
 /// for equality needs no [`order_key`], and finds rows by an index.
 pub fn is_equal_as_held(sql_type: &SqlType) -> bool {
     matches!(sql_type, SqlType::Enum(_) | SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_))
+        || *sql_type == SqlType::Search(SearchKind::Vector)
 }
 
 /// How a row of one column compares with a row of another. NULLs are equal and come last.
@@ -171,6 +174,17 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
             let (a, b) = (keys(left)?, keys(right)?);
             Box::new(move |i, j| a[i].cmp(&b[j]))
         }
+        SqlType::Search(kind @ (SearchKind::Vector | SearchKind::Query)) => {
+            let keys = |array| {
+                let texts = texts(array)?;
+                texts
+                    .iter()
+                    .map(|text| text.map(|text| search_key(text, *kind)).transpose())
+                    .collect::<Result<Vec<_>>>()
+            };
+            let (a, b) = (keys(left)?, keys(right)?);
+            Box::new(move |i, j| a[i].cmp(&b[j]))
+        }
         SqlType::Multirange(kind) => {
             let keys = |array| {
                 let texts = texts(array)?;
@@ -208,6 +222,14 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
         (false, false) => values(i, j),
         (left, right) => left.cmp(&right),
     }))
+}
+
+/// Bytes that sort as documents or queries do.
+pub(super) fn search_key(text: &str, kind: SearchKind) -> Result<Vec<u8>> {
+    match kind {
+        SearchKind::Query => Query::read(text).map(|query| query.order_key()),
+        _ => Vector::read(text).map(|vector| vector.order_key()),
+    }
 }
 
 fn intervals(array: &ArrayRef) -> Result<arrow::buffer::ScalarBuffer<IntervalMonthDayNano>> {

@@ -44,6 +44,7 @@ mod regexes;
 mod resolve;
 mod strftime;
 mod strings;
+mod text_search;
 mod udf;
 mod zoned_times;
 mod zones;
@@ -210,6 +211,8 @@ pub struct Overload {
     pub is_strict: bool,
     /// Whether the binder appends the session's time zone as a last argument of type `text`.
     pub takes_zone: bool,
+    /// Whether the binder appends the session's configuration of text search as a last argument of type `regconfig`.
+    pub takes_configuration: bool,
     /// How its value may change.
     pub stability: Stability,
     /// What it does.
@@ -274,7 +277,7 @@ impl fmt::Debug for AggregateBody {
 pub struct ScalarCall {
     /// The overload.
     pub overload: &'static Overload,
-    /// The types to which the arguments are cast, the zone's included.
+    /// The types to which the arguments are cast, the zone's and the configuration's included.
     pub arguments: Vec<SqlType>,
     /// The result's type.
     pub returns: SqlType,

@@ -7,15 +7,16 @@ use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, Decimal128Array, L
 use arrow::datatypes::{DataType, Field, IntervalMonthDayNanoType};
 use diligence_base::{Error, Result};
 
-use super::comparisons::length;
+use super::comparisons::{length, search_key};
 use crate::SqlType;
+use crate::search::SearchKind;
 use crate::text::json;
 
 /// The type of the values that stand for those of a type, where its own bytes do not show what is equal.
 pub fn distinct_type(sql_type: &SqlType) -> Option<DataType> {
     match sql_type {
         SqlType::Interval => Some(DataType::Decimal128(38, 0)),
-        SqlType::Jsonb => Some(DataType::BinaryView),
+        SqlType::Jsonb | SqlType::Search(SearchKind::Query) => Some(DataType::BinaryView),
         SqlType::Array(element) => {
             let element = Field::new(Field::LIST_FIELD_DEFAULT_NAME, distinct_type(element)?, true);
             Some(DataType::List(Arc::new(element)))
@@ -45,6 +46,11 @@ pub fn distinct_values(sql_type: &SqlType, column: &ArrayRef) -> Result<ArrayRef
         (SqlType::Jsonb, _) => {
             let texts = column.as_string_view_opt().ok_or_else(other)?;
             let keys = texts.iter().map(|text| text.map(json::order_key).transpose());
+            Arc::new(keys.collect::<Result<BinaryViewArray>>()?)
+        }
+        (SqlType::Search(kind), _) => {
+            let texts = column.as_string_view_opt().ok_or_else(other)?;
+            let keys = texts.iter().map(|text| text.map(|text| search_key(text, *kind)).transpose());
             Arc::new(keys.collect::<Result<BinaryViewArray>>()?)
         }
         (SqlType::Array(element), DataType::List(field)) => {

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::SqlType;
 use crate::coercion::{self, CastContext};
+use crate::search::SearchKind;
 use crate::sql_type::Category;
 
 /// An argument of a call, as far as choosing an overload needs it.
@@ -54,6 +55,9 @@ pub fn resolve_scalar(name: &str, arguments: &[Candidate]) -> Result<ScalarCall>
     };
     if overload.takes_zone {
         types.push(SqlType::Text);
+    }
+    if overload.takes_configuration {
+        types.push(SqlType::Search(SearchKind::Configuration));
     }
     Ok(ScalarCall { overload, arguments: types, returns })
 }

@@ -107,6 +107,7 @@ impl<'a> Printer<'a> {
             SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_) | SqlType::TimeTz => {
                 array.as_string_view_opt().map(Kind::Text)
             }
+            SqlType::Search(_) => array.as_string_view_opt().map(Kind::Text),
             SqlType::Bytea => array.as_binary_view_opt().map(Kind::Bytes),
             SqlType::Date => primitive(array, Kind::Date),
             SqlType::Time => primitive(array, Kind::Time),

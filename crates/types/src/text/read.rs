@@ -80,6 +80,10 @@ pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOp
             out.push_str(&networks::held(text, *kind)?);
             Ok(())
         })?,
+        SqlType::Search(kind) => reader.written(|text, out| {
+            out.push_str(&kind.held(text)?);
+            Ok(())
+        })?,
         SqlType::Boolean => reader.booleans()?,
         SqlType::SmallInt => {
             let (least, most) = (i16::MIN.into(), i16::MAX.into());

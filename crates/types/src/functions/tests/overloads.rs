@@ -12,6 +12,7 @@ use super::literals::{ZONE, value};
 use crate::SqlType;
 use crate::enum_type::EnumType;
 use crate::functions::{Argument, Candidate, Overload, ScalarCall, names, resolve_scalar, scalars};
+use crate::search::SearchKind;
 
 /// A type for each argument of an overload.
 fn types(overload: &Overload) -> Vec<SqlType> {
@@ -63,6 +64,10 @@ fn samples(sql_type: &SqlType) -> &'static [&'static str] {
         SqlType::Timestamp | SqlType::TimestampTz => &["infinity", "4713-11-24 BC", "2024-02-29 12:34:56.789"],
         SqlType::Interval => &["-2147483647 mons", "1 mon 2 days 03:04:05.6", "0 days"],
         SqlType::Range(_) => &["empty", "(,)"],
+        SqlType::Search(SearchKind::Vector) => &["", "'a':1A,2 'abc':3", "'x' 'é''\\\\'"],
+        SqlType::Search(SearchKind::Query) => &["", "'a':*A & !'b' <-> ( 'c' | 'abc' )", "'x'"],
+        SqlType::Search(SearchKind::Configuration) => &["simple", "english", "russian"],
+        SqlType::Search(SearchKind::Dictionary) => &["simple", "english_stem"],
         SqlType::Network(kind) if kind.is_internet() => &["0.0.0.0/0", "10.1.0.0/16", "::1"],
         SqlType::Network(_) => &["08:00:2b:ff:fe:01:02:03", "08:00:2b:01:02:03"],
         SqlType::Multirange(_) => &["{}", "{(,)}"],
@@ -97,6 +102,9 @@ fn invoke(call: &ScalarCall, arguments: Vec<ColumnarValue>, rows: usize) -> Opti
 fn zoned(call: &ScalarCall, mut arguments: Vec<ColumnarValue>) -> Vec<ColumnarValue> {
     if call.overload.takes_zone {
         arguments.push(ColumnarValue::Scalar(ScalarValue::Utf8View(Some(ZONE.to_owned()))));
+    }
+    if call.overload.takes_configuration {
+        arguments.push(ColumnarValue::Scalar(ScalarValue::Utf8View(Some("english".to_owned()))));
     }
     arguments
 }
