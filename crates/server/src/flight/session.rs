@@ -84,7 +84,7 @@ impl FlightSession {
             return Err(error.with_code(sqlstate::TOO_MANY).with_hint(hint));
         }
         let entry = service.registry().register("flight", user, peer, 4)?;
-        let session = service.database().session_with(role.session_options());
+        let session = service.database().session_with(role.options_of(user));
         let timeout = role.time(service.options().limits.statement_time_max);
         let mut settings = ClientSettings::new(user, timeout, role.limits.time);
         if let Ok(zone) = session.setting("timezone") {
