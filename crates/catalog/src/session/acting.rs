@@ -101,8 +101,8 @@ impl SessionCatalogs {
 
     /// Who makes what the session makes now, if that is not whoever runs the database.
     pub fn maker(&self) -> Option<String> {
-        let names = self.catalog().snapshot();
         let role = self.acted_as()?;
+        let names = self.catalog().snapshot();
         let is_known = names.authority().roles().contains_key(&role);
         (role != OWNER && (is_known || !self.rights_in(&names).are_all())).then_some(role)
     }
