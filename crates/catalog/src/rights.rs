@@ -253,8 +253,8 @@ impl Rights {
         }
     }
 
-    /// Fails with [`DENIED`] if the schema may not be made: that takes the right to change all that is in it, or to make
-    /// things in the database.
+    /// Fails with [`DENIED`] if the schema may not be made: that takes the right to change all that is in it, or to
+    /// make things in the database.
     pub fn check_create_schema(&self, schema: &str) -> Result<()> {
         if self.may_write_schema(schema) || self.may_of_database(Privilege::Create, false) {
             return Ok(());

@@ -83,8 +83,8 @@ impl Parts {
 }
 
 impl Parts {
-    /// Listens, or says something: at once, or when the transaction has been committed. Fails with code 22023 for what is
-    /// no message, 54000 if too many wait.
+    /// Listens, or says something: at once, or when the transaction has been committed. Fails with code 22023 for what
+    /// is no message, 54000 if too many wait.
     fn channel(&self, step: ChannelStep) -> Result<()> {
         channels::check(&step)?;
         let all = self.database.channels();

@@ -79,8 +79,8 @@ impl Role {
         }
     }
 
-    /// That of a role that statements have made: what is granted to it, and nothing of the server's own, unless it may do
-    /// everything.
+    /// That of a role that statements have made: what is granted to it, and nothing of the server's own, unless it may
+    /// do everything.
     pub fn of_catalog(definition: &RoleDefinition, files: bool) -> Self {
         let is_superuser = definition.is_superuser;
         let rights = if is_superuser { Rights::all() } else { Rights::only(vec![], vec![]) };

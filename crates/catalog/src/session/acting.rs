@@ -16,7 +16,7 @@ pub(super) struct Acting {
     role: Option<String>,
 }
 
-/// What a role may do; `None` if there is none of the name, and no `own` rights are said. The server's file comes first.
+/// What a role may do; `None` if there is none of the name, and no `own` rights are said. The server's file is first.
 pub(super) fn rights_of(
     names: &CatalogSnapshot,
     users: &BTreeMap<String, Arc<Rights>>,
@@ -87,7 +87,7 @@ impl SessionCatalogs {
         self.rights_in(&self.catalog().snapshot())
     }
 
-    /// Whether it acts as a role that may not do everything: what the session was given beside rights is not the role's.
+    /// Whether it acts as a role that may not do everything: what the session has beside rights is not the role's.
     pub fn acts_as_role(&self) -> bool {
         let Some(role) = self.acted_as().filter(|role| role != OWNER) else { return false };
         let is_set = self.acting.read().user.as_ref() != Some(&role);
@@ -101,8 +101,8 @@ impl SessionCatalogs {
 
     /// Who makes what the session makes now, if that is not whoever runs the database.
     pub fn maker(&self) -> Option<String> {
-        let names = self.catalog().snapshot();
         let role = self.acted_as()?;
+        let names = self.catalog().snapshot();
         let is_known = names.authority().roles().contains_key(&role);
         (role != OWNER && (is_known || !self.rights_in(&names).are_all())).then_some(role)
     }
@@ -160,8 +160,8 @@ impl SessionCatalogs {
         Ok(())
     }
 
-    /// SET SESSION AUTHORIZATION; back to who has logged in with `None`. Fails with code 22023 if there is no such role,
-    /// 42501 if who has logged in may not do everything.
+    /// SET SESSION AUTHORIZATION; back to who has logged in with `None`. Fails with code 22023 if there is no such
+    /// role, 42501 if who has logged in may not do everything.
     pub fn set_authorization(&self, role: Option<&str>) -> Result<()> {
         if let Some(role) = role {
             let names = self.catalog().snapshot();

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   folder/  schema.sql     what makes roles, schemas, sequences, tables and functions
-//!            load.sql       COPY of each table's file, then indexes, references, views, where sequences are, triggers, grants
+//!            load.sql       COPY of each table's file, then indexes, references, views, where sequences are,
+//!                           triggers and grants
 //!            shop.orders.parquet
 //! ```
 //! Everything is of one snapshot, and comes back in one transaction.

@@ -69,7 +69,18 @@ impl Around<'_> {
             (create.on_commit.is_some() && !create.temporary, "ON COMMIT of a table that is not temporary"),
         ] {
             if given {
-                return Err(Error::unsupported(format!("{what} is not supported")).with_code("0A000"));
+                let hint = match what {
+                    "INHERITS" => {
+                        "a view with UNION ALL shows several tables as one; LIKE copies the columns of another"
+                    }
+                    "PARTITION BY" => {
+                        "WITH (DISTRIBUTED BY RANGE (column)) divides a table's rows; a large table is read by parts \
+                         without that, too"
+                    }
+                    _ => "leave it out",
+                };
+                let error = Error::unsupported(format!("{what} is not supported")).with_code("0A000");
+                return Err(error.with_hint(hint));
             }
         }
         match create.on_commit {
@@ -402,14 +413,21 @@ impl Around<'_> {
 
     /// DROP FUNCTION and DROP MACRO.
     pub(super) fn drop_routines(&self, drop: &ast::DropFunction) -> Result<Statement> {
-        let mut names = Vec::new();
+        let (mut names, mut views) = (Vec::new(), Vec::new());
+        let cascade = matches!(drop.drop_behavior, Some(ast::DropBehavior::Cascade));
         for wanted in &drop.func_desc {
             let found = self.routine_named(wanted, drop.if_exists)?;
             if let Some(name) = &found {
                 self.at.snapshot.rights.check_owner(name)?;
                 self.refuse_called(name)?;
+                views.extend(self.callers_of(name, cascade)?);
             }
             names.extend(found);
+        }
+        if !views.is_empty() {
+            let gone = Command::Drop { names: views, kind: DroppedKind::View, also: vec![], if_exists: true, cascade };
+            let commands = vec![gone, Command::DropRoutines(names)];
+            return Ok(Statement::Command(Command::All { commands, tag: "DROP FUNCTION" }));
         }
         Ok(Statement::Command(Command::DropRoutines(names)))
     }

@@ -27,6 +27,7 @@ mod enums;
 mod file_functions;
 mod followed;
 mod fragments;
+mod function_users;
 mod generic;
 mod indexes;
 mod kinds;

@@ -1,8 +1,8 @@
-//! Views through which rows of a table are changed: those that select columns of one relation, as PostgreSQL takes them.
+//! Views through which rows of a table are changed: those that select columns of one relation, as in PostgreSQL.
 //!
 //! A statement that changes rows of such a view becomes one that changes those of the relation behind it. Names of the
-//! view's columns become what they stand for, and the view's condition joins that of the statement. WITH CHECK OPTION is
-//! one more condition that new rows fulfill. What the statement may do with the view is asked of the session; what it
+//! view's columns become what they stand for, and the view's condition joins that of the statement. WITH CHECK OPTION
+//! is one more condition that new rows fulfill. What the statement may do with the view is asked of the session; what it
 //! then does with the relation behind, of the view's owner, where the view was granted.
 
 use std::ops::ControlFlow;

@@ -609,6 +609,7 @@ impl<'t> Reader<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::procedural::{CursorStep, CursorWay};
 
     #[test]
     fn statements_keep_their_text_and_lose_their_targets() {
@@ -653,6 +654,34 @@ mod tests {
         {
             assert_eq!(read(wrong).unwrap_err().code(), Some("42601"), "{wrong}");
         }
-        assert_eq!(read("BEGIN OPEN c; END").unwrap_err().code(), Some("0A000"));
+        for wrong in ["BEGIN COMMIT; END", "BEGIN ROLLBACK; END"] {
+            assert_eq!(read(wrong).unwrap_err().code(), Some("0A000"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn cursors_are_declared_opened_and_read() {
+        let text = "DECLARE c SCROLL CURSOR (a INT, b TEXT) FOR SELECT 1; d refcursor; x INT; \
+                    BEGIN OPEN c(1, b := 'x'); FETCH PRIOR FROM c INTO x; FETCH RELATIVE -2 FROM c INTO x; \
+                    MOVE FORWARD ALL FROM c; CLOSE c; OPEN d FOR SELECT 2; FETCH d INTO x; \
+                    FOR r IN c(1, 'y') LOOP NULL; END LOOP; END";
+        let block = read(text).unwrap();
+        let DeclaredType::Cursor { parameters, query } = &block.declarations[0].of else { panic!("no cursor") };
+        assert_eq!((parameters.len(), parameters[1].1.as_str(), query.text.as_str()), (2, "TEXT", "SELECT 1"));
+        let Step::Cursor(CursorStep::Open { arguments, rows: None, .. }) = &block.steps[0] else { panic!("no OPEN") };
+        assert_eq!(arguments[1].0.as_deref(), Some("b"));
+        let way = |step: usize| match &block.steps[step] {
+            Step::Cursor(CursorStep::Fetch { way, .. } | CursorStep::Move { way, .. }) => way.clone(),
+            _ => panic!("step {step} goes nowhere"),
+        };
+        assert!(matches!(way(1), CursorWay::By(None, -1)));
+        assert!(matches!(way(2), CursorWay::By(Some(sql), 1) if sql.text == "-2"));
+        assert!(matches!((way(3), way(6)), (CursorWay::All, CursorWay::By(None, 1))));
+        let Step::Loop(Loop { over: Over::Rows { rows: Rows::Cursor { arguments, .. }, .. }, .. }) = &block.steps[7]
+        else {
+            panic!("no loop over a cursor")
+        };
+        assert_eq!(arguments.len(), 2);
+        assert_eq!(read("BEGIN FETCH ALL FROM c INTO x; END").unwrap_err().code(), Some("42601"));
     }
 }

@@ -7,6 +7,7 @@
 //! A statement that calls a procedure runs in the session's transaction, or in one of its own that is committed when it
 //! has ended, so that all of it is there or nothing. Its query has one packet for each pipeline: rows call one by one.
 
+mod conditions;
 mod raised;
 mod run;
 mod variables;

@@ -215,7 +215,7 @@ impl Around<'_> {
                 let message = "must be superuser to alter superuser roles or change superuser attribute";
                 return Err(Error::input(message).with_code(DENIED));
             }
-            if !self.makes_roles() && !(is_own && only_password) {
+            if !(self.makes_roles() || is_own && only_password) {
                 return Err(denied());
             }
         }
