@@ -230,7 +230,7 @@ pub struct ServeArguments {
     /// Listen address for HTTP: ADDRESS, PORT, ADDRESS:PORT, or off [default: 127.0.0.1:8123]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "127.0.0.1", hide_default_value = true)]
     pub http: ListenAddress,
-    /// Listen address for Arrow Flight SQL: ADDRESS, PORT, ADDRESS:PORT, or off; the port is 31337 if none is given [default: off]
+    /// Listen address for Arrow Flight SQL: ADDRESS (port 31337), PORT, ADDRESS:PORT, or off [default: off]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address, default_value = "off", hide_default_value = true)]
     pub flight: ListenAddress,
     /// TOML file of users [default: no log-in, from this machine only]

@@ -99,7 +99,7 @@ pub struct Limits {
     pub connect_time_max: Duration,
     /// Bytes of one message, a statement's text or parameters among them.
     pub message_bytes_max: usize,
-    /// Bytes of one message to the door of Arrow Flight SQL. Its clients send rows in batches as large as they have them.
+    /// Bytes of one message to the door of Arrow Flight SQL: its clients send rows in batches as large as they have.
     pub flight_message_bytes_max: usize,
     /// How long a client may take no data before its session ends.
     pub stall_time_max: Duration,

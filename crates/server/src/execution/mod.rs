@@ -472,8 +472,8 @@ impl StatementExecution {
         Ok(started.map(|started| RunningStatement::new(&self.runner, asker, started, admitted, passed, history)))
     }
 
-    /// Makes the changes of a session's transaction everybody's. Fails as [`Session::commit`] does; then nothing of them
-    /// is there.
+    /// Makes the changes of a session's transaction everybody's. Fails as [`Session::commit`] does; then nothing of
+    /// them is there.
     pub async fn commit(&self, session: &Session) -> Result<()> {
         if session.commits_at_once(true) {
             return session.commit();
