@@ -14,8 +14,8 @@ use super::{BufferedFile, Done, Failure, FileInBuffer, Gone, RangeId, Wanted};
 
 /// A thread takes so many bytes at once, about: the others find something too.
 const GROUP_BYTES: u64 = 4 << 20;
-/// Ranges at most so far from each other are read with one call, and what lies between them: of a read that ends before
-/// it, the system reads as much ahead in vain. (With a call for each range, twice as much came from the disk.)
+/// Ranges at most so far from each other are read one after the other, and what lies between them: behind each read
+/// that is not followed at once, the system reads as much ahead in vain. (So twice as much came from the disk.)
 const GAP_BYTES: u64 = 256 << 10;
 
 /// Somebody who wants some ranges of a cluster.
@@ -160,7 +160,7 @@ impl Waiting {
     }
 }
 
-/// Ranges of one file, in order, as they are read with one call each: those near to each other together.
+/// Ranges of one file, in order, as they are read: those near to each other together.
 pub(super) fn runs(jobs: Vec<Job>) -> Vec<Vec<Job>> {
     let mut runs: Vec<Vec<Job>> = Vec::new();
     for job in jobs {
@@ -202,20 +202,23 @@ pub(super) fn read(
     }
 }
 
-/// The bytes of ranges near to each other. They are copied out of what is read, so that each can go without the others.
+/// The bytes of ranges near to each other, each in memory of its own, so that one can go without the others. What lies
+/// between them is read as well, and forgotten.
 fn fill(file: &dyn DiskFile, run: &[Job]) -> io::Result<Vec<Vec<u8>>> {
-    let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(Vec::new()) };
-    let start = first.id.offset;
-    let mut all = vec![0; (last.end() - start) as usize];
-    file.read_exact_at(&mut all, start)?;
-    if run.len() == 1 {
-        return Ok(vec![all]);
+    let (mut filled, mut between) = (Vec::with_capacity(run.len()), Vec::new());
+    let mut at = run.first().map_or(0, |first| first.id.offset);
+    for job in run {
+        let gap = job.id.offset.saturating_sub(at) as usize;
+        if gap > between.len() {
+            between.resize(gap, 0);
+        }
+        file.read_exact_at(&mut between[..gap], at)?;
+        let mut bytes = vec![0; job.wanted.bytes];
+        file.read_exact_at(&mut bytes, job.id.offset)?;
+        at = job.end();
+        filled.push(bytes);
     }
-    let part = |job: &Job| {
-        let begin = (job.id.offset - start) as usize;
-        all[begin..begin + job.wanted.bytes].to_vec()
-    };
-    Ok(run.iter().map(part).collect())
+    Ok(filled)
 }
 
 fn caught<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
