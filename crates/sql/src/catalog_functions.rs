@@ -8,7 +8,7 @@ use sqlparser::parser::Parser;
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
 /// always so.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 47] = [
+const FUNCTIONS: [(&str, &str); 51] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
     ("format_type", "(SELECT concat(max(_t.type_sql_name), CASE WHEN COALESCE(CAST($2 AS INTEGER), 0) < 1 THEN '' \
@@ -61,6 +61,10 @@ const FUNCTIONS: [(&str, &str); 47] = [
     ("pg_table_size", "CAST(0 AS BIGINT)"),
     ("pg_tablespace_location", "CAST(NULL AS TEXT)"),
     ("pg_total_relation_size", "CAST(0 AS BIGINT)"),
+    ("pg_ts_config_is_visible", "true"),
+    ("pg_ts_dict_is_visible", "true"),
+    ("pg_ts_parser_is_visible", "true"),
+    ("pg_ts_template_is_visible", "true"),
     ("pg_type_is_visible", "true"),
     ("shobj_description", "CAST(NULL AS TEXT)"),
     ("to_regclass", "(SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_name = \

@@ -6,6 +6,7 @@
 //! * [`record_type`]: rows of columns: records, composite types, DuckDB's structs.
 //! * [`network_type`]: types of addresses in networks.
 //! * [`range_type`]: types of what is between two bounds.
+//! * [`search_type`]: types of full text search.
 //! * [`search`]: full text search: documents, queries, and how texts become both.
 //! * [`coercion`]: which type becomes which, and by which kind of cast; the common type of several expressions.
 //! * [`text`]: the text form of each type's values, read and written.
@@ -22,6 +23,7 @@ pub mod functions;
 pub mod network_type;
 pub mod range_type;
 pub mod search;
+pub mod search_type;
 pub mod sql_type;
 pub mod text;
 

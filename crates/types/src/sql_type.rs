@@ -28,7 +28,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit
 use crate::enum_type::EnumType;
 use crate::network_type::NetworkKind;
 use crate::range_type::RangeKind;
-use crate::search::SearchKind;
+use crate::search_type::SearchKind;
 
 use self::domain_type::DomainType;
 use self::record_type::RecordType;

@@ -267,6 +267,21 @@ const EXTENSIONS: [(&str, &str, &str); 4] = [
     ("uuid-ossp", "1.1", "generate universally unique identifiers (UUIDs)"),
 ];
 
+/// Collations: their numbers, their names, who provides them, and the locale. All of them sort by bytes.
+const COLLATIONS: [(u32, &str, &str, Option<&str>); 4] = [
+    (100, "default", "d", None),
+    (950, "C", "c", Some("C")),
+    (951, "POSIX", "c", Some("POSIX")),
+    (12_340, "ucs_basic", "c", Some("C")),
+];
+
+fn collation((oid, name, provider, locale): (u32, &str, &str, Option<&str>)) -> Vec<Cell> {
+    let locale = || locale.map_or(Cell::Null, Cell::from);
+    let encoding = if name == "ucs_basic" { 6 } else { -1 };
+    let own = [oid.into(), name.into(), CATALOG_OID.into(), OWNER_OID.into(), provider.into(), true.into()];
+    own.into_iter().chain([encoding.into(), locale(), locale(), Cell::Null, Cell::Null]).collect()
+}
+
 /// A type as the tables list it.
 struct ListedType {
     name: String,
@@ -589,6 +604,12 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
         "pg_sequences",
         "schemaname sequencename sequenceowner data_type start_value:o min_value:o max_value:o increment_by:o cycle:b cache_size:o last_value:o",
         declared::listed_sequences,
+    );
+    add(
+        "pg_collation",
+        "oid:o collname collnamespace:o collowner:o collprovider collisdeterministic:b collencoding:i collcollate collctype \
+         colliculocale collversion",
+        |_| COLLATIONS.map(collation).to_vec(),
     );
     for (name, line, rows) in text_search::TABLES {
         add(name, line, rows);

@@ -72,14 +72,14 @@ macro_rules! headlines {
     ($catalog:expr, $type:literal, |$configuration:ident, $text:ident, $query:ident, $options:ident| $made:expr) => {
         $catalog.add(
             concat!("ts_headline(regconfig, ", $type, ", tsquery) -> ", $type),
-            kernel!(with queries: Read<Query>; |$configuration: &str, $text: &str, query: &str| {
+            kernel!(with queries: LatestRead<Query>; |$configuration: &str, $text: &str, query: &str| {
                 let ($query, $options) = (queries.of(query, Query::read)?, &HeadlineOptions::default());
                 $made
             }),
         );
         $catalog.add(
             concat!("ts_headline(regconfig, ", $type, ", tsquery, text) -> ", $type),
-            kernel!(with queries: Read<Query>; |$configuration: &str, $text: &str, query: &str, options: &str| {
+            kernel!(with queries: LatestRead<Query>; |$configuration: &str, $text: &str, query: &str, options: &str| {
                 let ($query, $options) = (queries.of(query, Query::read)?, &HeadlineOptions::read(options)?);
                 $made
             }),
@@ -87,7 +87,7 @@ macro_rules! headlines {
         $catalog
             .add(
                 concat!("ts_headline(", $type, ", tsquery) -> ", $type),
-                kernel!(with queries: Read<Query>; |$text: &str, query: &str, $configuration: &str| {
+                kernel!(with queries: LatestRead<Query>; |$text: &str, query: &str, $configuration: &str| {
                     let ($query, $options) = (queries.of(query, Query::read)?, &HeadlineOptions::default());
                     $made
                 }),
@@ -96,7 +96,7 @@ macro_rules! headlines {
         $catalog
             .add(
                 concat!("ts_headline(", $type, ", tsquery, text) -> ", $type),
-                kernel!(with queries: Read<Query>; |$text: &str, query: &str, options: &str, $configuration: &str| {
+                kernel!(with queries: LatestRead<Query>; |$text: &str, query: &str, options: &str, $configuration: &str| {
                     let ($query, $options) = (queries.of(query, Query::read)?, &HeadlineOptions::read(options)?);
                     $made
                 }),
@@ -106,17 +106,17 @@ macro_rules! headlines {
 }
 
 /// What a text was read as before: in a call the same one often comes again.
-struct Read<T> {
+struct LatestRead<T> {
     latest: Option<(String, T)>,
 }
 
-impl<T> Default for Read<T> {
+impl<T> Default for LatestRead<T> {
     fn default() -> Self {
         Self { latest: None }
     }
 }
 
-impl<T> Read<T> {
+impl<T> LatestRead<T> {
     fn of(&mut self, text: &str, read: impl FnOnce(&str) -> Result<T>) -> Result<&T> {
         if self.latest.as_ref().is_none_or(|(known, _)| known != text) {
             self.latest = Some((text.to_owned(), read(text)?));
@@ -242,21 +242,21 @@ fn queries(catalog: &mut Catalog) {
 fn matches(catalog: &mut Catalog) {
     catalog.add_all(
         &["@@(tsvector, tsquery) -> boolean", "ts_match_vq(tsvector, tsquery) -> boolean"],
-        kernel!(with queries: Read<Query>; |vector: &str, query: &str| {
+        kernel!(with queries: LatestRead<Query>; |vector: &str, query: &str| {
             Ok(queries.of(query, Query::read)?.matches(&Vector::read(vector)?))
         }),
     );
     catalog.add_all(
         &["@@(tsquery, tsvector) -> boolean", "ts_match_qv(tsquery, tsvector) -> boolean"],
-        kernel!(with queries: Read<Query>; |query: &str, vector: &str| {
+        kernel!(with queries: LatestRead<Query>; |query: &str, vector: &str| {
             Ok(queries.of(query, Query::read)?.matches(&Vector::read(vector)?))
         }),
     );
-    let of_text = kernel!(with queries: Read<Query>; |text: &str, query: &str, configuration: &str| {
+    let of_text = kernel!(with queries: LatestRead<Query>; |text: &str, query: &str, configuration: &str| {
         let vector = Vector::of_text(Configuration::of_name(configuration)?, text)?;
         Ok(queries.of(query, Query::read)?.matches(&vector))
     });
-    let of_texts = kernel!(with queries: Read<Query>; |text: &str, query: &str, configuration: &str| {
+    let of_texts = kernel!(with queries: LatestRead<Query>; |text: &str, query: &str, configuration: &str| {
         let configuration = Configuration::of_name(configuration)?;
         let query = queries.of(query, |query| Query::of_text(configuration, query, QuerySyntax::Plain))?;
         Ok(query.matches(&Vector::of_text(configuration, text)?))
@@ -278,25 +278,25 @@ macro_rules! ranks {
     ($catalog:expr, $name:literal, $rank:path) => {
         $catalog.add(
             concat!($name, "(tsvector, tsquery) -> real"),
-            kernel!(with queries: Read<Query>; |vector: &str, query: &str| {
+            kernel!(with queries: LatestRead<Query>; |vector: &str, query: &str| {
                 Ok($rank(&WEIGHT_VALUES, &Vector::read(vector)?, queries.of(query, Query::read)?, 0))
             }),
         );
         $catalog.add(
             concat!($name, "(tsvector, tsquery, integer) -> real"),
-            kernel!(with queries: Read<Query>; |vector: &str, query: &str, divisors: i32| {
+            kernel!(with queries: LatestRead<Query>; |vector: &str, query: &str, divisors: i32| {
                 Ok($rank(&WEIGHT_VALUES, &Vector::read(vector)?, queries.of(query, Query::read)?, divisors))
             }),
         );
         $catalog.add(
             concat!($name, "(real[], tsvector, tsquery) -> real"),
-            kernel!(with queries: Read<Query>; |values: ArrayRef, vector: &str, query: &str| {
+            kernel!(with queries: LatestRead<Query>; |values: ArrayRef, vector: &str, query: &str| {
                 Ok($rank(&values_of(&values)?, &Vector::read(vector)?, queries.of(query, Query::read)?, 0))
             }),
         );
         $catalog.add(
             concat!($name, "(real[], tsvector, tsquery, integer) -> real"),
-            kernel!(with queries: Read<Query>; |values: ArrayRef, vector: &str, query: &str, divisors: i32| {
+            kernel!(with queries: LatestRead<Query>; |values: ArrayRef, vector: &str, query: &str, divisors: i32| {
                 Ok($rank(&values_of(&values)?, &Vector::read(vector)?, queries.of(query, Query::read)?, divisors))
             }),
         );

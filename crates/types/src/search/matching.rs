@@ -26,7 +26,7 @@ enum Truth {
 }
 
 /// What is known of a part of a query.
-struct Part {
+struct PhrasePart {
     holds: Truth,
     /// Within a phrase: where it ends; `is_negated`, where it does not.
     positions: Vec<u16>,
@@ -35,7 +35,7 @@ struct Part {
     width: u16,
 }
 
-impl Part {
+impl PhrasePart {
     fn plain(holds: Truth) -> Self {
         Self { holds, positions: vec![], is_negated: false, width: 0 }
     }
@@ -62,23 +62,23 @@ impl Query {
     /// asked for within phrases only.
     pub fn holds(&self, mut presence: impl FnMut(usize, &Operand, bool) -> Presence) -> bool {
         let in_phrase = self.parts_of_phrases();
-        let mut stack: Vec<Part> = Vec::new();
+        let mut stack: Vec<PhrasePart> = Vec::new();
         for (place, item) in self.items.iter().enumerate() {
             let within = in_phrase[place];
-            let mut pop = || stack.pop().unwrap_or_else(|| Part::plain(Truth::No));
+            let mut pop = || stack.pop().unwrap_or_else(|| PhrasePart::plain(Truth::No));
             let part = match item {
                 Item::Operand(operand) => match presence(place, operand, within) {
-                    Presence::Absent => Part::plain(Truth::No),
-                    Presence::Somewhere => Part::plain(if within { Truth::Maybe } else { Truth::Yes }),
-                    Presence::At(positions) => Part::at(positions, 0),
+                    Presence::Absent => PhrasePart::plain(Truth::No),
+                    Presence::Somewhere => PhrasePart::plain(if within { Truth::Maybe } else { Truth::Yes }),
+                    Presence::At(positions) => PhrasePart::at(positions, 0),
                 },
-                Item::Stop => Part::plain(Truth::No),
+                Item::Stop => PhrasePart::plain(Truth::No),
                 Item::Not => negated(pop(), within),
                 binary => {
                     let (right, left) = (pop(), pop());
                     match binary {
-                        Item::And if !within => Part::plain(both(left.holds, right.holds)),
-                        Item::Or if !within => Part::plain(either(left.holds, right.holds)),
+                        Item::And if !within => PhrasePart::plain(both(left.holds, right.holds)),
+                        Item::Or if !within => PhrasePart::plain(either(left.holds, right.holds)),
                         Item::Or => one_of(left, right),
                         Item::Phrase(distance) => {
                             let offset = distance.saturating_add(right.width);
@@ -86,7 +86,7 @@ impl Query {
                             let part = all_of(left, right, (offset, 0), width);
                             // Above phrases, what may be is not.
                             match part.holds {
-                                Truth::Maybe if !within => Part::plain(Truth::No),
+                                Truth::Maybe if !within => PhrasePart::plain(Truth::No),
                                 _ => part,
                             }
                         }
@@ -138,14 +138,14 @@ fn either(left: Truth, right: Truth) -> Truth {
     }
 }
 
-fn negated(part: Part, within: bool) -> Part {
+fn negated(part: PhrasePart, within: bool) -> PhrasePart {
     match part.holds {
-        Truth::Maybe => Part::plain(Truth::Maybe),
-        Truth::No if within => Part::not_at(vec![], part.width),
-        Truth::No => Part::plain(Truth::Yes),
-        Truth::Yes if !within => Part::plain(Truth::No),
-        Truth::Yes if part.is_negated => Part::at(part.positions, part.width),
-        Truth::Yes => Part::not_at(part.positions, part.width),
+        Truth::Maybe => PhrasePart::plain(Truth::Maybe),
+        Truth::No if within => PhrasePart::not_at(vec![], part.width),
+        Truth::No => PhrasePart::plain(Truth::Yes),
+        Truth::Yes if !within => PhrasePart::plain(Truth::No),
+        Truth::Yes if part.is_negated => PhrasePart::at(part.positions, part.width),
+        Truth::Yes => PhrasePart::not_at(part.positions, part.width),
     }
 }
 
@@ -163,7 +163,7 @@ const BOTH: Given = Given { of_left: false, of_right: false, of_both: true };
 const ALL: Given = Given { of_left: true, of_right: true, of_both: true };
 
 /// Positions of two parts, moved to the right, that are in one of them or in both.
-fn merged(left: &Part, right: &Part, offsets: (u16, u16), given: Given) -> Vec<u16> {
+fn merged(left: &PhrasePart, right: &PhrasePart, offsets: (u16, u16), given: Given) -> Vec<u16> {
     let moved = |position: &u16, offset: u16| position.saturating_add(offset);
     let mut lefts = left.positions.iter().map(|position| moved(position, offsets.0)).peekable();
     let mut rights = right.positions.iter().map(|position| moved(position, offsets.1)).peekable();
@@ -186,26 +186,26 @@ fn merged(left: &Part, right: &Part, offsets: (u16, u16), given: Given) -> Vec<u
 }
 
 /// Both parts, the positions of each moved by an offset.
-fn all_of(left: Part, right: Part, offsets: (u16, u16), width: u16) -> Part {
+fn all_of(left: PhrasePart, right: PhrasePart, offsets: (u16, u16), width: u16) -> PhrasePart {
     if left.holds == Truth::No || right.holds == Truth::No {
-        return Part::plain(Truth::No);
+        return PhrasePart::plain(Truth::No);
     }
     if left.holds == Truth::Maybe || right.holds == Truth::Maybe {
-        return Part::plain(Truth::Maybe);
+        return PhrasePart::plain(Truth::Maybe);
     }
     match (left.is_negated, right.is_negated) {
-        (true, true) => Part::not_at(merged(&left, &right, offsets, ALL), width),
-        (true, false) => Part::at(merged(&left, &right, offsets, RIGHT), width),
-        (false, true) => Part::at(merged(&left, &right, offsets, LEFT), width),
-        (false, false) => Part::at(merged(&left, &right, offsets, BOTH), width),
+        (true, true) => PhrasePart::not_at(merged(&left, &right, offsets, ALL), width),
+        (true, false) => PhrasePart::at(merged(&left, &right, offsets, RIGHT), width),
+        (false, true) => PhrasePart::at(merged(&left, &right, offsets, LEFT), width),
+        (false, false) => PhrasePart::at(merged(&left, &right, offsets, BOTH), width),
     }
 }
 
 /// One of two parts of a phrase; the shorter one is moved to the end of the longer one.
-fn one_of(mut left: Part, mut right: Part) -> Part {
+fn one_of(mut left: PhrasePart, mut right: PhrasePart) -> PhrasePart {
     match either(left.holds, right.holds) {
-        Truth::No => return Part::plain(Truth::No),
-        _ if left.holds == Truth::Maybe || right.holds == Truth::Maybe => return Part::plain(Truth::Maybe),
+        Truth::No => return PhrasePart::plain(Truth::No),
+        _ if left.holds == Truth::Maybe || right.holds == Truth::Maybe => return PhrasePart::plain(Truth::Maybe),
         _ => {}
     }
     for part in [&mut left, &mut right] {
@@ -216,10 +216,10 @@ fn one_of(mut left: Part, mut right: Part) -> Part {
     let width = left.width.max(right.width);
     let offsets = (width - left.width, width - right.width);
     match (left.is_negated, right.is_negated) {
-        (true, true) => Part::not_at(merged(&left, &right, offsets, BOTH), width),
-        (true, false) => Part::not_at(merged(&left, &right, offsets, LEFT), width),
-        (false, true) => Part::not_at(merged(&left, &right, offsets, RIGHT), width),
-        (false, false) => Part::at(merged(&left, &right, offsets, ALL), width),
+        (true, true) => PhrasePart::not_at(merged(&left, &right, offsets, BOTH), width),
+        (true, false) => PhrasePart::not_at(merged(&left, &right, offsets, LEFT), width),
+        (false, true) => PhrasePart::not_at(merged(&left, &right, offsets, RIGHT), width),
+        (false, false) => PhrasePart::at(merged(&left, &right, offsets, ALL), width),
     }
 }
 

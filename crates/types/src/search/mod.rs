@@ -27,6 +27,7 @@ pub mod words;
 pub use self::dictionaries::Configuration;
 pub use self::query::Query;
 pub use self::vector::Vector;
+pub use crate::search_type::SearchKind;
 
 /// Positions of lexemes are less than this.
 pub const POSITION_MAX: u16 = 16_383;
@@ -37,48 +38,7 @@ const WORD_BYTES_MAX: usize = 2_046;
 /// Bytes of the lexemes and positions of a vector, as PostgreSQL counts them.
 const VECTOR_BYTES_MAX: usize = (1 << 20) - 1;
 
-/// A type of full text search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SearchKind {
-    /// `tsvector`: a document.
-    Vector,
-    /// `tsquery`: what is asked of documents.
-    Query,
-    /// `regconfig`: how a text becomes lexemes. Held as its name.
-    Configuration,
-    /// `regdictionary`: what makes lexemes of words. Held as its name.
-    Dictionary,
-}
-
 impl SearchKind {
-    /// All of them.
-    pub const ALL: [SearchKind; 4] = [Self::Vector, Self::Query, Self::Configuration, Self::Dictionary];
-
-    /// The type's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Vector => "tsvector",
-            Self::Query => "tsquery",
-            Self::Configuration => "regconfig",
-            Self::Dictionary => "regdictionary",
-        }
-    }
-
-    /// The type of a name.
-    pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// PostgreSQL's numbers of the type and of its arrays.
-    pub fn oids(self) -> (u32, u32) {
-        match self {
-            Self::Vector => (3614, 3643),
-            Self::Query => (3615, 3645),
-            Self::Configuration => (3734, 3735),
-            Self::Dictionary => (3769, 3770),
-        }
-    }
-
     /// The text as which a value is held. Fails with 42601 if it is none, 42704 if nothing has the name.
     pub fn held(self, text: &str) -> diligence_base::Result<String> {
         match self {

@@ -260,17 +260,17 @@ impl Query {
     fn without_stops(self) -> Self {
         /// What is left of a part, and how much longer phrases to its left and right are.
         #[derive(Default)]
-        struct Part {
+        struct StoppedPart {
             items: Option<Vec<Item>>,
             left: u16,
             right: u16,
         }
         let longer = |sum: u32| u16::try_from(sum).unwrap_or(u16::MAX);
         let sum = |parts: &[u16]| longer(parts.iter().map(|part| u32::from(*part)).sum());
-        let mut stack: Vec<Part> = Vec::new();
+        let mut stack: Vec<StoppedPart> = Vec::new();
         for item in self.items {
             let part = match item.takes() {
-                0 => Part { items: (item != Item::Stop).then(|| vec![item]), ..Part::default() },
+                0 => StoppedPart { items: (item != Item::Stop).then(|| vec![item]), ..StoppedPart::default() },
                 1 => {
                     let mut part = stack.pop().unwrap_or_default();
                     if let Some(items) = &mut part.items {
@@ -284,30 +284,30 @@ impl Query {
                     match (left.items, right.items, distance) {
                         (None, None, Some(distance)) => {
                             let all = sum(&[left.left, distance, right.left]);
-                            Part { items: None, left: all, right: all }
+                            StoppedPart { items: None, left: all, right: all }
                         }
                         (None, None, None) => {
                             let most = left.left.max(right.left);
-                            Part { items: None, left: most, right: most }
+                            StoppedPart { items: None, left: most, right: most }
                         }
                         (None, items, Some(distance)) => {
-                            Part { items, left: sum(&[left.left, distance, right.left]), right: right.right }
+                            StoppedPart { items, left: sum(&[left.left, distance, right.left]), right: right.right }
                         }
-                        (None, items, None) => Part { items, left: right.left, right: right.right },
+                        (None, items, None) => StoppedPart { items, left: right.left, right: right.right },
                         (items, None, Some(distance)) => {
-                            Part { items, left: left.left, right: sum(&[left.right, distance, right.right]) }
+                            StoppedPart { items, left: left.left, right: sum(&[left.right, distance, right.right]) }
                         }
-                        (items, None, None) => Part { items, left: left.left, right: left.right },
+                        (items, None, None) => StoppedPart { items, left: left.left, right: left.right },
                         (Some(mut items), Some(others), distance) => {
                             items.extend(others);
                             match distance {
                                 Some(distance) => {
                                     items.push(Item::Phrase(sum(&[distance, left.right, right.left])));
-                                    Part { items: Some(items), left: left.left, right: right.right }
+                                    StoppedPart { items: Some(items), left: left.left, right: right.right }
                                 }
                                 None => {
                                     items.push(item);
-                                    Part { items: Some(items), left: 0, right: 0 }
+                                    StoppedPart { items: Some(items), left: 0, right: 0 }
                                 }
                             }
                         }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::dictionaries::{Dictionary, Lexized};
 use super::headline::{HeadlineOptions, headline};
 use super::query::QuerySyntax;
 use super::ranking::{WEIGHT_VALUES, rank, rank_covers};
@@ -42,6 +43,77 @@ fn words_are_those_that_postgresql_finds() {
         count += 1;
     }
     assert!(count > 500);
+}
+
+#[test]
+fn stems_are_those_of_postgresql() {
+    // Of a stop word nothing is left.
+    for (language, word, stem) in [
+        ("danish", "husene", "hus"),
+        ("danish", "underskrifter", "underskrift"),
+        ("danish", "bilerne", "bil"),
+        ("dutch", "huizen", "huiz"),
+        ("dutch", "lichamelijk", "licham"),
+        ("dutch", "opgaven", "opgav"),
+        ("english", "running", "run"),
+        ("english", "flies", "fli"),
+        ("english", "generously", "generous"),
+        ("english", "relational", "relat"),
+        ("english", "skies", "sky"),
+        ("english", "the", ""),
+        ("english", "agreed", "agre"),
+        ("english", "news", "news"),
+        ("finnish", "taloissa", "talo"),
+        ("finnish", "kirjoitettiin", "kirjoitet"),
+        ("finnish", "edellyttävät", "edellyttäv"),
+        ("french", "chevaux", "cheval"),
+        ("french", "continuellement", "continuel"),
+        ("french", "majestueuse", "majestu"),
+        ("french", "les", "le"),
+        ("german", "häuser", "haus"),
+        ("german", "aufeinander", "aufeinand"),
+        ("german", "kategorischen", "kategor"),
+        ("german", "die", ""),
+        ("greek", "σπίτια", "σπιτ"),
+        ("greek", "θάλασσες", "θαλασσ"),
+        ("hungarian", "házakban", "ház"),
+        ("hungarian", "gyerekek", "gyerek"),
+        ("italian", "abbandonata", "abbandon"),
+        ("italian", "propagandisti", "propagand"),
+        ("italian", "della", ""),
+        ("norwegian", "husene", "hus"),
+        ("norwegian", "opplysninger", "opplysning"),
+        ("portuguese", "meninas", "menin"),
+        ("portuguese", "quilométricas", "quilométr"),
+        ("romanian", "copiilor", "cop"),
+        ("romanian", "frumoase", "frumoas"),
+        ("russian", "кошки", "кошк"),
+        ("russian", "бегали", "бега"),
+        ("russian", "важнейшими", "важн"),
+        ("russian", "и", ""),
+        ("spanish", "chicharrones", "chicharron"),
+        ("spanish", "torniquetes", "torniquet"),
+        ("spanish", "los", ""),
+        ("swedish", "husen", "hus"),
+        ("swedish", "friskaste", "frisk"),
+        ("swedish", "och", ""),
+        ("tamil", "மரங்கள்", "மரங்"),
+        ("tamil", "வீடுகள்", "வீடு"),
+        ("turkish", "evlerimizden", "ev"),
+        ("turkish", "kitaplar", "kitap"),
+    ] {
+        let dictionary = Dictionary::of_name(&format!("{language}_stem")).unwrap();
+        let expected = if stem.is_empty() { Lexized::Stop } else { Lexized::Lexeme(stem.to_owned()) };
+        assert_eq!(dictionary.lexize(word), expected, "{language}: {word}");
+    }
+    for (configuration, _) in Configuration::all() {
+        assert_eq!(Configuration::of_name(configuration.name()).unwrap(), configuration);
+    }
+    assert_eq!(Configuration::of_name("klingon").unwrap_err().code(), Some("42704"));
+    assert_eq!(Configuration::of_name("nepali").unwrap_err().code(), Some("0A000"));
+    // Longer words keep their ends.
+    let long = "running".repeat(200);
+    assert_eq!(Dictionary::of_name("english_stem").unwrap().lexize(&long), Lexized::Lexeme(long));
 }
 
 #[test]

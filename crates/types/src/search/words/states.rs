@@ -10,7 +10,7 @@
 //! | `back` | to the latest `try` |
 //! | `escape` | to the state of the latest `try`, but at the next character |
 //! | `again s`, `restart s` | another state looks at the character, or at the word's first one |
-//! | `is c`, `is c then s` | the word ends before the character, and is of this class; the next one begins in the state |
+//! | `is c`, `is c then s` | the word ends before the character, is of the class; the next one begins in the state |
 //! | `!` | behind it: what the word says as a tag is remembered |
 
 use std::collections::HashMap;
