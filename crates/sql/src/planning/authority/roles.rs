@@ -54,7 +54,8 @@ impl Around<'_> {
         }
         let (name, is_quoted) = words.name()?;
         check_name(&name, is_quoted)?;
-        if self.is_role(&name) {
+        // Whoever has come under a name without a role is somebody all the same.
+        if self.is_role(&name) || name == self.planner.session_user() {
             return Err(Error::input(format!("role \"{name}\" already exists")).with_code("42710"));
         }
         let mut definition = RoleDefinition::new(self.planner.catalogs().catalog().new_role_id());
