@@ -49,4 +49,4 @@ for number in range(rounds + 1):  # the first one warms up
             took[name].append(time.perf_counter() - began)
 assert len(rows) == 1, rows
 for name, seconds in took.items():
-    print(f"{name:24} {rows} rows, median {statistics.median(seconds) * 1e3:.0f} ms, fastest {min(seconds) * 1e3:.0f} ms")
+    print(f"{name:24} {next(iter(rows))} rows, median {statistics.median(seconds) * 1e3:.0f} ms, fastest {min(seconds) * 1e3:.0f} ms")
