@@ -518,7 +518,8 @@ impl Cells {
     }
 }
 
-/// The rows of a function as lists of records: `lengths` tells how many each row of the arguments has.
+/// The rows of a function as lists of records: `lengths` tells how many each row of the arguments has. NULL among the
+/// arguments gives NULL.
 fn record_lists(
     columns: &Columns<'_>,
     call: &Call<'_>,
@@ -532,7 +533,11 @@ fn record_lists(
     let bug = |error: arrow::error::ArrowError| Error::bug(error.to_string());
     let records = StructArray::try_new(fields.clone(), arrays.collect::<Result<_>>()?, None).map_err(bug)?;
     i32::try_from(records.len()).map_err(|_| too_large())?;
-    let list = ListArray::try_new(item, OffsetBuffer::from_lengths(lengths), Arc::new(records), None).map_err(bug)?;
+    let is_given =
+        |row: usize| columns.arrays().iter().all(|array| array.is_valid(if array.len() == 1 { 0 } else { row }));
+    let nulls = NullBuffer::from((0..columns.rows()).map(is_given).collect::<Vec<bool>>());
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let list = ListArray::try_new(item, offsets, Arc::new(records), Some(nulls)).map_err(bug)?;
     columns.result(Arc::new(list))
 }
 
