@@ -1,5 +1,5 @@
-//! Classes of columns that equalities make equal, and the equalities that follow from others: of `a = b AND b = c`
-//! also `a = c`.
+//! Equivalence classes of columns, which equalities make equal, and the equalities that follow from others: of
+//! `a = b AND b = c` also `a = c`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use crate::algebra::{ColumnId, Comparison, Scalar};
 /// Columns of a class at most: more have very many pairs, and all pairs must be there.
 const MEMBERS_MAX: usize = 12;
 
-/// The classes of the columns of relations.
+/// The equivalence classes of the columns of relations.
 pub(super) struct Classes {
     /// The class of each column that is compared with one of another relation.
     of_columns: HashMap<ColumnId, usize>,

@@ -6,8 +6,8 @@
 //! [`EXHAUSTIVE_RELATIONS_MAX`] relations the pair that gives the fewest rows is joined first, again and again. Sizes
 //! come from [`estimates`]. Before that, semi and anti joins go down to the relation that they ask about ([`sinking`]).
 //!
-//! Columns that equalities make equal are a class ([`classes`]): any two of its relations can be joined on it, whether
-//! the statement compares them or not, and a join compares one pair of a class.
+//! Columns that equalities make equal are an equivalence class ([`classes`]): any two of its relations can be joined on
+//! it, whether the statement compares them or not, and a join compares one pair of a class.
 //!
 //! Invariant: the rows stay the same; only the order of their computation changes.
 
