@@ -32,7 +32,8 @@ pub fn leftovers(database: &Database) -> Option<String> {
     }
     // What is kept for later queries is nobody's.
     let sharing = engine.sharing();
-    let kept = sharing.retained_bytes + sharing.columns_bytes + engine.table_memory().reserved_bytes();
+    let buffer = engine.buffer().info().shards.iter().map(|shard| shard.bytes).sum::<usize>();
+    let kept = sharing.retained_bytes + sharing.columns_bytes + engine.table_memory().reserved_bytes() + buffer;
     match engine.broker().reserved_bytes().saturating_sub(kept) {
         0 => None,
         bytes => Some(format!("{bytes} bytes are still reserved")),

@@ -183,9 +183,9 @@ impl<'a> Conditions<'a> {
     }
 
     /// What the key's columns are; `None` if the conditions do not say that the index has the rows.
-    fn subjects(&self, key: &Key, schema: &SchemaRef) -> Option<Vec<Subject>> {
+    fn subjects(&self, key: &Key, schema: &SchemaRef) -> Option<Vec<ConditionSubject>> {
         let Some(computed) = &key.computed else {
-            return key.columns.iter().map(|name| schema.index_of(name).ok().map(Subject::Column)).collect();
+            return key.columns.iter().map(|name| schema.index_of(name).ok().map(ConditionSubject::Column)).collect();
         };
         let function = &computed.function;
         if let Some(condition) = function.condition() {
@@ -199,8 +199,8 @@ impl<'a> Conditions<'a> {
         let subjects = function.expressions().iter().map(|expression| {
             let expression = of_table(expression, schema).ok()?;
             Some(match expression.downcast_ref::<Column>() {
-                Some(column) => Subject::Column(column.index()),
-                None => Subject::Computed(expression),
+                Some(column) => ConditionSubject::Column(column.index()),
+                None => ConditionSubject::Computed(expression),
             })
         });
         subjects.collect()
@@ -219,7 +219,7 @@ impl<'a> Conditions<'a> {
         })
     }
 
-    fn said_of(&self, subject: &Subject, data_type: &DataType) -> Vec<Says> {
+    fn said_of(&self, subject: &ConditionSubject, data_type: &DataType) -> Vec<Says> {
         self.facts
             .iter()
             .filter(|fact| subject.is(fact.subject))
@@ -229,14 +229,14 @@ impl<'a> Conditions<'a> {
 }
 
 /// What a key has in one of its columns.
-enum Subject {
+enum ConditionSubject {
     /// A column of the table, by its place.
     Column(usize),
     /// What is computed from the table's columns.
     Computed(Arc<dyn PhysicalExpr>),
 }
 
-impl Subject {
+impl ConditionSubject {
     fn is(&self, other: &Arc<dyn PhysicalExpr>) -> bool {
         match self {
             Self::Computed(expression) => is_same(expression, other),

@@ -23,9 +23,9 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::carried::Carried;
 use crate::deferred::DeferredConstraints;
-use crate::history::micros_now;
 use crate::journal::{Entry, Journal, LogPosition, RowStore, Staged};
 use crate::locks::{LockOwner, Locks};
+use crate::moment::micros_now;
 use crate::name::{OBJECTS_FROM, SHOWN_SCHEMAS};
 use crate::pieces::conflict;
 use crate::references;

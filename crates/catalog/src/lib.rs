@@ -45,6 +45,7 @@ pub mod journal;
 mod keyed;
 mod keys;
 pub mod locks;
+mod moment;
 mod name;
 mod object;
 mod paths;

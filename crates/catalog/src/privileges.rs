@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 
+pub use crate::authority::{OWNER, OWNER_OID};
 use crate::authority::{Privilege, SubjectKind};
 use crate::name::identifiers;
 use crate::{
@@ -15,16 +16,12 @@ use crate::{
     SessionSnapshot, oid_of,
 };
 
-/// The owner of everything, and the user of a database that nobody logs in to.
-pub const OWNER: &str = "diligence";
-/// The owner's oid.
-pub const OWNER_OID: u32 = 10;
 /// The oid of the only database.
 pub const DATABASE_OID: u32 = 5;
 
 /// What somebody asks the privileges of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Subject {
+pub enum AskedKind {
     /// A table or view, as a whole or any of its columns.
     Table,
     /// A column of one.
@@ -64,21 +61,21 @@ struct Wanted {
     options: bool,
 }
 
-impl Subject {
+impl AskedKind {
     /// The privileges that there are.
     fn privileges(self) -> &'static [&'static str] {
         match self {
-            Subject::Table => {
+            AskedKind::Table => {
                 &["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER", "MAINTAIN"]
             }
-            Subject::Column => &["SELECT", "INSERT", "UPDATE", "REFERENCES"],
-            Subject::Schema => &["USAGE", "CREATE"],
-            Subject::Sequence => &["USAGE", "SELECT", "UPDATE"],
-            Subject::Language | Subject::Type => &["USAGE"],
-            Subject::Tablespace => &["CREATE"],
-            Subject::Database => &["CONNECT", "CREATE", "TEMPORARY", "TEMP"],
-            Subject::Function => &["EXECUTE"],
-            Subject::Role => &["USAGE", "MEMBER", "SET"],
+            AskedKind::Column => &["SELECT", "INSERT", "UPDATE", "REFERENCES"],
+            AskedKind::Schema => &["USAGE", "CREATE"],
+            AskedKind::Sequence => &["USAGE", "SELECT", "UPDATE"],
+            AskedKind::Language | AskedKind::Type => &["USAGE"],
+            AskedKind::Tablespace => &["CREATE"],
+            AskedKind::Database => &["CONNECT", "CREATE", "TEMPORARY", "TEMP"],
+            AskedKind::Function => &["EXECUTE"],
+            AskedKind::Role => &["USAGE", "MEMBER", "SET"],
         }
     }
 
@@ -110,7 +107,7 @@ pub struct Question<'a> {
     /// Whose privileges are asked, if not the asker's.
     pub user: Option<Named<'a>>,
     /// Of what.
-    pub subject: Subject,
+    pub subject: AskedKind,
     /// Which one.
     pub object: Named<'a>,
     /// Which column, of a column.
@@ -129,7 +126,7 @@ impl Question<'_> {
         let any = |may: &dyn Fn(Wanted) -> bool| Ok(Some(wanted.iter().any(|wanted| may(*wanted))));
         let named = |wanted: Wanted, may: &dyn Fn(Privilege) -> bool| wanted.privilege.map_or(rights.are_all(), may);
         match self.subject {
-            Subject::Table | Subject::Column | Subject::Sequence => {
+            AskedKind::Table | AskedKind::Column | AskedKind::Sequence => {
                 let Some((name, found)) = self.relation()? else { return Ok(None) };
                 if let Some(column) = self.column
                     && !has_column(found.as_ref(), &name, column)?
@@ -138,7 +135,7 @@ impl Question<'_> {
                 }
                 any(&|wanted| may(&rights, &name, found.as_ref(), wanted))
             }
-            Subject::Schema => {
+            AskedKind::Schema => {
                 let Some(schema) = self.schema()? else { return Ok(None) };
                 let shows = [SYSTEM_SCHEMA, POSTGRES_SCHEMA, INFORMATION_SCHEMA].contains(&schema.as_str());
                 any(&|wanted| {
@@ -150,7 +147,7 @@ impl Question<'_> {
                     })
                 })
             }
-            Subject::Database => match self.object {
+            AskedKind::Database => match self.object {
                 Named::Text(name) if name != CATALOG_NAME => {
                     let message = format!("database \"{name}\" does not exist");
                     Err(Error::input(message).with_code("3D000"))
@@ -158,8 +155,8 @@ impl Question<'_> {
                 Named::Number(oid) if oid != i64::from(DATABASE_OID) => Ok(None),
                 _ => any(&|wanted| named(wanted, &|privilege| rights.may_of_database(privilege, wanted.options))),
             },
-            Subject::Function | Subject::Type => {
-                let kind = if self.subject == Subject::Function { SubjectKind::Routine } else { SubjectKind::Type };
+            AskedKind::Function | AskedKind::Type => {
+                let kind = if self.subject == AskedKind::Function { SubjectKind::Routine } else { SubjectKind::Type };
                 let made = self.made(kind);
                 any(&|wanted| match &made {
                     Some(object) if wanted.options => {
@@ -170,9 +167,9 @@ impl Question<'_> {
                     None => !wanted.options || rights.are_all(),
                 })
             }
-            Subject::Language => any(&|wanted| !wanted.options || rights.are_all()),
-            Subject::Tablespace => any(&|_| rights.are_all()),
-            Subject::Role => {
+            AskedKind::Language => any(&|wanted| !wanted.options || rights.are_all()),
+            AskedKind::Tablespace => any(&|_| rights.are_all()),
+            AskedKind::Role => {
                 let Some((role, _)) = self.role(self.object)? else { return Ok(None) };
                 let authority = self.snapshot.catalog.authority();
                 any(&|wanted| {
@@ -352,7 +349,7 @@ mod tests {
         SessionCatalogs::new(catalog, Arc::default(), Arc::default(), rights)
     }
 
-    fn ask(subject: Subject, user: Option<&str>, object: Named<'_>, privileges: &str) -> Result<Option<bool>> {
+    fn ask(subject: AskedKind, user: Option<&str>, object: Named<'_>, privileges: &str) -> Result<Option<bool>> {
         let snapshot = session().snapshot();
         let user = user.map(Named::Text);
         Question { snapshot: &snapshot, asker: "ann", user, subject, object, column: None, privileges }.answer()
@@ -360,7 +357,8 @@ mod tests {
 
     #[test]
     fn tables_are_read_and_changed_by_whom_their_rights_allow_it() {
-        let table = |user, name, privileges| ask(Subject::Table, user, Named::Text(name), privileges).unwrap().unwrap();
+        let table =
+            |user, name, privileges| ask(AskedKind::Table, user, Named::Text(name), privileges).unwrap().unwrap();
         for (name, privileges, expected) in [
             ("orders", "SELECT", true),
             ("orders", "insert", false),
@@ -391,30 +389,30 @@ mod tests {
                 .answer()
                 .unwrap()
         };
-        assert_eq!(ask(Subject::Table, oid("orders"), None, "SELECT"), Some(true));
-        assert_eq!(ask(Subject::Table, oid("Hidden"), None, "SELECT"), Some(false));
-        assert_eq!(ask(Subject::Table, 1, None, "SELECT"), None);
-        assert_eq!(ask(Subject::Column, oid("notes"), Some(1), "UPDATE"), Some(true));
-        assert_eq!(ask(Subject::Column, oid("notes"), Some(2), "UPDATE"), None);
-        assert_eq!(ask(Subject::Schema, 2200, None, "USAGE"), Some(true));
-        assert_eq!(ask(Subject::Schema, 11, None, "CREATE"), Some(false));
+        assert_eq!(ask(AskedKind::Table, oid("orders"), None, "SELECT"), Some(true));
+        assert_eq!(ask(AskedKind::Table, oid("Hidden"), None, "SELECT"), Some(false));
+        assert_eq!(ask(AskedKind::Table, 1, None, "SELECT"), None);
+        assert_eq!(ask(AskedKind::Column, oid("notes"), Some(1), "UPDATE"), Some(true));
+        assert_eq!(ask(AskedKind::Column, oid("notes"), Some(2), "UPDATE"), None);
+        assert_eq!(ask(AskedKind::Schema, 2200, None, "USAGE"), Some(true));
+        assert_eq!(ask(AskedKind::Schema, 11, None, "CREATE"), Some(false));
     }
 
     #[test]
     fn schemas_databases_and_roles_answer_by_the_same_rights() {
         let ask = |subject, user, name, privileges| ask(subject, user, Named::Text(name), privileges).unwrap().unwrap();
         for (subject, name, privileges, anns, bobs) in [
-            (Subject::Schema, "lab", "USAGE", true, true),
-            (Subject::Schema, "lab", "CREATE", false, true),
-            (Subject::Schema, "public", "CREATE", false, true),
-            (Subject::Schema, "system", "USAGE", false, true),
-            (Subject::Schema, "pg_catalog", "USAGE", true, true),
-            (Subject::Database, "diligence", "CONNECT", true, true),
-            (Subject::Database, "diligence", "CREATE", false, true),
-            (Subject::Function, "upper(text)", "EXECUTE", true, true),
-            (Subject::Type, "text", "USAGE", true, true),
-            (Subject::Role, "ann", "MEMBER", true, true),
-            (Subject::Role, "diligence", "USAGE", false, true),
+            (AskedKind::Schema, "lab", "USAGE", true, true),
+            (AskedKind::Schema, "lab", "CREATE", false, true),
+            (AskedKind::Schema, "public", "CREATE", false, true),
+            (AskedKind::Schema, "system", "USAGE", false, true),
+            (AskedKind::Schema, "pg_catalog", "USAGE", true, true),
+            (AskedKind::Database, "diligence", "CONNECT", true, true),
+            (AskedKind::Database, "diligence", "CREATE", false, true),
+            (AskedKind::Function, "upper(text)", "EXECUTE", true, true),
+            (AskedKind::Type, "text", "USAGE", true, true),
+            (AskedKind::Role, "ann", "MEMBER", true, true),
+            (AskedKind::Role, "diligence", "USAGE", false, true),
         ] {
             assert_eq!(ask(subject, None, name, privileges), anns, "{subject:?} {name} {privileges}");
             assert_eq!(ask(subject, Some("bob"), name, privileges), bobs, "{subject:?} {name} {privileges}");
@@ -426,17 +424,17 @@ mod tests {
         let code = |subject, user, name, privileges| {
             ask(subject, user, Named::Text(name), privileges).unwrap_err().code().map(str::to_owned)
         };
-        assert_eq!(code(Subject::Table, None, "nowhere", "SELECT").as_deref(), Some("42P01"));
-        assert_eq!(code(Subject::Table, None, "orders", "USAGE").as_deref(), Some("22023"));
-        assert_eq!(code(Subject::Table, Some("eve"), "orders", "SELECT").as_deref(), Some("42704"));
-        assert_eq!(code(Subject::Schema, None, "nowhere", "USAGE").as_deref(), Some("3F000"));
-        assert_eq!(code(Subject::Database, None, "other", "CONNECT").as_deref(), Some("3D000"));
+        assert_eq!(code(AskedKind::Table, None, "nowhere", "SELECT").as_deref(), Some("42P01"));
+        assert_eq!(code(AskedKind::Table, None, "orders", "USAGE").as_deref(), Some("22023"));
+        assert_eq!(code(AskedKind::Table, Some("eve"), "orders", "SELECT").as_deref(), Some("42704"));
+        assert_eq!(code(AskedKind::Schema, None, "nowhere", "USAGE").as_deref(), Some("3F000"));
+        assert_eq!(code(AskedKind::Database, None, "other", "CONNECT").as_deref(), Some("3D000"));
         let snapshot = session().snapshot();
         let question = Question {
             snapshot: &snapshot,
             asker: "ann",
             user: None,
-            subject: Subject::Column,
+            subject: AskedKind::Column,
             object: Named::Text("orders"),
             column: Some(Named::Text("b")),
             privileges: "SELECT",

@@ -16,11 +16,9 @@ use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 
+pub use crate::authority::DENIED;
 use crate::authority::{Privilege, Privileges, Subject, SubjectKind};
 use crate::{CatalogSnapshot, DEFAULT_SCHEMA, INFORMATION_SCHEMA, Object, POSTGRES_SCHEMA, RelationName};
-
-/// The code of errors about rights: `insufficient_privilege`.
-pub const DENIED: &str = "42501";
 
 /// What a session may do with relations.
 #[derive(Clone, Debug)]

@@ -13,12 +13,12 @@ use diligence_base::{Error, Result};
 use parking_lot::{Mutex, RwLock};
 
 use self::acting::{Acting, rights_of};
+use crate::authority::OWNER;
 use crate::authority::{Privilege, Speaker, Subject};
-use crate::history::micros_now;
 use crate::locks::{LockOwner, Locks};
+use crate::moment::micros_now;
 use crate::name::{shown_schema_oid, temporary_schema};
 use crate::object::with_article;
-use crate::privileges::OWNER;
 use crate::rights::DENIED;
 use crate::rules::{Key, Reference, TableRules};
 use crate::sequence::SequenceState;
@@ -468,6 +468,7 @@ impl SessionSnapshot {
     }
 
     /// As [`readable`](Self::readable), for what stands behind a view that was granted: under the rights of its owner.
+    /// Fails with code 42501 if the owner may not read it.
     pub fn readable_by(&self, owner: Option<&str>, name: &RelationName) -> Result<Option<Resolved>> {
         match owner {
             None => self.readable(name),

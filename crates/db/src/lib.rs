@@ -21,8 +21,8 @@
 //! use the same plan cache ([`Database::plan_cache`]), show what happens ([`status`]), and find the catalog as
 //! PostgreSQL's clients look at it in [`postgres`].
 //!
-//! The rooms, of which each imports only those before it: `duration`, `settings`, `status`, `system`, `plan_json`,
-//! `activity`, `postgres`, `plans`, `kept`, `database`, `session`, `words`, `statement`.
+//! The rooms, of which each imports only those before it: `duration`, `channels`, `sender`, `settings`, `status`,
+//! `system`, `plan_json`, `activity`, `postgres`, `plans`, `kept`, `database`, `session`, `words`, `statement`.
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 
@@ -42,6 +42,7 @@ pub mod plans;
 pub mod postgres;
 #[cfg(test)]
 mod python_tests;
+mod sender;
 mod session;
 mod settings;
 mod statement;

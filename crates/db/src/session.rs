@@ -21,8 +21,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::channels::{self, Ears, Notification, Pending};
 use crate::database::Database;
+use crate::sender::Sender;
 use crate::settings::{self, Settings, SettingsView, Shown};
-use crate::statement::Sender;
 use crate::system::{self, SessionView, WaitingQuery};
 
 /// A session: settings, prepared statements, and a planner over the database's tables. Used from any thread; statements

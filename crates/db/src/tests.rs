@@ -119,6 +119,7 @@ fn schemas_hold_tables() {
     assert_eq!(
         rows(&session, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'system' ORDER BY 1"),
         [
+            "buffer",
             "fragments",
             "history",
             "indexes",

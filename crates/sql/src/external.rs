@@ -11,6 +11,7 @@ use diligence_types::SqlType;
 use sqlparser::ast::{Expr, Ident, UnaryOperator, Value};
 
 use crate::errors::suggest;
+use crate::parse::lower;
 
 /// The value of an option, as a statement has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -141,8 +142,7 @@ pub fn set_all(options: &mut OpenOptions, pairs: &[(String, OptionValue)], types
 
 /// Names of columns as statements write them: in small letters unless they are quoted.
 pub fn column_names(columns: &[Ident]) -> Vec<String> {
-    let name = |name: &Ident| if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
-    columns.iter().map(name).collect()
+    columns.iter().map(lower).collect()
 }
 
 /// The columns of PARTITIONED BY, in any case if they are not quoted.

@@ -41,6 +41,7 @@ mod session_functions;
 mod sleeping;
 mod statement;
 mod unnesting;
+mod view_shape;
 mod write;
 mod written;
 
@@ -57,3 +58,4 @@ pub use statement::{
     TransactionStep, Write,
 };
 pub use write::native::{NativeWriter, Returned};
+pub use write::triggers::TriggerRunner;

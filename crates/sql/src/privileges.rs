@@ -13,22 +13,22 @@ use datafusion_common::error::Result;
 use datafusion_common::{ScalarValue, exec_err, plan_err};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use diligence_catalog::SessionSnapshot;
-use diligence_catalog::privileges::{Named, Question, Subject};
+use diligence_catalog::privileges::{AskedKind, Named, Question};
 use diligence_storage::foreign_error::to_datafusion;
 
 /// The functions, and of what they tell the privileges.
-pub(crate) const NAMES: [(&str, Subject); 11] = [
-    ("has_any_column_privilege", Subject::Column),
-    ("has_column_privilege", Subject::Column),
-    ("has_database_privilege", Subject::Database),
-    ("has_function_privilege", Subject::Function),
-    ("has_language_privilege", Subject::Language),
-    ("has_schema_privilege", Subject::Schema),
-    ("has_sequence_privilege", Subject::Sequence),
-    ("has_table_privilege", Subject::Table),
-    ("has_tablespace_privilege", Subject::Tablespace),
-    ("has_type_privilege", Subject::Type),
-    ("pg_has_role", Subject::Role),
+pub(crate) const NAMES: [(&str, AskedKind); 11] = [
+    ("has_any_column_privilege", AskedKind::Column),
+    ("has_column_privilege", AskedKind::Column),
+    ("has_database_privilege", AskedKind::Database),
+    ("has_function_privilege", AskedKind::Function),
+    ("has_language_privilege", AskedKind::Language),
+    ("has_schema_privilege", AskedKind::Schema),
+    ("has_sequence_privilege", AskedKind::Sequence),
+    ("has_table_privilege", AskedKind::Table),
+    ("has_tablespace_privilege", AskedKind::Tablespace),
+    ("has_type_privilege", AskedKind::Type),
+    ("pg_has_role", AskedKind::Role),
 ];
 
 /// The function that names a column before the privilege.
@@ -52,7 +52,7 @@ struct Asker {
 #[derive(Debug)]
 struct HasPrivilege {
     name: &'static str,
-    subject: Subject,
+    subject: AskedKind,
     asker: Arc<Asker>,
     signature: Signature,
 }

@@ -13,10 +13,8 @@ use diligence_engine::expressions::{Outside, outside_function};
 use diligence_engine::stages::Caller;
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
-use diligence_types::record_type::RecordType;
-use diligence_types::sql_type::RecordField;
 
-use crate::procedural::{Gives, Procedure};
+use crate::procedural::{Gives, Procedure, record_of};
 use crate::session_functions::QueryRunner;
 
 impl Procedure {
@@ -31,11 +29,6 @@ impl Procedure {
             Gives::Trigger { .. } => SqlType::Void,
         }
     }
-}
-
-pub(crate) fn record_of(columns: &[(String, SqlType)]) -> SqlType {
-    let field = |(name, sql_type): &(String, SqlType)| RecordField { name: name.clone(), sql_type: sql_type.clone() };
-    SqlType::Record(RecordType::row(columns.iter().map(field).collect()))
 }
 
 /// The function that expressions call.

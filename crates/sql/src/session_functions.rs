@@ -15,6 +15,7 @@ use diligence_storage::foreign_error::to_datafusion;
 
 use crate::procedural::Procedure;
 use crate::statement::Query;
+use crate::write::triggers::TriggerRunner;
 
 /// What changes a session's settings.
 pub trait SettingsSink: Send + Sync + Debug {
@@ -27,7 +28,7 @@ pub trait SettingsSink: Send + Sync + Debug {
 }
 
 /// What runs queries whose answers decide what another one gives.
-pub trait QueryRunner: Send + Sync + Debug {
+pub trait QueryRunner: TriggerRunner {
     /// The rows of a query; waits for them. Fails as the query does.
     fn rows(&self, query: &Query) -> diligence_base::Result<Vec<RecordBatch>>;
 
@@ -40,9 +41,6 @@ pub trait QueryRunner: Send + Sync + Debug {
         arguments: Vec<ArrayRef>,
         caller: &dyn Caller,
     ) -> diligence_base::Result<Vec<ArrayRef>>;
-
-    /// The same of a trigger's function, for whoever has sent the statement that runs.
-    fn fire(&self, procedure: &Arc<Procedure>, arguments: Vec<ArrayRef>) -> diligence_base::Result<Vec<ArrayRef>>;
 }
 
 /// `pg_notify(channel, payload)`, for a session that this is.

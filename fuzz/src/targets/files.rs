@@ -68,6 +68,7 @@ fn read(name: &str, files: Arc<dyn Disk>) -> Result<Option<String>> {
             Fetch::Ready(fetched) => fetched,
             Fetch::Blocking(fetch) => fetch()?,
             Fetch::Waiting(fetch) => futures::executor::block_on(fetch)?,
+            Fetch::Buffered(fetch) => fetch.wait()?,
         };
         let request = DecodeRequest {
             columns: columns.clone(),

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use diligence_base::{Error, Result};
 
 use super::grants::{self, Dependent};
-use super::{Authority, DefaultsOf, Grant, Membership, Privileges, RoleDefinition, Subject, SubjectKind, unsaid};
-use crate::privileges::OWNER;
-use crate::rights::DENIED;
+use super::{
+    Authority, DENIED, DefaultsOf, Grant, Membership, OWNER, Privileges, RoleDefinition, Subject, SubjectKind, unsaid,
+};
 
 /// Who says something.
 #[derive(Clone, Debug)]

@@ -24,9 +24,15 @@ use diligence_base::ids::ObjectId;
 pub use self::changes::{GrantChange, GrantedOn, RoleChange, Speaker};
 pub use self::grants::{Entitlements, Grant, PUBLIC};
 pub use self::privilege::{Privilege, Privileges, SubjectKind};
-use crate::history::micros_now;
+use crate::moment::micros_now;
 use crate::name::DEFAULT_SCHEMA_ID;
-use crate::privileges::OWNER;
+
+/// The owner of everything, and the user of a database that nobody logs in to.
+pub const OWNER: &str = "diligence";
+/// The owner's oid.
+pub const OWNER_OID: u32 = 10;
+/// The SQLSTATE of what somebody may not do: `insufficient_privilege`.
+pub const DENIED: &str = "42501";
 
 /// What a role is.
 #[derive(Clone, Debug, PartialEq, Eq)]

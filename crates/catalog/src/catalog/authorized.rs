@@ -18,7 +18,8 @@ impl Catalog {
     }
 
     /// What somebody has just made is that role's, with what is granted of such objects. Names that are not there, or
-    /// that are known to have an owner, stay as they are.
+    /// that are known to have an owner, stay as they are. Fails with code 40001 if another transaction has changed the
+    /// same.
     pub fn own_new(&self, names: &[RelationName], owner: &str) -> Result<()> {
         self.change_authority(|root, authority| {
             let before = authority.clone();
@@ -34,7 +35,7 @@ impl Catalog {
         })
     }
 
-    /// The same of a schema.
+    /// The same of a schema. Fails as [`own_new`](Self::own_new).
     pub fn own_new_schema(&self, name: &str, owner: &str) -> Result<()> {
         self.change_authority(|root, authority| {
             let Some(schema) = root.schemas.get(name) else { return Ok(false) };

@@ -1,9 +1,9 @@
 //! Whom a session acts as, and what that lets it do: SET ROLE and SET SESSION AUTHORIZATION.
 
 use super::*;
+use crate::authority::OWNER_OID;
 use crate::authority::PUBLIC;
 use crate::oid_of;
-use crate::privileges::OWNER_OID;
 
 /// Whom a session acts as.
 #[derive(Clone, Debug, Default)]

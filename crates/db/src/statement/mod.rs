@@ -37,7 +37,6 @@ use diligence_base::{Error, Result};
 
 pub use append::Append;
 pub use pending::PendingStatement;
-pub(crate) use procedures::Sender;
 pub use result::{CancelToken, QueryResult, ResultKind};
 pub use start::Short;
 

@@ -249,8 +249,8 @@ impl Binder<'_> {
         }
     }
 
-    /// COLLATE: the order of bytes, which texts have anyway. Fails with 42704 for an unknown collation, 0A000 for one of
-    /// a language, 42804 for what is no text.
+    /// COLLATE: the order of bytes, which texts have anyway. Fails with 42704 for an unknown collation, 0A000 for one
+    /// of a language, 42804 for what is no text.
     fn collated(&self, expr: &Expr, collation: &ObjectName, level: &Level<'_>) -> Result<Scalar> {
         let name = collation.0.last().and_then(|part| part.as_ident()).map(normalized).unwrap_or_default();
         if name.ends_with("-x-icu") {

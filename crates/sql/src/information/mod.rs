@@ -17,7 +17,7 @@ use diligence_catalog::{
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 
-use crate::planning::simple_views;
+use crate::view_shape;
 
 /// PostgreSQL's views: the name, a tab, and the columns with their types; a column without one is a `name`.
 static VIEWS: LazyLock<HashMap<&'static str, SchemaRef>> = LazyLock::new(|| {
@@ -201,10 +201,10 @@ fn view_row(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved
         && let Relation::View(view) = &object.relation
     {
         row.insert("view_definition", view.definition().into());
-        if let Some(option) = simple_views::check_option(view) {
+        if let Some(option) = view_shape::check_option(view) {
             row.insert("check_option", option.to_uppercase().into());
         }
-        if simple_views::is_updatable(snapshot, object) {
+        if view_shape::is_updatable(snapshot, object) {
             row.insert("is_updatable", "YES".into());
             row.insert("is_insertable_into", "YES".into());
         }

@@ -36,7 +36,7 @@ pub(crate) use tokens::{
     SET_CONSTRAINTS, TABLE_AT, UNIFORM, VARIABLE,
 };
 pub use tree::SyntaxTree;
-pub(crate) use tree::{CopySource, CopyTo, CreateExternalTable, Explain, NamedOption};
+pub(crate) use tree::{CopySource, CopyTo, CreateExternalTable, Explain, NamedOption, lower, parts_of};
 
 /// Levels that a statement may nest: parentheses, CASEs, subqueries, and operators in a row count one each. Workers
 /// evaluate and drop expressions recursively on stacks of 8 MiB, at up to about 1 KiB a level.

@@ -85,6 +85,16 @@ pub struct Explain {
     pub statement: Box<SyntaxTree>,
 }
 
+/// A name as it is looked up: in small letters unless it is quoted.
+pub(crate) fn lower(name: &Ident) -> String {
+    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+}
+
+/// The parts of a name as they are looked up; `None` if one is no plain name.
+pub(crate) fn parts_of(name: &ObjectName) -> Option<Vec<String>> {
+    name.0.iter().map(|part| part.as_ident().map(lower)).collect()
+}
+
 impl CopySource {
     /// The query whose rows are copied. Fails with kind `Bug` if a query of ours cannot be read.
     pub fn query(&self) -> Result<ast::Query> {

@@ -37,6 +37,7 @@ use crate::binder::{Context, Lockable, Named, bind_query};
 use crate::external::OptionValue;
 use crate::information;
 use crate::lowering::{self, LoweringOptions};
+pub(super) use crate::parse::parts_of;
 use crate::procedural::Procedure;
 use crate::programs::ProgramCall;
 use crate::routines::Definition;
@@ -249,15 +250,6 @@ fn primary_key(relation: &Relation) -> Vec<String> {
     let Relation::Native(table) = relation else { return vec![] };
     let key = table.rules().keys.iter().find(|key| key.kind == KeyKind::Primary);
     key.map_or_else(Vec::new, |key| key.columns.clone())
-}
-
-/// The parts of a name as they are looked up.
-pub(super) fn parts_of(name: &ast::ObjectName) -> Option<Vec<String>> {
-    let part = |part: &ast::ObjectNamePart| {
-        let ident = part.as_ident()?;
-        Some(if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() })
-    };
-    name.0.iter().map(part).collect()
 }
 
 impl Around<'_> {

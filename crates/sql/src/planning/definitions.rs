@@ -21,6 +21,7 @@ use super::statements::{BoundStatement, schema_of};
 use super::tables::Declaration;
 use crate::binder::{self, Bound};
 use crate::external::{self, OptionValue};
+pub(super) use crate::parse::lower;
 use crate::parse::{CreateExternalTable, NamedOption, Parsed, VARIABLE};
 use crate::routines::{self, Definition};
 use crate::statement::{Command, DroppedKind, Statement, nullable};
@@ -568,10 +569,6 @@ pub(super) fn refuse_twice<'n>(names: impl Iterator<Item = &'n str>) -> Result<(
         }
     }
     Ok(())
-}
-
-pub(super) fn lower(name: &Ident) -> String {
-    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 
 fn schema_name(name: &ast::ObjectName) -> Result<String> {

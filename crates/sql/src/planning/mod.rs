@@ -41,7 +41,7 @@ mod schemas;
 mod sequences;
 mod settings;
 mod several;
-pub(crate) mod simple_views;
+mod simple_views;
 mod statements;
 mod tables;
 mod triggers;

@@ -12,6 +12,8 @@ mod words;
 use std::sync::Arc;
 
 use diligence_types::SqlType;
+use diligence_types::record_type::RecordType;
+use diligence_types::sql_type::RecordField;
 
 pub use places::{Place, placed};
 pub use read::{read, statements};
@@ -31,6 +33,12 @@ pub struct Procedure {
     pub has_outputs: bool,
     /// The variable whose value it gives, if RETURN says none.
     pub output: Option<String>,
+}
+
+/// The type of a row with these columns.
+pub(crate) fn record_of(columns: &[(String, SqlType)]) -> SqlType {
+    let field = |(name, sql_type): &(String, SqlType)| RecordField { name: name.clone(), sql_type: sql_type.clone() };
+    SqlType::Record(RecordType::row(columns.iter().map(field).collect()))
 }
 
 /// What a procedure gives.

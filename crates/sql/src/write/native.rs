@@ -34,7 +34,7 @@ use parking_lot::Mutex;
 
 use super::divided::{Divided, Rest};
 use super::triggers::Triggers;
-use crate::planning::simple_views::OF_VIEW;
+use crate::view_shape::OF_VIEW;
 
 /// Who holds the memory of rows in tables.
 const HOLDER: &str = "a table in memory";

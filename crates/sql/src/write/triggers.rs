@@ -6,6 +6,7 @@
 //! A function before the change may give another row, or none, which leaves the row alone. All of it is part of the
 //! statement's transaction, in which the functions' own statements run.
 
+use std::fmt::Debug;
 use std::sync::{Arc, Weak};
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, StringViewArray, StructArray};
@@ -17,7 +18,13 @@ use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 
 use crate::procedural::Procedure;
-use crate::session_functions::QueryRunner;
+
+/// Runs the functions of triggers.
+pub trait TriggerRunner: Send + Sync + Debug {
+    /// What a trigger's function gives for these arguments, each an array of one value, for whoever has sent the
+    /// statement that runs. Fails as a statement of its body does.
+    fn fire(&self, procedure: &Arc<Procedure>, arguments: Vec<ArrayRef>) -> Result<Vec<ArrayRef>>;
+}
 
 /// What a statement does with a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +73,7 @@ pub(crate) struct Triggers {
     /// The columns that RETURNING gives, where rows may be others than those that the plan has computed them of.
     pub(crate) returned: Option<Vec<usize>>,
     pub(crate) catalogs: SessionCatalogs,
-    pub(crate) runner: Weak<dyn QueryRunner>,
+    pub(crate) runner: Weak<dyn TriggerRunner>,
 }
 
 impl Triggers {
@@ -179,7 +186,7 @@ impl Triggers {
 
     /// A row as a value; NULL without one.
     fn record(&self, row: Option<&RecordBatch>) -> Result<ArrayRef> {
-        let record = crate::procedures::record_of(&self.columns).arrow();
+        let record = crate::procedural::record_of(&self.columns).arrow();
         let DataType::Struct(fields) = &record else { return Err(Error::bug("a row is no struct")) };
         let Some(row) = row else { return Ok(arrow::array::new_null_array(&record, 1)) };
         let columns = row.columns().iter().zip(fields).map(|(column, field)| cast(column, field.data_type()));
@@ -230,7 +237,7 @@ impl Triggers {
 
     /// The names and types of what functions get, in the order of [`run`](Self::run).
     pub(crate) fn parameters(columns: &[(String, SqlType)]) -> Vec<(String, SqlType)> {
-        let record = crate::procedures::record_of(columns);
+        let record = crate::procedural::record_of(columns);
         let named = |name: &str, sql_type: SqlType| (name.to_owned(), sql_type);
         vec![
             named("new", record.clone()),

@@ -24,12 +24,13 @@ use diligence_engine::QueryOptions;
 use diligence_engine::query::Printed;
 use diligence_engine::stages::Caller;
 use diligence_sql::procedural::{Gives, Procedure};
-use diligence_sql::{Called, Query, QueryRunner, Write};
+use diligence_sql::{Called, Query, QueryRunner, TriggerRunner, Write};
 use diligence_storage::foreign_error::from_arrow;
 
 use self::run::Run;
 use super::result::{CancelToken, QueryResult, count_of};
 use super::transaction::in_transaction;
+use crate::sender::Sender;
 use crate::session::{Parts, Session};
 
 impl QueryRunner for Parts {
@@ -47,7 +48,9 @@ impl QueryRunner for Parts {
     fn call(&self, procedure: &Arc<Procedure>, arguments: Vec<ArrayRef>, caller: &dyn Caller) -> Result<Vec<ArrayRef>> {
         call(&self.session()?, procedure, arguments, caller)
     }
+}
 
+impl TriggerRunner for Parts {
     fn fire(&self, procedure: &Arc<Procedure>, arguments: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
         let sender = self.sender();
         let sender = sender.ok_or_else(|| Error::bug("a trigger runs, and nobody has sent its statement"))?;
@@ -66,11 +69,10 @@ fn call(
     Run::new(session, procedure, caller).called(arguments)
 }
 
-/// Who has sent the statement that calls.
-#[derive(Clone)]
-pub(crate) struct Sender {
-    token: CancelToken,
-    printed: Printed,
+/// Who waits for a statement that is cancelled by a token.
+fn sender_of(token: &CancelToken, printed: Printed) -> Sender {
+    let token = token.clone();
+    Sender::new(move || token.check().is_err(), printed)
 }
 
 /// Has a session know who has sent its statement.
@@ -85,23 +87,13 @@ impl Drop for SentBy {
     }
 }
 
-impl Caller for Sender {
-    fn is_stopped(&self) -> bool {
-        self.token.check().is_err()
-    }
-
-    fn printed(&self, text: &str) {
-        self.printed.add(text);
-    }
-}
-
 impl Session {
     /// Runs a query that calls procedures; its rows are given when it has ended.
     pub(super) fn start_calling(&self, query: Arc<Query>, options: QueryOptions) -> QueryResult {
         let (session, printed, schema) = (self.clone(), Printed::default(), query.schema().clone());
         let said = printed.clone();
         let work = move |token: &CancelToken| {
-            let sender = Sender { token: token.clone(), printed: said };
+            let sender = sender_of(token, said);
             in_transaction(&session, Isolation::ReadCommitted, true, || session.calling(&query, options, &sender))
         };
         QueryResult::elsewhere("SELECT", Some(schema), &self.database().engine().io_handle(), work).printing(printed)
@@ -130,7 +122,7 @@ impl Session {
         let (schema, counted) = (write.returning.as_ref().map(|(schema, _)| schema.clone()), Arc::default());
         let (said, is_returning, counting) = (printed.clone(), schema.is_some(), Arc::clone(&counted));
         let work = move |token: &CancelToken| {
-            let sender = Sender { token: token.clone(), printed: said };
+            let sender = sender_of(token, said);
             let _sent = session.is_sent_by(&sender);
             in_transaction(&session, Isolation::ReadCommitted, true, || {
                 let counts = session.calling(&write.query, options, &sender)?;
@@ -154,7 +146,7 @@ impl Session {
         let (session, printed, schema) = (self.clone(), Printed::default(), called.schema());
         let (said, tag) = (printed.clone(), called.tag);
         let work = move |token: &CancelToken| {
-            let sender = Sender { token: token.clone(), printed: said };
+            let sender = sender_of(token, said);
             in_transaction(&session, Isolation::ReadCommitted, true, || {
                 let arguments = match &called.arguments {
                     None => vec![],

@@ -277,8 +277,8 @@ fn dictionary_values(chunk: &ColumnChunkMetaData) -> Option<f64> {
     let rows = chunk.num_values().max(1) as f64;
     let uncompressed_bits = chunk.uncompressed_size().max(0) as f64 * 8.0;
     let no_nulls = chunk.statistics().and_then(|statistics| statistics.null_count_opt()) == Some(0);
-    // The width of the codes tells how many values there are at least: so many as the next narrower one has no room for.
-    // Codes in runs take less.
+    // The width of the codes tells how many values there are at least: as many as the next narrower width has no room
+    // for. Codes in runs take less.
     let level_bits = if no_nulls { 0.0 } else { rows };
     let fits = |code_width: i32| {
         let values = 2f64.powi(code_width - 1) + 1.0;
