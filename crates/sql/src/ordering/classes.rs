@@ -106,7 +106,7 @@ mod tests {
     fn what_follows_is_found_and_belongs_to_its_class() {
         let numbers = Numbers::default();
         let columns =
-            (0..6).map(|place| numbers.named(&format!("c{place}"), SqlType::Integer, false)).collect::<Vec<_>>();
+            (0..6).map(|place| numbers.named(format!("c{place}"), SqlType::Integer, false)).collect::<Vec<_>>();
         let ids = columns.iter().map(|column| column.id).collect::<Vec<_>>();
         let equal = |one: usize, other: usize| Scalar::Compare {
             comparison: Comparison::Equal,
