@@ -53,30 +53,30 @@ def statements():
     with connect() as connection, connect() as other:
         # Without rows they are done when execute returns, whether or not anything is fetched.
         with connection.cursor() as cursor:
-            cursor.execute("CREATE TABLE t (a INT PRIMARY KEY, b TEXT)")
-            assert rows(other, "SELECT count(*) FROM t") == [(0,)]
-            cursor.execute("INSERT INTO t VALUES (1, 'x'), (2, NULL)")
-            assert rows(other, "SELECT a, b FROM t ORDER BY a") == [(1, "x"), (2, None)]
-            cursor.executemany("INSERT INTO t VALUES ($1, $2)", [(number, str(number)) for number in range(10, 1010)])
+            cursor.execute("CREATE TABLE sent (a INT PRIMARY KEY, b TEXT)")
+            assert rows(other, "SELECT count(*) FROM sent") == [(0,)]
+            cursor.execute("INSERT INTO sent VALUES (1, 'x'), (2, NULL)")
+            assert rows(other, "SELECT a, b FROM sent ORDER BY a") == [(1, "x"), (2, None)]
+            cursor.executemany("INSERT INTO sent VALUES ($1, $2)", [(number, str(number)) for number in range(10, 1010)])
             assert cursor.rowcount == 1000, cursor.rowcount
             with refused(flight_sql.Error, "23505"):
-                cursor.executemany("INSERT INTO t VALUES ($1, $2)", [(5000, "new"), (1, "there already")])
-        assert rows(other, "SELECT count(*), max(a) FROM t") == [(1002, 1009)]
-        assert rows(connection, "INSERT INTO t VALUES (2000, 'r') RETURNING a, b") == [(2000, "r")]
-        assert rows(connection, "UPDATE t SET b = $2 WHERE a = $1 RETURNING b", (1, "y")) == [("y",)]
+                cursor.executemany("INSERT INTO sent VALUES ($1, $2)", [(5000, "new"), (1, "there already")])
+        assert rows(other, "SELECT count(*), max(a) FROM sent") == [(1002, 1009)]
+        assert rows(connection, "INSERT INTO sent VALUES (2000, 'r') RETURNING a, b") == [(2000, "r")]
+        assert rows(connection, "UPDATE sent SET b = $2 WHERE a = $1 RETURNING b", (1, "y")) == [("y",)]
         for sql, kind, code in [
-            ("SELECT nothing FROM t", adbc.ProgrammingError, "42703"),
+            ("SELECT nothing FROM sent", adbc.ProgrammingError, "42703"),
             ("SELECT * FROM nope", adbc.ProgrammingError, "42P01"),
             ("SELEC 1", adbc.ProgrammingError, "42601"),
-            ("SELECT 1 / (a - a) FROM t", adbc.Error, "22012"),
-            ("INSERT INTO t VALUES (1, 'again')", adbc.Error, "23505"),
-            ("CREATE TABLE t (a INT)", adbc.ProgrammingError, "42P07"),
-            ("COPY t TO STDOUT", adbc.NotSupportedError, "0A000"),
+            ("SELECT 1 / (a - a) FROM sent", adbc.Error, "22012"),
+            ("INSERT INTO sent VALUES (1, 'again')", adbc.Error, "23505"),
+            ("CREATE TABLE sent (a INT)", adbc.ProgrammingError, "42P07"),
+            ("COPY sent TO STDOUT", adbc.NotSupportedError, "0A000"),
             ("SELECT 1; SELECT 2", adbc.ProgrammingError, "42601"),
         ]:
             with refused(kind, code):
                 rows(connection, sql)
-        rows(connection, "DROP TABLE t")
+        rows(connection, "DROP TABLE sent")
 
 
 def transactions():
