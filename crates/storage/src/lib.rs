@@ -30,6 +30,6 @@ pub use ranges::WholeRanges;
 pub use table::{
     AnswerId, BufferedFetch, Chunk, Cluster, Declustering, Decode, DecodeRequest, Decoded, DeletedRows, Fetch,
     FetchDone, Fetched, FirstRows, FirstStep, OrderColumn, RowFilter, ScanRequest, SharedColumns, SharedItem, Table,
-    TableScan,
+    TableScan, Zone,
 };
 pub use writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BooleanArray, BooleanBufferBuilder};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::SchemaRef;
-use datafusion_common::Statistics;
+use datafusion_common::{ScalarValue, Statistics};
 use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
@@ -165,10 +165,24 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     fn place(&self) -> Option<u64> {
         None
     }
+    /// Where the values of this column lie; `None` if that is not known without reading.
+    fn zone(&self, _column: usize) -> Option<Zone> {
+        None
+    }
     /// Whether it decodes the values of this column; otherwise they are known without (a folder's name says them).
     fn holds(&self, _column: usize) -> bool {
         true
     }
+}
+
+/// Where a column's values lie in a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Zone {
+    /// No value is less than the first or greater than the second; `None` if there is none but NULL. In the type that
+    /// the column has in the table.
+    pub bounds: Option<(ScalarValue, ScalarValue)>,
+    /// Whether a value may be NULL.
+    pub may_have_nulls: bool,
 }
 
 /// How a cluster's bytes come into memory.

@@ -7,6 +7,8 @@ mod random;
 mod spawn;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use disk::{Access, CrashDisk, Disk, DiskFault, DiskFile, FaultyDisk, FileKind, FileMeta, LocalDisk, OpenMode};
+pub use disk::{
+    Access, CrashDisk, Disk, DiskFault, DiskFile, FaultyDisk, FileKind, FileMeta, LocalDisk, OpenMode, preallocate,
+};
 pub use random::Random;
 pub use spawn::{NiceSpawn, PinnedSpawn, Spawn, Thread, ThreadSpawn};

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use diligence_base::seams::preallocate;
+
 use super::{TempFile, TempFiles, TempQueue};
 
 /// How the names of temp files begin, where they have one.
@@ -138,29 +140,6 @@ fn create_named(directory: &Path, flags: i32) -> io::Result<(File, Option<PathBu
 
 fn is_unsupported(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL))
-}
-
-/// Takes the space of a part of a file from the disk.
-#[cfg(target_os = "linux")]
-fn preallocate(file: &File, from: u64, to: u64) -> io::Result<()> {
-    let (Ok(from), Ok(bytes)) = (i64::try_from(from), i64::try_from(to - from)) else {
-        return Err(io::Error::from_raw_os_error(libc::EFBIG));
-    };
-    loop {
-        // SAFETY: a call of the system without pointers, on a descriptor that is open.
-        if unsafe { libc::fallocate(file.as_raw_fd(), 0, from, bytes) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn preallocate(_file: &File, _from: u64, _to: u64) -> io::Result<()> {
-    Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
 }
 
 impl TempFile for LocalTempFile {

@@ -13,9 +13,11 @@ use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use diligence_base::{Error, Result};
 
 use super::nested::NestedRuns;
+use super::run::PipelinePacket;
 use crate::exchange::Exchange;
-use crate::flow::profile::Totals;
-use crate::flow::{Operator, Sink, Source};
+use crate::expressions::Expr;
+use crate::flow::profile::{Meter, Totals};
+use crate::flow::{Operator, QueryContext, Sink, Source};
 use crate::operators::aggregate::aggregate;
 use crate::operators::common::CommonRows;
 use crate::operators::filter::Filter;
@@ -29,12 +31,13 @@ use crate::operators::recursive::{RecursiveSource, WorkTable, WorkTableSource};
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::operators::scalar::ScalarSink;
 use crate::operators::scan::{Io, ScanProgress, ScanSharing, ScanSource};
-use crate::operators::sort::{SpillTo, sort};
+use crate::operators::sort::{FirstRowsBound, SpillTo, sort};
 use crate::operators::unnest::UnnestRows;
 use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
 use crate::operators::write::write;
-use crate::plan::{HashJoin, Node, Pact, Plan, RuntimeFilterId, WorkTableId, filters_from_outside};
+use crate::plan::{HashJoin, Node, Pact, Plan, RuntimeFilterId, SortPlan, WorkTableId, filters_from_outside};
+use crate::reuse::columns::Scans;
 use crate::reuse::tables::TableSharing;
 use crate::stages::StageId;
 
@@ -119,23 +122,49 @@ pub struct Graph {
     pub held: Option<Arc<dyn Send + Sync>>,
 }
 
+impl Graph {
+    /// Opens the states of a pipeline's packets: as many as its source can use, and as may work on one pipeline.
+    ///
+    /// Fails as opening a source, an operator or a sink does.
+    pub fn open(&self, pipeline: usize, context: &QueryContext) -> Result<Vec<PipelinePacket>> {
+        let pipeline = &self.pipelines[pipeline];
+        let sink = &self.sinks[pipeline.sink].sink;
+        let useful = pipeline.source.part.packets_max();
+        let packets = match (pipeline.exact_packets, pipeline.serial) {
+            (true, _) => useful,
+            (false, true) => useful.min(1),
+            (false, false) => useful.min(context.packets),
+        };
+        let meter = |totals: &Arc<_>| Meter::new(Arc::clone(totals));
+        let packet = |_| {
+            let source = (pipeline.source.part.open(context)?, meter(&pipeline.source.totals));
+            let operators = pipeline
+                .operators
+                .iter()
+                .map(|Part { part, totals, .. }| Ok((part.open(context)?, meter(totals))))
+                .collect::<Result<_>>()?;
+            let sink = (sink.part.open(context)?, meter(&sink.totals));
+            Ok(PipelinePacket::new(context.memory.clone(), source, operators, sink))
+        };
+        (0..packets).map(packet).collect()
+    }
+}
+
 /// What compiling needs of the engine.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct CompileContext {
+    /// What the plan's operators are opened with.
+    pub query: QueryContext,
     /// Where scans do their I/O.
     pub io: Io,
-    /// What scans share with those of other queries.
-    pub(crate) scans: Option<ScanSharing>,
+    /// Where scans find what those of other queries have decoded, if they may.
+    pub(crate) scans: Option<Arc<Scans>>,
     /// What joins share with those of other queries.
     pub(crate) tables: Option<TableSharing>,
-    /// Rows in a batch at most.
-    pub batch_rows: usize,
-    /// Bytes that a batch should have at most.
-    pub batch_bytes: usize,
     /// Batches that a producer may be ahead of its consumer.
     pub port_credits: usize,
-    /// Where rows go that do not fit in memory.
-    pub spill_to: Option<SpillTo>,
+    /// Which runs of a sort are merged when.
+    pub sort_plan: SortPlan,
     /// The work tables of the recursive queries around the plan.
     pub work_tables: HashMap<WorkTableId, Arc<WorkTable>>,
     /// The filters of joins around the plan, which are filled.
@@ -145,10 +174,24 @@ pub struct Surroundings {
     pub(crate) progress: Vec<Arc<ScanProgress>>,
 }
 
+impl CompileContext {
+    /// What a scan of the plan shares with others.
+    fn scan_sharing(&self) -> Option<ScanSharing> {
+        let scans = self.scans.clone()?;
+        Some(ScanSharing { scans, batch_rows: self.query.batch_rows })
+    }
+
+    /// Where a sort of the plan puts what does not fit in memory.
+    fn spill_to(&self) -> Option<SpillTo> {
+        let space = self.query.temp.clone()?;
+        Some(SpillTo { space, plan: self.sort_plan })
+    }
+}
+
 /// Cuts `plan` into pipelines that end in `result`.
-pub fn compile(plan: &Plan, result: Arc<dyn Sink>, surroundings: &Surroundings) -> Result<Graph> {
+pub fn compile(plan: &Plan, result: Arc<dyn Sink>, context: &CompileContext) -> Result<Graph> {
     let mut compiler = Compiler {
-        surroundings,
+        context,
         graph: Graph {
             pipelines: Vec::new(),
             sinks: Vec::new(),
@@ -172,6 +215,9 @@ fn scans_in(plan: &Plan) -> usize {
     plan.inputs().into_iter().fold(own, |sum, input| sum + scans_in(input))
 }
 
+/// Which rows of a node may matter to a top-N above it, by one of the node's columns.
+type Bounded = Option<(Arc<FirstRowsBound>, usize)>;
+
 /// What rows meet between a node and the next sink.
 #[derive(Clone)]
 struct Tail {
@@ -179,11 +225,16 @@ struct Tail {
     sink: usize,
     serial: bool,
     after_sinks: Vec<usize>,
+    bounded: Bounded,
 }
 
 impl Tail {
     fn new(sink: usize) -> Self {
-        Self { operators: Vec::new(), sink, serial: false, after_sinks: Vec::new() }
+        Self { operators: Vec::new(), sink, serial: false, after_sinks: Vec::new(), bounded: None }
+    }
+
+    fn bounded(self, bounded: Bounded) -> Self {
+        Self { bounded, ..self }
     }
 
     fn with(mut self, operator: Arc<dyn Operator>, name: impl Into<String>) -> Self {
@@ -193,7 +244,7 @@ impl Tail {
 }
 
 struct Compiler<'a> {
-    surroundings: &'a Surroundings,
+    context: &'a CompileContext,
     graph: Graph,
     /// The filters that joins make, and the sinks that fill them.
     runtime_filters: HashMap<RuntimeFilterId, (Arc<RuntimeFilter>, usize)>,
@@ -229,6 +280,8 @@ impl Compiler<'_> {
     /// Compiles a node in front of a tail. Returns the pipelines that feed the tail.
     fn node(&mut self, plan: &Plan, mut tail: Tail) -> Result<Vec<usize>> {
         tail.serial |= plan.ordered;
+        // Only nodes pass it on that give a row of theirs, or several, for each of those below.
+        let bounded = tail.bounded.take();
         let name = plan.node.to_string();
         match &plan.node {
             Node::Scan(scan) => {
@@ -238,32 +291,39 @@ impl Compiler<'_> {
                     if let Some((filter, sink)) = self.runtime_filters.get(id) {
                         filters.push((filter.clone(), *column));
                         tail.after_sinks.push(*sink);
-                    } else if let Some(filter) = self.surroundings.runtime_filters.get(id) {
+                    } else if let Some(filter) = self.context.runtime_filters.get(id) {
                         filters.push((filter.clone(), *column));
                     }
                 }
-                let progress = self.surroundings.progress.get(self.graph.scans.len()).cloned().unwrap_or_default();
+                let progress = self.context.progress.get(self.graph.scans.len()).cloned().unwrap_or_default();
                 self.graph.scans.push(progress.clone());
-                let io = self.surroundings.io.clone();
-                let sharing = self.surroundings.scans.clone();
-                let source = ScanSource::new(scan.clone(), filters, tail.serial, io, progress, sharing);
+                let io = self.context.io.clone();
+                let sharing = self.context.scan_sharing();
+                let bounded = bounded.map(|(bound, column)| (bound, scan.columns[column]));
+                let source = ScanSource::new(scan.clone(), filters, bounded, tail.serial, io, progress, sharing);
                 Ok(vec![self.pipeline(StageId::Scan, source, name, tail)])
             }
             Node::Values { batches } => {
-                let source = Values::new(batches, self.surroundings.batch_rows);
+                let source = Values::new(batches, self.context.query.batch_rows);
                 Ok(vec![self.pipeline(StageId::Values, source, name, tail)])
             }
-            Node::Filter { input, predicate } => self.node(input, tail.with(Filter::new(predicate.clone()), name)),
+            Node::Filter { input, predicate } => {
+                let bounded = bounded.filter(|_| !predicate.calls_outside());
+                self.node(input, tail.with(Filter::new(predicate.clone()), name).bounded(bounded))
+            }
             Node::Project { input, expressions } => {
-                self.node(input, tail.with(Project::new(expressions.clone()), name))
+                let bounded = bounded.filter(|_| !expressions.iter().any(Expr::calls_outside));
+                let bounded = bounded.and_then(|(bound, column)| Some((bound, expressions[column].as_column()?)));
+                self.node(input, tail.with(Project::new(expressions.clone()), name).bounded(bounded))
             }
             Node::Mask(mask) => self.node(&mask.input, tail.with(MaskRows::new(mask), name)),
             Node::Unnest(unnest) => self.node(&unnest.input, tail.with(UnnestRows::new(unnest)?, name)),
             Node::Limit { input, skip, fetch } => self.node(input, tail.with(limit(*skip, *fetch), name)),
             Node::Sort { input, keys, fetch } => {
-                let parts = sort(keys, *fetch, &plan.schema, self.surroundings.spill_to.as_ref())?;
+                let parts = sort(keys, *fetch, &plan.schema, self.context.spill_to().as_ref())?;
                 let sink = self.sink(parts.sink, &name, StageId::Sort);
-                self.node(input, Tail::new(sink))?;
+                let column = keys.first().and_then(|key| key.expression.as_column());
+                self.node(input, Tail::new(sink).bounded(parts.bound.zip(column)))?;
                 if let Some(merge) = parts.merge {
                     let mut beside = Tail::new(self.sink(merge.sink, "Sorted", StageId::Sort));
                     beside.after_sinks.push(sink);
@@ -272,10 +332,13 @@ impl Compiler<'_> {
                 tail.after_sinks.push(sink);
                 Ok(vec![self.pipeline(StageId::Sort, parts.source, "Sorted", tail)])
             }
-            Node::HashJoin(join) => self.hash_join(plan, join, name, tail),
+            Node::HashJoin(join) => {
+                let bounded = bounded.and_then(|(bound, column)| Some((bound, join.probe_column(column)?)));
+                self.hash_join(plan, join, name, tail, bounded)
+            }
             Node::NestedLoopJoin(join) => {
                 let parts = nested_loop_join(join, &plan.schema)?;
-                self.join(parts, None, &join.left, &join.right, name, tail, |_, _| {})
+                self.join(parts, None, (&join.left, &join.right), name, (tail, None), |_, _| {})
             }
             Node::Aggregate(node) => {
                 let parts = aggregate(node, &node.input.schema, &plan.schema)?;
@@ -290,7 +353,7 @@ impl Compiler<'_> {
             Node::Union { inputs } => {
                 let mut feeding = Vec::new();
                 for input in inputs {
-                    feeding.extend(self.node(input, tail.clone())?);
+                    feeding.extend(self.node(input, tail.clone().bounded(bounded.clone()))?);
                 }
                 Ok(feeding)
             }
@@ -312,7 +375,7 @@ impl Compiler<'_> {
             }
             Node::Exchange { input, pact, consumers } => {
                 let consumers = if tail.serial { 1 } else { *consumers };
-                let exchange = Exchange::ahead(pact.clone(), consumers, self.surroundings.port_credits);
+                let exchange = Exchange::ahead(pact.clone(), consumers, self.context.port_credits);
                 let sink = self.sink(exchange.clone(), &name, StageId::Exchange);
                 let mut below = Tail::new(sink);
                 below.serial = tail.serial && !matches!(pact, Pact::Merge(_));
@@ -324,7 +387,7 @@ impl Compiler<'_> {
                 Ok(vec![consumer])
             }
             Node::Window(window) => {
-                let exchange = Exchange::ahead(Pact::Gather, 1, self.surroundings.port_credits);
+                let exchange = Exchange::ahead(Pact::Gather, 1, self.context.port_credits);
                 let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
                 let sink = self.sink(exchange, format!("Input of {name}"), StageId::Exchange);
                 self.node(&window.input, Tail::new(sink))?;
@@ -332,34 +395,33 @@ impl Compiler<'_> {
                 Ok(vec![self.pipeline(StageId::Window, source, name, tail)])
             }
             Node::Write(node) => {
-                let (sink, written) =
-                    write(node.writer.clone(), node.input.schema.clone(), self.surroundings.io.clone());
+                let (sink, written) = write(node.writer.clone(), node.input.schema.clone(), self.context.io.clone());
                 let sink = self.sink(sink, &name, StageId::Exchange);
                 self.node(&node.input, Tail::new(sink))?;
                 tail.after_sinks.push(sink);
                 Ok(vec![self.pipeline(StageId::Exchange, written, "Written", tail)])
             }
             Node::Recursive(query) => {
-                let exchange = Exchange::ahead(Pact::Gather, 1, self.surroundings.port_credits);
+                let exchange = Exchange::ahead(Pact::Gather, 1, self.context.port_credits);
                 let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
                 let sink = self.sink(exchange, format!("Base of {name}"), StageId::Exchange);
                 self.node(&query.base, Tail::new(sink))?;
-                let plans = NestedRuns::new(self.surroundings);
+                let plans = NestedRuns::new(self.context);
                 let source = RecursiveSource::new(query, &plan.schema, receiver, Box::new(plans));
                 Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
             }
             Node::FragmentWise { input, fragments } => {
-                let mut surroundings = self.surroundings.clone();
+                let mut context = self.context.clone();
                 for id in filters_from_outside(input) {
                     if let Some((filter, sink)) = self.runtime_filters.get(&id) {
-                        surroundings.runtime_filters.insert(id, filter.clone());
+                        context.runtime_filters.insert(id, filter.clone());
                         tail.after_sinks.push(*sink);
                     }
                 }
                 // All fragments count together.
-                surroundings.progress = (0..scans_in(input)).map(|_| Arc::default()).collect();
-                self.graph.scans.extend(surroundings.progress.iter().cloned());
-                let plans = NestedRuns::new(&surroundings);
+                context.progress = (0..scans_in(input)).map(|_| Arc::default()).collect();
+                self.graph.scans.extend(context.progress.iter().cloned());
+                let plans = NestedRuns::new(&context);
                 let source = FragmentWiseSource::new(input.as_ref().clone(), *fragments, Box::new(plans));
                 Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
             }
@@ -379,7 +441,7 @@ impl Compiler<'_> {
                 Ok(vec![self.pipeline(StageId::Values, source, name, tail)])
             }
             Node::WorkTable(table) => {
-                let rows = self.surroundings.work_tables.get(&table.table).cloned();
+                let rows = self.context.work_tables.get(&table.table).cloned();
                 let source = WorkTableSource::new(rows, table.columns.clone());
                 Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
             }
@@ -390,27 +452,33 @@ impl Compiler<'_> {
         }
     }
 
-    fn hash_join(&mut self, plan: &Plan, join: &HashJoin, name: String, tail: Tail) -> Result<Vec<usize>> {
+    fn hash_join(
+        &mut self,
+        plan: &Plan,
+        join: &HashJoin,
+        name: String,
+        tail: Tail,
+        bounded: Bounded,
+    ) -> Result<Vec<usize>> {
         let made: Vec<_> = join.runtime_filters.iter().map(|&(id, key)| (id, RuntimeFilter::new(), key)).collect();
         let filters: Vec<_> = made.iter().map(|(_, filter, key)| (filter.clone(), *key)).collect();
         let parts = hash_join(join, &plan.schema, &filters)?;
-        let share = self.surroundings.tables.as_ref().and_then(|sharing| parts.share(join, sharing));
-        self.join(parts, share, &join.left, &join.right, name, tail, |compiler, build| {
+        let share = self.context.tables.as_ref().and_then(|sharing| parts.share(join, sharing));
+        self.join(parts, share, (&join.left, &join.right), name, (tail, bounded), |compiler, build| {
             for (id, filter, _) in made {
                 compiler.runtime_filters.insert(id, (filter, build));
             }
         })
     }
 
-    #[expect(clippy::too_many_arguments, reason = "both kinds of joins, as they are compiled")]
+    /// Compiles a join of either kind, whose probe side may be bounded.
     fn join(
         &mut self,
         parts: JoinParts,
         share: Option<TableShare>,
-        left: &Plan,
-        right: &Plan,
+        (left, right): (&Plan, &Plan),
         name: String,
-        mut tail: Tail,
+        (mut tail, bounded): (Tail, Bounded),
         built: impl FnOnce(&mut Self, usize),
     ) -> Result<Vec<usize>> {
         let build = self.sink(parts.build, format!("Build of {name}"), StageId::Join);
@@ -422,7 +490,7 @@ impl Compiler<'_> {
         }
         built(self, build);
         tail.after_sinks.push(build);
-        let mut feeding = self.node(right, tail.clone().with(parts.probe, name))?;
+        let mut feeding = self.node(right, tail.clone().with(parts.probe, name).bounded(bounded))?;
         for (source, name) in parts.after_probe {
             let rest = self.pipeline(StageId::Join, source, name, tail.clone());
             self.graph.pipelines[rest].after_pipelines = feeding.clone();

@@ -16,7 +16,9 @@
 
 mod compile;
 mod nested;
+mod progress;
 mod run;
 
-pub use compile::{Graph, Part, PipelineSpec, SinkSpec, Surroundings, TableSpec, compile};
+pub use compile::{CompileContext, Graph, Part, PipelineSpec, SinkSpec, TableSpec, compile};
+pub(crate) use progress::Progress;
 pub use run::PipelinePacket;

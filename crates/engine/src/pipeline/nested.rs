@@ -12,11 +12,11 @@ use std::task::{Poll, Waker};
 use diligence_base::seams::ManualClock;
 use diligence_base::{Error, Result};
 
-use super::{Graph, Part, PipelinePacket, Surroundings, compile};
+use super::progress::Progress;
+use super::{CompileContext, Graph, PipelinePacket, compile};
 use crate::exchange::Exchange;
 use crate::exchange::port::Receiver;
-use crate::flow::profile::Meter;
-use crate::flow::{Pull, Setup, SourceState};
+use crate::flow::{Pull, QueryContext, SourceState};
 use crate::operators::recursive::{NestedPlans, WorkTable};
 use crate::plan::{Pact, Plan, WorkTableId};
 use crate::stages::{Quantum, Step};
@@ -25,12 +25,12 @@ use crate::stages::{Quantum, Step};
 const TURN_LOOKS: u64 = 32;
 
 /// Starts nested runs, with what is around the plan that they are in.
-pub(super) struct NestedRuns(Surroundings);
+pub(super) struct NestedRuns(CompileContext);
 
 impl NestedRuns {
-    pub fn new(surroundings: &Surroundings) -> Self {
+    pub fn new(context: &CompileContext) -> Self {
         // A round is run inside of a packet, which waits for nobody.
-        Self(Surroundings { tables: None, ..surroundings.clone() })
+        Self(CompileContext { tables: None, ..context.clone() })
     }
 }
 
@@ -39,23 +39,20 @@ impl NestedPlans for NestedRuns {
         &self,
         plan: &Plan,
         tables: Vec<(WorkTableId, Arc<WorkTable>)>,
-        setup: &Setup,
+        context: &QueryContext,
     ) -> Result<Box<dyn SourceState>> {
-        let mut surroundings = self.0.clone();
-        surroundings.work_tables.extend(tables);
-        Ok(Box::new(NestedRun::new(plan, &surroundings, setup)?))
+        let mut own = self.0.clone();
+        own.query = QueryContext { packets: 1, ..context.clone() };
+        own.work_tables.extend(tables);
+        Ok(Box::new(NestedRun::new(plan, own)?))
     }
 }
 
 /// One run of a plan on the packet that pulls from it.
 struct NestedRun {
     graph: Graph,
-    setup: Setup,
-    /// Of each pipeline.
-    pipelines: Vec<PipelineState>,
-    /// Of each sink: how many of its pipelines are not finished.
-    feeding: Vec<usize>,
-    complete: Vec<bool>,
+    context: QueryContext,
+    progress: Progress,
     packets: Vec<(usize, PipelinePacket)>,
     /// Finishing work: the sink, the next part, and how many there are.
     parts: Vec<(usize, usize, usize)>,
@@ -63,26 +60,15 @@ struct NestedRun {
     turns: ManualClock,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PipelineState {
-    Waiting,
-    Running { packets_left: usize },
-    Finished,
-}
-
 impl NestedRun {
     /// Makes a plan ready to be pulled from.
-    fn new(plan: &Plan, surroundings: &Surroundings, setup: &Setup) -> Result<Self> {
-        let end = Exchange::ahead(Pact::Gather, 1, surroundings.port_credits);
+    fn new(plan: &Plan, context: CompileContext) -> Result<Self> {
+        let end = Exchange::ahead(Pact::Gather, 1, context.port_credits);
         let output = end.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
-        let graph = compile(plan, end, surroundings)?;
-        let mut feeding = vec![0; graph.sinks.len()];
-        graph.pipelines.iter().for_each(|pipeline| feeding[pipeline.sink] += 1);
+        let graph = compile(plan, end, &context)?;
         Ok(Self {
-            setup: Setup { packets: 1, ..setup.clone() },
-            pipelines: vec![PipelineState::Waiting; graph.pipelines.len()],
-            feeding,
-            complete: vec![false; graph.sinks.len()],
+            context: context.query,
+            progress: Progress::new(&graph),
             packets: Vec::new(),
             parts: Vec::new(),
             output,
@@ -91,71 +77,40 @@ impl NestedRun {
         })
     }
 
-    /// Opens the packets of each pipeline whose conditions hold. False if there is none.
+    /// Opens the packets of each pipeline that may start. False if there is none.
     fn start_pipelines(&mut self) -> Result<bool> {
         let mut any = false;
-        while let Some(index) = (0..self.pipelines.len()).find(|&index| self.may_start(index)) {
+        while let Some(index) = self.progress.next_pipeline(&self.graph, self.context.packets) {
             any = true;
-            let pipeline = &self.graph.pipelines[index];
-            let sink = &self.graph.sinks[pipeline.sink].sink;
-            let useful = pipeline.source.part.packets_max();
-            let packets = if pipeline.exact_packets { useful } else { useful.min(1) };
-            for _ in 0..packets {
-                let meter = |totals: &Arc<_>| Meter::new(Arc::clone(totals));
-                let source = (pipeline.source.part.open(&self.setup)?, meter(&pipeline.source.totals));
-                let operators = pipeline
-                    .operators
-                    .iter()
-                    .map(|Part { part, totals, .. }| Ok((part.open(&self.setup)?, meter(totals))))
-                    .collect::<Result<_>>()?;
-                let sink = (sink.part.open(&self.setup)?, meter(&sink.totals));
-                self.packets.push((index, PipelinePacket::new(self.setup.memory.clone(), source, operators, sink)));
-            }
-            self.pipelines[index] = PipelineState::Running { packets_left: packets };
-            if packets == 0 {
+            let packets = self.graph.open(index, &self.context)?;
+            self.progress.started(index, packets.len());
+            if packets.is_empty() {
                 self.pipeline_finished(index)?;
             }
+            self.packets.extend(packets.into_iter().map(|packet| (index, packet)));
         }
         Ok(any)
     }
 
-    fn may_start(&self, index: usize) -> bool {
-        let pipeline = &self.graph.pipelines[index];
-        self.pipelines[index] == PipelineState::Waiting
-            && pipeline.after_sinks.iter().all(|&sink| self.complete[sink])
-            && pipeline.after_pipelines.iter().all(|&other| self.pipelines[other] == PipelineState::Finished)
-            && pipeline.after_started.iter().all(|&other| self.pipelines[other] != PipelineState::Waiting)
-    }
-
-    fn packet_finished(&mut self, index: usize) -> Result<()> {
-        let PipelineState::Running { packets_left } = &mut self.pipelines[index] else { return Ok(()) };
-        *packets_left -= 1;
-        if *packets_left > 0 { Ok(()) } else { self.pipeline_finished(index) }
-    }
-
     fn pipeline_finished(&mut self, index: usize) -> Result<()> {
-        self.pipelines[index] = PipelineState::Finished;
-        let sink = self.graph.pipelines[index].sink;
-        self.feeding[sink] -= 1;
-        if self.feeding[sink] > 0 {
-            return Ok(());
+        if let Some(sink) = self.progress.pipeline_finished(&self.graph, index) {
+            let parts = self.graph.sinks[sink].sink.part.parts()?;
+            self.parts.push((sink, 0, parts));
         }
-        let parts = self.graph.sinks[sink].sink.part.parts()?;
-        self.parts.push((sink, 0, parts));
         Ok(())
     }
 
-    /// Does the next part of each sink that has everything. False if there is none.
+    /// Does the next part of each sink that has all of its rows. False if there is none.
     fn finish_parts(&mut self) -> Result<bool> {
         let any = !self.parts.is_empty();
         for (sink, next, parts) in std::mem::take(&mut self.parts) {
             let part = &self.graph.sinks[sink].sink.part;
             if next < parts {
-                part.part(next, &self.setup)?;
+                part.part(next, &self.context)?;
                 self.parts.push((sink, next + 1, parts));
             } else {
                 part.complete()?;
-                self.complete[sink] = true;
+                self.progress.completed(sink);
             }
         }
         Ok(any)
@@ -175,7 +130,9 @@ impl SourceState for NestedRun {
                 Step::Done => {
                     // Its states go first: what waits for this pipeline must find its memory free.
                     drop(packet);
-                    self.packet_finished(pipeline)?;
+                    if self.progress.packet_finished(pipeline) {
+                        self.pipeline_finished(pipeline)?;
+                    }
                     waits = false;
                 }
                 step => {

@@ -244,6 +244,21 @@ pub struct HashJoin {
     pub runtime_filters: Vec<(RuntimeFilterId, usize)>,
 }
 
+impl HashJoin {
+    /// The column of the probe side that comes out at a position, if no row comes out but for rows of the probe side.
+    pub(crate) fn probe_column(&self, output: usize) -> Option<usize> {
+        let column = self.projection.as_ref().map_or(Some(output), |columns| columns.get(output).copied())?;
+        let before = match self.join_type {
+            JoinType::Inner | JoinType::Right => self.left.schema.fields().len(),
+            JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => 0,
+            JoinType::Left | JoinType::Full | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
+                return None;
+            }
+        };
+        column.checked_sub(before).filter(|column| *column < self.right.schema.fields().len())
+    }
+}
+
 /// A join on any condition. The *left* input is held in memory.
 #[derive(Clone, Debug)]
 pub struct NestedLoopJoin {

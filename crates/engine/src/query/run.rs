@@ -1,13 +1,4 @@
-//! One run of a query: which pipelines have started, which sinks are complete, how it ends.
-//!
-//! ```text
-//!   pipeline:  Waiting -- what it waits for is done --> Opening -- states are open --> Running
-//!              Running -- last packet ends --> Finished
-//!   sink:      Filling ---- last feeding pipeline ----> Parts ---- last part ----> Complete
-//! ```
-//!
-//! What feeds a hash table that another query has built does not run: its pipelines go from Waiting to Finished, its
-//! sink from Filling to Complete.
+//! One run of a query: its packets carry its graph on ([`Progress`] says what comes next) until it ends.
 //!
 //! A run is made before its pipelines are known: a query may wait for what another one builds ([`crate::sharing`]).
 //! Until it is launched it holds no memory, and it can be cancelled as any other.
@@ -22,19 +13,18 @@ use std::task::{Poll, Waker};
 use diligence_base::ids::QueryId;
 use diligence_base::limits::{PRINTED_BYTES_MAX, QUERY_GRANT_BYTES, READER_RESTS};
 use diligence_base::seams::Clock;
-use diligence_base::{Error, ErrorKind, Result};
+use diligence_base::{Error, ErrorKind};
 
 use super::info::QueryState;
 use super::shared::Shared;
 use super::shown::Traced;
-use super::tables::{TableState, TablesRead};
+use super::tables::TablesRead;
 use super::work::{AdmissionWork, GivingBack, PartsWork, PipelineWork, ReclaimWork, catch, drop_quietly};
-use crate::flow::Setup;
-use crate::flow::profile::Meter;
+use crate::flow::QueryContext;
 use crate::operators::result::Outcome;
 use crate::operators::scan::ScanProgress;
 use crate::options::QueryOptions;
-use crate::pipeline::{Graph, Part, PipelinePacket};
+use crate::pipeline::{Graph, PipelinePacket, Progress};
 use crate::stages::{Arrival, Caller, Packet, Scheduler, StageId, Work};
 use crate::sync::{
     Latch, Mutex,
@@ -48,30 +38,9 @@ static STATUS: Latch = Latch::new("query");
 /// largest number.
 const LONG_NS: u64 = u64::MAX / 2;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PipelineState {
-    Waiting,
-    /// A thread opens its packets' states. It has not started for those that wait for its start.
-    Opening,
-    Running {
-        packets_left: usize,
-    },
-    Finished,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SinkState {
-    Filling { pipelines_left: usize },
-    Parts { packets_left: usize },
-    Complete,
-}
-
 pub(super) struct Status {
     pub(super) graph: Option<Arc<Graph>>,
-    pub(super) pipelines: Vec<PipelineState>,
-    pub(super) sinks: Vec<SinkState>,
-    /// Those that other queries may have.
-    pub(super) tables: Vec<TableState>,
+    pub(super) progress: Progress,
     /// The packets that wait for tables of other queries.
     pub(super) table_packets: Vec<Arc<Packet>>,
     pub(super) traced: Vec<Traced>,
@@ -87,14 +56,11 @@ pub(super) struct Status {
     pub(super) ended_ns: Option<u64>,
 }
 
-/// Packets of scans that feed one sink at once, for each that a pipeline may have: one reads while another decodes.
-const UNION_PACKETS: usize = 2;
-
 /// One run of a query.
 pub struct QueryRun {
     pub(super) id: QueryId,
     pub(super) label: String,
-    pub(super) setup: Setup,
+    pub(super) context: QueryContext,
     pub(super) started_ns: u64,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) scheduler: Arc<Scheduler>,
@@ -125,7 +91,7 @@ impl QueryRun {
     pub(crate) fn new(
         id: QueryId,
         options: &QueryOptions,
-        setup: Setup,
+        context: QueryContext,
         result: Arc<dyn Outcome>,
         clock: Arc<dyn Clock>,
         scheduler: Arc<Scheduler>,
@@ -134,7 +100,7 @@ impl QueryRun {
         let run = Arc::new(Self {
             id,
             label: options.label.clone(),
-            setup,
+            context,
             started_ns: clock.now_ns(),
             clock,
             scheduler,
@@ -150,9 +116,7 @@ impl QueryRun {
             status: Mutex::named(
                 &STATUS,
                 Status {
-                    pipelines: Vec::new(),
-                    sinks: Vec::new(),
-                    tables: Vec::new(),
+                    progress: Progress::default(),
                     table_packets: Vec::new(),
                     traced: Vec::new(),
                     graph: None,
@@ -168,7 +132,7 @@ impl QueryRun {
             printed: Printed::default(),
             on_end: Mutex::new(Some(on_end)),
         });
-        run.setup.memory.set_giving(Arc::new(GivingBack(Arc::downgrade(&run))));
+        run.context.memory.set_giving(Arc::new(GivingBack(Arc::downgrade(&run))));
         run
     }
 
@@ -180,16 +144,12 @@ impl QueryRun {
     /// Starts the query, once: every pipeline that waits for nothing gets its packets. Nothing happens if it was
     /// cancelled.
     pub(crate) fn launch(self: &Arc<Self>, graph: Graph) {
-        let feeders = |sink| graph.pipelines.iter().filter(|pipeline| pipeline.sink == sink).count();
         {
             let mut status = self.status.lock();
             if status.state != QueryState::Running {
                 return;
             }
-            status.pipelines = vec![PipelineState::Waiting; graph.pipelines.len()];
-            status.sinks =
-                (0..graph.sinks.len()).map(|sink| SinkState::Filling { pipelines_left: feeders(sink) }).collect();
-            status.tables = vec![TableState::Unasked; graph.tables.len()];
+            status.progress = Progress::new(&graph);
             status.traced = graph.pipelines.iter().map(|pipeline| Traced::new(pipeline, &graph)).collect();
             let _ = self.scans.set(graph.scans.clone());
             status.graph = Some(Arc::new(graph));
@@ -214,8 +174,8 @@ impl QueryRun {
     }
 
     /// What its operators are opened with.
-    pub(crate) fn setup(&self) -> &Setup {
-        &self.setup
+    pub(crate) fn context(&self) -> &QueryContext {
+        &self.context
     }
 
     /// Says what it shares, once.
@@ -230,8 +190,8 @@ impl QueryRun {
 
     pub(super) fn poll_admit(&self, waker: &Waker) -> Poll<()> {
         // Of a small budget something is left for tables in memory, and for another query.
-        let bytes = self.grant_bytes.load(Ordering::Relaxed).min(self.setup.memory.limit_bytes() / 2);
-        self.setup.memory.poll_admit(bytes, waker)
+        let bytes = self.grant_bytes.load(Ordering::Relaxed).min(self.context.memory.limit_bytes() / 2);
+        self.context.memory.poll_admit(bytes, waker)
     }
 
     /// Gives up its grant, if nothing of it can go on before its reader takes a batch: if all its packets are among the
@@ -240,7 +200,7 @@ impl QueryRun {
     pub(super) fn pause(&self) -> bool {
         let paused = {
             let status = self.status.lock();
-            self.only_its_reader_is_missing(&status) && self.setup.memory.pause()
+            self.only_its_reader_is_missing(&status) && self.context.memory.pause()
         };
         if paused {
             self.paused.store(true, Ordering::Release);
@@ -278,13 +238,13 @@ impl QueryRun {
     /// If somebody waits to be admitted, has all other queries give up their grants whose readers rest. False if nobody
     /// waits.
     pub(super) fn have_others_rest(&self) -> bool {
-        self.setup.memory.have_others_rest()
+        self.context.memory.have_others_rest()
     }
 
     /// Ready when a query that was paused has its grant again, or has been stopped.
     pub(super) fn poll_resume(&self, waker: &Waker) -> Poll<()> {
         if self.stopped.load(Ordering::Acquire) || self.has_ended() {
-            self.setup.memory.leave_queue();
+            self.context.memory.leave_queue();
             return Poll::Ready(());
         }
         let ready = self.poll_admit(waker);
@@ -381,7 +341,7 @@ impl QueryRun {
         let Some(graph) = self.graph() else { return };
         self.ask_for_tables(&graph);
         while let Some(index) = self.next_startable(&graph) {
-            match catch(|| self.open(&graph, index)) {
+            match catch(|| graph.open(index, &self.context)) {
                 Ok(packets) if packets.is_empty() => self.pipeline_finished(&graph, index),
                 Ok(packets) => self.submit(&graph, index, packets),
                 Err(error) => return self.fail(error),
@@ -391,71 +351,13 @@ impl QueryRun {
         }
     }
 
-    /// Marks a pipeline as opening and returns it.
+    /// A pipeline that may start, which counts as opening.
     fn next_startable(&self, graph: &Graph) -> Option<usize> {
         let mut status = self.status.lock();
         if status.state != QueryState::Running {
             return None;
         }
-        let crowded = self.crowded_sinks(graph, &status);
-        let index = (0..graph.pipelines.len()).find(|&index| {
-            let pipeline = &graph.pipelines[index];
-            let has_started =
-                |other: usize| !matches!(status.pipelines[other], PipelineState::Waiting | PipelineState::Opening);
-            status.pipelines[index] == PipelineState::Waiting
-                && !(pipeline.stage == StageId::Scan && crowded[pipeline.sink])
-                && status.tables_are_settled(graph, index)
-                && pipeline.after_sinks.iter().all(|&sink| status.sinks[sink] == SinkState::Complete)
-                && pipeline.after_pipelines.iter().all(|&other| status.pipelines[other] == PipelineState::Finished)
-                && pipeline.after_started.iter().all(|&other| has_started(other))
-        })?;
-        status.pipelines[index] = PipelineState::Opening;
-        Some(index)
-    }
-
-    /// For each sink, whether as many scans feed it as keep all packets busy: of the inputs of a union, which have
-    /// nothing to wait for, others start when these end. Each holds what it reads, so many at once would need memory
-    /// that none gives back. Not so where a pipeline waits for one to start.
-    fn crowded_sinks(&self, graph: &Graph, status: &Status) -> Vec<bool> {
-        let mut packets = vec![0; graph.sinks.len()];
-        let mut is_awaited = vec![false; graph.sinks.len()];
-        for (pipeline, state) in graph.pipelines.iter().zip(&status.pipelines) {
-            if pipeline.stage == StageId::Scan {
-                packets[pipeline.sink] += match state {
-                    PipelineState::Opening => self.setup.packets,
-                    PipelineState::Running { packets_left } => *packets_left,
-                    PipelineState::Waiting | PipelineState::Finished => 0,
-                };
-            }
-            pipeline.after_started.iter().for_each(|&other| is_awaited[graph.pipelines[other].sink] = true);
-        }
-        let most = UNION_PACKETS * self.setup.packets;
-        packets.into_iter().zip(is_awaited).map(|(packets, is_awaited)| packets >= most && !is_awaited).collect()
-    }
-
-    /// Opens the states of a pipeline's packets.
-    fn open(&self, graph: &Graph, index: usize) -> Result<Vec<PipelinePacket>> {
-        let pipeline = &graph.pipelines[index];
-        let sink = &graph.sinks[pipeline.sink].sink;
-        let useful = pipeline.source.part.packets_max();
-        let packets = match (pipeline.exact_packets, pipeline.serial) {
-            (true, _) => useful,
-            (false, true) => useful.min(1),
-            (false, false) => useful.min(self.setup.packets),
-        };
-        (0..packets)
-            .map(|_| {
-                let meter = |totals: &Arc<_>| Meter::new(Arc::clone(totals));
-                let source = (pipeline.source.part.open(&self.setup)?, meter(&pipeline.source.totals));
-                let operators = pipeline
-                    .operators
-                    .iter()
-                    .map(|Part { part, totals, .. }| Ok((part.open(&self.setup)?, meter(totals))))
-                    .collect::<Result<_>>()?;
-                let sink = (sink.part.open(&self.setup)?, meter(&sink.totals));
-                Ok(PipelinePacket::new(self.setup.memory.clone(), source, operators, sink))
-            })
-            .collect()
+        status.progress.next_pipeline(graph, self.context.packets)
     }
 
     fn submit(self: &Arc<Self>, graph: &Graph, index: usize, packets: Vec<PipelinePacket>) {
@@ -470,7 +372,7 @@ impl QueryRun {
         {
             let mut status = self.status.lock();
             status.live += packets.len();
-            status.pipelines[index] = PipelineState::Running { packets_left: packets.len() };
+            status.progress.started(index, packets.len());
             status.traced[index].packets_total += packets.len();
             status.traced[index].packets.extend(packets.iter().cloned());
         }
@@ -480,12 +382,7 @@ impl QueryRun {
     }
 
     pub(super) fn packet_finished(self: &Arc<Self>, index: usize) {
-        let last = {
-            let mut status = self.status.lock();
-            let PipelineState::Running { packets_left } = &mut status.pipelines[index] else { return };
-            *packets_left -= 1;
-            *packets_left == 0
-        };
+        let last = self.status.lock().progress.packet_finished(index);
         if last && let Some(graph) = self.graph() {
             self.pipeline_finished(&graph, index);
             self.start_pipelines();
@@ -494,17 +391,8 @@ impl QueryRun {
 
     /// All packets of a pipeline are done; perhaps its sink has everything now.
     fn pipeline_finished(self: &Arc<Self>, graph: &Arc<Graph>, index: usize) {
-        let sink = graph.pipelines[index].sink;
-        let full = {
-            let mut status = self.status.lock();
-            status.pipelines[index] = PipelineState::Finished;
-            let SinkState::Filling { pipelines_left } = &mut status.sinks[sink] else { return };
-            *pipelines_left -= 1;
-            *pipelines_left == 0
-        };
-        if !full {
-            return;
-        }
+        let full = self.status.lock().progress.pipeline_finished(graph, index);
+        let Some(sink) = full else { return };
         match catch(|| graph.sinks[sink].sink.part.parts()) {
             Err(error) => self.fail(error),
             Ok(0) => self.sink_filled(graph, sink),
@@ -514,7 +402,7 @@ impl QueryRun {
 
     fn submit_parts(self: &Arc<Self>, graph: &Graph, index: usize, sink: usize, parts: usize) {
         let next = Arc::new(AtomicUsize::new(0));
-        let packets: Vec<_> = (0..parts.min(self.setup.packets))
+        let packets: Vec<_> = (0..parts.min(self.context.packets))
             .map(|_| {
                 let work = PartsWork {
                     run: self.clone(),
@@ -529,7 +417,7 @@ impl QueryRun {
         {
             let mut status = self.status.lock();
             status.live += packets.len();
-            status.sinks[sink] = SinkState::Parts { packets_left: packets.len() };
+            status.progress.parts_started(sink, packets.len());
             status.traced[index].packets_total += packets.len();
             status.traced[index].packets.extend(packets.iter().cloned());
         }
@@ -539,12 +427,7 @@ impl QueryRun {
     }
 
     pub(super) fn parts_finished(self: &Arc<Self>, sink: usize) {
-        let last = {
-            let mut status = self.status.lock();
-            let SinkState::Parts { packets_left } = &mut status.sinks[sink] else { return };
-            *packets_left -= 1;
-            *packets_left == 0
-        };
+        let last = self.status.lock().progress.parts_finished(sink);
         if last && let Some(graph) = self.graph() {
             self.sink_filled(&graph, sink);
             self.start_pipelines();
@@ -555,7 +438,7 @@ impl QueryRun {
         match catch(|| graph.sinks[sink].sink.part.complete()) {
             Ok(()) => {
                 self.offer_table(graph, sink);
-                self.status.lock().sinks[sink] = SinkState::Complete;
+                self.status.lock().progress.completed(sink);
             }
             Err(error) => self.fail(error),
         }
@@ -570,7 +453,7 @@ impl QueryRun {
                 return;
             }
             if status.state == QueryState::Running {
-                if status.sinks.iter().all(|sink| *sink == SinkState::Complete) {
+                if status.progress.is_complete() {
                     status.state = QueryState::Finished;
                 } else {
                     status.state = QueryState::Failed;
@@ -588,9 +471,9 @@ impl QueryRun {
         };
         // Hash tables and groups may take a while to free: not under the lock, and before anybody hears of the end.
         drop_quietly(graph);
-        self.setup.memory.end_grant();
+        self.context.memory.end_grant();
         // One that was paused may stand in it, and nobody may ask any more.
-        self.setup.memory.leave_queue();
+        self.context.memory.leave_queue();
         let error = {
             let mut status = self.status.lock();
             status.live -= count;

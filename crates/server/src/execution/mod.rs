@@ -9,6 +9,7 @@
 //! dropped: work in a queue is not begun, a query that runs is cancelled.
 
 mod block;
+mod delivery;
 mod running;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use diligence_db::{Database, Description, Needs, ParsedStatement, PlannedStateme
 
 pub(crate) use self::block::check_bytes;
 pub use self::block::{Attempts, OpenBlock, ScriptDone, ScriptRows, ScriptStatement};
+pub(crate) use self::delivery::{Making, delivered};
 pub use self::running::{CommandDone, RunningStatement};
 use self::running::{Runner, StartedStatement};
 use crate::admission::lanes::Ticket;

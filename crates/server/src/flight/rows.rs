@@ -9,9 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow_flight::FlightData;
 use diligence_base::{Error, Result};
-use futures::Stream;
-use futures::stream::unfold;
-use tokio::sync::mpsc;
+use futures::{Stream, TryStreamExt};
 use tonic::Status;
 
 use super::parameters::Parameters;
@@ -19,18 +17,10 @@ use super::session::{FlightSession, Running};
 use super::statement::{Kind, Outcome};
 use super::status::status;
 use crate::encoding::flight::{FlightWriter, told_schema};
-use crate::execution::{RunningStatement, STALLED_AFTER};
+use crate::execution::{Making, RunningStatement, delivered};
 
 /// Messages of rows, as gRPC takes them.
 pub(super) type Rows = Pin<Box<dyn Stream<Item = std::result::Result<FlightData, Status>> + Send>>;
-
-/// A piece of a stream on its way to its connection.
-enum Piece {
-    Message(FlightData),
-    /// All is there. A stream that ends without it is broken off.
-    End,
-    Failed(Error),
-}
 
 /// Where rows come from.
 struct Source {
@@ -72,7 +62,8 @@ impl Source {
     }
 }
 
-struct Making {
+/// Messages of rows that are being made.
+struct MessageMaking {
     session: Arc<FlightSession>,
     call: Running,
     source: Source,
@@ -98,8 +89,10 @@ pub(super) async fn rows(
     let schema = told_schema(&schema);
     let writer = FlightWriter::new(schema);
     let made = VecDeque::from([writer.schema()]);
-    let making = Making { session: session.clone(), call, source, writer: Some(writer), made, first, has_ended: false };
-    Ok(making.stream())
+    let making =
+        MessageMaking { session: session.clone(), call, source, writer: Some(writer), made, first, has_ended: false };
+    // The session is listed, and the server waits for it when it drains, until the client has the last message.
+    Ok(Box::pin(delivered(making, session.clone()).map_err(|error| status(&error))))
 }
 
 /// Rows that are there.
@@ -116,64 +109,27 @@ pub(super) async fn known_rows(session: &FlightSession, schema: SchemaRef, batch
     Ok(Box::pin(futures::stream::iter(messages.into_iter().map(Ok))))
 }
 
-impl Making {
-    fn stream(self) -> Rows {
-        let (sender, receiver) = mpsc::channel(1);
-        // The session is listed, and the server waits for it when it drains, until the client has the last message.
-        let session = self.session.clone();
-        tokio::spawn(self.deliver(sender));
-        Box::pin(unfold(Some((receiver, session)), |taking| async move {
-            let (mut receiver, session) = taking?;
-            match receiver.recv().await {
-                Some(Piece::Message(message)) => Some((Ok(message), Some((receiver, session)))),
-                Some(Piece::End) => None,
-                Some(Piece::Failed(error)) => Some((Err(status(&error)), None)),
-                None => {
-                    let error = Error::cancelled().context("the rows broke off, as the client did not read");
-                    Some((Err(status(&error)), None))
-                }
-            }
-        }))
+impl Making for MessageMaking {
+    type Piece = FlightData;
+
+    async fn piece(&mut self) -> Result<Option<FlightData>> {
+        let message = self.message().await;
+        self.session.noted(message)
     }
 
-    /// Makes pieces as fast as they are taken, to the end, or until the connection is gone or nothing was taken for too
-    /// long.
-    async fn deliver(mut self, sender: mpsc::Sender<Piece>) {
-        loop {
-            let piece = tokio::select! {
-                biased;
-                () = sender.closed() => return,
-                piece = self.piece() => piece,
-            };
-            let (piece, is_last) = match self.session.noted(piece) {
-                Ok(Some(message)) => (Piece::Message(message), false),
-                Ok(None) => (Piece::End, true),
-                Err(error) => (Piece::Failed(error), true),
-            };
-            let mut waited = Duration::ZERO;
-            let place = loop {
-                match tokio::time::timeout(STALLED_AFTER, sender.reserve()).await {
-                    Ok(Ok(place)) => break place,
-                    Ok(Err(_)) => return,
-                    Err(_) => {
-                        if let Some(running) = &mut self.source.running {
-                            running.stall();
-                        }
-                        waited += STALLED_AFTER;
-                        if waited >= self.session.service.options().limits.stall_time_max {
-                            return;
-                        }
-                    }
-                }
-            };
-            place.send(piece);
-            if is_last {
-                return;
-            }
+    fn stall(&mut self) {
+        if let Some(running) = &mut self.source.running {
+            running.stall();
         }
     }
 
-    async fn piece(&mut self) -> Result<Option<FlightData>> {
+    fn stall_time_max(&self) -> Duration {
+        self.session.service.options().limits.stall_time_max
+    }
+}
+
+impl MessageMaking {
+    async fn message(&mut self) -> Result<Option<FlightData>> {
         loop {
             if let Some(message) = self.made.pop_front() {
                 return Ok(Some(message));

@@ -9,13 +9,11 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
 use diligence_base::{Error, Result};
-use futures::StreamExt;
-use futures::stream::unfold;
-use tokio::sync::mpsc;
+use futures::{StreamExt, TryStreamExt};
 
 use super::{QUEUE_HEADER, queue_header};
 use crate::encoding::formats::{BodyWriter, Format};
-use crate::execution::{RunningStatement, STALLED_AFTER};
+use crate::execution::{Making, RunningStatement, delivered};
 use crate::registry::Registered;
 use crate::service::Service;
 
@@ -26,15 +24,8 @@ enum Step {
     End,
 }
 
-/// A piece of a body on its way to its connection.
-enum Piece {
-    Bytes(Bytes),
-    /// All is there. A body that ends without it is broken off.
-    End,
-    Failed(Error),
-}
-
-struct Making {
+/// A body that is being made.
+struct BodyMaking {
     service: Arc<Service>,
     running: RunningStatement,
     writer: Option<BodyWriter>,
@@ -55,21 +46,16 @@ pub(crate) async fn response(
     let mut writer = BodyWriter::new(format, schema)?;
     let beginning = writer.begin(running.id());
     let (query, queue) = (running.id(), queue_header(running.passed()));
-    let making =
-        Making { service: service.clone(), running, writer: Some(writer), step: Step::First(beginning), next: first };
-    let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(making.deliver(sender));
+    let making = BodyMaking {
+        service: service.clone(),
+        running,
+        writer: Some(writer),
+        step: Step::First(beginning),
+        next: first,
+    };
     // Listed until the connection has taken the last piece: what drains waits for that, and one that does not read
     // stays listed.
-    let body = unfold(Some((receiver, entry)), |taking| async move {
-        let (mut receiver, entry) = taking?;
-        match receiver.recv().await {
-            Some(Piece::Bytes(bytes)) => Some((Ok(bytes), Some((receiver, entry)))),
-            Some(Piece::End) => None,
-            Some(Piece::Failed(error)) => Some((Err(std::io::Error::other(error.to_string())), None)),
-            None => Some((Err(std::io::Error::other("the answer broke off, as the client did not read")), None)),
-        }
-    });
+    let body = delivered(making, entry).map_err(|error| std::io::Error::other(error.to_string()));
     // Whoever compresses it looks once more behind its end.
     let mut response = Response::new(Body::from_stream(body.fuse()));
     *response.status_mut() = StatusCode::OK;
@@ -81,43 +67,24 @@ pub(crate) async fn response(
     Ok(response)
 }
 
-impl Making {
-    /// Makes pieces as fast as they are taken, to the end, or until the connection is gone or nothing was taken for too
-    /// long.
-    async fn deliver(mut self, sender: mpsc::Sender<Piece>) {
-        loop {
-            let piece = tokio::select! {
-                biased;
-                () = sender.closed() => return,
-                piece = self.piece() => piece,
-            };
-            let (piece, is_last) = match piece {
-                Ok(Some(bytes)) => (Piece::Bytes(bytes.into()), false),
-                Ok(None) => (Piece::End, true),
-                Err(error) => (Piece::Failed(error), true),
-            };
-            let mut waited = Duration::ZERO;
-            let place = loop {
-                match tokio::time::timeout(STALLED_AFTER, sender.reserve()).await {
-                    Ok(Ok(place)) => break place,
-                    Ok(Err(_)) => return,
-                    Err(_) => {
-                        self.running.stall();
-                        waited += STALLED_AFTER;
-                        if waited >= self.service.options().limits.stall_time_max {
-                            return;
-                        }
-                    }
-                }
-            };
-            place.send(piece);
-            if is_last {
-                return;
-            }
-        }
+impl Making for BodyMaking {
+    type Piece = Bytes;
+
+    async fn piece(&mut self) -> Result<Option<Bytes>> {
+        Ok(self.bytes().await?.map(Bytes::from))
     }
 
-    async fn piece(&mut self) -> Result<Option<Vec<u8>>> {
+    fn stall(&mut self) {
+        self.running.stall();
+    }
+
+    fn stall_time_max(&self) -> Duration {
+        self.service.options().limits.stall_time_max
+    }
+}
+
+impl BodyMaking {
+    async fn bytes(&mut self) -> Result<Option<Vec<u8>>> {
         loop {
             match std::mem::replace(&mut self.step, Step::Rows) {
                 Step::First(bytes) if bytes.is_empty() => {}

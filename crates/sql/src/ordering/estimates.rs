@@ -13,6 +13,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::{ColumnStatistics, ScalarValue};
 use diligence_engine::plan::estimates;
 
+use super::expressions::{self, Values, ValuesOfColumn};
 use crate::algebra::{
     Aggregate, ColumnId, Comparison, Constant, Join, JoinKind, Relation, Scalar, Scan, SetKind, SubqueryKind,
 };
@@ -112,12 +113,30 @@ impl Cardinality {
         column_of(scalar).and_then(|id| self.columns.get(&id))
     }
 
+    /// How many values an expression has.
     fn distinct(&self, scalar: &Scalar) -> f64 {
-        match self.values(scalar) {
-            Some(values) => values.distinct,
-            None if scalar.columns().is_empty() => 1.0,
-            None => self.rows,
+        self.values_of(scalar, self.rows, |values| values.distinct).most
+    }
+
+    fn values_of(&self, scalar: &Scalar, rows: f64, distinct: fn(&ColumnValues) -> f64) -> Values {
+        let column = |id| {
+            let values = self.columns.get(&id);
+            let span = values.and_then(|values| values.extent.as_deref()).and_then(Extent::span);
+            ValuesOfColumn { distinct: values.map_or(rows, distinct), span }
+        };
+        expressions::values(scalar, rows, &column)
+    }
+
+    /// What is known of a computed column.
+    fn computed(&self, scalar: &Scalar) -> Option<ColumnValues> {
+        if let Some(id) = column_of(scalar) {
+            return self.columns.get(&id).cloned();
         }
+        let values = self.values_of(scalar, self.rows, |values| values.distinct);
+        let (distinct, counted) = (values.most, values.is_counted);
+        let none =
+            ColumnValues { distinct, base: (distinct, self.rows), counted, unique: false, extent: None, nulls: None };
+        (distinct < self.rows).then_some(none)
     }
 
     /// How many combinations of values a key of several columns has before anything was filtered, and whether that is
@@ -125,10 +144,10 @@ impl Cardinality {
     fn combinations<'a>(&self, key: impl Iterator<Item = &'a Scalar>) -> (f64, bool) {
         let (mut combinations, mut rows) = (1.0, 0.0f64);
         for scalar in key {
-            let (distinct, base_rows) = match self.values(scalar) {
-                Some(values) => values.base,
-                None => (self.distinct(scalar), self.rows),
-            };
+            let read = scalar.columns();
+            let known = read.iter().filter_map(|id| Some(self.columns.get(id)?.base.1));
+            let base_rows = known.reduce(f64::max).unwrap_or(self.rows);
+            let distinct = self.values_of(scalar, base_rows, |values| values.base.0).most;
             combinations *= distinct;
             rows = rows.max(base_rows);
         }
@@ -159,7 +178,7 @@ pub(crate) fn of(relation: &Relation, inputs: &[Cardinality]) -> Cardinality {
             let input = first();
             let mut known = None;
             for (column, scalar) in columns {
-                if let Some(values) = input.values(scalar).cloned() {
+                if let Some(values) = input.computed(scalar) {
                     known.get_or_insert_with(|| HashMap::clone(&input.columns)).insert(column.id, values);
                 }
             }
@@ -452,11 +471,11 @@ impl Estimator<'_> {
     }
 
     fn equality(&self, left: &Scalar, right: &Scalar) -> f64 {
-        match (column_of(left), column_of(right)) {
-            (Some(_), Some(_)) => self.equal(left).min(self.equal(right)),
-            (Some(_), None) => self.equal_to(left, right),
-            (None, Some(_)) => self.equal_to(right, left),
-            (None, None) => EQUAL_DEFAULT,
+        match (left.as_constant(), right.as_constant()) {
+            (None, None) => self.equal(left).min(self.equal(right)),
+            (None, Some(_)) => self.equal_to(left, right),
+            (Some(_), None) => self.equal_to(right, left),
+            (Some(_), Some(_)) => EQUAL_DEFAULT,
         }
     }
 
@@ -465,7 +484,11 @@ impl Estimator<'_> {
         match self.input.values(scalar) {
             Some(values) if values.counted => 1.0 / values.distinct.max(1.0),
             Some(ColumnValues { extent: Some(_), .. }) => EQUAL_OF_MANY,
-            _ => EQUAL_DEFAULT,
+            Some(_) => EQUAL_DEFAULT,
+            None => match self.input.values_of(scalar, self.input.rows, |values| values.distinct) {
+                Values { most, is_counted: true } => 1.0 / most.max(1.0),
+                Values { .. } => EQUAL_DEFAULT,
+            },
         }
     }
 
@@ -543,6 +566,14 @@ impl Extent {
                 let span = place(high) - place(low);
                 Some(if span > 0.0 { ((place(value) - place(low)) / span).clamp(0.0, 1.0) } else { 0.5 })
             }
+        }
+    }
+
+    /// From the least value to the greatest, where that is a number.
+    fn span(&self) -> Option<f64> {
+        match self {
+            Self::Numbers { low, high, .. } => Some(high - low),
+            Self::Texts { .. } => None,
         }
     }
 

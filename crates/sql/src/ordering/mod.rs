@@ -13,6 +13,7 @@
 
 mod classes;
 pub(crate) mod estimates;
+mod expressions;
 mod sinking;
 
 use std::collections::HashMap;

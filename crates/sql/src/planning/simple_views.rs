@@ -31,17 +31,13 @@ struct Way {
     alias: Ident,
 }
 
-/// Puts what columns stand for in the place of their names.
-struct Replaced<'a> {
-    way: &'a Way,
-    /// Whether names without a relation are those of the view's columns.
-    is_alone: bool,
-    /// Names of what there is behind, and not in the view.
-    hidden: Option<String>,
+/// Changes the names of columns in an expression. Told is the name, and whether it stands in no subquery.
+struct EachName<F> {
+    change: F,
     depth: usize,
 }
 
-impl VisitorMut for Replaced<'_> {
+impl<F: FnMut(&mut Expr, bool)> VisitorMut for EachName<F> {
     type Break = ();
 
     fn pre_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<()> {
@@ -55,60 +51,34 @@ impl VisitorMut for Replaced<'_> {
     }
 
     fn post_visit_expr(&mut self, value: &mut Expr) -> ControlFlow<()> {
-        let column = match value {
-            Expr::Identifier(name) if self.is_alone && self.depth == 0 => lower(name),
-            Expr::CompoundIdentifier(names) => match names.as_slice() {
-                [of, name] if lower(of) == lower(&self.way.alias) => lower(name),
-                _ => return ControlFlow::Continue(()),
-            },
-            _ => return ControlFlow::Continue(()),
-        };
-        match self.way.columns.iter().find(|(known, _)| *known == column) {
-            Some((_, stands_for)) => *value = stands_for.clone(),
-            None if self.way.known.contains(&column) => self.hidden = Some(column),
-            None => {}
+        if matches!(value, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {
+            (self.change)(value, self.depth == 0);
         }
         ControlFlow::Continue(())
     }
 }
 
-/// Names of columns of the relation behind, as the statement names it.
-struct Qualified<'a> {
-    called: &'a str,
-    /// `None` for names alone.
-    alias: Option<&'a Ident>,
-    depth: usize,
+fn change_names(value: &mut Expr, change: impl FnMut(&mut Expr, bool)) {
+    let _ = value.visit(&mut EachName { change, depth: 0 });
 }
 
-impl VisitorMut for Qualified<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut ast::Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, value: &mut Expr) -> ControlFlow<()> {
-        let name = match value {
-            Expr::Identifier(name) if self.depth == 0 => name.clone(),
+/// Names the columns of a relation, which the expression calls so, by an alias; by their names alone if it is `None`.
+fn qualify(value: &mut Expr, called: &str, alias: Option<&Ident>) {
+    change_names(value, |value, is_outside| {
+        let name = match &*value {
+            Expr::Identifier(name) if is_outside => name,
             Expr::CompoundIdentifier(names) => match names.as_slice() {
-                [.., of, name] if lower(of) == self.called => name.clone(),
-                _ => return ControlFlow::Continue(()),
+                [.., of, name] if lower(of) == called => name,
+                _ => return,
             },
-            _ => return ControlFlow::Continue(()),
+            _ => return,
         };
-        let name = Ident::with_quote('"', lower(&name));
-        *value = match self.alias {
+        let name = Ident::with_quote('"', lower(name));
+        *value = match alias {
             Some(alias) => Expr::CompoundIdentifier(vec![alias.clone(), name]),
             None => Expr::Identifier(name),
         };
-        ControlFlow::Continue(())
-    }
+    });
 }
 
 impl Around<'_> {
@@ -207,7 +177,7 @@ impl Around<'_> {
         let alias = alias.unwrap_or_else(|| Ident::with_quote('"', &object.name.name));
         let qualified = |value: &Expr, alias: Option<&Ident>| {
             let mut value = value.clone();
-            let _ = value.visit(&mut Qualified { called: &simple.called, alias, depth: 0 });
+            qualify(&mut value, &simple.called, alias);
             value
         };
         let mut columns = Vec::new();
@@ -242,9 +212,8 @@ impl Around<'_> {
     fn check_through(&self, way: &Way, simple: &SimpleView, condition: Expr) {
         let mut checks = self.view_checks.borrow_mut();
         for (_, check) in checks.iter_mut() {
-            let _ = check.visit(&mut Replaced { way, is_alone: true, hidden: None, depth: 0 });
-            let alias = lower(&way.alias);
-            let _ = check.visit(&mut Qualified { called: &alias, alias: None, depth: 0 });
+            way.replaced(check, true);
+            qualify(check, &lower(&way.alias), None);
         }
         let is_own = simple.check_option.is_some();
         if (is_own || self.cascades.get()) && simple.condition.is_some() {
@@ -326,10 +295,30 @@ impl Way {
         }
     }
 
+    /// Puts what the view's columns stand for in the place of their names; names without a relation are such if it `is
+    /// alone`. Returns a name of what is behind that is not in the view.
+    fn replaced(&self, value: &mut Expr, is_alone: bool) -> Option<String> {
+        let mut hidden = None;
+        change_names(value, |value, is_outside| {
+            let column = match &*value {
+                Expr::Identifier(name) if is_alone && is_outside => lower(name),
+                Expr::CompoundIdentifier(names) => match names.as_slice() {
+                    [of, name] if lower(of) == lower(&self.alias) => lower(name),
+                    _ => return,
+                },
+                _ => return,
+            };
+            match self.columns.iter().find(|(known, _)| *known == column) {
+                Some((_, stands_for)) => *value = stands_for.clone(),
+                None if self.known.contains(&column) => hidden = Some(column),
+                None => {}
+            }
+        });
+        hidden
+    }
+
     fn replace(&self, value: &mut Expr, is_alone: bool) -> Result<()> {
-        let mut replaced = Replaced { way: self, is_alone, hidden: None, depth: 0 };
-        let _ = value.visit(&mut replaced);
-        match replaced.hidden {
+        match self.replaced(value, is_alone) {
             None => Ok(()),
             Some(name) => Err(Error::input(format!("column \"{name}\" does not exist")).with_code("42703")),
         }

@@ -23,7 +23,7 @@ use crate::foreign_error::from_datafusion;
 use crate::zones::{ZoneMap, may_be_true};
 use crate::{
     AnswerId, Chunk, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, FirstStep, RowFilter, ScanRequest,
-    SharedColumns, SharedItem,
+    SharedColumns, SharedItem, Zone,
 };
 
 /// What the name of a folder has for NULL, here and with other engines.
@@ -398,6 +398,13 @@ impl Cluster for PartitionCluster {
 
     fn place(&self) -> Option<u64> {
         self.inner.place()
+    }
+
+    fn zone(&self, column: usize) -> Option<Zone> {
+        match self.partitions.inner_columns(&[column]).as_slice() {
+            [inner] => self.inner.zone(*inner),
+            _ => None,
+        }
     }
 
     fn holds(&self, column: usize) -> bool {

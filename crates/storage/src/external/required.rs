@@ -12,7 +12,7 @@ use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use diligence_base::{Error, Result};
 
-use crate::{AnswerId, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, FirstStep, RowFilter};
+use crate::{AnswerId, Cluster, Decode, DecodeRequest, Decoded, Fetch, Fetched, FirstStep, RowFilter, Zone};
 
 /// Which columns of a table are declared NOT NULL.
 pub(crate) struct Required {
@@ -107,6 +107,10 @@ impl Cluster for RequiredCluster {
 
     fn place(&self) -> Option<u64> {
         self.inner.place()
+    }
+
+    fn zone(&self, column: usize) -> Option<Zone> {
+        self.inner.zone(column)
     }
 
     fn holds(&self, column: usize) -> bool {

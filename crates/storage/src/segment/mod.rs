@@ -52,7 +52,7 @@ pub use crate::external::Seal;
 use crate::external::{ColumnFile, EncodedFile, unwritable_file};
 use crate::foreign_error::from_arrow;
 use crate::memory::RowNumbers;
-use crate::{BufferPool, Cluster, Decode, DecodeRequest, DeletedRows, Fetch, Fetched, Hint};
+use crate::{BufferPool, Cluster, Decode, DecodeRequest, DeletedRows, Fetch, Fetched, Hint, Zone};
 
 /// Rows of a cluster at most.
 pub const CLUSTER_ROWS_MAX: usize = MORSEL_ROWS_MAX;
@@ -453,6 +453,10 @@ impl Cluster for SegmentCluster {
 
     fn place(&self) -> Option<u64> {
         Some(self.view.segment.number << 24 | self.cluster as u64)
+    }
+
+    fn zone(&self, column: usize) -> Option<Zone> {
+        if self.holds(column) { self.inner.zone(column) } else { None }
     }
 
     fn holds(&self, column: usize) -> bool {

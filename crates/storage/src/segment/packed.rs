@@ -11,7 +11,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use bytes::Bytes;
 use datafusion_common::stats::Precision;
-use datafusion_common::{ColumnStatistics, Statistics};
+use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
 use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
@@ -26,7 +26,9 @@ use crate::external::{
     extreme, nulls, numbered_schema, true_rows,
 };
 use crate::memory::RowNumbers;
-use crate::{BufferPool, BufferedFetch, Cluster, Decode, DecodeRequest, Fetch, FetchDone, Fetched, Hint, RowFilter};
+use crate::{
+    BufferPool, BufferedFetch, Cluster, Decode, DecodeRequest, Fetch, FetchDone, Fetched, Hint, RowFilter, Zone,
+};
 
 /// A file, opened, as columns of a table.
 #[derive(Clone)]
@@ -320,6 +322,21 @@ impl Cluster for PackedCluster {
             Some(parts) => Fetch::Ready(Fetched { bytes: 0, ..read.fetched(parts) }),
             None => Fetch::Buffered(Box::new(PackedFetch { buffer: buffer.clone(), read, wanted, hint })),
         }
+    }
+
+    fn zone(&self, column: usize) -> Option<Zone> {
+        let root = (*self.file.roots.get(column)?)?;
+        let entry = &self.file.footer.clusters[self.cluster];
+        let nulls = entry.chunks[root].nulls as usize;
+        let end = |side| {
+            let values = self.file.seen().side(column, side)?;
+            ScalarValue::try_from_array(&values, self.cluster).ok().filter(|value| !value.is_null())
+        };
+        let bounds = match nulls < entry.rows {
+            true => Some((end(Side::Least)?, end(Side::Greatest)?)),
+            false => None,
+        };
+        Some(Zone { bounds, may_have_nulls: nulls > 0 })
     }
 
     fn is_buffered(&self) -> bool {

@@ -17,6 +17,24 @@ const TIMESTAMPS_END: i64 = i64::MAX;
 /// Days from Julian day 0 to 1970.
 pub(super) const JULIAN_OFFSET: i64 = 2_440_588;
 
+/// The names of the months.
+pub(super) const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+/// The names of the days of a week, from Sunday on.
+pub(super) const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+
 /// A day of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Day {

@@ -83,6 +83,41 @@ impl Unit {
     }
 }
 
+/// How large a unit of time is, for guesses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UnitSize {
+    /// How many values `extract` has of it at most, whatever the times; `None` if they go on with the times.
+    pub values: Option<f64>,
+    /// How many seconds a period of it has.
+    pub seconds: f64,
+}
+
+/// The size of the unit of a name, as `extract` and `date_trunc` know it; `None` if there is none.
+pub fn unit_size(name: &str) -> Option<UnitSize> {
+    let (day, year) = (86_400.0, 365.2425 * 86_400.0);
+    let (values, seconds) = match Unit::named(name, "").ok()? {
+        Unit::Microseconds => (None, 1e-6),
+        Unit::Milliseconds => (None, 1e-3),
+        Unit::Second => (None, 1.0),
+        Unit::Minute => (Some(60.0), 60.0),
+        Unit::Hour => (Some(24.0), 3600.0),
+        Unit::Day => (Some(31.0), day),
+        Unit::Week => (Some(53.0), 7.0 * day),
+        Unit::Month => (Some(12.0), year / 12.0),
+        Unit::Quarter => (Some(4.0), year / 4.0),
+        Unit::Year | Unit::IsoYear => (None, year),
+        Unit::Decade => (None, 10.0 * year),
+        Unit::Century => (None, 100.0 * year),
+        Unit::Millennium => (None, 1000.0 * year),
+        Unit::DayOfWeek | Unit::IsoDayOfWeek => (Some(7.0), day),
+        Unit::DayOfYear => (Some(366.0), day),
+        Unit::Julian => (None, day),
+        Unit::Epoch => (None, 1.0),
+        Unit::Timezone | Unit::TimezoneHour | Unit::TimezoneMinute => (Some(2.0), year / 2.0),
+    };
+    Some(UnitSize { values, seconds })
+}
+
 /// Units by name, looked up once for each name that a column has in a row.
 #[derive(Default)]
 pub(super) struct Units {

@@ -59,6 +59,7 @@ use diligence_base::Result;
 pub use self::aggregates::{Computed, RowsFunction, extreme_udaf, rows_udaf, single_value_udaf};
 pub use self::catalog::{aggregates, argument_names, has_function, names, scalars};
 pub use self::comparisons::{is_equal_as_held, order_key};
+pub use self::datetime::{UnitSize, unit_size};
 pub use self::order_keys::{distinct_type, distinct_values};
 pub use self::regexes::is_match;
 pub use self::resolve::{Candidate, nearest_function, resolve_aggregate, resolve_scalar};

@@ -4,26 +4,12 @@ use std::fmt::Write;
 
 use diligence_base::{Error, Result};
 
-use super::calendar::{DAY, Day, HOUR, MINUTE, SECOND, is_infinite, month_length, split, timestamp_of, weekday};
+use super::calendar::{
+    DAY, DAYS, Day, HOUR, MINUTE, MONTHS, SECOND, is_infinite, month_length, split, timestamp_of, weekday,
+};
 use super::catalog::Catalog;
 use super::columns::{Date, Timestamp, kernel};
 use super::errors::{invalid_argument, value_error};
-
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// Declares the functions.
 pub(super) fn declare(catalog: &mut Catalog) {

@@ -160,7 +160,7 @@ impl DiskFile for LocalFile {
     fn preallocate(&self, from: u64, to: u64) -> io::Result<()> {
         let is_unsupported =
             |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL));
-        let grown = match allocate(&self.file, from, to) {
+        let grown = match preallocate(&self.file, from, to) {
             // Then the file has holes, and a full disk shows when they are written.
             Err(error) if is_unsupported(&error) => self.file.set_len(to),
             grown => grown,
@@ -179,8 +179,10 @@ impl DiskFile for LocalFile {
 }
 
 /// Takes the space of a part of a file from the disk.
+///
+/// Fails if the disk is full, and with `EOPNOTSUPP` where the file system cannot do it.
 #[cfg(target_os = "linux")]
-fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
+pub fn preallocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     let (Ok(from), Ok(bytes)) = (i64::try_from(from), i64::try_from(to - from)) else {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     };
@@ -196,8 +198,11 @@ fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     }
 }
 
+/// Takes the space of a part of a file from the disk.
+///
+/// Fails with `EOPNOTSUPP`: only Linux has it.
 #[cfg(not(target_os = "linux"))]
-fn allocate(_file: &File, _from: u64, _to: u64) -> io::Result<()> {
+pub fn preallocate(_file: &File, _from: u64, _to: u64) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
 }
 

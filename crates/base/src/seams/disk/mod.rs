@@ -25,7 +25,7 @@ use std::time::SystemTime;
 
 pub use crash::CrashDisk;
 pub use faulty::{DiskFault, FaultyDisk};
-pub use local::LocalDisk;
+pub use local::{LocalDisk, preallocate};
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@
 //! * What is fetched is reserved before it is read, and what decoding needs before it begins.
 //! * A pull decodes about a batch of rows, even where filters drop all of them.
 
+mod promises;
 mod read_ahead;
 #[cfg(test)]
 mod tests;
@@ -26,12 +27,14 @@ use diligence_disk::IoPool;
 use diligence_memory::Reservation;
 use diligence_storage::{Cluster, Decode, DecodeRequest, Decoded, Fetch, RowFilter, ScanRequest, SharedColumns};
 
+use self::promises::Promises;
 use self::read_ahead::{Next, ReadAhead, Ready, Step};
 use crate::batch::Batch;
 use crate::expressions::PredicateFilter;
-use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, QueryContext, Source, SourceState};
 use crate::knobs::Knobs;
 use crate::operators::runtime_filter::RuntimeFilter;
+use crate::operators::sort::FirstRowsBound;
 use crate::plan::Scan;
 use crate::reuse::columns::Scans;
 
@@ -86,6 +89,8 @@ pub(crate) struct ScanSharing {
 pub struct ScanSource {
     scan: Scan,
     runtime_filters: Vec<(Arc<RuntimeFilter>, usize)>,
+    /// Which rows may be among the first that are wanted, by a column of the table.
+    bounded: Option<(Arc<FirstRowsBound>, usize)>,
     ordered: bool,
     io: Io,
     progress: Arc<ScanProgress>,
@@ -99,12 +104,13 @@ impl ScanSource {
     pub(crate) fn new(
         scan: Scan,
         runtime_filters: Vec<(Arc<RuntimeFilter>, usize)>,
+        bounded: Option<(Arc<FirstRowsBound>, usize)>,
         ordered: bool,
         io: Io,
         progress: Arc<ScanProgress>,
         sharing: Option<ScanSharing>,
     ) -> Arc<Self> {
-        Arc::new(Self { scan, runtime_filters, ordered, io, progress, sharing, shared: OnceLock::new() })
+        Arc::new(Self { scan, runtime_filters, bounded, ordered, io, progress, sharing, shared: OnceLock::new() })
     }
 
     fn shared(&self) -> Result<Arc<SharedScan>> {
@@ -113,7 +119,7 @@ impl ScanSource {
 
     fn start(&self) -> Result<SharedScan> {
         let nothing = self.runtime_filters.iter().any(|(filter, _)| filter.is_empty_build()) || self.is_never_true()?;
-        let clusters = if nothing {
+        let mut clusters = if nothing {
             Vec::new()
         } else {
             let predicate = self.pruning_predicate();
@@ -123,6 +129,10 @@ impl ScanSource {
             planned.clusters
         };
         self.progress.clusters_total.fetch_add(clusters.len(), Ordering::Relaxed);
+        let promises = match &self.bounded {
+            Some((bound, column)) if !self.ordered => Promises::sorted(bound, *column, &mut clusters)?,
+            _ => None,
+        };
         let schema = self.scan.table.schema();
         let conditions = PredicateFilter::all_of(&self.scan.filters, &schema)?;
         let join_filters = self.runtime_filters.iter().map(|(filter, column)| filter.row_filter(*column));
@@ -142,14 +152,15 @@ impl ScanSource {
         let answers = attendance.iter().flat_map(|attendance| attendance.answers()).chain(std::iter::repeat(None));
         let conditions = conditions.into_iter().zip(answers).map(|(filter, answer)| filter.with_answer(answer));
         let conditions = conditions.map(|filter| Arc::new(filter) as Arc<dyn RowFilter>);
-        let filters = conditions.chain(join_filters).collect();
+        let bound = self.bounded.iter().map(|(bound, column)| bound.row_filter(*column));
+        let filters = conditions.chain(join_filters).chain(bound).collect();
         let (io, progress) = (self.io.clone(), self.progress.clone());
         Ok(SharedScan {
             filters,
             columns: self.scan.columns.clone(),
             rows_left: AtomicUsize::new(self.scan.limit.unwrap_or(usize::MAX)),
             progress: self.progress.clone(),
-            read_ahead: ReadAhead::new(clusters, fetched_columns, self.ordered, io, progress, attendance),
+            read_ahead: ReadAhead::new(clusters, promises, fetched_columns, self.ordered, io, progress, attendance),
         })
     }
 
@@ -209,10 +220,10 @@ impl Source for ScanSource {
         }
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         let shared = self.shared()?;
-        shared.read_ahead.join(setup.packets);
-        Ok(Box::new(ScanState { shared, held: None, setup: setup.clone() }))
+        shared.read_ahead.join(context.packets);
+        Ok(Box::new(ScanState { shared, held: None, context: context.clone() }))
     }
 }
 
@@ -230,7 +241,7 @@ struct SharedScan {
 struct ScanState {
     shared: Arc<SharedScan>,
     held: Option<HeldCluster>,
-    setup: Setup,
+    context: QueryContext,
 }
 
 /// A cluster that this packet decodes.
@@ -300,17 +311,23 @@ impl SourceState for ScanState {
 
 impl ScanState {
     fn take_cluster(&mut self, waker: &Waker) -> Result<Pull> {
-        match self.shared.read_ahead.order(&self.setup.memory) {
+        match self.shared.read_ahead.order(&self.context.memory) {
             Err(error) if error.kind() == ErrorKind::Resource => return Ok(Pull::NoMemory(error)),
             ordered => ordered?,
         }
         let Ready { index, cluster, columns, fetched, reservation } =
-            match self.shared.read_ahead.next(&self.setup.memory, waker) {
+            match self.shared.read_ahead.next(&self.context.memory, waker) {
                 Next::End => return Ok(Pull::Done),
                 Next::Wait => return Ok(Pull::Wait),
                 Next::Again => return Ok(Pull::Again),
                 Next::Cluster(ready) => *ready,
             };
+        if self.shared.read_ahead.is_hopeless(index) {
+            drop((columns, fetched, reservation));
+            self.shared.read_ahead.left_out(1);
+            self.shared.read_ahead.released(false);
+            return Ok(Pull::Again);
+        }
         // From here on it is given back, whatever happens.
         let held = HeldCluster {
             index,
@@ -325,7 +342,7 @@ impl ScanState {
         let request = DecodeRequest {
             columns: self.shared.columns.clone(),
             filters: self.shared.filters.clone(),
-            batch_rows: self.setup.batch_rows,
+            batch_rows: self.context.batch_rows,
             narrow: true,
             shared: columns.map(|columns| columns as Arc<dyn SharedColumns>),
             deleted: None,
@@ -340,7 +357,7 @@ impl ScanState {
             return Err(Error::bug("a scan admits a cluster that it does not hold"));
         };
         let bytes = held.decoder.as_ref().map_or(0, |decoder| decoder.bytes());
-        held.is_admitted = match self.shared.read_ahead.make_room(&self.setup.memory, &mut held.reservation, bytes) {
+        held.is_admitted = match self.shared.read_ahead.make_room(&self.context.memory, &mut held.reservation, bytes) {
             // The cluster stays.
             Err(error) if error.kind() == ErrorKind::Resource => return Ok(Pull::NoMemory(error)),
             is_admitted => is_admitted?,
@@ -354,7 +371,7 @@ impl ScanState {
             return Ok(Pull::Wait);
         }
         // The next read starts while this cluster is decoded.
-        self.shared.read_ahead.order(&self.setup.memory)?;
+        self.shared.read_ahead.order(&self.context.memory)?;
         Ok(Pull::Again)
     }
 

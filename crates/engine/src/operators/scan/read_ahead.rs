@@ -39,6 +39,7 @@ use diligence_storage::{Cluster, Fetch, Fetched, FirstStep, Gone, Hint};
 use futures::FutureExt;
 use futures::future::{AbortHandle, abortable};
 
+use super::promises::Promises;
 use super::{Io, ScanProgress};
 use crate::reuse::columns::{Attendance, Choice, ClusterColumns};
 
@@ -63,6 +64,8 @@ const STEP_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=1 << 20;
 
 /// The clusters of a scan that no packet has decoded yet.
 pub(super) struct ReadAhead {
+    /// Which clusters do not matter any more, if that is known before they are read.
+    promises: Option<Promises>,
     /// What is fetched, by position in the table.
     columns: Vec<usize>,
     /// Whether packets get the clusters in file order.
@@ -201,6 +204,7 @@ impl Queue {
 impl ReadAhead {
     pub fn new(
         clusters: Vec<Arc<dyn Cluster>>,
+        promises: Option<Promises>,
         columns: Vec<usize>,
         ordered: bool,
         io: Io,
@@ -227,7 +231,7 @@ impl ReadAhead {
             attendance,
         };
         let queue = Mutex::named(&CLUSTERS, queue);
-        Arc::new(Self { columns, ordered, hint, gone: Arc::default(), io, progress, queue })
+        Arc::new(Self { promises, columns, ordered, hint, gone: Arc::default(), io, progress, queue })
     }
 
     /// Clusters not asked for yet.
@@ -280,6 +284,7 @@ impl ReadAhead {
         loop {
             let (index, fetch) = {
                 let mut queue = self.queue.lock();
+                self.leave_out(&mut queue);
                 if queue.ahead() >= queue.window || queue.is_one_at_a_time() {
                     return Ok(());
                 }
@@ -343,9 +348,34 @@ impl ReadAhead {
         }
     }
 
+    /// Whether the cluster at a position does not matter any more.
+    pub fn is_hopeless(&self, position: usize) -> bool {
+        self.promises.as_ref().is_some_and(|promises| promises.is_hopeless(position))
+    }
+
+    /// So many clusters need not be decoded after all.
+    pub fn left_out(&self, clusters: usize) {
+        self.progress.clusters_total.fetch_sub(clusters, Ordering::Relaxed);
+        self.progress.clusters_pruned.fetch_add(clusters, Ordering::Relaxed);
+    }
+
+    /// Leaves out what is not asked for yet and does not matter any more: all behind the first such cluster.
+    fn leave_out(&self, queue: &mut Queue) {
+        if self.promises.is_none() {
+            return;
+        }
+        let left = queue.clusters.partition_point(|(index, _)| !self.is_hopeless(*index));
+        self.left_out(queue.clusters.len() - left);
+        queue.clusters.truncate(left);
+    }
+
     /// Which of the clusters that are not asked for yet comes next.
     fn choose(&self, queue: &Queue) -> Choice {
         match &queue.attendance {
+            // Those that promise most come first, decoded or not.
+            Some(attendance) if self.promises.is_some() => {
+                attendance.choose(&queue.clusters.iter().take(1).cloned().collect())
+            }
             Some(attendance) if !self.ordered => attendance.choose(&queue.clusters),
             _ => Choice::Read(0),
         }

@@ -253,11 +253,11 @@ impl TestScan {
             runtime_filters: vec![],
             limit: None,
         };
-        let source = ScanSource::new(scan, vec![], ordered, io, Arc::default(), sharing);
+        let source = ScanSource::new(scan, vec![], None, ordered, io, Arc::default(), sharing);
         let memory = Broker::new(usize::MAX).account(QueryId(1), Some(limit_bytes));
-        let setup = Setup { memory: memory.clone(), temp: None, batch_rows: BATCH_ROWS, packets };
+        let context = QueryContext { memory: memory.clone(), temp: None, batch_rows: BATCH_ROWS, packets };
         let packets = (0..packets).map(|_| TestPacket {
-            state: Some(source.open(&setup).unwrap()),
+            state: Some(source.open(&context).unwrap()),
             woken: Arc::new(Woken(AtomicBool::new(true))),
             rows: vec![],
         });
@@ -391,6 +391,7 @@ fn reads_that_have_not_begun_end_with_the_last_packet() {
     pool.submit(Box::new(move || blocked.recv().unwrap()));
     let read_ahead = ReadAhead::new(
         clusters.into_iter().map(|cluster| Arc::new(cluster) as Arc<dyn Cluster>).collect(),
+        None,
         vec![0],
         false,
         io,

@@ -60,7 +60,7 @@ enum Form {
 }
 
 /// How the lead of a row is found where its code is not a number.
-enum Lead {
+pub(super) enum Lead {
     Fixed(FixedKey),
     Text { options: SortOptions, bytes: TextBytes },
     None,
@@ -68,7 +68,7 @@ enum Lead {
 
 /// Where the bytes of a text key are.
 #[derive(Clone, Copy)]
-enum TextBytes {
+pub(super) enum TextBytes {
     Utf8,
     LargeUtf8,
     Utf8View,
@@ -79,7 +79,7 @@ enum TextBytes {
 
 /// A key with a bounded number of values.
 #[derive(Clone, Debug)]
-struct FixedKey {
+pub(super) struct FixedKey {
     logical: DataType,
     options: SortOptions,
     nullable: bool,
@@ -217,19 +217,9 @@ impl KeyEncoder {
     /// The leads of rows whose codes are not numbers, or `None` if there is nothing cheap to look at.
     pub fn leads(&self, columns: &[ArrayRef], rows: usize) -> Result<Option<Vec<u64>>> {
         let Form::Bytes { lead, .. } = &self.form else { return Ok(None) };
-        match lead {
-            Lead::None => Ok(None),
-            Lead::Fixed(key) => {
-                let mut codes: Vec<u128> = Vec::with_capacity(rows);
-                append_codes(std::slice::from_ref(key), &columns[..1], rows, &mut codes)?;
-                let shift = key.bits.saturating_sub(u64::BITS);
-                Ok(Some(codes.into_iter().map(|code| (code >> shift) as u64).collect()))
-            }
-            Lead::Text { options, bytes } => {
-                let logical = self.keys[0].expression.data_type();
-                of_values(&columns[0], logical, |values| Ok(text_leads(values, *options, *bytes))).map(Some)
-            }
-        }
+        let first = columns.first().filter(|column| column.len() == rows);
+        let first = first.ok_or_else(|| Error::bug("the columns of sort keys have other rows"))?;
+        lead.of(first, self.keys[0].expression.data_type())
     }
 
     /// The values of the keys in a row of bytes, one array with one value for each key: what keys are compared with
@@ -455,7 +445,8 @@ fn append_codes<K: Code>(keys: &[FixedKey], columns: &[ArrayRef], rows: usize, c
 }
 
 impl Lead {
-    fn new(key: &SortKey) -> Self {
+    /// The lead of rows that are ordered by a key first.
+    pub fn new(key: &SortKey) -> Self {
         let text = |bytes| Lead::Text { options: key.options, bytes };
         match key.expression.data_type() {
             DataType::Utf8 => text(TextBytes::Utf8),
@@ -468,6 +459,33 @@ impl Lead {
                 Some(key) if key.bits <= u128::BITS => Lead::Fixed(key),
                 _ => Lead::None,
             },
+        }
+    }
+
+    /// Whether there is nothing cheap to look at.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// Whether different values have different leads.
+    pub fn is_exact(&self) -> bool {
+        matches!(self, Self::Fixed(key) if key.bits <= u64::BITS)
+    }
+
+    /// The leads of rows that have these values of a logical type in their first key; `None` if there are none. Fails
+    /// for a decimal with more digits than its type has.
+    pub fn of(&self, values: &ArrayRef, logical: &DataType) -> Result<Option<Vec<u64>>> {
+        match self {
+            Self::None => Ok(None),
+            Self::Fixed(key) => {
+                let mut codes: Vec<u128> = Vec::with_capacity(values.len());
+                append_codes(std::slice::from_ref(key), std::slice::from_ref(values), values.len(), &mut codes)?;
+                let shift = key.bits.saturating_sub(u64::BITS);
+                Ok(Some(codes.into_iter().map(|code| (code >> shift) as u64).collect()))
+            }
+            Self::Text { options, bytes } => {
+                of_values(values, logical, |values| Ok(text_leads(values, *options, *bytes))).map(Some)
+            }
         }
     }
 }

@@ -31,6 +31,7 @@
 //! * Bytes are reserved before they are held, by the packet that holds them; finished runs take their reservation
 //!   along.
 
+mod bound;
 mod encoding;
 mod external;
 mod front;
@@ -58,6 +59,7 @@ use diligence_disk::TempSpace;
 use crate::batch::Batch;
 use crate::flow::{Sink, Source};
 use crate::plan::{SortKey, SortPlan};
+pub(crate) use bound::FirstRowsBound;
 use keys::SortedKeys;
 use merge_source::{MergeSource, Nowhere};
 use sink::SortSink;
@@ -71,6 +73,8 @@ pub struct SortParts {
     pub merge: Option<MergeParts>,
     /// Gives the rows in order, to one packet, after the sink is complete; where the next pipeline begins.
     pub source: Arc<dyn Source>,
+    /// Which rows may be among the first, if few are wanted.
+    pub(crate) bound: Option<Arc<FirstRowsBound>>,
 }
 
 /// Where a sort puts what does not fit in memory.
@@ -106,6 +110,7 @@ fn sort_with(
         sink: Arc::new(SortSink::new(shared.clone())),
         merge: spill_to
             .map(|_| MergeParts { source: Arc::new(MergeSource::new(shared.clone())), sink: Arc::new(Nowhere) }),
+        bound: shared.bound.clone(),
         source: Arc::new(SortSource::new(shared)),
     })
 }

@@ -17,10 +17,10 @@ use super::run_builder::RunBuilder;
 use super::run_file::DiskRun;
 use super::sorted::{Sorted, SortedRows};
 use super::top_rows::TopRows;
-use super::{Run, Sizes, SpillTo};
+use super::{FirstRowsBound, Run, Sizes, SpillTo};
 use crate::batch::Batch;
 use crate::flow::profile::Spills;
-use crate::flow::{Accept, Setup, Sink, SinkState};
+use crate::flow::{Accept, QueryContext, Sink, SinkState};
 use crate::plan::SortKey;
 use crate::plan::{SortPlan, sort_plan};
 use crate::sync::{Latch, Mutex, atomic::AtomicU64};
@@ -48,6 +48,8 @@ pub(super) struct SharedSort {
     packets: OnceLock<usize>,
     /// Top-N: some packet holds enough rows with leads up to this one. All ones if no packet does.
     pub lead_bound: AtomicU64,
+    /// The same for the scan that the rows come from.
+    pub bound: Option<Arc<FirstRowsBound>>,
     phase: Mutex<SortPhase>,
 }
 
@@ -151,6 +153,7 @@ impl SharedSort {
             memory: OnceLock::new(),
             packets: OnceLock::new(),
             lead_bound: AtomicU64::new(u64::MAX),
+            bound: top_rows(fetch, &sizes).and_then(|_| FirstRowsBound::new(keys)),
             phase: Mutex::named(&PHASE, SortPhase::Collecting(Collected::default())),
         })
     }
@@ -369,14 +372,14 @@ impl Sink for SortSink {
         self.shared.disk_if_any().map(|disk| disk.spills.clone())
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
         let shared = self.shared.clone();
-        shared.memory.get_or_init(|| setup.memory.clone());
-        shared.packets.get_or_init(|| setup.packets);
+        shared.memory.get_or_init(|| context.memory.clone());
+        shared.packets.get_or_init(|| context.packets);
         Ok(match shared.top_rows() {
             Some(0) => Box::new(Nothing),
-            Some(wanted) => Box::new(TopRows::new(shared, wanted, setup)?),
-            None => Box::new(RunBuilder::new(shared, setup)?),
+            Some(wanted) => Box::new(TopRows::new(shared, wanted, context)?),
+            None => Box::new(RunBuilder::new(shared, context)?),
         })
     }
 
@@ -387,7 +390,7 @@ impl Sink for SortSink {
         Ok(self.shared.begin_merge()?.ranges.len())
     }
 
-    fn part(&self, index: usize, _setup: &Setup) -> Result<()> {
+    fn part(&self, index: usize, _setup: &QueryContext) -> Result<()> {
         let merge = self.shared.merging()?;
         let keys: Vec<&SortedKeys> = merge.keys.iter().collect();
         let cut = |index: usize| {

@@ -10,7 +10,9 @@ use diligence_base::{Error, Result};
 
 use super::table::{LakeTable, OpenedFile};
 use crate::external::source::wait;
-use crate::{Cluster, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstStep, RowFilter, ScanRequest};
+use crate::{
+    Cluster, Decode, DecodeRequest, Decoded, DeletedRows, Fetch, Fetched, FirstStep, RowFilter, ScanRequest, Zone,
+};
 
 /// A part of a file.
 pub(super) struct LakeCluster {
@@ -81,6 +83,10 @@ impl Cluster for LakeCluster {
     fn place(&self) -> Option<u64> {
         // With a filter of its own, a cluster whose columns are all decoded elsewhere may lack those of the filter.
         if self.filters.is_empty() { self.inner.place().map(|_| self.place) } else { None }
+    }
+
+    fn zone(&self, column: usize) -> Option<Zone> {
+        self.inner.zone(column)
     }
 
     fn holds(&self, column: usize) -> bool {

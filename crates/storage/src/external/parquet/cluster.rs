@@ -22,7 +22,7 @@ use crate::external::lake::rename;
 use crate::external::schema::{TYPE_KEY, UUID_TYPE, conform_column, nulls, uuid_texts};
 use crate::external::sieve::{SharedWindows, Sieve, Windows};
 use crate::memory::RowNumbers;
-use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, FirstStep};
+use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, FirstStep, Zone};
 
 /// A cluster of a Parquet table.
 pub(super) struct ParquetCluster {
@@ -245,6 +245,11 @@ impl Cluster for ParquetCluster {
 
     fn place(&self) -> Option<u64> {
         Some((self.file as u64) << 32 | self.position as u64)
+    }
+
+    fn zone(&self, column: usize) -> Option<Zone> {
+        let field = self.table.schema.fields().get(column)?;
+        self.file().zone(column, field.data_type(), self.piece.row_group)
     }
 
     fn describe(&self) -> String {

@@ -18,6 +18,7 @@ use parquet::file::metadata::RowGroupMetaData;
 
 use super::footer::{guard, is_interval, is_uuid};
 use super::{ParquetFile, ParquetTable};
+use crate::Zone;
 use crate::external::schema::{conform, is_wider, logical_type};
 use crate::zones::{ZoneMap, may_be_true};
 
@@ -109,6 +110,16 @@ impl ZoneMap for RowGroupStatistics<'_> {
     }
 }
 
+/// A row group's number of NULLs in a leaf, if it is known.
+fn nulls_in(group: &RowGroupMetaData, leaf: usize) -> Option<u64> {
+    let chunk = group.column(leaf);
+    if chunk.column_descr().max_def_level() == 0 {
+        return Some(0);
+    }
+    let nulls = chunk.statistics()?.null_count_opt()?;
+    (nulls <= group.num_rows() as u64).then_some(nulls)
+}
+
 fn is_text(one: &DataType, other: &DataType) -> bool {
     let is_text = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     is_text(one) && is_text(other)
@@ -162,6 +173,26 @@ impl ParquetFile {
 
     /// Each row group's least or greatest value of a leaf, in the table's type; NULL where unknown.
     pub(super) fn bounds(&self, leaf: usize, target: &DataType, bound: Bound) -> Option<ArrayRef> {
+        self.bounds_of(self.metadata.row_groups(), leaf, target, bound)
+    }
+
+    /// Where a column's values lie in a row group.
+    pub(super) fn zone(&self, column: usize, target: &DataType, row_group: usize) -> Option<Zone> {
+        let leaf = self.flat_leaf(column)?;
+        let group = self.metadata.row_groups().get(row_group..=row_group)?;
+        let nulls = nulls_in(&group[0], leaf);
+        let end = |bound| {
+            let values = self.bounds_of(group, leaf, target, bound)?;
+            ScalarValue::try_from_array(&values, 0).ok().filter(|value| !value.is_null())
+        };
+        let bounds = match nulls == Some(group[0].num_rows() as u64) {
+            true => None,
+            false => Some((end(Bound::Min)?, end(Bound::Max)?)),
+        };
+        Some(Zone { bounds, may_have_nulls: nulls != Some(0) })
+    }
+
+    fn bounds_of(&self, groups: &[RowGroupMetaData], leaf: usize, target: &DataType, bound: Bound) -> Option<ArrayRef> {
         let field = self.field_of(leaf)?;
         let logical = logical_type(field.data_type());
         if logical.is_floating() || !is_wider(&logical, target) {
@@ -172,12 +203,11 @@ impl ParquetFile {
         let read = || {
             let converter = StatisticsConverter::from_column_index(leaf, &field, descriptor)?;
             match bound {
-                Bound::Min => converter.row_group_mins(self.metadata.row_groups()),
-                Bound::Max => converter.row_group_maxes(self.metadata.row_groups()),
+                Bound::Min => converter.row_group_mins(groups),
+                Bound::Max => converter.row_group_maxes(groups),
             }
         };
         let bounds = guard(&self.source, "its statistics cannot be read", read).ok()?;
-        let groups = self.metadata.row_groups();
         let untrusted = groups.iter().map(|group| Some(!is_trusted(group, leaf))).collect::<BooleanArray>();
         let bounds = if untrusted.true_count() == 0 { bounds } else { nullif(&bounds, &untrusted).ok()? };
         if bounds.len() != groups.len() {
@@ -188,17 +218,7 @@ impl ParquetFile {
 
     /// Each row group's number of NULLs in a leaf; NULL where unknown.
     pub(super) fn null_counts(&self, leaf: usize) -> UInt64Array {
-        let groups = self.metadata.row_groups().iter();
-        groups
-            .map(|group| {
-                let chunk = group.column(leaf);
-                if chunk.column_descr().max_def_level() == 0 {
-                    return Some(0);
-                }
-                let nulls = chunk.statistics()?.null_count_opt()?;
-                (nulls <= group.num_rows() as u64).then_some(nulls)
-            })
-            .collect()
+        self.metadata.row_groups().iter().map(|group| nulls_in(group, leaf)).collect()
     }
 
     fn bloom_filter(&self, group: &RowGroupMetaData, leaf: usize) -> Option<Sbbf> {

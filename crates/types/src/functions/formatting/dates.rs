@@ -6,8 +6,8 @@ use diligence_base::Result;
 use super::keywords::{Field, LetterCase, Piece, Pieces};
 use super::{offset_text, ordinal_ending};
 use crate::functions::calendar::{
-    DAY, Day, HOUR, JULIAN_OFFSET, MINUTE, SECOND, checked_date, is_infinite, iso_weekday, iso_year_start,
-    month_length, split, timestamp_of, weekday,
+    DAY, DAYS, Day, HOUR, JULIAN_OFFSET, MINUTE, MONTHS, SECOND, checked_date, is_infinite, iso_weekday,
+    iso_year_start, month_length, split, timestamp_of, weekday,
 };
 use crate::functions::catalog::Catalog;
 use crate::functions::columns::{Date, Timestamp, kernel};
@@ -16,21 +16,6 @@ use crate::functions::intervals::time_of;
 use crate::functions::zones::{Zones, abbreviation_at};
 use crate::text::Zone;
 
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const ROMAN_MONTHS: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
 
 /// What a pattern can show of a time.
