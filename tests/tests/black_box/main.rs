@@ -3,6 +3,7 @@
 mod crowd;
 mod damaged_files;
 mod faults;
+mod first_rows;
 mod library;
 mod memory;
 mod panics;

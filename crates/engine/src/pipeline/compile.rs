@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use datafusion_common::JoinType;
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use diligence_base::{Error, Result};
 
@@ -31,7 +32,7 @@ use crate::operators::recursive::{RecursiveSource, WorkTable, WorkTableSource};
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::operators::scalar::ScalarSink;
 use crate::operators::scan::{Io, ScanProgress, ScanSharing, ScanSource};
-use crate::operators::sort::{FirstRowsBound, SpillTo, sort};
+use crate::operators::sort::{BoundedColumn, SpillTo, sort};
 use crate::operators::unnest::UnnestRows;
 use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
@@ -215,9 +216,6 @@ fn scans_in(plan: &Plan) -> usize {
     plan.inputs().into_iter().fold(own, |sum, input| sum + scans_in(input))
 }
 
-/// Which rows of a node may matter to a top-N above it, by one of the node's columns.
-type Bounded = Option<(Arc<FirstRowsBound>, usize)>;
-
 /// What rows meet between a node and the next sink.
 #[derive(Clone)]
 struct Tail {
@@ -225,7 +223,8 @@ struct Tail {
     sink: usize,
     serial: bool,
     after_sinks: Vec<usize>,
-    bounded: Bounded,
+    /// Which rows of a node may matter to a top-N above it, by one of the node's columns.
+    bounded: Option<BoundedColumn>,
 }
 
 impl Tail {
@@ -233,7 +232,7 @@ impl Tail {
         Self { operators: Vec::new(), sink, serial: false, after_sinks: Vec::new(), bounded: None }
     }
 
-    fn bounded(self, bounded: Bounded) -> Self {
+    fn bounded(self, bounded: Option<BoundedColumn>) -> Self {
         Self { bounded, ..self }
     }
 
@@ -299,7 +298,7 @@ impl Compiler<'_> {
                 self.graph.scans.push(progress.clone());
                 let io = self.context.io.clone();
                 let sharing = self.context.scan_sharing();
-                let bounded = bounded.map(|(bound, column)| (bound, scan.columns[column]));
+                let bounded = bounded.map(|bounded| BoundedColumn { column: scan.columns[bounded.column], ..bounded });
                 let source = ScanSource::new(scan.clone(), filters, bounded, tail.serial, io, progress, sharing);
                 Ok(vec![self.pipeline(StageId::Scan, source, name, tail)])
             }
@@ -309,11 +308,14 @@ impl Compiler<'_> {
             }
             Node::Filter { input, predicate } => {
                 let bounded = bounded.filter(|_| !predicate.calls_outside());
+                let bounded = bounded.map(|bounded| BoundedColumn { arrives: false, ..bounded });
                 self.node(input, tail.with(Filter::new(predicate.clone()), name).bounded(bounded))
             }
             Node::Project { input, expressions } => {
                 let bounded = bounded.filter(|_| !expressions.iter().any(Expr::calls_outside));
-                let bounded = bounded.and_then(|(bound, column)| Some((bound, expressions[column].as_column()?)));
+                let bounded = bounded.and_then(|bounded| {
+                    Some(BoundedColumn { column: expressions[bounded.column].as_column()?, ..bounded })
+                });
                 self.node(input, tail.with(Project::new(expressions.clone()), name).bounded(bounded))
             }
             Node::Mask(mask) => self.node(&mask.input, tail.with(MaskRows::new(mask), name)),
@@ -323,7 +325,9 @@ impl Compiler<'_> {
                 let parts = sort(keys, *fetch, &plan.schema, self.context.spill_to().as_ref())?;
                 let sink = self.sink(parts.sink, &name, StageId::Sort);
                 let column = keys.first().and_then(|key| key.expression.as_column());
-                self.node(input, Tail::new(sink).bounded(parts.bound.zip(column)))?;
+                let bounded = parts.bound.zip(column);
+                let bounded = bounded.map(|(bound, column)| BoundedColumn { bound, column, arrives: true });
+                self.node(input, Tail::new(sink).bounded(bounded))?;
                 if let Some(merge) = parts.merge {
                     let mut beside = Tail::new(self.sink(merge.sink, "Sorted", StageId::Sort));
                     beside.after_sinks.push(sink);
@@ -333,7 +337,10 @@ impl Compiler<'_> {
                 Ok(vec![self.pipeline(StageId::Sort, parts.source, "Sorted", tail)])
             }
             Node::HashJoin(join) => {
-                let bounded = bounded.and_then(|(bound, column)| Some((bound, join.probe_column(column)?)));
+                let bounded = bounded.and_then(|BoundedColumn { bound, column, arrives }| {
+                    let arrives = arrives && matches!(join.join_type, JoinType::Right | JoinType::RightMark);
+                    Some(BoundedColumn { bound, column: join.probe_column(column)?, arrives })
+                });
                 self.hash_join(plan, join, name, tail, bounded)
             }
             Node::NestedLoopJoin(join) => {
@@ -458,7 +465,7 @@ impl Compiler<'_> {
         join: &HashJoin,
         name: String,
         tail: Tail,
-        bounded: Bounded,
+        bounded: Option<BoundedColumn>,
     ) -> Result<Vec<usize>> {
         let made: Vec<_> = join.runtime_filters.iter().map(|&(id, key)| (id, RuntimeFilter::new(), key)).collect();
         let filters: Vec<_> = made.iter().map(|(_, filter, key)| (filter.clone(), *key)).collect();
@@ -478,7 +485,7 @@ impl Compiler<'_> {
         share: Option<TableShare>,
         (left, right): (&Plan, &Plan),
         name: String,
-        (mut tail, bounded): (Tail, Bounded),
+        (mut tail, bounded): (Tail, Option<BoundedColumn>),
         built: impl FnOnce(&mut Self, usize),
     ) -> Result<Vec<usize>> {
         let build = self.sink(parts.build, format!("Build of {name}"), StageId::Join);

@@ -34,7 +34,7 @@ use crate::expressions::PredicateFilter;
 use crate::flow::{Pull, QueryContext, Source, SourceState};
 use crate::knobs::Knobs;
 use crate::operators::runtime_filter::RuntimeFilter;
-use crate::operators::sort::FirstRowsBound;
+use crate::operators::sort::BoundedColumn;
 use crate::plan::Scan;
 use crate::reuse::columns::Scans;
 
@@ -90,7 +90,7 @@ pub struct ScanSource {
     scan: Scan,
     runtime_filters: Vec<(Arc<RuntimeFilter>, usize)>,
     /// Which rows may be among the first that are wanted, by a column of the table.
-    bounded: Option<(Arc<FirstRowsBound>, usize)>,
+    bounded: Option<BoundedColumn>,
     ordered: bool,
     io: Io,
     progress: Arc<ScanProgress>,
@@ -104,7 +104,7 @@ impl ScanSource {
     pub(crate) fn new(
         scan: Scan,
         runtime_filters: Vec<(Arc<RuntimeFilter>, usize)>,
-        bounded: Option<(Arc<FirstRowsBound>, usize)>,
+        bounded: Option<BoundedColumn>,
         ordered: bool,
         io: Io,
         progress: Arc<ScanProgress>,
@@ -130,7 +130,7 @@ impl ScanSource {
         };
         self.progress.clusters_total.fetch_add(clusters.len(), Ordering::Relaxed);
         let promises = match &self.bounded {
-            Some((bound, column)) if !self.ordered => Promises::sorted(bound, *column, &mut clusters)?,
+            Some(bounded) if !self.ordered => Promises::sorted(&bounded.bound, bounded.column, &mut clusters)?,
             _ => None,
         };
         let schema = self.scan.table.schema();
@@ -152,7 +152,12 @@ impl ScanSource {
         let answers = attendance.iter().flat_map(|attendance| attendance.answers()).chain(std::iter::repeat(None));
         let conditions = conditions.into_iter().zip(answers).map(|(filter, answer)| filter.with_answer(answer));
         let conditions = conditions.map(|filter| Arc::new(filter) as Arc<dyn RowFilter>);
-        let bound = self.bounded.iter().map(|(bound, column)| bound.row_filter(*column));
+        let bound = self.bounded.iter().map(|BoundedColumn { bound, column, arrives }| {
+            // A value that is known without decoding is asked once for all rows.
+            let counts = *arrives && clusters.iter().all(|cluster| cluster.holds(*column));
+            bound.row_filter(*column, counts)
+        });
+        let bound = bound.collect::<Vec<_>>();
         let filters = conditions.chain(join_filters).chain(bound).collect();
         let (io, progress) = (self.io.clone(), self.progress.clone());
         Ok(SharedScan {

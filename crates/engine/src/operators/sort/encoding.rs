@@ -477,6 +477,11 @@ impl Lead {
     pub fn of(&self, values: &ArrayRef, logical: &DataType) -> Result<Option<Vec<u64>>> {
         match self {
             Self::None => Ok(None),
+            Self::Fixed(key) if key.bits <= u64::BITS => {
+                let mut codes = Vec::with_capacity(values.len());
+                append_codes(std::slice::from_ref(key), std::slice::from_ref(values), values.len(), &mut codes)?;
+                Ok(Some(codes))
+            }
             Self::Fixed(key) => {
                 let mut codes: Vec<u128> = Vec::with_capacity(values.len());
                 append_codes(std::slice::from_ref(key), std::slice::from_ref(values), values.len(), &mut codes)?;

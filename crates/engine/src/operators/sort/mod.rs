@@ -59,7 +59,7 @@ use diligence_disk::TempSpace;
 use crate::batch::Batch;
 use crate::flow::{Sink, Source};
 use crate::plan::{SortKey, SortPlan};
-pub(crate) use bound::FirstRowsBound;
+pub(crate) use bound::{BoundedColumn, FirstRowsBound};
 use keys::SortedKeys;
 use merge_source::{MergeSource, Nowhere};
 use sink::SortSink;

@@ -153,7 +153,7 @@ impl SharedSort {
             memory: OnceLock::new(),
             packets: OnceLock::new(),
             lead_bound: AtomicU64::new(u64::MAX),
-            bound: top_rows(fetch, &sizes).and_then(|_| FirstRowsBound::new(keys)),
+            bound: top_rows(fetch, &sizes).and_then(|wanted| FirstRowsBound::new(keys, wanted)),
             phase: Mutex::named(&PHASE, SortPhase::Collecting(Collected::default())),
         })
     }
