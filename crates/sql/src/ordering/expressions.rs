@@ -160,8 +160,8 @@ mod tests {
     fn a_case_has_the_values_of_its_arms() {
         let cheap = |value| Scalar::Compare {
             comparison: Comparison::Less,
-            left: Box::new(column(1, SqlType::Int8)),
-            right: Box::new(constant(ScalarValue::Int64(Some(value)), SqlType::Int8)),
+            left: Box::new(column(1, SqlType::BigInt)),
+            right: Box::new(constant(ScalarValue::Int64(Some(value)), SqlType::BigInt)),
         };
         let arms = vec![(cheap(1), text("a")), (cheap(2), text("b")), (cheap(3), text("a"))];
         let case = Scalar::Case { arms, otherwise: None, sql_type: SqlType::Text };
@@ -171,11 +171,12 @@ mod tests {
 
     #[test]
     fn other_expressions_have_at_most_the_combinations_of_their_columns() {
-        let sum = call("+", vec![column(1, SqlType::Int8), column(2, SqlType::Int8)]);
+        let sum = call("+", vec![column(1, SqlType::BigInt), column(2, SqlType::BigInt)]);
         assert_eq!(most(&sum), Values { most: 1_000_000.0, is_counted: false });
-        let twice = call("+", vec![column(2, SqlType::Int8), column(2, SqlType::Int8)]);
+        let twice = call("+", vec![column(2, SqlType::BigInt), column(2, SqlType::BigInt)]);
         assert_eq!(most(&twice), Values { most: 25.0, is_counted: false });
-        let remainder = call("%", vec![column(1, SqlType::Int8), constant(ScalarValue::Int64(Some(8)), SqlType::Int8)]);
+        let remainder =
+            call("%", vec![column(1, SqlType::BigInt), constant(ScalarValue::Int64(Some(8)), SqlType::BigInt)]);
         assert_eq!(most(&remainder), Values::counted(8.0));
         assert_eq!(most(&call("random", vec![])).most, 1_000_000.0);
     }
