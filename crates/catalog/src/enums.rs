@@ -50,7 +50,7 @@ impl CatalogSnapshot {
         self.all_objects().filter_map(|object| Some((object, object.enum_type()?)))
     }
 
-    /// The columns of tables that have a type that a statement made, or arrays of it.
+    /// The columns of tables that have a type or a collation that a statement made, or arrays of it.
     pub fn columns_of_type(&self, oid: u32) -> Vec<(&Arc<Object>, String)> {
         let mut found = Vec::new();
         for object in self.all_objects() {
@@ -68,6 +68,7 @@ fn has_enum(field: &FieldRef, oid: u32) -> Option<bool> {
         match sql_type {
             SqlType::Enum(one) => one.oid == oid,
             SqlType::Domain(one) => one.oid == oid || inside(&one.base, oid),
+            SqlType::Collated(one) => one.collation.oid == oid,
             SqlType::Array(element) => inside(element, oid),
             SqlType::Record(fields) if fields.composite_name().is_some_and(|name| name.oid == oid) => true,
             SqlType::Record(fields) => fields.iter().any(|field| inside(&field.sql_type, oid)),

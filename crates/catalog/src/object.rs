@@ -6,6 +6,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::Result;
 use diligence_base::ids::{ObjectId, ObjectVersion};
 use diligence_storage::Table;
+use diligence_types::collation::TextOrder;
 use parking_lot::Mutex;
 
 use crate::authority::SubjectKind;
@@ -73,6 +74,8 @@ pub enum Relation {
     Composite(Arc<CompositeDefinition>),
     /// Some of a type's values.
     Domain(Arc<DomainDefinition>),
+    /// How texts are compared.
+    Collation(Arc<TextOrder>),
 }
 
 impl Relation {
@@ -85,6 +88,7 @@ impl Relation {
             Relation::View(_) => "view",
             Relation::Sequence(_) => "sequence",
             Relation::Routine(_) => "function",
+            Relation::Collation(_) => "collation",
             Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => "type",
         }
     }
@@ -99,7 +103,7 @@ impl Relation {
 
     /// Whether it can stand in FROM, and is listed with others that can.
     pub fn is_listed(&self) -> bool {
-        !matches!(self, Relation::Routine(_)) && !self.is_type()
+        !matches!(self, Relation::Routine(_) | Relation::Collation(_)) && !self.is_type()
     }
 
     /// What its privileges are those of.
@@ -108,6 +112,8 @@ impl Relation {
             Relation::Sequence(_) => SubjectKind::Sequence,
             Relation::Routine(_) => SubjectKind::Routine,
             Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => SubjectKind::Type,
+            // Everyone may use it.
+            Relation::Collation(_) => SubjectKind::Type,
             Relation::Files(_) | Relation::Table(_) | Relation::Native(_) | Relation::View(_) => SubjectKind::Table,
         }
     }
@@ -129,6 +135,7 @@ impl Relation {
             Relation::Files(files) => files.definition.is_some(),
             Relation::Native(_) | Relation::View(_) | Relation::Sequence(_) => true,
             Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => true,
+            Relation::Collation(_) => true,
             Relation::Table(_) => false,
         }
     }
@@ -144,6 +151,7 @@ impl Relation {
             Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => {
                 Arc::new(Schema::empty())
             }
+            Relation::Collation(_) => Arc::new(Schema::empty()),
         })
     }
 }

@@ -204,6 +204,9 @@ pub fn field_type(field: &Field) -> ColumnType {
     let Some(text) = field.metadata().get(SQL_TYPE_KEY) else { return column_type(field.data_type()) };
     match SqlType::of_field(field) {
         Some(SqlType::Enum(one)) => return of_enum(&one, false),
+        Some(known) if known.has_collation() => {
+            return field_type(&known.uncollated().field(field.name(), true));
+        }
         Some(ref known @ SqlType::Domain(ref domain)) => {
             return ColumnType { oid: domain.oid, modifier: -1, ..field_type(&known.base().field(field.name(), true)) };
         }

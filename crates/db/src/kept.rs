@@ -261,6 +261,8 @@ mod tests {
             "SELECT d, a, m FROM held ORDER BY a",
             "SELECT v, q, c, v @@ q AS found FROM documents ORDER BY v",
             "SELECT domain_name, domain_default FROM information_schema.domains",
+            "SELECT name, g FROM logins ORDER BY g",
+            "SELECT oid, collname, colliculocale, collisdeterministic FROM pg_collation WHERE oid > 16383",
         ];
         let answers = {
             let database = open(&path);
@@ -282,6 +284,9 @@ mod tests {
                 "INSERT INTO held VALUES (1, '10.0.0.1/8', '{[1,3),[5,8)}'), (DEFAULT, '::1', '{}')",
                 "CREATE TABLE documents (v tsvector PRIMARY KEY, q tsquery DEFAULT 'cat & !dog', c regconfig)",
                 "INSERT INTO documents VALUES ('cat:1A fat:2', DEFAULT, 'english'), ('dog', 'dog:*', NULL)",
+                "CREATE COLLATION no_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+                "CREATE TABLE logins (name text COLLATE no_case PRIMARY KEY, g text COLLATE \"de-x-icu\")",
+                "INSERT INTO logins VALUES ('Anna', 'Zoo'), ('BERTA', 'ähnlich'), ('carl', 'b')",
                 "ALTER DOMAIN small RENAME TO little",
                 "ALTER DOMAIN tiny SET DEFAULT 2",
                 "CREATE SEQUENCE s",
@@ -301,6 +306,9 @@ mod tests {
             assert_eq!(code(&database, "INSERT INTO held VALUES (NULL, '::2')"), "23502");
             assert_eq!(code(&database, "INSERT INTO held VALUES (3, '10.0.0.1/8')"), "23505");
             assert_eq!(code(&database, "SELECT 10::little"), "23514");
+            assert_eq!(code(&database, "INSERT INTO logins VALUES ('ANNA')"), "23505");
+            assert_eq!(code(&database, "DROP COLLATION no_case"), "2BP01");
+            assert!(lines(&database, "SELECT name FROM logins WHERE name = 'berta'").contains("BERTA"));
             assert_eq!(code(&database, "INSERT INTO totals VALUES (7)"), "42809");
             assert_eq!(code(&database, "SELECT * FROM later"), "55000");
             if checkpoint {
@@ -489,6 +497,9 @@ mod tests {
             "INSERT INTO addresses VALUES (1, '10.0.0.1/8', '10/8', '08002b010203', '{[1,2],(5,)}', 'cat:1A rat', 'cat & !dog'), (DEFAULT, NULL, NULL, NULL, NULL, NULL, NULL)",
             "CREATE TABLE moods (m mood NOT NULL DEFAULT 'sad', l mood[])",
             "INSERT INTO moods VALUES ('happy', ARRAY['sad', 'happy']::mood[]), (DEFAULT, NULL)",
+            "CREATE COLLATION \"My lab\".\"No case\" (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+            "CREATE TABLE logins (name text COLLATE \"My lab\".\"No case\" UNIQUE, g text[] COLLATE \"de-x-icu\")",
+            "INSERT INTO logins VALUES ('Anna', ARRAY['a'])",
             "CREATE MATERIALIZED VIEW by_mood AS SELECT m, count(*) AS c FROM moods GROUP BY m",
             "CREATE UNIQUE INDEX ON by_mood (m)",
             "CREATE SEQUENCE counts AS SMALLINT INCREMENT BY 5 START WITH 100 MAXVALUE 1000 CYCLE",
@@ -516,7 +527,7 @@ mod tests {
             "SELECT * FROM addresses ORDER BY f",
             "SELECT * FROM above, \"My lab\".of_lab",
             "SELECT table_schema, table_name, column_name, data_type, is_nullable, column_default, is_identity, \
-             is_generated FROM information_schema.columns WHERE table_schema IN ('public', 'My lab') ORDER BY 1, 2, ordinal_position",
+             is_generated, collation_schema, collation_name FROM information_schema.columns WHERE table_schema IN ('public', 'My lab') ORDER BY 1, 2, ordinal_position",
             "SELECT conname, contype, pg_get_constraintdef(oid) FROM pg_constraint ORDER BY 1",
             "SELECT indexname, indexdef FROM pg_indexes ORDER BY 1",
             "SELECT col_description('p'::regclass, 2)",
@@ -535,6 +546,7 @@ mod tests {
             let code = |sql: &str| imported.session().execute(sql).map(|_| ()).unwrap_err().code().map(str::to_owned);
             assert_eq!(code("INSERT INTO addresses VALUES (11)").as_deref(), Some("23514"));
             assert_eq!(code("INSERT INTO p (k, n) VALUES ('K7', 1)").as_deref(), Some("23505"));
+            assert_eq!(code("INSERT INTO logins VALUES ('ANNA')").as_deref(), Some("23505"));
             assert_eq!(code("INSERT INTO \"My lab\".\"C/d\" (p, s) VALUES (9999, '1 day')").as_deref(), Some("23503"));
             // A second time there is something in the way, and all stays as it is.
             let again = imported.session().execute(&import).and_then(|result| result.collect()).unwrap_err();

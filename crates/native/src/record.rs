@@ -12,7 +12,9 @@ use diligence_catalog::rules::{
     Check, Deferral, Identity, Key, KeyKind, Materialized, Reference, ReferenceAction, TableRules,
 };
 use diligence_catalog::sequence::{SequenceOptions, SequenceState};
-use diligence_catalog::{Authority, ColumnIds, NativeTable, Object, Piece, Relation, RelationName, Trigger};
+use diligence_catalog::{
+    Authority, ColumnIds, NativeTable, Object, Piece, Relation, RelationName, Trigger, kept_order,
+};
 use diligence_storage::DeletedRows;
 use diligence_storage::memory::RowNumbers;
 use diligence_storage::segment::{Seal, Segment};
@@ -81,6 +83,12 @@ pub enum Record {
         default: Option<String>,
         /// Names and conditions.
         checks: Vec<(String, String)>,
+    },
+    CreateCollation {
+        id: u64,
+        name: RelationName,
+        /// The locale and whether it is deterministic; nothing where texts are compared by bytes.
+        order: Vec<String>,
     },
     CreateFiles {
         id: u64,
@@ -168,6 +176,7 @@ const STORED_IN_FRAGMENT: u8 = 19;
 const CREATE_COMPOSITE: u8 = 20;
 const CREATE_DOMAIN: u8 = 21;
 const AUTHORITY: u8 = 22;
+const CREATE_COLLATION: u8 = 23;
 
 /// What records had no place for before are comments under names that no column has: of a constraint that older rows
 /// may break, with its name behind; of a materialized view with and without an answer, with its query as the comment;
@@ -371,6 +380,10 @@ pub fn encode_relation(id: ObjectId, name: &RelationName, relation: &Relation, s
             encode_texts(&mut encoder, &default);
             let of_check = |check: &Check| [check.name.clone(), check.condition.to_string()];
             encode_texts(&mut encoder, &definition.checks.iter().flat_map(of_check).collect::<Vec<_>>());
+        }
+        Relation::Collation(order) => {
+            head(&mut encoder, CREATE_COLLATION);
+            encode_texts(&mut encoder, &kept_order(order));
         }
         Relation::Sequence(sequence) => {
             head(&mut encoder, CREATE_SEQUENCE);
@@ -600,6 +613,10 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
             let checks = decode_texts(&mut decoder)?;
             let checks = checks.chunks_exact(2).map(|check| (check[0].clone(), check[1].clone())).collect();
             Record::CreateDomain { id, name, array, base, default, checks }
+        }
+        CREATE_COLLATION => {
+            let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);
+            Record::CreateCollation { id, name, order: decode_texts(&mut decoder)? }
         }
         CREATE_SEQUENCE => {
             let (id, name) = (decoder.number()?, decode_name(&mut decoder)?);

@@ -12,6 +12,7 @@ use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
     Catalog, ColumnIds, CompositeDefinition, DomainDefinition, EnumDefinition, FileRelation, NativeTable, NewRows,
     ObjectRef, Relation, RelationName, RestoredPiece, Routine, RowChange, StoredCluster, TableAlteration, View,
+    order_of_kept,
 };
 use diligence_memory::Reservation;
 use diligence_storage::memory::RowNumbers;
@@ -180,6 +181,9 @@ impl<'a> Replay<'a> {
                 });
                 let definition = definition.ok_or_else(|| Error::bug(format!("the domain {name} is of no type")))?;
                 catalog.restore(ObjectId(id), &name, Relation::Domain(Arc::new(definition)))?;
+            }
+            Record::CreateCollation { id, name, order } => {
+                catalog.restore(ObjectId(id), &name, Relation::Collation(Arc::new(order_of_kept(&order))))?;
             }
             Record::CreateFiles { id, name, definition } => {
                 let files = surroundings.files(&definition)?;

@@ -18,6 +18,7 @@ use diligence_catalog::{
 use diligence_engine::plan::{Needs, Node, Plan};
 use diligence_memory::QueryMemory;
 use diligence_storage::Writer;
+use diligence_types::collation::TextOrder;
 
 use crate::procedural::{Gives, Procedure};
 use crate::write::native::{NativeWriter, Returned};
@@ -622,6 +623,13 @@ pub enum Command {
         /// What rows that change are counted in.
         memory: QueryMemory,
     },
+    /// CREATE COLLATION.
+    CreateCollation {
+        /// The name under which the catalog has it.
+        name: RelationName,
+        /// How texts are compared.
+        order: Arc<TextOrder>,
+    },
     /// CREATE DOMAIN.
     CreateDomain {
         /// The domain's name.
@@ -711,6 +719,7 @@ impl Command {
             | Command::CreateRoutine { name, .. }
             | Command::CreateEnum { name, .. }
             | Command::CreateComposite { name, .. }
+            | Command::CreateCollation { name, .. }
             | Command::CreateDomain { name, .. } => names.push(name.clone()),
             Command::All { commands, .. } => commands.iter().for_each(|command| command.made(names)),
             _ => {}
@@ -879,6 +888,10 @@ impl Command {
                 block.catalog().change_enum(object, change, memory)?;
                 block.commit()?;
                 Ok("ALTER TYPE")
+            }
+            Command::CreateCollation { name, order } => {
+                catalog.create(name, Relation::Collation(order.clone()), false)?;
+                Ok("CREATE COLLATION")
             }
             Command::CreateDomain { name, definition } => {
                 catalog.create(name, Relation::Domain(definition.clone()), false)?;

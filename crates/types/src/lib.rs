@@ -1,6 +1,7 @@
 //! What SQL's types, values and functions mean: PostgreSQL's meaning, on Arrow's arrays.
 //!
 //! * [`sql_type`]: the types of expressions and columns, their names, and the Arrow types that hold their values.
+//! * [`collated_type`]: texts with a collation; [`collation`]: in which order texts are, and which are equal.
 //! * [`domain_type`]: some of another type's values, which statements make.
 //! * [`enum_type`]: types of texts in an order of their own, which statements make.
 //! * [`record_type`]: rows of columns: records, composite types, DuckDB's structs.
@@ -18,6 +19,7 @@
 //!   PostgreSQL does.
 
 pub mod coercion;
+pub mod collation;
 pub mod enum_type;
 pub mod functions;
 pub mod network_type;
@@ -27,4 +29,4 @@ pub mod search_type;
 pub mod sql_type;
 pub mod text;
 
-pub use sql_type::{SqlType, domain_type, record_type};
+pub use sql_type::{SqlType, collated_type, domain_type, record_type};

@@ -17,6 +17,7 @@
 //! * Ranges, multiranges, addresses in networks, documents and queries of text search: their texts, of which each
 //!   value has one; `regconfig` and `regdictionary`: names.
 
+pub mod collated_type;
 pub mod domain_type;
 pub mod record_type;
 
@@ -30,6 +31,7 @@ use crate::network_type::NetworkKind;
 use crate::range_type::RangeKind;
 use crate::search_type::SearchKind;
 
+use self::collated_type::CollatedType;
 use self::domain_type::DomainType;
 use self::record_type::RecordType;
 
@@ -117,6 +119,8 @@ pub enum SqlType {
     Search(SearchKind),
     /// A domain: some of another type's values. No expression has one, only what takes values.
     Domain(Arc<DomainType>),
+    /// Texts with a collation that is not the database's.
+    Collated(Arc<CollatedType>),
     /// `void`: the result of functions that are called for what they do.
     Void,
 }
@@ -232,15 +236,18 @@ impl SqlType {
             Self::Array(element) if matches!(**element, Self::Enum(_)) => {
                 DataType::List(Arc::new(Field::new("item", DataType::Utf8View, true)))
             }
-            Self::Array(element) => DataType::List(Arc::new(element.field("item", true))),
+            Self::Array(element) => DataType::List(Arc::new(element.uncollated().field("item", true))),
             Self::Record(fields) => {
-                DataType::Struct(fields.iter().map(|field| field.sql_type.field(&field.name, true)).collect::<Fields>())
+                let field = |field: &RecordField| field.sql_type.uncollated().field(&field.name, true);
+                DataType::Struct(fields.iter().map(field).collect::<Fields>())
             }
             Self::Map(pair) => {
-                let entries = Fields::from(vec![pair.0.field("key", false), pair.1.field("value", true)]);
+                let (key, value) = (pair.0.uncollated(), pair.1.uncollated());
+                let entries = Fields::from(vec![key.field("key", false), value.field("value", true)]);
                 DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entries), false)), false)
             }
             Self::Domain(_) => self.base().arrow(),
+            Self::Collated(one) => one.base.arrow(),
             Self::Void => DataType::Null,
         }
     }
@@ -259,11 +266,13 @@ impl SqlType {
         match self {
             Self::Enum(one) => one.noted(),
             Self::Domain(one) => one.noted(),
+            Self::Collated(one) => one.noted(),
             Self::Record(fields) => fields.noted(),
             // `bit` alone is one bit.
             Self::Bit(None) => ANY_BITS.to_owned(),
             Self::Array(element) => match element.innermost() {
                 Self::Enum(one) => format!("{}[]", one.noted()),
+                Self::Collated(one) => format!("{}[]", one.noted()),
                 Self::Bit(None) => format!("{ANY_BITS}[]"),
                 _ => self.to_string(),
             },
@@ -347,6 +356,7 @@ impl SqlType {
             Self::Array(_) => Category::Array,
             Self::Record(_) | Self::Map(_) => Category::Composite,
             Self::Domain(one) => one.base.category(),
+            Self::Collated(one) => one.base.category(),
             Self::Void => Category::UserDefined,
         }
     }
@@ -375,6 +385,7 @@ impl SqlType {
             Self::Bit(_) => Self::Bit(None),
             Self::VarBit(_) => Self::VarBit(None),
             Self::Array(element) => Self::array_of(element.without_modifier()),
+            Self::Collated(one) => one.base.without_modifier(),
             other => other.clone(),
         }
     }
@@ -463,6 +474,7 @@ impl SqlType {
                 Self::Multirange(kind) => kind.multirange_oids().1,
                 Self::Network(kind) => kind.oids().1,
                 Self::Search(kind) => kind.oids().1,
+                Self::Collated(one) => Self::array_of(one.base.clone()).oid(),
                 _ => 1009,
             },
             Self::Record(fields) => fields.oids().0,
@@ -472,6 +484,7 @@ impl SqlType {
             Self::Search(kind) => kind.oids().0,
             Self::Map(_) => 25,
             Self::Domain(one) => one.base.oid(),
+            Self::Collated(one) => one.base.oid(),
             Self::Void => 2278,
         }
     }
@@ -526,6 +539,7 @@ impl SqlType {
             Self::Search(kind) => kind.name(),
             Self::Map(_) => "map",
             Self::Domain(one) => one.base.internal_name(),
+            Self::Collated(one) => one.base.internal_name(),
             Self::Void => "void",
         }
     }
@@ -552,6 +566,9 @@ impl SqlType {
         }
         if let Some(one) = EnumType::of_noted(text) {
             return Some(Self::Enum(Arc::new(one)));
+        }
+        if let Some(one) = CollatedType::of_noted(text) {
+            return Some(Self::Collated(Arc::new(one)));
         }
         let lower = text.to_lowercase();
         let (name, modifiers) = match lower.split_once('(') {
@@ -671,6 +688,7 @@ impl fmt::Display for SqlType {
             Self::Map(pair) => write!(f, "map({}, {})", pair.0, pair.1),
             Self::Enum(one) => one.fmt(f),
             Self::Domain(one) => one.fmt(f),
+            Self::Collated(one) => one.base.fmt(f),
             Self::Bit(Some(length)) => write!(f, "bit({length})"),
             Self::VarBit(None) => f.write_str("bit varying"),
             Self::VarBit(Some(length)) => write!(f, "bit varying({length})"),

@@ -9,7 +9,9 @@ use diligence_catalog::authority::Subject;
 use diligence_catalog::privileges::OWNER_OID;
 use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules};
 use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, POSTGRES_SCHEMA, Relation, SessionSnapshot};
+use diligence_types::SqlType;
 
+use super::collation_oid;
 use super::definitions::{index_definition, key_definition, key_parts, qualified, quoted, reference_definition};
 use super::roles;
 use super::rows::Cell;
@@ -47,6 +49,17 @@ impl Declared {
     fn columns(&self, names: &[String]) -> Cell {
         let place = |name: &String| self.table.schema().index_of(name).map_or(0, |place| place as i64 + 1);
         Cell::Numbers(names.iter().map(place).collect())
+    }
+
+    /// The numbers of the collations of a key's values.
+    fn collations(&self, key: &Key) -> Cell {
+        let of_column = |name: &String| SqlType::of_field(self.table.schema().field_with_name(name).ok()?);
+        let types = match &key.computed {
+            Some(computed) => computed.function.sql_types().iter().cloned().map(Some).collect::<Vec<_>>(),
+            None => key.columns.iter().map(of_column).collect(),
+        };
+        let number = |sql_type: &Option<SqlType>| sql_type.as_ref().map_or(0, collation_oid);
+        Cell::Numbers(types.iter().map(|sql_type| i64::from(number(sql_type))).collect())
     }
 
     fn keys(&self) -> impl Iterator<Item = (usize, &Key)> {
@@ -172,7 +185,7 @@ pub(super) fn indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 true.into(),
                 false.into(),
                 of.columns(&key.columns),
-                zeros(),
+                of.collations(key),
                 zeros(),
                 zeros(),
             ]);

@@ -30,6 +30,7 @@ use diligence_catalog::{
 };
 
 use diligence_types::SqlType;
+use diligence_types::collation::{C_OID, Collation, DEFAULT_OID, TextOrder};
 use rows::{CatalogTable, Cell};
 
 use crate::activity::Activities;
@@ -67,7 +68,7 @@ impl Listed {
             Relation::Files(_) | Relation::Table(_) | Relation::Native(_) => (None, "r"),
             Relation::View(view) => (Some(view.clone()), "v"),
             Relation::Sequence(_) | Relation::Routine(_) => (None, "S"),
-            Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => (None, "S"),
+            Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) | Relation::Collation(_) => (None, "S"),
         };
         Self {
             schema: object.name.schema.clone(),
@@ -204,7 +205,7 @@ fn attributes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 false.into(),
                 true.into(),
                 0.into(),
-                0.into(),
+                SqlType::of_field(field).map_or(0, |sql_type| collation_oid(&sql_type)).into(),
                 Cell::Number(-1),
             ]);
         }
@@ -266,19 +267,61 @@ const EXTENSIONS: [(&str, &str, &str); 4] = [
     ("uuid-ossp", "1.1", "generate universally unique identifiers (UUIDs)"),
 ];
 
-/// Collations: their numbers, their names, who provides them, and the locale. All of them sort by bytes.
-const COLLATIONS: [(u32, &str, &str, Option<&str>); 4] = [
-    (100, "default", "d", None),
-    (950, "C", "c", Some("C")),
-    (951, "POSIX", "c", Some("POSIX")),
-    (12_340, "ucs_basic", "c", Some("C")),
-];
+/// `pg_collation`: PostgreSQL's collations, and those that statements made.
+fn collations(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let row = |collation: &Collation, schema: u32| {
+        let provider = match &collation.order {
+            TextOrder::Icu { .. } => "i",
+            _ if collation.is_default() => "d",
+            _ => "c",
+        };
+        let locale = match (&collation.order, collation.name.as_str()) {
+            (TextOrder::Icu { .. }, _) | (_, "default") => Cell::Null,
+            (_, "POSIX") => "POSIX".into(),
+            _ => "C".into(),
+        };
+        let of_icu = match &collation.order {
+            TextOrder::Icu { locale, .. } => locale.as_str().into(),
+            _ => Cell::Null,
+        };
+        let encoding = if collation.name == "ucs_basic" { 6 } else { -1 };
+        vec![
+            collation.oid.into(),
+            collation.name.as_str().into(),
+            schema.into(),
+            OWNER_OID.into(),
+            provider.into(),
+            collation.is_deterministic().into(),
+            encoding.into(),
+            locale.clone(),
+            locale,
+            of_icu,
+            Cell::Null,
+        ]
+    };
+    let mut rows = Collation::all_predefined().map(|collation| row(&collation, CATALOG_OID)).collect::<Vec<_>>();
+    for (object, collation) in snapshot.catalog.collations() {
+        if snapshot.sees(&object.name) {
+            rows.push(row(&collation, snapshot.schema_oid(&object.name.schema).unwrap_or_default()));
+        }
+    }
+    rows
+}
 
-fn collation((oid, name, provider, locale): (u32, &str, &str, Option<&str>)) -> Vec<Cell> {
-    let locale = || locale.map_or(Cell::Null, Cell::from);
-    let encoding = if name == "ucs_basic" { 6 } else { -1 };
-    let own = [oid.into(), name.into(), CATALOG_OID.into(), OWNER_OID.into(), provider.into(), true.into()];
-    own.into_iter().chain([encoding.into(), locale(), locale(), Cell::Null, Cell::Null]).collect()
+/// The number of the collation of a column or a type; 0 of one that has none.
+pub(super) fn collation_oid(sql_type: &SqlType) -> u32 {
+    let sql_type = sql_type.base();
+    match (sql_type.collation(), sql_type.innermost()) {
+        (Some(collation), _) => collation.oid,
+        (None, SqlType::Name) => C_OID,
+        (None, other) if other.is_collatable() => DEFAULT_OID,
+        (None, _) => 0,
+    }
+}
+
+/// The same of a type of PostgreSQL's, or of its arrays.
+fn own_collation(known: &PostgresType) -> u32 {
+    SqlType::parse(known.sql_name).map_or(0, |sql_type| collation_oid(&sql_type))
 }
 
 /// A type as the tables list it.
@@ -398,7 +441,7 @@ fn types(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             domain.map_or(0, |domain| declared_oid(&domain.base)).into(),
             Cell::Number(domain.map_or(-1, |domain| i64::from(field_type(&domain.base.field("value", true)).modifier))),
             0.into(),
-            0.into(),
+            domain.map_or_else(|| own_collation(known), |domain| collation_oid(&domain.base)).into(),
             default,
         ]
     };
@@ -608,7 +651,7 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
         "pg_collation",
         "oid:o collname collnamespace:o collowner:o collprovider collisdeterministic:b collencoding:i collcollate collctype \
          colliculocale collversion",
-        |_| COLLATIONS.map(collation).to_vec(),
+        collations,
     );
     for (name, line, rows) in text_search::TABLES {
         add(name, line, rows);

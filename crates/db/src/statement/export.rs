@@ -21,6 +21,7 @@ use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{DEFAULT_SCHEMA, Isolation, NativeTable, Object, Relation, RelationName};
 use diligence_sql::ExportFormat;
 use diligence_types::SqlType;
+use diligence_types::collation::TextOrder;
 
 use super::export_roles;
 use super::result::{CancelToken, QueryResult};
@@ -148,6 +149,7 @@ impl<'a> Exported<'a> {
                 }
                 Relation::Domain(definition) => {
                     let _ = write!(self.schema, "CREATE DOMAIN {} AS {}", qualified(&object.name), definition.base);
+                    self.schema.push_str(&collation_clause(&definition.base));
                     if let Some(default) = &definition.default {
                         let _ = write!(self.schema, " DEFAULT {default}");
                     }
@@ -158,6 +160,18 @@ impl<'a> Exported<'a> {
                         let _ = write!(self.schema, " CONSTRAINT {} CHECK ({})", quoted(&check.name), check.condition);
                     }
                     self.schema.push_str(";\n");
+                }
+                Relation::Collation(order) => {
+                    let name = object.name.collation().unwrap_or_default();
+                    let name = format!("{}.{}", quoted(&object.name.schema), quoted(name));
+                    let _ = match order.as_ref() {
+                        TextOrder::Icu { locale, is_deterministic } => writeln!(
+                            self.schema,
+                            "CREATE COLLATION {name} (provider = icu, locale = {}, deterministic = {is_deterministic});",
+                            literal(locale)
+                        ),
+                        _ => writeln!(self.schema, "CREATE COLLATION {name} FROM \"C\";"),
+                    };
                 }
                 Relation::Composite(definition) => {
                     let columns = definition.columns.fields().iter().map(|field| {
@@ -182,7 +196,7 @@ impl<'a> Exported<'a> {
                     }
                 }
                 Relation::Sequence(_) | Relation::Table(_) => {}
-                Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => {}
+                Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) | Relation::Collation(_) => {}
             }
         }
         for object in &objects {
@@ -341,7 +355,12 @@ fn column_definition(field: &FieldRef, table: &NativeTable) -> Result<String> {
         _ => String::new(),
     };
     let required = if field.is_nullable() { "" } else { " NOT NULL" };
-    Ok(format!("{} {sql_type}{value}{required}", quoted(name)))
+    Ok(format!("{} {sql_type}{}{value}{required}", quoted(name), collation_clause(&sql_type)))
+}
+
+/// COLLATE, where a type has a collation that is not the database's.
+fn collation_clause(sql_type: &SqlType) -> String {
+    sql_type.collation().map_or_else(String::new, |collation| format!(" COLLATE {collation}"))
 }
 
 /// Whether values are bytes, of which CSV has the text that SQL has.

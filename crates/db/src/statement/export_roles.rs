@@ -106,6 +106,7 @@ fn kind_word(object: &Object) -> &'static str {
     match &object.relation {
         Relation::Routine(_) => "FUNCTION",
         Relation::Sequence(_) => "SEQUENCE",
+        Relation::Collation(_) => "COLLATION",
         Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => "TYPE",
         _ => "TABLE",
     }

@@ -9,6 +9,7 @@ use diligence_types::SqlType;
 use diligence_types::domain_type::DomainType;
 use sqlparser::ast::{Expr, Value, visit_expressions_mut};
 
+use super::collations::unlabelled;
 use super::operators::Way;
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::targets::Target;
@@ -19,7 +20,7 @@ use crate::algebra::{Constant, Scalar};
 /// with a query in it.
 pub(crate) fn bind_domain_check(condition: &Expr, base: &SqlType, context: &dyn Context) -> Result<()> {
     let binder = Binder::new(context);
-    let value = context.numbers().named("value", base.base().clone(), true).scalar();
+    let value = context.numbers().named("value", base.base().uncollated(), true).scalar();
     let bound = binder.condition_of(condition, value)?;
     if bound.has_subquery() {
         return Err(Error::unsupported("cannot use subquery in check constraint").with_code("0A000"));
@@ -49,7 +50,8 @@ impl Binder<'_> {
             tests.push(self.call("domain_not_null", vec![is_null, text(schema), text(&name)])?);
         }
         for check in definitions.iter().rev().flat_map(|definition| &definition.checks) {
-            let holds = self.condition_of(&check.condition, value.clone())?;
+            // In the condition, the value has the base type's collation: none of its own.
+            let holds = self.condition_of(&check.condition, unlabelled(value.clone()))?;
             tests.push(self.call("domain_check", vec![holds, text(schema), text(&name), text(&check.name)])?);
         }
         if tests.is_empty() {

@@ -5,8 +5,8 @@ use diligence_types::SqlType;
 use diligence_types::functions::has_function;
 use diligence_types::sql_type::Category;
 use sqlparser::ast::{
-    BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr, ObjectName, TrimWhereField, UnaryOperator,
-    Value, ValueWithSpan,
+    BinaryOperator, CaseWhen, CastKind, CeilFloorKind, DateTimeField, Expr, TrimWhereField, UnaryOperator, Value,
+    ValueWithSpan,
 };
 
 use super::operators::{record, row};
@@ -246,30 +246,6 @@ impl Binder<'_> {
             Expr::Named { expr, .. } => self.scalar(expr, level),
             Expr::Lambda(_) => Err(unsupported("a lambda outside of a function that takes one")),
             other => Err(unsupported(other)),
-        }
-    }
-
-    /// COLLATE: the order of bytes, which texts have anyway. Fails with 42704 for an unknown collation, 0A000 for one
-    /// of a language, 42804 for what is no text.
-    fn collated(&self, expr: &Expr, collation: &ObjectName, level: &Level<'_>) -> Result<Scalar> {
-        let name = collation.0.last().and_then(|part| part.as_ident()).map(normalized).unwrap_or_default();
-        if name.ends_with("-x-icu") {
-            let error = unsupported(format!("the collation \"{name}\""));
-            return Err(error.with_hint("texts are sorted by their bytes, as by the collation \"C\""));
-        }
-        if !["C", "POSIX", "default", "ucs_basic"].contains(&name.as_str()) {
-            let message = format!("collation \"{name}\" for encoding \"UTF8\" does not exist");
-            let error = Error::input(message).with_code("42704");
-            return Err(error.with_hint("texts are sorted by their bytes: COLLATE \"C\""));
-        }
-        let scalar = self.typed_scalar(expr, level)?;
-        let sql_type = scalar.sql_type();
-        match sql_type.innermost().category() {
-            Category::String | Category::Unknown => Ok(scalar),
-            _ => {
-                let message = format!("collations are not supported by type {sql_type}");
-                Err(Error::input(message).with_code("42804"))
-            }
         }
     }
 

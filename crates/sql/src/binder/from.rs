@@ -237,6 +237,7 @@ impl Binder<'_> {
         let mut columns = Vec::with_capacity(merged.len());
         for ((left, right), left_shown, right_shown) in merged {
             let common = common_of(&[left.sql_type.clone(), right.sql_type.clone()], "JOIN/USING")?;
+            let common = self.collated_in_common(common, [&left.scalar(), &right.scalar()])?;
             let cast = |column: &Column| self.cast(column.scalar(), &common, Way::Implicit);
             let column = match kind {
                 JoinedKind::Full => {

@@ -311,6 +311,11 @@ impl Binder<'_> {
                 let [no, yes] = two(values).ok_or_else(|| Error::bug("two values are two"))?;
                 Scalar::Case { arms: vec![(is_null, no)], otherwise: Some(Box::new(yes)), sql_type }
             }
+            "pg_collation_for" => {
+                let [scalar] = <[Scalar; 1]>::try_from(bound()?).map_err(|_| wrong("one argument"))?;
+                let name = self.collation_for(&scalar)?;
+                Scalar::Constant(name.map_or_else(|| Constant::null(SqlType::Text), Constant::text))
+            }
             "row" => row(bound()?),
             "struct" if scalars(name).is_empty() => record(bound()?, (1..).map(|index| format!("c{}", index - 1))),
             "struct_pack" => {

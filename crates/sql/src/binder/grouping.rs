@@ -8,13 +8,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
-use diligence_types::functions::{AggregateBody, AggregateCall, order_key, resolve_aggregate};
+use diligence_types::functions::{AggregateBody, AggregateCall, resolve_aggregate};
 use diligence_types::sql_type::RecordField;
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr,
     GroupByWithModifier, OrderByExpr, OrderByOptions, Value, ValueWithSpan,
 };
 
+use super::collations::{grouping_key, unlabelled};
 use super::functions::{bare_name, is_distinct, written};
 use super::operators::Way;
 use super::scope::{Clause, Level, Tracker};
@@ -318,11 +319,14 @@ impl Binder<'_> {
             None => self.typed(argument),
         });
         let mut arguments = arguments.collect::<Result<Vec<_>>>()?;
+        let mut call = call;
+        self.collated_aggregate(name, &mut call, &arguments)?;
         // What is counted once is told apart by its key.
         if parts.is_distinct && name == "count" {
-            arguments = arguments.into_iter().map(|argument| self.key(argument)).collect();
+            arguments = arguments.into_iter().map(|argument| self.group_key(argument)).collect::<Result<_>>()?;
         }
-        let order = parts.order.into_iter().map(|key| SortKey { scalar: self.key(key.scalar), ..key }).collect();
+        let order = parts.order.into_iter().map(|key| Ok(SortKey { scalar: self.key(key.scalar)?, ..key }));
+        let order = order.collect::<Result<_>>()?;
         let item = AggregateItem { call, arguments, is_distinct: parts.is_distinct, filter: parts.filter, order };
         Ok(place(item, name != "count"))
     }
@@ -520,7 +524,7 @@ impl Binder<'_> {
                 self.sorted(scalar, &key.options, Some(&key.expr))?
             };
             let (both, _) = self.in_common(vec![scalar, argument.clone()], "WITHIN GROUP")?;
-            let keys = both.into_iter().map(|scalar| self.key(scalar)).collect::<Vec<_>>();
+            let keys = both.into_iter().map(|scalar| self.key(scalar)).collect::<Result<Vec<_>>>()?;
             let [row, wanted] = keys.try_into().map_err(|_| Error::bug("two values are two"))?;
             let comparison = if descending { Comparison::Greater } else { Comparison::Less };
             let is_null = |scalar: &Scalar| Scalar::IsNull(Box::new(scalar.clone()));
@@ -752,15 +756,16 @@ impl Binder<'_> {
         for scalar in &groups.scalars {
             let nullable = has_sets || scalar.nullable();
             let name = self.name_of(scalar, level);
-            match order_key(&scalar.sql_type()) {
+            self.check_decided(&scalar.sql_type())?;
+            match grouping_key(&scalar.sql_type()) {
                 None => {
                     let column = self.numbers.named(name, scalar.sql_type(), nullable);
                     groups.columns.push(column.scalar());
-                    columns.push((column, scalar.clone()));
+                    columns.push((column, unlabelled(scalar.clone())));
                 }
                 // Groups by the key; what is shown is the first of a group's values.
                 Some(call) => {
-                    let key = Scalar::Call { call, arguments: vec![scalar.clone()] };
+                    let key = Scalar::Call { call, arguments: vec![unlabelled(scalar.clone())] };
                     let column = self.numbers.named(&name, key.sql_type(), nullable);
                     let item = self.first_of(scalar)?;
                     let shown = self.numbers.named(name, scalar.sql_type(), true);

@@ -27,6 +27,7 @@
 //! * Binding takes time linear in the statement's size: names are found by hash, subtrees are moved and not cloned.
 
 mod changes;
+mod collations;
 mod domains;
 mod expressions;
 mod from;
@@ -64,6 +65,7 @@ use diligence_catalog::locks::RowLock;
 use diligence_catalog::{DomainDefinition, LockWay};
 use diligence_storage::Table;
 use diligence_types::SqlType;
+use diligence_types::collation::Collation;
 use diligence_types::domain_type::DomainType;
 use diligence_types::sql_type::OidKind;
 use sqlparser::ast::{self, Ident, Spanned};
@@ -79,6 +81,7 @@ pub(crate) use changes::{
     BoundChange, CHANGED, Changed, Conflict, Given, KeyTerm, Meeting, MergeStep, NewValue, bind_delete, bind_merge,
     bind_new_rows, bind_update,
 };
+pub(crate) use collations::not_collatable;
 pub(crate) use domains::bind_domain_check;
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
@@ -220,6 +223,11 @@ pub(crate) trait Context {
     fn made_type(&self, _name: &ast::ObjectName) -> Result<Option<SqlType>> {
         Ok(None)
     }
+    /// The collation of a name. Fails with 42704 if there is none.
+    fn collation(&self, name: &ast::ObjectName) -> Result<Collation> {
+        let last = name.0.last().and_then(|part| part.as_ident()).map(normalized).unwrap_or_default();
+        Collation::predefined(&last).ok_or_else(|| no_collation(&last))
+    }
     /// What a domain demands of its values. Fails with 42704 if it has been dropped.
     fn domain(&self, domain: &DomainType) -> Result<Arc<DomainDefinition>> {
         Err(Error::input(format!("type {domain} does not exist")).with_code("42704"))
@@ -295,7 +303,11 @@ pub(crate) fn bind_shown(query: &ast::Query, context: &dyn Context) -> Result<Bo
     let rows = binder.settled(binder.query(query, None, &Withs::default())?)?;
     let mut rows = binder.with_names_of_objects(rows)?;
     let parameters = binder.settled_parameters(&mut rows.relation);
-    let columns = rows.columns();
+    let mut columns = rows.columns();
+    // To a client, a collation makes no other type.
+    for column in columns.iter_mut().filter(|column| column.sql_type.has_collation()) {
+        column.sql_type = column.sql_type.uncollated();
+    }
     Ok(Bound { relation: rows.relation, columns, parameters, is_transient: binder.is_transient.get() })
 }
 
@@ -420,6 +432,11 @@ fn place(part: &impl Spanned) -> Option<Span> {
 /// The error with a place, unless it has one.
 fn placed(error: Error, place: impl FnOnce() -> Option<Span>) -> Error {
     if error.span().is_some() { error } else { errors::at(error, place()) }
+}
+
+/// The error for a collation that is not there.
+pub(crate) fn no_collation(name: &str) -> Error {
+    Error::input(format!("collation \"{name}\" for encoding \"UTF8\" does not exist")).with_code("42704")
 }
 
 /// The error for what the engine has no operator for.

@@ -37,7 +37,7 @@ impl Binder<'_> {
 
     /// A text that names a table or a type is looked up where it is cast to its number; a literal when it is bound.
     pub(super) fn looked_up(&self, scalar: Scalar, to: &SqlType, level: &Level<'_>) -> Result<Scalar> {
-        if matches!(to, SqlType::Text | SqlType::Varchar(_) | SqlType::Name)
+        if matches!(to.uncollated(), SqlType::Text | SqlType::Varchar(_) | SqlType::Name)
             && let Some(function) = name_function(&scalar.sql_type())
         {
             return self.named_call(function, vec![scalar], level);
@@ -50,7 +50,7 @@ impl Binder<'_> {
         let is_name = match &scalar {
             Scalar::Constant(_) => false,
             Scalar::Parameter { sql_type: SqlType::Unknown, .. } => true,
-            other => matches!(other.sql_type(), SqlType::Text | SqlType::Varchar(_) | SqlType::Name),
+            other => matches!(other.sql_type().uncollated(), SqlType::Text | SqlType::Varchar(_) | SqlType::Name),
         };
         if !is_name {
             return Ok(scalar);

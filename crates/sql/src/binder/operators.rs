@@ -9,6 +9,7 @@ use diligence_types::search::SearchKind;
 use diligence_types::sql_type::RecordField;
 
 use super::Binder;
+use super::collations::{COMPARISON, grouping_key, relabelled, unlabelled};
 use super::targets::Target;
 use crate::algebra::{Column, Comparison, Constant, Relation, Scalar};
 
@@ -45,6 +46,9 @@ impl Binder<'_> {
     pub(super) fn cast(&self, scalar: Scalar, to: &SqlType, way: Way) -> Result<Scalar> {
         if let SqlType::Domain(domain) = to {
             return self.of_domain(scalar, domain, way);
+        }
+        if to.has_collation() {
+            return Ok(relabelled(self.cast(scalar, &to.uncollated(), way)?, to));
         }
         match scalar {
             Scalar::Constant(Constant { value, sql_type: SqlType::Unknown }) => {
@@ -95,11 +99,14 @@ impl Binder<'_> {
             }
             scalar => {
                 let from = scalar.sql_type();
-                if from == *to {
+                // A text keeps its collation, whatever it becomes.
+                if from == *to || from.has_collation() && from.uncollated() == *to {
                     return Ok(scalar);
                 }
-                let is_try = way == Way::Try;
-                Ok(Scalar::Cast { input: Box::new(scalar), to: to.clone(), is_try, is_explicit: way.is_explicit() })
+                let derived = self.derived_collation([&scalar])?;
+                let (input, is_try) = (Box::new(scalar), way == Way::Try);
+                let cast = Scalar::Cast { input, to: to.clone(), is_try, is_explicit: way.is_explicit() };
+                Ok(self.with_derived(cast, &derived))
             }
         }
     }
@@ -135,9 +142,9 @@ impl Binder<'_> {
 
     /// The value as it is stored into a column of a type. Fails with 42804 if it must be cast explicitly.
     pub(super) fn assign(&self, scalar: Scalar, target: &Target) -> Result<Scalar> {
-        let (from, to) = (scalar.sql_type(), &target.sql_type);
+        let (from, to) = (scalar.sql_type(), &target.sql_type.uncollated());
         let allowed = from == SqlType::Unknown
-            || from == *to.base()
+            || from.uncollated() == to.base().uncollated()
             || has_unknown(&from)
             || coercion::cast_context(&from, to).is_some_and(|context| context <= CastContext::Assignment);
         if !allowed {
@@ -168,7 +175,7 @@ impl Binder<'_> {
     /// Values in their common type. Fails with 42804 if there is none: `what` is CASE, UNION, …
     pub(super) fn in_common(&self, scalars: Vec<Scalar>, what: &str) -> Result<(Vec<Scalar>, SqlType)> {
         let types = scalars.iter().map(Scalar::sql_type).collect::<Vec<_>>();
-        let common = common_of(&types, what)?;
+        let common = self.collated_in_common(common_of(&types, what)?, &scalars)?;
         // Records are decided here: nothing behind could put types into their fields.
         let common = if has_unknown_fields(&common) { of_texts(&common) } else { common };
         let scalars = scalars.into_iter().map(|scalar| self.cast(scalar, &common, Way::Implicit));
@@ -184,7 +191,7 @@ impl Binder<'_> {
             }),
             _ => None,
         };
-        Candidate { sql_type: scalar.sql_type(), literal }
+        Candidate { sql_type: scalar.sql_type().uncollated(), literal }
     }
 
     /// A function of a name. Fails with 42883 if no overload takes the arguments, 42725 if several do.
@@ -214,7 +221,9 @@ impl Binder<'_> {
     }
 
     /// A call with its arguments cast.
-    pub(super) fn called(&self, call: ScalarCall, arguments: Vec<Scalar>) -> Result<Scalar> {
+    pub(super) fn called(&self, mut call: ScalarCall, arguments: Vec<Scalar>) -> Result<Scalar> {
+        let derived = self.derived_collation(&arguments)?;
+        self.collated_call(&mut call, &derived)?;
         let mut arguments = arguments
             .into_iter()
             .enumerate()
@@ -239,9 +248,9 @@ impl Binder<'_> {
             && let Some(comparison) = comparison_of(*special)
             && arguments.len() == 2
         {
-            return Ok(self.keyed_comparison(comparison, arguments));
+            return self.keyed_comparison(comparison, arguments);
         }
-        Ok(Scalar::Call { call, arguments })
+        Ok(self.with_derived(Scalar::Call { call, arguments }, &derived))
     }
 
     /// An operator of one or two sides. Comparisons go by the key of a type that has one. Fails like
@@ -270,15 +279,20 @@ impl Binder<'_> {
                     other => other.sign(),
                 };
                 let candidates = [Self::candidate(&left), Self::candidate(&right)];
-                let call = resolve_scalar(sign, &candidates)?;
+                let mut call = resolve_scalar(sign, &candidates)?;
+                let derived = self.derived_collation([&left, &right])?;
+                self.collated_call(&mut call, &derived)?;
+                derived.decided(COMPARISON)?;
                 let same = call.arguments.len() >= 2 && call.arguments[0].is_same(&call.arguments[1]);
-                let has_key = same && functions::order_key(&call.arguments[0]).is_some();
+                // Arrays have an operator of their own, which knows the collation.
+                let has_key =
+                    same && functions::order_key(&call.arguments[0]).is_some() && call.arguments[0].element().is_none();
                 let is_special =
                     matches!(&call.overload.body, Body::Special(special) if comparison_of(*special).is_some());
                 if has_key || is_special {
                     let sides = [left, right].into_iter().zip(&call.arguments);
                     let sides = sides.map(|(side, to)| self.cast(side, to, Way::Implicit)).collect::<Result<_>>()?;
-                    return Ok(self.keyed_comparison(comparison, sides));
+                    return self.keyed_comparison(comparison, sides);
                 }
                 if sign == comparison.sign() {
                     return self.called(call, vec![left, right]);
@@ -341,39 +355,57 @@ impl Binder<'_> {
     }
 
     /// A comparison of two values of one type.
-    pub(super) fn keyed_comparison(&self, comparison: Comparison, mut sides: Vec<Scalar>) -> Scalar {
+    pub(super) fn keyed_comparison(&self, comparison: Comparison, mut sides: Vec<Scalar>) -> Result<Scalar> {
         let right = sides.pop();
         let left = sides.pop();
-        match (left, right) {
+        Ok(match (left, right) {
             (Some(left), Some(right)) if comparison.is_of_equality() => {
-                Scalar::compare(comparison, self.equality_key(left), self.equality_key(right))
+                Scalar::compare(comparison, self.equality_key(left)?, self.equality_key(right)?)
             }
-            (Some(left), Some(right)) => Scalar::compare(comparison, self.key(left), self.key(right)),
+            (Some(left), Some(right)) => Scalar::compare(comparison, self.key(left)?, self.key(right)?),
             // Only ever called with two.
             _ => Scalar::boolean(false),
-        }
+        })
     }
 
-    /// What a value sorts, groups and joins by: itself, or the key of its type.
-    pub(super) fn key(&self, scalar: Scalar) -> Scalar {
-        match functions::order_key(&scalar.sql_type()) {
+    /// What a value sorts, groups and joins by: itself, or the key of its type. Fails with 42P21 if it has two
+    /// collations.
+    pub(super) fn key(&self, scalar: Scalar) -> Result<Scalar> {
+        let sql_type = scalar.sql_type();
+        self.check_decided(&sql_type)?;
+        let scalar = unlabelled(scalar);
+        Ok(match functions::order_key(&sql_type) {
             None => scalar,
             Some(call) => Scalar::Call { call, arguments: vec![scalar] },
-        }
+        })
     }
 
-    /// What a value is compared for equality by.
-    fn equality_key(&self, scalar: Scalar) -> Scalar {
-        match functions::is_equal_as_held(&scalar.sql_type()) {
-            true => scalar,
+    /// What a value is grouped by. Fails as [`key`](Self::key) does.
+    pub(super) fn group_key(&self, scalar: Scalar) -> Result<Scalar> {
+        let sql_type = scalar.sql_type();
+        self.check_decided(&sql_type)?;
+        let scalar = unlabelled(scalar);
+        Ok(match grouping_key(&sql_type) {
+            None => scalar,
+            Some(call) => Scalar::Call { call, arguments: vec![scalar] },
+        })
+    }
+
+    /// What a value is compared for equality by. Fails as [`key`](Self::key) does.
+    pub(super) fn equality_key(&self, scalar: Scalar) -> Result<Scalar> {
+        let sql_type = scalar.sql_type();
+        match functions::is_equal_as_held(&sql_type) {
+            true => self.check_decided(&sql_type).map(|()| unlabelled(scalar)),
             false => self.key(scalar),
         }
     }
 
-    /// Keys of columns by their numbers, computed on top of a relation where the type has one; else the columns.
-    pub(super) fn with_keys(&self, relation: Relation, columns: &[Column]) -> (Relation, Vec<Column>) {
+    /// Keys of columns by their numbers, computed on top of a relation where the type has one; else the columns. Fails
+    /// with 42P21 if one has two collations.
+    pub(super) fn with_keys(&self, relation: Relation, columns: &[Column]) -> Result<(Relation, Vec<Column>)> {
         let mut computed = Vec::new();
-        let keys = columns.iter().map(|column| match functions::order_key(&column.sql_type) {
+        columns.iter().try_for_each(|column| self.check_decided(&column.sql_type))?;
+        let keys = columns.iter().map(|column| match grouping_key(&column.sql_type) {
             None => column.clone(),
             Some(call) => {
                 let key = Scalar::Call { call, arguments: vec![column.scalar()] };
@@ -383,7 +415,7 @@ impl Binder<'_> {
             }
         });
         let keys = keys.collect();
-        (relation.mapped(computed), keys)
+        Ok((relation.mapped(computed), keys))
     }
 
     /// `value IN (a, b, …)`. Fails with 42883 if an element is not compared with the value.
@@ -408,8 +440,13 @@ impl Binder<'_> {
             let any = Scalar::any(parts);
             return Ok(if is_negated { any.negate() } else { any });
         };
-        let value = Box::new(self.equality_key(self.cast(value, &common, Way::Implicit)?));
-        let list = list.into_iter().map(|element| Ok(self.equality_key(self.cast(element, &common, Way::Implicit)?)));
+        let derived = self.derived_collation(std::iter::once(&value).chain(&list))?;
+        let common = match derived.decided(COMPARISON)? {
+            Some(collation) => common.with_collation(Some(&collation)),
+            None => common,
+        };
+        let value = Box::new(self.equality_key(self.cast(value, &common, Way::Implicit)?)?);
+        let list = list.into_iter().map(|element| self.equality_key(self.cast(element, &common, Way::Implicit)?));
         Ok(Scalar::InList { value, list: list.collect::<Result<_>>()?, is_negated })
     }
 }

@@ -4,6 +4,7 @@ use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, FunctionArguments, ValueWithSpan};
 
+use super::collations::{nondeterministic, unlabelled};
 use super::expressions::unnested;
 use super::functions::{bare_name, written};
 use super::operators::Way;
@@ -98,7 +99,7 @@ impl Binder<'_> {
     ) -> Result<Scalar> {
         let is_text = |scalar: &Scalar| {
             matches!(
-                scalar.sql_type(),
+                scalar.sql_type().uncollated(),
                 SqlType::Unknown | SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name
             )
         };
@@ -111,9 +112,18 @@ impl Binder<'_> {
             };
             return self.call(sign, vec![value, pattern]);
         }
+        let what = if ignores_case { "ILIKE" } else { "LIKE" };
+        let derived = self.derived_collation([&value, &pattern])?;
+        if derived.collation().is_some_and(|collation| !collation.is_deterministic()) {
+            return Err(nondeterministic(what));
+        }
+        // LIKE goes by characters, whichever collation it is.
+        if ignores_case {
+            derived.decided(what)?;
+        }
         // The blanks of char(n) count in LIKE, as they are stored.
-        let value = Box::new(self.cast(value, &SqlType::Text, Way::Implicit)?);
-        let pattern = Box::new(self.cast(pattern, &SqlType::Text, Way::Implicit)?);
+        let value = Box::new(unlabelled(self.cast(value, &SqlType::Text, Way::Implicit)?));
+        let pattern = Box::new(unlabelled(self.cast(pattern, &SqlType::Text, Way::Implicit)?));
         Ok(Scalar::Like { value, pattern, escape, is_negated, ignores_case })
     }
 }

@@ -298,7 +298,7 @@ impl Binder<'_> {
                     let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
                     return Err(errors::at(Error::input(message).with_code("42P10"), order.and_then(place)));
                 }
-                rows.relation = self.distinct(rows.relation, &columns);
+                rows.relation = self.distinct(rows.relation, &columns)?;
             }
             Some(Distinct::On(_)) => {
                 let wanted = on.iter().filter_map(Scalar::as_column).collect::<HashSet<_>>();
@@ -308,25 +308,25 @@ impl Binder<'_> {
                     let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
                     return Err(errors::at(Error::input(message).with_code("42P10"), order.and_then(place)));
                 }
-                rows.relation = self.sorted_relation(rows.relation, &sort);
-                rows.relation = self.distinct_by(rows.relation, on);
+                rows.relation = self.sorted_relation(rows.relation, &sort)?;
+                rows.relation = self.distinct_by(rows.relation, on)?;
             }
             Some(Distinct::All) | None => {}
         }
-        rows.relation = self.sorted_relation(rows.relation, &sort).mapped(late);
+        rows.relation = self.sorted_relation(rows.relation, &sort)?.mapped(late);
         Ok((rows, sort))
     }
 
     /// Rows without duplicates. Where a type's values are equal without being the same, the first is shown.
-    pub(super) fn distinct(&self, relation: Relation, columns: &[Column]) -> Relation {
-        let (relation, keys) = self.with_keys(relation, columns);
+    pub(super) fn distinct(&self, relation: Relation, columns: &[Column]) -> Result<Relation> {
+        let (relation, keys) = self.with_keys(relation, columns)?;
         let mut met = HashSet::new();
         let on = keys.iter().map(|key| key.id).filter(|id| met.insert(*id)).collect::<Vec<ColumnId>>();
         let has_keys = keys.iter().zip(columns).any(|(key, column)| key.id != column.id);
-        Relation::Distinct { input: Box::new(relation), on, keeps_all: has_keys }
+        Ok(Relation::Distinct { input: Box::new(relation), on, keeps_all: has_keys })
     }
 
-    fn distinct_by(&self, relation: Relation, on: Vec<Scalar>) -> Relation {
+    fn distinct_by(&self, relation: Relation, on: Vec<Scalar>) -> Result<Relation> {
         let column = |scalar: &Scalar| match scalar {
             Scalar::Column { id, sql_type, nullable } => {
                 Some(Column { id: *id, name: "on".into(), sql_type: sql_type.clone(), nullable: *nullable })
@@ -334,23 +334,23 @@ impl Binder<'_> {
             _ => None,
         };
         let columns = on.iter().filter_map(column).collect::<Vec<_>>();
-        let (relation, keys) = self.with_keys(relation, &columns);
+        let (relation, keys) = self.with_keys(relation, &columns)?;
         let mut met = HashSet::new();
         let on = keys.iter().map(|key| key.id).filter(|id| met.insert(*id)).collect();
-        Relation::Distinct { input: Box::new(relation), on, keeps_all: true }
+        Ok(Relation::Distinct { input: Box::new(relation), on, keeps_all: true })
     }
 
     /// A sort by the keys of the types that have one; the relation itself without keys.
-    fn sorted_relation(&self, relation: Relation, keys: &[SortKey]) -> Relation {
+    fn sorted_relation(&self, relation: Relation, keys: &[SortKey]) -> Result<Relation> {
         if keys.is_empty() {
-            return relation;
+            return Ok(relation);
         }
-        Relation::Sort { input: Box::new(relation), keys: self.comparable(keys) }
+        Ok(Relation::Sort { input: Box::new(relation), keys: self.comparable(keys)? })
     }
 
     /// Sort keys as they are compared.
-    fn comparable(&self, keys: &[SortKey]) -> Vec<SortKey> {
-        let key = |key: &SortKey| SortKey { scalar: self.key(key.scalar.clone()), ..key.clone() };
+    fn comparable(&self, keys: &[SortKey]) -> Result<Vec<SortKey>> {
+        let key = |key: &SortKey| Ok(SortKey { scalar: self.key(key.scalar.clone())?, ..key.clone() });
         keys.iter().map(key).collect()
     }
 
@@ -622,7 +622,7 @@ impl Binder<'_> {
             OrderByKind::All(options) => {
                 let key = |column: &Column| self.sorted(column.scalar(), options, None);
                 let keys = columns.iter().map(key).collect::<Result<Vec<_>>>()?;
-                rows.relation = self.sorted_relation(rows.relation, &keys);
+                rows.relation = self.sorted_relation(rows.relation, &keys)?;
                 return Ok((rows, keys));
             }
         };
@@ -661,7 +661,7 @@ impl Binder<'_> {
             };
             keys.push(self.sorted(scalar, &written.options, Some(&written.expr))?);
         }
-        rows.relation = self.sorted_relation(rows.relation, &keys);
+        rows.relation = self.sorted_relation(rows.relation, &keys)?;
         Ok((rows, keys))
     }
 
@@ -707,7 +707,7 @@ impl Binder<'_> {
                     let message = "WITH TIES cannot be specified without ORDER BY clause";
                     return Err(Error::input(message).with_code("42601"));
                 }
-                ties = Some(self.comparable(&keys));
+                ties = Some(self.comparable(&keys)?);
             }
         }
         let skip = match offset {

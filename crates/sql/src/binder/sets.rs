@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
-use diligence_types::functions::order_key;
 use sqlparser::ast::{SetExpr, SetOperator, SetQuantifier, Values};
 
+use super::collations::grouping_key;
 use super::operators::{Way, common_of};
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::targets::{Target, too_many};
@@ -59,9 +59,14 @@ impl Binder<'_> {
         }
         let mut types = Vec::with_capacity(width);
         for index in 0..width {
-            let all = inputs.iter().map(|(rows, _)| rows.outputs[index].scalar.sql_type()).collect::<Vec<_>>();
-            let common = common_of(&all, name);
-            types.push(common.map_err(|error| placed(error, || inputs.last().and_then(|(_, part)| place(*part))))?);
+            let scalars = inputs.iter().map(|(rows, _)| &rows.outputs[index].scalar);
+            let all = scalars.clone().map(Scalar::sql_type).collect::<Vec<_>>();
+            let common = common_of(&all, name).and_then(|common| self.collated_in_common(common, scalars));
+            let common = common.map_err(|error| placed(error, || inputs.last().and_then(|(_, part)| place(*part))))?;
+            if !is_all || kind != SetKind::Union {
+                self.check_decided(&common)?;
+            }
+            types.push(common);
         }
         let names = inputs.first().map(|(rows, _)| rows.outputs.iter().map(|output| output.name.clone()).collect());
         let names: Vec<String> = names.unwrap_or_default();
@@ -81,7 +86,7 @@ impl Binder<'_> {
             let output = |column: &Column| Output { name: column.name.clone(), scalar: column.scalar() };
             columns.iter().map(output).collect()
         };
-        let has_keys = !is_all && types.iter().any(|sql_type| order_key(sql_type).is_some());
+        let has_keys = !is_all && types.iter().any(|sql_type| grouping_key(sql_type).is_some());
         if has_keys && kind != SetKind::Union {
             let (relation, shown) = self.by_keys(kind, bound)?;
             let shown = shown.into_iter().zip(names).map(|(column, name)| Column { name, ..column });
@@ -93,7 +98,7 @@ impl Binder<'_> {
             SetOperation { kind, is_all: is_all || has_keys, inputs: inputs.collect(), columns: columns.clone() };
         let mut relation = Relation::Set(operation);
         if has_keys {
-            relation = self.distinct(relation, &columns);
+            relation = self.distinct(relation, &columns)?;
         }
         Ok(Rows { relation, outputs: outputs(&columns) })
     }
@@ -122,8 +127,8 @@ impl Binder<'_> {
         let (Some((left, shown)), Some((right, others))) = (inputs.next(), inputs.next()) else {
             return Err(Error::bug("a set operation of fewer than two inputs"));
         };
-        let (left, left_keys) = self.with_keys(left, &shown);
-        let (right, right_keys) = self.with_keys(right, &others);
+        let (left, left_keys) = self.with_keys(left, &shown)?;
+        let (right, right_keys) = self.with_keys(right, &others)?;
         let on = left_keys
             .iter()
             .zip(&right_keys)
@@ -167,6 +172,7 @@ impl Binder<'_> {
             for index in 0..width {
                 let types = rows.iter().map(|row| row[index].sql_type()).collect::<Vec<_>>();
                 let common = common_of(&types, "VALUES")?;
+                let common = self.collated_in_common(common, rows.iter().map(|row| &row[index]))?;
                 for (row, written) in rows.iter_mut().zip(&values.rows) {
                     let taken = std::mem::replace(&mut row[index], Scalar::boolean(false));
                     let cast = self.cast(taken, &common, Way::Implicit);

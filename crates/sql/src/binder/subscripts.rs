@@ -108,5 +108,5 @@ impl Binder<'_> {
 
 /// Whether a value is a text, or a literal in quotes.
 pub(super) fn is_text(scalar: &Scalar) -> bool {
-    matches!(scalar.sql_type(), SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Unknown)
+    matches!(scalar.sql_type().uncollated(), SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Unknown)
 }

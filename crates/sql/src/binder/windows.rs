@@ -229,7 +229,10 @@ impl Binder<'_> {
                     None => Integer::Known(Some(1)),
                 };
                 let sql_type = match rest.get(1) {
-                    Some(default) => common_of(&[value.sql_type(), default.sql_type()], name)?,
+                    Some(default) => {
+                        let common = common_of(&[value.sql_type(), default.sql_type()], name)?;
+                        self.collated_in_common(common, [value, default])?
+                    }
                     None => self.typed(value.clone())?.sql_type(),
                 };
                 let value = self.cast(value.clone(), &sql_type, Way::Implicit)?;
@@ -335,14 +338,14 @@ impl Binder<'_> {
             WindowType::WindowSpec(spec) => self.spec(spec, level.windows.len(), level, 0)?,
         };
         let was = level.clause.get();
-        let partition = spec.partition.iter().map(|part| Ok(self.key(self.typed_scalar(part, level)?)));
+        let partition = spec.partition.iter().map(|part| self.group_key(self.typed_scalar(part, level)?));
         let partition = partition.collect::<Result<Vec<_>>>()?;
         let mut shown = spec.order.iter().map(|key| self.sort_key(key, level)).collect::<Result<Vec<_>>>()?;
         level.clause.set(was);
         let distances = self.distances(&spec, &mut shown, level)?;
         let frame = self.frame(&spec, &shown, distances)?;
-        let order = shown.into_iter().map(|key| SortKey { scalar: self.key(key.scalar), ..key }).collect();
-        Ok(Over { partition, order, frame })
+        let order = shown.into_iter().map(|key| Ok(SortKey { scalar: self.key(key.scalar)?, ..key }));
+        Ok(Over { partition, order: order.collect::<Result<_>>()?, frame })
     }
 
     /// A window of a name among the first `before` definitions: a definition sees those in front of it. Fails with
@@ -522,8 +525,8 @@ impl Binder<'_> {
             }
             SqlType::Timestamp | SqlType::TimestampTz => each(distances, &interval),
             SqlType::Time | SqlType::Interval => {
-                key.scalar = self.key(interval(taken)?);
-                each(distances, &|scalar| Ok(self.key(interval(scalar)?)))
+                key.scalar = self.key(interval(taken)?)?;
+                each(distances, &|scalar| self.key(interval(scalar)?))
             }
             SqlType::SmallInt | SqlType::Integer | SqlType::BigInt => {
                 for (index, distance) in distances.iter().flatten().enumerate() {

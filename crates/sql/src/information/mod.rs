@@ -12,7 +12,8 @@ use diligence_base::Result;
 use diligence_catalog::authority::Subject;
 use diligence_catalog::privileges::OWNER;
 use diligence_catalog::{
-    CATALOG_NAME, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, Resolved, SYSTEM_SCHEMA, SessionSnapshot,
+    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, Resolved, SYSTEM_SCHEMA,
+    SessionSnapshot,
 };
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
@@ -254,7 +255,13 @@ fn columns(name: &RelationName, relation: &Resolved) -> Vec<Row> {
         if let SqlType::Domain(domain) = &sql_type {
             row.extend(domains::named(domain));
         }
-        describe(sql_type.base(), &mut row);
+        if let Some(collation) = sql_type.base().collation() {
+            row.insert("collation_catalog", CATALOG_NAME.into());
+            let bare = if collation.is_predefined() { POSTGRES_SCHEMA } else { DEFAULT_SCHEMA };
+            row.insert("collation_schema", collation.schema.as_deref().unwrap_or(bare).into());
+            row.insert("collation_name", collation.name.as_str().into());
+        }
+        describe(&sql_type.base().uncollated(), &mut row);
         row
     };
     schema.fields().iter().enumerate().map(column).collect()

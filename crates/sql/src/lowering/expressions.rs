@@ -189,6 +189,10 @@ impl Expressions<'_> {
         is_try: bool,
         is_explicit: bool,
     ) -> Arc<dyn PhysicalExpr> {
+        if from.has_collation() || to.has_collation() {
+            let (from, to) = (from.uncollated(), to.uncollated());
+            return if from == to { input } else { self.cast(input, &from, &to, is_try, is_explicit) };
+        }
         if from.arrow() == to.arrow() && from.is_same(to) && from.without_modifier() == to.clone() {
             return input;
         }

@@ -28,7 +28,7 @@ use super::statements::BoundStatement;
 use super::tables::{Declaration, sequence_options_of};
 use crate::binder::{self, CHANGED, Changed, Given, Target};
 use crate::errors;
-use crate::parse::CONSTRAINT;
+use crate::parse::{COLLATED_TYPE, CONSTRAINT};
 use crate::statement::{Command, Statement};
 use crate::write::native::{Layout, NativeTarget, NewTable};
 
@@ -494,6 +494,11 @@ impl Around<'_> {
             }
             AlterColumnOperation::SetDataType { data_type, using, .. } => {
                 let sql_type = binder::named_type(data_type, self)?;
+                let (collation, using) = collated_type(using.as_ref());
+                let sql_type = match collation {
+                    Some(collation) => self.with_collation_named(sql_type, collation)?,
+                    None => sql_type,
+                };
                 let field = &mut altered.declaration.fields[place];
                 if SqlType::of_field(field).as_ref() == Some(&sql_type) && using.is_none() {
                     return Ok(());
@@ -505,7 +510,7 @@ impl Around<'_> {
                     From::Null => Expr::Value(ast::Value::Null.into()),
                     From::Value(value) => value.clone(),
                 };
-                altered.from[place] = From::Value(using.clone().unwrap_or(old));
+                altered.from[place] = From::Value(using.cloned().unwrap_or(old));
                 // Conditions are looked at with the new values.
                 let checks = &altered.declaration.rules.checks;
                 let touched = checks.iter().filter(|check| names_column(&check.condition, &column));
@@ -943,4 +948,24 @@ fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Result<()> {
     rules.checks.iter_mut().for_each(|check| in_expression(&mut check.condition));
     rules.generated.values_mut().for_each(in_expression);
     Ok(())
+}
+
+/// The collation in the USING of ALTER COLUMN, and the expression that a statement wrote there.
+fn collated_type(using: Option<&Expr>) -> (Option<&ast::ObjectName>, Option<&Expr>) {
+    let Some(Expr::Function(call)) = using else { return (None, using) };
+    let ast::FunctionArguments::List(list) = &call.args else { return (None, using) };
+    let name = call.name.0.last().and_then(|part| part.as_ident());
+    if name.is_none_or(|name| name.value != COLLATED_TYPE) {
+        return (None, using);
+    }
+    fn expression(argument: Option<&ast::FunctionArg>) -> Option<&Expr> {
+        match argument {
+            Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expression))) => Some(expression),
+            _ => None,
+        }
+    }
+    match expression(list.args.first()) {
+        Some(Expr::Collate { collation, .. }) => (Some(collation), expression(list.args.get(1))),
+        _ => (None, using),
+    }
 }

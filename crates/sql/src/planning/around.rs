@@ -23,6 +23,7 @@ use diligence_storage::external::LakeMoment;
 use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::memory::{MemoryTable, ROW_NUMBERS};
 use diligence_types::SqlType;
+use diligence_types::collation::Collation;
 use diligence_types::domain_type::DomainType;
 use diligence_types::functions::has_function;
 use diligence_types::sql_type::OidKind;
@@ -205,7 +206,11 @@ impl<'a> Around<'a> {
                 ];
                 return self.computed(name, RecordBatch::try_new(sequence_schema(), columns).map_err(from_arrow)?);
             }
-            Relation::Routine(_) | Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => {
+            Relation::Routine(_)
+            | Relation::Enum(_)
+            | Relation::Composite(_)
+            | Relation::Domain(_)
+            | Relation::Collation(_) => {
                 return Err(Error::bug("a function or a type has the name of a relation"));
             }
             Relation::View(view) => {
@@ -571,6 +576,10 @@ impl Context for Around<'_> {
 
     fn made_type(&self, name: &ast::ObjectName) -> Result<Option<SqlType>> {
         Around::made_type(self, name)
+    }
+
+    fn collation(&self, name: &ast::ObjectName) -> Result<Collation> {
+        Around::collation(self, name)
     }
 
     fn domain(&self, domain: &DomainType) -> Result<Arc<DomainDefinition>> {

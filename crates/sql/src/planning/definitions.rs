@@ -158,6 +158,9 @@ impl Around<'_> {
         let mut rows = binder::bind_query(query, self)?;
         let names = listed.iter().map(|column| &column.name).collect::<Vec<_>>();
         rename(&mut rows, &names, "CREATE TABLE AS")?;
+        super::collations::settle(&mut rows.columns, |column| {
+            format!("no collation was derived for column \"{}\" with collatable type {}", column.name, column.sql_type)
+        })?;
         let mut declaration = Declaration::new(name.clone());
         declaration.fields = nullable(&schema_of(&rows)).fields().to_vec();
         Ok((rows, declaration))
@@ -239,6 +242,9 @@ impl Around<'_> {
         let names = create.columns.iter().map(|column| &column.name).collect::<Vec<_>>();
         rename(&mut rows, &names, "CREATE VIEW")?;
         let source = Arc::new(statement.clone());
+        super::collations::settle(&mut rows.columns, |column| {
+            format!("could not determine which collation to use for view column \"{}\"", column.name)
+        })?;
         let schema = schema_of(&rows);
         if create.or_replace {
             self.check_replaced(&name)?;
@@ -289,6 +295,7 @@ impl Around<'_> {
                     cascade: *cascade,
                 }
             }
+            ObjectType::Collation => return self.drop_collations(names, *if_exists, *cascade),
             ObjectType::Type => return self.drop_types(names, *if_exists, *cascade),
             ObjectType::Index => return self.drop_indexes(names, *if_exists),
             ObjectType::Schema => {

@@ -40,7 +40,8 @@ impl Around<'_> {
                 | CatalogRelation::Routine(_)
                 | CatalogRelation::Enum(_)
                 | CatalogRelation::Composite(_)
-                | CatalogRelation::Domain(_) => Default::default(),
+                | CatalogRelation::Domain(_)
+                | CatalogRelation::Collation(_) => Default::default(),
             },
             Some(Resolved::Computed(_)) | None => Default::default(),
         };

@@ -74,6 +74,12 @@ impl Around<'_> {
         refuse_twice(attributes.iter().map(|attribute| attribute.name.value.as_str()))?;
         let column = |attribute: &ast::UserDefinedTypeCompositeAttributeDef| {
             let sql_type = binder::named_type(&attribute.data_type, self)?;
+            if let Some(collation) = &attribute.collation
+                && !self.collation(collation)?.is_by_bytes()
+            {
+                let message = "a composite type with a column of another collation is not supported";
+                return Err(Error::unsupported(message).with_code("0A000"));
+            }
             match sql_type.innermost() {
                 SqlType::Enum(_) | SqlType::Record(_) | SqlType::Map(_) | SqlType::Domain(_) => {
                     let message = format!("a composite type with a column of type {sql_type} is not supported");

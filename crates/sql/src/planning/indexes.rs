@@ -10,6 +10,7 @@ use diligence_catalog::RelationName;
 use diligence_catalog::rules::{ComputedKey, Key, RowFunction, TableRules};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_types::SqlType;
+use diligence_types::collation::undecided;
 use sqlparser::ast::{self, Expr, Ident};
 
 use super::around::Around;
@@ -68,6 +69,7 @@ pub(super) fn bare(expression: &Expr) -> Arc<Expr> {
 pub(super) fn shown(expression: &Expr) -> String {
     match expression {
         Expr::Function(_) => expression.to_string(),
+        Expr::Collate { expr, .. } if matches!(**expr, Expr::Identifier(_)) => expression.to_string(),
         other => format!("({other})"),
     }
 }
@@ -118,6 +120,11 @@ impl Around<'_> {
         let targets = targets(schema, &TableRules::default())?;
         let BoundIndex { columns, values, condition } = binder::bind_index(&values, condition, table, &targets, self)?;
         let mut scalars = values;
+        for scalar in &scalars {
+            if scalar.sql_type().collation().is_some_and(|collation| collation.other().is_some()) {
+                return Err(undecided("index expression"));
+            }
+        }
         let count = scalars.len();
         let sql_types = scalars.iter().map(crate::algebra::Scalar::sql_type).collect();
         scalars.extend(condition);

@@ -19,6 +19,7 @@ mod attach;
 mod authority;
 mod calls;
 mod changes;
+mod collations;
 mod definitions;
 mod depends;
 mod describing;

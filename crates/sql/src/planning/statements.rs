@@ -231,6 +231,8 @@ impl Around<'_> {
             ast::Statement::CreateType { name, representation } => {
                 other(self.create_type(name, representation.as_ref())?)
             }
+            ast::Statement::CreateCollation(create) => other(self.create_collation(create)?),
+            ast::Statement::AlterCollation(alter) => other(self.alter_collation(alter)?),
             ast::Statement::CreateExtension(create) => other(extension(create)?),
             ast::Statement::AlterType(alter) => other(self.alter_type(alter)?),
             ast::Statement::Truncate(truncate) => other(self.truncate(truncate)?),

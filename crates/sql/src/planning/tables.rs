@@ -244,6 +244,7 @@ impl Around<'_> {
             self.add_sequence(declaration, &name, SequenceOptions::of_bits(bits, 1));
         } else {
             let sql_type = binder::named_type(&column.data_type, self)?;
+            let sql_type = self.collated_column(sql_type, &column.options)?;
             declaration.fields.push(Arc::new(sql_type.field(&name, true)));
         }
         for option in &column.options {
@@ -323,14 +324,8 @@ impl Around<'_> {
                     declaration.rules.checks.push(Check { name, condition: Arc::new((*check.expr).clone()) });
                 }
                 ColumnOption::ForeignKey(key) => self.add_reference(declaration, given, vec![name.clone()], key)?,
-                ColumnOption::Collation(collation) => {
-                    let text = collation.to_string().replace('"', "").to_lowercase();
-                    if !["c", "posix", "pg_catalog.c", "default", "pg_catalog.default"].contains(&text.as_str()) {
-                        return Err(Error::unsupported(format!("the collation {collation} is not supported"))
-                            .with_code("0A000")
-                            .with_hint("texts are compared by their bytes: COLLATE \"C\""));
-                    }
-                }
+                // It is in the column's type.
+                ColumnOption::Collation(_) => {}
                 other => {
                     let error = Error::unsupported(format!("{other} is not supported")).with_code("0A000");
                     return Err(error.with_hint("leave it out"));

@@ -78,7 +78,8 @@ impl Around<'_> {
             | Relation::Routine(_)
             | Relation::Enum(_)
             | Relation::Composite(_)
-            | Relation::Domain(_) => Err(unwritable(&name, &found)),
+            | Relation::Domain(_)
+            | Relation::Collation(_) => Err(unwritable(&name, &found)),
         }
     }
 

@@ -5,8 +5,11 @@ use crate::SqlType;
 use crate::sql_type::{NUMERIC_PRECISION, NUMERIC_SCALE, RecordField};
 
 /// The type that all become where branches of a CASE or inputs of a UNION meet (manual, section 10.5). `None` if there
-/// is none. Of nothing but unknown literals it is `text`.
+/// is none. Of nothing but unknown literals it is `text`. It has no collation: which one it is, the types do not say.
 pub fn common_type(types: &[SqlType]) -> Option<SqlType> {
+    if types.iter().any(SqlType::has_collation) {
+        return common_type(&types.iter().map(SqlType::uncollated).collect::<Vec<_>>());
+    }
     let mut known = types.iter().filter(|sql_type| **sql_type != SqlType::Unknown);
     let Some(first) = known.clone().next() else {
         return (!types.is_empty()).then_some(SqlType::Text);

@@ -9,6 +9,9 @@ use crate::network_type::NetworkKind;
 pub fn cast_context(from: &SqlType, to: &SqlType) -> Option<CastContext> {
     use SqlType as T;
     let (from, to) = (from.base(), to.base());
+    if from.has_collation() || to.has_collation() {
+        return cast_context(&from.uncollated(), &to.uncollated());
+    }
     if from.is_same(to) {
         return Some(Implicit);
     }
@@ -95,6 +98,9 @@ fn of_others(from: &SqlType, to: &SqlType) -> Option<CastContext> {
 /// kernels may do it.
 pub fn is_arrows(from: &SqlType, to: &SqlType) -> bool {
     use SqlType as T;
+    if from.has_collation() || to.has_collation() {
+        return is_arrows(&from.uncollated(), &to.uncollated());
+    }
     match (from, to) {
         (from, to) if from == to => true,
         (T::SmallInt, T::Integer | T::BigInt | T::Real | T::Double)

@@ -52,6 +52,9 @@ pub struct CastOptions {
 /// Casts an array. Fails with kind `Input` and PostgreSQL's SQLSTATE for a value that the type cannot hold, and with
 /// 42846 for types between which there is no cast.
 pub fn cast_array(array: &ArrayRef, from: &SqlType, to: &SqlType, options: &CastOptions) -> Result<ArrayRef> {
+    if from.has_collation() || to.has_collation() {
+        return cast_array(array, &from.uncollated(), &to.uncollated(), options);
+    }
     let zone = match text::zone_of(from, &options.zone)? {
         Zone::UTC => text::zone_of(to, &options.zone)?,
         zone => zone,

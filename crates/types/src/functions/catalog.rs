@@ -13,9 +13,9 @@ use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
-    arithmetic, arrays, bits, bytes, comparisons, date_units, datetime, domains, duckdb, enums, foreign, formatting,
-    intervals, json, lists, maps, math, more_texts, multiranges, networks, numeric, others, patterns, ranges, strftime,
-    strings, text_search, zoned_times,
+    arithmetic, arrays, bits, bytes, collated, comparisons, date_units, datetime, domains, duckdb, enums, foreign,
+    formatting, intervals, json, lists, maps, math, more_texts, multiranges, networks, numeric, others, patterns,
+    ranges, strftime, strings, text_search, zoned_times,
 };
 use crate::SqlType;
 
@@ -23,6 +23,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     let mut catalog = Catalog::default();
     arithmetic::declare(&mut catalog);
     comparisons::declare(&mut catalog);
+    collated::declare(&mut catalog);
     math::declare(&mut catalog);
     numeric::declare(&mut catalog);
     strings::declare(&mut catalog);

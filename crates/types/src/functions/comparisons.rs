@@ -15,7 +15,7 @@ use diligence_base::{Error, Result};
 use super::catalog::Catalog;
 use super::columns::{Columns, kernel};
 use super::decimal::Decimal;
-use super::{Body, Call, ScalarCall, Special, catalog};
+use super::{Body, Call, ScalarCall, Special, catalog, collated};
 use crate::SqlType;
 use crate::network_type::NetworkKind;
 use crate::search::{Query, SearchKind, Vector};
@@ -88,8 +88,8 @@ pub(super) fn length(interval: IntervalMonthDayNano) -> i128 {
 }
 
 /// The function whose result sorts, groups and joins as values of the type do: intervals as their length, `char(n)`
-/// without blanks at the end, `jsonb` by kinds and parts, enums by the places of their labels. `None` where the type's
-/// own values do.
+/// without blanks at the end, `jsonb` by kinds and parts, enums by the places of their labels, texts as their collation
+/// has them. `None` where the type's own values do.
 pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
     let (name, returns) = match sql_type {
         SqlType::Interval => ("interval_order_key", SqlType::decimal(38, 0)),
@@ -101,6 +101,11 @@ pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
         SqlType::TimeTz => ("timetz_order_key", SqlType::Bytea),
         SqlType::Network(kind) if kind.is_internet() => ("inet_order_key", SqlType::Bytea),
         SqlType::Search(SearchKind::Vector | SearchKind::Query) => ("search_order_key", SqlType::Bytea),
+        SqlType::Collated(one) if one.collation.is_by_bytes() => return order_key(&one.base),
+        SqlType::Collated(_) => ("collation_order_key", SqlType::Bytea),
+        SqlType::Array(_) if sql_type.collation().is_some_and(|collation| !collation.is_by_bytes()) => {
+            ("collation_order_key", collated::key_type(sql_type))
+        }
         _ => return None,
     };
     // Each kind of range has an overload of its own.
@@ -115,6 +120,9 @@ pub fn order_key(sql_type: &SqlType) -> Option<ScalarCall> {
 /// Whether values of the type are equal exactly if what holds them is, though they sort otherwise: then a comparison
 /// for equality needs no [`order_key`], and finds rows by an index.
 pub fn is_equal_as_held(sql_type: &SqlType) -> bool {
+    if let Some(collation) = sql_type.collation() {
+        return collation.is_deterministic() && order_key(&sql_type.uncollated()).is_none();
+    }
     matches!(sql_type, SqlType::Enum(_) | SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_))
         || *sql_type == SqlType::Search(SearchKind::Vector)
 }
@@ -194,6 +202,13 @@ pub(super) fn comparer(sql_type: &SqlType, left: &ArrayRef, right: &ArrayRef) ->
             let (a, b) = (keys(left)?, keys(right)?);
             Box::new(move |i, j| a[i].cmp(&b[j]))
         }
+        SqlType::Collated(one) => match one.collation.collator()? {
+            None => comparer(&one.base, left, right)?,
+            Some(_) => {
+                let (a, b) = (collated::keys_of(sql_type, left)?, collated::keys_of(sql_type, right)?);
+                comparer(&SqlType::Bytea, &a, &b)?
+            }
+        },
         SqlType::Array(element) => {
             let (a, b) = (super::columns::lists(left)?.clone(), super::columns::lists(right)?.clone());
             let elements = comparer(element, a.values(), b.values())?;

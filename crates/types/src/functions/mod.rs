@@ -14,6 +14,7 @@ mod bits;
 mod bytes;
 mod calendar;
 mod catalog;
+mod collated;
 mod columns;
 mod comparisons;
 mod date_units;

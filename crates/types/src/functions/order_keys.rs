@@ -7,6 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, Decimal128Array, L
 use arrow::datatypes::{DataType, Field, IntervalMonthDayNanoType};
 use diligence_base::{Error, Result};
 
+use super::collated;
 use super::comparisons::{length, search_key};
 use crate::SqlType;
 use crate::search::SearchKind;
@@ -17,6 +18,9 @@ pub fn distinct_type(sql_type: &SqlType) -> Option<DataType> {
     match sql_type {
         SqlType::Interval => Some(DataType::Decimal128(38, 0)),
         SqlType::Jsonb | SqlType::Search(SearchKind::Query) => Some(DataType::BinaryView),
+        SqlType::Collated(one) if one.collation.is_deterministic() => distinct_type(&one.base),
+        SqlType::Collated(_) => Some(DataType::BinaryView),
+        SqlType::Domain(_) if sql_type.base().collation().is_some() => distinct_type(sql_type.base()),
         SqlType::Array(element) => {
             let element = Field::new(Field::LIST_FIELD_DEFAULT_NAME, distinct_type(element)?, true);
             Some(DataType::List(Arc::new(element)))
@@ -53,6 +57,8 @@ pub fn distinct_values(sql_type: &SqlType, column: &ArrayRef) -> Result<ArrayRef
             let keys = texts.iter().map(|text| text.map(|text| search_key(text, *kind)).transpose());
             Arc::new(keys.collect::<Result<BinaryViewArray>>()?)
         }
+        (SqlType::Collated(_), _) => collated::keys_of(sql_type, column)?,
+        (SqlType::Domain(_), _) => distinct_values(sql_type.base(), column)?,
         (SqlType::Array(element), DataType::List(field)) => {
             let lists = column.as_list_opt::<i32>().ok_or_else(other)?;
             let values = distinct_values(element, lists.values())?;

@@ -69,6 +69,7 @@ impl<'a> Printer<'a> {
         }
         Ok(match sql_type.base() {
             SqlType::Domain(_) => None,
+            SqlType::Collated(one) => return Self::kind(array, &one.base, zone),
             SqlType::Void => Some(Kind::Nothing),
             SqlType::Boolean => array.as_boolean_opt().map(Kind::Boolean),
             SqlType::SmallInt => primitive(array, Kind::SmallInt),

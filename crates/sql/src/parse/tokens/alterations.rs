@@ -3,6 +3,7 @@
 //! * `ALTER SEQUENCE s INCREMENT BY 2 RESTART`: `CALL "alter sequence"(s, 'increment', 2, 'restart', NULL)`;
 //! * `ALTER COLUMN c SET GENERATED ALWAYS SET CACHE 5 RESTART WITH 7`: `SET DEFAULT "alter identity"('generated',
 //!   'always', 'cache', 5, 'restart', 7)`; `DROP IDENTITY` and `DROP EXPRESSION` likewise;
+//! * `ALTER COLUMN c TYPE text COLLATE d USING e`: `TYPE text USING "collated type"(NULL COLLATE d, e)`;
 //! * `ALTER SEQUENCE`, `ALTER MATERIALIZED VIEW` and `ALTER VIEW` that give another name: ALTER TABLE, which does the
 //!   same.
 
@@ -14,6 +15,9 @@ use super::{Text, quoted, word};
 pub(crate) const ALTER_SEQUENCE: &str = "alter sequence";
 /// What becomes of a column that counts or is generated, likewise: its default.
 pub(crate) const ALTER_IDENTITY: &str = "alter identity";
+
+/// ALTER COLUMN … TYPE … COLLATE, likewise: what USING calls.
+pub(crate) const COLLATED_TYPE: &str = "collated type";
 
 /// What a column can cease to be.
 const DROPPED: [&str; 2] = ["IDENTITY", "EXPRESSION"];
@@ -86,6 +90,33 @@ impl Text<'_> {
         let all = all.collect::<Vec<_>>();
         self.replace(at, all);
         self.drop(at + 1..behind);
+    }
+
+    /// COLLATE behind the type in ALTER COLUMN, if it stands there.
+    pub(super) fn collated_type(&mut self, at: usize) {
+        // No type's name is longer: `timestamp(6) without time zone`, with a schema and brackets.
+        const WORDS_MAX: usize = 12;
+        let begin = (at.saturating_sub(WORDS_MAX)..at).rev().find(|begin| self.is(*begin, "TYPE"));
+        let Some(kind) = begin.filter(|begin| (*begin..at).all(|at| *self.token(at) != Token::Comma)) else { return };
+        let named = if self.follows(kind, &["DATA"]) { kind.saturating_sub(3) } else { kind.saturating_sub(1) };
+        if named == 0 || !self.is_any(named - 1, &["COLUMN", "ALTER"]) {
+            return;
+        }
+        let mut behind = at + 2;
+        while *self.token(behind) == Token::Period {
+            behind += 2;
+        }
+        self.insert(at, [word("USING"), quoted(COLLATED_TYPE), Token::LParen, word("NULL")]);
+        if !self.is(behind, "USING") {
+            self.insert_or_end(behind, [Token::RParen]);
+            return;
+        }
+        self.replace(behind, [Token::Comma]);
+        let mut end = behind + 1;
+        while !self.ends_statement(end) && *self.token(end) != Token::Comma {
+            end = self.closed.get(&end).copied().unwrap_or(end) + 1;
+        }
+        self.insert_or_end(end, [Token::RParen]);
     }
 
     /// What becomes of a sequence, as arguments that each have a comma in front, and where it ends. With `of_column`,

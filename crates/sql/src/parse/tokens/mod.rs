@@ -30,7 +30,7 @@ use std::collections::{HashMap, HashSet};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
-pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE};
+pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE, COLLATED_TYPE};
 pub(crate) use self::attach::ATTACHED;
 pub(crate) use self::authority::AUTHORITY;
 pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING};
@@ -276,6 +276,11 @@ impl<'a> Text<'a> {
             }
             Keyword::WITH if self.is(at + 1, "NO") && self.is(at + 2, "DATA") => self.without_data(at),
             Keyword::WITH if self.is(at + 1, "DATA") && self.ends_statement(at + 2) => self.drop(at..at + 2),
+            Keyword::COLLATION if self.is(at + 1, "FOR") && *self.token(at + 2) == Token::LParen => {
+                self.replace(at, [word("pg_collation_for")]);
+                self.drop(at + 1..at + 2);
+            }
+            Keyword::COLLATE => self.collated_type(at),
             Keyword::VARIABLE if self.follows(at, &["SET", "RESET"]) => {
                 if let Token::Word(name) = self.token(at + 1) {
                     self.replace(at, [quoted(&format!("{VARIABLE}{}", name.value.to_lowercase()))]);
