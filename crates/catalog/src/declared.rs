@@ -3,7 +3,7 @@
 use arrow::datatypes::SchemaRef;
 use datafusion_common::ColumnStatistics;
 use diligence_base::Result;
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableId, TableVersion};
 use parking_lot::Mutex;
 
 use crate::RelationName;
@@ -14,6 +14,8 @@ use crate::sampled::Sampled;
 /// What a table was declared with. All its versions share it.
 #[derive(Debug)]
 pub(crate) struct Declared {
+    /// That of all versions that have it.
+    pub(crate) id: TableId,
     pub(crate) name: RelationName,
     pub(crate) schema: SchemaRef,
     pub(crate) rules: TableRules,
@@ -35,7 +37,7 @@ impl Declared {
         origin: TableVersion,
     ) -> Result<Self> {
         let placement = Placement::new(&rules.distribution, &schema)?;
-        Ok(Self { name, schema, rules, columns, origin, placement, sampled: Mutex::default() })
+        Ok(Self { id: TableId::next(), name, schema, rules, columns, origin, placement, sampled: Mutex::default() })
     }
 
     /// What a sample of so many rows told, if it is still good; otherwise another one is taken.

@@ -13,7 +13,7 @@ use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
 use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::Result;
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableId, TableIdentity, TableVersion, TableView};
 use diligence_storage::memory::ROW_NUMBERS;
 use diligence_storage::segment::Candidates;
 use diligence_storage::{Declustering, FirstRows, ScanRequest, Table, TableScan};
@@ -49,8 +49,8 @@ impl Table for TableRows {
         self.declared.schema.clone()
     }
 
-    fn version(&self) -> TableVersion {
-        self.version
+    fn identity(&self) -> TableIdentity {
+        TableIdentity::of(self.declared.id, self.version)
     }
 
     fn lineage(&self) -> Option<Arc<dyn Any + Send + Sync>> {
@@ -127,10 +127,21 @@ pub(crate) struct RowsView {
     is_numbered: bool,
     /// Whether an index may find them.
     uses_index: bool,
-    /// The numbers of some that an index has found, and its name; all rows if `None`.
-    found: Option<(Arc<[i64]>, String)>,
+    /// Some that an index has found; all rows if `None`.
+    found: Option<Choice>,
     /// Those of one fragment only.
     fragment: Option<u16>,
+}
+
+/// Rows that an index has found.
+#[derive(Debug)]
+struct Choice {
+    /// No other one has it.
+    number: u64,
+    /// The numbers of the rows.
+    rows: Vec<i64>,
+    /// The index's name, and how many rows, for EXPLAIN.
+    shown: String,
 }
 
 impl RowsView {
@@ -151,12 +162,22 @@ impl Table for RowsView {
         Arc::new(Schema::new(fields))
     }
 
-    fn version(&self) -> TableVersion {
-        self.rows.version
+    fn identity(&self) -> TableIdentity {
+        let view = TableView {
+            is_numbered: self.is_numbered,
+            is_without_index: !self.uses_index,
+            fragment: self.fragment,
+            choice: self.found.as_ref().map(|choice| choice.number),
+        };
+        TableIdentity { view, ..self.rows.identity() }
     }
 
     fn lineage(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.rows.lineage()
+    }
+
+    fn origin(&self) -> Option<Arc<dyn Table>> {
+        Some(self.rows.clone())
     }
 
     fn statistics(&self) -> Statistics {
@@ -170,7 +191,7 @@ impl Table for RowsView {
 
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
         match &self.found {
-            Some((numbers, _)) => self.rows.clusters_of(numbers, self.is_numbered, self.fragment),
+            Some(choice) => self.rows.clusters_of(&choice.rows, self.is_numbered, self.fragment),
             None => self.rows.clusters(request, self.is_numbered, self.uses_index, self.fragment),
         }
     }
@@ -194,7 +215,7 @@ impl Table for RowsView {
 
     fn describe(&self) -> String {
         match &self.found {
-            Some((_, shown)) => format!("{}, {shown}", self.rows.describe()),
+            Some(Choice { shown, .. }) => format!("{}, {shown}", self.rows.describe()),
             None => self.rows.describe(),
         }
     }
@@ -220,7 +241,7 @@ impl Table for RowsView {
         let (names, numbers) = first_numbers(&self.rows, condition, wanted)?;
         let rows = if numbers.len() == 1 { "row" } else { "rows" };
         let shown = format!("index {names}: first {} {rows}", numbers.len());
-        let found = Some((numbers.into(), shown));
+        let found = Some(Choice { number: TableId::next().0, rows: numbers, shown });
         Some(Arc::new(Self { found, ..Self::new(self.rows.clone(), self.is_numbered) }))
     }
 

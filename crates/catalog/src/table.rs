@@ -307,7 +307,7 @@ impl NativeTable {
 
     /// Whether both have the same columns and rules: one is the other with other rows.
     pub(crate) fn is_declared_as(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.declared, &other.declared)
+        self.declared.id == other.declared.id
     }
 
     /// A version of these pieces, which have at least one row each.

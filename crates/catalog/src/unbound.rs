@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Statistics;
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableId, TableIdentity, TableVersion};
 use diligence_base::{Error, Result};
 use diligence_storage::{ScanRequest, Table, TableScan};
 
 use crate::NativeTable;
-use crate::declared::Declared;
 
 /// A table has about as many rows as before while it has at most so many times as many, or as few.
 const GROWTH_MAX: usize = 4;
@@ -23,40 +22,42 @@ const ROWS_FEW: usize = 4096;
 /// A table in memory as a plan was made for it.
 #[derive(Clone, Debug)]
 pub(crate) struct UsedRows {
-    declared: Arc<Declared>,
+    table: TableId,
     version: TableVersion,
     rows: usize,
 }
 
 impl UsedRows {
     pub(crate) fn of(table: &NativeTable) -> Self {
-        Self { declared: table.declared().clone(), version: table.table().version(), rows: table.rows() }
+        let TableIdentity { table: id, version, .. } = table.table().identity();
+        Self { table: id, version, rows: table.rows() }
     }
 
     /// Whether a plan for these rows is one for those.
     pub(crate) fn fit(&self, now: &NativeTable) -> bool {
         let (few, many) = (self.rows.min(now.rows()), self.rows.max(now.rows()));
-        Arc::ptr_eq(&self.declared, now.declared()) && (many <= ROWS_FEW || many / GROWTH_MAX <= few)
+        self.is_declared_as(now) && (many <= ROWS_FEW || many / GROWTH_MAX <= few)
     }
 
     /// Whether they are of the same columns and rules.
     pub(crate) fn is_declared_as(&self, now: &NativeTable) -> bool {
-        Arc::ptr_eq(&self.declared, now.declared())
+        self.table == now.declared().id
     }
 
-    pub(crate) fn version(&self) -> TableVersion {
-        self.version
+    /// What a plan that reads them calls them.
+    pub(crate) fn identity(&self) -> TableIdentity {
+        TableIdentity::of(self.table, self.version)
     }
 }
 
 /// Which tables a plan reads from now on in the place of others.
 #[derive(Debug, Default)]
-pub struct Rebinding(Vec<(TableVersion, Option<Arc<NativeTable>>)>);
+pub struct Rebinding(Vec<(TableIdentity, Option<Arc<NativeTable>>)>);
 
 impl Rebinding {
-    /// In the place of a version: rows, or a placeholder.
-    pub(crate) fn push(&mut self, version: TableVersion, now: Option<Arc<NativeTable>>) {
-        self.0.push((version, now));
+    /// In the place of all views of a table: rows, or a placeholder.
+    pub(crate) fn push(&mut self, table: TableIdentity, now: Option<Arc<NativeTable>>) {
+        self.0.push((table, now));
     }
 
     /// Whether nothing is replaced.
@@ -66,22 +67,23 @@ impl Rebinding {
 
     /// What takes the place of a table; `None` if it stays.
     pub fn instead_of(&self, table: &dyn Table) -> Option<Arc<dyn Table>> {
-        let version = table.version();
-        let (_, now) = self.0.iter().find(|(known, _)| *known == version)?;
-        let uses_index = table.uses_index();
+        let identity = table.identity();
+        let is_same = |known: &TableIdentity| (known.table, known.version) == (identity.table, identity.version);
+        let (_, now) = self.0.iter().find(|(known, _)| is_same(known))?;
         let now: Arc<dyn Table> = match now {
-            // One that is read with the numbers of its rows has a column more.
-            Some(now) if table.schema().fields().len() > now.schema().fields().len() => now.numbered(),
+            Some(now) if identity.view.is_numbered => now.numbered(),
             Some(now) => now.table(),
             None => Arc::new(UnboundTable {
                 schema: table.schema(),
-                version,
+                identity,
                 statistics: table.statistics(),
                 shown: table.describe(),
-                uses_index,
             }),
         };
-        Some(if uses_index { now } else { now.clone().without_index().unwrap_or(now) })
+        Some(match identity.view.is_without_index {
+            true => now.clone().without_index().unwrap_or(now),
+            false => now,
+        })
     }
 }
 
@@ -89,10 +91,9 @@ impl Rebinding {
 #[derive(Debug)]
 struct UnboundTable {
     schema: SchemaRef,
-    version: TableVersion,
+    identity: TableIdentity,
     statistics: Statistics,
     shown: String,
-    uses_index: bool,
 }
 
 impl Table for UnboundTable {
@@ -100,8 +101,8 @@ impl Table for UnboundTable {
         self.schema.clone()
     }
 
-    fn version(&self) -> TableVersion {
-        self.version
+    fn identity(&self) -> TableIdentity {
+        self.identity
     }
 
     fn statistics(&self) -> Statistics {
@@ -117,6 +118,6 @@ impl Table for UnboundTable {
     }
 
     fn uses_index(&self) -> bool {
-        self.uses_index
+        !self.identity.view.is_without_index
     }
 }

@@ -1,10 +1,9 @@
 //! What a plan was made from, and whether that is still so.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use diligence_base::ids::{ObjectId, ObjectVersion, TableVersion};
+use diligence_base::ids::{ObjectId, ObjectVersion, TableIdentity};
 use diligence_storage::Table;
 
 use crate::unbound::{Rebinding, UsedRows};
@@ -36,27 +35,18 @@ enum Found {
     Path(OpenedFiles),
 }
 
-#[derive(Clone)]
-struct OpenedFiles {
-    version: TableVersion,
-    table: Weak<dyn Table>,
-}
+#[derive(Clone, Copy, Debug)]
+struct OpenedFiles(TableIdentity);
 
 impl OpenedFiles {
     fn new(table: &Arc<dyn Table>) -> Self {
-        Self { version: table.version(), table: Arc::downgrade(table) }
+        Self(table.identity())
     }
 
     /// Whether these files are still what was opened. Equal files that were opened once more are not: what scans share
     /// goes by the opened table, and files that were just written are opened twice.
     fn are(&self, files: &FileRelation) -> bool {
-        files.table().is_ok_and(|table| std::ptr::addr_eq(Arc::as_ptr(&table), self.table.as_ptr()))
-    }
-}
-
-impl fmt::Debug for OpenedFiles {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.version)
+        files.table().is_ok_and(|table| table.identity() == self.0)
     }
 }
 
@@ -147,7 +137,7 @@ impl Uses {
             if object.id != *id || !rows.fit(now) {
                 return None;
             }
-            rebinding.push(rows.version(), Some(now.clone()));
+            rebinding.push(rows.identity(), Some(now.clone()));
             *version = object.version;
             *rows = UsedRows::of(now);
         }
@@ -163,7 +153,7 @@ impl Uses {
         let mut unbinding = Rebinding::default();
         for (_, found) in &self.names {
             if let Found::Object { rows: Some(rows), .. } = found {
-                unbinding.push(rows.version(), None);
+                unbinding.push(rows.identity(), None);
             }
         }
         unbinding
@@ -212,7 +202,7 @@ impl Uses {
     pub fn fingerprint(&self) -> String {
         let part = |(name, found): &(RelationName, Found)| match found {
             Found::Object { files: Some(opened), .. } | Found::Path(opened) => {
-                Some(format!("{name}@{}", opened.version.0))
+                Some(format!("{name}@{}", opened.0.version.0))
             }
             Found::Object { id, version, .. } => Some(format!("{name}@{id}{version}")),
             Found::Nothing => None,
@@ -226,6 +216,7 @@ impl Uses {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use arrow::datatypes::Schema;

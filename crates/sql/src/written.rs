@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Statistics;
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableIdentity, TableVersion};
 use diligence_base::{Error, Result};
 use diligence_storage::memory::MemoryTable;
 use diligence_storage::{ScanRequest, Table, TableScan};
@@ -16,7 +16,7 @@ use diligence_storage::{ScanRequest, Table, TableScan};
 pub struct WrittenRows {
     name: String,
     schema: SchemaRef,
-    version: TableVersion,
+    identity: TableIdentity,
     rows: OnceLock<MemoryTable>,
     is_read: AtomicBool,
 }
@@ -25,12 +25,12 @@ impl WrittenRows {
     /// The rows of what the statement calls so. No other table has the version.
     pub(crate) fn new(name: &str, schema: SchemaRef, version: TableVersion) -> Arc<Self> {
         let (rows, is_read) = (OnceLock::new(), AtomicBool::new(false));
-        Arc::new(Self { name: name.to_owned(), schema, version, rows, is_read })
+        Arc::new(Self { name: name.to_owned(), schema, identity: TableIdentity::of_new(version), rows, is_read })
     }
 
     /// These are the rows. Fails if they do not have its columns, or if it has rows.
     pub(crate) fn become_rows(&self, batches: Vec<RecordBatch>) -> Result<()> {
-        let rows = MemoryTable::new(self.name.as_str(), self.schema.clone(), batches, self.version)?;
+        let rows = MemoryTable::new(self.name.as_str(), self.schema.clone(), batches, self.identity.version)?;
         self.rows.set(rows).map_err(|_| Error::bug("the rows of a WITH come twice"))
     }
 
@@ -50,8 +50,8 @@ impl Table for WrittenRows {
         self.schema.clone()
     }
 
-    fn version(&self) -> TableVersion {
-        self.version
+    fn identity(&self) -> TableIdentity {
+        self.identity
     }
 
     fn statistics(&self) -> Statistics {

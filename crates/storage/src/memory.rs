@@ -17,7 +17,7 @@ use arrow::compute::{filter as keep_rows, prep_null_mask_filter, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, Statistics};
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableIdentity, TableVersion};
 use diligence_base::{Error, Result};
 
 use crate::foreign_error::from_arrow;
@@ -143,7 +143,7 @@ pub struct MemoryTable {
     batches: Vec<RecordBatch>,
     /// By batch; empty if the table does not show them.
     numbers: Vec<RowNumbers>,
-    version: TableVersion,
+    identity: TableIdentity,
 }
 
 impl MemoryTable {
@@ -168,7 +168,8 @@ impl MemoryTable {
                     .map_err(from_arrow)
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok(Self { name: name.into(), schema, batches, numbers: Vec::new(), version })
+        let identity = TableIdentity::of_new(version);
+        Ok(Self { name: name.into(), schema, batches, numbers: Vec::new(), identity })
     }
 
     /// The same table with one more column, [`ROW_NUMBERS`], a BIGINT. `numbers` has an element for each batch.
@@ -176,7 +177,9 @@ impl MemoryTable {
     pub fn numbered(&self, numbers: Vec<RowNumbers>) -> Self {
         let mut fields = self.schema.fields().to_vec();
         fields.push(Arc::new(Field::new(ROW_NUMBERS, DataType::Int64, false)));
-        Self { schema: Arc::new(Schema::new(fields)), numbers, ..self.clone() }
+        let mut identity = self.identity;
+        identity.view.is_numbered = true;
+        Self { schema: Arc::new(Schema::new(fields)), numbers, identity, ..self.clone() }
     }
 
     /// The rows.
@@ -206,8 +209,8 @@ impl Table for MemoryTable {
         self.schema.clone()
     }
 
-    fn version(&self) -> TableVersion {
-        self.version
+    fn identity(&self) -> TableIdentity {
+        self.identity
     }
 
     fn statistics(&self) -> Statistics {

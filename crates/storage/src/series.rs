@@ -4,14 +4,14 @@
 //! costs a batch of memory and its clusters are scanned in parallel.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, ScalarValue, Statistics};
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableId, TableIdentity, TableVersion};
 use diligence_base::{Error, Result};
 
 use crate::foreign_error::from_arrow;
@@ -36,6 +36,7 @@ struct Series {
 /// A table of one column with the integers from a first one to a last one.
 #[derive(Clone)]
 pub struct SeriesTable {
+    id: TableId,
     series: Series,
     schema: SchemaRef,
 }
@@ -54,7 +55,7 @@ impl SeriesTable {
             u64::try_from(rows).map_err(|_| Error::input("the series has too many values").with_code("54000"))?;
         let data_type = if is_wide { DataType::Int64 } else { DataType::Int32 };
         let schema = Arc::new(Schema::new(vec![Field::new("generate_series", data_type, false)]));
-        Ok(Self { series: Series { first, step, rows, is_wide }, schema })
+        Ok(Self { id: TableId::next(), series: Series { first, step, rows, is_wide }, schema })
     }
 
     /// How many values it has.
@@ -96,11 +97,11 @@ impl Table for SeriesTable {
         self.schema.clone()
     }
 
-    /// The same for equal series; half of the numbers, which no other table has, are theirs.
-    fn version(&self) -> TableVersion {
-        let mut hasher = std::hash::DefaultHasher::new();
+    /// The version is the same for equal series.
+    fn identity(&self) -> TableIdentity {
+        let mut hasher = DefaultHasher::new();
         self.series.hash(&mut hasher);
-        TableVersion(hasher.finish() | 1 << 63)
+        TableIdentity::of(self.id, TableVersion(hasher.finish()))
     }
 
     fn statistics(&self) -> Statistics {

@@ -9,7 +9,7 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::{ScalarValue, Statistics};
 use datafusion_physical_expr::PhysicalExpr;
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableIdentity, TableVersion};
 use diligence_base::{Error, Result};
 use diligence_disk::{Gone, Hint};
 use futures::future::BoxFuture;
@@ -20,14 +20,23 @@ use crate::ranges::WholeRanges;
 pub trait Table: Send + Sync + fmt::Debug {
     /// The logical columns. Strings are `Utf8View`, binaries `BinaryView`, decimals `Decimal128` or `Decimal256`.
     fn schema(&self) -> SchemaRef;
+    /// Which rows they are, as a value: tables with equal ones have the same rows in the same columns. Plans are
+    /// compared by this, never by an address, and what is kept is found by it.
+    fn identity(&self) -> TableIdentity;
     /// The state of the content that this value stands for.
-    fn version(&self) -> TableVersion;
+    fn version(&self) -> TableVersion {
+        self.identity().version
+    }
     /// Rows, bytes and per-column minima, maxima, NULLs and distinct values, as far as known without reading data.
     fn statistics(&self) -> Statistics;
-    /// What versions have in common whose clusters of one [place](Cluster::place) have the same rows, but for those
-    /// that are [deleted](DecodeRequest::deleted): what was decoded for one of them is good for the others. `None` if
-    /// this is the only one.
+    /// What lives as long as any version of it may be scanned, so that what was decoded of one is of use for others.
+    /// `None` if this is the only one.
     fn lineage(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
+    /// The table that this is a view of. What was computed of the view is of use as long as that stands. `None` if this
+    /// is no view.
+    fn origin(&self) -> Option<Arc<dyn Table>> {
         None
     }
     /// Whether other content is another value of this trait as soon as a statement names the table: whoever hands it

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use datafusion_common::Statistics;
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableIdentity, TableVersion};
 use diligence_base::{ErrorKind, Result};
 use diligence_db::{Database, DatabaseOptions};
 use diligence_storage::{
@@ -31,7 +31,7 @@ enum Mine {
 
 /// Numbers in clusters; the fifth cluster may hold a mine.
 #[derive(Debug)]
-struct MinedTable(Mine);
+struct MinedTable(Mine, TableIdentity);
 
 #[derive(Debug)]
 struct MinedCluster {
@@ -51,8 +51,8 @@ impl Table for MinedTable {
         Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]))
     }
 
-    fn version(&self) -> TableVersion {
-        TableVersion(1)
+    fn identity(&self) -> TableIdentity {
+        self.1
     }
 
     fn statistics(&self) -> Statistics {
@@ -115,7 +115,7 @@ fn database() -> Database {
     for (name, mine) in
         [("sound", Mine::Nowhere), ("fetch", Mine::InFetch), ("decode", Mine::InDecode), ("step", Mine::InStep)]
     {
-        let table: Arc<dyn Table> = Arc::new(MinedTable(mine));
+        let table: Arc<dyn Table> = Arc::new(MinedTable(mine, TableIdentity::of_new(TableVersion(1))));
         database.register(name, table).unwrap();
     }
     database

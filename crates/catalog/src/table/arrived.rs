@@ -141,7 +141,7 @@ impl NativeTable {
                     next_number += batch.num_rows() as i64;
                 }
                 NewRows::Stored(stored) => {
-                    if stored.declared.as_ref().is_some_and(|known| !Arc::ptr_eq(known, &self.declared)) {
+                    if stored.declared.as_ref().is_some_and(|known| known.id != self.declared.id) {
                         return Err(conflict());
                     }
                     if stored.fragment >= declared.placement.fragments() {

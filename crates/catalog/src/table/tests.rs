@@ -63,6 +63,39 @@ fn a_reader_keeps_its_rows_while_others_insert() {
 }
 
 #[test]
+fn rows_are_told_by_the_table_its_version_and_how_they_are_read() {
+    let name = RelationName::new(DEFAULT_SCHEMA, "t");
+    let memory = || QueryMemory::unbounded().reservation("a table in memory");
+    let rows = batch(&[1, 2, 3]);
+    let made =
+        || NativeTable::new(&name, &rows.schema(), std::slice::from_ref(&rows), memory(), TableVersion(1)).unwrap();
+    let table = made();
+    let identity = |table: &NativeTable| table.table().identity();
+    let own = identity(&table);
+    assert_ne!(own.table, identity(&made()).table, "equal rows of another table");
+    // A view of the same rows is the same, whoever makes it.
+    let views: [fn(&NativeTable) -> Arc<dyn Table>; 3] = [
+        NativeTable::numbered,
+        |table| table.table().without_index().unwrap(),
+        |table| table.numbered().without_index().unwrap(),
+    ];
+    for (place, view) in views.iter().enumerate() {
+        assert_eq!(view(&table).identity(), view(&table).identity());
+        assert_eq!(view(&table).origin().map(|origin| origin.identity()), Some(own));
+        let mut others = vec![own];
+        others.extend(
+            views.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, view)| view(&table).identity()),
+        );
+        assert!(!others.contains(&view(&table).identity()));
+    }
+    // Other rows are another version, other columns or rules are another table.
+    let more = table.with_rows(&[batch(&[4]).into()], memory(), false, None, TableVersion(2)).unwrap();
+    let (more, ruled) = (identity(&more), table.with_rules(TableRules::default(), &memory(), TableVersion(3)).unwrap());
+    assert_eq!((more.table, more.version, more == own), (own.table, TableVersion(2), false));
+    assert_ne!(identity(&ruled).table, own.table);
+}
+
+#[test]
 fn keys_are_unique_as_in_a_set_whatever_changes() {
     let mut random = diligence_base::seams::Random::new(7);
     for round in 0..40 {

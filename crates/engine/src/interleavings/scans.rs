@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Statistics;
 use diligence_base::Result;
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableIdentity, TableVersion};
 use diligence_storage::memory::MemoryTable;
 use diligence_storage::{Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, Table, TableScan};
 use shuttle::thread;
@@ -37,8 +37,8 @@ impl Table for Slow {
         self.0.schema()
     }
 
-    fn version(&self) -> TableVersion {
-        self.0.version()
+    fn identity(&self) -> TableIdentity {
+        self.0.identity()
     }
 
     fn statistics(&self) -> Statistics {

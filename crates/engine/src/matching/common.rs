@@ -19,7 +19,8 @@
 //!   wanted.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+
+use diligence_base::ids::TableIdentity;
 
 use super::cut::rows_touched;
 use super::signature::Signature;
@@ -66,9 +67,9 @@ fn reads_twice(plan: &Plan) -> bool {
     tables.into_values().any(|count| count > 1)
 }
 
-fn count_tables(plan: &Plan, tables: &mut HashMap<*const (), usize>) {
+fn count_tables(plan: &Plan, tables: &mut HashMap<TableIdentity, usize>) {
     if let Node::Scan(scan) = &plan.node {
-        *tables.entry(Arc::as_ptr(&scan.table).cast()).or_default() += 1;
+        *tables.entry(scan.table.identity()).or_default() += 1;
     }
     plan.inputs().into_iter().for_each(|input| count_tables(input, tables));
 }

@@ -9,7 +9,7 @@
 //! * Plans with equal exact signatures give the same rows, row by row in the same columns. Names and the order of
 //!   commutative operands and of conditions do not count.
 //! * What is volatile, what has effects, and what we do not know in all its parts has no signature.
-//! * A table is compared by the object that stands for one state of its content, which nobody can mistake for another.
+//! * A table is compared by its [identity](Table::identity), a value that stands for one state of its content.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
@@ -21,6 +21,7 @@ use datafusion_expr::{AggregateUDF, Operator};
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column as ColumnExpr};
 use datafusion_physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use diligence_base::ids::TableIdentity;
 use diligence_storage::Table;
 
 use super::parameters::{OpenCondition, Parameters, form_of, parameter};
@@ -37,6 +38,8 @@ const TERMS_MAX: usize = 100;
 pub(crate) struct Signature {
     items: Arc<[Item]>,
     hash: u64,
+    /// What tells whether the tables stand. They are not kept alive, and count for nothing where two are compared.
+    tables: Arc<[Weak<dyn Table>]>,
 }
 
 /// One word of a signature.
@@ -48,25 +51,7 @@ enum Item {
     Type(DataType),
     Function(AggregateUDF),
     Expression(Canonical),
-    Table(TableState),
-}
-
-/// A table's state, as the object that stands for it. It does not keep it alive, but its address.
-#[derive(Clone)]
-struct TableState(Weak<dyn Table>);
-
-impl PartialEq for TableState {
-    fn eq(&self, other: &Self) -> bool {
-        std::ptr::addr_eq(self.0.as_ptr(), other.0.as_ptr())
-    }
-}
-
-impl Eq for TableState {}
-
-impl Hash for TableState {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.as_ptr().cast::<()>().hash(state);
-    }
+    Table(TableIdentity),
 }
 
 /// An expression without names, in the one order of its commutative operands.
@@ -123,19 +108,12 @@ impl Signature {
 
     /// Whether anybody can still read the tables that it names: if not, nobody will ask for the same again.
     pub fn tables_stand(&self) -> bool {
-        self.tables().all(|table| table.strong_count() > 0)
+        self.tables.iter().all(|table| table.strong_count() > 0)
     }
 
     /// Whether all its tables are such that other content is another table, whenever somebody asks.
     pub fn tables_are_watched(&self) -> bool {
-        self.tables().all(|table| table.upgrade().is_some_and(|table| table.is_watched()))
-    }
-
-    fn tables(&self) -> impl Iterator<Item = &Weak<dyn Table>> {
-        self.items.iter().filter_map(|item| match item {
-            Item::Table(TableState(table)) => Some(table),
-            _ => None,
-        })
+        self.tables.iter().all(|table| table.upgrade().is_some_and(|table| table.is_watched()))
     }
 
     /// The exact signature of a plan that is run with these options; `None` if it cannot be shared.
@@ -149,14 +127,15 @@ impl Signature {
     pub(super) fn with(&self, word: &'static str, mut expressions: Vec<Canonical>) -> Self {
         expressions.sort_by_key(Canonical::hash_value);
         let more = [Item::Word(word), Item::Number(expressions.len())];
-        Self::of_items(self.items.iter().cloned().chain(more).chain(expressions.into_iter().map(Item::Expression)))
+        let expressions = expressions.into_iter().map(Item::Expression);
+        Self::of_items(self.items.iter().cloned().chain(more).chain(expressions), self.tables.clone())
     }
 
-    fn of_items(items: impl IntoIterator<Item = Item>) -> Self {
+    fn of_items(items: impl IntoIterator<Item = Item>, tables: Arc<[Weak<dyn Table>]>) -> Self {
         let items: Arc<[Item]> = items.into_iter().collect();
         let mut hasher = DefaultHasher::new();
         items.hash(&mut hasher);
-        Self { items, hash: hasher.finish() }
+        Self { items, hash: hasher.finish(), tables }
     }
 
     /// The same of a part of a plan, and whether it has all the filters that its scans use; those that joins above it
@@ -228,6 +207,7 @@ pub(super) fn sides_masked(join: &HashJoin) -> (bool, bool) {
 /// Writes signatures.
 pub(super) struct Writer {
     items: Vec<Item>,
+    tables: Vec<Weak<dyn Table>>,
     /// Of a template.
     parameters: Option<Parameters>,
     /// Scans and filters so far.
@@ -254,15 +234,15 @@ enum OpenFilters {
 impl Writer {
     /// One for exact signatures of what is run with these options.
     pub fn new(options: &QueryOptions) -> Self {
-        let (items, filters) = (Vec::new(), Vec::new());
+        let (items, tables, filters) = (Vec::new(), Vec::new(), Vec::new());
         let (open_filters, parts, subqueries) = (OpenFilters::Written, Vec::new(), Vec::new());
-        let mut writer = Self { items, parameters: None, places: 0, filters, open_filters, parts, subqueries };
+        let mut writer = Self { items, tables, parameters: None, places: 0, filters, open_filters, parts, subqueries };
         writer.options(options);
         writer
     }
 
     pub fn end(self) -> (Signature, Parameters) {
-        (Signature::of_items(self.items), self.parameters.unwrap_or_default())
+        (Signature::of_items(self.items, self.tables.into()), self.parameters.unwrap_or_default())
     }
 
     pub fn word(&mut self, word: &'static str) {
@@ -283,7 +263,8 @@ impl Writer {
     }
 
     pub fn table(&mut self, table: &Arc<dyn Table>) {
-        self.items.push(Item::Table(TableState(Arc::downgrade(table))));
+        self.items.push(Item::Table(table.identity()));
+        self.tables.push(Arc::downgrade(&table.origin().unwrap_or_else(|| table.clone())));
     }
 
     pub fn canonical(&mut self, expression: Canonical) {

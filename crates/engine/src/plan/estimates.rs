@@ -44,7 +44,7 @@ pub fn row_bytes(schema: &Schema) -> usize {
 mod tests {
     use arrow::datatypes::{DataType, Field, SchemaRef};
     use datafusion_common::Statistics;
-    use diligence_base::ids::TableVersion;
+    use diligence_base::ids::{TableId, TableIdentity, TableVersion};
     use diligence_base::{Error, Result};
     use diligence_storage::{ScanRequest, TableScan};
 
@@ -59,8 +59,8 @@ mod tests {
             self.0.clone()
         }
 
-        fn version(&self) -> TableVersion {
-            TableVersion(0)
+        fn identity(&self) -> TableIdentity {
+            TableIdentity::of(TableId(0), TableVersion(0))
         }
 
         fn statistics(&self) -> Statistics {

@@ -1,9 +1,9 @@
 //! States that are kept when their readers have ended, for queries that come later.
 //!
-//! A state is kept while the tables that it was made of stand: a signature names them by the objects that stand for
-//! their content, and when such an object is gone, no later query can have it. What is kept is memory that no query
-//! needs. Whoever is short has it dropped, at once ([`Broker::add_spare`]); together the states have a part of the
-//! budget at most.
+//! A state is kept while the tables that it was made of stand: a signature names them by values, and tells whether
+//! anybody holds such rows; when nobody does, no later query can read them. What is kept is memory that no query needs.
+//! Whoever is short has it dropped, at once ([`Broker::add_spare`]); together the states have a part of the budget at
+//! most.
 //!
 //! What goes first is what saves least: the *value* of a state is the work that it cost, times the queries that have
 //! used it, for each of its bytes. A state that was valuable long ago must not stay for ever, so values rise with time:

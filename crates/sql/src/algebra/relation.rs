@@ -95,7 +95,7 @@ pub(crate) struct Scan {
 
 impl PartialEq for Scan {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.table, &other.table) && self.columns == other.columns && self.sample == other.sample
+        self.table.identity() == other.table.identity() && self.columns == other.columns && self.sample == other.sample
     }
 }
 

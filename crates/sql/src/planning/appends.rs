@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion_common::Statistics;
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableIdentity, TableVersion};
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::Privilege;
 use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, RelationName, Resolved, SessionSnapshot};
@@ -39,15 +39,15 @@ pub struct PlannedAppend {
 
 /// What stands for the rows until there is a plan.
 #[derive(Debug)]
-struct SentTable(SchemaRef);
+struct SentTable(SchemaRef, TableIdentity);
 
 impl Table for SentTable {
     fn schema(&self) -> SchemaRef {
         self.0.clone()
     }
 
-    fn version(&self) -> TableVersion {
-        TableVersion(0)
+    fn identity(&self) -> TableIdentity {
+        self.1
     }
 
     fn statistics(&self) -> Statistics {
@@ -100,8 +100,8 @@ impl Planner {
         let names = Names::new(&at);
         guarded(|| {
             let around = Around::new(self, &at, &names, vec![]);
-            let sent: Arc<dyn Table> = Arc::new(SentTable(schema.clone()));
-            around.set_changed(sent.clone());
+            let sent = TableIdentity::of_new(TableVersion(0));
+            around.set_changed(Arc::new(SentTable(schema.clone(), sent)));
             let shown = places.iter().map(|place| shown_value(table.schema().field(*place), "CAST"));
             let shown = shown.collect::<Vec<_>>().join(", ");
             let mut source = format!("SELECT {shown} FROM \"{CHANGED}\" AS {}", quoted(&name.name));
@@ -137,7 +137,7 @@ impl Planner {
             let mut plan = around.front(rows, &[], false)?.plan;
             let (sender, incoming) = incoming(schema.clone());
             let mut incoming = Some(incoming);
-            replace(&mut plan, &sent, &mut incoming)?;
+            replace(&mut plan, sent, &mut incoming)?;
             if incoming.is_some() {
                 return Err(Error::bug("rows that are sent are not read"));
             }
@@ -200,9 +200,9 @@ fn quoted(name: &str) -> String {
 }
 
 /// Puts the sent rows where the plan reads what stands for them.
-fn replace(plan: &mut Plan, sent: &Arc<dyn Table>, incoming: &mut Option<Plan>) -> Result<()> {
+fn replace(plan: &mut Plan, sent: TableIdentity, incoming: &mut Option<Plan>) -> Result<()> {
     if let Node::Scan(scan) = &plan.node
-        && Arc::ptr_eq(&scan.table, sent)
+        && scan.table.identity() == sent
     {
         let rows = incoming.take().ok_or_else(|| Error::bug("rows that are sent are read twice"))?;
         let rows = scan.filters.iter().try_fold(rows, |input, condition| {

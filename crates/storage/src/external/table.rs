@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_common::Statistics;
 use datafusion_common::stats::Precision;
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableId, TableIdentity, TableVersion};
 use diligence_base::limits::{FILES_LOOKED_AT_MAX, FOLDERS_LOOKED_AT_MAX};
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
@@ -35,6 +35,9 @@ pub struct ExternalTable {
     location: String,
     format: Format,
     sources: Vec<Arc<Source>>,
+    /// Files that are opened once more are another table, whatever their times and sizes say: they may have been
+    /// written twice in a moment.
+    id: TableId,
     version: TableVersion,
     content: Content,
     /// Columns whose values are in folder names, if there are any.
@@ -162,6 +165,7 @@ impl ExternalTable {
             location: location.to_owned(),
             format,
             sources,
+            id: TableId::next(),
             version,
             content,
             partitions,
@@ -179,6 +183,7 @@ impl ExternalTable {
             location: location.to_owned(),
             format: lake.format,
             sources: Vec::new(),
+            id: TableId::next(),
             version: lake.version,
             schema: lake.schema.clone(),
             folders: lake.watched(),
@@ -197,6 +202,7 @@ impl ExternalTable {
             location: location.to_owned(),
             format: Format::Sqlite,
             sources: table.sources(),
+            id: TableId::next(),
             version: TableVersion(hasher.finish()),
             schema: table.schema.clone(),
             folders: table.watched(),
@@ -305,8 +311,8 @@ impl Table for ExternalTable {
             && self.sources.iter().all(|source| source.is_local())
     }
 
-    fn version(&self) -> TableVersion {
-        self.version
+    fn identity(&self) -> TableIdentity {
+        TableIdentity::of(self.id, self.version)
     }
 
     fn statistics(&self) -> Statistics {

@@ -9,7 +9,7 @@ use arrow::array::{ArrayRef, AsArray, Int64Array};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use datafusion_common::Statistics;
 use diligence_base::ErrorKind;
-use diligence_base::ids::{QueryId, TableVersion};
+use diligence_base::ids::{QueryId, TableIdentity, TableVersion};
 use diligence_base::limits::READ_AHEAD_CLUSTERS;
 use diligence_base::seams::{ManualClock, SystemClock, ThreadSpawn};
 use diligence_memory::{Broker, QueryMemory};
@@ -43,15 +43,21 @@ struct TestCluster {
 }
 
 #[derive(Debug)]
-struct TestTable(Vec<TestCluster>);
+struct TestTable(Vec<TestCluster>, TableIdentity);
+
+impl TestTable {
+    fn new(clusters: Vec<TestCluster>) -> Self {
+        Self(clusters, TableIdentity::of_new(TableVersion(1)))
+    }
+}
 
 impl Table for TestTable {
     fn schema(&self) -> SchemaRef {
         Arc::new(Schema::new(vec![Field::new("v", DataType::Int64, false)]))
     }
 
-    fn version(&self) -> TableVersion {
-        TableVersion(1)
+    fn identity(&self) -> TableIdentity {
+        self.1
     }
 
     fn statistics(&self) -> Statistics {
@@ -196,7 +202,7 @@ impl TestPacket {
             Pull::Wait => return Ok(()),
             Pull::Again => {}
             Pull::Batch(batch) => {
-                let array = batch.to_record_batch(&TestTable(vec![]).schema())?.column(0).clone();
+                let array = batch.to_record_batch(&TestTable::new(vec![]).schema())?.column(0).clone();
                 self.rows.extend_from_slice(array.as_primitive::<Int64Type>().values());
             }
             Pull::Done => self.state = None,
@@ -231,7 +237,7 @@ const BATCH_ROWS: usize = 100;
 
 impl TestScan {
     fn new(clusters: Vec<TestCluster>, packets: usize, ordered: bool, limit_bytes: usize, io_threads: usize) -> Self {
-        Self::of(Arc::new(TestTable(clusters)), packets, ordered, limit_bytes, io_threads, None)
+        Self::of(Arc::new(TestTable::new(clusters)), packets, ordered, limit_bytes, io_threads, None)
     }
 
     fn of(
@@ -452,7 +458,7 @@ proptest! {
         // Any cluster alone has room.
         let limit = sizes.iter().map(|size| size.0 + size.1).max().unwrap() + spare_bytes;
         let clusters = clusters.collect::<Vec<_>>();
-        let table: Arc<dyn Table> = Arc::new(TestTable(clusters.clone()));
+        let table: Arc<dyn Table> = Arc::new(TestTable::new(clusters.clone()));
         let sharing = left.map(|left| left_of(&table, &clusters, (0..clusters.len()).filter(|index| left[*index])));
         let mut scan = TestScan::of(table, packets, ordered, limit, 0, sharing.clone());
         let mut idle = 0;
@@ -513,7 +519,7 @@ fn what_others_have_left_is_taken_before_anything_is_read() {
     let clusters =
         (0..6).map(|number| TestCluster { reading: Reading::Waiting(gates.clone()), ..blocking(number, 10, 0) });
     let clusters = clusters.collect::<Vec<_>>();
-    let table: Arc<dyn Table> = Arc::new(TestTable(clusters.clone()));
+    let table: Arc<dyn Table> = Arc::new(TestTable::new(clusters.clone()));
     let sharing = left_of(&table, &clusters, [1, 4, 5].into_iter());
     let mut scan = TestScan::of(table, 1, false, 100, 0, Some(sharing));
     while scan.packets[0].rows.len() < 2 {

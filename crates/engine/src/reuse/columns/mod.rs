@@ -40,12 +40,13 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{DataType, Int32Type};
 use datafusion_physical_expr::PhysicalExpr;
 use diligence_base::Result;
+use diligence_base::ids::TableId;
 use diligence_base::limits::COLUMNS_REST;
 use diligence_base::seams::Clock;
 use diligence_memory::{Broker, QueryMemory, Reclaim, Reservation};
 use diligence_storage::{AnswerId, Cluster, SharedColumns, SharedItem, Table};
 
-use self::shelf::{ClusterShelf, Decoded, Entry, ItemId, Shelf, Slot, TableId, TableShelf, Value};
+use self::shelf::{ClusterShelf, Decoded, Entry, ItemId, Shelf, Slot, TableShelf, Value};
 use super::{BuildInfo, SharingInfo};
 use crate::batch::{bytes_needed, compacted};
 use crate::matching::signature::canonical;
@@ -155,7 +156,7 @@ impl Scans {
         if places.is_empty() {
             return None;
         }
-        let id = TableId::of(table);
+        let id = table.identity().table;
         let conditions = conditions.map(canonical).collect::<Vec<_>>();
         let (scan, answers, gone) = {
             let mut shelf = self.shelf.lock();
@@ -207,7 +208,7 @@ impl Scans {
         if shelf.closed {
             return;
         }
-        let id = TableId::of(&scan.table);
+        let id = scan.table.identity().table;
         let own = shelf.tables.entry(id).or_insert_with(|| TableShelf::new(&scan.table));
         for column in columns {
             own.items.entry(SharedItem::Column(column)).or_default().scans += 1;

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use arrow::array::ArrayRef;
+use diligence_base::ids::TableId;
 use diligence_memory::Reservation;
 use diligence_storage::{AnswerId, SharedItem, Table};
 
@@ -35,21 +36,6 @@ pub(super) struct Shelf {
     pub closed: bool,
 }
 
-/// The address of a table, or of what its versions have in common; it is nobody else's as long as the shelf holds a
-/// weak reference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct TableId(usize);
-
-impl TableId {
-    /// That of a table's [lineage](Table::lineage), or of the table.
-    pub fn of(table: &Arc<dyn Table>) -> Self {
-        Self(match table.lineage() {
-            Some(lineage) => Arc::as_ptr(&lineage).cast::<()>() as usize,
-            None => Arc::as_ptr(table).cast::<()>() as usize,
-        })
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ItemId {
     pub table: TableId,
@@ -64,6 +50,7 @@ pub(super) struct Value(u64);
 pub(super) struct TableShelf {
     /// The version that was scanned last.
     pub table: Weak<dyn Table>,
+    /// What lives as long as any version.
     lineage: Option<Weak<dyn Any + Send + Sync>>,
     pub clusters: HashMap<u64, ClusterShelf>,
     /// For each column, and each condition's answers, the scans that want it.

@@ -8,7 +8,7 @@ use datafusion_common::{ScalarValue, Statistics};
 use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
-use diligence_base::ids::{QueryId, TableVersion};
+use diligence_base::ids::{QueryId, TableIdentity, TableVersion};
 use diligence_base::limits::COLUMNS_REST;
 use diligence_base::seams::ManualClock;
 use diligence_base::{Error, Result};
@@ -55,15 +55,21 @@ impl Cluster for Place {
 }
 
 #[derive(Debug)]
-struct Named(&'static str);
+struct Named(&'static str, TableIdentity);
+
+impl Named {
+    fn new(name: &'static str) -> Self {
+        Self(name, TableIdentity::of_new(TableVersion(1)))
+    }
+}
 
 impl Table for Named {
     fn schema(&self) -> SchemaRef {
         Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, false), Field::new("b", DataType::Int64, false)]))
     }
 
-    fn version(&self) -> TableVersion {
-        TableVersion(1)
+    fn identity(&self) -> TableIdentity {
+        self.1
     }
 
     fn statistics(&self) -> Statistics {
@@ -93,7 +99,7 @@ impl Stage {
         let clock = Arc::new(ManualClock::stepping(1));
         let scans = Scans::new(&broker, clock.clone(), 50);
         let clusters = (0..clusters).map(|place| Arc::new(Place(place)) as Arc<dyn Cluster>).collect();
-        Self { broker, clock, scans, table: Arc::new(Named("t")), clusters }
+        Self { broker, clock, scans, table: Arc::new(Named::new("t")), clusters }
     }
 
     fn scan(&self, columns: &[usize]) -> Arc<Attendance> {
@@ -493,7 +499,7 @@ fn a_table_that_is_gone_takes_its_columns_along() {
     drop(stage.scan(&[0]));
     stage.run(&[0]);
     assert_eq!(stage.info().columns_kept, 2);
-    stage.table = Arc::new(Named("another"));
+    stage.table = Arc::new(Named::new("another"));
     let info = stage.info();
     assert_eq!((info.columns_kept, info.columns_bytes, info.builds.len()), (0, 0, 0));
     assert_eq!(stage.broker.reserved_bytes(), 0);

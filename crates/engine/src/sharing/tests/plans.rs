@@ -18,7 +18,7 @@ use datafusion_physical_expr::aggregate::AggregateExprBuilder;
 use datafusion_physical_expr::expressions::{BinaryExpr, CastExpr, Column, LikeExpr, Literal, in_list};
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::Result;
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableIdentity, TableVersion};
 use diligence_base::seams::Random;
 use diligence_storage::memory::MemoryTable;
 use diligence_storage::{ScanRequest, Table, TableScan};
@@ -99,14 +99,46 @@ impl Table for Counted {
         self.0.schema()
     }
 
-    fn version(&self) -> TableVersion {
-        self.0.version()
+    fn identity(&self) -> TableIdentity {
+        self.0.identity()
     }
 
     fn statistics(&self) -> Statistics {
         let mut statistics = self.0.statistics();
         statistics.column_statistics.iter_mut().for_each(|column| column.distinct_count = Precision::Inexact(120));
         statistics
+    }
+
+    fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
+        self.0.scan(request)
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+/// The rows of a table, read in another way.
+#[derive(Debug)]
+struct View(Arc<dyn Table>);
+
+impl Table for View {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn identity(&self) -> TableIdentity {
+        let mut identity = self.0.identity();
+        identity.view.is_without_index = true;
+        identity
+    }
+
+    fn origin(&self) -> Option<Arc<dyn Table>> {
+        Some(self.0.clone())
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.0.statistics()
     }
 
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
@@ -153,6 +185,11 @@ impl Tables {
     pub fn counted(rows: i64) -> Self {
         let (t, u) = Self::made(rows);
         Self { t: Arc::new(Counted(t)), u: Arc::new(u) }
+    }
+
+    /// The same tables; `t` is seen through a view.
+    pub fn viewed(&self) -> Self {
+        Self { t: Arc::new(View(self.t.clone())), u: self.u.clone() }
     }
 
     fn made(rows: i64) -> (MemoryTable, MemoryTable) {

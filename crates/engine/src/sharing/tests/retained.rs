@@ -91,6 +91,20 @@ fn what_was_made_of_a_table_goes_with_it() {
 }
 
 #[test]
+fn a_state_of_a_view_stays_as_long_as_the_table_behind_it() {
+    let engine = inline();
+    let wanted = Wanted::between(10, 90);
+    let tables = Tables::new(2000);
+    assert_eq!(found(&engine, &tables.viewed().groups(&wanted)), (0, 0));
+    assert_eq!(found(&engine, &tables.viewed().groups(&wanted)), (1, 0), "another view that is the same");
+    assert_eq!(found(&engine, &tables.groups(&wanted)), (1, 0), "rows that are read otherwise");
+    assert_eq!(engine.sharing().retained_states, 2);
+    drop(tables);
+    assert_eq!((engine.sharing().retained_states, engine.sharing().retained_drops_total), (0, 2));
+    assert_eq!(engine.broker().reserved_bytes(), 0);
+}
+
+#[test]
 fn states_have_their_part_of_the_budget_and_no_more() {
     let tables = Tables::new(2000);
     let options = EngineOptions { memory_bytes: 1 << 20, retained_percent: 10, ..EngineOptions::inline(1) };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion_common::Statistics;
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableIdentity, TableVersion};
 use diligence_base::{Error, Result};
 use diligence_storage::{ScanRequest, Table, TableScan};
 use diligence_types::SqlType;
@@ -21,15 +21,15 @@ use crate::algebra::{Constant, Numbers};
 
 /// A table without rows.
 #[derive(Debug)]
-struct Empty(SchemaRef);
+struct Empty(SchemaRef, TableIdentity);
 
 impl Table for Empty {
     fn schema(&self) -> SchemaRef {
         self.0.clone()
     }
 
-    fn version(&self) -> TableVersion {
-        TableVersion(0)
+    fn identity(&self) -> TableIdentity {
+        self.1
     }
 
     fn statistics(&self) -> Statistics {
@@ -76,7 +76,11 @@ impl Context for Tables {
             SqlType::parse(sql_type).map(|sql_type| sql_type.field(name, *nullable))
         };
         let fields = columns.iter().filter_map(field).collect::<Vec<_>>();
-        Ok(Some(Named::Table { table: Arc::new(Empty(Arc::new(Schema::new(fields)))), name, key: vec![] }))
+        Ok(Some(Named::Table {
+            table: Arc::new(Empty(Arc::new(Schema::new(fields)), TableIdentity::of_new(TableVersion(0)))),
+            name,
+            key: vec![],
+        }))
     }
 
     fn zone(&self) -> &str {
