@@ -14,7 +14,8 @@ use crate::name::oid_of;
 use crate::rules::Materialized;
 use crate::sequence::Sequence;
 use crate::{
-    CompositeDefinition, DomainDefinition, EnumDefinition, FileRelation, NativeTable, RelationName, Routine, View,
+    CompositeDefinition, DomainDefinition, EnumDefinition, FileRelation, NativeTable, RelationName, Routine, Trigger,
+    View,
 };
 
 /// One version of a relation in a catalog.
@@ -33,6 +34,24 @@ pub struct Object {
 }
 
 impl Object {
+    /// The number of a column, by which grants know it: as long as the column is there, whatever its name.
+    pub fn column_number(&self, column: &str) -> Option<u32> {
+        let place = self.relation.schema().ok()?.index_of(column).ok()?;
+        match &self.relation {
+            Relation::Native(table) => table.columns().ids.get(place).copied(),
+            _ => u32::try_from(place + 1).ok(),
+        }
+    }
+
+    /// The column of a number; `None` if it is gone.
+    pub fn column_of(&self, number: u32) -> Option<String> {
+        let place = match &self.relation {
+            Relation::Native(table) => table.columns().ids.iter().position(|id| *id == number)?,
+            _ => usize::try_from(number).ok()?.checked_sub(1)?,
+        };
+        self.relation.schema().ok()?.fields().get(place).map(|field| field.name().clone())
+    }
+
     /// The number by which PostgreSQL's clients know it.
     pub fn oid(&self) -> u32 {
         oid_of(self.id)
@@ -90,6 +109,15 @@ impl Relation {
             Relation::Routine(_) => "function",
             Relation::Collation(_) => "collation",
             Relation::Enum(_) | Relation::Composite(_) | Relation::Domain(_) => "type",
+        }
+    }
+
+    /// What it calls when its rows change, in the order of their names.
+    pub fn triggers(&self) -> &[Trigger] {
+        match self {
+            Relation::Native(table) => &table.rules().triggers,
+            Relation::View(view) => &view.triggers,
+            _ => &[],
         }
     }
 

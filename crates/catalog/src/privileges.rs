@@ -133,7 +133,25 @@ impl Question<'_> {
                 {
                     return Ok(None);
                 }
-                any(&|wanted| may(&rights, &name, found.as_ref(), wanted))
+                let column = match (self.column, &found) {
+                    (Some(Named::Text(column)), _) => Some(column.to_owned()),
+                    (Some(Named::Number(number)), Some(found)) => {
+                        let place = usize::try_from(number - 1).unwrap_or_default();
+                        found.schema()?.fields().get(place).map(|field| field.name().clone())
+                    }
+                    _ => None,
+                };
+                let of_columns = |wanted: Wanted| match (wanted.privilege, &found) {
+                    (Some(privilege), Some(Resolved::Object(_))) if self.subject == AskedKind::Column => {
+                        match &column {
+                            _ if wanted.options => rights.may_grant_column(&name, column.as_deref(), privilege),
+                            Some(column) => rights.may_column(&name, column, privilege),
+                            None => rights.may_any_column(&name, privilege),
+                        }
+                    }
+                    _ => false,
+                };
+                any(&|wanted| may(&rights, &name, found.as_ref(), wanted) || of_columns(wanted))
             }
             AskedKind::Schema => {
                 let Some(schema) = self.schema()? else { return Ok(None) };

@@ -3,7 +3,7 @@
 //! They are looked at after all rows of a change are where they will be, under the catalog's lock, so that neither side
 //! moves meanwhile. What refers to a row that went is found by scanning the columns that refer, once for a change.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::pieces::conflict;
 use crate::pieces::{RowFinder, piece_of};
 use crate::rules::{Key, KeyKind, Reference, ReferenceAction};
 use crate::snapshot::Root;
-use crate::{NativeTable, NewRows, Object, Relation, RowChange};
+use crate::{CatalogSnapshot, NativeTable, NewRows, Object, Relation, RowChange};
 
 /// A table before a change and after it.
 pub(crate) struct ChangedTable {
@@ -44,6 +44,30 @@ pub(crate) fn referring(root: &Root, table: ObjectId) -> impl Iterator<Item = (&
         let references = rows_of(object).map_or(&[][..], |rows| &rows.rules().references);
         references.iter().filter(move |reference| reference.table == table).map(move |reference| (object, reference))
     })
+}
+
+impl CatalogSnapshot {
+    /// The references to a table, with the tables that have them.
+    pub fn referring(&self, table: ObjectId) -> impl Iterator<Item = (&Arc<Object>, &Reference)> {
+        referring(&self.0, table)
+    }
+
+    /// Whether a table that has triggers has rows that follow those of a table, or follow those that do.
+    pub fn has_followers_with_triggers(&self, table: ObjectId) -> bool {
+        let (mut met, mut left) = (BTreeSet::from([table]), vec![table]);
+        while let Some(next) = left.pop() {
+            for (object, _) in self.referring(next).filter(|(_, reference)| reference.changes_rows()) {
+                let Relation::Native(rows) = &object.relation else { continue };
+                if !rows.rules().triggers.is_empty() {
+                    return true;
+                }
+                if met.insert(object.id) {
+                    left.push(object.id);
+                }
+            }
+        }
+        false
+    }
 }
 
 fn rows_of(object: &Object) -> Option<&Arc<NativeTable>> {
@@ -216,8 +240,16 @@ struct GoneKey {
     is_back: bool,
 }
 
+/// Whether a change has taken away a key that a reference is to, or changed one.
+pub(crate) fn has_gone_keys(changed: &ChangedTable, reference: &Reference) -> Result<bool> {
+    let (Some(before), Some(after)) = (rows_of(&changed.before), rows_of(&changed.after)) else { return Ok(false) };
+    let Some(key) = before.rules().keys.iter().find(|key| key.refers_to(&reference.referred)) else { return Ok(false) };
+    let reader = KeyReader::new(key, before.schema())?;
+    Ok(!gone_keys(changed, before, after, key, &reader)?.is_empty())
+}
+
 /// What becomes of the rows that refer to rows that went.
-fn left_behind(
+pub(crate) fn left_behind(
     changed: &ChangedTable,
     object: &Arc<Object>,
     reference: &Reference,

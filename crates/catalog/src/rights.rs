@@ -59,6 +59,19 @@ impl Held {
         self.names.authority().privileges(&self.roles, subject, kind, options)
     }
 
+    fn of_column(&self, object: &Object, column: &str, options: bool) -> Privileges {
+        let Some(number) = object.column_number(column) else { return Privileges::NONE };
+        let subject = Subject::Column(object.id, number);
+        self.names.authority().privileges(&self.roles, subject, SubjectKind::Column, options)
+    }
+
+    fn of_any_column(&self, object: &Object, options: bool) -> Privileges {
+        let authority = self.names.authority();
+        let columns = authority.granted_columns(object.id).map(|(column, _)| column);
+        let columns = columns.map(|column| authority.privileges(&self.roles, column, SubjectKind::Column, options));
+        columns.fold(Privileges::NONE, Privileges::with)
+    }
+
     fn schema(&self, schema: &str) -> Option<Subject> {
         self.names.schemas().find(|(name, _)| *name == schema).map(|(_, id)| Subject::Schema(id))
     }
@@ -116,6 +129,44 @@ impl Rights {
         let is_granted =
             |held: &Held| held.object(name).is_some_and(|object| held.of_object(object, false).has(privilege));
         name.is_temporary() || self.fit(name, privilege) || self.held.as_ref().is_some_and(is_granted)
+    }
+
+    /// Whether a column of a relation may be used so.
+    pub fn may_column(&self, name: &RelationName, column: &str, privilege: Privilege) -> bool {
+        let is_granted =
+            |held: &Held| held.object(name).is_some_and(|object| held.of_column(object, column, false).has(privilege));
+        self.may(name, privilege) || self.held.as_ref().is_some_and(is_granted)
+    }
+
+    /// Whether a relation, or one of its columns, may be used so.
+    pub fn may_any_column(&self, name: &RelationName, privilege: Privilege) -> bool {
+        let is_granted =
+            |held: &Held| held.object(name).is_some_and(|object| held.of_any_column(object, false).has(privilege));
+        self.may(name, privilege) || self.held.as_ref().is_some_and(is_granted)
+    }
+
+    /// Whether a privilege of a column, or of any without one, may be passed on.
+    pub fn may_grant_column(&self, name: &RelationName, column: Option<&str>, privilege: Privilege) -> bool {
+        let is_granted = |held: &Held| {
+            held.object(name).is_some_and(|object| match column {
+                Some(column) => held.of_column(object, column, true).has(privilege),
+                None => held.of_any_column(object, true).has(privilege),
+            })
+        };
+        self.may_grant(name, privilege) || self.held.as_ref().is_some_and(is_granted)
+    }
+
+    /// Fails with [`DENIED`] if one of the columns of a relation may not be used so.
+    pub fn check_columns<'c>(
+        &self,
+        name: &RelationName,
+        mut columns: impl Iterator<Item = &'c str>,
+        privilege: Privilege,
+    ) -> Result<()> {
+        match self.may(name, privilege) || columns.all(|column| self.may_column(name, column, privilege)) {
+            true => Ok(()),
+            false => self.check(name, privilege),
+        }
     }
 
     /// Whether that may be passed on.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{FunctionBehavior, FunctionCalledOnNull, Statement};
+use sqlparser::ast::{FunctionBehavior, FunctionCalledOnNull, FunctionSecurity, Statement};
 
 use crate::RelationName;
 
@@ -53,6 +53,12 @@ impl Routine {
     pub fn is_procedure(&self) -> bool {
         let Statement::CreateFunction(create) = self.source.as_ref() else { return false };
         matches!(&create.return_type, Some(returns) if returns.to_string() == "\"procedure\"")
+    }
+
+    /// Whether it does what its owner may do, whoever calls it: SECURITY DEFINER.
+    pub fn acts_as_owner(&self) -> bool {
+        matches!(self.source.as_ref(), Statement::CreateFunction(create)
+            if matches!(create.security, Some(FunctionSecurity::Definer)))
     }
 
     /// Whether it is NULL if an argument is.

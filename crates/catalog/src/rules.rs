@@ -219,6 +219,12 @@ impl Reference {
     pub fn is_deferrable(&self) -> bool {
         self.deferral != Deferral::Never
     }
+
+    /// Whether rows that refer go or change with those which they refer to.
+    pub fn changes_rows(&self) -> bool {
+        let is_refusal = |action| matches!(action, ReferenceAction::Refuse | ReferenceAction::Restrict);
+        !is_refusal(self.on_delete) || !is_refusal(self.on_update)
+    }
 }
 
 /// What becomes of rows that refer to a row that goes.

@@ -467,16 +467,31 @@ impl SessionSnapshot {
         Ok(found)
     }
 
+    /// As [`readable_by`](Self::readable_by), where some of the columns may be read; `None` if none may.
+    pub fn readable_in_part(&self, owner: Option<&str>, name: &RelationName) -> Option<Resolved> {
+        let rights = self.rights_behind(owner);
+        let found = self.get(name).filter(|_| self.sees(name))?;
+        let is_readable = rights.may_use_schema(&name.schema) && rights.may_any_column(name, Privilege::Select);
+        is_readable.then_some(found)
+    }
+
+    /// The rights of an owner, or those of the session.
+    pub fn rights_behind(&self, owner: Option<&str>) -> Arc<Rights> {
+        match owner {
+            None => self.rights.clone(),
+            Some(owner) => {
+                let rights = rights_of(&self.catalog, &self.users, owner, None);
+                rights.unwrap_or_else(|| Arc::new(Rights::only(vec![], vec![])))
+            }
+        }
+    }
+
     /// As [`readable`](Self::readable), for what stands behind a view that was granted: under the rights of its owner.
     /// Fails with code 42501 if the owner may not read it.
     pub fn readable_by(&self, owner: Option<&str>, name: &RelationName) -> Result<Option<Resolved>> {
         match owner {
             None => self.readable(name),
-            Some(owner) => {
-                let rights = rights_of(&self.catalog, &self.users, owner, None);
-                let rights = rights.unwrap_or_else(|| Arc::new(Rights::only(vec![], vec![])));
-                Self { rights, ..self.clone() }.readable(name)
-            }
+            Some(owner) => Self { rights: self.rights_behind(Some(owner)), ..self.clone() }.readable(name),
         }
     }
 

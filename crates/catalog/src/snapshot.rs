@@ -98,6 +98,11 @@ impl CatalogSnapshot {
         self.0.schemas.values().flat_map(|schema| schema.objects.values())
     }
 
+    /// The objects of one schema, in the order of their names; none if there is no such schema.
+    pub fn objects_in(&self, schema: &str) -> impl Iterator<Item = &Arc<Object>> {
+        self.0.schemas.get(schema).into_iter().flat_map(|schema| schema.objects.values())
+    }
+
     /// The routines of a name in one schema, whatever their arguments.
     pub fn routines(&self, schema: &str, name: &str) -> Vec<&Arc<Object>> {
         let first = RelationName::of_routine(schema, name, None).name;

@@ -34,6 +34,10 @@ use crate::references::{self, ChangedTable, Followed};
 use crate::snapshot::{Root, Schema};
 use crate::{Catalog, CatalogChange, NativeTable, NewRows, Object, Relation, RelationName, RowChange};
 
+mod led;
+
+pub use self::led::{Following, LedChange};
+
 /// A transaction of one session. Used from any thread.
 #[derive(Debug)]
 pub struct Transaction {

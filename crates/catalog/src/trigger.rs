@@ -13,6 +13,8 @@ pub enum TriggerEvent {
     Update(Vec<String>),
     /// Rows go.
     Delete,
+    /// All rows go at once.
+    Truncate,
 }
 
 /// A trigger of a table.
@@ -22,6 +24,8 @@ pub struct Trigger {
     pub name: String,
     /// Whether it runs before the change, or behind it.
     pub is_before: bool,
+    /// Whether it runs in the place of the change, of a view's rows.
+    pub is_instead: bool,
     /// Whether it runs once for each row, or once for the statement.
     pub is_row: bool,
     /// What it is for.
@@ -34,6 +38,26 @@ pub struct Trigger {
     pub arguments: Vec<String>,
     /// Whether it runs at all.
     pub is_enabled: bool,
+    /// What it calls the rows that a statement has changed or taken away, as they were, and as a table.
+    pub old_rows: Option<String>,
+    /// What it calls those that came or have changed.
+    pub new_rows: Option<String>,
+}
+
+impl Trigger {
+    /// When it runs, as SQL says it.
+    pub fn timing(&self) -> &'static str {
+        match (self.is_instead, self.is_before) {
+            (true, _) => "INSTEAD OF",
+            (_, true) => "BEFORE",
+            (_, false) => "AFTER",
+        }
+    }
+
+    /// Whether it may give rows other values than a statement does.
+    pub fn changes_rows(&self) -> bool {
+        self.is_before && self.is_row && self.is_enabled
+    }
 }
 
 /// Between the parts of a trigger's text, and between those of a part.
@@ -47,8 +71,14 @@ impl Trigger {
             TriggerEvent::Insert => "insert".to_owned(),
             TriggerEvent::Update(columns) => format!("update{WITHIN}{}", columns.join("\u{13}")),
             TriggerEvent::Delete => "delete".to_owned(),
+            TriggerEvent::Truncate => "truncate".to_owned(),
         });
-        let flags = [(self.is_before, "before"), (self.is_row, "row"), (self.is_enabled, "enabled")];
+        let flags = [
+            (self.is_before, "before"),
+            (self.is_row, "row"),
+            (self.is_enabled, "enabled"),
+            (self.is_instead, "instead"),
+        ];
         let flags = flags.into_iter().filter(|(is, _)| *is).map(|(_, flag)| flag).collect::<Vec<_>>().join(",");
         let parts = [
             self.name.clone(),
@@ -58,6 +88,7 @@ impl Trigger {
             self.function.schema.clone(),
             self.function.name.clone(),
             self.arguments.iter().map(|argument| format!("{argument}{WITHIN}")).collect(),
+            [&self.old_rows, &self.new_rows].map(|name| name.as_deref().unwrap_or_default()).join(&WITHIN.to_string()),
         ];
         parts.join(&BETWEEN.to_string())
     }
@@ -65,9 +96,11 @@ impl Trigger {
     /// The trigger of a text. Fails with kind `File` if it says none.
     pub fn decoded(text: &str) -> Result<Self> {
         let parts = text.split(BETWEEN).collect::<Vec<_>>();
-        let [name, flags, events, when, schema, function, arguments] = parts.as_slice() else {
+        let [name, flags, events, when, schema, function, arguments, rest @ ..] = parts.as_slice() else {
             return Err(Error::file("a trigger cannot be understood"));
         };
+        let (old_rows, new_rows) = rest.first().and_then(|names| names.split_once(WITHIN)).unwrap_or_default();
+        let named = |name: &str| (!name.is_empty()).then(|| name.to_owned());
         let has = |flag: &str| flags.split(',').any(|known| known == flag);
         let event = |text: &str| match text.split_once(WITHIN) {
             Some(("update", columns)) => {
@@ -76,6 +109,7 @@ impl Trigger {
             }
             None if text == "insert" => Ok(TriggerEvent::Insert),
             None if text == "delete" => Ok(TriggerEvent::Delete),
+            None if text == "truncate" => Ok(TriggerEvent::Truncate),
             _ => Err(Error::file("a trigger's event is not known to this version")),
         };
         let mut arguments = arguments.split(WITHIN).map(str::to_owned).collect::<Vec<_>>();
@@ -83,12 +117,15 @@ impl Trigger {
         Ok(Self {
             name: (*name).to_owned(),
             is_before: has("before"),
+            is_instead: has("instead"),
             is_row: has("row"),
             is_enabled: has("enabled"),
             events: events.split('\u{14}').map(event).collect::<Result<_>>()?,
             when: (!when.is_empty()).then(|| (*when).to_owned()),
             function: RelationName::new(*schema, *function),
             arguments,
+            old_rows: named(old_rows),
+            new_rows: named(new_rows),
         })
     }
 
@@ -105,9 +142,10 @@ impl Trigger {
                 format!("UPDATE OF {}", columns.iter().map(|column| quoted(column)).collect::<Vec<_>>().join(", "))
             }
             TriggerEvent::Delete => "DELETE".to_owned(),
+            TriggerEvent::Truncate => "TRUNCATE".to_owned(),
         });
         let events = events.collect::<Vec<_>>().join(" OR ");
-        let timing = if self.is_before { "BEFORE" } else { "AFTER" };
+        let timing = self.timing();
         let each = if self.is_row { "ROW" } else { "STATEMENT" };
         let when = self.when.as_ref().map(|when| format!(" WHEN ({when})")).unwrap_or_default();
         let arguments = self.arguments.iter().map(|argument| format!("'{}'", argument.replace('\'', "''")));
@@ -119,8 +157,15 @@ impl Trigger {
             false => format!("{}.{routine}", quoted(&self.function.schema)),
         };
         let name = quoted(&self.name);
+        let tables = [("OLD", &self.old_rows), ("NEW", &self.new_rows)];
+        let tables = tables
+            .iter()
+            .filter_map(|(which, name)| name.as_ref().map(|name| format!(" {which} TABLE AS {}", quoted(name))));
+        let tables = tables.collect::<String>();
+        let referencing = if tables.is_empty() { tables } else { format!(" REFERENCING{tables}") };
         format!(
-            "CREATE TRIGGER {name} {timing} {events} ON {table} FOR EACH {each}{when} EXECUTE FUNCTION {routine}({arguments})"
+            "CREATE TRIGGER {name} {timing} {events} ON {table}{referencing} FOR EACH {each}{when} \
+             EXECUTE FUNCTION {routine}({arguments})"
         )
     }
 }
@@ -134,6 +179,7 @@ mod tests {
         let trigger = Trigger {
             name: "t".into(),
             is_before: true,
+            is_instead: false,
             is_row: true,
             events: vec![
                 TriggerEvent::Insert,
@@ -144,6 +190,8 @@ mod tests {
             function: RelationName::of_routine("public", "f", Some("")),
             arguments: vec![String::new(), "it's".into()],
             is_enabled: false,
+            old_rows: None,
+            new_rows: None,
         };
         assert_eq!(Trigger::decoded(&trigger.encoded()).unwrap(), trigger);
         assert_eq!(
@@ -153,6 +201,24 @@ mod tests {
         );
         let plain = Trigger { events: vec![TriggerEvent::Update(vec![])], when: None, arguments: vec![], ..trigger };
         assert_eq!(Trigger::decoded(&plain.encoded()).unwrap(), plain);
+        let behind = Trigger {
+            is_before: false,
+            is_row: false,
+            events: vec![TriggerEvent::Truncate],
+            old_rows: Some("gone".into()),
+            new_rows: Some("New ones".into()),
+            ..plain
+        };
+        assert_eq!(Trigger::decoded(&behind.encoded()).unwrap(), behind);
+        assert_eq!(
+            behind.definition("public.t"),
+            "CREATE TRIGGER t AFTER TRUNCATE ON public.t REFERENCING OLD TABLE AS gone NEW TABLE AS \"New ones\" \
+             FOR EACH STATEMENT EXECUTE FUNCTION f()"
+        );
+        // Of a database that was written before there were names for rows.
+        let before = behind.encoded();
+        let (before, _) = before.rsplit_once(BETWEEN).unwrap();
+        assert_eq!(Trigger::decoded(before).unwrap(), Trigger { old_rows: None, new_rows: None, ..behind });
         assert!(Trigger::decoded("x").is_err());
     }
 }

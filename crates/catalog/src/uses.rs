@@ -228,7 +228,12 @@ mod tests {
 
     fn view(text: &str) -> Relation {
         let statement = Parser::parse_sql(&GenericDialect {}, text).unwrap().remove(0);
-        Relation::View(Arc::new(View { source: Arc::new(statement), depth: 1, schema: Arc::new(Schema::empty()) }))
+        Relation::View(Arc::new(View {
+            source: Arc::new(statement),
+            depth: 1,
+            schema: Arc::new(Schema::empty()),
+            triggers: vec![],
+        }))
     }
 
     fn name(name: &str) -> RelationName {

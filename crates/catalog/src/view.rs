@@ -9,6 +9,8 @@ use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
 use sqlparser::ast::{Query, Statement};
 
+use crate::Trigger;
+
 /// A query with a name.
 #[derive(Debug)]
 pub struct View {
@@ -18,7 +20,12 @@ pub struct View {
     pub depth: usize,
     /// Its columns when it was made.
     pub schema: SchemaRef,
+    /// What runs when statements change its rows, in the order of their names.
+    pub triggers: Vec<Trigger>,
 }
+
+/// Between a view's statement and each of its triggers, in what is kept of it.
+const BETWEEN: &str = "\u{1}trigger ";
 
 impl View {
     /// What it selects. Fails with kind `Bug` if its statement makes no view.
@@ -41,6 +48,24 @@ impl View {
             }
             _ => vec![],
         }
+    }
+
+    /// The same with other triggers.
+    pub fn with_triggers(&self, triggers: Vec<Trigger>) -> Self {
+        Self { source: self.source.clone(), depth: self.depth, schema: self.schema.clone(), triggers }
+    }
+
+    /// What a log keeps: its statement and its triggers.
+    pub fn kept(&self) -> String {
+        let triggers = self.triggers.iter().map(Trigger::encoded);
+        std::iter::once(self.definition()).chain(triggers).collect::<Vec<_>>().join(BETWEEN)
+    }
+
+    /// The statement, and the triggers, of what a log has kept. Fails with kind `File` if a trigger is none.
+    pub fn parts_of(kept: &str) -> Result<(&str, Vec<Trigger>)> {
+        let mut parts = kept.split(BETWEEN);
+        let definition = parts.next().unwrap_or_default();
+        Ok((definition, parts.map(Trigger::decoded).collect::<Result<_>>()?))
     }
 
     /// The text of the statement that made it.

@@ -7,7 +7,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use diligence_base::{Error, Result};
-use diligence_catalog::transaction::TransactionMark;
 use diligence_sql::ChannelStep;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -44,26 +43,20 @@ pub(crate) struct Ears {
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     steps: Vec<ChannelStep>,
-    /// How many there were when the transaction was as these marks say.
-    marks: Vec<(TransactionMark, usize)>,
 }
 
 impl Pending {
-    /// A point to which the transaction may go back.
-    pub(crate) fn mark(&mut self, mark: &TransactionMark) {
-        if !self.steps.is_empty() {
-            self.marks.push((mark.clone(), self.steps.len()));
-        }
+    /// How many steps there are.
+    pub(crate) fn count(&self) -> usize {
+        self.steps.len()
     }
 
-    /// It goes back to one.
-    pub(crate) fn back_to(&mut self, mark: &TransactionMark) {
-        let known = self.marks.iter().rfind(|(known, _)| known == mark).map(|(_, count)| *count);
-        self.steps.truncate(known.unwrap_or(0));
+    /// The transaction goes back to where there were so many.
+    pub(crate) fn back_to(&mut self, count: usize) {
+        self.steps.truncate(count);
     }
 
     pub(crate) fn take(&mut self) -> Vec<ChannelStep> {
-        self.marks.clear();
         std::mem::take(&mut self.steps)
     }
 

@@ -130,9 +130,12 @@ impl Surroundings for Definitions<'_> {
     }
 
     fn view(&self, definition: &str, columns: SchemaRef) -> Result<View> {
+        let (definition, triggers) = View::parts_of(definition)?;
         let parsed = self.planner.parse(definition)?;
         match parsed.statement {
-            SyntaxTree::Statement(source) => Ok(View { source: source.into(), depth: parsed.depth, schema: columns }),
+            SyntaxTree::Statement(source) => {
+                Ok(View { source: source.into(), depth: parsed.depth, schema: columns, triggers })
+            }
             _ => Err(Error::file(format!("no view is made by: {definition}"))),
         }
     }

@@ -22,7 +22,8 @@
 //! PostgreSQL's clients look at it in [`postgres`].
 //!
 //! The rooms, of which each imports only those before it: `duration`, `channels`, `sender`, `settings`, `status`,
-//! `system`, `plan_json`, `activity`, `postgres`, `plans`, `kept`, `database`, `session`, `words`, `statement`.
+//! `system`, `plan_json`, `activity`, `postgres`, `plans`, `kept`, `remembered`, `database`, `session`,
+//! `words`, `statement`.
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 
@@ -42,6 +43,7 @@ pub mod plans;
 pub mod postgres;
 #[cfg(test)]
 mod python_tests;
+mod remembered;
 mod sender;
 mod session;
 mod settings;
@@ -60,7 +62,6 @@ pub use database::{Database, DatabaseOptions, TableInfo};
 pub use diligence_base::{Error, ErrorKind, Result};
 pub use diligence_catalog::Isolation;
 pub use diligence_catalog::authority::RoleDefinition;
-pub use diligence_catalog::transaction::TransactionMark;
 pub use diligence_catalog::{CATALOG_NAME, ComputedTable, PlanningIdentity, SessionSnapshot, rights};
 pub use diligence_disk::{Compression, TempIo, TempOptions};
 pub use diligence_engine::plan::Needs;
@@ -75,6 +76,7 @@ pub use diligence_types::search::SearchKind;
 pub use diligence_types::text::networks::{Address, mac_text, read_mac};
 pub use diligence_types::text::{Multirange, Range, Zone};
 pub use plans::{GenericPlan, ParsedStatement, PlanCache, PlannedStatement, Used};
+pub use remembered::SessionMark;
 pub use session::{Session, SessionOptions};
 pub use settings::{bytes, memory_budget};
 pub use statement::{Append, CancelToken, PendingStatement, QueryResult, ResultKind, Short};

@@ -9,7 +9,6 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::RoleDefinition;
-use diligence_catalog::transaction::TransactionMark;
 use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::{QueryOptions, SharingMode};
 use diligence_sql::{ChannelStep, Facts, Planner, PlannerOptions, QueryRunner, SettingsSink};
@@ -21,6 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::channels::{self, Ears, Notification, Pending};
 use crate::database::Database;
+use crate::remembered::{Remembered, SessionMark, Was};
 use crate::sender::Sender;
 use crate::settings::{self, Settings, SettingsView, Shown};
 use crate::system::{self, SessionView, WaitingQuery};
@@ -56,7 +56,7 @@ impl Default for SessionOptions {
 const PROCEDURES_MAX: usize = 64;
 
 /// A savepoint: its name, and what had been changed.
-pub(crate) type Savepoint = (String, TransactionMark);
+pub(crate) type Savepoint = (String, SessionMark);
 
 pub(crate) struct Parts {
     database: Database,
@@ -67,8 +67,8 @@ pub(crate) struct Parts {
     /// Procedures that run within each other.
     depth: AtomicUsize,
     itself: Weak<Parts>,
-    /// What settings were that `set_config` has changed for the transaction, the first first.
-    local: Mutex<Vec<(String, String)>>,
+    /// What settings were, and whom it acted as, before the transaction changed it.
+    remembered: Mutex<Remembered>,
     /// What it listens to, and what its transaction has said.
     ears: Arc<Ears>,
     said: Mutex<Pending>,
@@ -126,22 +126,75 @@ impl SettingsSink for Parts {
 
     fn set_config(&self, name: &str, value: &str, is_local: bool) -> Result<String> {
         let name = name.to_lowercase();
-        let before = match self.settings().show(&name) {
-            Ok(before) => before.value,
-            Err(_) if settings::is_custom(&name) => String::new(),
+        if self.settings().show(&name).is_err() && !settings::is_custom(&name) {
             // One of the client's, which only it changes.
-            Err(_) => return Ok(value.to_owned()),
-        };
-        if is_local && self.planner.catalogs().isolation().is_none() {
-            // For this statement's transaction, which ends with it.
             return Ok(value.to_owned());
         }
-        self.settings().set(&name, value)?;
-        if is_local {
-            self.local.lock().push((name.clone(), before));
+        match self.change(&name, Some(value), is_local)? {
+            true => Ok(self.settings().show(&name)?.value),
+            // For this statement's transaction, which ends with it.
+            false => Ok(value.to_owned()),
+        }
+    }
+}
+
+impl Parts {
+    /// Changes a setting, or gives it its default back: until its transaction is rolled back or, with `is_local`, until
+    /// it ends. Gives whether it has: without a transaction, nothing is local. Fails with kind `Input` if there is no
+    /// such setting, if this is no value of it, or if it is everybody's and the session may not change it; with code
+    /// 55P02 if it is everybody's, and `is_local`.
+    fn change(&self, name: &str, value: Option<&str>, is_local: bool) -> Result<bool> {
+        let is_inside = self.planner.catalogs().isolation().is_some();
+        if is_local && !is_inside {
+            return Ok(false);
+        }
+        let was = if is_inside { self.own_setting(name)? } else { None };
+        if is_local && was.is_none() {
+            let error = Error::input(format!("the setting '{name}' is everybody's: it does not go with a transaction"));
+            return Err(error.with_code("55P02").with_hint("write SET without LOCAL"));
+        }
+        match value {
+            Some(value) => self.settings().set(name, value)?,
+            None => self.settings().reset(name)?,
+        }
+        if let Some(value) = was {
+            self.remembered.lock().note(Was::Setting { name: name.to_lowercase(), value }, is_local);
         }
         self.tell(Facts::clone(&self.planner.facts()));
-        Ok(self.settings().show(&name)?.value)
+        Ok(true)
+    }
+
+    /// A setting's value; `None` of a setting that is everybody's. Fails with kind `Input` if there is no such setting.
+    fn own_setting(&self, name: &str) -> Result<Option<String>> {
+        let shown = match self.settings().show(name) {
+            Err(_) if settings::is_custom(name) => return Ok(Some(String::new())),
+            shown => shown?,
+        };
+        Ok((!settings::is_everybodys(name)).then_some(shown.value))
+    }
+
+    /// Makes what was changed what it was.
+    fn restore(&self, changed: Vec<Was>) {
+        if changed.is_empty() {
+            return;
+        }
+        for was in changed {
+            // They had that value, so it is one.
+            let _ = match was {
+                // One that had no value is shown as nothing.
+                Was::Setting { name, value } if value.is_empty() => self.settings().reset(&name),
+                Was::Setting { name, value } => self.settings().set(&name, &value),
+                Was::Role(role) => {
+                    self.planner.catalogs().restore_role(role);
+                    Ok(())
+                }
+                Was::Authorization(user) => {
+                    self.planner.catalogs().restore_authorization(user);
+                    Ok(())
+                }
+            };
+        }
+        self.tell(Facts::clone(&self.planner.facts()));
     }
 }
 
@@ -235,7 +288,7 @@ impl Session {
                 savepoints: Mutex::default(),
                 depth: AtomicUsize::new(0),
                 itself: parts.clone(),
-                local: Mutex::default(),
+                remembered: Mutex::default(),
                 ears: Arc::default(),
                 said: Mutex::default(),
                 sender: Mutex::default(),
@@ -332,20 +385,42 @@ impl Session {
         self.0.planner.time_zone()
     }
 
-    /// A setting's value, for [`restore_setting`](Self::restore_setting); `None` of a setting that is everybody's.
-    /// Fails with kind `Input` if there is no such setting.
-    pub fn own_setting(&self, name: &str) -> Result<Option<String>> {
-        let shown = match self.0.settings().show(name) {
-            Err(_) if settings::is_custom(name) => return Ok(Some(String::new())),
-            shown => shown?,
-        };
-        Ok((!settings::is_everybodys(name)).then_some(shown.value))
+    /// Changes a setting as SET does or, with `is_local`, as SET LOCAL; without a value, gives it its default back. A
+    /// transaction that is rolled back has not changed it. Gives whether there is a change: nothing is local without a
+    /// transaction. Fails as [`set`](Self::set) does, and with code 55P02 if it is everybody's, and `is_local`.
+    pub fn set_within(&self, name: &str, value: Option<&str>, is_local: bool) -> Result<bool> {
+        self.0.change(name, value, is_local)
     }
 
-    /// Makes a setting what it was. Fails with kind `Input` if there is no such setting, or this is no value of it.
-    pub fn restore_setting(&self, name: &str, value: &str) -> Result<()> {
-        // One that had no value is shown as nothing.
-        if value.is_empty() { self.reset(name) } else { self.set(name, value) }
+    /// As [`reset_all`](Self::reset_all), until its transaction is rolled back. Fails as that does.
+    pub fn reset_all_within(&self) -> Result<()> {
+        let is_inside = self.planner().catalogs().isolation().is_some();
+        let names = if is_inside { self.changed_settings() } else { vec![] };
+        let was = names.into_iter().map(|name| Ok((self.0.own_setting(&name)?, name)));
+        let was = was.collect::<Result<Vec<_>>>()?;
+        self.reset_all()?;
+        let mut remembered = self.0.remembered.lock();
+        for (value, name) in was {
+            if let Some(value) = value {
+                remembered.note(Was::Setting { name, value }, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// SET ROLE and SET SESSION AUTHORIZATION have changed whom it acts as.
+    pub(crate) fn was_acting_as(&self, was: Vec<Was>, is_local: bool) {
+        let mut remembered = self.0.remembered.lock();
+        was.into_iter().for_each(|was| remembered.note(was, is_local));
+    }
+
+    pub(crate) fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.0.remembered.lock()
+    }
+
+    /// Makes what was changed what it was.
+    pub(crate) fn restore(&self, changed: Vec<Was>) {
+        self.0.restore(changed);
     }
 
     /// The session's own settings that differ from their defaults.
@@ -378,15 +453,6 @@ impl Session {
 
     fn tell_settings(&self) {
         self.set_facts(Facts::clone(&self.0.planner.facts()));
-    }
-
-    /// Settings that were changed for the transaction are what they were before.
-    pub(crate) fn end_local(&self) {
-        let changed = std::mem::take(&mut *self.0.local.lock());
-        for (name, before) in changed.into_iter().rev() {
-            // They had that value, so it is one.
-            let _ = self.restore_setting(&name, &before);
-        }
     }
 
     /// What its statements are planned under.

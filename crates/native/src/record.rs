@@ -351,7 +351,7 @@ pub fn encode_relation(id: ObjectId, name: &RelationName, relation: &Relation, s
         }
         Relation::View(view) => {
             head(&mut encoder, CREATE_VIEW);
-            encoder.text(&view.definition());
+            encoder.text(&view.kept());
             encoder.schema(&view.schema)?;
         }
         Relation::Files(files) => {

@@ -6,7 +6,7 @@ use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
 
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
-/// always so.
+/// always so. `@PATH@` and `@HIDDEN@` stand for what [`Visible`] says.
 #[rustfmt::skip]
 const FUNCTIONS: [(&str, &str); 51] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
@@ -16,7 +16,8 @@ const FUNCTIONS: [(&str, &str); 51] = [
       WHEN $1 = 1700 THEN concat('(', (CAST($2 AS INTEGER) - 4) / 65536, ',', (CAST($2 AS INTEGER) - 4) % 65536, ')') \
       WHEN $1 IN (1042, 1043) THEN concat('(', CAST($2 AS INTEGER) - 4, ')') ELSE '' END) \
       FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
-    ("name of regclass", "COALESCE((SELECT max(_c.class_name) FROM pg_catalog.pg_class_names _c WHERE _c.class_oid = $1), \
+    ("name of regclass", "COALESCE((SELECT max(CASE WHEN _c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@) \
+      THEN _c.class_shown ELSE _c.class_whole END) FROM pg_catalog.pg_class_names _c WHERE _c.class_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("name of regnamespace", "COALESCE((SELECT max(_n.schema_name) FROM pg_catalog.pg_namespace_names _n WHERE _n.schema_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
@@ -30,7 +31,8 @@ const FUNCTIONS: [(&str, &str); 51] = [
     ("pg_conf_load_time", "now()"),
     ("pg_database_size", "CAST(0 AS BIGINT)"),
     ("pg_encoding_to_char", "'UTF8'"),
-    ("pg_function_is_visible", "true"),
+    ("pg_function_is_visible", "COALESCE((SELECT bool_or(_r.routine_schema IN (@PATH@) AND _r.routine_oid NOT IN (@HIDDEN@)) \
+      FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1), true)"),
     ("pg_get_constraintdef", "(SELECT max(_c.constraint_text) FROM pg_catalog.pg_constraint_texts _c WHERE _c.constraint_oid = $1)"),
     ("pg_get_expr", "CAST($1 AS TEXT)"),
     ("pg_get_function_arguments", "(SELECT max(_r.routine_arguments) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),
@@ -57,7 +59,8 @@ const FUNCTIONS: [(&str, &str); 51] = [
     ("pg_postmaster_start_time", "now()"),
     ("pg_relation_is_publishable", "false"),
     ("pg_relation_size", "CAST(0 AS BIGINT)"),
-    ("pg_table_is_visible", "($1 < 1000000000)"),
+    ("pg_table_is_visible", "(SELECT bool_or(_c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@)) \
+      FROM pg_catalog.pg_class_names _c WHERE _c.class_oid = $1)"),
     ("pg_table_size", "CAST(0 AS BIGINT)"),
     ("pg_tablespace_location", "CAST(NULL AS TEXT)"),
     ("pg_total_relation_size", "CAST(0 AS BIGINT)"),
@@ -65,11 +68,15 @@ const FUNCTIONS: [(&str, &str); 51] = [
     ("pg_ts_dict_is_visible", "true"),
     ("pg_ts_parser_is_visible", "true"),
     ("pg_ts_template_is_visible", "true"),
-    ("pg_type_is_visible", "true"),
+    ("pg_type_is_visible", "(SELECT bool_or(_t.type_schema IN (@PATH@) AND _t.type_oid NOT IN (@HIDDEN@)) \
+      FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
     ("shobj_description", "CAST(NULL AS TEXT)"),
-    ("to_regclass", "(SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_name = \
-      replace(replace(replace($1, 'pg_catalog.', ''), 'public.', ''), '\"', ''))"),
-    ("to_regtype", "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_name = $1 OR _t.type_sql_name = CASE lower($1) WHEN 'int' THEN 'integer' WHEN 'decimal' THEN 'numeric' WHEN 'float' THEN 'double precision' WHEN 'char' THEN 'character' ELSE $1 END)"),
+    ("to_regclass", "(SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_whole = $1 \
+      OR _c.class_shown = $1 AND _c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@) \
+      OR _c.class_whole = lower($1) \
+      OR _c.class_shown = lower($1) AND _c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@))"),
+    ("to_regtype", "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_whole = lower($1) \
+      OR _t.type_schema IN (@PATH@) AND _t.type_oid NOT IN (@HIDDEN@) AND _t.type_name = lower($1) OR _t.type_sql_name = CASE lower($1) WHEN 'int' THEN 'integer' WHEN 'decimal' THEN 'numeric' WHEN 'float' THEN 'double precision' WHEN 'char' THEN 'character' ELSE $1 END)"),
     ("txid_current", "CAST(1 AS BIGINT)"),
 ];
 
@@ -77,12 +84,35 @@ const FUNCTIONS: [(&str, &str); 51] = [
 const INDEX_PART: &str = "(SELECT max(_i.index_text) FROM pg_catalog.pg_index_texts _i \
                           WHERE _i.index_oid = $1 AND _i.index_part = $2)";
 
+/// Which objects a name without a schema finds.
+#[derive(Debug, Default)]
+pub(crate) struct Visible {
+    /// The numbers of the schemas that are looked through.
+    pub(crate) path: Vec<u32>,
+    /// The numbers of objects in them that others of their names come before.
+    pub(crate) hidden: Vec<u32>,
+}
+
+impl Visible {
+    fn put_into(&self, text: &str) -> String {
+        let listed = |numbers: &[u32]| match numbers {
+            [] => "0".to_owned(),
+            numbers => numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", "),
+        };
+        text.replace("@PATH@", &listed(&self.path)).replace("@HIDDEN@", &listed(&self.hidden))
+    }
+}
+
 /// A function of the catalog as an expression of its arguments `$1`, `$2`, …, if it is one that is written so.
-pub(crate) fn template(name: &str, arguments: usize) -> Option<Expr> {
+pub(crate) fn template(name: &str, arguments: usize, visible: impl FnOnce() -> Visible) -> Option<Expr> {
     if name == "pg_get_indexdef" && arguments > 1 {
         return Some(parsed(INDEX_PART));
     }
-    FUNCTIONS.iter().find(|(known, _)| *known == name).map(|(_, text)| parsed(text))
+    let (_, text) = FUNCTIONS.iter().find(|(known, _)| *known == name)?;
+    Some(match text.contains("@PATH@") {
+        true => parsed(&visible().put_into(text)),
+        false => parsed(text),
+    })
 }
 
 /// Names of the functions.
@@ -103,7 +133,7 @@ mod tests {
     #[test]
     fn every_template_parses() {
         for (_, template) in FUNCTIONS {
-            parsed(template);
+            parsed(&Visible::default().put_into(template));
         }
         let mut names = FUNCTIONS.map(|(name, _)| name).to_vec();
         names.dedup();

@@ -58,4 +58,4 @@ pub use statement::{
     TransactionStep, Write,
 };
 pub use write::native::{NativeWriter, Returned};
-pub use write::triggers::TriggerRunner;
+pub use write::triggers::{TableTriggers, TriggerRunner};

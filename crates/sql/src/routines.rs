@@ -40,6 +40,8 @@ pub(crate) struct Definition {
     pub output: Option<String>,
     /// Whether only tables call it: RETURNS trigger.
     pub is_trigger: bool,
+    /// As whom it runs, if that is not whoever calls it.
+    pub acts_as: Option<String>,
 }
 
 /// What a routine takes.
@@ -93,6 +95,7 @@ impl Definition {
                     is_procedure: false,
                     output: None,
                     is_trigger: false,
+                    acts_as: None,
                 }
                 .with_placeholders())
             }
@@ -190,7 +193,9 @@ impl Definition {
             Some(CreateFunctionBody::AsBeforeOptions { body, .. } | CreateFunctionBody::AsAfterOptions(body)) => {
                 let text = text_of(body).ok_or_else(no_body)?;
                 let statements = parse::split(text)?;
-                match only_query(&statements).filter(|_| !is_procedure) {
+                // What runs as somebody else does not stand in the place of the call.
+                let acts_as_owner = matches!(create.security, Some(ast::FunctionSecurity::Definer));
+                match only_query(&statements).filter(|_| !is_procedure && !acts_as_owner) {
                     None => Body::Block(Arc::new(procedural::statements(statements, gives))),
                     // Of several rows the first counts.
                     Some(query) => match value_of(&query).filter(|_| !gives_rows && columns.is_empty()) {
@@ -227,6 +232,7 @@ impl Definition {
             is_procedure,
             output,
             is_trigger: is_called_by_tables,
+            acts_as: None,
         };
         Ok(definition.with_placeholders())
     }

@@ -22,6 +22,7 @@ use diligence_types::collation::TextOrder;
 
 use crate::procedural::{Gives, Procedure};
 use crate::write::native::{NativeWriter, Returned};
+use crate::write::triggers::TableTriggers;
 use crate::written::WrittenRows;
 
 /// A planned statement.
@@ -60,11 +61,15 @@ pub enum Statement {
         name: String,
         /// Its value as text.
         value: String,
+        /// Whether it lasts as long as the transaction.
+        is_local: bool,
     },
     /// Gives a setting its default back; all of them if `None`.
     Reset {
         /// The setting.
         name: Option<String>,
+        /// Whether it lasts as long as the transaction.
+        is_local: bool,
     },
     /// Shows a setting; all of them if `None`.
     Show {
@@ -290,6 +295,13 @@ impl AnyWrite {
         };
         let may = |name: &RelationName| needed.iter().all(|privilege| snapshot.rights.may(name, *privilege));
         self.writer.changed_table().is_none_or(may)
+    }
+
+    /// Whether triggers would run that its plan does not know of.
+    pub(crate) fn misses_triggers(&self, snapshot: &SessionSnapshot) -> bool {
+        let table = self.writer.changed_table().filter(|_| self.writer.takes_rows_away());
+        let object = table.and_then(|name| snapshot.catalog.get(name));
+        object.is_some_and(|object| snapshot.catalog.has_followers_with_triggers(object.id))
     }
 
     /// The statement for a run of a session.
@@ -548,6 +560,8 @@ pub enum Command {
         role: Option<String>,
         /// Whether it is the session's user from now on.
         is_authorization: bool,
+        /// Whether it lasts as long as the transaction.
+        is_local: bool,
         /// The statement's tag.
         tag: &'static str,
     },
@@ -566,6 +580,8 @@ pub enum Command {
         restarts: bool,
         /// Whether tables that refer to them lose their rows, too.
         cascade: bool,
+        /// What runs before it, and behind.
+        triggers: TableTriggers,
     },
     /// CREATE FUNCTION and CREATE MACRO.
     CreateRoutine {
@@ -836,11 +852,11 @@ impl Command {
                 catalog.change_roles(change, &catalogs.speaker())?;
                 Ok(tag)
             }
-            Command::SetRole { role, is_authorization: true, tag } => {
+            Command::SetRole { role, is_authorization: true, tag, .. } => {
                 catalogs.set_authorization(role.as_deref())?;
                 Ok(tag)
             }
-            Command::SetRole { role, is_authorization: false, tag } => {
+            Command::SetRole { role, is_authorization: false, tag, .. } => {
                 catalogs.set_role(role.as_deref())?;
                 Ok(tag)
             }
@@ -848,7 +864,7 @@ impl Command {
                 catalogs.set_deferred(names, *is_deferred)?;
                 Ok("SET CONSTRAINTS")
             }
-            Command::Truncate { tables, restarts, cascade } => {
+            Command::Truncate { tables, restarts, cascade, .. } => {
                 let _locked = catalog.lock_definitions(catalogs.owner(), tables.iter())?;
                 catalog.truncate(tables, *restarts, *cascade)?;
                 Ok("TRUNCATE TABLE")

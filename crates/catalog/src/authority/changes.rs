@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 
 use super::grants::{self, Dependent};
@@ -329,8 +330,10 @@ impl Authority {
                     let wanted = grants::known(change.privileges, *kind);
                     let (grantor, may) = self.best_grantor(*subject, *kind, wanted, by);
                     // Who may do anything with it, and pass on nothing of what is listed, has said nothing.
-                    if may == Privileges::NONE && self.privileges(&by.roles, *subject, *kind, false) != Privileges::NONE
-                    {
+                    let has_any = |subject, kind| self.privileges(&by.roles, subject, kind, false) != Privileges::NONE;
+                    let has_any = has_any(*subject, *kind)
+                        || *kind == SubjectKind::Column && has_any(subject.owned(), SubjectKind::Table);
+                    if may == Privileges::NONE && has_any {
                         continue;
                     }
                     if may == Privileges::NONE {
@@ -340,7 +343,12 @@ impl Authority {
                     }
                     let mut grants = self.all_grants(*subject, *kind);
                     change.apply(&mut grants, &grantor, may)?;
-                    self.subjects.entry(*subject).or_default().grants = Some(grants);
+                    let is_empty = grants.is_empty() && *kind == SubjectKind::Column;
+                    self.subjects.entry(*subject).or_default().grants = Some(grants).filter(|_| !is_empty);
+                    self.tidy(*subject);
+                    if let (false, Subject::Object(table)) = (change.is_grant, *subject) {
+                        self.revoke_of_columns(table, change, &grantor, may)?;
+                    }
                 }
                 Ok(())
             }
@@ -365,6 +373,25 @@ impl Authority {
         }
     }
 
+    /// What is taken away of a table is taken away of its columns as well.
+    fn revoke_of_columns(
+        &mut self,
+        table: ObjectId,
+        change: &GrantChange,
+        grantor: &str,
+        taken: Privileges,
+    ) -> Result<()> {
+        let columns = self.granted_columns(table).map(|(column, _)| column).collect::<Vec<_>>();
+        for column in columns {
+            let mut grants = self.all_grants(column, SubjectKind::Column);
+            change.apply(&mut grants, grantor, taken.within(SubjectKind::Column.all()))?;
+            let is_empty = grants.is_empty();
+            self.subjects.entry(column).or_default().grants = Some(grants).filter(|_| !is_empty);
+            self.tidy(column);
+        }
+        Ok(())
+    }
+
     /// In whose name somebody may pass privileges on, and which of them.
     fn best_grantor(
         &self,
@@ -379,7 +406,11 @@ impl Authority {
         }
         let options = |role: &String| {
             let own = BTreeSet::from([role.clone()]);
-            self.privileges(&own, subject, kind, true).within(wanted)
+            let of_whole = match subject.owned() == subject {
+                true => Privileges::NONE,
+                false => self.privileges(&own, subject.owned(), SubjectKind::Table, true),
+            };
+            self.privileges(&own, subject, kind, true).with(of_whole).within(wanted)
         };
         let own = options(&by.name);
         let others = by.roles.iter().map(|role| (role.clone(), options(role)));

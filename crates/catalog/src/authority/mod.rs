@@ -109,6 +109,18 @@ pub enum Subject {
     Schema(ObjectId),
     /// A relation, a function or a type.
     Object(ObjectId),
+    /// A column of a relation, by [its number](crate::Object::column_number).
+    Column(ObjectId, u32),
+}
+
+impl Subject {
+    /// What has its owner.
+    fn owned(self) -> Self {
+        match self {
+            Self::Column(table, _) => Self::Object(table),
+            other => other,
+        }
+    }
 }
 
 /// For whose objects a grant is made when they are.
@@ -176,12 +188,18 @@ impl Authority {
 
     /// Who owns it.
     pub fn owner_of(&self, subject: Subject) -> &str {
-        self.subjects.get(&subject).and_then(|known| known.owner.as_deref()).unwrap_or(OWNER)
+        self.subjects.get(&subject.owned()).and_then(|known| known.owner.as_deref()).unwrap_or(OWNER)
     }
 
     /// What is granted, if that is not what nobody has said.
     pub fn grants_of(&self, subject: Subject) -> Option<&[Grant]> {
         self.subjects.get(&subject)?.grants.as_deref()
+    }
+
+    /// The columns of a relation of which something is granted.
+    pub fn granted_columns(&self, table: ObjectId) -> impl Iterator<Item = (Subject, &Entitlements)> {
+        let all = self.subjects.range(Subject::Column(table, 0)..=Subject::Column(table, u32::MAX));
+        all.map(|(subject, known)| (*subject, known))
     }
 
     /// What somebody who has the rights of these roles may do with it; whether also to pass it on, if `options`.
@@ -197,7 +215,7 @@ impl Authority {
             return kind.all();
         }
         match self.grants_of(subject) {
-            None if options => Privileges::NONE,
+            None if options || kind == SubjectKind::Column => Privileges::NONE,
             None if roles.contains(owner) => kind.all(),
             None => public_of(subject, kind),
             Some(grants) => {
@@ -213,6 +231,8 @@ impl Authority {
     pub fn all_grants(&self, subject: Subject, kind: SubjectKind) -> Vec<Grant> {
         match self.grants_of(subject) {
             Some(grants) => grants.to_vec(),
+            // What the owner may do is said of the whole table.
+            None if kind == SubjectKind::Column => vec![],
             None => unsaid(self.owner_of(subject), public_of(subject, kind), kind),
         }
     }
@@ -224,6 +244,12 @@ impl Authority {
         entry.owner = (owner != OWNER).then(|| owner.to_owned());
         if let Some(grants) = &mut entry.grants {
             grants::rename(grants, &before, owner);
+        }
+        if let Subject::Object(table) = subject {
+            let columns = self.subjects.range_mut(Subject::Column(table, 0)..=Subject::Column(table, u32::MAX));
+            for grants in columns.filter_map(|(_, known)| known.grants.as_mut()) {
+                grants::rename(grants, &before, owner);
+            }
         }
         self.tidy(subject);
     }

@@ -134,10 +134,12 @@ pub enum SubjectKind {
     Schema,
     /// Databases.
     Database,
+    /// Columns of tables and views.
+    Column,
 }
 
 impl SubjectKind {
-    /// All.
+    /// All that stand by themselves.
     pub const ALL: [Self; 6] = [Self::Table, Self::Sequence, Self::Routine, Self::Type, Self::Schema, Self::Database];
 
     /// What one may do with it.
@@ -152,13 +154,14 @@ impl SubjectKind {
             Self::Type => &[Usage],
             Self::Schema => &[Usage, Create],
             Self::Database => &[Create, Temporary, Connect],
+            Self::Column => &[Insert, Select, Update, References],
         })
     }
 
     /// What everybody may do with it, if nobody has said it.
     pub fn public(self) -> Privileges {
         match self {
-            Self::Table | Self::Sequence | Self::Schema => Privileges::NONE,
+            Self::Table | Self::Sequence | Self::Schema | Self::Column => Privileges::NONE,
             Self::Routine => Privileges::of(&[Privilege::Execute]),
             Self::Type => Privileges::of(&[Privilege::Usage]),
             Self::Database => Privileges::of(&[Privilege::Temporary, Privilege::Connect]),
@@ -174,6 +177,7 @@ impl SubjectKind {
             Self::Type => "type",
             Self::Schema => "schema",
             Self::Database => "database",
+            Self::Column => "column",
         }
     }
 
@@ -186,6 +190,7 @@ impl SubjectKind {
             Self::Type => "T",
             Self::Schema => "n",
             Self::Database => "d",
+            Self::Column => "c",
         }
     }
 }

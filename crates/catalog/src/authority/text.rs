@@ -129,6 +129,7 @@ fn subject_text(subject: Subject) -> String {
         Subject::Database => "database".to_owned(),
         Subject::Schema(id) => format!("schema {}", id.0),
         Subject::Object(id) => format!("object {}", id.0),
+        Subject::Column(table, column) => format!("column {} {column}", table.0),
     }
 }
 
@@ -137,6 +138,10 @@ fn subject_of(text: &str) -> Option<Subject> {
         None => (text == "database").then_some(Subject::Database),
         Some(("schema", id)) => Some(Subject::Schema(ObjectId(id.parse().ok()?))),
         Some(("object", id)) => Some(Subject::Object(ObjectId(id.parse().ok()?))),
+        Some(("column", both)) => {
+            let (table, column) = both.split_once(' ')?;
+            Some(Subject::Column(ObjectId(table.parse().ok()?), column.parse().ok()?))
+        }
         Some(_) => None,
     }
 }

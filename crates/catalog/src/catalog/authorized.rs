@@ -69,7 +69,11 @@ impl Catalog {
             let objects = root.schemas.values().flat_map(|schema| schema.objects.values());
             let schemas = root.schemas.values().map(|schema| Subject::Schema(schema.id));
             let live = objects.map(|object| Subject::Object(object.id)).chain(schemas).collect::<BTreeSet<_>>();
-            authority.subjects.retain(|subject, _| *subject == Subject::Database || live.contains(subject));
+            authority.subjects.retain(|subject, _| match subject {
+                Subject::Database => true,
+                Subject::Column(table, _) => live.contains(&Subject::Object(*table)),
+                Subject::Schema(_) | Subject::Object(_) => live.contains(subject),
+            });
             authority.defaults.retain(|of, _| of.schema.is_none_or(|id| live.contains(&Subject::Schema(id))));
             if !change(root, &mut authority)? {
                 return Ok((vec![], None));
@@ -88,6 +92,16 @@ fn shown_subject(root: &Root, subject: Subject) -> String {
         Subject::Schema(id) => {
             let named = root.schemas.iter().find(|(_, schema)| schema.id == id);
             format!("schema {}", named.map_or("", |(name, _)| name))
+        }
+        Subject::Column(id, number) => {
+            let mut objects = root.schemas.values().flat_map(|schema| schema.objects.values());
+            match objects.find(|object| object.id == id) {
+                Some(object) => {
+                    let column = object.column_of(number).unwrap_or_default();
+                    format!("column {column} of {} {}", object.relation.kind(), object.name)
+                }
+                None => "something that is gone".to_owned(),
+            }
         }
         Subject::Object(id) => {
             let mut objects = root.schemas.values().flat_map(|schema| schema.objects.values());

@@ -180,6 +180,16 @@ impl SessionCatalogs {
         Ok(())
     }
 
+    /// What SET ROLE had said is true again.
+    pub fn restore_role(&self, role: Option<String>) {
+        self.acting.write().role = role;
+    }
+
+    /// What SET SESSION AUTHORIZATION had said is true again.
+    pub fn restore_authorization(&self, user: Option<String>) {
+        self.acting.write().authorization = user;
+    }
+
     fn check_known(&self, names: &CatalogSnapshot, role: &str) -> Result<()> {
         let is_known = role == OWNER || names.authority().roles().contains_key(role);
         if is_known || self.base.users().contains_key(role) {

@@ -94,7 +94,9 @@ pub(super) fn index_classes(snapshot: &SessionSnapshot) -> Vec<(Cell, String, u3
 /// Whether a table has indexes, how many conditions, and whether it has triggers, refers to others or others to
 /// it.
 pub(super) fn summary(snapshot: &SessionSnapshot, object: &Object) -> (bool, i32, bool) {
-    let Relation::Native(table) = &object.relation else { return (false, 0, false) };
+    let Relation::Native(table) = &object.relation else {
+        return (false, 0, !object.relation.triggers().is_empty());
+    };
     let rules = table.rules();
     let is_referred = || {
         snapshot.catalog.objects().any(|other| match &other.relation {
@@ -456,7 +458,7 @@ pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 0.into(),
                 "-".into(),
                 if routine.is_procedure() { "p" } else { "f" }.into(),
-                false.into(),
+                routine.acts_as_owner().into(),
                 false.into(),
                 routine.is_strict().into(),
                 false.into(),
@@ -492,7 +494,8 @@ pub(super) fn routine_texts(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         Relation::Routine(routine) if snapshot.rights.may_use(&object.name) => {
             let shown = object.name.routine()?;
             let arguments = shown.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
-            Some(vec![object.oid().into(), arguments.into(), routine.definition().into()])
+            let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
+            Some(vec![object.oid().into(), arguments.into(), routine.definition().into(), schema.into()])
         }
         _ => None,
     };

@@ -4,8 +4,8 @@
 //! find nothing. `pg_type_names`, `pg_class_names`, `pg_namespace_names`, `pg_serials`, `pg_lock_waits`,
 //! `pg_role_names`, `pg_trigger_texts`, `pg_single_grants` and those that end in `_texts` are ours: what functions and
 //! casts about numbers look into, with columns whose names nobody else's are. Numbers are the catalog's; those from
-//! [`SHOWN_FROM`](diligence_catalog::SHOWN_FROM) on are of what the engine shows of itself, so that
-//! `pg_table_is_visible` can tell by the number. All tables of one statement are computed from the same snapshot.
+//! [`SHOWN_FROM`](diligence_catalog::SHOWN_FROM) on are of what the engine shows of itself. All tables of one statement
+//! are computed from the same snapshot.
 
 mod activity;
 mod declared;
@@ -92,6 +92,15 @@ impl Listed {
         // Clients put CREATE VIEW … AS in front again.
         let query = text.find(" AS ").map(|at| text[at + 4..].to_owned());
         Some(query.unwrap_or(text))
+    }
+}
+
+/// A name as it is written: in quotes, where it would be read as another one without them.
+fn identifier(name: &str) -> String {
+    let is_plain = |(place, c): (usize, char)| c == '_' || c.is_ascii_lowercase() || place > 0 && c.is_ascii_digit();
+    match !name.is_empty() && name.chars().enumerate().all(is_plain) {
+        true => name.to_owned(),
+        false => format!("\"{}\"", name.replace('"', "\"\"")),
     }
 }
 
@@ -207,6 +216,10 @@ fn attributes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 0.into(),
                 SqlType::of_field(field).map_or(0, |sql_type| collation_oid(&sql_type)).into(),
                 Cell::Number(-1),
+                listed
+                    .object
+                    .as_ref()
+                    .map_or(Cell::Null, |object| roles::grants_of_column(snapshot, object, field.name())),
             ]);
         }
     }
@@ -522,21 +535,39 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
          typdefaultbin typacl:T",
         types,
     );
-    add("pg_type_names", "type_oid:o type_name type_sql_name", |snapshot| {
-        let named = listed_types(snapshot).into_iter().flat_map(|ListedType { name, sql_name, known, .. }| {
-            let array = vec![known.array_oid.into(), format!("_{name}").into(), format!("{sql_name}[]").into()];
-            [vec![known.oid.into(), name.into(), sql_name.into()], array]
-        });
+    add("pg_type_names", "type_oid:o type_name type_sql_name type_schema:o type_whole", |snapshot| {
+        let schemas = schemas(snapshot).into_iter().map(|(name, oid)| (oid, name)).collect::<BTreeMap<_, _>>();
+        let named =
+            listed_types(snapshot).into_iter().flat_map(|ListedType { name, sql_name, schema, known, .. }| {
+                let of = schemas.get(&schema).map_or("", String::as_str);
+                let row = |oid: u32, name: String, sql_name: String| {
+                    let whole = format!("{of}.{name}");
+                    vec![oid.into(), name.into(), sql_name.into(), schema.into(), whole.into()]
+                };
+                [row(known.array_oid, format!("_{name}"), format!("{sql_name}[]")), row(known.oid, name, sql_name)]
+            });
         named.filter(|row| row[0] != Cell::Number(0)).collect()
     });
     add("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel", enum_labels);
-    add("pg_class_names", "class_oid:o class_name", |snapshot| {
-        let row = |listed: Listed| vec![listed.oid.into(), listed.name.into()];
-        let indexes = declared::index_classes(snapshot).into_iter().map(|(oid, name, ..)| vec![oid, name.into()]);
+    add("pg_class_names", "class_oid:o class_schema:o class_shown class_whole", |snapshot| {
+        let all = schemas(snapshot);
+        let numbers = all.iter().map(|(name, oid)| (name.as_str(), *oid)).collect::<BTreeMap<_, _>>();
+        let names = all.iter().map(|(name, oid)| (*oid, name.as_str())).collect::<BTreeMap<_, _>>();
+        let row = |oid: Cell, schema: u32, name: &str| {
+            let of = names.get(&schema).copied().unwrap_or_default();
+            let (shown, of) = (identifier(name), identifier(of));
+            let whole = format!("{of}.{shown}");
+            vec![oid, schema.into(), shown.into(), whole.into()]
+        };
+        let own = relations(snapshot, false).into_iter().map(|listed| {
+            let schema = numbers.get(listed.schema.as_str()).copied().unwrap_or_default();
+            row(listed.oid.into(), schema, &listed.name)
+        });
+        let indexes = declared::index_classes(snapshot).into_iter().map(|(oid, name, of, _)| row(oid, of, &name));
         let known =
             [("pg_class", 1259), ("pg_constraint", 2606), ("pg_namespace", 2615), ("pg_proc", 1255), ("pg_type", 1247)];
-        let known = known.map(|(name, oid)| vec![Cell::Number(oid), name.into()]);
-        relations(snapshot, false).into_iter().map(row).chain(indexes).chain(known).collect()
+        let known = known.map(|(name, oid)| row(Cell::Number(oid), CATALOG_OID, name));
+        own.chain(indexes).chain(known).collect()
     });
     add("pg_namespace_names", "schema_oid:o schema_name", |snapshot| {
         let row = |(name, oid): (String, u32)| vec![oid.into(), name.into()];
@@ -659,7 +690,8 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
     add("pg_index_texts", "index_oid:o index_part:o index_text", declared::index_definitions);
     add("pg_constraint_texts", "constraint_oid:o constraint_text", declared::constraint_definitions);
     add("pg_serials", "serial_table serial_column serial_sequence", declared::serials);
-    add("pg_routine_texts", "routine_oid:o routine_arguments routine_text", declared::routine_texts);
+    let routine = "routine_oid:o routine_arguments routine_text routine_schema:o";
+    add("pg_routine_texts", routine, declared::routine_texts);
     add("pg_extension", "oid:o extname extowner:o extnamespace:o extrelocatable:b extversion", |_| {
         vec![vec![13_799.into(), "plpgsql".into(), OWNER_OID.into(), CATALOG_OID.into(), false.into(), "1.0".into()]]
     });

@@ -51,6 +51,12 @@ pub(super) fn grants(snapshot: &SessionSnapshot, subject: Subject) -> Cell {
     }
 }
 
+/// The grants of a column.
+pub(super) fn grants_of_column(snapshot: &SessionSnapshot, object: &Object, column: &str) -> Cell {
+    let number = object.column_number(column);
+    number.map_or(Cell::Null, |number| grants(snapshot, Subject::Column(object.id, number)))
+}
+
 fn settings(role: &RoleDefinition) -> Cell {
     match role.settings.is_empty() {
         true => Cell::Null,

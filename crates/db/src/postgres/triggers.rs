@@ -1,6 +1,6 @@
-//! `pg_trigger`: the triggers of tables.
+//! `pg_trigger`: the triggers of tables and views.
 
-use diligence_catalog::{NativeTable, Object, Relation, SessionSnapshot, Trigger, TriggerEvent};
+use diligence_catalog::{Object, SessionSnapshot, Trigger, TriggerEvent};
 
 use super::definitions::qualified;
 use super::rows::Cell;
@@ -9,14 +9,13 @@ use super::rows::Cell;
 const NUMBERS_TO: i64 = 4_000_000_000;
 const OF_TABLE: i64 = 64;
 
-/// The triggers of the tables that the session sees, with their numbers.
-fn all(snapshot: &SessionSnapshot) -> Vec<(i64, &Object, &NativeTable, &Trigger)> {
+/// The triggers of what the session sees, with their numbers.
+fn all(snapshot: &SessionSnapshot) -> Vec<(i64, &Object, &Trigger)> {
     let mut found = Vec::new();
     for object in snapshot.catalog.objects().filter(|object| snapshot.sees(&object.name)) {
-        let Relation::Native(table) = &object.relation else { continue };
         let first = NUMBERS_TO - i64::from(object.oid()) % 10_000_000 * OF_TABLE;
-        let numbered = table.rules().triggers.iter().zip(0..);
-        found.extend(numbered.map(|(trigger, place)| (first - place, object.as_ref(), table.as_ref(), trigger)));
+        let numbered = object.relation.triggers().iter().zip(0..);
+        found.extend(numbered.map(|(trigger, place)| (first - place, object.as_ref(), trigger)));
     }
     found
 }
@@ -27,19 +26,21 @@ fn bits(trigger: &Trigger) -> i64 {
         TriggerEvent::Insert => 4,
         TriggerEvent::Delete => 8,
         TriggerEvent::Update(_) => 16,
+        TriggerEvent::Truncate => 32,
     };
     let events = trigger.events.iter().fold(0, |all, one| all | event(one));
-    i64::from(trigger.is_row) | i64::from(trigger.is_before) << 1 | events
+    i64::from(trigger.is_row) | i64::from(trigger.is_before) << 1 | i64::from(trigger.is_instead) << 6 | events
 }
 
 pub(super) fn triggers(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
-    let row = |(oid, object, table, trigger): (i64, &Object, &NativeTable, &Trigger)| {
+    let row = |(oid, object, trigger): (i64, &Object, &Trigger)| {
         let function = snapshot.catalog.get(&trigger.function).map_or(0, |function| function.oid());
         let columns = trigger.events.iter().flat_map(|event| match event {
             TriggerEvent::Update(columns) => columns.as_slice(),
             _ => &[],
         });
-        let place = |column: &String| table.schema().index_of(column).ok().map(|place| place as i64 + 1);
+        let schema = object.relation.schema().ok();
+        let place = |column: &String| schema.as_ref()?.index_of(column).ok().map(|place| place as i64 + 1);
         let zero = || Cell::Number(0);
         vec![
             Cell::Number(oid),
@@ -59,6 +60,8 @@ pub(super) fn triggers(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             Cell::Numbers(columns.filter_map(place).collect()),
             trigger.arguments.iter().map(|argument| format!("{argument}\\000")).collect::<String>().into(),
             trigger.when.clone().map_or(Cell::Null, Cell::Text),
+            trigger.old_rows.clone().map_or(Cell::Null, Cell::Text),
+            trigger.new_rows.clone().map_or(Cell::Null, Cell::Text),
         ]
     };
     all(snapshot).into_iter().map(row).collect()
@@ -66,7 +69,7 @@ pub(super) fn triggers(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
 
 /// The statements that make them, by their numbers.
 pub(super) fn texts(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
-    let row = |(oid, object, _, trigger): (i64, &Object, &NativeTable, &Trigger)| {
+    let row = |(oid, object, trigger): (i64, &Object, &Trigger)| {
         vec![Cell::Number(oid), trigger.definition(&qualified(&object.name)).into()]
     };
     all(snapshot).into_iter().map(row).collect()

@@ -10,11 +10,14 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::{DEFAULT_SCHEMA, RelationName};
+use diligence_catalog::Isolation;
+use diligence_engine::QueryOptions;
 use diligence_engine::plan::RowsSender;
+use diligence_engine::query::Printed;
 use diligence_sql::PlannedAppend;
 use diligence_storage::foreign_error::from_arrow;
 
+use super::procedures::sender_of;
 use super::result::{QueryResult, ResultKind};
 use crate::session::Session;
 
@@ -25,9 +28,46 @@ pub struct Append {
     rows: RowsSender,
     /// The columns of what is sent.
     schema: SchemaRef,
+    /// Whose triggers it calls.
+    calls: Option<Session>,
+    /// A transaction of its own.
+    own: Option<OwnTransaction>,
+}
+
+/// A transaction of rows that call triggers. Dropped, nothing of it is left.
+struct OwnTransaction(Option<Session>);
+
+impl OwnTransaction {
+    fn begin(session: &Session) -> Result<Self> {
+        session.begin(Isolation::ReadCommitted)?;
+        Ok(Self(Some(session.clone())))
+    }
+
+    async fn commit(mut self) -> Result<()> {
+        let Some(session) = self.0.take() else { return Ok(()) };
+        if session.commits_at_once(true) {
+            return session.commit();
+        }
+        let io = session.database().engine().io_handle().clone();
+        let committed = io.spawn_blocking(move || session.commit()).await;
+        committed.unwrap_or_else(|error| Err(Error::bug(format!("a commit ended early: {error}"))))
+    }
+}
+
+impl Drop for OwnTransaction {
+    fn drop(&mut self) {
+        if let Some(session) = &self.0 {
+            session.roll_back();
+        }
+    }
 }
 
 impl Append {
+    /// What functions print on the way.
+    pub fn printed(&self) -> Printed {
+        self.result.printed()
+    }
+
     /// Sends rows, when there is room for them. Fails with kind `Value` if a value does not fit its column, and with
     /// the error of the statement if that has ended.
     pub async fn send(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -44,8 +84,14 @@ impl Append {
     /// statement; then the table is as it was.
     pub async fn finish(mut self) -> Result<u64> {
         poll_fn(|context| self.poll_room(context)).await?;
+        let sender = sender_of(&self.result.cancel_token(), self.result.printed());
+        let sent = self.calls.as_ref().map(|session| session.is_sent_by(&sender));
         self.rows.end();
         self.result.settle_async().await?;
+        drop(sent);
+        if let Some(own) = self.own.take() {
+            own.commit().await?;
+        }
         match self.result.kind() {
             ResultKind::Command { rows, .. } => Ok(rows.unwrap_or(0)),
             ResultKind::Rows => Err(Error::bug("appending gives rows")),
@@ -87,8 +133,9 @@ impl Session {
     /// The columns of a table that [`append`](Self::append) can add to: those that are not computed from others. Fails
     /// with kind `Input` if there is no such table, or it may not be changed, `Unsupported` if it is not in memory.
     pub fn appendable(&self, schema: Option<&str>, table: &str) -> Result<SchemaRef> {
-        let name = RelationName::new(schema.unwrap_or(DEFAULT_SCHEMA), table);
-        self.planner().appendable(&self.snapshot(), &name)
+        let snapshot = self.snapshot();
+        let name = self.planner().table_to_append(&snapshot, schema, table);
+        self.planner().appendable(&snapshot, &name)
     }
 
     /// Begins to add rows to a table in memory. `columns` names the columns of what is sent, which are converted to the
@@ -108,17 +155,25 @@ impl Session {
         condition: Option<&str>,
         leaves_out_errors: bool,
     ) -> Result<Append> {
-        let name = RelationName::new(schema.unwrap_or(DEFAULT_SCHEMA), table);
         let options = self.query_options(&format!("COPY {table} FROM STDIN"));
         let engine = self.database().engine();
-        let (stream, rows, schema) = self.in_runtime(|| {
+        let planned = || {
             let (planner, snapshot) = (self.planner(), self.snapshot());
-            let PlannedAppend { plan, rows, schema } =
-                planner.plan_append(&snapshot, &name, columns, condition, leaves_out_errors)?;
-            Ok((engine.run(&plan, options)?, rows, schema))
-        })?;
-        let result = QueryResult::write("COPY", stream, None).with_retries(None, self.statement_locks());
-        Ok(Append { result, rows, schema })
+            let name = planner.table_to_append(&snapshot, schema, table);
+            planner.plan_append(&snapshot, &name, columns, condition, leaves_out_errors)
+        };
+        self.in_runtime(|| {
+            let (mut append, mut own) = (planned()?, None);
+            if append.is_calling && self.planner().catalogs().isolation().is_none() {
+                own = Some(OwnTransaction::begin(self)?);
+                append = planned()?;
+            }
+            let PlannedAppend { plan, rows, schema, is_calling } = append;
+            let options = if is_calling { QueryOptions { packets: Some(1), ..options } } else { options };
+            let stream = engine.run(&plan, options)?;
+            let result = QueryResult::write("COPY", stream, None).with_retries(None, self.statement_locks());
+            Ok(Append { result, rows, schema, calls: is_calling.then(|| self.clone()), own })
+        })
     }
 
     /// Adds rows to a table in memory: all of them or none. Gives their number. Not for async code. Fails as

@@ -205,9 +205,8 @@ impl<'a> Exported<'a> {
             }
         }
         for object in &objects {
-            let Relation::Native(table) = &object.relation else { continue };
             let name = qualified(&object.name);
-            for trigger in &table.rules().triggers {
+            for trigger in object.relation.triggers() {
                 let _ = writeln!(self.last, "{};", trigger.definition(&name));
                 if !trigger.is_enabled {
                     let _ = writeln!(self.last, "ALTER TABLE {name} DISABLE TRIGGER {};", quoted(&trigger.name));

@@ -78,6 +78,12 @@ pub(super) fn grants(snapshot: &SessionSnapshot) -> String {
     let objects = snapshot.catalog.all_objects().filter(|object| !object.name.is_temporary());
     for object in objects.filter(|object| object.relation.is_kept()) {
         put(&mut text, snapshot, Subject::Object(object.id), kind_word(object), &named(object));
+        for (column, known) in authority.granted_columns(object.id) {
+            let Subject::Column(_, number) = column else { continue };
+            let Some(name) = object.column_of(number) else { continue };
+            let (owner, on) = (authority.owner_of(column), format!("TABLE {}", named(object)));
+            put_grants(&mut text, owner, &on, &format!(" ({})", quoted(&name)), known.grants.iter().flatten());
+        }
     }
     for (of, known) in authority.defaults() {
         let schema = of.schema.and_then(|id| snapshot.catalog.schemas().find(|(_, known)| *known == id));
@@ -88,14 +94,14 @@ pub(super) fn grants(snapshot: &SessionSnapshot) -> String {
             SubjectKind::Sequence => "SEQUENCES",
             SubjectKind::Routine => "FUNCTIONS",
             SubjectKind::Type => "TYPES",
-            SubjectKind::Schema | SubjectKind::Database => "SCHEMAS",
+            SubjectKind::Schema | SubjectKind::Database | SubjectKind::Column => "SCHEMAS",
         };
         if schema.is_none() {
             let _ = writeln!(text, "{head} REVOKE ALL ON {on} FROM PUBLIC;");
             let _ = writeln!(text, "{head} REVOKE ALL ON {on} FROM {};", quoted(&of.role));
         }
         for grant in known.grants.iter().flatten() {
-            put_grant(&mut text, &format!("{head} "), on, grant);
+            put_grant(&mut text, &format!("{head} "), on, "", grant);
         }
     }
     text
@@ -131,23 +137,29 @@ fn put(text: &mut String, snapshot: &SessionSnapshot, subject: Subject, word: &s
     let Some(grants) = authority.grants_of(subject) else { return };
     let on = format!("{word} {name}");
     let _ = writeln!(text, "REVOKE ALL ON {on} FROM PUBLIC;\nREVOKE ALL ON {on} FROM {};", quoted(owner));
+    put_grants(text, owner, &on, "", grants.iter());
+}
+
+/// Grants of something, or of a column of it.
+fn put_grants<'g>(text: &mut String, owner: &str, on: &str, column: &str, grants: impl Iterator<Item = &'g Grant>) {
     for grant in grants {
         match grant.grantor == owner {
-            true => put_grant(text, "", &on, grant),
+            true => put_grant(text, "", on, column, grant),
             false => {
                 let _ = writeln!(text, "SET ROLE {};", quoted(&grant.grantor));
-                put_grant(text, "", &on, grant);
+                put_grant(text, "", on, column, grant);
                 text.push_str("RESET ROLE;\n");
             }
         }
     }
 }
 
-fn put_grant(text: &mut String, head: &str, on: &str, grant: &Grant) {
+fn put_grant(text: &mut String, head: &str, on: &str, column: &str, grant: &Grant) {
     let grantee = if grant.grantee == PUBLIC { "PUBLIC".to_owned() } else { quoted(&grant.grantee) };
     for (privileges, behind) in [(grant.privileges.without(grant.options), ""), (grant.options, " WITH GRANT OPTION")] {
         if privileges != Privileges::NONE {
-            let names = privileges.iter().map(|privilege| privilege.name()).collect::<Vec<_>>().join(", ");
+            let names = privileges.iter().map(|privilege| format!("{}{column}", privilege.name()));
+            let names = names.collect::<Vec<_>>().join(", ");
             let _ = writeln!(text, "{head}GRANT {names} ON {on} TO {grantee}{behind};");
         }
     }

@@ -14,6 +14,7 @@ use diligence_storage::foreign_error::from_arrow;
 use super::result::{Again, DoneAtOnce, Explained, QueryResult, Restarted, StatementLocks, count_of};
 use crate::plan_json;
 use crate::plans::{PlannedStatement, Source};
+use crate::remembered::Was;
 use crate::session::Session;
 use crate::settings::Shown;
 
@@ -201,7 +202,23 @@ impl Session {
 
     /// A change of the catalog, which may have to wait for another transaction, and is planned anew then.
     fn start_command(&self, command: Command, source: Option<Source>) -> Result<QueryResult> {
-        let error = match command.apply(self.planner().catalogs()) {
+        let catalogs = self.planner().catalogs();
+        if let Command::SetRole { is_authorization, is_local, tag, .. } = &command {
+            let is_inside = catalogs.isolation().is_some();
+            let mut was = vec![Was::Role(catalogs.role())];
+            was.extend(is_authorization.then(|| Was::Authorization(catalogs.authorization())));
+            if is_inside || !is_local {
+                command.apply(catalogs)?;
+            }
+            if is_inside {
+                self.was_acting_as(was, *is_local);
+            }
+            return Ok(QueryResult::done(*tag));
+        }
+        if matches!(&command, Command::Truncate { triggers, .. } if !triggers.is_empty()) {
+            return Ok(self.start_calling_truncate(command));
+        }
+        let error = match command.apply(catalogs) {
             Ok(tag) => return Ok(QueryResult::done(tag)),
             Err(error) if is_in_the_way(&error) => error,
             Err(error) => return Err(error),
@@ -263,14 +280,14 @@ impl Session {
                 self.channel(step)?;
                 QueryResult::done(tag)
             }
-            Statement::Set { name, value } => {
-                self.set(&name, &value)?;
+            Statement::Set { name, value, is_local } => {
+                self.set_within(&name, Some(&value), is_local)?;
                 QueryResult::done("SET")
             }
-            Statement::Reset { name } => {
+            Statement::Reset { name, is_local } => {
                 match name {
-                    Some(name) => self.reset(&name)?,
-                    None => self.reset_all()?,
+                    Some(name) => drop(self.set_within(&name, None, is_local)?),
+                    None => self.reset_all_within()?,
                 }
                 QueryResult::done("RESET")
             }

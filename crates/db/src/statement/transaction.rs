@@ -5,9 +5,9 @@
 use diligence_base::limits::SAVEPOINTS_MAX;
 use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
-use diligence_catalog::transaction::TransactionMark;
 use diligence_sql::TransactionStep;
 
+use crate::remembered::SessionMark;
 use crate::session::Session;
 
 impl Session {
@@ -22,8 +22,9 @@ impl Session {
     /// then nothing of them is there.
     pub fn commit(&self) -> Result<()> {
         self.savepoints().clear();
-        self.end_local();
         let committed = self.planner().catalogs().commit();
+        let undone = self.remembered().end(committed.is_ok());
+        self.restore(undone);
         self.has_said(committed.is_ok());
         committed
     }
@@ -37,7 +38,8 @@ impl Session {
     /// Ends the transaction; nothing of it is left.
     pub fn roll_back(&self) {
         self.savepoints().clear();
-        self.end_local();
+        let undone = self.remembered().end(false);
+        self.restore(undone);
         self.has_said(false);
         self.planner().catalogs().roll_back();
     }
@@ -48,24 +50,27 @@ impl Session {
     }
 
     /// What the transaction has changed up to now; `None` outside of one.
-    pub fn transaction_mark(&self) -> Option<TransactionMark> {
-        let mark = self.planner().catalogs().mark();
-        if let Some(mark) = &mark {
-            self.said().mark(mark);
-        }
-        mark
+    pub fn transaction_mark(&self) -> Option<SessionMark> {
+        let names = self.planner().catalogs().mark()?;
+        let said = self.said().count();
+        Some(self.remembered().mark(names, said))
     }
 
     /// Takes back what the transaction has changed since.
-    pub fn back_to(&self, mark: &TransactionMark) {
-        self.said().back_to(mark);
-        self.planner().catalogs().back_to(mark);
+    pub fn back_to(&self, mark: &SessionMark) {
+        self.said().back_to(mark.said);
+        let undone = self.remembered().back_to(mark);
+        self.restore(undone);
+        self.planner().catalogs().back_to(&mark.names);
     }
 
     /// Does what a statement says, and gives its tag.
     pub(super) fn step(&self, step: TransactionStep) -> Result<&'static str> {
-        let mark = self.planner().catalogs().mark();
-        let inside = || mark.ok_or_else(|| Error::input("there is no transaction").with_code("25P01"));
+        let is_inside = self.planner().catalogs().isolation().is_some();
+        let inside = || match is_inside {
+            true => Ok(()),
+            false => Err(Error::input("there is no transaction").with_code("25P01")),
+        };
         Ok(match step {
             TransactionStep::Begin(isolation) => {
                 self.begin(isolation)?;
@@ -82,8 +87,8 @@ impl Session {
                 "ROLLBACK"
             }
             TransactionStep::Savepoint(name) => {
-                let mark = inside()?;
-                self.said().mark(&mark);
+                inside()?;
+                let mark = self.transaction_mark().ok_or_else(|| Error::bug("a transaction has ended"))?;
                 let mut savepoints = self.savepoints();
                 if savepoints.len() >= SAVEPOINTS_MAX {
                     let error = Error::resource(format!("a transaction has at most {SAVEPOINTS_MAX} savepoints"));
@@ -101,10 +106,10 @@ impl Session {
             TransactionStep::RollBackTo(name) => {
                 inside()?;
                 let place = self.place_of(&name)?;
-                let mut savepoints = self.savepoints();
-                savepoints.truncate(place + 1);
-                if let Some((_, mark)) = savepoints.last() {
-                    self.back_to(mark);
+                self.savepoints().truncate(place + 1);
+                let mark = self.savepoints().last().map(|(_, mark)| mark.clone());
+                if let Some(mark) = mark {
+                    self.back_to(&mark);
                 }
                 "ROLLBACK"
             }
@@ -124,7 +129,7 @@ pub(super) fn in_transaction<T>(
     keeps: bool,
     body: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    if session.transaction_mark().is_some() {
+    if session.planner().catalogs().isolation().is_some() {
         return body();
     }
     session.begin(isolation)?;

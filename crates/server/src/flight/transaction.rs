@@ -8,8 +8,8 @@
 use diligence_base::{Error, Result};
 
 use super::session::{FlightSession, State};
-use crate::pg::changes::Was;
 use crate::pg::commands::{Lasts, TransactionMode};
+use crate::pg::settings::Value;
 use crate::registry::InBlock;
 use crate::sqlstate;
 
@@ -169,10 +169,10 @@ impl FlightSession {
         self.inside()?;
         let mut state = self.state.lock();
         let (undone, mark) = state.changes.back_to(name)?;
-        self.undo(&mut state, undone);
         if let Some(mark) = mark {
             self.session.back_to(&mark);
         }
+        self.undo(&mut state, undone);
         if let Some(open) = &mut state.open {
             open.has_failed = false;
         }
@@ -197,45 +197,33 @@ impl FlightSession {
             // As long as the transaction, and there is none.
             return Ok(());
         }
-        let was = match state.open {
-            None => None,
-            Some(_) => self.setting_now(&state, name)?,
-        };
-        if lasts == Lasts::Block && was.is_none() {
-            let error = Error::input(format!("the setting '{name}' is everybody's: it does not go with a transaction"));
-            return Err(error.with_code("55P02").with_hint("write SET without LOCAL"));
-        }
+        let was = setting_now(&state, name);
         let is_zone = name.eq_ignore_ascii_case(TIME_ZONE);
         match value {
             Some(value) if state.settings.has(name) && !is_zone => drop(state.settings.set(name, value)?),
-            Some(value) => self.session.set(name, value)?,
             None if state.settings.has(name) && !is_zone => drop(state.settings.reset(name)),
-            None => self.session.reset(name)?,
+            value => drop(self.session.set_within(name, value, lasts == Lasts::Block)?),
         }
         if is_zone {
             self.zone_changed(&mut state);
         }
         self.tell_facts(&state);
-        state.changes.note(was, lasts);
+        if let Some(was) = was {
+            state.changes.note(was, lasts);
+        }
         Ok(())
     }
 
     /// Gives all settings their first values back.
     pub(super) fn reset_all(&self) -> Result<()> {
         let mut state = self.state.lock();
-        let changed = match state.open {
-            None => vec![],
-            Some(_) => {
-                let client = state.settings.changed().into_iter().map(str::to_owned);
-                let names = client.chain(self.session.changed_settings());
-                names.filter_map(|name| self.setting_now(&state, &name).transpose()).collect::<Result<Vec<_>>>()?
-            }
-        };
+        let changed = state.settings.changed().into_iter().filter_map(|name| setting_now(&state, name));
+        let changed = changed.collect::<Vec<_>>();
+        self.session.reset_all_within()?;
         state.settings.reset_all();
-        self.session.reset_all()?;
         self.zone_changed(&mut state);
         self.tell_facts(&state);
-        changed.into_iter().for_each(|was| state.changes.note(Some(was), Lasts::Session));
+        changed.into_iter().for_each(|was| state.changes.note(was, Lasts::Session));
         Ok(())
     }
 
@@ -247,29 +235,9 @@ impl FlightSession {
         }
     }
 
-    /// What a setting is now; `None` of one that is everybody's.
-    fn setting_now(&self, state: &State, name: &str) -> Result<Option<Was>> {
-        let is_zone = name.eq_ignore_ascii_case(TIME_ZONE);
-        if let Some(was) = state.settings.now(name).filter(|_| !is_zone) {
-            return Ok(Some(Was::Client(was)));
-        }
-        let name = if is_zone { TIME_ZONE } else { name };
-        let value = self.session.own_setting(name)?;
-        Ok(value.map(|value| Was::Engine { name: name.to_owned(), value }))
-    }
-
-    /// Makes settings what they were.
-    fn undo(&self, state: &mut State, settings: Vec<Was>) {
-        if settings.is_empty() {
-            return;
-        }
-        for was in settings {
-            match was {
-                Was::Client(was) => drop(state.settings.restore(was)),
-                // They had that value, so it is one.
-                Was::Engine { name, value } => drop(self.session.restore_setting(&name, &value)),
-            }
-        }
+    /// Makes settings of the client what they were, when those of the session are.
+    fn undo(&self, state: &mut State, settings: Vec<Value>) {
+        settings.into_iter().for_each(|was| drop(state.settings.restore(was)));
         self.zone_changed(state);
         self.tell_facts(state);
     }
@@ -280,4 +248,10 @@ impl FlightSession {
             drop(state.settings.set(TIME_ZONE, &zone));
         }
     }
+}
+
+/// What a setting of the client is that is about to be changed, if that is to be remembered here.
+fn setting_now(state: &State, name: &str) -> Option<Value> {
+    let is_here = state.open.is_some() && !name.eq_ignore_ascii_case(TIME_ZONE);
+    state.settings.now(name).filter(|_| is_here)
 }

@@ -1,37 +1,20 @@
-//! Settings that were changed inside of a block: what they were, for ROLLBACK, ROLLBACK TO and the end of SET LOCAL.
+//! Settings of the client that were changed inside of a block: what they were, for ROLLBACK, ROLLBACK TO and the end of
+//! SET LOCAL. What was changed of the engine's settings is known there.
 //!
 //! Kept is each change with what the setting was before it, in their order, and with each savepoint where it is among
 //! them. Of changes of one setting between two savepoints two say all: a SET, and a SET LOCAL after it.
 
 use diligence_base::limits::SAVEPOINTS_MAX;
 use diligence_base::{Error, Result};
-use diligence_db::TransactionMark;
+use diligence_db::SessionMark;
 
 use super::commands::Lasts;
 use super::settings::Value;
 use crate::sqlstate;
 
-/// What a setting was.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Was {
-    /// One of the client's.
-    Client(Value),
-    /// One of the engine's that the session has for itself.
-    Engine { name: String, value: String },
-}
-
-impl Was {
-    fn name(&self) -> &str {
-        match self {
-            Was::Client(value) => value.name,
-            Was::Engine { name, .. } => name,
-        }
-    }
-}
-
 #[derive(Debug)]
 struct Change {
-    was: Was,
+    was: Value,
     lasts: Lasts,
 }
 
@@ -41,7 +24,7 @@ struct Savepoint {
     /// The changes before it.
     at: usize,
     /// What the tables were.
-    mark: Option<TransactionMark>,
+    mark: Option<SessionMark>,
     /// How often it was set there: drivers set one of the same name before each statement.
     times: u64,
 }
@@ -54,12 +37,10 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// Remembers what a setting was before it was changed; of one that is everybody's (`None`) there is nothing to
-    /// remember.
-    pub(crate) fn note(&mut self, was: Option<Was>, lasts: Lasts) {
-        let Some(was) = was else { return };
+    /// Remembers what a setting was before it was changed.
+    pub(crate) fn note(&mut self, was: Value, lasts: Lasts) {
         let since = self.savepoints.last().map_or(0, |savepoint| savepoint.at);
-        let same = |change: &Change| change.was.name() == was.name();
+        let same = |change: &Change| change.was.name == was.name;
         let Some(first) = self.changes[since..].iter().position(same).map(|place| since + place) else {
             return self.changes.push(Change { was, lasts });
         };
@@ -79,7 +60,7 @@ impl Changes {
     }
 
     /// Sets a savepoint.
-    pub(crate) fn savepoint(&mut self, name: &str, mark: Option<TransactionMark>) -> Result<()> {
+    pub(crate) fn savepoint(&mut self, name: &str, mark: Option<SessionMark>) -> Result<()> {
         let at = self.changes.len();
         if let Some(last) =
             self.savepoints.last_mut().filter(|last| last.name == name && last.at == at && last.mark == mark)
@@ -110,13 +91,13 @@ impl Changes {
         if savepoint.times == 0 {
             self.savepoints.pop();
         }
-        since.into_iter().for_each(|change| self.note(Some(change.was), change.lasts));
+        since.into_iter().for_each(|change| self.note(change.was, change.lasts));
         Ok(())
     }
 
     /// Goes back to the last savepoint of the name, which stays. What settings are to be again, one after the other,
     /// and what the tables were.
-    pub(crate) fn back_to(&mut self, name: &str) -> Result<(Vec<Was>, Option<TransactionMark>)> {
+    pub(crate) fn back_to(&mut self, name: &str) -> Result<(Vec<Value>, Option<SessionMark>)> {
         let place = self.place_of(name)?;
         self.savepoints.truncate(place + 1);
         let since = self.changes.split_off(self.savepoints[place].at);
@@ -124,16 +105,16 @@ impl Changes {
     }
 
     /// The end of the block. What settings are to be then, one after the other.
-    pub(crate) fn end(&mut self, commits: bool) -> Vec<Was> {
+    pub(crate) fn end(&mut self, commits: bool) -> Vec<Value> {
         self.savepoints.clear();
-        let mut stay: Vec<String> = Vec::new();
+        let mut stay: Vec<&'static str> = Vec::new();
         let mut undone = Vec::new();
         for Change { was, lasts } in std::mem::take(&mut self.changes).into_iter().rev() {
-            if commits && stay.iter().any(|name| name == was.name()) {
+            if commits && stay.contains(&was.name) {
                 continue;
             }
             match lasts {
-                Lasts::Session if commits => stay.push(was.name().to_owned()),
+                Lasts::Session if commits => stay.push(was.name),
                 _ => undone.push(was),
             }
         }
@@ -144,6 +125,7 @@ impl Changes {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::time::Duration;
 
     use diligence_base::seams::Random;
 
@@ -157,15 +139,14 @@ mod tests {
     }
 
     impl Settings {
-        fn set(&mut self, name: &str, value: &str, lasts: Lasts) {
+        fn set(&mut self, name: &'static str, value: &str, lasts: Lasts) {
             let was = self.values.insert(name.to_owned(), value.to_owned()).unwrap_or_default();
-            self.changes.note(Some(Was::Engine { name: name.to_owned(), value: was }), lasts);
+            self.changes.note(Value { name, value: Some(was), timeout: Duration::ZERO }, lasts);
         }
 
-        fn undo(&mut self, undone: Vec<Was>) {
+        fn undo(&mut self, undone: Vec<Value>) {
             for was in undone {
-                let Was::Engine { name, value } = was else { panic!("{was:?}") };
-                self.values.insert(name, value);
+                self.values.insert(was.name.to_owned(), was.value.unwrap_or_default());
             }
         }
 

@@ -16,12 +16,12 @@ use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
 use tokio::time::Instant;
 
-use super::changes::Was;
 use super::commands::{Command, CopyIn, CopyOut, Lasts};
 use super::copy::CopyDecoder;
 use super::deadlines::Deadline;
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
 use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
+use super::settings::Value;
 use super::wire::{Broken, Received, notice};
 use crate::encoding::columns::{Columns, Form, Rows};
 use crate::encoding::copy::{CopyEncoder, CopyFormat, Forced, Framing};
@@ -280,40 +280,45 @@ impl PgSession {
             Command::RollbackTo(name) => {
                 self.check_savepoint()?;
                 let (undone, mark) = self.changes.back_to(name)?;
-                self.undo(undone);
                 if let Some(mark) = mark {
                     self.session.back_to(&mark);
                 }
+                self.undo(undone);
                 self.block = Block::Open;
                 self.complete("ROLLBACK");
             }
             Command::Set(name, value, lasts) => {
                 if self.has_effect(*lasts) {
-                    let was = self.before_change(name, *lasts)?;
-                    let report = self.set(name, value)?;
+                    let was = self.before_change(name);
+                    let report = self.set(name, value, *lasts)?;
                     self.report(report);
-                    self.changes.note(was, *lasts);
+                    if let Some(was) = was {
+                        self.changes.note(was, *lasts);
+                    }
                 }
                 self.complete("SET");
             }
             Command::Reset(name, lasts) => {
                 if self.has_effect(*lasts) {
-                    let was = self.before_change(name, *lasts)?;
-                    self.reset(name)?;
-                    self.changes.note(was, *lasts);
+                    let was = self.before_change(name);
+                    self.reset(name, *lasts)?;
+                    if let Some(was) = was {
+                        self.changes.note(was, *lasts);
+                    }
                 }
                 self.complete("RESET");
             }
             Command::ResetAll => {
-                let changed = if self.block == Block::None { vec![] } else { self.changed_settings()? };
+                let changed = if self.block == Block::None { vec![] } else { self.settings.changed() };
+                let changed = changed.into_iter().filter_map(|name| self.before_change(name)).collect::<Vec<_>>();
+                self.session.reset_all_within()?;
                 self.settings.reset_all();
-                self.session.reset_all()?;
                 self.zone_changed();
                 self.tell_facts();
                 for report in self.settings.reports() {
                     self.report(Some(report));
                 }
-                changed.into_iter().for_each(|was| self.changes.note(Some(was), Lasts::Session));
+                changed.into_iter().for_each(|was| self.changes.note(was, Lasts::Session));
                 self.complete("RESET");
             }
             Command::Show(name) => {
@@ -388,13 +393,14 @@ impl PgSession {
     }
 
     /// Changes a setting of the client's or of the engine's. What the client is to be told.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> Result<Option<(&'static str, String)>> {
+    pub(super) fn set(&mut self, name: &str, value: &str, lasts: Lasts) -> Result<Option<(&'static str, String)>> {
+        let is_local = lasts == Lasts::Block;
         if !self.settings.has(name) {
-            self.session.set(name, value)?;
+            self.session.set_within(name, Some(value), is_local)?;
             return Ok(None);
         }
         if name.eq_ignore_ascii_case(TIME_ZONE) {
-            self.session.set(TIME_ZONE, value)?;
+            self.session.set_within(TIME_ZONE, Some(value), is_local)?;
             let report = self.zone_changed();
             self.tell_facts();
             return Ok(report);
@@ -405,16 +411,17 @@ impl PgSession {
     }
 
     /// Gives a setting of the client's or of the engine's its first value back.
-    fn reset(&mut self, name: &str) -> Result<()> {
+    fn reset(&mut self, name: &str, lasts: Lasts) -> Result<()> {
+        let is_local = lasts == Lasts::Block;
         if name.eq_ignore_ascii_case(TIME_ZONE) {
-            self.session.reset(TIME_ZONE)?;
+            self.session.set_within(TIME_ZONE, None, is_local)?;
             let report = self.zone_changed();
             self.report(report);
         } else if self.settings.has(name) {
             let report = self.settings.reset(name);
             self.report(report);
         } else {
-            self.session.reset(name)?;
+            self.session.set_within(name, None, is_local)?;
         }
         self.tell_facts();
         Ok(())
@@ -452,57 +459,21 @@ impl PgSession {
         has_effect
     }
 
-    /// What a setting is that is about to be changed, if that is to be remembered.
-    fn before_change(&self, name: &str, lasts: Lasts) -> Result<Option<Was>> {
-        if self.block == Block::None {
-            return Ok(None);
-        }
-        let was = self.setting_now(name)?;
-        if lasts == Lasts::Block && was.is_none() {
-            let error = Error::input(format!("the setting '{name}' is everybody's: it does not go with a transaction"));
-            return Err(error.with_code("55P02").with_hint("write SET without LOCAL"));
-        }
-        Ok(was)
+    /// What a setting of the client is that is about to be changed, if that is to be remembered here.
+    fn before_change(&self, name: &str) -> Option<Value> {
+        let is_here = self.block != Block::None && !name.eq_ignore_ascii_case(TIME_ZONE);
+        self.settings.now(name).filter(|_| is_here)
     }
 
-    /// What a setting is now; `None` of one that is everybody's.
-    fn setting_now(&self, name: &str) -> Result<Option<Was>> {
-        let is_zone = name.eq_ignore_ascii_case(TIME_ZONE);
-        if let Some(was) = self.settings.now(name).filter(|_| !is_zone) {
-            return Ok(Some(Was::Client(was)));
-        }
-        let name = if is_zone { TIME_ZONE } else { name };
-        let value = self.session.own_setting(name)?;
-        Ok(value.map(|value| Was::Engine { name: name.to_owned(), value }))
-    }
-
-    /// What those settings are now that RESET ALL changes.
-    fn changed_settings(&self) -> Result<Vec<Was>> {
-        let client = self.settings.changed().into_iter().map(str::to_owned);
-        let names = client.chain(self.session.changed_settings());
-        names.filter_map(|name| self.setting_now(&name).transpose()).collect()
-    }
-
-    /// Makes settings what they were.
-    pub(super) fn undo(&mut self, settings: Vec<Was>) {
-        if settings.is_empty() {
-            return;
-        }
+    /// Makes settings of the client what they were, when those of the session are.
+    pub(super) fn undo(&mut self, settings: Vec<Value>) {
         for was in settings {
-            match was {
-                Was::Client(was) => {
-                    let report = self.settings.restore(was);
-                    self.report(report);
-                }
-                Was::Engine { name, value } => {
-                    if let Err(error) = self.session.restore_setting(&name, &value) {
-                        self.outbox.put(notice("WARNING", &error.context("a setting stays as it is")));
-                    } else if name == TIME_ZONE {
-                        let report = self.zone_changed();
-                        self.report(report);
-                    }
-                }
-            }
+            let report = self.settings.restore(was);
+            self.report(report);
+        }
+        if self.session.setting(TIME_ZONE).ok() != self.settings.get(TIME_ZONE) {
+            let report = self.zone_changed();
+            self.report(report);
         }
         self.tell_facts();
     }
@@ -709,7 +680,10 @@ impl PgSession {
         if let Some(error) = failure {
             return Err(error.into());
         }
-        let rows = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, append.finish()).await?;
+        let printed = append.printed();
+        let rows = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, append.finish()).await;
+        self.show_printed(&printed);
+        let rows = rows?;
         self.complete(format!("COPY {rows}"));
         Ok(())
     }

@@ -30,7 +30,7 @@ use tokio::time::Instant;
 
 use super::Peer;
 use super::changes::Changes;
-use super::commands::{self, Command};
+use super::commands::{self, Command, Lasts};
 use super::deadlines::Deadline;
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, number_of_object, same_columns};
 use super::settings::{ClientSettings, command_line_settings};
@@ -177,7 +177,7 @@ impl PgSession {
                     // A start-up that fails because of a setting helps nobody; the client sees in ParameterStatus what
                     // holds.
                     let set = match self.settings.has(name) {
-                        true => self.set(name, value).map(|_| ()),
+                        true => self.set(name, value, Lasts::Session).map(|_| ()),
                         false => self.settings.set(name, value).map(|_| ()),
                     };
                     if let Err(error) = set {
@@ -188,7 +188,7 @@ impl PgSession {
         }
         if let Some((_, options)) = parameters.iter().find(|(name, _)| name == "options") {
             for (name, value) in command_line_settings(options) {
-                if let Err(error) = self.set(&name, &value) {
+                if let Err(error) = self.set(&name, &value, Lasts::Session) {
                     self.outbox.put(notice("WARNING", &error));
                 }
             }

@@ -112,9 +112,9 @@ fn in_largest_unit(milliseconds: u128) -> String {
 pub(crate) struct Value {
     pub(crate) name: &'static str,
     /// `None` for what it was at the start.
-    value: Option<String>,
+    pub(crate) value: Option<String>,
     /// Of `statement_timeout`.
-    timeout: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// A session's settings.

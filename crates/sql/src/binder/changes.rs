@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion_common::ScalarValue;
+use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
 use diligence_storage::memory::ROW_NUMBERS;
 use diligence_types::SqlType;
@@ -26,11 +27,13 @@ use sqlparser::ast::{
 
 use super::from::JoinedSide;
 use super::operators::row;
-use super::scope::{Clause, Level, Namespace, Source, Withs};
+use super::scope::{Clause, Level, Namespace, Source, Withheld, Withs};
 use super::subqueries::subquery_scalar;
 use super::targets::{Target, bad_generated, is_default, named};
+use super::with::Definition;
 use super::{Binder, Bound, Context, Output, Rows, place, placed, unsupported};
-use crate::algebra::{Column, Comparison, Constant, Join as JoinOf, JoinKind, Relation, Scalar, SubqueryKind};
+use crate::algebra::{Column, Comparison, Constant, Join as JoinOf, JoinKind, Relation, Scalar, Scan, SubqueryKind};
+use crate::written::WrittenRows;
 
 /// The name of the table that changes, in the query that finds its rows. No statement can write it.
 pub(crate) const CHANGED: &str = "\u{1}changed";
@@ -49,14 +52,47 @@ pub(crate) struct Changed<'a> {
     pub returning: Option<&'a [SelectItem]>,
     /// The common table expressions before the statement.
     pub with: Option<&'a With>,
+    /// Whether rows may be others than the query says, so that RETURNING is computed when they have been written: of a
+    /// table of this version.
+    pub later: Option<TableVersion>,
+    /// Whether it is a view: then the rows as they are stand where a table's have numbers.
+    pub is_view: bool,
 }
 
 /// A query that says what is to be done.
 pub(crate) struct BoundChange {
     /// Its rows; the columns are those of this room's description.
     pub rows: Bound,
-    /// How many of the last columns RETURNING gives; `None` without it.
+    /// How many of the last columns RETURNING gives, or are needed for it; `None` without it.
     pub returning: Option<usize>,
+    /// RETURNING, if it is computed when the rows have been written.
+    pub later: Option<BoundLater>,
+}
+
+/// What RETURNING gives of rows that have been written.
+#[derive(Debug)]
+pub(crate) struct BoundLater {
+    /// A query of `from`.
+    pub rows: Bound,
+    /// The rows as they have been written, or have gone: the table's columns, and those columns of the statement's
+    /// other tables that its query has last.
+    pub from: Arc<WrittenRows>,
+}
+
+/// A query on its way to a [`BoundChange`].
+struct Made {
+    relation: Relation,
+    columns: Vec<Column>,
+    /// How many of the last columns RETURNING gives, or are needed for it.
+    returned: usize,
+    later: Option<Later>,
+}
+
+/// What RETURNING may name when the rows have been written.
+struct Later {
+    names: Namespace,
+    columns: Vec<Column>,
+    version: TableVersion,
 }
 
 /// Which columns an INSERT names.
@@ -204,7 +240,7 @@ pub(crate) fn bind_update(
 ) -> Result<BoundChange> {
     let binder = Binder::new(context);
     binder.change(changed, |withs| {
-        let (relation, names, number) = binder.found_rows(from, changed, withs)?;
+        let (relation, names, front) = binder.found_rows(from, changed, withs)?;
         let level = Level::new(None, withs, names, Clause::Where);
         let relation = binder.selected(relation, selection, &level)?;
         level.clause.set(Clause::Values);
@@ -219,7 +255,7 @@ pub(crate) fn bind_update(
         }
         let relation = relation.mapped(level.hoisted.take()).mapped(computed);
         let Level { names, .. } = level;
-        binder.written(relation, names, vec![number], columns, changed, withs)
+        binder.written(relation, names, front, columns, changed, withs)
     })
 }
 
@@ -232,11 +268,11 @@ pub(crate) fn bind_delete(
 ) -> Result<BoundChange> {
     let binder = Binder::new(context);
     binder.change(changed, |withs| {
-        let (relation, names, number) = binder.found_rows(using, changed, withs)?;
+        let (relation, names, front) = binder.found_rows(using, changed, withs)?;
         let level = Level::new(None, withs, names, Clause::Where);
         let relation = binder.selected(relation, selection, &level)?;
         let Level { names, .. } = level;
-        binder.returned(relation, names, vec![number], changed, withs)
+        binder.returned(relation, names, front, changed, withs)
     })
 }
 
@@ -272,11 +308,16 @@ pub(crate) fn bind_merge(
     })
 }
 
+/// The name of the table that changes.
+fn changed_name() -> ObjectName {
+    ObjectName::from(vec![Ident::with_quote('"', CHANGED)])
+}
+
 /// The table with the numbers of its rows, as FROM has it.
 fn old_rows(changed: &Changed<'_>) -> TableWithJoins {
     let alias = TableAlias { explicit: true, name: changed.alias.clone(), columns: vec![], at: None };
     let relation = TableFactor::Table {
-        name: ObjectName::from(vec![Ident::with_quote('"', CHANGED)]),
+        name: changed_name(),
         alias: Some(alias),
         args: None,
         with_hints: vec![],
@@ -318,26 +359,43 @@ fn alias_of(changed: &Changed<'_>) -> String {
 impl Binder<'_> {
     /// A statement with the common table expressions before it. `body` gives its rows, with as many columns as there
     /// are outputs.
-    fn change(
-        &self,
-        changed: &Changed<'_>,
-        body: impl FnOnce(&Withs<'_>) -> Result<(Relation, Vec<Column>, usize)>,
-    ) -> Result<BoundChange> {
+    fn change(&self, changed: &Changed<'_>, body: impl FnOnce(&Withs<'_>) -> Result<Made>) -> Result<BoundChange> {
         let withs = Withs::default();
-        let (mut relation, columns, returned) = match changed.with {
-            None => body(&withs)?,
-            Some(with) => {
-                let definitions = self.definitions(with, None, &withs)?;
-                let (relation, columns, returned) = body(&withs)?;
-                let outputs =
-                    columns.iter().map(|column| Output { name: column.name.clone(), scalar: column.scalar() });
-                let rows = self.defined(definitions, Rows { relation, outputs: outputs.collect() });
-                (rows.relation, columns, returned)
-            }
-        };
+        let definitions = changed.with.map(|with| self.definitions(with, None, &withs)).transpose()?;
+        let Made { relation, columns, returned, later } = body(&withs)?;
+        let mut relation = self.behind(definitions, relation, &columns);
+        let later = later.map(|later| self.returned_later(later, changed)).transpose()?;
         let parameters = self.settled_parameters(&mut relation);
         let rows = Bound { relation, columns, parameters, is_transient: self.is_transient.get() };
-        Ok(BoundChange { rows, returning: changed.returning.map(|_| returned) })
+        Ok(BoundChange { rows, returning: changed.returning.map(|_| returned), later })
+    }
+
+    /// Rows behind the common table expressions that they read.
+    fn behind(&self, definitions: Option<Vec<Definition>>, relation: Relation, columns: &[Column]) -> Relation {
+        let Some(definitions) = definitions else { return relation };
+        let outputs = columns.iter().map(|column| Output { name: column.name.clone(), scalar: column.scalar() });
+        self.defined(definitions, Rows { relation, outputs: outputs.collect() }).relation
+    }
+
+    /// RETURNING as a query of the rows that have been written.
+    fn returned_later(&self, later: Later, changed: &Changed<'_>) -> Result<BoundLater> {
+        let Later { names, columns, version } = later;
+        let withs = Withs::default();
+        let definitions = changed.with.map(|with| self.definitions(with, None, &withs)).transpose()?;
+        let fields = columns.iter().map(|column| column.sql_type.field(&column.name, true));
+        let schema = Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()));
+        let from = WrittenRows::new("RETURNING", schema, version);
+        let scan = Scan {
+            table: from.clone(),
+            name: "RETURNING".to_owned(),
+            columns: columns.into_iter().enumerate().collect(),
+            sample: None,
+        };
+        let made = self.items_returned(Relation::Scan(scan), names, vec![], changed, &withs)?;
+        let mut relation = self.behind(definitions, made.relation, &made.columns);
+        let parameters = self.settled_parameters(&mut relation);
+        let rows = Bound { relation, columns: made.columns, parameters, is_transient: true };
+        Ok(BoundLater { rows, from })
     }
 
     /// The key of rows with these columns, and whether they have one.
@@ -359,18 +417,23 @@ impl Binder<'_> {
         Ok((terms, condition.into_iter().collect()))
     }
 
-    /// The table's rows, joined with others: the table is the first source of the names.
+    /// The table's rows, joined with others: the table is the first source of the names. What stands in front of new
+    /// rows: their numbers, or the rows of a view.
     fn found_rows(
         &self,
         others: &[TableWithJoins],
         changed: &Changed<'_>,
         withs: &Withs<'_>,
-    ) -> Result<(Relation, Namespace, Column)> {
+    ) -> Result<(Relation, Namespace, Vec<Column>)> {
         let mut from = vec![old_rows(changed)];
         from.extend_from_slice(others);
         let JoinedSide { relation, names } = self.from(&from, None, withs)?;
+        if changed.is_view {
+            let front = names.sources[0].columns.clone();
+            return Ok((relation, names, front));
+        }
         let (names, number) = old_names(names, changed)?;
-        Ok((relation, names, number))
+        Ok((relation, names, vec![number]))
     }
 
     fn selected(&self, relation: Relation, selection: Option<&Expr>, level: &Level<'_>) -> Result<Relation> {
@@ -393,7 +456,7 @@ impl Binder<'_> {
         inserted: Option<&[Column]>,
         changed: &Changed<'_>,
         withs: &Withs<'_>,
-    ) -> Result<(Relation, Vec<Column>, usize)> {
+    ) -> Result<Made> {
         let level = Level::new(None, withs, names, Clause::Where);
         let is_null = |column: &Column| Scalar::IsNull(Box::new(column.scalar()));
         let has_no_source = || Scalar::all(present.iter().map(is_null));
@@ -545,7 +608,7 @@ impl Binder<'_> {
         columns: Vec<Column>,
         changed: &Changed<'_>,
         withs: &Withs<'_>,
-    ) -> Result<(Relation, Vec<Column>, usize)> {
+    ) -> Result<Made> {
         let (relation, columns) = self.with_generated(relation, columns, changed, withs)?;
         let own = Namespace::of(Source::new(Some(alias_of(changed)), columns.clone()));
         let level = Level::new(None, withs, own, Clause::Default);
@@ -569,22 +632,51 @@ impl Binder<'_> {
             true => {
                 names = own;
                 names.sources[0].qualifiers.clone_from(&changed.qualifiers);
+                let withheld = self.context.withheld(&changed_name());
+                names.sources[0].withheld = Withheld::of(withheld, &columns);
             }
             false => names.replace_columns(0, columns),
         }
         self.returned(relation.mapped(computed), names, outputs, changed, withs)
     }
 
-    /// The rows with what RETURNING gives behind their columns; how many columns that are.
+    /// The rows with what RETURNING gives behind their columns, or what it is computed from later beside the rows.
     fn returned(
+        &self,
+        relation: Relation,
+        mut names: Namespace,
+        mut outputs: Vec<Column>,
+        changed: &Changed<'_>,
+        withs: &Withs<'_>,
+    ) -> Result<Made> {
+        let (Some(_), Some(version)) = (changed.returning, changed.later) else {
+            return self.items_returned(relation, names, outputs, changed, withs);
+        };
+        let own = names.sources[0].columns.iter();
+        // What is read is what was written, whatever it was computed from.
+        let own = own.map(|column| self.numbers.named(&column.name, column.sql_type.clone(), true));
+        let mut columns = own.collect::<Vec<_>>();
+        names.replace_columns(0, columns.clone());
+        names.sources.iter_mut().for_each(|source| source.number = None);
+        let others = names.beside_first();
+        outputs.extend(others.iter().cloned());
+        let returned = others.len();
+        columns.extend(others);
+        Ok(Made { relation, columns: outputs, returned, later: Some(Later { names, columns, version }) })
+    }
+
+    /// The rows with what RETURNING gives behind their columns.
+    fn items_returned(
         &self,
         relation: Relation,
         names: Namespace,
         mut outputs: Vec<Column>,
         changed: &Changed<'_>,
         withs: &Withs<'_>,
-    ) -> Result<(Relation, Vec<Column>, usize)> {
-        let Some(returning) = changed.returning else { return Ok((relation, outputs, 0)) };
+    ) -> Result<Made> {
+        let Some(returning) = changed.returning else {
+            return Ok(Made { relation, columns: outputs, returned: 0, later: None });
+        };
         let mut select = crate::parse::query("SELECT 1")?;
         let SetExpr::Select(select) = select.body.as_mut() else { return Err(Error::bug("SELECT is none")) };
         select.projection = returning.to_vec();
@@ -611,7 +703,8 @@ impl Binder<'_> {
             outputs.push(named(&item.name, scalar, self.numbers, &mut computed));
         }
         let relation = self.with_markers(relation, &level.names);
-        Ok((relation.mapped(level.hoisted.take()).mapped(computed), outputs, count))
+        let relation = relation.mapped(level.hoisted.take()).mapped(computed);
+        Ok(Made { relation, columns: outputs, returned: count, later: None })
     }
 
     /// What an INSERT gives to a table: rows with all of its columns, in their types and their order.

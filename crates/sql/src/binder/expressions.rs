@@ -35,7 +35,10 @@ impl Binder<'_> {
         stacker::maybe_grow(STACK_RED_ZONE, STACK_GROWTH, || match expression {
             Expr::Identifier(name) => self.identifier(name, level),
             Expr::CompoundIdentifier(names) => self.compound(names, level),
-            Expr::Value(value) => self.literal(&value.value).map_err(|error| placed(error, || place(expression))),
+            Expr::Value(value) => match self.column_instead(&value.value, level)? {
+                Some(column) => Ok(column),
+                None => self.literal(&value.value).map_err(|error| placed(error, || place(expression))),
+            },
             Expr::Nested(inner) => self.scalar(inner, level),
             Expr::BinaryOp { left, op, right } => {
                 self.binary(expression, left, op, right, level).map_err(|error| placed(error, || place(left.as_ref())))
@@ -123,6 +126,11 @@ impl Binder<'_> {
             }
             Expr::AllOp { left, compare_op, right } => self.any_or_all(left, compare_op, right, Quantifier::All, level),
             Expr::Cast { kind, expr, data_type, .. } => {
+                if let Expr::Value(value) = expr.as_ref()
+                    && let Some(column) = self.column_instead(&value.value, level)?
+                {
+                    return Ok(column);
+                }
                 let is_try = matches!(kind, CastKind::TryCast | CastKind::SafeCast);
                 let (scalar, to) = (self.scalar(expr, level)?, self.sql_type(data_type)?);
                 // What a domain demands is looked at beside the value.

@@ -17,7 +17,7 @@ use super::functions::{bare_name, is_row_function, written};
 use super::lists::ELEMENTS;
 use super::operators::{Way, common_of};
 use super::samples::{nearest, sample_of};
-use super::scope::{Clause, Level, Namespace, Source, Withs};
+use super::scope::{Clause, Level, Namespace, Source, Withheld, Withs};
 use super::targets::Target;
 use super::{
     Binder, Named, Rows, STACK_GROWTH, STACK_RED_ZONE, VIEW_DEPTH_MAX, name_place, normalized, place, placed,
@@ -179,6 +179,8 @@ impl Binder<'_> {
         for name in using.iter().flatten() {
             let (left_shown, right_shown) = (left.names.using(name, "left")?, right.names.using(name, "right")?);
             let (left_column, right_column) = (left.names.shown(left_shown), right.names.shown(right_shown));
+            self.reads(&left.names, left_column.id);
+            self.reads(&right.names, right_column.id);
             // The last column of an ASOF JOIN says how near a row is.
             let is_nearest = matches!(kind, JoinedKind::AsOf | JoinedKind::AsOfLeft)
                 && using.as_ref().is_some_and(|names| conditions.len() + 1 == names.len());
@@ -413,6 +415,7 @@ impl Binder<'_> {
             Some(moment) => self.context.table_at(name, moment),
         };
         let Some(found) = found.map_err(at)? else { return Err(at(self.unknown_table(name))) };
+        let withheld = self.context.withheld(name);
         let qualifiers = match parts.as_slice() {
             [] | [_] => vec![DEFAULT_SCHEMA.to_owned(), CATALOG_NAME.to_owned()],
             [front @ .., _] => front.iter().rev().map(|part| normalized(part)).collect(),
@@ -456,7 +459,9 @@ impl Binder<'_> {
                 let mut scan = Scan { table, name: name.clone(), columns, sample: None };
                 scan.sample = sample.map(|sample| self.share(sample)).transpose()?;
                 let key = shown.iter().filter(|column| key.contains(&column.name)).map(|column| column.id).collect();
+                let withheld = Withheld::of(withheld, &shown);
                 let mut side = named(Relation::Scan(scan), shown, alias, Some((name, qualifiers)))?;
+                side.names.sources[0].withheld = withheld;
                 side.names.has_key(key);
                 side.names.sources[0].number = number;
                 side.names.sources[0].is_table = true;
@@ -482,8 +487,11 @@ impl Binder<'_> {
                 for (column, name) in shown.iter_mut().zip(columns) {
                     column.name = name;
                 }
+                let withheld = Withheld::of(withheld, &shown);
                 let relation = self.sampled(rows.relation, sample)?;
-                named(relation, shown, alias, Some((name, qualifiers)))
+                let mut side = named(relation, shown, alias, Some((name, qualifiers)))?;
+                side.names.sources[0].withheld = withheld;
+                Ok(side)
             }
         }
     }

@@ -12,6 +12,7 @@ use sqlparser::ast::{
 
 use super::{Binder, normalized, place, placed, unsupported};
 use crate::algebra::{Constant, Scalar};
+use crate::procedural;
 
 /// Digits of a number's literal at most.
 const NUMBER_DIGITS_MAX: usize = 76;
@@ -47,8 +48,7 @@ impl Binder<'_> {
         {
             return Ok(list.clone());
         }
-        let number =
-            name.strip_prefix('$').and_then(|number| number.parse::<usize>().ok()).filter(|number| *number > 0);
+        let number = procedural::number_of(name).filter(|number| *number > 0);
         let Some(index) = number.map(|number| number - 1) else {
             return Err(Error::input(format!("there is no parameter {name}")).with_code("42P02"));
         };

@@ -78,8 +78,8 @@ use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::written::WrittenRows;
 pub(crate) use changes::{
-    BoundChange, CHANGED, Changed, Conflict, Given, KeyTerm, Meeting, MergeStep, NewValue, bind_delete, bind_merge,
-    bind_new_rows, bind_update,
+    BoundChange, BoundLater, CHANGED, Changed, Conflict, Given, KeyTerm, Meeting, MergeStep, NewValue, bind_delete,
+    bind_merge, bind_new_rows, bind_update,
 };
 pub(crate) use collations::not_collatable;
 pub(crate) use domains::bind_domain_check;
@@ -132,6 +132,12 @@ pub(crate) trait Context {
     /// What a name in FROM stands for; `None` if it stands for nothing. Fails if it stands for something that cannot be
     /// read.
     fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>>;
+    /// What a name in FROM stands for, as messages have it, and the columns of it that may not be read.
+    fn withheld(&self, _name: &ast::ObjectName) -> (String, Vec<String>) {
+        (String::new(), vec![])
+    }
+    /// The statement reads a column of that which it may not read.
+    fn denies(&self, _relation: &str) {}
     /// What a name in FROM stood for at a moment, in microseconds since 1970. Fails as [`table`](Self::table) does, and
     /// with 0A000 if it has no past.
     fn table_at(&self, name: &ast::ObjectName, _moment: i64) -> Result<Option<Named>> {

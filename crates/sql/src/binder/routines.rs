@@ -147,6 +147,7 @@ impl Binder<'_> {
             has_outputs: definition.returns.is_none()
                 && !matches!(definition.columns.as_slice(), [(name, _)] if *name == definition.name),
             output: definition.output.clone(),
+            acts_as: definition.acts_as.clone(),
         })
     }
 

@@ -13,13 +13,14 @@ use diligence_base::{Error, Result, Span};
 use diligence_types::SqlType;
 use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
-use sqlparser::ast::{Ident, NamedWindowDefinition, SelectItem};
+use sqlparser::ast::{Ident, NamedWindowDefinition, SelectItem, Value};
 
 use super::grouping::GroupingCall;
 use super::windows::WindowUse;
 use super::{Binder, name_place, normalized};
 use crate::algebra::{AggregateItem, Column, ColumnId, FunctionItem, Relation, Scalar, WithId};
 use crate::errors;
+use crate::procedural::VariableName;
 
 /// Something in FROM that has a name: a table, a subquery, a function.
 #[derive(Debug)]
@@ -44,6 +45,25 @@ pub(super) struct Source {
     pub number: Option<Column>,
     /// Whether it is a table.
     pub is_table: bool,
+    /// What of it may not be read.
+    pub withheld: Withheld,
+}
+
+/// What of a table or view may not be read.
+#[derive(Debug, Default)]
+pub(super) struct Withheld {
+    /// As messages have it.
+    relation: String,
+    /// The places of columns.
+    places: Vec<usize>,
+}
+
+impl Withheld {
+    /// Of a relation, columns of these names.
+    pub(super) fn of((relation, names): (String, Vec<String>), columns: &[Column]) -> Self {
+        let place = |name: &String| columns.iter().position(|column| column.name == *name);
+        Self { relation, places: names.iter().filter_map(place).collect() }
+    }
 }
 
 /// What the numbers of rows are called: in PostgreSQL, and in DuckDB.
@@ -67,6 +87,7 @@ impl Source {
             key: Vec::new(),
             number: None,
             is_table: false,
+            withheld: Withheld::default(),
         }
     }
 
@@ -192,6 +213,14 @@ impl Namespace {
             Shown::Of(source, position) => &self.sources[source].columns[position],
             Shown::Merged(index) => &self.merged[index].column,
         }
+    }
+
+    /// The columns of all sources but the first, and those that USING has made of them; each once.
+    pub(super) fn beside_first(&self) -> Vec<Column> {
+        let all = self.sources.iter().skip(1).flat_map(|source| &source.columns);
+        let mut met = HashSet::new();
+        let all = all.chain(self.merged.iter().map(|merged| &merged.column));
+        all.filter(|column| met.insert(column.id)).cloned().collect()
     }
 
     /// How many columns USING has made.
@@ -536,8 +565,24 @@ impl Withs<'_> {
 }
 
 impl Binder<'_> {
+    /// A column of some names is read.
+    pub(super) fn reads(&self, names: &Namespace, id: ColumnId) {
+        names.sources.iter().for_each(|source| self.reads_of(source, id));
+    }
+
+    /// A column of a source is read, if it is one.
+    pub(super) fn reads_of(&self, source: &Source, id: ColumnId) {
+        let Source { withheld, columns, .. } = source;
+        if withheld.places.iter().any(|place| columns.get(*place).is_some_and(|column| column.id == id)) {
+            self.context.denies(&withheld.relation);
+        }
+    }
+
     /// Notes that a column of this level was met.
     fn met(&self, level: &Level<'_>, from: &Level<'_>, scalar: &Scalar, names: &[Ident]) {
+        if let Scalar::Column { id, .. } = scalar {
+            self.reads(&level.names, *id);
+        }
         for tracker in self.trackers.borrow_mut().iter_mut().filter(|tracker| level.depth <= tracker.depth) {
             tracker.innermost = tracker.innermost.max(Some(level.depth));
         }
@@ -709,6 +754,48 @@ impl Binder<'_> {
         let mut known = level.chain().flat_map(|at| &at.names.sources).filter_map(|source| source.name.clone());
         let known = known.by_ref().collect::<Vec<_>>();
         Err(errors::suggest(errors::at(error, name_place(first)), &table.value, &known))
+    }
+
+    /// The column that a name means which a variable has as well, if that is to be the column. Fails with 42702 if it
+    /// may be either.
+    pub(super) fn column_instead(&self, value: &Value, level: &Level<'_>) -> Result<Option<Scalar>> {
+        let Value::Placeholder(parameter) = value else { return Ok(None) };
+        let Some(VariableName { names, is_column_first }) = VariableName::of(parameter) else { return Ok(None) };
+        let Some(column) = self.column_of_names(&names, level)? else { return Ok(None) };
+        if is_column_first {
+            return Ok(Some(column));
+        }
+        let shown = names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(".");
+        let error = Error::input(format!("column reference \"{shown}\" is ambiguous")).with_code("42702");
+        Err(error.with_detail("It could refer to either a PL/pgSQL variable or a table column."))
+    }
+
+    /// The column or the row that exactly these names mean, if any.
+    fn column_of_names(&self, names: &[Ident], level: &Level<'_>) -> Result<Option<Scalar>> {
+        if let [name] = names {
+            for at in level.chain() {
+                match at.names.find(&name.value, true) {
+                    Found::Nothing => {}
+                    Found::One(scalar) => {
+                        self.met(at, level, &scalar, names);
+                        return Ok(Some(scalar));
+                    }
+                    Found::Several => return Err(ambiguous(name, at)),
+                }
+            }
+            return Ok(self.whole_row(names, level));
+        }
+        let Some((name, front)) = names.split_last() else { return Ok(None) };
+        let Some((at, source)) = level.chain().find_map(|at| Some((at, at.names.source(front)?))) else {
+            return Ok(None);
+        };
+        match source.find(name) {
+            Found::One(scalar) => {
+                self.met(at, level, &scalar, names);
+                Ok(Some(scalar))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Fields of a record within each other. Fails with 42703 and 42809.

@@ -411,6 +411,7 @@ impl Binder<'_> {
                             for (column, scalar) in
                                 columns.zip(&source.columns).map(|(shown, column)| (column, shown.1))
                             {
+                                self.reads_of(source, column.id);
                                 self.met_column(column, level);
                                 items.push(Item { name: column.name.clone(), scalar, expression: None });
                             }
@@ -483,6 +484,7 @@ impl Binder<'_> {
         }
         let first = items.len();
         for column in level.names.columns() {
+            self.reads(&level.names, column.id);
             items.push(Item { name: column.name.clone(), scalar: column.scalar(), expression: None });
         }
         match options {

@@ -122,6 +122,22 @@ pub(super) fn of_columns(snapshot: &SessionSnapshot, user: &str, with_public: bo
                 rows.push(row);
             }
         }
+        for field in schema.fields() {
+            let Some(number) = object.column_number(field.name()) else { continue };
+            let column = Subject::Column(object.id, number);
+            for grant in granted(snapshot, user, column, SubjectKind::Column, with_public) {
+                // What is granted of the whole table is there already.
+                if grants.contains(&grant) {
+                    continue;
+                }
+                let mut row = row_of(snapshot, column, &grant);
+                row.insert("table_catalog", CATALOG_NAME.into());
+                row.insert("table_schema", object.name.schema.as_str().into());
+                row.insert("table_name", object.name.name.as_str().into());
+                row.insert("column_name", field.name().as_str().into());
+                rows.push(row);
+            }
+        }
     }
     rows
 }

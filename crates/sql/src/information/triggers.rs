@@ -1,14 +1,16 @@
 //! Triggers, as the SQL standard describes them: a row for each event.
 
-use diligence_catalog::{CATALOG_NAME, Relation, RelationName, SessionSnapshot, TriggerEvent};
+use diligence_catalog::{CATALOG_NAME, RelationName, SessionSnapshot, TriggerEvent};
 
 use super::{Cell, Row};
 
-fn word(event: &TriggerEvent) -> &'static str {
+/// The standard knows no TRUNCATE.
+fn word(event: &TriggerEvent) -> Option<&'static str> {
     match event {
-        TriggerEvent::Insert => "INSERT",
-        TriggerEvent::Update(_) => "UPDATE",
-        TriggerEvent::Delete => "DELETE",
+        TriggerEvent::Insert => Some("INSERT"),
+        TriggerEvent::Update(_) => Some("UPDATE"),
+        TriggerEvent::Delete => Some("DELETE"),
+        TriggerEvent::Truncate => None,
     }
 }
 
@@ -27,19 +29,24 @@ fn named(trigger: &str, table: &RelationName) -> Row {
 pub(super) fn triggers(snapshot: &SessionSnapshot) -> Vec<Row> {
     let mut rows = Vec::new();
     for object in snapshot.catalog.objects().filter(|object| snapshot.rights.may_read(&object.name)) {
-        let Relation::Native(table) = &object.relation else { continue };
-        for (trigger, order) in table.rules().triggers.iter().zip(1..) {
+        for (trigger, order) in object.relation.triggers().iter().zip(1..) {
             let definition = trigger.definition("t");
             let statement = definition.split_once("EXECUTE ").map_or("", |(_, rest)| rest);
-            for event in &trigger.events {
+            for event in trigger.events.iter().filter_map(word) {
                 let mut row = named(&trigger.name, &object.name);
-                row.insert("event_manipulation", word(event).into());
+                row.insert("event_manipulation", event.into());
                 row.insert("action_order", Cell::from(order));
                 row.insert("action_statement", format!("EXECUTE {statement}").into());
                 row.insert("action_orientation", if trigger.is_row { "ROW" } else { "STATEMENT" }.into());
-                row.insert("action_timing", if trigger.is_before { "BEFORE" } else { "AFTER" }.into());
+                row.insert("action_timing", trigger.timing().into());
                 if let Some(when) = &trigger.when {
                     row.insert("action_condition", when.as_str().into());
+                }
+                if let Some(name) = &trigger.old_rows {
+                    row.insert("action_reference_old_table", name.as_str().into());
+                }
+                if let Some(name) = &trigger.new_rows {
+                    row.insert("action_reference_new_table", name.as_str().into());
                 }
                 rows.push(row);
             }
@@ -52,8 +59,7 @@ pub(super) fn triggers(snapshot: &SessionSnapshot) -> Vec<Row> {
 pub(super) fn columns(snapshot: &SessionSnapshot) -> Vec<Row> {
     let mut rows = Vec::new();
     for object in snapshot.catalog.objects().filter(|object| snapshot.rights.may_read(&object.name)) {
-        let Relation::Native(table) = &object.relation else { continue };
-        for trigger in &table.rules().triggers {
+        for trigger in object.relation.triggers() {
             for event in &trigger.events {
                 let TriggerEvent::Update(columns) = event else { continue };
                 for column in columns {

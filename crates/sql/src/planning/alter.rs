@@ -122,9 +122,10 @@ impl Around<'_> {
         let Relation::Native(table) = &object.relation else {
             if let [AlterTableOperation::RenameTable { table_name }] = alter.operations.as_slice() {
                 let to = renamed(&name, table_name)?;
-                if to.schema != name.schema && matches!(object.relation, Relation::View(_)) {
-                    let error = Error::unsupported("ALTER VIEW … SET SCHEMA is not supported").with_code("0A000");
-                    return Err(error.with_hint("CREATE VIEW makes it in the other schema"));
+                if let Relation::View(view) = &object.relation
+                    && to.schema != name.schema
+                {
+                    return self.move_view(object, view, to, "ALTER VIEW");
                 }
                 let views = match object.relation.schema() {
                     Ok(columns) => {
@@ -138,6 +139,11 @@ impl Around<'_> {
                     true => done(rename),
                     false => done(Command::All { commands: std::iter::once(rename).chain(views).collect(), tag: TAG }),
                 };
+            }
+            if let (Relation::View(view), [AlterTableOperation::RenameColumn { old_column_name, new_column_name }]) =
+                (&object.relation, alter.operations.as_slice())
+            {
+                return self.rename_view_column(object, view, (old_column_name, new_column_name), "ALTER VIEW");
             }
             return Err(unwritable(&name, &found));
         };
@@ -263,6 +269,8 @@ impl Around<'_> {
             checks: &conditions,
             returning: None,
             with: None,
+            later: None,
+            is_view: false,
         };
         let given = Given::Places(given);
         let bound = binder::bind_new_rows(Some(&query), &given, true, None, &changed, self)?;

@@ -35,6 +35,8 @@ pub struct PlannedAppend {
     pub rows: RowsSender,
     /// The columns of what is sent, in the table's types.
     pub schema: SchemaRef,
+    /// Whether it calls functions of triggers, which run in a transaction.
+    pub is_calling: bool,
 }
 
 /// What stands for the rows until there is a plan.
@@ -64,6 +66,18 @@ impl Table for SentTable {
 }
 
 impl Planner {
+    /// The table that rows are sent to: without a schema, the first one of the name on the search path.
+    pub fn table_to_append(&self, snapshot: &SessionSnapshot, schema: Option<&str>, table: &str) -> RelationName {
+        match schema {
+            Some("pg_temp") => RelationName::new(self.catalogs().temporary_schema(), table),
+            Some(schema) => RelationName::new(schema, table),
+            None => {
+                let at = self.planning(snapshot);
+                Around::new(self, &at, &Names::new(&at), vec![]).in_path(table)
+            }
+        }
+    }
+
     /// The columns of a table that rows can be sent to: those that are not computed from others. Fails with kind
     /// `Input` if there is no such table or it may not be changed, `Unsupported` if it is not in memory.
     pub fn appendable(&self, snapshot: &SessionSnapshot, name: &RelationName) -> Result<SchemaRef> {
@@ -93,6 +107,7 @@ impl Planner {
             })
         });
         let places = places.collect::<Result<Vec<_>>>()?;
+        snapshot.rights.check_columns(name, columns.iter().map(String::as_str), Privilege::Insert)?;
         // What may not be NULL is looked at when the table gets the rows.
         let fields = places.iter().map(|place| sent_field(table.schema().field(*place)));
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
@@ -119,18 +134,14 @@ impl Planner {
             }
             let source = crate::parse::query(&source)?;
             let alias = Ident::with_quote('"', &name.name);
-            let changed = ChangedTable::new(&object, &table, &alias, false)?;
-            let described = changed.described(None, None);
+            let changed = ChangedTable::new(&object, &table, (&alias, false), around.next_table_version())?;
+            let described = changed.described(None, None, &[Operation::Insert]);
             let given = Given::Places(places);
             let bound = binder::bind_new_rows(Some(&source), &given, true, None, &described, &around)?;
             let layout = changed.layout();
             let way = ChangeWay::Insert { replace: false };
             let meant = Meant { operations: vec![Operation::Insert], ..Meant::default() };
             let statement = around.changing("COPY", changed.object, way, layout, bound, &meant)?;
-            if around.is_calling() && self.catalogs.isolation().is_none() {
-                let error = Error::unsupported("rows are sent to a table with triggers in a transaction only");
-                return Err(error.with_code("0A000").with_hint("BEGIN a transaction, and send them then"));
-            }
             let BoundStatement::Write { rows, writer, .. } = statement else {
                 return Err(Error::bug("rows are sent to no writer"));
             };
@@ -141,7 +152,8 @@ impl Planner {
             if incoming.is_some() {
                 return Err(Error::bug("rows that are sent are not read"));
             }
-            Ok(PlannedAppend { plan: Plan::write(plan, writer), rows: sender, schema: schema.clone() })
+            let (plan, is_calling) = (Plan::write(plan, writer), around.is_calling());
+            Ok(PlannedAppend { plan, rows: sender, schema: schema.clone(), is_calling })
         })
     }
 }
@@ -219,7 +231,9 @@ fn replace(plan: &mut Plan, sent: TableIdentity, incoming: &mut Option<Plan>) ->
 }
 
 fn memory_table(snapshot: &SessionSnapshot, name: &RelationName) -> Result<(Arc<Object>, Arc<NativeTable>)> {
-    snapshot.rights.check(name, Privilege::Insert)?;
+    if !snapshot.rights.may_any_column(name, Privilege::Insert) {
+        snapshot.rights.check(name, Privilege::Insert)?;
+    }
     match snapshot.get(name) {
         Some(found) => {
             if let Resolved::Object(object) = &found

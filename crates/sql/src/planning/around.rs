@@ -13,6 +13,7 @@ use datafusion_expr::ScalarUDF;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::{Privilege, Subject};
 use diligence_catalog::locks::RowLock;
+use diligence_catalog::rights::DENIED;
 use diligence_catalog::rules::KeyKind;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, DomainDefinition, INFORMATION_SCHEMA, LockWay, Object, POSTGRES_SCHEMA, Relation,
@@ -34,15 +35,17 @@ use super::names::Names;
 use super::several::WrittenParts;
 use super::{Planner, Planning};
 use crate::algebra::{Constant, Numbers, Scalar};
-use crate::binder::{Context, Lockable, Named, bind_query};
+use crate::binder::{CHANGED, Context, Lockable, Named, bind_query};
 use crate::external::OptionValue;
 use crate::information;
 use crate::lowering::{self, LoweringOptions};
+use crate::parse::lower;
 pub(super) use crate::parse::parts_of;
 use crate::procedural::Procedure;
 use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::statement::Query;
+use crate::write::triggers::ReturnedLater;
 use crate::written::WrittenRows;
 use crate::{catalog_functions, facts, privileges, procedures, row_locks, sequences, session_functions, sleeping};
 
@@ -97,8 +100,16 @@ pub(super) struct Around<'a> {
     pub(super) cascades: Cell<bool>,
     /// Under whose rights names behind those views are looked up; `None` for the session's.
     behind: RefCell<Vec<Option<String>>>,
+    /// The view whose triggers do what the statement says.
+    pub(super) changed_view: RefCell<Option<Arc<Object>>>,
+    /// The table that the statement changes, by its name.
+    pub(super) changed_name: RefCell<Option<RelationName>>,
+    /// What the statement reads of which it may not read all that it does.
+    denied: RefCell<Option<String>>,
     /// The columns that a COPY from files wants.
     pub(super) copied: RefCell<Option<SchemaRef>>,
+    /// What RETURNING gives of rows that triggers may change, before it is planned.
+    pub(super) later: RefCell<Vec<Arc<ReturnedLater>>>,
 }
 
 impl<'a> Around<'a> {
@@ -128,7 +139,11 @@ impl<'a> Around<'a> {
             through: RefCell::default(),
             view_checks: RefCell::default(),
             cascades: Cell::new(false),
+            changed_view: RefCell::default(),
+            changed_name: RefCell::default(),
+            denied: RefCell::default(),
             copied: RefCell::default(),
+            later: RefCell::default(),
         }
     }
 
@@ -166,6 +181,7 @@ impl<'a> Around<'a> {
     }
 
     pub(super) fn set_changed(&self, rows: Arc<dyn Table>) {
+        self.changed_view.take();
         *self.changed.borrow_mut() = Some(rows);
     }
 
@@ -183,7 +199,7 @@ impl<'a> Around<'a> {
         self.tables.borrow().contains_key(name) || self.views.borrow().contains(name)
     }
 
-    fn object(&self, name: &RelationName, object: &Object) -> Result<Named> {
+    pub(super) fn object(&self, name: &RelationName, object: &Object) -> Result<Named> {
         let table = match &object.relation {
             Relation::Files(files) => {
                 let table: Arc<dyn Table> = files.table()?;
@@ -258,6 +274,18 @@ fn primary_key(relation: &Relation) -> Vec<String> {
 }
 
 impl Around<'_> {
+    /// The owner of a function, if it runs as that.
+    pub(super) fn owner_acting(&self, object: &Object) -> Option<String> {
+        match &object.relation {
+            Relation::Routine(routine) if routine.acts_as_owner() => {
+                // It may have another owner the next time.
+                self.names.not_reusable();
+                Some(self.at.snapshot.catalog.authority().owner_of(Subject::Object(object.id)).to_owned())
+            }
+            _ => None,
+        }
+    }
+
     /// The statement calls procedures.
     pub(super) fn calls(&self) {
         self.is_calling.set(true);
@@ -270,7 +298,34 @@ impl Around<'_> {
 
     /// What a name stands for, for whoever reads it now. Fails with 42501.
     pub(super) fn readable(&self, relation: &RelationName) -> Result<Option<Resolved>> {
-        self.at.snapshot.readable_by(self.behind().as_deref(), relation)
+        let behind = self.behind();
+        let denied = match self.at.snapshot.readable_by(behind.as_deref(), relation) {
+            Err(denied) => denied,
+            found => return found,
+        };
+        let found = self.at.snapshot.readable_in_part(behind.as_deref(), relation).ok_or(denied)?;
+        // Who reads all of it, or other columns, has other plans.
+        self.names.not_reusable();
+        Ok(Some(found))
+    }
+
+    /// Fails with 42501 if the statement reads what it may not read.
+    pub(super) fn check_read(&self) -> Result<()> {
+        let Some(relation) = self.denied.take() else { return Ok(()) };
+        let error = Error::input(format!("permission denied for {relation}")).with_code(DENIED);
+        Err(error.with_hint("only some of its columns may be read: GRANT SELECT (column) allows others"))
+    }
+
+    /// A table that only statements of the procedure see; names of views do not mean such.
+    fn seen_table(&self, name: &ast::ObjectName) -> Option<Named> {
+        let [part] = name.0.as_slice() else { return None };
+        if !self.around_views.borrow().is_empty() {
+            return None;
+        }
+        let name = part.as_ident().map(lower)?;
+        let seen = self.planner.seen.lock();
+        let (name, table) = seen.last()?.iter().find(|(known, _)| *known == name)?;
+        Some(Named::Table { table: table.clone(), name: name.clone(), key: vec![] })
     }
 
     /// The relation that a name in FROM names, and whether it has no schema; `None` if it can name none.
@@ -305,6 +360,10 @@ impl Context for Around<'_> {
     fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>> {
         if let Some(changed) = self.changed_table(name) {
             return Ok(Some(changed));
+        }
+        if let Some(seen) = self.seen_table(name) {
+            self.names.not_reusable();
+            return Ok(Some(seen));
         }
         let Some((relation, bare)) = self.relation_named(name) else { return Ok(None) };
         let known = self.tables.borrow().get(&relation).cloned();
@@ -361,6 +420,32 @@ impl Context for Around<'_> {
                 Ok(Some(Named::Table { table, name: path, key: vec![] }))
             }
         }
+    }
+
+    fn withheld(&self, name: &ast::ObjectName) -> (String, Vec<String>) {
+        let nothing = (String::new(), vec![]);
+        if self.at.snapshot.rights.are_all() && self.behind().is_none() {
+            return nothing;
+        }
+        let is_changed = matches!(name.0.as_slice(), [part] if part.as_ident().is_some_and(|id| id.value == CHANGED));
+        let changed = self.changed_name.borrow().clone().filter(|_| is_changed);
+        let (relation, rights) = match (changed, self.relation_named(name)) {
+            (Some(changed), _) => (changed.clone(), self.rights_for(&changed)),
+            (None, Some((relation, _))) => (relation, self.at.snapshot.rights_behind(self.behind().as_deref())),
+            (None, None) => return nothing,
+        };
+        let Some(Resolved::Object(object)) = self.at.snapshot.get(&relation) else { return nothing };
+        if rights.may_read(&relation) || self.is_through(&relation) {
+            return nothing;
+        }
+        let Ok(schema) = object.relation.schema() else { return nothing };
+        let names = schema.fields().iter().map(|field| field.name().clone());
+        let names = names.filter(|column| !rights.may_column(&relation, column, Privilege::Select));
+        (format!("{} {}", object.relation.kind(), relation.name), names.collect())
+    }
+
+    fn denies(&self, relation: &str) {
+        self.denied.borrow_mut().get_or_insert_with(|| relation.to_owned());
     }
 
     fn table_at(&self, name: &ast::ObjectName, moment: i64) -> Result<Option<Named>> {
@@ -490,7 +575,10 @@ impl Context for Around<'_> {
             self.names.not_reusable();
             return self.current_schemas().ok().map(Arc::new);
         }
-        if has_function(name) { None } else { catalog_functions::template(name, arguments).map(Arc::new) }
+        if has_function(name) {
+            return None;
+        }
+        catalog_functions::template(name, arguments, || self.visible()).map(Arc::new)
     }
 
     fn question(&self, name: &str) -> Option<Arc<ScalarUDF>> {
@@ -532,7 +620,7 @@ impl Context for Around<'_> {
                     self.at.snapshot.rights.check(&object.name, Privilege::Execute)?;
                 }
                 self.names.uses_object(&object.name, object);
-                found.push(Definition::of(&routine.source)?);
+                found.push(Definition { acts_as: self.owner_acting(object), ..Definition::of(&routine.source)? });
             }
             if !found.is_empty() {
                 break;

@@ -36,6 +36,7 @@ pub(super) fn do_block(call: &ast::Function) -> Result<Statement> {
         gives: Gives::Nothing,
         has_outputs: false,
         output: None,
+        acts_as: None,
     };
     Ok(Statement::Call(Called { tag: "DO", procedure: Arc::new(procedure), arguments: None }))
 }

@@ -7,10 +7,12 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
+use diligence_base::ids::TableVersion;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::Privilege;
-use diligence_catalog::rules::{Key, KeyKind};
-use diligence_catalog::{NativeTable, Object, ObjectRef, Relation, Resolved};
+use diligence_catalog::rules::{Key, KeyKind, TableRules};
+use diligence_catalog::{NativeTable, Object, ObjectRef, Relation, Resolved, Trigger};
 use diligence_storage::Table;
 use sqlparser::ast::{
     self, AssignmentTarget, ConflictTarget, Expr, Ident, MergeAction, MergeClauseKind, MergeInsertKind, ObjectName,
@@ -20,9 +22,9 @@ use sqlparser::ast::{
 use super::around::Around;
 use super::definitions::{lower, unwritable};
 use super::materialized::refuse_materialized;
-use super::statements::BoundStatement;
+use super::statements::{BoundStatement, schema_of};
 use super::tables::{name_in, targets};
-use crate::binder::{self, BoundChange, CHANGED, Changed, Meeting, MergeStep, Named, NewValue, Target};
+use crate::binder::{self, BoundChange, BoundLater, CHANGED, Changed, Meeting, MergeStep, Named, NewValue, Target};
 use crate::errors;
 use crate::parse::{self, CONFLICT_VALUE, CONFLICT_WHERE, NOTHING};
 use crate::write::native::{ChangeWay, Layout, NativeTarget, Step};
@@ -35,13 +37,23 @@ pub(super) struct ChangedTable {
     keys: Vec<Key>,
     checks: Vec<(String, Arc<Expr>)>,
     conditions: Vec<Arc<Expr>>,
+    /// What may give its rows other values before they are written.
+    triggers: Vec<Trigger>,
+    version: TableVersion,
+    is_view: bool,
     /// What the statement calls it.
     alias: Ident,
     has_alias: bool,
 }
 
 impl ChangedTable {
-    pub(super) fn new(object: &Object, table: &NativeTable, alias: &Ident, has_alias: bool) -> Result<Self> {
+    /// `version` is that of no other table.
+    pub(super) fn new(
+        object: &Object,
+        table: &NativeTable,
+        (alias, has_alias): (&Ident, bool),
+        version: TableVersion,
+    ) -> Result<Self> {
         let rules = table.rules();
         let checks = rules.checks.iter().map(|check| (check.name.clone(), check.condition.clone()));
         Ok(Self {
@@ -50,16 +62,47 @@ impl ChangedTable {
             keys: rules.keys.clone(),
             checks: checks.collect(),
             conditions: rules.checks.iter().map(|check| check.condition.clone()).collect(),
+            triggers: rules.triggers.iter().filter(|trigger| trigger.changes_rows()).cloned().collect(),
+            version,
+            is_view: false,
             alias: alias.clone(),
             has_alias,
         })
     }
 
-    /// What the binder is told of it.
-    pub(super) fn described<'a>(&'a self, returning: Option<&'a [SelectItem]>, with: Option<&'a With>) -> Changed<'a> {
+    /// A view whose triggers do what the statement says.
+    pub(super) fn of_view(
+        object: &Object,
+        columns: &Schema,
+        (alias, has_alias): (&Ident, bool),
+        version: TableVersion,
+    ) -> Result<Self> {
+        Ok(Self {
+            object: object.reference(),
+            targets: targets(columns, &TableRules::default())?,
+            keys: vec![],
+            checks: vec![],
+            conditions: vec![],
+            triggers: vec![],
+            version,
+            is_view: true,
+            alias: alias.clone(),
+            has_alias,
+        })
+    }
+
+    /// What the binder is told of it, for a statement that does this with its rows.
+    pub(super) fn described<'a>(
+        &'a self,
+        returning: Option<&'a [SelectItem]>,
+        with: Option<&'a With>,
+        operations: &[Operation],
+    ) -> Changed<'a> {
         let qualifiers = if self.has_alias { vec![] } else { vec![self.object.name.schema.clone()] };
         let Self { alias, targets, conditions, .. } = self;
-        Changed { alias, qualifiers, targets, checks: conditions, returning, with }
+        let is_changed = self.triggers.iter().any(|trigger| operations.iter().any(|one| one.is_meant_by(trigger)));
+        let later = returning.filter(|_| is_changed || self.is_view).map(|_| self.version);
+        Changed { alias, qualifiers, targets, checks: conditions, returning, with, later, is_view: self.is_view }
     }
 
     /// The same, where new rows have to fulfill these conditions as well.
@@ -320,11 +363,10 @@ impl Around<'_> {
         let granted = Granted { first: Privilege::Delete, reads: reads || delete.returning.is_some() };
         let changed = self.changed(&target.relation, &target.joins, "DELETE", granted)?;
         let others = others(delete.using.as_deref());
-        let described = changed.described(delete.returning.as_deref(), with);
+        let described = changed.described(delete.returning.as_deref(), with, &[Operation::Delete]);
         let bound = binder::bind_delete(others, delete.selection.as_ref(), &described, self)?;
         let layout = Layout { has_numbers: true, ..Layout::default() };
-        let returning = delete.returning.as_deref();
-        let meant = Meant { operations: vec![Operation::Delete], returning, ..Meant::default() };
+        let meant = Meant { operations: vec![Operation::Delete], assigned: None };
         self.changing("DELETE", changed.object, ChangeWay::Replace, layout, bound, &meant)
     }
 
@@ -344,11 +386,13 @@ impl Around<'_> {
             Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) => from,
         };
         let values = changed.values(&update.assignments)?;
-        let described = changed.described(update.returning.as_deref(), with);
+        let described = changed.described(update.returning.as_deref(), with, &[Operation::Update]);
         let bound = binder::bind_update(&values, others, update.selection.as_ref(), &described, self)?;
         let layout = Layout { has_numbers: true, ..changed.layout() };
         let assigned = Some(changed.assigned(&update.assignments)?);
-        let meant = Meant { operations: vec![Operation::Update], assigned, returning: update.returning.as_deref() };
+        let set = assigned.iter().flatten().map(String::as_str);
+        self.check_columns(&changed.object.name, set, Privilege::Update)?;
+        let meant = Meant { operations: vec![Operation::Update], assigned };
         self.changing("UPDATE", changed.object, ChangeWay::Replace, layout, bound, &meant)
     }
 
@@ -408,7 +452,7 @@ impl Around<'_> {
             clauses.push(MergeStep { meeting, condition: clause.predicate.as_ref(), values, is_nothing });
             steps.extend(step);
         }
-        let described = changed.described(None, with);
+        let described = changed.described(None, with, &[]);
         let bound = binder::bind_merge(&merge.source, &merge.on, &clauses, &described, self)?;
         let layout = Layout { has_numbers: true, has_steps: true, ..changed.layout() };
         let twice = "MERGE command cannot affect row a second time";
@@ -431,17 +475,19 @@ impl Around<'_> {
         way: ChangeWay,
         layout: Layout,
         bound: BoundChange,
-        meant: &Meant<'_>,
+        meant: &Meant,
     ) -> Result<BoundStatement> {
-        let BoundChange { rows, returning } = bound;
-        let assigned = meant.assigned.as_deref();
-        let triggers = self.triggers(&table, meant.operations.clone(), assigned, meant.returning)?;
+        let BoundChange { rows, returning, later } = bound;
+        let given = later.as_ref().map(|later| schema_of(&later.rows));
+        let later = later.map(|BoundLater { rows, from }| self.computes_later(rows, from));
+        let triggers = self.triggers(&table, meant.operations.clone(), meant.assigned.as_deref(), later)?;
         let has_triggers = triggers.is_some();
         let writer = self.calling_writer(NativeTarget::Change { table, layout, way }, triggers);
         let returning = returning.map(|count| {
             let first = rows.columns.len() - count;
             let fields = rows.columns[first..].iter().map(|column| column.sql_type.field(&column.name, true));
-            (Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>())), writer.returned())
+            let now = || Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()));
+            (given.unwrap_or_else(now), writer.returned())
         });
         let again = (!has_triggers).then(|| writer.clone());
         Ok(BoundStatement::Write { tag, rows, writer, returning, again })
@@ -456,9 +502,13 @@ impl Around<'_> {
             let error = Error::unsupported(format!("{what} of joined tables is not supported")).with_code("0A000");
             return Err(error.with_hint("name the other tables in FROM (UPDATE) or USING (DELETE)"));
         }
-        let name = self.granted(name, granted.first)?;
+        let name = match granted.first {
+            Privilege::Update => self.granted_in_part(name, granted.first)?,
+            _ => self.granted(name, granted.first)?,
+        };
+        *self.changed_name.borrow_mut() = Some(name.clone());
         let found = match granted.reads {
-            true if !self.is_through(&name) => self.at.snapshot.readable(&name)?,
+            true if !self.is_through(&name) => self.readable(&name)?,
             _ => self.at.snapshot.get(&name).filter(|_| self.at.snapshot.sees(&name)),
         };
         let found = found.ok_or_else(|| self.unknown(&name))?;
@@ -468,29 +518,36 @@ impl Around<'_> {
         self.set_changed(memory.numbered());
         self.names.uses_object(&name, object);
         let own = Ident::with_quote('"', &name.name);
-        let changed =
-            ChangedTable::new(object, memory, alias.as_ref().map_or(&own, |alias| &alias.name), alias.is_some())?;
+        let called = (alias.as_ref().map_or(&own, |alias| &alias.name), alias.is_some());
+        let changed = ChangedTable::new(object, memory, called, self.next_table_version())?;
         Ok(changed.checked(self.view_checks.take()))
+    }
+
+    pub(super) fn next_table_version(&self) -> TableVersion {
+        self.planner.catalogs().catalog().next_table_version()
     }
 
     /// What [`CHANGED`] means.
     pub(super) fn changed_table(&self, name: &ObjectName) -> Option<Named> {
         let [part] = name.0.as_slice() else { return None };
-        let table: Arc<dyn Table> =
-            self.changed_rows().filter(|_| part.as_ident().is_some_and(|id| id.value == CHANGED))?;
+        if part.as_ident().is_none_or(|id| id.value != CHANGED) {
+            return None;
+        }
+        if let Some(view) = &*self.changed_view.borrow() {
+            return self.object(&view.name, view).ok();
+        }
+        let table: Arc<dyn Table> = self.changed_rows()?;
         Some(Named::Table { table, name: CHANGED.to_owned(), key: vec![] })
     }
 }
 
 /// What a statement means to do, for triggers.
 #[derive(Default)]
-pub(super) struct Meant<'a> {
+pub(super) struct Meant {
     /// What it does with rows.
     pub operations: Vec<Operation>,
     /// The columns that it sets; all, if `None`.
     pub assigned: Option<Vec<String>>,
-    /// What it gives back.
-    pub returning: Option<&'a [SelectItem]>,
 }
 
 /// What a statement needs of the table that it changes.
@@ -503,7 +560,7 @@ struct Granted {
 }
 
 /// The tables beside the one that is changed.
-fn others(using: Option<&[TableWithJoins]>) -> &[TableWithJoins] {
+pub(super) fn others(using: Option<&[TableWithJoins]>) -> &[TableWithJoins] {
     using.unwrap_or_default()
 }
 

@@ -26,6 +26,7 @@ use crate::parse::{CreateExternalTable, NamedOption, Parsed, VARIABLE};
 use crate::routines::{self, Definition};
 use crate::statement::{Command, DroppedKind, Statement, nullable};
 use crate::write::native::{NativeTarget, NewTable};
+use crate::write::triggers::TableTriggers;
 
 /// Bytes of a module of WebAssembly in a file at most: its statement is kept with the tables.
 const MODULE_BYTES_MAX: u64 = 16 << 20;
@@ -249,12 +250,14 @@ impl Around<'_> {
         if create.or_replace {
             self.check_replaced(&name)?;
         }
+        let mut triggers = vec![];
         if create.or_replace
             && let Some(Relation::View(before)) = self.at.snapshot.catalog.get(&name).map(|object| &object.relation)
         {
             goes_on_from(&before.schema, &schema)?;
+            triggers.clone_from(&before.triggers);
         }
-        let view = Arc::new(View { source, depth: parsed.depth, schema });
+        let view = Arc::new(View { source, depth: parsed.depth, schema, triggers });
         Ok(Statement::Command(Command::CreateView { name, view, or_replace: create.or_replace }))
     }
 
@@ -348,7 +351,8 @@ impl Around<'_> {
         }
         let restarts = matches!(truncate.identity, Some(ast::TruncateIdentityOption::Restart));
         let cascade = matches!(truncate.cascade, Some(ast::CascadeOption::Cascade));
-        Ok(Statement::Command(Command::Truncate { tables, restarts, cascade }))
+        let triggers = self.truncate_triggers(&tables, cascade)?;
+        Ok(Statement::Command(Command::Truncate { tables, restarts, cascade, triggers: TableTriggers(triggers) }))
     }
 
     /// CREATE FUNCTION and CREATE MACRO.
@@ -531,6 +535,13 @@ impl Around<'_> {
     pub(super) fn granted(&self, name: &ast::ObjectName, privilege: Privilege) -> Result<RelationName> {
         let name = self.relation_name(name)?;
         self.check_granted(&name, privilege)?;
+        Ok(name)
+    }
+
+    /// The same, if the session may do it with one of the relation's columns at least.
+    pub(super) fn granted_in_part(&self, name: &ast::ObjectName, privilege: Privilege) -> Result<RelationName> {
+        let name = self.relation_name(name)?;
+        self.check_granted_in_part(&name, privilege)?;
         Ok(name)
     }
 

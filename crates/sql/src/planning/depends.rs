@@ -111,7 +111,7 @@ impl Around<'_> {
                 };
                 *create.query = ast::Query::clone(&query);
                 let (source, depth) = (Arc::new(source), before.depth + FOLLOWED_DEPTH);
-                let next = View { source, depth, schema: before.schema.clone() };
+                let next = View { source, depth, schema: before.schema.clone(), triggers: before.triggers.clone() };
                 Ok(Command::CreateView { name: view.name.clone(), view: Arc::new(next), or_replace: true })
             }
             Relation::Native(table) => {
@@ -228,7 +228,7 @@ pub(super) struct Becomes {
 }
 
 /// Levels of the parser that a query may nest deeper after it has followed a name.
-const FOLLOWED_DEPTH: usize = 4;
+pub(super) const FOLLOWED_DEPTH: usize = 4;
 
 /// Puts the name of a relation into a query in the place of the one that it had.
 ///

@@ -106,7 +106,7 @@ impl GenericPlan {
         if values.len() != self.parameters {
             return Err(Error::bug("a generic plan has other parameters"));
         }
-        if self.write.as_ref().is_some_and(|write| !write.is_allowed(at)) {
+        if self.write.as_ref().is_some_and(|write| !write.is_allowed(at) || write.misses_triggers(at)) {
             return Ok(None);
         }
         let Some((mut plan, uses)) = planner.renewed(&self.plan, &self.uses, at) else { return Ok(None) };

@@ -75,7 +75,7 @@ impl Planner {
                 }
                 let quoted = format!("\"{}\"", schema.replace('"', "\"\""));
                 let value = if schema == DEFAULT_SCHEMA { schema } else { quoted };
-                Ok(Statement::Set { name: SEARCH_PATH.to_owned(), value })
+                Ok(Statement::Set { name: SEARCH_PATH.to_owned(), value, is_local: false })
             }
             ast::Statement::Deallocate { name, .. } => {
                 let name = name.value.to_lowercase();
@@ -107,7 +107,7 @@ pub(super) fn reset(name: &ast::ObjectName, planner: &Planner) -> Result<Stateme
         return Ok(Statement::Command(Command::Nothing("RESET")));
     }
     let name = setting_name(name);
-    Ok(Statement::Reset { name: (name != "all").then_some(name) })
+    Ok(Statement::Reset { name: (name != "all").then_some(name), is_local: false })
 }
 
 /// Whether a statement reads or changes rows.

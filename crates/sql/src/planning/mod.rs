@@ -13,6 +13,7 @@
 //! planned to the same, so the plan can run again. For other values there are generic plans (`generic`).
 
 mod alter;
+mod altered_views;
 mod appends;
 mod around;
 mod attach;
@@ -31,6 +32,7 @@ mod fragments;
 mod function_users;
 mod generic;
 mod indexes;
+mod instead;
 mod kinds;
 mod maintenance;
 mod materialized;
@@ -53,6 +55,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::ScalarValue;
 use datafusion_common::config::ConfigOptions;
@@ -61,7 +64,9 @@ use diligence_base::{Error, Result};
 use diligence_catalog::{PlanningIdentity, SessionCatalogs, SessionSnapshot, Uses};
 use diligence_memory::QueryMemory;
 use diligence_pool::Pool;
+use diligence_storage::Table;
 use diligence_storage::external::Rejects;
+use diligence_storage::memory::MemoryTable;
 use diligence_types::SqlType;
 use diligence_types::functions;
 use diligence_types::search::Configuration;
@@ -142,6 +147,17 @@ pub struct Planner {
     settings_sink: OnceLock<Weak<dyn SettingsSink>>,
     /// What runs queries whose answers a plan depends on.
     query_runner: OnceLock<Weak<dyn QueryRunner>>,
+    /// The tables that only statements of a procedure see, by procedure, the innermost last.
+    seen: Mutex<Vec<Vec<(String, Arc<dyn Table>)>>>,
+}
+
+/// Tables that only statements of a procedure see, until this is dropped.
+pub struct SeenTables<'p>(&'p Planner);
+
+impl Drop for SeenTables<'_> {
+    fn drop(&mut self) {
+        self.0.seen.lock().pop();
+    }
 }
 
 /// What planning reads; replaced as a whole when a setting changes. Sessions that have changed none share it.
@@ -214,6 +230,7 @@ impl Planner {
             prepared: Mutex::default(),
             variables: Mutex::default(),
             rejects: Arc::default(),
+            seen: Mutex::default(),
             settings_sink: OnceLock::new(),
             query_runner: OnceLock::new(),
         }
@@ -263,6 +280,19 @@ impl Planner {
     /// What `set_config` changes. Said once.
     pub fn set_settings_sink(&self, sink: Weak<dyn SettingsSink>) {
         let _ = self.settings_sink.set(sink);
+    }
+
+    /// Statements of a procedure see tables of these names before any others, and none of those that others see, until
+    /// what is given is dropped. Fails with kind `Bug` if a table's rows are none.
+    pub fn see_tables(&self, tables: Vec<(String, RecordBatch)>) -> Result<SeenTables<'_>> {
+        let table = |(name, rows): (String, RecordBatch)| {
+            let version = self.catalogs.catalog().next_table_version();
+            let table = MemoryTable::new(name.clone(), rows.schema(), vec![rows], version)?;
+            Ok((name, Arc::new(table) as Arc<dyn Table>))
+        };
+        let tables = tables.into_iter().map(table).collect::<Result<Vec<_>>>()?;
+        self.seen.lock().push(tables);
+        Ok(SeenTables(self))
     }
 
     /// What runs queries whose answers a plan depends on. Said once.

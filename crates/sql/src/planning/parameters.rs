@@ -9,6 +9,7 @@ use diligence_storage::foreign_error::from_datafusion;
 use sqlparser::ast::{self, Visit, Visitor};
 
 use crate::parse::{Parsed, SyntaxTree};
+use crate::procedural;
 
 /// Parameters of a statement at most; the wire protocol counts them in 16 bits.
 const PARAMETERS_MAX: usize = u16::MAX as usize;
@@ -20,7 +21,7 @@ pub(super) fn count(parsed: &Parsed) -> Result<usize> {
         type Break = ();
         fn pre_visit_value(&mut self, value: &ast::ValueWithSpan) -> ControlFlow<()> {
             if let ast::Value::Placeholder(name) = &value.value
-                && let Some(number) = name.strip_prefix('$').and_then(|number| number.parse().ok())
+                && let Some(number) = procedural::number_of(name)
             {
                 self.0 = self.0.max(number);
             }

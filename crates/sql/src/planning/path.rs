@@ -3,11 +3,14 @@
 //! Temporary objects come first, and what describes the catalog last. What a statement makes goes into the first schema
 //! of the path that there is.
 
+use std::collections::HashSet;
+
 use diligence_base::{Error, Result};
-use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA, RelationName};
+use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA, POSTGRES_SCHEMA, RelationName};
 use sqlparser::ast;
 
 use super::around::{Around, parts_of};
+use crate::catalog_functions::Visible;
 
 /// What the setting is called.
 pub(super) const SEARCH_PATH: &str = "search_path";
@@ -85,6 +88,24 @@ impl Around<'_> {
             }
         }
         RelationName::new(self.at.session.path.schemas.first().map_or(DEFAULT_SCHEMA, String::as_str), name)
+    }
+
+    /// Which objects names without schemas find.
+    pub(super) fn visible(&self) -> Visible {
+        self.names.not_reusable();
+        let snapshot = self.at.snapshot;
+        let schemas = self.schemas().into_iter().filter(|schema| snapshot.catalog.has_schema(schema));
+        let schemas = schemas.collect::<Vec<_>>();
+        let (mut met, mut hidden) = (HashSet::new(), Vec::new());
+        for schema in schemas.iter().filter(|_| schemas.len() > 1) {
+            for object in snapshot.catalog.objects_in(schema) {
+                if !met.insert(object.name.name.as_str()) {
+                    hidden.push(object.oid());
+                }
+            }
+        }
+        let path = [POSTGRES_SCHEMA].into_iter().chain(schemas.iter().map(String::as_str));
+        Visible { path: path.filter_map(|schema| snapshot.schema_oid(schema)).collect(), hidden }
     }
 
     /// The first schema of the path that there is: `current_schema`.

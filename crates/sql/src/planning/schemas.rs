@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
-use diligence_catalog::{Relation, RelationName, Routine, no_schema};
+use diligence_catalog::{EnumChange, Relation, RelationName, Routine, no_schema};
 use sqlparser::ast::{self, AlterTableOperation, Ident, ObjectName, RenameTableNameKind};
 
 use super::around::Around;
@@ -65,12 +65,40 @@ impl Around<'_> {
                 alter.operations = vec![AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(to) }];
                 self.alter_table(&alter).map(Some)
             }
+            "type" if to_schema.is_some() => {
+                let name = words.object()?;
+                words.end()?;
+                self.moved_enum(&name, &to_schema.unwrap_or_default()).map(Some)
+            }
             _ => {
                 let message = format!("ALTER {} … SET SCHEMA is not supported", kind.to_uppercase());
                 let error = Error::unsupported(message).with_code("0A000");
                 Err(error.with_hint("make it anew in the other schema"))
             }
         }
+    }
+
+    /// ALTER TYPE … SET SCHEMA of an enum. Fails with 42704 if there is none, 42710 if there is one of the name.
+    fn moved_enum(&self, name: &ObjectName, schema: &str) -> Result<BoundStatement> {
+        let missing = || {
+            let shown = name.to_string().replace('"', "");
+            Error::input(format!("type \"{shown}\" does not exist")).with_code("42704")
+        };
+        let object = self.type_object(name)?.ok_or_else(missing)?;
+        self.at.snapshot.rights.check_owner(&object.name)?;
+        let Relation::Enum(definition) = &object.relation else {
+            let error = Error::unsupported("ALTER TYPE … SET SCHEMA is of enums").with_code("0A000");
+            return Err(error.with_hint("make it anew in the other schema"));
+        };
+        let to = RelationName::new(schema, &object.name.name);
+        if self.at.snapshot.catalog.get(&to).is_some() {
+            let message = format!("type \"{}\" already exists in schema \"{schema}\"", to.name);
+            return Err(Error::input(message).with_code("42710"));
+        }
+        let change = EnumChange { definition: definition.as_ref().clone(), name: to, renamed: None };
+        let memory = self.planner.options.tables.clone();
+        let change = Command::ChangeEnum { object: object.reference(), change: Box::new(change), memory };
+        Ok(BoundStatement::Other(Statement::Command(change)))
     }
 
     /// The name behind RENAME TO.

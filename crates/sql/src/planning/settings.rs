@@ -200,9 +200,11 @@ pub(super) fn setting_name(name: &ast::ObjectName) -> String {
 }
 
 pub(super) fn set_statement(set: ast::Set) -> Result<Statement> {
-    let (name, values) = match set {
-        ast::Set::SingleAssignment { variable, values, .. } => (setting_name(&variable), values),
-        ast::Set::SetTimeZone { value, .. } => (TIME_ZONE.to_owned(), vec![value]),
+    let (name, values, is_local) = match set {
+        ast::Set::SingleAssignment { variable, values, scope, .. } => {
+            (setting_name(&variable), values, scope == Some(ast::ContextModifier::Local))
+        }
+        ast::Set::SetTimeZone { value, local } => (TIME_ZONE.to_owned(), vec![value], local),
         other => {
             return Err(Error::unsupported(format!("{other} is not supported")).with_hint("write SET name = value"));
         }
@@ -210,16 +212,16 @@ pub(super) fn set_statement(set: ast::Set) -> Result<Statement> {
     let name = if name == "time.zone" { TIME_ZONE.to_owned() } else { name };
     if name == SEARCH_PATH && values.len() != 1 {
         let value = values.iter().map(word_of).collect::<Vec<_>>().join(", ");
-        return Ok(Statement::Set { name, value });
+        return Ok(Statement::Set { name, value, is_local });
     }
     let [value] = values.as_slice() else {
         return Err(Error::input(format!("expected one value for '{name}', found {}", values.len())));
     };
     let value = if name == SEARCH_PATH { word_of(value) } else { plain(value) };
     if value.eq_ignore_ascii_case("default") {
-        return Ok(Statement::Reset { name: Some(name) });
+        return Ok(Statement::Reset { name: Some(name), is_local });
     }
-    Ok(Statement::Set { name, value })
+    Ok(Statement::Set { name, value, is_local })
 }
 
 /// A value as it is written, without quotes.

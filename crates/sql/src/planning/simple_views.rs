@@ -6,10 +6,11 @@
 //! it then does with the relation behind, of the view's owner, where the view was granted.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::{Privilege, Subject};
-use diligence_catalog::{Relation, RelationName, Resolved};
+use diligence_catalog::{Relation, RelationName, Resolved, Rights};
 use sqlparser::ast::{self, Expr, Ident, ObjectName, SelectItem, TableFactor, VisitMut, VisitorMut};
 
 use super::around::Around;
@@ -226,20 +227,41 @@ impl Around<'_> {
 
     /// Fails with 42501 unless something may be done with a relation: by the session or, behind a view, by its owner.
     pub(super) fn check_granted(&self, name: &RelationName, privilege: Privilege) -> Result<()> {
-        let snapshot = self.at.snapshot;
-        if let Some((behind, Some(owner))) = self.through.borrow().as_ref()
-            && behind == name
-        {
-            let rights = snapshot.rights_of(owner);
-            return match rights {
-                Some(rights) => rights.check(name, privilege),
-                None => snapshot.rights.check(name, privilege),
-            };
+        self.check_schema_of(name)?;
+        self.rights_for(name).check(name, privilege)
+    }
+
+    /// Fails with 42501 unless something may be done with a relation, or with one of its columns.
+    pub(super) fn check_granted_in_part(&self, name: &RelationName, privilege: Privilege) -> Result<()> {
+        self.check_schema_of(name)?;
+        let rights = self.rights_for(name);
+        if rights.may_any_column(name, privilege) { Ok(()) } else { rights.check(name, privilege) }
+    }
+
+    /// Fails with 42501 unless something may be done with these columns of a relation.
+    pub(super) fn check_columns<'c>(
+        &self,
+        name: &RelationName,
+        columns: impl Iterator<Item = &'c str>,
+        privilege: Privilege,
+    ) -> Result<()> {
+        self.rights_for(name).check_columns(name, columns, privilege)
+    }
+
+    fn check_schema_of(&self, name: &RelationName) -> Result<()> {
+        let is_own = !matches!(self.through.borrow().as_ref(), Some((behind, Some(_))) if behind == name);
+        match is_own && self.at.snapshot.get(name).is_some() {
+            true => self.at.snapshot.rights.check_use_schema(&name.schema),
+            false => Ok(()),
         }
-        if snapshot.get(name).is_some() {
-            snapshot.rights.check_use_schema(&name.schema)?;
-        }
-        snapshot.rights.check(name, privilege)
+    }
+
+    /// Under whose rights a statement does something with a relation: the session's or, behind a view, its owner's.
+    pub(super) fn rights_for(&self, name: &RelationName) -> Arc<Rights> {
+        let through = self.through.borrow();
+        let owner = through.as_ref().filter(|(behind, _)| behind == name).and_then(|(_, owner)| owner.as_deref());
+        let rights = owner.and_then(|owner| self.at.snapshot.rights_of(owner));
+        rights.unwrap_or_else(|| self.at.snapshot.rights.clone())
     }
 
     /// Whether a relation is reached through a view, and may be read for it.

@@ -190,6 +190,7 @@ impl Around<'_> {
             Err(_) if self.gives_numbers_now() => self.bind_once(statement, parsed),
             bound => bound,
         }
+        .and_then(|bound| self.check_read().map(|()| bound))
     }
 
     fn bind_once(&self, statement: &SyntaxTree, parsed: &Parsed) -> Result<BoundStatement> {
@@ -207,6 +208,9 @@ impl Around<'_> {
     }
 
     fn bind_statement(&self, statement: &ast::Statement, parsed: &Parsed) -> Result<BoundStatement> {
+        if let Some(bound) = self.instead(statement, None)? {
+            return Ok(bound);
+        }
         if let Some(behind) = self.through_view(statement)? {
             return self.bind_statement(&behind, parsed);
         }
@@ -285,7 +289,11 @@ impl Around<'_> {
         match query.body.as_ref() {
             SetExpr::Insert(statement) | SetExpr::Update(statement) | SetExpr::Delete(statement) => {
                 let mut behind = std::borrow::Cow::Borrowed(statement);
-                while let Some(next) = self.through_view(&behind)? {
+                loop {
+                    if let Some(bound) = self.instead(&behind, with)? {
+                        return Ok(bound);
+                    }
+                    let Some(next) = self.through_view(&behind)? else { break };
                     behind = std::borrow::Cow::Owned(next);
                 }
                 match behind.as_ref() {
@@ -325,6 +333,7 @@ impl Around<'_> {
                 Ok(Planned::Query(Arc::new(query), uses))
             }
             BoundStatement::Write { tag, rows, writer, returning, .. } => {
+                self.plan_later(values)?;
                 let rows = Query {
                     plan: self.front(rows, values, false)?.plan,
                     is_locking: self.is_locking(),

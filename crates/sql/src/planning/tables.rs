@@ -383,7 +383,7 @@ impl Around<'_> {
             let message = format!("column \"{column}\" referenced in foreign key constraint does not exist");
             return Err(Error::input(message).with_code("42703"));
         }
-        let referred_name = self.granted(&key.foreign_table, Privilege::References)?;
+        let referred_name = self.granted_in_part(&key.foreign_table, Privilege::References)?;
         let found = self.at.snapshot.catalog.get(&referred_name);
         let (table_id, keys) = match found.map(|object| (object.id, &object.relation)) {
             _ if referred_name == declaration.name => (Reference::ITSELF, declaration.rules.keys.clone()),
@@ -405,6 +405,9 @@ impl Around<'_> {
             }
             names => names.iter().map(lower).collect(),
         };
+        if found.is_some() {
+            self.check_columns(&referred_name, referred.iter().map(String::as_str), Privilege::References)?;
+        }
         let there = match found.map(|object| &object.relation) {
             Some(Relation::Native(table)) if table_id != Reference::ITSELF => table.schema().clone(),
             _ => declaration.schema(),

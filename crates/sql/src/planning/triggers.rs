@@ -1,23 +1,28 @@
 //! CREATE, ALTER and DROP TRIGGER, and which triggers a statement runs.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use arrow::datatypes::FieldRef;
+use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::Privilege;
-use diligence_catalog::{NativeTable, Object, ObjectRef, Relation, RelationName, Resolved, Trigger, TriggerEvent};
+use diligence_catalog::rules::ReferenceAction;
+use diligence_catalog::{Object, ObjectRef, Relation, RelationName, Resolved, Trigger, TriggerEvent};
 use diligence_types::SqlType;
-use sqlparser::ast::{self, SelectItem};
 
 use super::around::Around;
 use super::authority::Words;
-use super::definitions::{lower, unwritable};
+use super::definitions::unwritable;
 use super::materialized::refuse_materialized;
 use super::statements::BoundStatement;
+use crate::binder::Bound;
 use crate::parse;
 use crate::procedural::{Block, Gives, Procedure, Sql, Step};
 use crate::routines::{Body, Definition};
 use crate::statement::{Command, Statement};
-use crate::write::triggers::{Fired, Operation, Triggers};
+use crate::write::triggers::{Fired, Followers, Operation, ReturnedLater, Triggers};
+use crate::written::WrittenRows;
 
 /// The number of what is put around a function's body, which no part of a body has.
 const AROUND: usize = usize::MAX - 1;
@@ -34,11 +39,8 @@ impl Around<'_> {
         words.expect(&["trigger"])?;
         let name = words.name()?.0;
         let is_before = words.take(&["before"]);
-        if !is_before && words.take(&["instead", "of"]) {
-            let error = Error::unsupported("INSTEAD OF triggers are not supported").with_code("0A000");
-            return Err(error.with_hint("a trigger of the table behind the view runs when the table changes"));
-        }
-        if !is_before {
+        let is_instead = !is_before && words.take(&["instead", "of"]);
+        if !is_before && !is_instead {
             words.expect(&["after"])?;
         }
         let mut events = Vec::new();
@@ -54,8 +56,7 @@ impl Around<'_> {
                 };
                 TriggerEvent::Update(columns)
             } else if words.take(&["truncate"]) {
-                let error = Error::unsupported("triggers for TRUNCATE are not supported").with_code("0A000");
-                return Err(error.with_hint("DELETE without a condition runs triggers for DELETE"));
+                TriggerEvent::Truncate
             } else {
                 return Err(words.wrong());
             });
@@ -65,9 +66,24 @@ impl Around<'_> {
         }
         words.expect(&["on"])?;
         let table = self.granted(&words.object()?, Privilege::Trigger)?;
+        let (mut old_rows, mut new_rows) = (None, None);
         if words.take(&["referencing"]) {
-            let error = Error::unsupported("transition tables are not supported").with_code("0A000");
-            return Err(error.with_hint("a trigger FOR EACH ROW sees OLD and NEW"));
+            while words.come(&["old"]) || words.come(&["new"]) {
+                let is_old = words.word()? == "old";
+                if words.take(&["row"]) || !words.take(&["table"]) {
+                    let message = "ROW variable naming in the REFERENCING clause is not supported";
+                    let error = Error::unsupported(message).with_code("0A000");
+                    return Err(error.with_hint("Use OLD TABLE or NEW TABLE for naming transition tables."));
+                }
+                let _ = words.take(&["as"]);
+                let name = words.name()?.0;
+                let place = if is_old { &mut old_rows } else { &mut new_rows };
+                if place.replace(name).is_some() {
+                    let which = if is_old { "OLD" } else { "NEW" };
+                    let message = format!("{which} TABLE cannot be specified multiple times");
+                    return Err(Error::input(message).with_code("42P17"));
+                }
+            }
         }
         let mut is_row = false;
         if words.take(&["for"]) {
@@ -100,18 +116,33 @@ impl Around<'_> {
             let _ = words.take(&[","]);
         }
         words.end()?;
-        let (object, native) = self.table_with_triggers(&table)?;
-        let trigger = Trigger { name, is_before, is_row, events, when, function, arguments, is_enabled: true };
+        let object = self.with_own_triggers(&table)?;
+        let trigger = Trigger {
+            name,
+            is_before,
+            is_instead,
+            is_row,
+            events,
+            when,
+            function,
+            arguments,
+            is_enabled: true,
+            old_rows,
+            new_rows,
+        };
+        refuse_of(&trigger, &object)?;
+        refuse_combination(&trigger)?;
+        let columns = columns_of(&object)?;
         for event in &trigger.events {
-            let TriggerEvent::Update(columns) = event else { continue };
-            if let Some(column) = columns.iter().find(|column| native.schema().column_with_name(column).is_none()) {
+            let TriggerEvent::Update(of) = event else { continue };
+            if let Some(column) = of.iter().find(|column| columns.iter().all(|(known, _)| known != *column)) {
                 let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
                 return Err(Error::input(message).with_code("42703"));
             }
         }
         // Looked at now, so that mistakes are those of this statement.
-        self.fired(&trigger, &native, vec![Operation::Insert], None)?;
-        let mut triggers = native.rules().triggers.clone();
+        self.fired(&trigger, &columns, vec![Operation::Insert], None)?;
+        let mut triggers = object.relation.triggers().to_vec();
         let known = triggers.iter().position(|known| known.name == trigger.name);
         match known {
             Some(place) if or_replace => triggers[place] = trigger,
@@ -121,29 +152,32 @@ impl Around<'_> {
             }
             None => triggers.push(trigger),
         }
-        self.with_triggers(&object, &native, triggers, TAG)
+        self.with_triggers(&object, triggers, TAG)
     }
 
-    fn table_with_triggers(&self, name: &RelationName) -> Result<(Arc<Object>, Arc<NativeTable>)> {
+    /// A table or view that may have triggers.
+    fn with_own_triggers(&self, name: &RelationName) -> Result<Arc<Object>> {
         let found = self.at.snapshot.get(name).ok_or_else(|| self.unknown(name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(name, &found)) };
-        let Relation::Native(native) = &object.relation else {
+        if !matches!(object.relation, Relation::Native(_) | Relation::View(_)) {
             let error = Error::unsupported(format!("\"{}\" is {} and has no triggers", name.name, found.a_kind()));
-            return Err(error.with_code("42809").with_hint("tables of the database have triggers"));
-        };
+            return Err(error.with_code("42809").with_hint("tables of the database have triggers, and views"));
+        }
         refuse_materialized(object)?;
-        Ok((object.clone(), native.clone()))
+        Ok(object.clone())
     }
 
-    fn with_triggers(
-        &self,
-        object: &Object,
-        native: &NativeTable,
-        mut triggers: Vec<Trigger>,
-        tag: &'static str,
-    ) -> Result<BoundStatement> {
+    fn with_triggers(&self, object: &Object, mut triggers: Vec<Trigger>, tag: &'static str) -> Result<BoundStatement> {
         triggers.sort_by(|one, other| one.name.cmp(&other.name));
-        self.with_rules(object, native, tag, |rules| rules.triggers = triggers)
+        match &object.relation {
+            Relation::Native(native) => self.with_rules(object, native, tag, |rules| rules.triggers = triggers),
+            Relation::View(view) => {
+                let view = Arc::new(view.with_triggers(triggers));
+                let commands = vec![Command::CreateView { name: object.name.clone(), view, or_replace: true }];
+                Ok(BoundStatement::Other(Statement::Command(Command::All { commands, tag })))
+            }
+            _ => Err(Error::bug("what has no triggers gets some")),
+        }
     }
 
     /// DROP TRIGGER; the words behind that.
@@ -159,9 +193,9 @@ impl Around<'_> {
         if if_exists && self.at.snapshot.get(&table).is_none() {
             return Ok(BoundStatement::Other(Statement::Command(Command::Nothing(TAG))));
         }
-        let (object, native) = self.table_with_triggers(&table)?;
+        let object = self.with_own_triggers(&table)?;
         self.at.snapshot.rights.check_owner(&table)?;
-        let mut triggers = native.rules().triggers.clone();
+        let mut triggers = object.relation.triggers().to_vec();
         let before = triggers.len();
         triggers.retain(|trigger| trigger.name != name);
         if triggers.len() == before {
@@ -170,7 +204,7 @@ impl Around<'_> {
             }
             return Err(no_trigger(&name, &table));
         }
-        self.with_triggers(&object, &native, triggers, TAG)
+        self.with_triggers(&object, triggers, TAG)
     }
 
     /// ALTER TRIGGER … RENAME; the words behind ALTER TRIGGER.
@@ -181,15 +215,15 @@ impl Around<'_> {
         words.expect(&["rename", "to"])?;
         let to = words.name()?.0;
         words.end()?;
-        let (object, native) = self.table_with_triggers(&table)?;
-        let mut triggers = native.rules().triggers.clone();
+        let object = self.with_own_triggers(&table)?;
+        let mut triggers = object.relation.triggers().to_vec();
         if triggers.iter().any(|trigger| trigger.name == to) {
             let message = format!("trigger \"{to}\" for relation \"{}\" already exists", table.name);
             return Err(Error::input(message).with_code("42710"));
         }
         let found = triggers.iter_mut().find(|trigger| trigger.name == name);
         found.ok_or_else(|| no_trigger(&name, &table))?.name = to;
-        self.with_triggers(&object, &native, triggers, "ALTER TRIGGER")
+        self.with_triggers(&object, triggers, "ALTER TRIGGER")
     }
 
     /// ALTER TABLE … ENABLE and DISABLE TRIGGER; the words behind ALTER TABLE.
@@ -211,80 +245,151 @@ impl Around<'_> {
         let (name, is_quoted) = words.name()?;
         words.end()?;
         let all = !is_quoted && ["all", "user"].contains(&name.as_str());
-        let (object, native) = self.table_with_triggers(&table)?;
-        let mut triggers = native.rules().triggers.clone();
+        let object = self.with_own_triggers(&table)?;
+        if matches!(object.relation, Relation::View(_)) {
+            let action = if enables { "ENABLE" } else { "DISABLE" };
+            let message =
+                format!("ALTER action {action} TRIGGER cannot be performed on relation \"{}\"", object.name.name);
+            let error = Error::input(message).with_code("42809");
+            return Err(error.with_detail("This operation is not supported for views."));
+        }
+        let mut triggers = object.relation.triggers().to_vec();
         if !all && !triggers.iter().any(|trigger| trigger.name == name) {
             return Err(no_trigger(&name, &table));
         }
         for trigger in triggers.iter_mut().filter(|trigger| all || trigger.name == name) {
             trigger.is_enabled = enables;
         }
-        if triggers == native.rules().triggers {
+        if triggers == object.relation.triggers() {
             return Ok(BoundStatement::Other(Statement::Command(Command::Nothing(TAG))));
         }
-        self.with_triggers(&object, &native, triggers, TAG)
+        self.with_triggers(&object, triggers, TAG)
     }
 
     /// The triggers that a statement runs; `None` if there are none. `assigned` are the columns that it sets, all if
-    /// `None`.
+    /// `None`; `returned` is RETURNING, if it is computed when the rows have been written.
     pub(super) fn triggers(
         &self,
         table: &ObjectRef,
         operations: Vec<Operation>,
         assigned: Option<&[String]>,
-        returning: Option<&[SelectItem]>,
+        returned: Option<Arc<ReturnedLater>>,
     ) -> Result<Option<Arc<Triggers>>> {
         let Some(object) = self.at.snapshot.catalog.get(&table.name) else { return Ok(None) };
-        let Relation::Native(native) = &object.relation else { return Ok(None) };
-        let enabled = native.rules().triggers.iter().filter(|trigger| trigger.is_enabled).collect::<Vec<_>>();
-        if enabled.is_empty() {
-            return Ok(None);
-        }
+        let followers = self.followers(object, &operations)?;
+        let is_needed = returned.is_some() || !followers.is_empty();
+        let Some(own) = self.own_triggers(object, operations, assigned, is_needed)? else { return Ok(None) };
+        self.calls();
+        Ok(Some(Arc::new(Triggers { returned, followers, ..own })))
+    }
+
+    /// The triggers of a table itself; `None` if nothing runs and they are not needed otherwise.
+    pub(super) fn own_triggers(
+        &self,
+        object: &Object,
+        operations: Vec<Operation>,
+        assigned: Option<&[String]>,
+        is_needed: bool,
+    ) -> Result<Option<Triggers>> {
+        let columns = columns_of(object)?;
         let mut fired = Vec::new();
-        for trigger in enabled {
-            fired.extend(self.fired(trigger, native, operations.clone(), assigned)?);
+        for trigger in object.relation.triggers().iter().filter(|trigger| trigger.is_enabled) {
+            fired.extend(self.fired(trigger, &columns, operations.clone(), assigned)?);
         }
-        if fired.is_empty() {
+        if fired.is_empty() && !is_needed {
             return Ok(None);
         }
         let runner = self.planner.query_runner.get().cloned();
         let runner = runner.ok_or_else(|| Error::unsupported("there is no session to run triggers in"))?;
-        let mut triggers = Triggers {
-            table: table.clone(),
-            columns: columns_of(native),
+        Ok(Some(Triggers {
+            table: object.reference(),
+            columns,
             fired,
             operations,
             returned: None,
+            followers: Followers::new(),
             catalogs: self.planner.catalogs().clone(),
             runner,
-        };
-        if triggers.change_rows()
-            && let Some(items) = returning
-        {
-            triggers.returned = Some(returned_places(items, &triggers.columns)?);
+        }))
+    }
+
+    /// What runs while all rows of tables go.
+    pub(super) fn truncate_triggers(&self, tables: &[ObjectRef], cascade: bool) -> Result<Vec<Arc<Triggers>>> {
+        let (mut all, mut triggers) = (tables.to_vec(), Vec::new());
+        let mut next = 0;
+        while let Some(table) = all.get(next).cloned() {
+            next += 1;
+            for (other, _) in self.at.snapshot.catalog.referring(table.id).filter(|_| cascade) {
+                if all.iter().all(|known| known.id != other.id) {
+                    all.push(other.reference());
+                }
+            }
+            let Some(object) = self.at.snapshot.catalog.get(&table.name) else { continue };
+            triggers.extend(self.own_triggers(object, vec![Operation::Truncate], None, false)?.map(Arc::new));
         }
-        self.calls();
-        Ok(Some(Arc::new(triggers)))
+        Ok(triggers)
+    }
+
+    /// The triggers of tables whose rows follow those of a table that go or change, and of those that follow them.
+    fn followers(&self, object: &Object, operations: &[Operation]) -> Result<Followers> {
+        let mut all = Followers::new();
+        let mut met = HashSet::new();
+        let mut left = operations.iter().map(|operation| (object.id, *operation)).collect::<Vec<_>>();
+        while let Some((table, operation)) = left.pop() {
+            for (object, reference) in self.at.snapshot.catalog.referring(table) {
+                let action = match operation {
+                    Operation::Insert | Operation::Truncate => continue,
+                    Operation::Update => reference.on_update,
+                    Operation::Delete => reference.on_delete,
+                };
+                let follows = match (action, operation) {
+                    (ReferenceAction::Refuse | ReferenceAction::Restrict, _) => continue,
+                    (ReferenceAction::Cascade, Operation::Delete) => Operation::Delete,
+                    _ => Operation::Update,
+                };
+                if !met.insert((object.id, reference.name.clone(), follows)) {
+                    continue;
+                }
+                left.push((object.id, follows));
+                let key = (object.id, reference.name.clone());
+                let operations = vec![Operation::Update, Operation::Delete];
+                if !all.contains_key(&key)
+                    && let Some(own) = self.own_triggers(object, operations, Some(&reference.columns), false)?
+                {
+                    all.insert(key, Arc::new(own));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// RETURNING is computed when the rows have been written.
+    pub(super) fn computes_later(&self, rows: Bound, from: Arc<WrittenRows>) -> Arc<ReturnedLater> {
+        let later = Arc::new(ReturnedLater::new(rows, from));
+        self.later.borrow_mut().push(later.clone());
+        later
+    }
+
+    /// Plans what is computed when the rows have been written.
+    pub(super) fn plan_later(&self, values: &[ScalarValue]) -> Result<()> {
+        for later in self.later.take() {
+            if let Some(bound) = later.take_bound() {
+                let plan = self.front(bound, values, false)?.plan;
+                later.is_planned(plan);
+            }
+        }
+        Ok(())
     }
 
     /// A trigger as it runs in a statement; `None` if it does not.
     fn fired(
         &self,
         trigger: &Trigger,
-        table: &NativeTable,
+        columns: &[(String, SqlType)],
         operations: Vec<Operation>,
         assigned: Option<&[String]>,
     ) -> Result<Option<Fired>> {
-        let is_for = |operation: &Operation| {
-            trigger.events.iter().any(|event| match (event, operation) {
-                (TriggerEvent::Insert, Operation::Insert) | (TriggerEvent::Delete, Operation::Delete) => true,
-                (TriggerEvent::Update(columns), Operation::Update) => {
-                    let is_set = |column: &String| assigned.is_none_or(|assigned| assigned.contains(column));
-                    columns.is_empty() || columns.iter().any(is_set)
-                }
-                _ => false,
-            })
-        };
+        let is_for = |operation: &Operation| operation.is_meant_with(trigger, assigned);
         let is_checked = assigned.is_none() && operations == [Operation::Insert];
         let operations = operations.into_iter().filter(is_for).collect::<Vec<_>>();
         if operations.is_empty() && !is_checked {
@@ -303,7 +408,6 @@ impl Around<'_> {
             let message = format!("function {} must return type trigger", definition.name);
             return Err(Error::input(message).with_code("42P17"));
         }
-        let columns = columns_of(table);
         let block = match &trigger.when {
             None => block.clone(),
             Some(condition) => {
@@ -317,32 +421,41 @@ impl Around<'_> {
         };
         let procedure = Procedure {
             name: definition.name.clone(),
-            parameters: Triggers::parameters(&columns),
+            parameters: Triggers::parameters(columns),
             block,
-            gives: Gives::Trigger { columns, is_row: trigger.is_row && trigger.is_before },
+            gives: Gives::Trigger {
+                columns: columns.to_vec(),
+                is_row: trigger.is_row && (trigger.is_before || trigger.is_instead),
+            },
             has_outputs: false,
             output: None,
+            acts_as: self.owner_acting(object),
         };
         Ok(Some(Fired {
             name: trigger.name.clone(),
             is_before: trigger.is_before,
+            is_instead: trigger.is_instead,
             is_row: trigger.is_row,
             operations,
             procedure: Arc::new(procedure),
             arguments: trigger.arguments.clone(),
+            tables: (trigger.old_rows.clone(), trigger.new_rows.clone()),
         }))
     }
 
     /// Fails with 2BP01 if a trigger calls a function that is to go.
     pub(super) fn refuse_called(&self, function: &RelationName) -> Result<()> {
         for object in self.at.snapshot.catalog.objects() {
-            let Relation::Native(table) = &object.relation else { continue };
-            let Some(trigger) = table.rules().triggers.iter().find(|trigger| trigger.function == *function) else {
-                continue;
-            };
+            let calls = |trigger: &&Trigger| trigger.function == *function;
+            let Some(trigger) = object.relation.triggers().iter().find(calls) else { continue };
             let shown = function.routine().unwrap_or(&function.name);
             let message = format!("cannot drop function {shown} because other objects depend on it");
-            let detail = format!("trigger {} on table {} depends on function {shown}", trigger.name, object.name);
+            let detail = format!(
+                "trigger {} on {} {} depends on function {shown}",
+                trigger.name,
+                object.relation.kind(),
+                object.name
+            );
             let hint = format!("DROP TRIGGER {} ON {} drops the trigger first", trigger.name, object.name);
             return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint));
         }
@@ -350,34 +463,77 @@ impl Around<'_> {
     }
 }
 
-fn columns_of(table: &NativeTable) -> Vec<(String, SqlType)> {
-    let fields = table.schema().fields().iter();
-    fields.map(|field| (field.name().clone(), SqlType::of_field(field).unwrap_or(SqlType::Text))).collect()
+/// Fails with what PostgreSQL says of parts of CREATE TRIGGER that do not go together.
+fn refuse_combination(trigger: &Trigger) -> Result<()> {
+    let has = |wanted: fn(&TriggerEvent) -> bool| trigger.events.iter().any(wanted);
+    let is_update = |event: &TriggerEvent| matches!(event, TriggerEvent::Update(_));
+    let refuse = |message: &str, code: &'static str| Err(Error::unsupported(message).with_code(code));
+    let truncates = has(|event| *event == TriggerEvent::Truncate);
+    if trigger.is_instead && !trigger.is_row {
+        return refuse("INSTEAD OF triggers must be FOR EACH ROW", "0A000");
+    }
+    if trigger.is_instead && trigger.when.is_some() {
+        return refuse("INSTEAD OF triggers cannot have WHEN conditions", "0A000");
+    }
+    if trigger.is_instead && has(|event| matches!(event, TriggerEvent::Update(columns) if !columns.is_empty())) {
+        return refuse("INSTEAD OF triggers cannot have column lists", "0A000");
+    }
+    if truncates && trigger.is_row {
+        return refuse("TRUNCATE FOR EACH ROW triggers are not supported", "0A000");
+    }
+    if trigger.old_rows.is_none() && trigger.new_rows.is_none() {
+        return Ok(());
+    }
+    if trigger.is_before {
+        return refuse("transition table name can only be specified for an AFTER trigger", "42P17");
+    }
+    if truncates {
+        return refuse("TRUNCATE triggers with transition tables are not supported", "0A000");
+    }
+    if trigger.events.len() > 1 {
+        return refuse("transition tables cannot be specified for triggers with more than one event", "0A000");
+    }
+    if has(|event| matches!(event, TriggerEvent::Update(columns) if !columns.is_empty())) {
+        return refuse("transition tables cannot be specified for triggers with column lists", "0A000");
+    }
+    if trigger.new_rows.is_some() && !has(|event| *event == TriggerEvent::Insert) && !has(is_update) {
+        return refuse("NEW TABLE can only be specified for an INSERT or UPDATE trigger", "42P17");
+    }
+    if trigger.old_rows.is_some() && !has(|event| *event == TriggerEvent::Delete) && !has(is_update) {
+        return refuse("OLD TABLE can only be specified for a DELETE or UPDATE trigger", "42P17");
+    }
+    if trigger.old_rows == trigger.new_rows {
+        return refuse("OLD TABLE name and NEW TABLE name cannot be the same", "42P17");
+    }
+    Ok(())
 }
 
-/// The places of the columns that RETURNING lists. Fails with 0A000 for what is no column.
-fn returned_places(items: &[SelectItem], columns: &[(String, SqlType)]) -> Result<Vec<usize>> {
-    let refused = || {
-        let error = Error::unsupported("RETURNING of a table with BEFORE triggers gives columns of the table only");
-        error.with_code("0A000").with_hint("name columns without expressions, or select from the table afterwards")
+/// Fails with 42809 for triggers that a table, or a view, cannot have.
+fn refuse_of(trigger: &Trigger, object: &Object) -> Result<()> {
+    let refuse = |detail: &str| {
+        let message = format!("\"{}\" is {}", object.name.name, object.relation.a_kind());
+        Err(Error::input(message).with_code("42809").with_detail(detail))
     };
-    let mut places = Vec::new();
-    for item in items {
-        let name = match item {
-            SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..) => {
-                places.extend(0..columns.len());
-                continue;
-            }
-            SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. } => match value {
-                ast::Expr::Identifier(name) => lower(name),
-                ast::Expr::CompoundIdentifier(names) => names.last().map(lower).unwrap_or_default(),
-                _ => return Err(refused()),
-            },
-            _ => return Err(refused()),
-        };
-        places.push(columns.iter().position(|(column, _)| *column == name).ok_or_else(refused)?);
+    let is_view = matches!(object.relation, Relation::View(_));
+    if !is_view && trigger.is_instead {
+        return refuse("Tables cannot have INSTEAD OF triggers.");
     }
-    Ok(places)
+    if is_view && trigger.is_row && !trigger.is_instead {
+        return refuse("Views cannot have row-level BEFORE or AFTER triggers.");
+    }
+    if is_view && trigger.events.contains(&TriggerEvent::Truncate) {
+        return refuse("Views cannot have TRUNCATE triggers.");
+    }
+    if is_view && (trigger.old_rows.is_some() || trigger.new_rows.is_some()) {
+        return refuse("Triggers on views cannot have transition tables.");
+    }
+    Ok(())
+}
+
+fn columns_of(object: &Object) -> Result<Vec<(String, SqlType)>> {
+    let schema = object.relation.schema()?;
+    let column = |field: &FieldRef| (field.name().clone(), SqlType::of_field(field).unwrap_or(SqlType::Text));
+    Ok(schema.fields().iter().map(column).collect())
 }
 
 fn no_trigger(name: &str, table: &RelationName) -> Error {

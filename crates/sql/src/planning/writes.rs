@@ -55,13 +55,14 @@ impl Around<'_> {
             return Err(Error::unsupported("INSERT into a function is not supported").with_code("0A000"));
         };
         refuse_clauses(insert)?;
-        let name = self.granted(name, Privilege::Insert)?;
+        let name = self.granted_in_part(name, Privilege::Insert)?;
+        *self.changed_name.borrow_mut() = Some(name.clone());
         if insert.returning.is_some() || insert.on.is_some() {
-            self.check_granted(&name, Privilege::Select)?;
+            self.check_granted_in_part(&name, Privilege::Select)?;
         }
         if matches!(&insert.on, Some(ast::OnInsert::OnConflict(on)) if !matches!(on.action, ast::OnConflictAction::DoNothing))
         {
-            self.check_granted(&name, Privilege::Update)?;
+            self.check_granted_in_part(&name, Privilege::Update)?;
         }
         let found = self.at.snapshot.get(&name).ok_or_else(|| self.unknown(&name))?;
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
@@ -156,7 +157,8 @@ impl Around<'_> {
         let clauses = InsertClauses::of(insert)?;
         let alias = insert.table_alias.as_ref().map(|alias| &alias.alias);
         let alias = alias.filter(|alias| ![BY_NAME, OVERRIDING].contains(&alias.value.as_str()));
-        let changed = ChangedTable::new(object, table, alias.unwrap_or(&own), alias.is_some())?;
+        let changed =
+            ChangedTable::new(object, table, (alias.unwrap_or(&own), alias.is_some()), self.next_table_version())?;
         let changed = changed.checked(self.view_checks.take());
         self.names.uses_object(&object.name, object);
         let insert = &changed.with_conflict(insert)?;
@@ -165,15 +167,24 @@ impl Around<'_> {
             [] => Given::All,
             columns => Given::Places(places(columns, &changed.targets, &object.name)?),
         };
+        let named = match &given {
+            Given::Places(places) => places.iter().map(|place| changed.targets[*place].name.as_str()).collect(),
+            Given::All | Given::ByName => changed.targets.iter().map(|target| target.name.as_str()).collect::<Vec<_>>(),
+        };
+        self.check_columns(&object.name, named.into_iter(), Privilege::Insert)?;
         let returning = insert.returning.as_deref();
         let source = insert.source.as_deref();
-        let described = changed.described(returning, with);
         let overrides = clauses.overrides;
         let on = match &insert.on {
             None => None,
             Some(ast::OnInsert::OnConflict(on)) => Some(on),
             Some(_) => return Err(Error::unsupported("ON DUPLICATE KEY is not supported").with_code("0A000")),
         };
+        let mut operations = vec![Operation::Insert];
+        if on.is_some_and(|on| !matches!(on.action, OnConflictAction::DoNothing)) {
+            operations.push(Operation::Update);
+        }
+        let described = changed.described(returning, with, &operations);
         let (way, bound) = match on {
             None => {
                 let bound = binder::bind_new_rows(source, &given, overrides, None, &described, self)?;
@@ -228,15 +239,13 @@ impl Around<'_> {
         };
         let has_steps = matches!(way, ChangeWay::Steps { .. });
         let layout = Layout { has_numbers: has_steps, has_steps, ..changed.layout() };
-        let mut operations = vec![Operation::Insert];
-        if has_steps {
-            operations.push(Operation::Update);
-        }
         let assigned = match on.map(|on| &on.action) {
             Some(OnConflictAction::DoUpdate(update)) => Some(changed.assigned(&update.assignments)?),
             _ => None,
         };
-        let meant = Meant { operations, assigned, returning };
+        let set = assigned.iter().flatten().map(String::as_str);
+        self.check_columns(&object.name, set, Privilege::Update)?;
+        let meant = Meant { operations, assigned };
         self.changing("INSERT", changed.object, way, layout, bound, &meant)
     }
 
@@ -277,7 +286,7 @@ impl Around<'_> {
 }
 
 /// The places of the columns that a statement lists.
-fn places(columns: &[ObjectName], targets: &[Target], table: &RelationName) -> Result<Vec<usize>> {
+pub(super) fn places(columns: &[ObjectName], targets: &[Target], table: &RelationName) -> Result<Vec<usize>> {
     let names = columns.iter().map(|column| match column.0.as_slice() {
         [part] => part.as_ident().map(|name| name_in(name, targets)),
         _ => None,

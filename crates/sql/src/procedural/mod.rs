@@ -16,6 +16,7 @@ use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
 
 pub use places::{Place, placed};
+pub(crate) use places::{VariableName, number_of};
 pub use read::{read, statements};
 
 /// A function or procedure whose body is a block.
@@ -33,6 +34,8 @@ pub struct Procedure {
     pub has_outputs: bool,
     /// The variable whose value it gives, if RETURN says none.
     pub output: Option<String>,
+    /// As whom it runs, if that is not whoever calls it: the owner of a SECURITY DEFINER one.
+    pub acts_as: Option<String>,
 }
 
 /// The type of a row with these columns.
@@ -76,6 +79,20 @@ pub struct Block {
     pub handlers: Vec<Handler>,
     /// Whether it is a body in SQL, whose rows may go nowhere.
     pub is_sql: bool,
+    /// What a name means that a variable has and a column.
+    pub conflict: NameConflict,
+}
+
+/// What a name means that a variable has and a column: `#variable_conflict`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NameConflict {
+    /// Nothing: it is an error.
+    #[default]
+    Refused,
+    /// The variable.
+    Variable,
+    /// The column.
+    Column,
 }
 
 /// A part of a body that is SQL, as it was written.

@@ -6,7 +6,8 @@ use diligence_base::{Error, Result};
 
 use super::words::{Kind, Word, words};
 use super::{
-    Block, Computed, Condition, Declaration, DeclaredType, Handler, Into, Loop, Over, Raise, Rows, Sql, Step, Target,
+    Block, Computed, Condition, Declaration, DeclaredType, Handler, Into, Loop, NameConflict, Over, Raise, Rows, Sql,
+    Step, Target,
 };
 
 /// Blocks and loops within each other at most.
@@ -14,13 +15,36 @@ const DEPTH_MAX: usize = 256;
 
 /// The block of a body in PL/pgSQL. Fails with 42601 where it is none.
 pub fn read(body: &str) -> Result<Block> {
+    let (conflict, body) = options(body)?;
     let mut reader = Reader::new(body)?;
     let block = reader.block()?;
     reader.skip(";");
     match reader.peek() {
-        None => Ok(block),
+        None => Ok(Block { conflict, ..block }),
         Some(_) => Err(reader.wrong()),
     }
+}
+
+/// What stands before a block: `#variable_conflict` and other lines that begin so, which change nothing here. Fails
+/// with 42601 for lines that PostgreSQL does not know.
+fn options(body: &str) -> Result<(NameConflict, &str)> {
+    let (mut conflict, mut rest) = (NameConflict::default(), body);
+    while let Some(line) = rest.trim_start().strip_prefix('#') {
+        let end = line.find('\n').unwrap_or(line.len());
+        let (option, behind) = line.split_at(end);
+        match option.to_lowercase().split_whitespace().collect::<Vec<_>>().as_slice() {
+            ["variable_conflict", "error"] => conflict = NameConflict::Refused,
+            ["variable_conflict", "use_variable"] => conflict = NameConflict::Variable,
+            ["variable_conflict", "use_column"] => conflict = NameConflict::Column,
+            ["option", "dump"] | ["print_strict_params", "on" | "off"] => {}
+            words => {
+                let near = words.last().copied().unwrap_or_default();
+                return Err(Error::input(format!("syntax error at or near \"{near}\"")).with_code("42601"));
+            }
+        }
+        rest = behind;
+    }
+    Ok((conflict, rest))
 }
 
 /// A block of statements of SQL, of which the last gives rows if `gives` says so.
@@ -31,7 +55,8 @@ pub fn statements(texts: Vec<String>, gives: bool) -> Block {
         true if gives => Step::ReturnRows(Rows::Of(sql)),
         _ => Step::Statement(sql, None),
     });
-    Block { steps: steps.collect(), is_sql: true, ..Block::default() }
+    let conflict = NameConflict::Column;
+    Block { steps: steps.collect(), is_sql: true, conflict, ..Block::default() }
 }
 
 struct Reader<'t> {
@@ -193,7 +218,7 @@ impl<'t> Reader<'t> {
             if !reader.is(";") && reader.peek().is_some() {
                 reader.name()?;
             }
-            Ok(Block { label, declarations, steps, handlers, is_sql: false })
+            Ok(Block { label, declarations, steps, handlers, ..Block::default() })
         })
     }
 

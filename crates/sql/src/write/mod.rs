@@ -6,6 +6,7 @@
 
 mod divided;
 mod formats;
+pub(crate) mod instead;
 pub(crate) mod native;
 mod options;
 pub(crate) mod plan;

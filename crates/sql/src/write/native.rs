@@ -230,6 +230,11 @@ impl Layout {
 pub struct Returned(Mutex<Vec<RecordBatch>>);
 
 impl Returned {
+    /// These are the rows.
+    pub(crate) fn give(&self, rows: Vec<RecordBatch>) {
+        *self.0.lock() = rows.into_iter().filter(|rows| rows.num_columns() > 0).collect();
+    }
+
     /// The rows. They are given once.
     pub fn take(&self) -> Vec<RecordBatch> {
         std::mem::take(&mut self.0.lock())
@@ -299,6 +304,14 @@ impl NativeWriter {
         match &self.target {
             NativeTarget::Change { table, .. } | NativeTarget::Rewrite { table, .. } => Some(&table.name),
             NativeTarget::Create(_) => None,
+        }
+    }
+
+    /// Whether rows that are there go or change.
+    pub(crate) fn takes_rows_away(&self) -> bool {
+        match &self.target {
+            NativeTarget::Change { way: ChangeWay::Insert { .. } | ChangeWay::InsertNew(_), .. } => false,
+            NativeTarget::Create(_) | NativeTarget::Rewrite { .. } | NativeTarget::Change { .. } => true,
         }
     }
 
@@ -550,7 +563,7 @@ impl NativeOperation {
     }
 
     fn give_back(&self, returned: Vec<RecordBatch>) {
-        *self.writer.returned.0.lock() = returned.into_iter().filter(|rows| rows.num_columns() > 0).collect();
+        self.writer.returned.give(returned);
     }
 
     /// How a table that had no rows is divided from now on, if its first ones have decided that on their way to

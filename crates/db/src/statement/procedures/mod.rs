@@ -21,10 +21,11 @@ use arrow::compute::concat_batches;
 use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
 use diligence_engine::QueryOptions;
+use diligence_engine::plan::Plan;
 use diligence_engine::query::Printed;
 use diligence_engine::stages::Caller;
 use diligence_sql::procedural::{Gives, Procedure};
-use diligence_sql::{Called, Query, QueryRunner, TriggerRunner, Write};
+use diligence_sql::{Called, Command, Query, QueryRunner, TriggerRunner, Write};
 use diligence_storage::foreign_error::from_arrow;
 
 use self::run::Run;
@@ -51,10 +52,22 @@ impl QueryRunner for Parts {
 }
 
 impl TriggerRunner for Parts {
-    fn fire(&self, procedure: &Arc<Procedure>, arguments: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
+    fn fire(
+        &self,
+        procedure: &Arc<Procedure>,
+        arguments: Vec<ArrayRef>,
+        tables: Vec<(String, RecordBatch)>,
+    ) -> Result<Vec<ArrayRef>> {
         let sender = self.sender();
         let sender = sender.ok_or_else(|| Error::bug("a trigger runs, and nobody has sent its statement"))?;
-        call(&self.session()?, procedure, arguments, &*sender)
+        call_with(&self.session()?, procedure, arguments, &*sender, tables)
+    }
+
+    fn returned(&self, plan: &Plan) -> Result<Vec<RecordBatch>> {
+        let sender = self.sender();
+        let sender = sender.ok_or_else(|| Error::bug("RETURNING is computed, and nobody has sent its statement"))?;
+        let session = self.session()?;
+        session.calling(plan, session.query_options("RETURNING"), &sender)
     }
 }
 
@@ -65,18 +78,52 @@ fn call(
     arguments: Vec<ArrayRef>,
     caller: &dyn Caller,
 ) -> Result<Vec<ArrayRef>> {
+    call_with(session, procedure, arguments, caller, vec![])
+}
+
+/// The same for one whose statements see these tables.
+fn call_with(
+    session: &Session,
+    procedure: &Procedure,
+    arguments: Vec<ArrayRef>,
+    caller: &dyn Caller,
+    tables: Vec<(String, RecordBatch)>,
+) -> Result<Vec<ArrayRef>> {
     let _within = session.enter_procedure()?;
+    let _seen = session.planner().see_tables(tables)?;
+    let _acting = procedure.acts_as.as_ref().map(|owner| ActingAs::begin(session, owner));
     Run::new(session, procedure, caller).called(arguments)
 }
 
+/// A session that acts as the owner of a procedure, until this is dropped.
+struct ActingAs<'s> {
+    session: &'s Session,
+    before: Option<String>,
+}
+
+impl<'s> ActingAs<'s> {
+    fn begin(session: &'s Session, owner: &str) -> Self {
+        let catalogs = session.planner().catalogs();
+        let before = catalogs.role();
+        catalogs.restore_role(Some(owner.to_owned()));
+        Self { session, before }
+    }
+}
+
+impl Drop for ActingAs<'_> {
+    fn drop(&mut self) {
+        self.session.planner().catalogs().restore_role(self.before.take());
+    }
+}
+
 /// Who waits for a statement that is cancelled by a token.
-fn sender_of(token: &CancelToken, printed: Printed) -> Sender {
+pub(super) fn sender_of(token: &CancelToken, printed: Printed) -> Sender {
     let token = token.clone();
     Sender::new(move || token.check().is_err(), printed)
 }
 
 /// Has a session know who has sent its statement.
-struct SentBy {
+pub(super) struct SentBy {
     parts: Arc<Parts>,
     before: Option<Arc<Sender>>,
 }
@@ -94,14 +141,14 @@ impl Session {
         let said = printed.clone();
         let work = move |token: &CancelToken| {
             let sender = sender_of(token, said);
-            in_transaction(&session, Isolation::ReadCommitted, true, || session.calling(&query, options, &sender))
+            in_transaction(&session, Isolation::ReadCommitted, true, || session.calling(&query.plan, options, &sender))
         };
         QueryResult::elsewhere("SELECT", Some(schema), &self.database().engine().io_handle(), work).printing(printed)
     }
 
-    fn calling(&self, query: &Query, options: QueryOptions, sender: &Sender) -> Result<Vec<RecordBatch>> {
+    fn calling(&self, plan: &Plan, options: QueryOptions, sender: &Sender) -> Result<Vec<RecordBatch>> {
         let options = QueryOptions { packets: Some(1), ..options };
-        let mut stream = self.database().engine().run(&query.plan, options)?;
+        let mut stream = self.database().engine().run(plan, options)?;
         let (token, printed) = (stream.cancel_token(), stream.printed());
         let mut rows = Vec::new();
         loop {
@@ -125,7 +172,7 @@ impl Session {
             let sender = sender_of(token, said);
             let _sent = session.is_sent_by(&sender);
             in_transaction(&session, Isolation::ReadCommitted, true, || {
-                let counts = session.calling(&write.query, options, &sender)?;
+                let counts = session.calling(&write.query.plan, options, &sender)?;
                 AtomicU64::store(&counting, counts.iter().map(count_of).sum(), Ordering::Release);
                 Ok(write.returning.as_ref().map_or_else(Vec::new, |(_, returned)| returned.take()))
             })
@@ -134,8 +181,26 @@ impl Session {
         result.writing(tag, is_returning, counted).printing(printed)
     }
 
+    /// The same for TRUNCATE.
+    pub(super) fn start_calling_truncate(&self, command: Command) -> QueryResult {
+        let (session, printed) = (self.clone(), Printed::default());
+        let said = printed.clone();
+        let work = move |token: &CancelToken| {
+            let sender = sender_of(token, said);
+            let _sent = session.is_sent_by(&sender);
+            in_transaction(&session, Isolation::ReadCommitted, true, || {
+                let Command::Truncate { triggers, .. } = &command else { return Err(Error::bug("a TRUNCATE is none")) };
+                triggers.run_before()?;
+                command.apply(session.planner().catalogs())?;
+                triggers.run_behind()?;
+                Ok(vec![])
+            })
+        };
+        QueryResult::elsewhere("TRUNCATE TABLE", None, &self.database().engine().io_handle(), work).printing(printed)
+    }
+
     /// Who has sent the statement that runs now, until what is given is dropped.
-    fn is_sent_by(&self, sender: &Sender) -> SentBy {
+    pub(super) fn is_sent_by(&self, sender: &Sender) -> SentBy {
         let parts = self.parts().clone();
         let before = parts.set_sender(Some(Arc::new(sender.clone())));
         SentBy { parts, before }
@@ -151,7 +216,7 @@ impl Session {
                 let arguments = match &called.arguments {
                     None => vec![],
                     Some(query) => {
-                        let rows = session.calling(query, session.query_options("arguments of CALL"), &sender)?;
+                        let rows = session.calling(&query.plan, session.query_options("arguments of CALL"), &sender)?;
                         concat_batches(query.schema(), &rows).map_err(from_arrow)?.columns().to_vec()
                     }
                 };

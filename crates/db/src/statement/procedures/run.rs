@@ -47,8 +47,14 @@ enum Flow {
     Return,
 }
 
-/// A statement's tree with the names whose values it takes, and the types that these had.
-type Tree = (ParsedStatement, Vec<(Vec<String>, SqlType)>);
+/// A statement's tree, for values of variables.
+struct Tree {
+    statement: ParsedStatement,
+    /// The names whose values it takes, and the types that these had.
+    names: Vec<(Vec<String>, SqlType)>,
+    /// Why a name of it has no value. It may be a column's.
+    failed: Option<Error>,
+}
 
 /// What a statement gave.
 struct Ran {
@@ -562,12 +568,15 @@ impl<'r> Run<'r> {
             [only] if only == "value that is set" => Ok(Some(value.clone())),
             names => self.scopes.named(names),
         })?;
-        let values = tree.1.iter().map(|(names, _)| match names.as_slice() {
+        if let Some(error) = tree.failed {
+            return Err(error);
+        }
+        let values = tree.names.iter().map(|(names, _)| match names.as_slice() {
             [only] if only == "value that is set" => Ok(value.value.clone()),
             names => self.given_for(names),
         });
         let values = values.collect::<Result<Vec<_>>>()?;
-        let ran = self.started(&tree.0, &values)?;
+        let ran = self.started(&tree.statement, &values)?;
         one(&ran)
     }
 
@@ -759,8 +768,8 @@ impl<'r> Run<'r> {
             _ => None,
         };
         let tree = self.tree_of(&text, |names| Ok(given(names).cloned()))?;
-        let values = tree.1.iter().filter_map(|(names, _)| given(names)).map(|value| value.value.clone());
-        self.started(&tree.0, &values.collect::<Vec<_>>())
+        let values = tree.names.iter().filter_map(|(names, _)| given(names)).map(|value| value.value.clone());
+        self.started(&tree.statement, &values.collect::<Vec<_>>())
     }
 
     /// Runs a statement with the values of the variables that it names.
@@ -768,19 +777,22 @@ impl<'r> Run<'r> {
         self.look()?;
         let known = self.trees.borrow().get(&sql.number).cloned();
         let is_same = |(names, known): &(Vec<String>, SqlType)| matches!(self.scopes.named(names), Ok(Some(value)) if value.sql_type == *known);
-        let tree = match known.filter(|tree| tree.1.iter().all(is_same)) {
+        let tree = match known.filter(|tree| tree.names.iter().all(is_same)) {
             Some(tree) => tree,
             None => {
                 let tree = Arc::new(self.tree_of(&sql.text, |names| self.scopes.named(names))?);
                 let mut trees = self.trees.borrow_mut();
-                if trees.len() < TREES_MAX {
+                if trees.len() < TREES_MAX && tree.failed.is_none() {
                     trees.insert(sql.number, tree.clone());
                 }
                 tree
             }
         };
-        let values = tree.1.iter().map(|(names, _)| self.given_for(names)).collect::<Result<Vec<_>>>()?;
-        self.started(&tree.0, &values)
+        let values = tree.names.iter().map(|(names, _)| self.given_for(names)).collect::<Result<Vec<_>>>()?;
+        self.started(&tree.statement, &values).map_err(|error| match (&tree.failed, error.code()) {
+            (Some(failed), Some("42P01" | "42703")) => failed.clone(),
+            _ => error,
+        })
     }
 
     fn given_for(&self, names: &[String]) -> Result<ArrayRef> {
@@ -792,7 +804,8 @@ impl<'r> Run<'r> {
     fn tree_of(&self, text: &str, find: impl Fn(&[String]) -> Result<Option<Typed>>) -> Result<Tree> {
         let parsed = self.session.parse(text).map_err(without_place)?;
         let (mut names, mut failed) = (Vec::<(Vec<String>, SqlType)>::new(), None);
-        let tree = placed(parsed.tree(), &mut |wanted| {
+        let conflict = self.procedure.block.conflict;
+        let tree = placed(parsed.tree(), conflict, &mut |wanted| {
             let found = match find(wanted) {
                 Ok(found) => found?,
                 Err(error) => {
@@ -812,10 +825,7 @@ impl<'r> Run<'r> {
             });
             Some(Place { number: number + 1, type_name })
         });
-        match failed {
-            Some(error) => Err(error),
-            None => Ok((ParsedStatement::new(text, tree), names)),
-        }
+        Ok(Tree { statement: ParsedStatement::new(text, tree), names, failed })
     }
 
     fn ask(&self, text: &str) -> Result<Ran> {

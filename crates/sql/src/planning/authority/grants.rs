@@ -1,5 +1,7 @@
 //! GRANT and REVOKE, of privileges and of roles.
 
+use std::collections::BTreeMap;
+
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::{
     DefaultsOf, GrantChange, GrantedOn, Privilege, Privileges, RoleChange, Subject, SubjectKind,
@@ -15,9 +17,12 @@ use crate::planning::around::Around;
 use crate::statement::{Command, Statement};
 
 /// The privileges of a list.
+#[derive(Default)]
 struct Listed {
     /// Everything, if `None`.
     privileges: Option<Vec<Privilege>>,
+    /// Those of columns; everything, if `None`.
+    columns: Vec<(String, Option<Privilege>)>,
 }
 
 impl Listed {
@@ -29,6 +34,27 @@ impl Listed {
             return Err(Error::input(message).with_code("0LP01"));
         }
         Ok(Some(Privileges::of(privileges)))
+    }
+
+    /// Whether something is listed that is not of columns.
+    fn is_of_whole(&self) -> bool {
+        self.privileges.as_ref().is_none_or(|privileges| !privileges.is_empty())
+    }
+
+    /// The privileges of each column. Fails with 0LP01 if columns have none such.
+    fn by_column(&self) -> Result<BTreeMap<&str, Privileges>> {
+        let all = SubjectKind::Column.all();
+        let mut by_column = BTreeMap::<&str, Privileges>::new();
+        for (column, privilege) in &self.columns {
+            let privileges = privilege.map_or(all, |privilege| Privileges::of(&[privilege]));
+            if privileges.without(all) != Privileges::NONE {
+                let name = privilege.map_or("", Privilege::name);
+                return Err(Error::input(format!("invalid privilege type {name} for column")).with_code("0LP01"));
+            }
+            let known = by_column.entry(column).or_default();
+            *known = known.with(privileges);
+        }
+        Ok(by_column)
     }
 }
 
@@ -45,7 +71,22 @@ impl Around<'_> {
         let subjects = self.subjects(words)?;
         let (grantees, options, cascade) = self.grantees(words, is_grant)?;
         let mut commands = Vec::new();
-        for kind in SubjectKind::ALL {
+        for (subject, kind, table) in &subjects {
+            for (column, privileges) in listed.by_column()? {
+                let subject = self.column_subject(*subject, *kind, table, column)?;
+                let shown = format!("\"{column}\" of relation \"{table}\"");
+                let grant = GrantChange {
+                    is_grant,
+                    on: GrantedOn::Subjects(vec![(subject, SubjectKind::Column, shown)]),
+                    privileges: Some(privileges),
+                    grantees: grantees.clone(),
+                    options: options || only_options,
+                    cascade,
+                };
+                commands.push(change(RoleChange::Grant(grant), tag));
+            }
+        }
+        for kind in SubjectKind::ALL.into_iter().filter(|_| listed.is_of_whole()) {
             let of_kind = subjects.iter().filter(|(_, known, _)| *known == kind).cloned().collect::<Vec<_>>();
             if of_kind.is_empty() {
                 continue;
@@ -176,6 +217,24 @@ impl Around<'_> {
         })
     }
 
+    /// A column of a relation. Fails with 0LP01 for what has no columns, 42703 if there is none of the name.
+    fn column_subject(&self, of: Subject, kind: SubjectKind, table: &str, column: &str) -> Result<Subject> {
+        let object = match of {
+            Subject::Object(id) if kind == SubjectKind::Table => {
+                self.at.snapshot.catalog.all_objects().find(|object| object.id == id)
+            }
+            _ => None,
+        };
+        let Some(object) = object else {
+            return Err(Error::input("column privileges are only valid for relations").with_code("0LP01"));
+        };
+        let missing = || {
+            let message = format!("column \"{column}\" of relation \"{table}\" does not exist");
+            Error::input(message).with_code("42703")
+        };
+        object.column_number(column).map(|number| Subject::Column(object.id, number)).ok_or_else(missing)
+    }
+
     fn schema_subject(&self, name: &str) -> Result<(Subject, SubjectKind, String)> {
         let mut schemas = self.at.snapshot.catalog.schemas();
         let found = schemas.find(|(known, _)| *known == name).map(|(_, id)| id).ok_or_else(|| no_schema(name))?;
@@ -239,6 +298,9 @@ impl Around<'_> {
         }
         let only_options = !is_grant && words.take(&["grant", "option", "for"]);
         let listed = listed(words)?;
+        if !listed.columns.is_empty() {
+            return Err(Error::input("default privileges cannot be set for columns").with_code("0LP01"));
+        }
         words.expect(&["on"])?;
         let kind = match words.word()?.as_str() {
             "tables" => SubjectKind::Table,
@@ -273,26 +335,36 @@ impl Around<'_> {
 
 /// The privileges that are listed.
 fn listed(words: &mut Words) -> Result<Listed> {
-    let of_columns = || {
-        let error = Error::unsupported("privileges of columns are not supported").with_code("0A000");
-        error.with_hint("CREATE VIEW shows some columns, and GRANT … ON the view gives them")
+    let columns = |words: &mut Words| -> Result<Vec<String>> {
+        if !words.take(&["("]) {
+            return Ok(vec![]);
+        }
+        let names = words.list(|words| Ok(words.name()?.0))?;
+        words.expect(&[")"])?;
+        Ok(names)
     };
     if words.take(&["all"]) {
         let _ = words.take(&["privileges"]);
-        if words.come(&["("]) {
-            return Err(of_columns());
-        }
-        return Ok(Listed { privileges: None });
+        let columns = columns(words)?;
+        return Ok(match columns.is_empty() {
+            true => Listed::default(),
+            false => {
+                Listed { privileges: Some(vec![]), columns: columns.into_iter().map(|column| (column, None)).collect() }
+            }
+        });
     }
-    let privileges = words.list(|words| {
+    let (mut whole, mut of_columns) = (Vec::new(), Vec::new());
+    words.list(|words| {
         let word = words.word()?;
-        if words.come(&["("]) {
-            return Err(of_columns());
+        let unknown = || Error::input(format!("unrecognized privilege type \"{word}\"")).with_code("42601");
+        let privilege = Privilege::named(&word).ok_or_else(unknown)?;
+        match columns(words)? {
+            columns if columns.is_empty() => whole.push(privilege),
+            columns => of_columns.extend(columns.into_iter().map(|column| (column, Some(privilege)))),
         }
-        Privilege::named(&word)
-            .ok_or_else(|| Error::input(format!("unrecognized privilege type \"{word}\"")).with_code("42601"))
+        Ok(())
     })?;
-    Ok(Listed { privileges: Some(privileges) })
+    Ok(Listed { privileges: Some(whole), columns: of_columns })
 }
 
 /// An object as something is granted of it.

@@ -57,7 +57,7 @@ impl Around<'_> {
             "set" => self.set_role(&mut words),
             "reset" => {
                 let is_authorization = words.take(&["session", "authorization"]);
-                Ok(set_role(None, is_authorization, "RESET"))
+                Ok(set_role(None, is_authorization, false, "RESET"))
             }
             _ if words.take(&["default", "privileges"]) => self.default_privileges(&mut words),
             _ if ["role", "user", "group"].iter().any(|kind| words.come(&[kind])) => self.alter_role(&mut words),
@@ -77,7 +77,8 @@ impl Around<'_> {
 
     /// SET ROLE and SET SESSION AUTHORIZATION.
     fn set_role(&self, words: &mut Words) -> Result<Statement> {
-        if words.come(&["local"]) || words.come(&["session", "role"]) || words.come(&["session", "session"]) {
+        let is_local = words.take(&["local"]);
+        if words.come(&["session", "role"]) || words.come(&["session", "session"]) {
             words.word()?;
         }
         let is_authorization = words.take(&["session", "authorization"]);
@@ -97,7 +98,7 @@ impl Around<'_> {
         // Its own name is nobody else's.
         let own = self.planner.facts().user.clone();
         let is_own = |role: &String| *role == own && !self.is_role(role);
-        Ok(set_role(role.filter(|role| !is_own(role)), is_authorization, "SET"))
+        Ok(set_role(role.filter(|role| !is_own(role)), is_authorization, is_local, "SET"))
     }
 
     /// The name of a role that is there. Fails with 42704 if there is none.
@@ -165,6 +166,6 @@ fn channel(what: &str, words: &mut Words) -> Result<Statement> {
     Ok(Statement::Channel(step))
 }
 
-fn set_role(role: Option<String>, is_authorization: bool, tag: &'static str) -> Statement {
-    Statement::Command(Command::SetRole { role, is_authorization, tag })
+fn set_role(role: Option<String>, is_authorization: bool, is_local: bool, tag: &'static str) -> Statement {
+    Statement::Command(Command::SetRole { role, is_authorization, is_local, tag })
 }
