@@ -141,9 +141,9 @@ impl Engine {
         let run = match self.running.wish(plan, &options) {
             Err(_) => {
                 let id = launcher.next_id();
-                let setup = launcher.setup(id, plan, &options);
-                let graph = launcher.compile(plan, result.clone(), &setup, &options)?;
-                let run = launcher.create(setup, id, &options, result, Listed::Yes, Box::new(|_| {}));
+                let context = launcher.context(id, plan, &options);
+                let graph = launcher.compile(plan, result.clone(), &context, &options)?;
+                let run = launcher.create(context, id, &options, result, Listed::Yes, Box::new(|_| {}));
                 run.launch(graph);
                 run
             }
@@ -190,8 +190,8 @@ impl Engine {
     fn compile(&self, plan: &Plan, options: &QueryOptions) -> Result<(Graph, String)> {
         let _entered = sync::enter(&self.launcher.io.runtime);
         let (result, _receiver) = ResultSink::new(plan.schema.clone());
-        let setup = self.launcher.setup(QueryId(0), plan, options);
-        let graph = self.launcher.compile(plan, result, &setup, options)?;
+        let context = self.launcher.context(QueryId(0), plan, options);
+        let graph = self.launcher.compile(plan, result, &context, options)?;
         let sharing = match self.running.wish(plan, options) {
             Ok(wish) => self.running.explain(&wish, plan, options),
             Err(_) if options.sharing == SharingMode::Scans => "what its scans decode, and no more".to_owned(),

@@ -14,13 +14,13 @@ use diligence_base::seams::{Clock, Spawn};
 use diligence_disk::{BufferPool, TempSpace};
 use diligence_memory::Broker;
 
-use crate::flow::{Setup, Sink};
+use crate::flow::{QueryContext, Sink};
 use crate::knobs::Knobs;
 use crate::operators::result::Outcome;
 use crate::operators::scan::{Io, ScanSharing};
 use crate::operators::sort::SpillTo;
 use crate::options::{Mode, QueryOptions, SharingMode};
-use crate::pipeline::{Graph, Surroundings, compile};
+use crate::pipeline::{CompileContext, Graph, compile};
 use crate::plan::{Plan, with_first_rows, with_fragments, with_sorted_percentiles};
 use crate::query::{QueryInfo, QueryRun, QueryState};
 use crate::reuse::columns::Scans;
@@ -65,14 +65,14 @@ impl Launcher {
     }
 
     /// What the operators of a plan are opened with; its memory account is made here.
-    pub fn setup(&self, id: QueryId, plan: &Plan, options: &QueryOptions) -> Setup {
+    pub fn context(&self, id: QueryId, plan: &Plan, options: &QueryOptions) -> QueryContext {
         let memory = self.broker.account(id, options.memory_limit_bytes);
         if !options.waits_for_memory {
             memory.go_ahead();
         }
         let batch_rows =
             plan.batch_rows(options.batch_rows.clamp(1, self.knobs.batch_rows.get()), memory.batch_bytes());
-        Setup {
+        QueryContext {
             memory,
             temp: Some(self.temp.clone()),
             batch_rows,
@@ -93,28 +93,34 @@ impl Launcher {
     }
 
     /// Cuts a plan, as it runs, into pipelines that end in `result`.
-    pub fn compile(&self, plan: &Plan, result: Arc<dyn Sink>, setup: &Setup, options: &QueryOptions) -> Result<Graph> {
+    pub fn compile(
+        &self,
+        plan: &Plan,
+        result: Arc<dyn Sink>,
+        context: &QueryContext,
+        options: &QueryOptions,
+    ) -> Result<Graph> {
         let plan = self.as_run(plan, options)?;
         let shares = options.sharing != SharingMode::Off;
-        let surroundings = Surroundings {
+        let context = CompileContext {
             io: self.io.clone(),
-            scans: shares.then(|| ScanSharing { scans: self.scans.clone(), batch_rows: setup.batch_rows }),
+            scans: shares.then(|| ScanSharing { scans: self.scans.clone(), batch_rows: context.batch_rows }),
             tables: TableSharing::new(&self.tables, options),
-            batch_rows: setup.batch_rows,
-            batch_bytes: setup.batch_bytes(),
+            batch_rows: context.batch_rows,
+            batch_bytes: context.batch_bytes(),
             port_credits: self.knobs.port_credits.get(),
             spill_to: Some(SpillTo { space: self.temp.clone(), plan: options.sort_plan }),
             work_tables: HashMap::new(),
             runtime_filters: HashMap::new(),
             progress: Vec::new(),
         };
-        compile(&plan, result, &surroundings)
+        compile(&plan, result, &context)
     }
 
     /// A run that is in the books and waits to be launched.
     pub fn create(
         &self,
-        setup: Setup,
+        context: QueryContext,
         id: QueryId,
         options: &QueryOptions,
         result: Arc<dyn Outcome>,
@@ -129,7 +135,7 @@ impl Launcher {
             on_end(id);
         });
         let (clock, scheduler) = (self.clock.clone(), self.scheduler.clone());
-        let run = QueryRun::new(id, options, setup, result, clock, scheduler, on_end);
+        let run = QueryRun::new(id, options, context, result, clock, scheduler, on_end);
         self.books.enter(&run, listed);
         run
     }

@@ -13,7 +13,7 @@ use diligence_base::{Error, Result};
 use diligence_db::{TempIo, TempOptions};
 use serde_json::{Value, json};
 
-use super::measured::run::{Ran, Setup, run as run_query, warm};
+use super::measured::run::{QueryContext, Ran, run as run_query, warm};
 use super::measured::{Common, progress, save};
 use crate::budgets::records;
 use crate::curve;
@@ -75,7 +75,7 @@ struct Case {
     /// Cases of one series are a line of the drawing.
     series: String,
     records: u64,
-    setup: Setup,
+    context: QueryContext,
 }
 
 /// Runs the experiments and prints their tables.
@@ -98,22 +98,22 @@ fn part_name(part: StudyPart) -> String {
 
 /// The title of an experiment and its values.
 fn cases(part: StudyPart, arguments: &SortStudyArguments, root: &Path) -> Result<(&'static str, Vec<Case>)> {
-    let default = |records: u64| -> Result<Setup> {
-        Ok(arguments.common.setup(&records::folder(root, records.min(FILE_RECORDS_MAX))?))
+    let default = |records: u64| -> Result<QueryContext> {
+        Ok(arguments.common.context(&records::folder(root, records.min(FILE_RECORDS_MAX))?))
     };
-    let setup = default(arguments.rows)?;
-    let case = |name: String, axis: u64, setup: Setup| Case {
+    let context = default(arguments.rows)?;
+    let case = |name: String, axis: u64, context: QueryContext| Case {
         name,
         axis,
         series: "sort".to_owned(),
         records: arguments.rows,
-        setup,
+        context,
     };
     Ok(match part {
         StudyPart::Clusters => {
             let sizes = [32, 64, 128, 256, 512, 1024, 2048, 4096];
             let of = |kib: usize| {
-                case(format!("{kib} KiB"), kib as u64, Setup { cluster_bytes: kib << 10, ..setup.clone() })
+                case(format!("{kib} KiB"), kib as u64, QueryContext { cluster_bytes: kib << 10, ..context.clone() })
             };
             ("time over the size of a cluster", sizes.into_iter().map(of).collect())
         }
@@ -121,15 +121,15 @@ fn cases(part: StudyPart, arguments: &SortStudyArguments, root: &Path) -> Result
             let sizes = [32, 64, 128, 256, 512, 1024, 2048];
             let of = |mib: usize| {
                 let (memory_bytes, clusters) = (mib << 20, TempOptions::within(mib << 20));
-                let setup = Setup { memory_bytes, cluster_bytes: clusters.cluster_bytes, ..setup.clone() };
-                case(format!("{mib} MiB"), mib as u64, setup)
+                let context = QueryContext { memory_bytes, cluster_bytes: clusters.cluster_bytes, ..context.clone() };
+                case(format!("{mib} MiB"), mib as u64, context)
             };
             ("time over memory", sizes.into_iter().map(of).collect())
         }
         StudyPart::Batches => {
             let of = |rows: u64| {
                 let settings = vec![("batch_rows", rows.to_string())];
-                case(format!("{rows} rows"), rows, Setup { settings, ..setup.clone() })
+                case(format!("{rows} rows"), rows, QueryContext { settings, ..context.clone() })
             };
             ("time over rows per batch", [1, 16, 256, 1024, 8192].into_iter().map(of).collect())
         }
@@ -138,31 +138,33 @@ fn cases(part: StudyPart, arguments: &SortStudyArguments, root: &Path) -> Result
                 case(
                     format!("{threads} threads"),
                     threads.max(1) as u64,
-                    Setup { io_threads: threads, ..setup.clone() },
+                    QueryContext { io_threads: threads, ..context.clone() },
                 )
             };
             ("time over threads of temp space", [0, 1, 2, 4, 8].into_iter().map(of).collect())
         }
         StudyPart::Io => {
-            let of = |(axis, name, io): (u64, &str, TempIo)| case(name.to_owned(), axis, Setup { io, ..setup.clone() });
+            let of = |(axis, name, io): (u64, &str, TempIo)| {
+                case(name.to_owned(), axis, QueryContext { io, ..context.clone() })
+            };
             let ways = [(1, "threads", TempIo::Threads), (2, "io_uring", TempIo::Ring)];
             ("threads of temp space or io_uring", ways.into_iter().map(of).collect())
         }
         StudyPart::Affinity => {
             let of = |pinned: bool| {
                 let name = if pinned { "bound" } else { "free" };
-                case(name.to_owned(), 1 + u64::from(pinned), Setup { pinned, ..setup.clone() })
+                case(name.to_owned(), 1 + u64::from(pinned), QueryContext { pinned, ..context.clone() })
             };
             ("workers bound to processors or free", [false, true].into_iter().map(of).collect())
         }
         StudyPart::Workers => {
             let mut cases = Vec::new();
             for &records in &arguments.sizes {
-                let setup = default(records)?;
+                let context = default(records)?;
                 for workers in 1..=arguments.workers_max {
                     let name = format!("{}, {workers}", megabytes(records));
-                    let setup = Setup { workers, ..setup.clone() };
-                    cases.push(Case { name, axis: workers as u64, series: megabytes(records), records, setup });
+                    let context = QueryContext { workers, ..context.clone() };
+                    cases.push(Case { name, axis: workers as u64, series: megabytes(records), records, context });
                 }
             }
             ("speed-up over workers", cases)
@@ -175,7 +177,7 @@ fn cases(part: StudyPart, arguments: &SortStudyArguments, root: &Path) -> Result
                     axis: records,
                     series: "sort".to_owned(),
                     records,
-                    setup: default(records)?,
+                    context: default(records)?,
                 });
             }
             ("time over size", cases)
@@ -199,8 +201,8 @@ fn measure(part: StudyPart, title: &str, cases: &[Case], arguments: &SortStudyAr
     let mut ran: Vec<Vec<Ran>> = cases.iter().map(|_| Vec::new()).collect();
     for _ in 0..arguments.common.rounds() {
         for (case, ran) in cases.iter().zip(&mut ran) {
-            warm(&case.setup.data)?;
-            let one = run_query(&case.setup, &query(case.records), true)?;
+            warm(&case.context.data)?;
+            let one = run_query(&case.context, &query(case.records), true)?;
             let expected = case.records.min(FILE_RECORDS_MAX) * case.records.div_ceil(FILE_RECORDS_MAX).max(1);
             if one.rows != expected {
                 return Err(Error::value(format!("{}: {} of {expected} records came back", case.name, one.rows)));
@@ -280,7 +282,7 @@ mod tests {
     use super::*;
 
     fn case(series: &str, workers: u64) -> Case {
-        let common = Setup {
+        let common = QueryContext {
             data: "data".into(),
             temp: "temp".into(),
             workers: workers as usize,
@@ -293,7 +295,7 @@ mod tests {
             settings: Vec::new(),
             pinned: false,
         };
-        Case { name: workers.to_string(), axis: workers, series: series.to_owned(), records: 1, setup: common }
+        Case { name: workers.to_string(), axis: workers, series: series.to_owned(), records: 1, context: common }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::merge::{KeyRows, Merger};
 use super::port::{Receiver, Sender, port};
 use crate::batch::{Batch, to_logical};
 use crate::expressions::Expr;
-use crate::flow::{Accept, Pull, Setup, Sink, SinkState, Source, SourceState};
+use crate::flow::{Accept, Pull, QueryContext, Sink, SinkState, Source, SourceState};
 use crate::plan::Pact;
 use crate::sync::Mutex;
 
@@ -80,7 +80,7 @@ impl Sink for Exchange {
         "ExchangeOut"
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
         let mut ends = self.ends.lock();
         let senders = match &self.pact {
             Pact::Pipeline | Pact::Merge(_) => {
@@ -102,8 +102,8 @@ impl Sink for Exchange {
                 held: Vec::new(),
             }),
         };
-        senders.iter().for_each(|sender| sender.bound(&setup.memory));
-        Ok(Box::new(Out { senders, route, held: setup.memory.reservation("Exchange") }))
+        senders.iter().for_each(|sender| sender.bound(&context.memory));
+        Ok(Box::new(Out { senders, route, held: context.memory.reservation("Exchange") }))
     }
 
     fn complete(&self) -> Result<()> {
@@ -124,11 +124,11 @@ impl Source for Exchange {
         }
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         let mut ends = self.ends.lock();
         if let Pact::Merge(keys) = &self.pact {
             let inputs = std::mem::take(&mut ends.receivers);
-            return Ok(Box::new(Merger::new(keys.as_slice().into(), inputs, setup.batch_rows)?));
+            return Ok(Box::new(Merger::new(keys.as_slice().into(), inputs, context.batch_rows)?));
         }
         let receiver = ends.receivers.pop().ok_or_else(|| Error::bug("an exchange has more consumers than ends"))?;
         Ok(Box::new(receiver))
@@ -348,8 +348,8 @@ mod tests {
     fn producers_hear_when_every_consumer_has_left() {
         for pact in [Pact::RoundRobin, Pact::Broadcast, Pact::Gather] {
             let exchange = Exchange::new(pact, 3);
-            let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 1, packets: 1 };
-            let mut producer = Sink::open(exchange.as_ref(), &setup).unwrap();
+            let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 1, packets: 1 };
+            let mut producer = Sink::open(exchange.as_ref(), &context).unwrap();
             let consumers = std::iter::from_fn(|| exchange.take_receiver()).collect::<Vec<_>>();
             let mut push = || producer.push(Batch::new(Vec::new(), 1), Waker::noop()).unwrap();
             assert_eq!(push(), Accept::More, "{}", exchange.pact);

@@ -7,4 +7,6 @@ pub mod profile;
 mod roles;
 
 pub(crate) use roles::rows_within;
-pub use roles::{Accept, Flow, Operator, OperatorState, Output, Pull, Setup, Sink, SinkState, Source, SourceState};
+pub use roles::{
+    Accept, Flow, Operator, OperatorState, Output, Pull, QueryContext, Sink, SinkState, Source, SourceState,
+};

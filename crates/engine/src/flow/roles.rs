@@ -14,7 +14,7 @@ use crate::batch::Batch;
 
 /// What opening a state may use.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct QueryContext {
     /// Where reservations come from.
     pub memory: QueryMemory,
     /// Where rows go that do not fit; without it an operator fails instead.
@@ -25,7 +25,7 @@ pub struct Setup {
     pub packets: usize,
 }
 
-impl Setup {
+impl QueryContext {
     /// Bytes that a batch should have at most, unless it has very few rows.
     pub fn batch_bytes(&self) -> usize {
         self.memory.batch_bytes()
@@ -50,7 +50,7 @@ pub trait Source: Send + Sync {
     /// How many packets can usefully pull at once. Asked once, when the pipeline starts: after everything it waits for.
     fn packets_max(&self) -> usize;
     /// A packet's own view of the source.
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>>;
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>>;
 }
 
 /// One packet's view of a source.
@@ -81,7 +81,7 @@ pub trait Operator: Send + Sync {
     /// The name that EXPLAIN shows.
     fn name(&self) -> &'static str;
     /// A packet's own state.
-    fn open(&self, setup: &Setup) -> Result<Box<dyn OperatorState>>;
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn OperatorState>>;
     /// Where it counts what it writes to temp space, if it can.
     fn spills(&self) -> Option<Arc<Spills>> {
         None
@@ -191,7 +191,7 @@ pub trait Sink: Send + Sync {
     /// The name that EXPLAIN shows.
     fn name(&self) -> &'static str;
     /// A packet's own state.
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>>;
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>>;
     /// How many independent pieces of finishing work there are. Each should take a few milliseconds at most.
     fn parts(&self) -> Result<usize> {
         Ok(0)
@@ -201,7 +201,7 @@ pub trait Sink: Send + Sync {
         None
     }
     /// One piece of finishing work.
-    fn part(&self, _index: usize, _setup: &Setup) -> Result<()> {
+    fn part(&self, _index: usize, _setup: &QueryContext) -> Result<()> {
         Ok(())
     }
     /// Everything is in: make the state readable.

@@ -13,7 +13,7 @@ use shuttle::thread;
 use super::stages::scheduler;
 use super::{DrivenSpawn, eventually, interleave};
 use crate::batch::Batch;
-use crate::flow::{Accept, Setup, Sink, SinkState, Source, SourceState};
+use crate::flow::{Accept, QueryContext, Sink, SinkState, Source, SourceState};
 use crate::operators::result::ResultSink;
 use crate::operators::values::Values;
 use crate::options::QueryOptions;
@@ -246,8 +246,8 @@ impl Sink for Watched {
         "Watched"
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
-        Ok(Box::new(WatchedState { life: self.0.clone(), reservation: setup.memory.reservation("Watched") }))
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
+        Ok(Box::new(WatchedState { life: self.0.clone(), reservation: context.memory.reservation("Watched") }))
     }
 
     fn parts(&self) -> Result<usize> {
@@ -255,7 +255,7 @@ impl Sink for Watched {
         Ok(self.0.parts)
     }
 
-    fn part(&self, index: usize, _setup: &Setup) -> Result<()> {
+    fn part(&self, index: usize, _setup: &QueryContext) -> Result<()> {
         assert!(index < self.0.parts && !self.0.completed.load(Ordering::Relaxed));
         self.0.parts_begun.fetch_add(1, Ordering::Relaxed);
         self.0.parts_done.fetch_add(1, Ordering::Relaxed);
@@ -280,9 +280,9 @@ impl Source for After {
         self.1.packets_max()
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         assert!(self.0.completed.load(Ordering::Relaxed), "started before what it waits for");
-        self.1.open(setup)
+        self.1.open(context)
     }
 }
 
@@ -334,7 +334,7 @@ fn a_query_goes_through_its_life_once_and_in_order() {
         });
         let (result, receiver) = ResultSink::new(schema());
         let graph = watched(&life, result.clone());
-        let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 1, packets: 2 };
+        let context = QueryContext { memory: memory.clone(), temp: None, batch_rows: 1, packets: 2 };
         let ends = Arc::new(AtomicUsize::new(0));
         let on_end = {
             let ends = ends.clone();
@@ -346,7 +346,8 @@ fn a_query_goes_through_its_life_once_and_in_order() {
             })
         };
         let clock = Arc::new(ManualClock::stepping(300_000));
-        let run = QueryRun::new(QueryId(1), &QueryOptions::default(), setup, result, clock, scheduler.clone(), on_end);
+        let run =
+            QueryRun::new(QueryId(1), &QueryOptions::default(), context, result, clock, scheduler.clone(), on_end);
         run.launch(graph);
         let cancelling = {
             let run = run.clone();

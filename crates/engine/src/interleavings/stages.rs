@@ -14,7 +14,7 @@ use super::{DrivenSpawn, interleave, own_waker, receive};
 use crate::exchange::Exchange;
 use crate::exchange::port::{Receiver, Sender, port};
 use crate::flow::profile::Meter;
-use crate::flow::{Accept, Setup, Sink, Source};
+use crate::flow::{Accept, QueryContext, Sink, Source};
 use crate::operators::values::Values;
 use crate::pipeline::PipelinePacket;
 use crate::plan::Node;
@@ -406,16 +406,16 @@ fn the_slowest_consumer_holds_its_producers() {
         const ROWS: usize = 16;
         const PRODUCERS: usize = 2;
         let scheduler = scheduler(2, PolicyKind::ProcessorSharing);
-        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 1, packets: PRODUCERS };
+        let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 1, packets: PRODUCERS };
         let Node::Values { batches } = numbers(ROWS as i64).node else { unreachable!("numbers are values") };
-        let source = Values::new(&batches, setup.batch_rows);
+        let source = Values::new(&batches, context.batch_rows);
         let exchange = Exchange::new(Pact::Broadcast, 2);
         let ends = [exchange.take_receiver().unwrap(), exchange.take_receiver().unwrap()];
         for _ in 0..PRODUCERS {
             let meter = || Meter::new(Arc::default());
-            let source = (Source::open(source.as_ref(), &setup).unwrap(), meter());
-            let sink = (Sink::open(exchange.as_ref(), &setup).unwrap(), meter());
-            let work = Box::new(Alone(PipelinePacket::new(setup.memory.clone(), source, Vec::new(), sink)));
+            let source = (Source::open(source.as_ref(), &context).unwrap(), meter());
+            let sink = (Sink::open(exchange.as_ref(), &context).unwrap(), meter());
+            let work = Box::new(Alone(PipelinePacket::new(context.memory.clone(), source, Vec::new(), sink)));
             Packet::new(QueryId(1), StageId::Values, work, &scheduler).submit(Arrival::New);
         }
         exchange.complete().unwrap();

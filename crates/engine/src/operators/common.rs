@@ -16,7 +16,7 @@ use diligence_base::{Error, Result};
 use super::work_table::{Storage, TableWriter, WorkTable};
 use crate::batch::Batch;
 use crate::flow::profile::Spills;
-use crate::flow::{Accept, Pull, Setup, Sink, SinkState, Source, SourceState};
+use crate::flow::{Accept, Pull, QueryContext, Sink, SinkState, Source, SourceState};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::temp::BatchReader;
@@ -77,15 +77,15 @@ impl Sink for CommonRows {
         "Common"
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
         let CommonState::Filling { storage, .. } = &mut *self.0.state.lock() else {
             return Err(Error::bug("rows of a common part come late"));
         };
         // While it is written, each packet has a cluster to fill; then each place has two, one under the batch it works
         // on and the next.
-        let clusters_min = (setup.packets + 1).max(2 * self.0.places);
+        let clusters_min = (context.packets + 1).max(2 * self.0.places);
         let storage =
-            storage.get_or_insert_with(|| Storage::new(setup, HOLDER, clusters_min).of_writers(setup.packets));
+            storage.get_or_insert_with(|| Storage::new(context, HOLDER, clusters_min).of_writers(context.packets));
         let writer = TableWriter::new(storage);
         Ok(Box::new(Writing { shared: self.0.clone(), writer: Some(writer), pending: None }))
     }
@@ -181,7 +181,7 @@ impl Source for CommonSource {
         self.0.rows().map_or(0, |rows| if rows.files.is_empty() { rows.batches.len() } else { 1 })
     }
 
-    fn open(&self, _setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, _setup: &QueryContext) -> Result<Box<dyn SourceState>> {
         let rows = self.0.rows().ok_or_else(|| Error::bug("a common part is read before it is there"))?;
         self.0.packets.fetch_add(1, Ordering::AcqRel);
         Ok(Box::new(CommonReading { rows: Some(rows), reader: None, place: self.0.clone() }))

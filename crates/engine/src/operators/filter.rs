@@ -8,7 +8,7 @@ use diligence_base::Result;
 
 use crate::batch::Batch;
 use crate::expressions::Expr;
-use crate::flow::{Flow, Operator, OperatorState, Output, Setup};
+use crate::flow::{Flow, Operator, OperatorState, Output, QueryContext};
 
 /// The filter as planned.
 pub struct Filter {
@@ -27,7 +27,7 @@ impl Operator for Filter {
         "Filter"
     }
 
-    fn open(&self, _setup: &Setup) -> Result<Box<dyn OperatorState>> {
+    fn open(&self, _setup: &QueryContext) -> Result<Box<dyn OperatorState>> {
         Ok(Box::new(FilterState { predicate: self.predicate.clone() }))
     }
 }

@@ -11,7 +11,7 @@ use std::task::Waker;
 use diligence_base::Result;
 
 use super::recursive::NestedPlans;
-use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, QueryContext, Source, SourceState};
 use crate::plan::{Plan, of_fragment};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
@@ -43,15 +43,15 @@ impl Source for FragmentWiseSource {
         self.shared.fragments
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
-        Ok(Box::new(State { shared: self.shared.clone(), setup: setup.clone(), running: None }))
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
+        Ok(Box::new(State { shared: self.shared.clone(), context: context.clone(), running: None }))
     }
 }
 
 /// One packet's view.
 struct State {
     shared: Arc<FragmentPlans>,
-    setup: Setup,
+    context: QueryContext,
     running: Option<Box<dyn SourceState>>,
 }
 
@@ -63,7 +63,7 @@ impl SourceState for State {
             if fragment >= *fragments {
                 return Ok(Pull::Done);
             }
-            self.running = Some(plans.start(&of_fragment(plan, fragment)?, Vec::new(), &self.setup)?);
+            self.running = Some(plans.start(&of_fragment(plan, fragment)?, Vec::new(), &self.context)?);
             return Ok(Pull::Again);
         };
         match running.pull(waker)? {

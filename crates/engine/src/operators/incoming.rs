@@ -8,7 +8,7 @@ use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 
 use crate::batch::Batch;
-use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, QueryContext, Source, SourceState};
 use crate::plan::{IncomingRows, SentRows};
 use crate::sync::Mutex;
 
@@ -31,10 +31,10 @@ impl Source for IncomingSource {
         1
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         let rows = self.0.lock().take().ok_or_else(|| Error::bug("incoming rows have two readers"))?;
-        let reservation = setup.memory.reservation("incoming rows");
-        Ok(Box::new(IncomingState { rows, batch_rows: setup.batch_rows, rest: None, reservation }))
+        let reservation = context.memory.reservation("incoming rows");
+        Ok(Box::new(IncomingState { rows, batch_rows: context.batch_rows, rest: None, reservation }))
     }
 }
 

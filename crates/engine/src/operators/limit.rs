@@ -15,7 +15,7 @@ use std::sync::Arc;
 use diligence_base::Result;
 
 use crate::batch::Batch;
-use crate::flow::{Flow, Operator, OperatorState, Output, Setup};
+use crate::flow::{Flow, Operator, OperatorState, Output, QueryContext};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// An operator that leaves out `skip` rows, then keeps at most `fetch` rows (all if `None`).
@@ -41,7 +41,7 @@ impl Operator for Limit {
         "Limit"
     }
 
-    fn open(&self, _setup: &Setup) -> Result<Box<dyn OperatorState>> {
+    fn open(&self, _setup: &QueryContext) -> Result<Box<dyn OperatorState>> {
         Ok(Box::new(LimitState { window: self.window.clone() }))
     }
 }
@@ -87,9 +87,10 @@ mod tests {
 
     /// Carries batches of the given sizes, numbered through, by turns through `packets` packets.
     fn run(sizes: &[usize], packets: usize, skip: usize, fetch: Option<usize>) -> Vec<i64> {
-        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets };
+        let context =
+            QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets };
         let operator = limit(skip, fetch);
-        let mut states: Vec<_> = (0..packets).map(|_| Some(operator.open(&setup).unwrap())).collect();
+        let mut states: Vec<_> = (0..packets).map(|_| Some(operator.open(&context).unwrap())).collect();
         let mut out = Output::default();
         let mut kept = Vec::new();
         let mut next = 0_i64;

@@ -19,7 +19,7 @@ use hashbrown::HashMap;
 
 use crate::batch::{Batch, Column, Selection};
 use crate::expressions::Expr;
-use crate::flow::{Flow, Operator, OperatorState, Output, Setup};
+use crate::flow::{Flow, Operator, OperatorState, Output, QueryContext};
 use crate::plan::Mask;
 use crate::plan::mask_lookup::Lookup;
 
@@ -49,7 +49,7 @@ impl Operator for MaskRows {
         "Mask"
     }
 
-    fn open(&self, _setup: &Setup) -> Result<Box<dyn OperatorState>> {
+    fn open(&self, _setup: &QueryContext) -> Result<Box<dyn OperatorState>> {
         let (lookups, masks, columns) = (self.lookups.clone(), self.masks.clone(), self.columns.clone());
         let (conditions, unwanted) = (self.conditions.clone(), self.unwanted.clone());
         let only_lookups = masks.is_empty() && unwanted.is_empty() && conditions.is_empty();
@@ -279,8 +279,8 @@ mod tests {
     use crate::plan::mask_lookup::Comparison;
 
     fn run(operator: &MaskRows, batches: Vec<Vec<ArrayRef>>) -> Vec<Vec<(i64, u64)>> {
-        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 1 };
-        let mut state = operator.open(&setup).unwrap();
+        let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 1 };
+        let mut state = operator.open(&context).unwrap();
         let mut out = Output::default();
         let mut rows = Vec::new();
         for arrays in batches {

@@ -7,7 +7,7 @@ use diligence_base::Result;
 use super::widening::Widening;
 use crate::batch::Batch;
 use crate::expressions::Expr;
-use crate::flow::{Flow, Operator, OperatorState, Output, Setup};
+use crate::flow::{Flow, Operator, OperatorState, Output, QueryContext};
 
 /// The projection as planned.
 pub struct Project {
@@ -26,10 +26,10 @@ impl Operator for Project {
         "Project"
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn OperatorState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn OperatorState>> {
         let expressions = self.expressions.clone();
         let made = expressions.iter().filter(|expression| expression.as_column().is_none());
-        let widening = Widening::of(made.map(Expr::data_type), setup.batch_bytes());
+        let widening = Widening::of(made.map(Expr::data_type), context.batch_bytes());
         Ok(Box::new(ProjectState { expressions, widening }))
     }
 }
@@ -71,14 +71,15 @@ mod tests {
 
     #[test]
     fn few_rows_are_taken_at_once_where_they_become_wide() {
-        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets: 1 };
+        let context =
+            QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets: 1 };
         let schema = Schema::new(vec![Field::new("s", DataType::Utf8, false)]);
         let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new("s", 0));
         let taken = |suffix: &str| {
             let suffix = Arc::new(Literal::new(ScalarValue::Utf8(Some(suffix.to_owned()))));
             let made = Arc::new(BinaryExpr::new(column.clone(), ExprOperator::StringConcat, suffix));
             let expressions = [column.clone(), made as _].map(|physical| Expr::new(physical, &schema).unwrap());
-            let mut state = Project::new(expressions.to_vec()).open(&setup).unwrap();
+            let mut state = Project::new(expressions.to_vec()).open(&context).unwrap();
             let mut out = Output::default();
             let mut taken = Vec::new();
             for _ in 0..5 {
@@ -91,7 +92,7 @@ mod tests {
         };
         assert_eq!(taken("narrow"), [16, 128, 1024, 8192, 8192]);
         assert_eq!(taken(&"wide".repeat(5000)), [16, 128, 209, 209, 209]);
-        let passed = Project::new(vec![Expr::column(0, &schema).unwrap()]).open(&setup).unwrap();
+        let passed = Project::new(vec![Expr::column(0, &schema).unwrap()]).open(&context).unwrap();
         assert_eq!(passed.rows_max(), usize::MAX);
     }
 }

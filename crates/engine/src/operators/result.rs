@@ -14,7 +14,7 @@ use diligence_memory::Reservation;
 
 use crate::batch::Batch;
 use crate::exchange::port::{Receiver, Sender, port};
-use crate::flow::{Accept, Setup, Sink, SinkState};
+use crate::flow::{Accept, QueryContext, Sink, SinkState};
 use crate::sync::Mutex;
 
 /// Where a query's rows end, and who hears of its end.
@@ -67,12 +67,12 @@ impl Sink for ResultSink {
         "Result"
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
         let sender = self.sender.lock().clone();
         if let Some(sender) = &sender {
-            sender.bound(&setup.memory);
+            sender.bound(&context.memory);
         }
-        Ok(Box::new(ResultState { schema: self.schema.clone(), sender, held: setup.memory.reservation("Result") }))
+        Ok(Box::new(ResultState { schema: self.schema.clone(), sender, held: context.memory.reservation("Result") }))
     }
 }
 

@@ -12,7 +12,7 @@ use diligence_storage::foreign_error::from_datafusion;
 use arrow::datatypes::SchemaRef;
 
 use crate::batch::{Batch, to_logical};
-use crate::flow::{Accept, Setup, Sink, SinkState};
+use crate::flow::{Accept, QueryContext, Sink, SinkState};
 use crate::sync::Mutex;
 
 /// The sink of a subquery that gives one column and at most one row.
@@ -54,8 +54,8 @@ impl Sink for ScalarSink {
         "Scalar"
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
-        let reservation = setup.memory.reservation("a scalar subquery");
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
+        let reservation = context.memory.reservation("a scalar subquery");
         Ok(Box::new(ScalarState { shared: self.0.clone(), reservation: Some(reservation) }))
     }
 

@@ -20,7 +20,7 @@ use diligence_storage::foreign_error::from_arrow;
 
 use crate::batch::{Batch, Column};
 use crate::expressions::Expr;
-use crate::flow::{Flow, Operator, OperatorState, Output, Setup};
+use crate::flow::{Flow, Operator, OperatorState, Output, QueryContext};
 use crate::plan;
 
 /// The operator as planned.
@@ -60,8 +60,8 @@ impl Operator for UnnestRows {
         "Unnest"
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn OperatorState>> {
-        Ok(Box::new(UnnestState { node: self.node.clone(), batch_rows: setup.batch_rows.max(1), current: None }))
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn OperatorState>> {
+        Ok(Box::new(UnnestState { node: self.node.clone(), batch_rows: context.batch_rows.max(1), current: None }))
     }
 }
 
@@ -193,8 +193,8 @@ mod tests {
         let arrays = [1, 2].map(|index| (Expr::column(index, &schema).unwrap(), false)).to_vec();
         let empty = plan::Plan::new(plan::Node::Values { batches: vec![] }, Arc::new(schema));
         let node = plan::Unnest { input: Box::new(empty), kept: vec![0], arrays, ordinality, keeps_all };
-        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows, packets: 1 };
-        let mut state = UnnestRows::new(&node).unwrap().open(&setup).unwrap();
+        let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows, packets: 1 };
+        let mut state = UnnestRows::new(&node).unwrap().open(&context).unwrap();
         let mut out = Output::default();
         let mut flow = state.push(Batch::from_arrays(vec![ids, first, second], 4), &mut out).unwrap();
         while flow == Flow::MoreOutput {

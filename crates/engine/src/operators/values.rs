@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use diligence_base::Result;
 
 use crate::batch::Batch;
-use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, QueryContext, Source, SourceState};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// The rows, dealt out to packets in slices of at most a batch.
@@ -39,7 +39,7 @@ impl Source for Values {
         self.0.slices.len()
     }
 
-    fn open(&self, _setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, _setup: &QueryContext) -> Result<Box<dyn SourceState>> {
         Ok(Box::new(ValuesState(self.0.clone())))
     }
 }

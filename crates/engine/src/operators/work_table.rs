@@ -13,7 +13,7 @@ use diligence_disk::{Grouping, ReadOptions, SpillBuffers, SpillMemory, TempSpace
 use diligence_memory::{QueryMemory, Reservation};
 
 use crate::batch::{Batch, compacted};
-use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, QueryContext, Source, SourceState};
 use crate::sync::Mutex;
 use crate::temp::{BatchFile, BatchReader, BatchWriter};
 
@@ -41,8 +41,8 @@ pub(super) struct Storage {
 impl Storage {
     /// A place that `holder` has. Rows in temp space have so many clusters from the beginning to the end: one for each
     /// table that is written, two for each that is read, and one more.
-    pub fn new(setup: &Setup, holder: &'static str, clusters_min: usize) -> Self {
-        let (memory, temp) = (setup.memory.clone(), setup.temp.clone());
+    pub fn new(context: &QueryContext, holder: &'static str, clusters_min: usize) -> Self {
+        let (memory, temp) = (context.memory.clone(), context.temp.clone());
         Self { memory, temp, holder, writers: 1, clusters_min, buffers: Arc::default() }
     }
 
@@ -217,7 +217,7 @@ impl Source for WorkTableSource {
         1
     }
 
-    fn open(&self, _setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, _setup: &QueryContext) -> Result<Box<dyn SourceState>> {
         let table = self.table.clone().ok_or_else(|| Error::bug("a work table was read outside of its query"))?;
         Ok(Box::new(WorkTableReading { table, columns: self.columns.clone(), batch: 0, file: 0, reader: None }))
     }

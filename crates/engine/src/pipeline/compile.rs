@@ -121,7 +121,7 @@ pub struct Graph {
 
 /// What compiling needs of the engine.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct CompileContext {
     /// Where scans do their I/O.
     pub io: Io,
     /// What scans share with those of other queries.
@@ -146,9 +146,9 @@ pub struct Surroundings {
 }
 
 /// Cuts `plan` into pipelines that end in `result`.
-pub fn compile(plan: &Plan, result: Arc<dyn Sink>, surroundings: &Surroundings) -> Result<Graph> {
+pub fn compile(plan: &Plan, result: Arc<dyn Sink>, context: &CompileContext) -> Result<Graph> {
     let mut compiler = Compiler {
-        surroundings,
+        context,
         graph: Graph {
             pipelines: Vec::new(),
             sinks: Vec::new(),
@@ -193,7 +193,7 @@ impl Tail {
 }
 
 struct Compiler<'a> {
-    surroundings: &'a Surroundings,
+    context: &'a CompileContext,
     graph: Graph,
     /// The filters that joins make, and the sinks that fill them.
     runtime_filters: HashMap<RuntimeFilterId, (Arc<RuntimeFilter>, usize)>,
@@ -238,19 +238,19 @@ impl Compiler<'_> {
                     if let Some((filter, sink)) = self.runtime_filters.get(id) {
                         filters.push((filter.clone(), *column));
                         tail.after_sinks.push(*sink);
-                    } else if let Some(filter) = self.surroundings.runtime_filters.get(id) {
+                    } else if let Some(filter) = self.context.runtime_filters.get(id) {
                         filters.push((filter.clone(), *column));
                     }
                 }
-                let progress = self.surroundings.progress.get(self.graph.scans.len()).cloned().unwrap_or_default();
+                let progress = self.context.progress.get(self.graph.scans.len()).cloned().unwrap_or_default();
                 self.graph.scans.push(progress.clone());
-                let io = self.surroundings.io.clone();
-                let sharing = self.surroundings.scans.clone();
+                let io = self.context.io.clone();
+                let sharing = self.context.scans.clone();
                 let source = ScanSource::new(scan.clone(), filters, tail.serial, io, progress, sharing);
                 Ok(vec![self.pipeline(StageId::Scan, source, name, tail)])
             }
             Node::Values { batches } => {
-                let source = Values::new(batches, self.surroundings.batch_rows);
+                let source = Values::new(batches, self.context.batch_rows);
                 Ok(vec![self.pipeline(StageId::Values, source, name, tail)])
             }
             Node::Filter { input, predicate } => self.node(input, tail.with(Filter::new(predicate.clone()), name)),
@@ -261,7 +261,7 @@ impl Compiler<'_> {
             Node::Unnest(unnest) => self.node(&unnest.input, tail.with(UnnestRows::new(unnest)?, name)),
             Node::Limit { input, skip, fetch } => self.node(input, tail.with(limit(*skip, *fetch), name)),
             Node::Sort { input, keys, fetch } => {
-                let parts = sort(keys, *fetch, &plan.schema, self.surroundings.spill_to.as_ref())?;
+                let parts = sort(keys, *fetch, &plan.schema, self.context.spill_to.as_ref())?;
                 let sink = self.sink(parts.sink, &name, StageId::Sort);
                 self.node(input, Tail::new(sink))?;
                 if let Some(merge) = parts.merge {
@@ -312,7 +312,7 @@ impl Compiler<'_> {
             }
             Node::Exchange { input, pact, consumers } => {
                 let consumers = if tail.serial { 1 } else { *consumers };
-                let exchange = Exchange::ahead(pact.clone(), consumers, self.surroundings.port_credits);
+                let exchange = Exchange::ahead(pact.clone(), consumers, self.context.port_credits);
                 let sink = self.sink(exchange.clone(), &name, StageId::Exchange);
                 let mut below = Tail::new(sink);
                 below.serial = tail.serial && !matches!(pact, Pact::Merge(_));
@@ -324,7 +324,7 @@ impl Compiler<'_> {
                 Ok(vec![consumer])
             }
             Node::Window(window) => {
-                let exchange = Exchange::ahead(Pact::Gather, 1, self.surroundings.port_credits);
+                let exchange = Exchange::ahead(Pact::Gather, 1, self.context.port_credits);
                 let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
                 let sink = self.sink(exchange, format!("Input of {name}"), StageId::Exchange);
                 self.node(&window.input, Tail::new(sink))?;
@@ -332,34 +332,33 @@ impl Compiler<'_> {
                 Ok(vec![self.pipeline(StageId::Window, source, name, tail)])
             }
             Node::Write(node) => {
-                let (sink, written) =
-                    write(node.writer.clone(), node.input.schema.clone(), self.surroundings.io.clone());
+                let (sink, written) = write(node.writer.clone(), node.input.schema.clone(), self.context.io.clone());
                 let sink = self.sink(sink, &name, StageId::Exchange);
                 self.node(&node.input, Tail::new(sink))?;
                 tail.after_sinks.push(sink);
                 Ok(vec![self.pipeline(StageId::Exchange, written, "Written", tail)])
             }
             Node::Recursive(query) => {
-                let exchange = Exchange::ahead(Pact::Gather, 1, self.surroundings.port_credits);
+                let exchange = Exchange::ahead(Pact::Gather, 1, self.context.port_credits);
                 let receiver = exchange.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
                 let sink = self.sink(exchange, format!("Base of {name}"), StageId::Exchange);
                 self.node(&query.base, Tail::new(sink))?;
-                let plans = NestedRuns::new(self.surroundings);
+                let plans = NestedRuns::new(self.context);
                 let source = RecursiveSource::new(query, &plan.schema, receiver, Box::new(plans));
                 Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
             }
             Node::FragmentWise { input, fragments } => {
-                let mut surroundings = self.surroundings.clone();
+                let mut context = self.context.clone();
                 for id in filters_from_outside(input) {
                     if let Some((filter, sink)) = self.runtime_filters.get(&id) {
-                        surroundings.runtime_filters.insert(id, filter.clone());
+                        context.runtime_filters.insert(id, filter.clone());
                         tail.after_sinks.push(*sink);
                     }
                 }
                 // All fragments count together.
-                surroundings.progress = (0..scans_in(input)).map(|_| Arc::default()).collect();
-                self.graph.scans.extend(surroundings.progress.iter().cloned());
-                let plans = NestedRuns::new(&surroundings);
+                context.progress = (0..scans_in(input)).map(|_| Arc::default()).collect();
+                self.graph.scans.extend(context.progress.iter().cloned());
+                let plans = NestedRuns::new(&context);
                 let source = FragmentWiseSource::new(input.as_ref().clone(), *fragments, Box::new(plans));
                 Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
             }
@@ -379,7 +378,7 @@ impl Compiler<'_> {
                 Ok(vec![self.pipeline(StageId::Values, source, name, tail)])
             }
             Node::WorkTable(table) => {
-                let rows = self.surroundings.work_tables.get(&table.table).cloned();
+                let rows = self.context.work_tables.get(&table.table).cloned();
                 let source = WorkTableSource::new(rows, table.columns.clone());
                 Ok(vec![self.pipeline(StageId::Recursive, source, name, tail)])
             }
@@ -394,7 +393,7 @@ impl Compiler<'_> {
         let made: Vec<_> = join.runtime_filters.iter().map(|&(id, key)| (id, RuntimeFilter::new(), key)).collect();
         let filters: Vec<_> = made.iter().map(|(_, filter, key)| (filter.clone(), *key)).collect();
         let parts = hash_join(join, &plan.schema, &filters)?;
-        let share = self.surroundings.tables.as_ref().and_then(|sharing| parts.share(join, sharing));
+        let share = self.context.tables.as_ref().and_then(|sharing| parts.share(join, sharing));
         self.join(parts, share, &join.left, &join.right, name, tail, |compiler, build| {
             for (id, filter, _) in made {
                 compiler.runtime_filters.insert(id, (filter, build));

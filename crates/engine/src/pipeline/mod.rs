@@ -18,5 +18,5 @@ mod compile;
 mod nested;
 mod run;
 
-pub use compile::{Graph, Part, PipelineSpec, SinkSpec, Surroundings, TableSpec, compile};
+pub use compile::{CompileContext, Graph, Part, PipelineSpec, SinkSpec, TableSpec, compile};
 pub use run::PipelinePacket;

@@ -12,11 +12,11 @@ use std::task::{Poll, Waker};
 use diligence_base::seams::ManualClock;
 use diligence_base::{Error, Result};
 
-use super::{Graph, Part, PipelinePacket, Surroundings, compile};
+use super::{CompileContext, Graph, Part, PipelinePacket, compile};
 use crate::exchange::Exchange;
 use crate::exchange::port::Receiver;
 use crate::flow::profile::Meter;
-use crate::flow::{Pull, Setup, SourceState};
+use crate::flow::{Pull, QueryContext, SourceState};
 use crate::operators::recursive::{NestedPlans, WorkTable};
 use crate::plan::{Pact, Plan, WorkTableId};
 use crate::stages::{Quantum, Step};
@@ -25,12 +25,12 @@ use crate::stages::{Quantum, Step};
 const TURN_LOOKS: u64 = 32;
 
 /// Starts nested runs, with what is around the plan that they are in.
-pub(super) struct NestedRuns(Surroundings);
+pub(super) struct NestedRuns(CompileContext);
 
 impl NestedRuns {
-    pub fn new(surroundings: &Surroundings) -> Self {
+    pub fn new(context: &CompileContext) -> Self {
         // A round is run inside of a packet, which waits for nobody.
-        Self(Surroundings { tables: None, ..surroundings.clone() })
+        Self(CompileContext { tables: None, ..context.clone() })
     }
 }
 
@@ -39,18 +39,18 @@ impl NestedPlans for NestedRuns {
         &self,
         plan: &Plan,
         tables: Vec<(WorkTableId, Arc<WorkTable>)>,
-        setup: &Setup,
+        context: &QueryContext,
     ) -> Result<Box<dyn SourceState>> {
-        let mut surroundings = self.0.clone();
-        surroundings.work_tables.extend(tables);
-        Ok(Box::new(NestedRun::new(plan, &surroundings, setup)?))
+        let mut context = self.0.clone();
+        context.work_tables.extend(tables);
+        Ok(Box::new(NestedRun::new(plan, &context, context)?))
     }
 }
 
 /// One run of a plan on the packet that pulls from it.
 struct NestedRun {
     graph: Graph,
-    setup: Setup,
+    context: QueryContext,
     /// Of each pipeline.
     pipelines: Vec<PipelineState>,
     /// Of each sink: how many of its pipelines are not finished.
@@ -72,14 +72,14 @@ enum PipelineState {
 
 impl NestedRun {
     /// Makes a plan ready to be pulled from.
-    fn new(plan: &Plan, surroundings: &Surroundings, setup: &Setup) -> Result<Self> {
-        let end = Exchange::ahead(Pact::Gather, 1, surroundings.port_credits);
+    fn new(plan: &Plan, context: &CompileContext, context: &QueryContext) -> Result<Self> {
+        let end = Exchange::ahead(Pact::Gather, 1, context.port_credits);
         let output = end.take_receiver().ok_or_else(|| Error::bug("an exchange without an end"))?;
-        let graph = compile(plan, end, surroundings)?;
+        let graph = compile(plan, end, context)?;
         let mut feeding = vec![0; graph.sinks.len()];
         graph.pipelines.iter().for_each(|pipeline| feeding[pipeline.sink] += 1);
         Ok(Self {
-            setup: Setup { packets: 1, ..setup.clone() },
+            context: QueryContext { packets: 1, ..context.clone() },
             pipelines: vec![PipelineState::Waiting; graph.pipelines.len()],
             feeding,
             complete: vec![false; graph.sinks.len()],
@@ -102,14 +102,14 @@ impl NestedRun {
             let packets = if pipeline.exact_packets { useful } else { useful.min(1) };
             for _ in 0..packets {
                 let meter = |totals: &Arc<_>| Meter::new(Arc::clone(totals));
-                let source = (pipeline.source.part.open(&self.setup)?, meter(&pipeline.source.totals));
+                let source = (pipeline.source.part.open(&self.context)?, meter(&pipeline.source.totals));
                 let operators = pipeline
                     .operators
                     .iter()
-                    .map(|Part { part, totals, .. }| Ok((part.open(&self.setup)?, meter(totals))))
+                    .map(|Part { part, totals, .. }| Ok((part.open(&self.context)?, meter(totals))))
                     .collect::<Result<_>>()?;
-                let sink = (sink.part.open(&self.setup)?, meter(&sink.totals));
-                self.packets.push((index, PipelinePacket::new(self.setup.memory.clone(), source, operators, sink)));
+                let sink = (sink.part.open(&self.context)?, meter(&sink.totals));
+                self.packets.push((index, PipelinePacket::new(self.context.memory.clone(), source, operators, sink)));
             }
             self.pipelines[index] = PipelineState::Running { packets_left: packets };
             if packets == 0 {
@@ -151,7 +151,7 @@ impl NestedRun {
         for (sink, next, parts) in std::mem::take(&mut self.parts) {
             let part = &self.graph.sinks[sink].sink.part;
             if next < parts {
-                part.part(next, &self.setup)?;
+                part.part(next, &self.context)?;
                 self.parts.push((sink, next + 1, parts));
             } else {
                 part.complete()?;

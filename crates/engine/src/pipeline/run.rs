@@ -332,7 +332,7 @@ mod tests {
     use diligence_base::seams::ManualClock;
 
     use super::*;
-    use crate::flow::Setup;
+    use crate::flow::QueryContext;
     use crate::operators::limit::limit;
     use crate::sync::Mutex;
 
@@ -378,15 +378,16 @@ mod tests {
 
     #[test]
     fn batches_are_cut_where_less_is_taken_and_where_they_would_become_wide() {
-        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets: 1 };
-        let batch_bytes = setup.batch_bytes();
+        let context =
+            QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets: 1 };
+        let batch_bytes = context.batch_bytes();
         let cut = |batch: &Batch, rows_max: usize, operators: usize| {
             let meter = || Meter::new(Arc::default());
-            let operators = (0..operators).map(|_| (limit(0, Some(900)).open(&setup).unwrap(), meter())).collect();
+            let operators = (0..operators).map(|_| (limit(0, Some(900)).open(&context).unwrap(), meter())).collect();
             let noted = Arc::<Mutex<Vec<usize>>>::default();
             let sink = (Box::new(Choosy(rows_max, noted.clone())) as _, meter());
             let source = (Box::new(Once(Some(batch.clone()))) as _, meter());
-            let mut packet = PipelinePacket::new(setup.memory.clone(), source, operators, sink);
+            let mut packet = PipelinePacket::new(context.memory.clone(), source, operators, sink);
             let clock = ManualClock::stepping(1);
             while packet.run(&Quantum::new(Waker::noop(), &clock, 1000)).unwrap() != Step::Done {}
             std::mem::take(&mut *noted.lock())
@@ -408,13 +409,14 @@ mod tests {
 
     #[test]
     fn a_full_limit_ends_packets_that_find_nothing() {
-        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets: 2 };
+        let context =
+            QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets: 2 };
         let first_three = limit(0, Some(3));
         let meter = || Meter::new(Arc::default());
         let packet = |rows: Option<Batch>| {
-            let operators = vec![(first_three.open(&setup).unwrap(), meter())];
+            let operators = vec![(first_three.open(&context).unwrap(), meter())];
             PipelinePacket::new(
-                setup.memory.clone(),
+                context.memory.clone(),
                 (Box::new(Endless(rows)), meter()),
                 operators,
                 (Box::new(Anything), meter()),

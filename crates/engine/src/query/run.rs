@@ -29,7 +29,7 @@ use super::shared::Shared;
 use super::shown::Traced;
 use super::tables::{TableState, TablesRead};
 use super::work::{AdmissionWork, GivingBack, PartsWork, PipelineWork, ReclaimWork, catch, drop_quietly};
-use crate::flow::Setup;
+use crate::flow::QueryContext;
 use crate::flow::profile::Meter;
 use crate::operators::result::Outcome;
 use crate::operators::scan::ScanProgress;
@@ -94,7 +94,7 @@ const UNION_PACKETS: usize = 2;
 pub struct QueryRun {
     pub(super) id: QueryId,
     pub(super) label: String,
-    pub(super) setup: Setup,
+    pub(super) context: QueryContext,
     pub(super) started_ns: u64,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) scheduler: Arc<Scheduler>,
@@ -125,7 +125,7 @@ impl QueryRun {
     pub(crate) fn new(
         id: QueryId,
         options: &QueryOptions,
-        setup: Setup,
+        context: QueryContext,
         result: Arc<dyn Outcome>,
         clock: Arc<dyn Clock>,
         scheduler: Arc<Scheduler>,
@@ -134,7 +134,7 @@ impl QueryRun {
         let run = Arc::new(Self {
             id,
             label: options.label.clone(),
-            setup,
+            context,
             started_ns: clock.now_ns(),
             clock,
             scheduler,
@@ -168,7 +168,7 @@ impl QueryRun {
             printed: Printed::default(),
             on_end: Mutex::new(Some(on_end)),
         });
-        run.setup.memory.set_giving(Arc::new(GivingBack(Arc::downgrade(&run))));
+        run.context.memory.set_giving(Arc::new(GivingBack(Arc::downgrade(&run))));
         run
     }
 
@@ -214,8 +214,8 @@ impl QueryRun {
     }
 
     /// What its operators are opened with.
-    pub(crate) fn setup(&self) -> &Setup {
-        &self.setup
+    pub(crate) fn context(&self) -> &QueryContext {
+        &self.context
     }
 
     /// Says what it shares, once.
@@ -230,8 +230,8 @@ impl QueryRun {
 
     pub(super) fn poll_admit(&self, waker: &Waker) -> Poll<()> {
         // Of a small budget something is left for tables in memory, and for another query.
-        let bytes = self.grant_bytes.load(Ordering::Relaxed).min(self.setup.memory.limit_bytes() / 2);
-        self.setup.memory.poll_admit(bytes, waker)
+        let bytes = self.grant_bytes.load(Ordering::Relaxed).min(self.context.memory.limit_bytes() / 2);
+        self.context.memory.poll_admit(bytes, waker)
     }
 
     /// Gives up its grant, if nothing of it can go on before its reader takes a batch: if all its packets are among the
@@ -240,7 +240,7 @@ impl QueryRun {
     pub(super) fn pause(&self) -> bool {
         let paused = {
             let status = self.status.lock();
-            self.only_its_reader_is_missing(&status) && self.setup.memory.pause()
+            self.only_its_reader_is_missing(&status) && self.context.memory.pause()
         };
         if paused {
             self.paused.store(true, Ordering::Release);
@@ -278,13 +278,13 @@ impl QueryRun {
     /// If somebody waits to be admitted, has all other queries give up their grants whose readers rest. False if nobody
     /// waits.
     pub(super) fn have_others_rest(&self) -> bool {
-        self.setup.memory.have_others_rest()
+        self.context.memory.have_others_rest()
     }
 
     /// Ready when a query that was paused has its grant again, or has been stopped.
     pub(super) fn poll_resume(&self, waker: &Waker) -> Poll<()> {
         if self.stopped.load(Ordering::Acquire) || self.has_ended() {
-            self.setup.memory.leave_queue();
+            self.context.memory.leave_queue();
             return Poll::Ready(());
         }
         let ready = self.poll_admit(waker);
@@ -422,14 +422,14 @@ impl QueryRun {
         for (pipeline, state) in graph.pipelines.iter().zip(&status.pipelines) {
             if pipeline.stage == StageId::Scan {
                 packets[pipeline.sink] += match state {
-                    PipelineState::Opening => self.setup.packets,
+                    PipelineState::Opening => self.context.packets,
                     PipelineState::Running { packets_left } => *packets_left,
                     PipelineState::Waiting | PipelineState::Finished => 0,
                 };
             }
             pipeline.after_started.iter().for_each(|&other| is_awaited[graph.pipelines[other].sink] = true);
         }
-        let most = UNION_PACKETS * self.setup.packets;
+        let most = UNION_PACKETS * self.context.packets;
         packets.into_iter().zip(is_awaited).map(|(packets, is_awaited)| packets >= most && !is_awaited).collect()
     }
 
@@ -441,19 +441,19 @@ impl QueryRun {
         let packets = match (pipeline.exact_packets, pipeline.serial) {
             (true, _) => useful,
             (false, true) => useful.min(1),
-            (false, false) => useful.min(self.setup.packets),
+            (false, false) => useful.min(self.context.packets),
         };
         (0..packets)
             .map(|_| {
                 let meter = |totals: &Arc<_>| Meter::new(Arc::clone(totals));
-                let source = (pipeline.source.part.open(&self.setup)?, meter(&pipeline.source.totals));
+                let source = (pipeline.source.part.open(&self.context)?, meter(&pipeline.source.totals));
                 let operators = pipeline
                     .operators
                     .iter()
-                    .map(|Part { part, totals, .. }| Ok((part.open(&self.setup)?, meter(totals))))
+                    .map(|Part { part, totals, .. }| Ok((part.open(&self.context)?, meter(totals))))
                     .collect::<Result<_>>()?;
-                let sink = (sink.part.open(&self.setup)?, meter(&sink.totals));
-                Ok(PipelinePacket::new(self.setup.memory.clone(), source, operators, sink))
+                let sink = (sink.part.open(&self.context)?, meter(&sink.totals));
+                Ok(PipelinePacket::new(self.context.memory.clone(), source, operators, sink))
             })
             .collect()
     }
@@ -514,7 +514,7 @@ impl QueryRun {
 
     fn submit_parts(self: &Arc<Self>, graph: &Graph, index: usize, sink: usize, parts: usize) {
         let next = Arc::new(AtomicUsize::new(0));
-        let packets: Vec<_> = (0..parts.min(self.setup.packets))
+        let packets: Vec<_> = (0..parts.min(self.context.packets))
             .map(|_| {
                 let work = PartsWork {
                     run: self.clone(),
@@ -588,9 +588,9 @@ impl QueryRun {
         };
         // Hash tables and groups may take a while to free: not under the lock, and before anybody hears of the end.
         drop_quietly(graph);
-        self.setup.memory.end_grant();
+        self.context.memory.end_grant();
         // One that was paused may stand in it, and nobody may ask any more.
-        self.setup.memory.leave_queue();
+        self.context.memory.leave_queue();
         let error = {
             let mut status = self.status.lock();
             status.live -= count;

@@ -70,11 +70,11 @@ impl QueryRun {
             state: if is_queued { QueryState::Queued } else { status.state },
             started_ns: self.started_ns,
             elapsed_ns: status.ended_ns.unwrap_or_else(|| self.clock.now_ns()) - self.started_ns,
-            memory_bytes: self.setup.memory.reserved_bytes() + built.as_ref().map_or(0, |built| built.memory_bytes),
+            memory_bytes: self.context.memory.reserved_bytes() + built.as_ref().map_or(0, |built| built.memory_bytes),
             memory_peak_bytes: built
                 .as_ref()
                 .map_or(0, |built| built.memory_peak_bytes)
-                .max(self.setup.memory.peak_bytes()),
+                .max(self.context.memory.peak_bytes()),
             packets: status.live + built.as_ref().map_or(0, |built| built.packets),
             clusters_done,
             clusters_total,
@@ -115,7 +115,7 @@ impl QueryRun {
         };
         Profile {
             elapsed_ns: status.ended_ns.unwrap_or_else(|| self.clock.now_ns()) - self.started_ns,
-            memory_peak_bytes: self.setup.memory.peak_bytes(),
+            memory_peak_bytes: self.context.memory.peak_bytes(),
             clusters_read: sum(|scan| &scan.clusters_done),
             clusters_pruned: sum(|scan| &scan.clusters_pruned),
             columns_shared: sum(|scan| &scan.columns_shared),

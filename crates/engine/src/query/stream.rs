@@ -154,7 +154,7 @@ impl QueryStream {
     pub fn pause(&mut self) {
         if self.run.is_paused() {
             // Whoever read for a moment stands in the queue, and would keep others waiting there.
-            self.run.setup.memory.leave_queue();
+            self.run.context.memory.leave_queue();
         } else if !self.done {
             self.run.pause();
         }

@@ -100,7 +100,7 @@ impl QueryRun {
     /// True once it is known who builds a table, or that nobody has to. Otherwise the waker is woken when it is worth
     /// asking again.
     pub(super) fn poll_table(self: &Arc<Self>, graph: &Graph, table: usize, waker: &Waker) -> bool {
-        let begin = match catch(|| graph.tables[table].share.begin(&self.setup, waker)) {
+        let begin = match catch(|| graph.tables[table].share.begin(&self.context, waker)) {
             Ok(Begin::Wait) => return false,
             Ok(begin) => begin,
             Err(error) => {

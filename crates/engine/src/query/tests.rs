@@ -23,7 +23,7 @@ use diligence_memory::QueryMemory;
 use parking_lot::Mutex;
 
 use crate::expressions::Expr;
-use crate::flow::{Pull, Setup, Sink, Source, SourceState};
+use crate::flow::{Pull, QueryContext, Sink, Source, SourceState};
 use crate::operators::result::ResultSink;
 use crate::options::QueryOptions;
 use crate::pipeline::{Graph, Part, PipelineSpec, SinkSpec};
@@ -380,7 +380,7 @@ impl Source for Opens {
         1
     }
 
-    fn open(&self, _setup: &Setup) -> diligence_base::Result<Box<dyn SourceState>> {
+    fn open(&self, _setup: &QueryContext) -> diligence_base::Result<Box<dyn SourceState>> {
         let end = Instant::now() + Duration::from_millis(200);
         while self.waits_for.is_some_and(|other| !self.seen.lock().contains(&other)) && Instant::now() < end {
             std::thread::yield_now();
@@ -433,9 +433,9 @@ fn a_pipeline_has_not_started_before_its_states_are_open() {
         groups: None,
         held: None,
     };
-    let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 2 };
+    let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 2 };
     let (clock, scheduler) = (Arc::new(SystemClock::default()), engine.scheduler().clone());
-    let run = QueryRun::new(QueryId(1), &QueryOptions::default(), setup, result, clock, scheduler, Box::new(|_| {}));
+    let run = QueryRun::new(QueryId(1), &QueryOptions::default(), context, result, clock, scheduler, Box::new(|_| {}));
     run.launch(graph);
     eventually("the result has ended", || matches!(receiver.receive(Waker::noop()), Poll::Ready(None)));
     assert!(run.has_ended());
@@ -459,10 +459,10 @@ fn a_query_that_is_known_to_take_long_is_behind_others_from_the_start() {
     scheduler.set_policy(Policies::default());
     let turns = Arc::new(Mutex::new(Vec::new()));
     for (id, work_expected_ns) in [(1, 7_000_000), (2, 0), (3, u64::MAX), (4, 1_000_000)] {
-        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 1 };
+        let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8192, packets: 1 };
         let (result, _receiver) = ResultSink::new(schema());
         let (options, scheduler) = (QueryOptions { work_expected_ns, ..QueryOptions::default() }, scheduler.clone());
-        let run = QueryRun::new(QueryId(id), &options, setup, result, clock.clone(), scheduler, Box::new(|_| {}));
+        let run = QueryRun::new(QueryId(id), &options, context, result, clock.clone(), scheduler, Box::new(|_| {}));
         run.packet(StageId::Scan, Box::new(Noted(QueryId(id), turns.clone()))).submit(Arrival::New);
     }
     while scheduler.run_one() {}

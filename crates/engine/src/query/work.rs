@@ -39,7 +39,7 @@ pub(super) struct AdmissionWork {
 impl Work for AdmissionWork {
     fn run(&mut self, quantum: &Quantum<'_>) -> Step {
         if self.run.stopped.load(Ordering::Acquire) {
-            self.run.setup.memory.leave_queue();
+            self.run.context.memory.leave_queue();
         } else if self.run.poll_admit(quantum.waker).is_pending() {
             return Step::Wait;
         } else {
@@ -104,7 +104,7 @@ pub(super) struct ReclaimWork {
 
 impl Work for ReclaimWork {
     fn run(&mut self, quantum: &Quantum<'_>) -> Step {
-        let memory = &self.run.setup.memory;
+        let memory = &self.run.context.memory;
         while !self.run.stopped.load(Ordering::Acquire) {
             match catch(|| match memory.poll_reclaim(quantum.waker) {
                 Poll::Pending => Ok(Some(Step::Wait)),
@@ -181,7 +181,7 @@ impl Work for PartsWork {
             }
             let start_ns = quantum.now_ns();
             if let Err(error) =
-                catch(|| on_behalf_of(self.run.as_caller(), || spec.sink.part.part(part, &self.run.setup)))
+                catch(|| on_behalf_of(self.run.as_caller(), || spec.sink.part.part(part, &self.run.context)))
             {
                 self.run.fail(error);
                 break;

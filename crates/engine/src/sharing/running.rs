@@ -107,8 +107,8 @@ impl RunningPlan {
                 me.left(id);
             }
         });
-        let setup = self.launcher.setup(id, plan, &options);
-        let run = self.launcher.create(setup, id, &options, result.clone(), Listed::Yes, left);
+        let context = self.launcher.context(id, plan, &options);
+        let run = self.launcher.create(context, id, &options, result.clone(), Listed::Yes, left);
         // Without the lock: it takes some microseconds.
         let shapes = Shapes::of(plan, &wish, &options);
         let plan = wish.plan.clone().unwrap_or_else(|| Arc::new(plan.clone()));
@@ -459,12 +459,12 @@ impl RunningPlan {
             Some(way) => merge::merged(way, part, &queries)?,
         };
         let launcher = &self.launcher;
-        let setup = launcher.setup(build, &part, &options);
+        let context = launcher.context(build, &part, &options);
         let bytes_max = SHARED_STATE_BYTES_MAX.min(launcher.broker.budget_bytes() / SHARED_STATE_BUDGET_PART);
-        let memory = setup.memory.reservation("Shared state");
+        let memory = context.memory.reservation("Shared state");
         let spool = Spool::new(build, self.me.clone(), part.schema.clone(), bytes_max, memory);
-        let graph = launcher.compile(&part, spool.clone(), &setup, &options)?;
-        let run = launcher.create(setup, build, &options, spool, Listed::No, Box::new(|_| {}));
+        let graph = launcher.compile(&part, spool.clone(), &context, &options)?;
+        let run = launcher.create(context, build, &options, spool, Listed::No, Box::new(|_| {}));
         if self.books.lock().launched(build, &run, graph.groups.clone()) {
             run.launch(graph);
         } else {
@@ -557,7 +557,7 @@ impl RunningPlan {
             if let Some(state) = state.as_ref().filter(|_| !cut::reads_tables(&plan)) {
                 run.need_little(READER_GRANT_BYTES + READER_GRANT_STATES * state.bytes());
             }
-            self.launcher.compile(&plan, result.clone(), run.setup(), options)
+            self.launcher.compile(&plan, result.clone(), run.context(), options)
         });
         match graph {
             Ok(mut graph) => {

@@ -12,7 +12,7 @@ use diligence_storage::foreign_error::from_arrow;
 
 use super::running::RunningPlan;
 use crate::batch::{Batch, bytes_needed, compacted};
-use crate::flow::{Accept, Setup, Sink, SinkState};
+use crate::flow::{Accept, QueryContext, Sink, SinkState};
 use crate::operators::result::Outcome;
 use crate::reuse::SharedRows;
 use crate::sync::Mutex;
@@ -78,7 +78,7 @@ impl Sink for Spool {
         "Shared"
     }
 
-    fn open(&self, _setup: &Setup) -> Result<Box<dyn SinkState>> {
+    fn open(&self, _setup: &QueryContext) -> Result<Box<dyn SinkState>> {
         Ok(Box::new(Packet(self.kept.clone())))
     }
 }

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use self::counters::Counters;
 use self::group::Group;
 use self::page_cache::Limit;
-use self::run::Setup;
+use self::run::QueryContext;
 
 /// What all measured studies take.
 #[derive(Args)]
@@ -49,8 +49,8 @@ pub struct Common {
 
 impl Common {
     /// How a query over the tables of a folder is run: past the page cache, all else as by default.
-    pub fn setup(&self, data: &Path) -> Setup {
-        Setup {
+    pub fn context(&self, data: &Path) -> QueryContext {
+        QueryContext {
             data: data.to_owned(),
             temp: self.temp.clone(),
             workers: self.workers,

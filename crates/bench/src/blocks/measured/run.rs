@@ -20,7 +20,7 @@ const NAME_BYTES_MAX: usize = 15;
 
 /// How a query is run.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct QueryContext {
     /// The folder whose files are the tables.
     pub data: PathBuf,
     /// Where temp space is.
@@ -54,32 +54,32 @@ pub struct Ran {
 
 /// Runs a query and drops its rows; with `ordered`, an error if the first column is not in ascending order (looked at
 /// where batches begin and end, which is where a merge of ranges could go wrong).
-pub fn run(setup: &Setup, sql: &str, ordered: bool) -> Result<Ran> {
-    let files: Arc<dyn TempFiles> = match setup.cache {
+pub fn run(context: &QueryContext, sql: &str, ordered: bool) -> Result<Ran> {
+    let files: Arc<dyn TempFiles> = match context.cache {
         Some(limit) => Arc::new(LimitedFiles::new(limit)),
         None => Arc::new(LocalTempFiles),
     };
     let temp = TempOptions {
-        directories: vec![setup.temp.clone()],
-        cluster_bytes: setup.cluster_bytes,
-        direct: setup.cache.is_none(),
-        threads: setup.io_threads,
-        io: setup.io,
-        request_log: setup.request_log.clone(),
+        directories: vec![context.temp.clone()],
+        cluster_bytes: context.cluster_bytes,
+        direct: context.cache.is_none(),
+        threads: context.io_threads,
+        io: context.io,
+        request_log: context.request_log.clone(),
         files,
         ..TempOptions::default()
     };
     let options = DatabaseOptions {
-        data: Some(setup.data.clone()),
-        workers: Some(setup.workers),
-        memory_bytes: Some(setup.memory_bytes),
+        data: Some(context.data.clone()),
+        workers: Some(context.workers),
+        memory_bytes: Some(context.memory_bytes),
         temp: Some(temp),
-        settings: setup.settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        settings: context.settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
         ..DatabaseOptions::default()
     };
-    let before = Counters::now(&setup.temp)?;
+    let before = Counters::now(&context.temp)?;
     let database = Database::open(options)?;
-    if setup.pinned {
+    if context.pinned {
         pin_workers()?;
     }
     let start = Instant::now();
@@ -105,7 +105,7 @@ pub fn run(setup: &Setup, sql: &str, ordered: bool) -> Result<Ran> {
     drop(result);
     let temp = database.engine().temp().info();
     drop(database);
-    Ok(Ran { seconds, rows, temp, counters: Counters::now(&setup.temp)?.since(&before) })
+    Ok(Ran { seconds, rows, temp, counters: Counters::now(&context.temp)?.since(&before) })
 }
 
 /// Reads the files of a folder, so that they come from memory afterwards.

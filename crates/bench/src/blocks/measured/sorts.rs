@@ -8,7 +8,7 @@ use diligence_base::{Error, Result};
 use serde_json::{Value, json};
 
 use super::counters::Counters;
-use super::run::{Setup, run, warm};
+use super::run::{QueryContext, run, warm};
 use super::{Common, MeasuredArguments};
 use crate::blocks::cache::{Cache, Replacement, Replay, ratio};
 use crate::blocks::disk::{Allocation, Placed};
@@ -111,15 +111,15 @@ struct One {
 fn measure(arguments: &MeasuredArguments, common: &Common, data: &Path, plan: &str, records: u64) -> Result<One> {
     let log = common.temp.join(format!("requests-{}.log", std::process::id()));
     let cluster_bytes = arguments.sort_cluster_kib << 10;
-    let setup = Setup {
+    let context = QueryContext {
         cache: arguments.limit(cluster_bytes),
         cluster_bytes,
         request_log: Some(log.clone()),
         settings: vec![("sort_plan", plan.to_owned())],
-        ..common.setup(data)
+        ..common.context(data)
     };
     let group = arguments.group()?;
-    let ran = run(&setup, QUERY, true);
+    let ran = run(&context, QUERY, true);
     drop(group);
     let simulated = arguments.limit(cluster_bytes).map(|_| simulate(arguments, &log)).transpose();
     let _ = std::fs::remove_file(&log);
@@ -177,14 +177,14 @@ mod tests {
         let arguments = words("8");
         let data = records::folder(&root, records).unwrap();
         for plan in SORT_PLANS {
-            let setup = Setup {
+            let context = QueryContext {
                 cluster_bytes: 256 << 10,
                 request_log: Some(log.clone()),
                 settings: vec![("sort_plan", plan.to_owned())],
                 cache: None,
-                ..arguments.common.setup(&data)
+                ..arguments.common.context(&data)
             };
-            let ran = run(&setup, QUERY, true).unwrap();
+            let ran = run(&context, QUERY, true).unwrap();
             assert_eq!(ran.rows, records);
             assert!(ran.temp.written_bytes_total >= records * records::RECORD_BYTES, "{plan}: {ran:?}");
             let (read, written) = simulate(&arguments, &log).unwrap();

@@ -22,7 +22,7 @@ use super::key_encoding::into_type;
 use super::program::Program;
 use super::states::State;
 use crate::batch::Batch;
-use crate::flow::Setup;
+use crate::flow::QueryContext;
 use crate::flow::profile::Spills;
 use crate::sync::Mutex;
 use crate::temp::{BatchFile, BatchWriter};
@@ -58,8 +58,8 @@ impl FinishedGroups {
     }
 
     /// Groups of a batch.
-    pub fn batch_rows(&self, setup: &Setup) -> usize {
-        setup.batch_rows_of(self.groups, self.reservation.bytes())
+    pub fn batch_rows(&self, context: &QueryContext) -> usize {
+        context.batch_rows_of(self.groups, self.reservation.bytes())
     }
 
     /// The rows of some groups.
@@ -120,11 +120,11 @@ impl FinishedParts {
 
     /// The next groups to be read, a batch at most, or a file. Pending while groups are on their way to one; `None` if
     /// there will be nothing more.
-    pub fn poll_take(&self, setup: &Setup, waker: &Waker) -> Poll<Option<Piece>> {
+    pub fn poll_take(&self, context: &QueryContext, waker: &Waker) -> Poll<Option<Piece>> {
         let mut parts = self.state.lock();
         loop {
             if let Some((of, next)) = &mut parts.reading {
-                let (of, first, rows) = (of.clone(), *next, of.batch_rows(setup).min(of.groups - *next));
+                let (of, first, rows) = (of.clone(), *next, of.batch_rows(context).min(of.groups - *next));
                 *next += rows;
                 if *next == of.groups {
                     parts.reading = None;
@@ -194,9 +194,9 @@ pub(super) struct Retiring {
 impl Retiring {
     /// Writes some of it; ready with true when all is written. After `Pending` the waker is woken when it is worth
     /// going on.
-    pub fn poll(&mut self, program: &Program, setup: &Setup, waker: &Waker) -> Poll<Result<bool>> {
+    pub fn poll(&mut self, program: &Program, context: &QueryContext, waker: &Waker) -> Poll<Result<bool>> {
         if self.batch.is_none() {
-            let rows = self.groups.batch_rows(setup).min(self.groups.groups - self.next);
+            let rows = self.groups.batch_rows(context).min(self.groups.groups - self.next);
             if rows == 0 {
                 return Poll::Ready(Ok(true));
             }
@@ -220,10 +220,10 @@ pub(super) struct RetiredBuffers(OnceLock<SpillBuffers>);
 
 impl RetiredBuffers {
     /// One cluster to write, and two for each packet that reads.
-    pub fn get(&self, setup: &Setup, temp: &TempSpace) -> Result<&SpillBuffers> {
+    pub fn get(&self, context: &QueryContext, temp: &TempSpace) -> Result<&SpillBuffers> {
         if self.0.get().is_none() {
-            let memory = SpillMemory { clusters_min: 1 + 2 * setup.packets, ..SpillMemory::default() };
-            let mut reservation = setup.memory.reservation("Aggregate");
+            let memory = SpillMemory { clusters_min: 1 + 2 * context.packets, ..SpillMemory::default() };
+            let mut reservation = context.memory.reservation("Aggregate");
             // Much more comes back for it.
             reservation.settle(memory.clusters_min * temp.cluster_bytes());
             let buffers = SpillBuffers::new(temp, reservation, memory)?;

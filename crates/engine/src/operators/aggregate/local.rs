@@ -31,7 +31,7 @@ use super::sink::{Handed, SharedAggregate};
 use super::spill::outgoing::Outgoing;
 use super::states::{Placement, State};
 use crate::batch::{Batch, Column};
-use crate::flow::{Accept, Setup, SinkState};
+use crate::flow::{Accept, QueryContext, SinkState};
 use crate::operators::widening::Widening;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Latch, Mutex};
@@ -82,7 +82,7 @@ impl Default for Tuning {
 /// One packet's part of the sink.
 pub(super) struct LocalGroups {
     shared: Arc<SharedAggregate>,
-    setup: Setup,
+    context: QueryContext,
     groups: Arc<Mutex<Groups>>,
     /// Rows that have been accepted but not looked at.
     pending: VecDeque<Batch>,
@@ -146,11 +146,11 @@ struct Consolidation {
 }
 
 impl LocalGroups {
-    pub fn new(shared: Arc<SharedAggregate>, setup: &Setup) -> Result<Self> {
-        let groups = Arc::new(Mutex::named(&GROUPS, Groups::new(&shared, setup)?));
+    pub fn new(shared: Arc<SharedAggregate>, context: &QueryContext) -> Result<Self> {
+        let groups = Arc::new(Mutex::named(&GROUPS, Groups::new(&shared, context)?));
         shared.register(&groups);
         let (pending, outgoing) = (VecDeque::new(), VecDeque::new());
-        Ok(Self { shared, setup: setup.clone(), groups, pending, outgoing, is_refused: false, finished: false })
+        Ok(Self { shared, context: context.clone(), groups, pending, outgoing, is_refused: false, finished: false })
     }
 
     /// Adds what is pending; writes groups where memory is refused.
@@ -180,13 +180,13 @@ impl LocalGroups {
                 let mut groups = self.groups.lock();
                 (groups.add(&batch)?, groups.held_bytes(), std::mem::take(&mut groups.leaving))
             };
-            self.shared.prepare_spill(&self.setup, held_bytes)?;
+            self.shared.prepare_spill(&self.context, held_bytes)?;
             self.outgoing = self.shared.outgoing_of(leaving)?;
             match added {
                 Added::Done => {}
                 Added::Pressed(error) => {
                     // If nobody holds anything, what comes next finds the memory, or is refused it.
-                    if !self.evict()? && self.setup.temp.is_none() {
+                    if !self.evict()? && self.context.temp.is_none() {
                         return Err(error);
                     }
                 }
@@ -199,7 +199,7 @@ impl LocalGroups {
                     } else if batch.rows() <= FEW_ROWS && self.groups.lock().reserve_firm(&batch).is_ok() {
                         self.pending.push_front(batch);
                         is_sure = true;
-                    } else if batch.rows() > 1 && self.setup.temp.is_some() {
+                    } else if batch.rows() > 1 && self.context.temp.is_some() {
                         // Nobody holds anything: what a few rows need may be there.
                         let half = batch.rows() / 2;
                         self.pending.push_front(batch.slice(half, batch.rows() - half));
@@ -216,7 +216,7 @@ impl LocalGroups {
 
     /// Takes the groups of the largest piece, to be written. False if nobody holds any, or there is no temp space.
     fn evict(&mut self) -> Result<bool> {
-        let evicted = self.shared.evict(&self.setup)?;
+        let evicted = self.shared.evict(&self.context)?;
         let any = evicted.is_some();
         self.outgoing.extend(evicted.unwrap_or_default());
         Ok(any)
@@ -224,30 +224,30 @@ impl LocalGroups {
 }
 
 impl Groups {
-    fn new(shared: &SharedAggregate, setup: &Setup) -> Result<Self> {
+    fn new(shared: &SharedAggregate, context: &QueryContext) -> Result<Self> {
         let program = shared.program.clone();
         let mut tuning = shared.tuning.clone();
-        if setup.temp.is_some() {
+        if context.temp.is_some() {
             // Better to bring groups together than to write them twice.
-            let share = setup.memory.limit_bytes() / (CONSOLIDATED_SHARE * setup.packets.max(1));
+            let share = context.memory.limit_bytes() / (CONSOLIDATED_SHARE * context.packets.max(1));
             tuning.consolidated_bytes = tuning.consolidated_bytes.min(share);
         }
-        let share = setup.memory.limit_bytes() / (TABLES_SHARE * setup.packets.max(1));
+        let share = context.memory.limit_bytes() / (TABLES_SHARE * context.packets.max(1));
         Ok(Self {
             table: GroupTable::new(program.clone())?,
             reservation: match program.grouped || program.has_distinct() {
-                true => setup.memory.revocable("Aggregate"),
-                false => setup.memory.reservation("Aggregate"),
+                true => context.memory.revocable("Aggregate"),
+                false => context.memory.reservation("Aggregate"),
             },
             table_bytes_max: share.max(TABLE_BYTES_MIN),
-            packets: setup.packets,
+            packets: context.packets,
             direct: DirectGroups::default(),
             encoded: EncodedKeys::default(),
             ids: Vec::new(),
-            widening: Widening::of(program.made_types(), setup.batch_bytes()),
+            widening: Widening::of(program.made_types(), context.batch_bytes()),
             rows: 0,
             spread: 0,
-            chunks: (0..shared.pieces(setup)).map(|_| Vec::new()).collect(),
+            chunks: (0..shared.pieces(context)).map(|_| Vec::new()).collect(),
             chunk_bytes: 0,
             spilled: shared.spilled.clone(),
             leaving: Vec::new(),

@@ -24,7 +24,7 @@ use super::spill::Spill;
 use super::spill::board::{Board, Resident};
 use super::spill::outgoing::Outgoing;
 use crate::flow::profile::Spills;
-use crate::flow::{Setup, Sink, SinkState};
+use crate::flow::{QueryContext, Sink, SinkState};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -43,7 +43,7 @@ pub(super) struct SharedAggregate {
     pub tuning: Tuning,
     spills: Arc<Spills>,
     /// Of the first packet; those of the others are the same.
-    setup: OnceLock<Setup>,
+    context: OnceLock<QueryContext>,
     /// Of the packets that are at work.
     groups: Mutex<Vec<Weak<Mutex<Groups>>>>,
     handed: Mutex<Vec<Handed>>,
@@ -89,7 +89,7 @@ impl SharedAggregate {
             program,
             tuning,
             spills: Arc::default(),
-            setup: OnceLock::new(),
+            context: OnceLock::new(),
             groups: Mutex::default(),
             handed: Mutex::default(),
             spill: OnceLock::new(),
@@ -128,42 +128,42 @@ impl SharedAggregate {
 
     /// Reserves what spilling needs before the aggregate holds much more than that: later there may be no memory for
     /// it.
-    pub fn prepare_spill(&self, setup: &Setup, held_bytes: usize) -> Result<()> {
-        match &setup.temp {
-            Some(temp) if self.spill.get().is_none() && held_bytes > 2 * self.spill_bytes(setup, temp) => {
-                self.spill(setup, false).map(|_| ())
+    pub fn prepare_spill(&self, context: &QueryContext, held_bytes: usize) -> Result<()> {
+        match &context.temp {
+            Some(temp) if self.spill.get().is_none() && held_bytes > 2 * self.spill_bytes(context, temp) => {
+                self.spill(context, false).map(|_| ())
             }
             _ => Ok(()),
         }
     }
 
-    fn spill_bytes(&self, setup: &Setup, temp: &TempSpace) -> usize {
-        Spill::bytes_min(setup, temp, self.pieces(setup))
+    fn spill_bytes(&self, context: &QueryContext, temp: &TempSpace) -> usize {
+        Spill::bytes_min(context, temp, self.pieces(context))
     }
 
     /// What spilling needs; `None` without temp space. If memory is refused and it `must` be, it is overdrawn.
-    fn spill(&self, setup: &Setup, must: bool) -> Result<Option<&Arc<Spill>>> {
-        let Some(temp) = &setup.temp else { return Ok(None) };
+    fn spill(&self, context: &QueryContext, must: bool) -> Result<Option<&Arc<Spill>>> {
+        let Some(temp) = &context.temp else { return Ok(None) };
         let _starting = self.spill_starts.lock();
         if self.spill.get().is_none() {
-            let mut reservation = setup.memory.reservation("Aggregate");
-            let bytes = self.spill_bytes(setup, temp);
+            let mut reservation = context.memory.reservation("Aggregate");
+            let bytes = self.spill_bytes(context, temp);
             if reservation.grow(bytes).is_err() {
                 if !must {
                     return Ok(None);
                 }
                 reservation.overdraw(bytes);
             }
-            let spill = Spill::new(&self.program, setup, temp, self.pieces(setup), reservation, &self.spills)?;
+            let spill = Spill::new(&self.program, context, temp, self.pieces(context), reservation, &self.spills)?;
             self.spill.get_or_init(|| Arc::new(spill));
         }
         Ok(self.spill.get())
     }
 
     /// Into how many pieces the partitions are cut: as many as there are files, so that one has only rows of one piece.
-    pub fn pieces(&self, setup: &Setup) -> usize {
+    pub fn pieces(&self, context: &QueryContext) -> usize {
         // Once and for all: the budget may change.
-        *self.pieces.get_or_init(|| setup.temp.as_ref().map_or(PIECES, |temp| Spill::fan_out(setup, temp)))
+        *self.pieces.get_or_init(|| context.temp.as_ref().map_or(PIECES, |temp| Spill::fan_out(context, temp)))
     }
 
     /// Whether groups are being written.
@@ -178,8 +178,8 @@ impl SharedAggregate {
 
     /// Takes out the groups of the largest piece, whoever holds them, to be written; if there are only tables, the
     /// largest of these. `None` if nobody holds anything, or there is no temp space.
-    pub fn evict(&self, setup: &Setup) -> Result<Option<VecDeque<Outgoing>>> {
-        let Some(spill) = self.spill(setup, true)? else { return Ok(None) };
+    pub fn evict(&self, context: &QueryContext) -> Result<Option<VecDeque<Outgoing>>> {
+        let Some(spill) = self.spill(context, true)? else { return Ok(None) };
         let working = self.groups.lock().iter().filter_map(Weak::upgrade).collect::<Vec<_>>();
         let (outgoing, given_back) = match self.program.grouped {
             true => match self.evict_piece(spill, &working)? {
@@ -284,7 +284,7 @@ impl SharedAggregate {
                 Handed::Chunk(chunk) => chunks.push(chunk),
             }
         }
-        let pieces = self.setup.get().map_or(1, |setup| self.pieces(setup));
+        let pieces = self.context.get().map_or(1, |context| self.pieces(context));
         let table_groups = tables.iter().map(|(table, _)| table.groups()).sum::<usize>();
         let repeats = tables.iter().any(|(table, ..)| table.repeats);
         let one_part = chunks.is_empty() && !repeats && (tables.len() <= 1 || table_groups <= self.tuning.part_groups);
@@ -332,7 +332,7 @@ impl SharedAggregate {
     }
 
     fn has_temp(&self) -> bool {
-        self.setup.get().is_some_and(|setup| setup.temp.is_some())
+        self.context.get().is_some_and(|context| context.temp.is_some())
     }
 
     fn merging(&self) -> Result<&Merging> {
@@ -418,8 +418,8 @@ impl SharedAggregate {
         if !self.has_spilled() && handed.is_empty() && left.is_empty() {
             return Ok(Finished { parts, board: None });
         }
-        let setup = self.setup.get().ok_or_else(|| Error::bug("groups of no packet"))?;
-        let spill = self.spill(setup, true)?.ok_or_else(|| Error::bug("parts are left without temp space"))?;
+        let context = self.context.get().ok_or_else(|| Error::bug("groups of no packet"))?;
+        let spill = self.spill(context, true)?.ok_or_else(|| Error::bug("parts are left without temp space"))?;
         let mut writes = VecDeque::new();
         let mut residents = (0..spill.files()).map(|_| Resident::default()).collect::<Vec<_>>();
         let mut keep = |chunk: Chunk| residents[piece_of(&chunk, spill.files())].chunks.push(chunk);
@@ -491,15 +491,15 @@ impl Reclaim for SharedAggregate {
     }
 
     fn poll_reclaim(&self, _bytes: usize, waker: &Waker) -> Poll<Result<()>> {
-        let (Some(Finished { parts, board }), Some(setup)) = (self.finished.get(), self.setup.get()) else {
+        let (Some(Finished { parts, board }), Some(context)) = (self.finished.get(), self.context.get()) else {
             return Poll::Ready(Ok(()));
         };
-        let Some(temp) = &setup.temp else { return Poll::Ready(Ok(())) };
+        let Some(temp) = &context.temp else { return Poll::Ready(Ok(())) };
         let mut reclaiming = self.reclaiming.lock();
         if reclaiming.is_none() {
             let pieces = board.as_ref().map(Board::evict_at_rest).unwrap_or_default();
             *reclaiming = match pieces.is_empty() {
-                true => parts.retire(self.retired.get(setup, temp)?).map(|part| Reclaiming::Part(Box::new(part))),
+                true => parts.retire(self.retired.get(context, temp)?).map(|part| Reclaiming::Part(Box::new(part))),
                 false => Some(Reclaiming::Piece(pieces)),
             };
         }
@@ -519,13 +519,13 @@ impl SharedAggregate {
     }
 
     fn poll_begun(&self, reclaiming: &mut Option<Reclaiming>, waker: &Waker) -> Poll<Result<()>> {
-        let (Some(Finished { parts, board }), Some(setup)) = (self.finished.get(), self.setup.get()) else {
+        let (Some(Finished { parts, board }), Some(context)) = (self.finished.get(), self.context.get()) else {
             return Poll::Ready(Ok(()));
         };
         loop {
             match reclaiming {
                 None => return Poll::Ready(Ok(())),
-                Some(Reclaiming::Part(retiring)) => match retiring.poll(&self.program, setup, waker)? {
+                Some(Reclaiming::Part(retiring)) => match retiring.poll(&self.program, context, waker)? {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(false) => {}
                     Poll::Ready(true) => {
@@ -563,9 +563,9 @@ impl Sink for AggregateSink {
         Some(self.0.spills.clone())
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
-        self.0.setup.get_or_init(|| setup.clone());
-        Ok(Box::new(LocalGroups::new(self.0.clone(), setup)?))
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
+        self.0.context.get_or_init(|| context.clone());
+        Ok(Box::new(LocalGroups::new(self.0.clone(), context)?))
     }
 
     fn parts(&self) -> Result<usize> {
@@ -578,11 +578,11 @@ impl Sink for AggregateSink {
         Ok(parts)
     }
 
-    fn part(&self, index: usize, setup: &Setup) -> Result<()> {
-        match self.0.merge_part(index, &setup.memory) {
+    fn part(&self, index: usize, context: &QueryContext) -> Result<()> {
+        match self.0.merge_part(index, &context.memory) {
             Ok(finished) => *self.0.merging()?.results[index].lock() = Some(finished),
             // The source will do it.
-            Err(error) if error.kind() == ErrorKind::Resource && setup.temp.is_some() => {}
+            Err(error) if error.kind() == ErrorKind::Resource && context.temp.is_some() => {}
             Err(error) => return Err(error),
         }
         Ok(())
@@ -591,9 +591,9 @@ impl Sink for AggregateSink {
     fn complete(&self) -> Result<()> {
         let finished = self.0.finish()?;
         self.0.finished.set(finished).map_err(|_| Error::bug("an aggregate was completed twice"))?;
-        if let Some(setup) = self.0.setup.get() {
+        if let Some(context) = self.0.context.get() {
             let at_rest: Arc<dyn Reclaim> = self.0.clone();
-            setup.memory.keep_at_rest(&at_rest);
+            context.memory.keep_at_rest(&at_rest);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use super::spill::board::{Board, Job};
 use super::spill::merge::{Gather, Merge, Merged};
 use super::spill::outgoing::Outgoing;
 use super::spill::resolve::Resolve;
-use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, QueryContext, Source, SourceState};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::temp::BatchReader;
 
@@ -50,9 +50,9 @@ impl Source for AggregateSource {
         finished.board.as_ref().map_or(there, |board| there.max(board.spill.packets))
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         let (shared, progress) = (self.shared.clone(), self.progress.clone());
-        Ok(Box::new(GroupReader { shared, progress, setup: setup.clone(), work: SourceWork::None }))
+        Ok(Box::new(GroupReader { shared, progress, context: context.clone(), work: SourceWork::None }))
     }
 }
 
@@ -60,7 +60,7 @@ impl Source for AggregateSource {
 struct GroupReader {
     shared: Arc<SharedAggregate>,
     progress: Arc<SourceProgress>,
-    setup: Setup,
+    context: QueryContext,
     work: SourceWork,
 }
 
@@ -99,7 +99,7 @@ impl SourceState for GroupReader {
             if self.has_enough() {
                 return Ok(Pull::Done);
             }
-            match finished.parts.poll_take(&self.setup, waker) {
+            match finished.parts.poll_take(&self.context, waker) {
                 Poll::Pending => return self.wait(waker),
                 Poll::Ready(Some(Piece::Groups { of, first, rows })) => {
                     let rows = self.wanted(rows);
@@ -110,8 +110,8 @@ impl SourceState for GroupReader {
                 }
                 Poll::Ready(Some(Piece::File(file))) => {
                     let temp =
-                        self.setup.temp.as_ref().ok_or_else(|| Error::bug("groups in temp space without one"))?;
-                    let reader = file.into_reader(shared.retired.get(&self.setup, temp)?);
+                        self.context.temp.as_ref().ok_or_else(|| Error::bug("groups in temp space without one"))?;
+                    let reader = file.into_reader(shared.retired.get(&self.context, temp)?);
                     self.work = SourceWork::Read(Box::new(reader));
                     return Ok(Pull::Again);
                 }
@@ -216,7 +216,7 @@ impl GroupReader {
 
     fn give(&mut self, board: &Board) -> Result<Pull> {
         let SourceWork::Give(groups, first) = &self.work else { return Ok(Pull::Again) };
-        let rows = self.wanted(groups.batch_rows(&self.setup).min(groups.groups - first));
+        let rows = self.wanted(groups.batch_rows(&self.context).min(groups.groups - first));
         if rows == 0 {
             self.done(board);
             return Ok(Pull::Again);

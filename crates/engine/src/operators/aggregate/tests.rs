@@ -22,7 +22,7 @@ use super::local::Tuning;
 use super::{AggregateParts, aggregate, build};
 use crate::batch::{Batch, Column};
 use crate::expressions::Expr;
-use crate::flow::{Accept, Pull, Setup};
+use crate::flow::{Accept, Pull, QueryContext};
 use crate::plan::{self, AggregateCall};
 use crate::reference::aggregate as judge;
 
@@ -197,37 +197,42 @@ fn run(
     parts: &AggregateParts,
     batches: &[Batch],
     output: &SchemaRef,
-    setup: &Setup,
+    context: &QueryContext,
 ) -> Result<Vec<RecordBatch>> {
-    fill(random, parts, batches, setup)?;
-    complete(parts, setup)?;
-    read(random, parts, output, setup)
+    fill(random, parts, batches, context)?;
+    complete(parts, context)?;
+    read(random, parts, output, context)
 }
 
 /// Merges what the packets have left behind.
-fn complete(parts: &AggregateParts, setup: &Setup) -> Result<()> {
+fn complete(parts: &AggregateParts, context: &QueryContext) -> Result<()> {
     for part in 0..parts.sink.parts()? {
-        parts.sink.part(part, setup)?;
+        parts.sink.part(part, context)?;
     }
     parts.sink.complete()
 }
 
 /// Reads all groups, by packets in a random order.
-fn read(random: &mut Random, parts: &AggregateParts, output: &SchemaRef, setup: &Setup) -> Result<Vec<RecordBatch>> {
-    let mut readers = (0..setup.packets).map(|_| parts.source.open(setup)).collect::<Result<Vec<_>>>()?;
+fn read(
+    random: &mut Random,
+    parts: &AggregateParts,
+    output: &SchemaRef,
+    context: &QueryContext,
+) -> Result<Vec<RecordBatch>> {
+    let mut readers = (0..context.packets).map(|_| parts.source.open(context)).collect::<Result<Vec<_>>>()?;
     let mut results = Vec::new();
     while !readers.is_empty() {
         let packet = random.below(readers.len());
         match readers[packet].pull(Waker::noop())? {
             Pull::Batch(batch) => {
-                assert!(batch.rows() > 0 && batch.rows() <= setup.batch_rows);
+                assert!(batch.rows() > 0 && batch.rows() <= context.batch_rows);
                 results.push(batch.to_record_batch(output)?);
             }
             Pull::Done => drop(readers.swap_remove(packet)),
             Pull::NoMemory(error) => return Err(error),
             // Nothing is lost by asking too early.
             Pull::Again | Pull::Wait => {
-                assert!(setup.temp.is_some(), "groups are there at once");
+                assert!(context.temp.is_some(), "groups are there at once");
                 std::thread::yield_now();
             }
         }
@@ -236,11 +241,11 @@ fn read(random: &mut Random, parts: &AggregateParts, output: &SchemaRef, setup: 
 }
 
 /// Deals batches to packets until all are in.
-fn fill(random: &mut Random, parts: &AggregateParts, batches: &[Batch], setup: &Setup) -> Result<()> {
-    let mut states = (0..setup.packets).map(|_| parts.sink.open(setup)).collect::<Result<Vec<_>>>()?;
-    let mut answers = vec![Accept::More; setup.packets];
+fn fill(random: &mut Random, parts: &AggregateParts, batches: &[Batch], context: &QueryContext) -> Result<()> {
+    let mut states = (0..context.packets).map(|_| parts.sink.open(context)).collect::<Result<Vec<_>>>()?;
+    let mut answers = vec![Accept::More; context.packets];
     for batch in batches {
-        let packet = random.below(setup.packets);
+        let packet = random.below(context.packets);
         while answers[packet] == Accept::Wait {
             // It may wait for others that wait.
             for (state, answer) in states.iter_mut().zip(&mut answers).filter(|(_, answer)| **answer == Accept::Wait) {
@@ -272,8 +277,8 @@ fn rows_of(batches: &[RecordBatch]) -> Vec<String> {
     rows
 }
 
-fn setup(packets: usize, batch_rows: usize) -> Setup {
-    Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows, packets }
+fn context(packets: usize, batch_rows: usize) -> QueryContext {
+    QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows, packets }
 }
 
 fn small_tuning(random: &mut Random) -> Tuning {
@@ -301,8 +306,8 @@ fn check(
     let expected = judge::aggregate(&plan, &batches, &input_schema(), &output);
     let tuning = if random.chance(70) { small_tuning(&mut random) } else { Tuning::default() };
     let parts = build(&plan, &input_schema(), &output, tuning.clone()).unwrap();
-    let setup = setup(packets, 1 + random.below(50));
-    let found = run(&mut random, &parts, &batches, &output, &setup);
+    let context = context(packets, 1 + random.below(50));
+    let found = run(&mut random, &parts, &batches, &output, &context);
     match (expected, found) {
         (Ok(expected), Ok(found)) => {
             let mut expected = expected.iter().map(|row| judge::text(row)).collect::<Vec<_>>();
@@ -318,7 +323,7 @@ fn check(
         (Err(error), Ok(_)) => panic!("nothing instead of: {error}, with {tuning:?}"),
     }
     drop(parts);
-    assert_eq!(setup.memory.reserved_bytes(), 0, "every reservation is given back");
+    assert_eq!(context.memory.reserved_bytes(), 0, "every reservation is given back");
 }
 
 fn key_names(random: &mut Random) -> Vec<String> {
@@ -391,12 +396,12 @@ fn a_limit_of_distinct_groups_ends_early() {
     plan.limit = Some(13);
     for packets in 1..4 {
         let parts = aggregate(&plan, &input_schema(), &output).unwrap();
-        let setup = setup(packets, 5);
-        let mut rows = rows_of(&run(&mut random, &parts, &batches, &output, &setup).unwrap());
+        let context = context(packets, 5);
+        let mut rows = rows_of(&run(&mut random, &parts, &batches, &output, &context).unwrap());
         assert_eq!(rows.len(), 13);
         rows.dedup();
         assert_eq!(rows.len(), 13, "groups come once");
-        let mut state = parts.sink.open(&setup).unwrap();
+        let mut state = parts.sink.open(&context).unwrap();
         let enough = batches.iter().any(|batch| state.push(batch.clone(), Waker::noop()).unwrap() == Accept::Enough);
         assert!(enough, "a packet with enough groups wants no more");
     }
@@ -435,7 +440,7 @@ fn long_strings_are_held_by_group_and_not_by_row() {
         let (plan, output) = plan_of(&groups, None, calls.into_iter().map(CallBuilder::build).collect());
         let broker = diligence_memory::Broker::new(1 << 30);
         let memory = broker.account(diligence_base::ids::QueryId(1), None);
-        let setup = Setup { memory, temp: None, batch_rows: 100, packets: 2 };
+        let context = QueryContext { memory, temp: None, batch_rows: 100, packets: 2 };
         let tuning = Tuning {
             local_groups: 200,
             handed_groups: 0,
@@ -445,13 +450,13 @@ fn long_strings_are_held_by_group_and_not_by_row() {
             consolidated_bytes: 256 * 1024,
         };
         let parts = build(&plan, &input_schema(), &output, tuning).unwrap();
-        let results = run(&mut random, &parts, &batches, &output, &setup).unwrap();
+        let results = run(&mut random, &parts, &batches, &output, &context).unwrap();
         assert_eq!(results.iter().map(RecordBatch::num_rows).sum::<usize>(), STRINGS);
         // All rows have 40 MB of text, all groups 400 kB.
-        let peak = setup.memory.peak_bytes();
+        let peak = context.memory.peak_bytes();
         assert!(peak < 20_000_000, "{peak} bytes at most for {groups:?}");
         // What is read in the end has no chunk's strings, and no distinct value at all.
-        let end = setup.memory.reserved_bytes();
+        let end = context.memory.reserved_bytes();
         assert!(end < 2_000_000, "{end} bytes in the end for {groups:?}");
         drop(parts);
         assert_eq!(broker.reserved_bytes(), 0);
@@ -485,9 +490,9 @@ fn no_memory_is_an_error_that_says_so() {
     let (plan, output) = plan_of(&["text", "big"], None, native_calls());
     let broker = diligence_memory::Broker::new(100_000);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
-    let setup = Setup { memory, temp: None, batch_rows: 100, packets: 2 };
+    let context = QueryContext { memory, temp: None, batch_rows: 100, packets: 2 };
     let parts = aggregate(&plan, &input_schema(), &output).unwrap();
-    let error = run(&mut random, &parts, &batches, &output, &setup).unwrap_err();
+    let error = run(&mut random, &parts, &batches, &output, &context).unwrap_err();
     assert_eq!(error.kind(), diligence_base::ErrorKind::Resource);
     drop(parts);
     assert_eq!(broker.reserved_bytes(), 0);

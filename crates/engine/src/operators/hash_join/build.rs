@@ -29,7 +29,7 @@ use super::table::finishing::FinishingBytes;
 use super::table::incoming::{AllIn, Incoming};
 use super::table::rows::BuildRows;
 use crate::batch::Batch;
-use crate::flow::{Accept, Setup, Sink, SinkState};
+use crate::flow::{Accept, QueryContext, Sink, SinkState};
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::sync::{
     Mutex,
@@ -100,11 +100,11 @@ impl Sink for Build {
         self.config.table.name
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
-        self.packets.fetch_max(setup.packets, Ordering::Relaxed);
-        self.memory.get_or_init(|| setup.memory.clone());
-        if let Some(temp) = &setup.temp {
-            let none = setup.memory.reservation(self.config.table.name);
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
+        self.packets.fetch_max(context.packets, Ordering::Relaxed);
+        self.memory.get_or_init(|| context.memory.clone());
+        if let Some(temp) = &context.temp {
+            let none = context.memory.reservation(self.config.table.name);
             let mut buffers = self.shared.buffers.lock();
             if buffers.is_none() {
                 *buffers = match SpillBuffers::new(temp, none.sibling(), BUFFERS) {
@@ -117,8 +117,8 @@ impl Sink for Build {
         }
         self.gathered.lock().open += 1;
         let reservation = match self.shared.can_spill() {
-            true => setup.memory.revocable(self.config.table.name),
-            false => setup.memory.reservation(self.config.table.name),
+            true => context.memory.revocable(self.config.table.name),
+            false => context.memory.reservation(self.config.table.name),
         };
         Ok(Box::new(BuildState {
             is_open: true,
@@ -128,7 +128,7 @@ impl Sink for Build {
             owner: self.shared.next_owner(),
             borrowed: 0,
             chunk_bytes: 0,
-            memory: setup.memory.clone(),
+            memory: context.memory.clone(),
             config: self.config.clone(),
             shared: self.shared.clone(),
             gathered: self.gathered.clone(),
@@ -151,11 +151,11 @@ impl Sink for Build {
         Ok(parts)
     }
 
-    fn part(&self, index: usize, setup: &Setup) -> Result<()> {
+    fn part(&self, index: usize, context: &QueryContext) -> Result<()> {
         let assembling = self.assembling.lock().clone();
         assembling
             .ok_or_else(|| Error::bug("a join's table was worked on before it was planned"))?
-            .work(index, &setup.memory)
+            .work(index, &context.memory)
     }
 
     fn complete(&self) -> Result<()> {

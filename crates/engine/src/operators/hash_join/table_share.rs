@@ -25,7 +25,7 @@ use super::table::filters::fill_filters;
 use super::table::held::{Bits, Held};
 use super::table::lent::SharedTable;
 use super::table::paid::Paid;
-use crate::flow::Setup;
+use crate::flow::QueryContext;
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::reuse::tables::{Answer, Claim, Lendable, TableWish};
 use crate::sync::Mutex;
@@ -66,7 +66,7 @@ impl TableShare {
     }
 
     /// Asks for the table, before the first pipeline of the build side starts.
-    pub fn begin(&self, setup: &Setup, waker: &Waker) -> Result<Begin> {
+    pub fn begin(&self, context: &QueryContext, waker: &Waker) -> Result<Begin> {
         match self.wish.ask(waker) {
             Answer::Wait => Ok(Begin::Wait),
             Answer::Alone => Ok(Begin::Fill),
@@ -77,7 +77,7 @@ impl TableShare {
             Answer::Table(table) => {
                 let table: Arc<dyn Any + Send + Sync> = table;
                 let table = table.downcast().map_err(|_| Error::bug("what is lent as a join's table is none"))?;
-                self.adopt(&table, setup)?;
+                self.adopt(&table, context)?;
                 Ok(Begin::Filled(table.cost_ns))
             }
         }
@@ -100,9 +100,9 @@ impl TableShare {
     }
 
     /// Probes another query's table.
-    fn adopt(&self, table: &Arc<SharedTable>, setup: &Setup) -> Result<()> {
+    fn adopt(&self, table: &Arc<SharedTable>, context: &QueryContext) -> Result<()> {
         fill_filters(&self.config.table, &self.filters, &table.filters)?;
-        let mut own = setup.memory.reservation(self.config.table.name);
+        let mut own = context.memory.reservation(self.config.table.name);
         let matched = self.config.table.marks_rows.then(|| Bits::new(table.rows));
         if matched.is_some() {
             own.overdraw(table.rows / 8);

@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::batch::{Batch, Column};
 use crate::expressions::Expr;
-use crate::flow::{Flow, OperatorState, Output, Pull, Setup};
+use crate::flow::{Flow, OperatorState, Output, Pull, QueryContext};
 use crate::plan::{HashJoin, NestedLoopJoin, Node, PairFilter, Plan};
 use crate::reference::join::{Join, Row};
 
@@ -222,13 +222,13 @@ impl ProbePacket {
 fn run(
     random: &mut Random,
     parts: &JoinParts,
-    setup: &Setup,
+    context: &QueryContext,
     left: Vec<Batch>,
     right: Vec<Batch>,
     schema: &SchemaRef,
     threads: bool,
 ) -> Vec<Row> {
-    run_giving_back(random, parts, setup, left, right, schema, threads, None)
+    run_giving_back(random, parts, context, left, right, schema, threads, None)
 }
 
 /// The same, with a join that is asked for the memory of its table from when `after` batches of both sides have been
@@ -237,7 +237,7 @@ fn run(
 fn run_giving_back(
     random: &mut Random,
     parts: &JoinParts,
-    setup: &Setup,
+    context: &QueryContext,
     left: Vec<Batch>,
     right: Vec<Batch>,
     schema: &SchemaRef,
@@ -256,9 +256,9 @@ fn run_giving_back(
         }
         pushed += 1;
     };
-    let mut builders: Vec<_> = (0..setup.packets).map(|_| parts.build.open(setup).unwrap()).collect();
+    let mut builders: Vec<_> = (0..context.packets).map(|_| parts.build.open(context).unwrap()).collect();
     for batch in left {
-        let packet = random.below(setup.packets);
+        let packet = random.below(context.packets);
         count();
         let mut accept = builders[packet].push(batch, waker).unwrap();
         while accept == Accept::Wait {
@@ -283,7 +283,7 @@ fn run_giving_back(
                         if part >= parts_count {
                             break;
                         }
-                        parts.build.part(part, setup).unwrap();
+                        parts.build.part(part, context).unwrap();
                     }
                 });
             }
@@ -293,7 +293,7 @@ fn run_giving_back(
         for end in (1..parts_count).rev() {
             order.swap(end, random.below(end + 1));
         }
-        order.into_iter().for_each(|part| parts.build.part(part, setup).unwrap());
+        order.into_iter().for_each(|part| parts.build.part(part, context).unwrap());
     }
     parts.build.complete().unwrap();
 
@@ -302,16 +302,17 @@ fn run_giving_back(
     let mut rows = Vec::new();
     // Rows out of temp space come as they were written; and a pair with its roles reversed is probed with rows of the
     // build side.
-    let rows_max = diligence_base::limits::BATCH_ROWS_MAX.max(setup.batch_rows);
+    let rows_max = diligence_base::limits::BATCH_ROWS_MAX.max(context.batch_rows);
     let mut take = |out: &mut Output| {
         while let Some(batch) = out.take() {
             assert!(batch.rows() > 0 && batch.rows() <= rows_max, "a batch of {} rows", batch.rows());
             rows.extend(rows_of(&batch, schema));
         }
     };
-    let mut probes: Vec<_> = (0..setup.packets).map(|_| ProbePacket(Some(parts.probe.open(setup).unwrap()))).collect();
+    let mut probes: Vec<_> =
+        (0..context.packets).map(|_| ProbePacket(Some(parts.probe.open(context).unwrap()))).collect();
     for batch in right {
-        let packet = random.below(setup.packets);
+        let packet = random.below(context.packets);
         count();
         let mut more = probes[packet].push(batch, &mut out);
         while more {
@@ -325,7 +326,7 @@ fn run_giving_back(
     }
     for (source, _) in &parts.after_probe {
         let packets = source.packets_max();
-        let mut states: Vec<_> = (0..packets.min(setup.packets)).map(|_| source.open(setup).unwrap()).collect();
+        let mut states: Vec<_> = (0..packets.min(context.packets)).map(|_| source.open(context).unwrap()).collect();
         while !states.is_empty() {
             let packet = random.below(states.len());
             match states[packet].pull(waker).unwrap() {
@@ -497,7 +498,7 @@ fn judge(seed: u64, join_type: JoinType, hash: bool, memory: Memory) -> Spilled 
     };
     let broker = Broker::new(budget);
     let temp = (memory == Memory::Short).then(|| spilled::temp_space(random));
-    let setup = Setup {
+    let context = QueryContext {
         memory: broker.account(diligence_base::ids::QueryId(7), None),
         temp: temp.clone(),
         batch_rows: random.pick(&[1, 3, 64, 8192]),
@@ -510,7 +511,7 @@ fn judge(seed: u64, join_type: JoinType, hash: bool, memory: Memory) -> Spilled 
     let batch_count = left_batches.len() + right_batches.len();
     let give_back = (memory == Memory::Short && random.chance(30)).then(|| random.below(batch_count + 1));
     let rows =
-        run_giving_back(random, &parts, &setup, left_batches, right_batches.clone(), &schema, threads, give_back);
+        run_giving_back(random, &parts, &context, left_batches, right_batches.clone(), &schema, threads, give_back);
     let spilled = parts.spilled();
     let context = format!(
         "seed {seed}, {join_type}, hash {hash}, condition {with_condition}, null-aware {null_aware}, null-equal {null_equal}, \

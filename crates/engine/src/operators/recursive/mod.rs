@@ -36,7 +36,7 @@ use self::seen::Seen;
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
 use crate::expressions::Expr;
-use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, QueryContext, Source, SourceState};
 use crate::operators::work_table::{Storage, TableWriter};
 pub use crate::operators::work_table::{WorkTable, WorkTableSource};
 use crate::plan::{self, Node, Plan, WorkTableId};
@@ -61,7 +61,7 @@ pub trait NestedPlans: Send + Sync {
         &self,
         plan: &Plan,
         tables: Vec<(WorkTableId, Arc<WorkTable>)>,
-        setup: &Setup,
+        context: &QueryContext,
     ) -> Result<Box<dyn SourceState>>;
 }
 
@@ -94,10 +94,10 @@ impl Source for RecursiveSource {
         1
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         let start = self.start.lock().take();
         let (base, query) = start.ok_or_else(|| Error::bug("a recursive query has two readers"))?;
-        let storage = Storage::new(setup, HOLDER, CLUSTERS_MIN);
+        let storage = Storage::new(context, HOLDER, CLUSTERS_MIN);
         let seen = query.is_distinct.then(|| Seen::new(&query.schema, &storage)).transpose()?;
         Ok(Box::new(RecursiveState {
             rows: RecursiveRows::Base(base),
@@ -106,7 +106,7 @@ impl Source for RecursiveSource {
             candidates: TableWriter::new(&storage),
             are_distinct: false,
             seen,
-            setup: setup.clone(),
+            context: context.clone(),
             storage,
             query,
         }))
@@ -123,9 +123,14 @@ struct Query {
 
 impl Query {
     /// The plan with these tables, ready to run.
-    fn run(&self, plan: &Plan, tables: Vec<(WorkTableId, WorkTable)>, setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn run(
+        &self,
+        plan: &Plan,
+        tables: Vec<(WorkTableId, WorkTable)>,
+        context: &QueryContext,
+    ) -> Result<Box<dyn SourceState>> {
         let tables = tables.into_iter().map(|(id, table)| (id, Arc::new(table))).collect();
-        self.plans.start(plan, tables, setup)
+        self.plans.start(plan, tables, context)
     }
 
     fn read(&self, table: WorkTableId) -> Box<Plan> {
@@ -194,7 +199,7 @@ enum Incoming {
 
 struct RecursiveState {
     query: Query,
-    setup: Setup,
+    context: QueryContext,
     storage: Storage,
     rows: RecursiveRows,
     incoming: Option<Incoming>,
@@ -291,14 +296,17 @@ impl RecursiveState {
             let tables = vec![(CANDIDATES, candidates), (SEEN, files)];
             self.are_distinct = !self.are_distinct;
             self.rows = if self.are_distinct {
-                RecursiveRows::Each(self.query.run(&self.query.each()?, tables, &self.setup)?)
+                RecursiveRows::Each(self.query.run(&self.query.each()?, tables, &self.context)?)
             } else {
-                RecursiveRows::Unseen(self.query.run(&self.query.unseen()?, tables, &self.setup)?)
+                RecursiveRows::Unseen(self.query.run(&self.query.unseen()?, tables, &self.context)?)
             };
         } else if self.next.rows() > 0 {
             let table = std::mem::replace(&mut self.next, TableWriter::new(&self.storage)).finish();
-            self.rows =
-                RecursiveRows::Step(self.query.run(&self.query.step, vec![(self.query.table, table)], &self.setup)?);
+            self.rows = RecursiveRows::Step(self.query.run(
+                &self.query.step,
+                vec![(self.query.table, table)],
+                &self.context,
+            )?);
         } else {
             return Ok(Pull::Done);
         }

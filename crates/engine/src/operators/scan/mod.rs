@@ -29,7 +29,7 @@ use diligence_storage::{Cluster, Decode, DecodeRequest, Decoded, Fetch, RowFilte
 use self::read_ahead::{Next, ReadAhead, Ready, Step};
 use crate::batch::Batch;
 use crate::expressions::PredicateFilter;
-use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, QueryContext, Source, SourceState};
 use crate::knobs::Knobs;
 use crate::operators::runtime_filter::RuntimeFilter;
 use crate::plan::Scan;
@@ -209,10 +209,10 @@ impl Source for ScanSource {
         }
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         let shared = self.shared()?;
-        shared.read_ahead.join(setup.packets);
-        Ok(Box::new(ScanState { shared, held: None, setup: setup.clone() }))
+        shared.read_ahead.join(context.packets);
+        Ok(Box::new(ScanState { shared, held: None, context: context.clone() }))
     }
 }
 
@@ -230,7 +230,7 @@ struct SharedScan {
 struct ScanState {
     shared: Arc<SharedScan>,
     held: Option<HeldCluster>,
-    setup: Setup,
+    context: QueryContext,
 }
 
 /// A cluster that this packet decodes.
@@ -300,12 +300,12 @@ impl SourceState for ScanState {
 
 impl ScanState {
     fn take_cluster(&mut self, waker: &Waker) -> Result<Pull> {
-        match self.shared.read_ahead.order(&self.setup.memory) {
+        match self.shared.read_ahead.order(&self.context.memory) {
             Err(error) if error.kind() == ErrorKind::Resource => return Ok(Pull::NoMemory(error)),
             ordered => ordered?,
         }
         let Ready { index, cluster, columns, fetched, reservation } =
-            match self.shared.read_ahead.next(&self.setup.memory, waker) {
+            match self.shared.read_ahead.next(&self.context.memory, waker) {
                 Next::End => return Ok(Pull::Done),
                 Next::Wait => return Ok(Pull::Wait),
                 Next::Again => return Ok(Pull::Again),
@@ -325,7 +325,7 @@ impl ScanState {
         let request = DecodeRequest {
             columns: self.shared.columns.clone(),
             filters: self.shared.filters.clone(),
-            batch_rows: self.setup.batch_rows,
+            batch_rows: self.context.batch_rows,
             narrow: true,
             shared: columns.map(|columns| columns as Arc<dyn SharedColumns>),
             deleted: None,
@@ -340,7 +340,7 @@ impl ScanState {
             return Err(Error::bug("a scan admits a cluster that it does not hold"));
         };
         let bytes = held.decoder.as_ref().map_or(0, |decoder| decoder.bytes());
-        held.is_admitted = match self.shared.read_ahead.make_room(&self.setup.memory, &mut held.reservation, bytes) {
+        held.is_admitted = match self.shared.read_ahead.make_room(&self.context.memory, &mut held.reservation, bytes) {
             // The cluster stays.
             Err(error) if error.kind() == ErrorKind::Resource => return Ok(Pull::NoMemory(error)),
             is_admitted => is_admitted?,
@@ -354,7 +354,7 @@ impl ScanState {
             return Ok(Pull::Wait);
         }
         // The next read starts while this cluster is decoded.
-        self.shared.read_ahead.order(&self.setup.memory)?;
+        self.shared.read_ahead.order(&self.context.memory)?;
         Ok(Pull::Again)
     }
 

@@ -261,9 +261,9 @@ impl TestScan {
         };
         let source = ScanSource::new(scan, vec![], ordered, io, Arc::default(), sharing);
         let memory = Broker::new(usize::MAX).account(QueryId(1), Some(limit_bytes));
-        let setup = Setup { memory: memory.clone(), temp: None, batch_rows: BATCH_ROWS, packets };
+        let context = QueryContext { memory: memory.clone(), temp: None, batch_rows: BATCH_ROWS, packets };
         let packets = (0..packets).map(|_| TestPacket {
-            state: Some(source.open(&setup).unwrap()),
+            state: Some(source.open(&context).unwrap()),
             woken: Arc::new(Woken(AtomicBool::new(true))),
             rows: vec![],
         });

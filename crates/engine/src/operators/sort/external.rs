@@ -35,7 +35,7 @@ use super::merge_job::{MergeJob, MergeMemory, Progress, Spare, rows_in};
 use super::run_file::DiskRun;
 use super::sink::{Disk, SharedSort};
 use crate::batch::Batch;
-use crate::flow::{Pull, Setup, SourceState};
+use crate::flow::{Pull, QueryContext, SourceState};
 use crate::plan::sort_plan;
 use crate::sync::Mutex;
 
@@ -254,7 +254,7 @@ impl ExternalSortState {
 
 impl Preparing {
     /// A step towards the last merge. `None`: go on; `Some(Pending)`: the waker will be woken.
-    fn step(&mut self, disk: &Disk, setup: &Setup, waker: &Waker) -> Result<Option<Poll<Merging>>> {
+    fn step(&mut self, disk: &Disk, context: &QueryContext, waker: &Waker) -> Result<Option<Poll<Merging>>> {
         if let Some(job) = &mut self.job {
             match job.step(waker)? {
                 Progress::Again => {}
@@ -269,13 +269,13 @@ impl Preparing {
         let held = memory.iter().map(Run::bytes).sum::<Result<usize>>()? + disk.work_bytes();
         reservation.shrink(reservation.bytes().saturating_sub(held));
         // A range under way keeps the cluster that it finishes, and its rows are held twice until they are read.
-        let ranges_max = setup.packets * RANGES_PER_PACKET;
+        let ranges_max = context.packets * RANGES_PER_PACKET;
         let spare = Spare {
-            clusters: setup.packets,
+            clusters: context.packets,
             bytes: ranges_max * disk.space.cluster_bytes(),
-            left_bytes: (setup.memory.limit_bytes() / LEFT_DIVISOR).min(LEFT_BYTES_MAX),
+            left_bytes: (context.memory.limit_bytes() / LEFT_DIVISOR).min(LEFT_BYTES_MAX),
         };
-        if let Some(merging) = self.last_merge(disk, setup, spare, ranges_max)? {
+        if let Some(merging) = self.last_merge(disk, context, spare, ranges_max)? {
             return Ok(Some(Poll::Ready(merging)));
         }
         let Brought { disk: runs, memory, reservation, buffers } = &mut self.brought;
@@ -284,12 +284,13 @@ impl Preparing {
             let sizes: Vec<_> = runs.iter().map(DiskRun::size).collect();
             let mut shortest: Vec<_> = runs.iter().collect();
             shortest.sort_by_key(|run| run.size().bytes);
-            let most = |spare| MergeMemory::for_some(&shortest, spare, minimal, disk, &setup.memory).map(|most| most.0);
+            let most =
+                |spare| MergeMemory::for_some(&shortest, spare, minimal, disk, &context.memory).map(|most| most.0);
             let (fan_in, last) = (most(Spare::WRITE)?, most(spare)?);
             let mut places = sort_plan::merge_late(&sizes, fan_in, last)
                 .unwrap_or_else(|| sort_plan::shortest(&sizes, sort_plan::FAN_IN_MIN));
             let chosen: Vec<_> = places.iter().map(|&place| &runs[place]).collect();
-            let (count, found) = MergeMemory::for_some(&chosen, Spare::WRITE, minimal, disk, &setup.memory)?;
+            let (count, found) = MergeMemory::for_some(&chosen, Spare::WRITE, minimal, disk, &context.memory)?;
             places.truncate(count);
             let merged = take(runs, &places);
             MergeJob::of_disk(merged, found, disk, reservation)
@@ -312,12 +313,18 @@ impl Preparing {
     }
 
     /// The last merge, if there is memory to read all runs at once.
-    fn last_merge(&mut self, disk: &Disk, setup: &Setup, spare: Spare, ranges_max: usize) -> Result<Option<Merging>> {
+    fn last_merge(
+        &mut self,
+        disk: &Disk,
+        context: &QueryContext,
+        spare: Spare,
+        ranges_max: usize,
+    ) -> Result<Option<Merging>> {
         let cluster_bytes = disk.space.cluster_bytes();
         let Brought { disk: runs, memory, reservation, buffers } = &mut self.brought;
         let all: Vec<_> = runs.iter().collect();
         let minimal = &buffers[0];
-        let found = MergeMemory::for_all(&all, spare, disk, &setup.memory)?;
+        let found = MergeMemory::for_all(&all, spare, disk, &context.memory)?;
         let (found, ranges_max) = match found {
             Some(found) => (found, ranges_max),
             // Two runs can always be merged, one range after another.
@@ -411,18 +418,18 @@ impl Merging {
 pub(super) struct Merger {
     external: Arc<External>,
     shared: Arc<SharedSort>,
-    setup: Setup,
+    context: QueryContext,
     preparing: Option<Box<Preparing>>,
 }
 
 impl Merger {
-    pub fn new(external: Arc<External>, shared: Arc<SharedSort>, setup: &Setup) -> Self {
-        Self { external, shared, setup: setup.clone(), preparing: None }
+    pub fn new(external: Arc<External>, shared: Arc<SharedSort>, context: &QueryContext) -> Self {
+        Self { external, shared, context: context.clone(), preparing: None }
     }
 
     fn prepare(&mut self, mut preparing: Box<Preparing>, waker: &Waker) -> Result<Pull> {
         let disk = self.shared.disk()?;
-        match preparing.step(disk, &self.setup, waker)? {
+        match preparing.step(disk, &self.context, waker)? {
             None => self.preparing = Some(preparing),
             Some(Poll::Pending) => {
                 self.preparing = Some(preparing);
@@ -448,11 +455,11 @@ impl Merger {
     fn merge(&self, number: u64, range: &MergeRange, rows: usize) -> Result<()> {
         let picks = range.merge(rows);
         let gathered =
-            picks.chunks(self.setup.batch_rows.max(1)).map(|picks| range.payload(picks, &self.shared.schema));
+            picks.chunks(self.context.batch_rows.max(1)).map(|picks| range.payload(picks, &self.shared.schema));
         let batches = gathered.collect::<Result<VecDeque<Batch>>>()?;
         let bytes = batches.iter().map(held_bytes).sum::<Result<usize>>()? + picks.len() * size_of::<Pick>();
         // Rows may be longer here than elsewhere: they are in memory, so they are counted.
-        let mut excess = self.setup.memory.reservation(self.shared.name());
+        let mut excess = self.context.memory.reservation(self.shared.name());
         excess.overdraw(bytes.saturating_sub(self.shared.disk()?.space.cluster_bytes()));
         let reader = {
             let mut state = self.external.state.lock();

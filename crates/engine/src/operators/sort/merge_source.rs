@@ -8,7 +8,7 @@ use diligence_base::{Error, Result};
 use super::external::Merger;
 use super::sink::{SharedSort, SortResult};
 use crate::batch::Batch;
-use crate::flow::{Accept, Setup, Sink, SinkState, Source, SourceState};
+use crate::flow::{Accept, QueryContext, Sink, SinkState, Source, SourceState};
 
 /// Where packets merge.
 pub(super) struct MergeSource {
@@ -34,9 +34,9 @@ impl Source for MergeSource {
         }
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         match self.shared.result()? {
-            SortResult::External(external) => Ok(Box::new(Merger::new(external, self.shared.clone(), setup))),
+            SortResult::External(external) => Ok(Box::new(Merger::new(external, self.shared.clone(), context))),
             SortResult::Sorted(_) => Err(Error::bug("a sort in memory was merged by packets")),
         }
     }
@@ -50,7 +50,7 @@ impl Sink for Nowhere {
         "Merged"
     }
 
-    fn open(&self, _setup: &Setup) -> Result<Box<dyn SinkState>> {
+    fn open(&self, _setup: &QueryContext) -> Result<Box<dyn SinkState>> {
         Ok(Box::new(Nowhere))
     }
 }

@@ -28,7 +28,7 @@ use super::merge_job::{MergeJob, MergeMemory, Progress, Spare};
 use super::run_file::minimal_buffers;
 use super::sink::SharedSort;
 use crate::batch::Batch;
-use crate::flow::{Accept, Setup, SinkState};
+use crate::flow::{Accept, QueryContext, SinkState};
 use crate::plan::sort_plan;
 
 /// Small batches are put together until there are so many of them, or so many of their rows: an array costs hundreds of
@@ -84,8 +84,8 @@ enum Taken {
 
 impl RunBuilder {
     /// Fails with kind `Resource` if there is no memory for the least that a packet needs.
-    pub fn new(shared: Arc<SharedSort>, setup: &Setup) -> Result<Self> {
-        let memory = setup.memory.clone();
+    pub fn new(shared: Arc<SharedSort>, context: &QueryContext) -> Result<Self> {
+        let memory = context.memory.clone();
         let keys = shared.encoder.empty();
         let mut work = memory.reservation(shared.name());
         let (reservation, minimal) = match shared.disk_if_any() {

@@ -20,7 +20,7 @@ use super::top_rows::TopRows;
 use super::{Run, Sizes, SpillTo};
 use crate::batch::Batch;
 use crate::flow::profile::Spills;
-use crate::flow::{Accept, Setup, Sink, SinkState};
+use crate::flow::{Accept, QueryContext, Sink, SinkState};
 use crate::plan::SortKey;
 use crate::plan::{SortPlan, sort_plan};
 use crate::sync::{Latch, Mutex, atomic::AtomicU64};
@@ -369,14 +369,14 @@ impl Sink for SortSink {
         self.shared.disk_if_any().map(|disk| disk.spills.clone())
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
         let shared = self.shared.clone();
-        shared.memory.get_or_init(|| setup.memory.clone());
-        shared.packets.get_or_init(|| setup.packets);
+        shared.memory.get_or_init(|| context.memory.clone());
+        shared.packets.get_or_init(|| context.packets);
         Ok(match shared.top_rows() {
             Some(0) => Box::new(Nothing),
-            Some(wanted) => Box::new(TopRows::new(shared, wanted, setup)?),
-            None => Box::new(RunBuilder::new(shared, setup)?),
+            Some(wanted) => Box::new(TopRows::new(shared, wanted, context)?),
+            None => Box::new(RunBuilder::new(shared, context)?),
         })
     }
 
@@ -387,7 +387,7 @@ impl Sink for SortSink {
         Ok(self.shared.begin_merge()?.ranges.len())
     }
 
-    fn part(&self, index: usize, _setup: &Setup) -> Result<()> {
+    fn part(&self, index: usize, _setup: &QueryContext) -> Result<()> {
         let merge = self.shared.merging()?;
         let keys: Vec<&SortedKeys> = merge.keys.iter().collect();
         let cut = |index: usize| {

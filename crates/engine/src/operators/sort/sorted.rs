@@ -24,7 +24,7 @@ use super::gather::{Pick, Text, gather};
 use super::merge_job::rows_in;
 use super::sink::Disk;
 use crate::batch::Batch;
-use crate::flow::{Pull, Setup};
+use crate::flow::{Pull, QueryContext};
 use crate::sync::Mutex;
 use crate::temp::{BatchReader, BatchWriter};
 
@@ -183,12 +183,12 @@ impl SortedRows {
     }
 
     /// The next rows, a batch at most.
-    pub fn pull(&self, reader: &mut Reader, setup: &Setup, waker: &Waker) -> Result<Pull> {
+    pub fn pull(&self, reader: &mut Reader, context: &QueryContext, waker: &Waker) -> Result<Pull> {
         if reader.file.is_none() {
             let mut place = self.place.lock();
             if let SortedPlace::Memory(sorted, cursor) = &mut *place {
                 let (rows, bytes) = sorted.held;
-                let Some(next) = sorted.next(cursor, setup.batch_rows_of(rows, bytes)) else {
+                let Some(next) = sorted.next(cursor, context.batch_rows_of(rows, bytes)) else {
                     let gone = std::mem::replace(&mut *place, SortedPlace::Gone);
                     drop(place);
                     drop(gone);
@@ -203,7 +203,7 @@ impl SortedRows {
             };
             *reader = Reader { file: Some(file), skip, batch: None };
         }
-        reader.pull(setup.batch_rows.max(1), &self.schema, waker)
+        reader.pull(context.batch_rows.max(1), &self.schema, waker)
     }
 
     /// Nobody reads them any more.

@@ -8,7 +8,7 @@ use diligence_base::Result;
 use super::external::ExternalReader;
 use super::sink::{SharedSort, SortResult};
 use super::sorted::{Reader, SortedRows};
-use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, QueryContext, Source, SourceState};
 
 /// Where sorted rows come from.
 pub(super) struct SortSource {
@@ -31,12 +31,12 @@ impl Source for SortSource {
         1
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         let sorted = match self.shared.result()? {
             SortResult::Sorted(sorted) => sorted,
             SortResult::External(external) => return Ok(Box::new(ExternalReader::new(external))),
         };
-        Ok(Box::new(SortReader { sorted, reader: Reader::default(), setup: setup.clone() }))
+        Ok(Box::new(SortReader { sorted, reader: Reader::default(), context: context.clone() }))
     }
 }
 
@@ -44,12 +44,12 @@ impl Source for SortSource {
 struct SortReader {
     sorted: Arc<SortedRows>,
     reader: Reader,
-    setup: Setup,
+    context: QueryContext,
 }
 
 impl SourceState for SortReader {
     fn pull(&mut self, waker: &Waker) -> Result<Pull> {
-        self.sorted.pull(&mut self.reader, &self.setup, waker)
+        self.sorted.pull(&mut self.reader, &self.context, waker)
     }
 }
 

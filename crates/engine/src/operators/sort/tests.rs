@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::expressions::Expr;
 use crate::flow::profile::SpillCounts;
-use crate::flow::{Accept, Flow, Output, Pull, Setup, Sink, Source};
+use crate::flow::{Accept, Flow, Output, Pull, QueryContext, Sink, Source};
 use crate::operators::limit::limit;
 use crate::reference::sort::{Row, judge, rows_of};
 
@@ -155,20 +155,21 @@ impl Case {
         spill_to: Option<&SpillTo>,
     ) -> Result<(Vec<Row>, SpillCounts)> {
         let memory = Broker::new(budget_bytes).account(QueryId(7), None);
-        let setup = Setup { memory: memory.clone(), temp: None, batch_rows: self.batch_rows, packets: self.packets };
+        let context =
+            QueryContext { memory: memory.clone(), temp: None, batch_rows: self.batch_rows, packets: self.packets };
         let fetch = self.fetch.filter(|_| bounded).map(|fetch| self.skip + fetch);
         let SortParts { sink, merge, source } =
             sort_with(&self.sort_keys(), fetch, &self.schema, spill_to, self.sizes)?;
         assert_eq!(source.packets_max(), 1);
         let batches = records.iter().enumerate().map(|(index, record)| self.batch(record, index));
-        fill(sink.as_ref(), batches, &setup, &|| Ok(()))?;
+        fill(sink.as_ref(), batches, &context, &|| Ok(()))?;
         for part in (0..sink.parts()?).rev() {
-            sink.part(part, &setup)?;
+            sink.part(part, &context)?;
         }
         sink.complete()?;
-        let mut limiter = limit(self.skip, self.fetch).open(&setup)?;
+        let mut limiter = limit(self.skip, self.fetch).open(&context)?;
         let mut out = Output::default();
-        read(merge.as_ref(), source.as_ref(), &setup, &|| Ok(()), |batch| {
+        read(merge.as_ref(), source.as_ref(), &context, &|| Ok(()), |batch| {
             assert!((1..=self.batch_rows).contains(&batch.rows()));
             Ok(limiter.push(batch, &mut out)? != Flow::Done)
         })?;
@@ -204,12 +205,12 @@ impl Case {
 fn fill(
     sink: &dyn Sink,
     batches: impl Iterator<Item = Batch>,
-    setup: &Setup,
+    context: &QueryContext,
     step: &dyn Fn() -> Result<()>,
 ) -> Result<()> {
-    let mut states = (0..setup.packets).map(|_| sink.open(setup).map(Some)).collect::<Result<Vec<_>>>()?;
+    let mut states = (0..context.packets).map(|_| sink.open(context).map(Some)).collect::<Result<Vec<_>>>()?;
     for (index, batch) in batches.enumerate() {
-        let place = (index * index + index / 3) % setup.packets;
+        let place = (index * index + index / 3) % context.packets;
         let Some(state) = &mut states[place] else { continue };
         step()?;
         let mut accept = state.push(batch, Waker::noop())?;
@@ -233,17 +234,17 @@ fn fill(
 fn read(
     merge: Option<&MergeParts>,
     source: &dyn Source,
-    setup: &Setup,
+    context: &QueryContext,
     step: &dyn Fn() -> Result<()>,
     mut more: impl FnMut(Batch) -> Result<bool>,
 ) -> Result<()> {
     let mut mergers = Vec::new();
     if let Some(MergeParts { source, .. }) = merge {
-        for _ in 0..source.packets_max().min(setup.packets) {
-            mergers.push(source.open(setup)?);
+        for _ in 0..source.packets_max().min(context.packets) {
+            mergers.push(source.open(context)?);
         }
     }
-    let mut reader = Some(source.open(setup)?);
+    let mut reader = Some(source.open(context)?);
     while let Some(state) = &mut reader {
         let mut is_stuck = true;
         step()?;
@@ -387,18 +388,18 @@ fn more_runs_than_a_text_column_may_have_buffers() {
 #[test]
 fn a_schema_without_columns_and_keys_keeps_its_rows() {
     let schema = Arc::new(Schema::empty());
-    let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 10, packets: 1 };
+    let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 10, packets: 1 };
     let SortParts { sink, source, .. } = sort(&[], Some(7), &schema, None).unwrap();
-    let mut state = sink.open(&setup).unwrap();
+    let mut state = sink.open(&context).unwrap();
     for _ in 0..3 {
         state.push(Batch::from_arrays(vec![], 5), Waker::noop()).unwrap();
     }
     state.finish(Waker::noop()).unwrap();
     for part in 0..sink.parts().unwrap() {
-        sink.part(part, &setup).unwrap();
+        sink.part(part, &context).unwrap();
     }
     sink.complete().unwrap();
-    let mut reader = source.open(&setup).unwrap();
+    let mut reader = source.open(&context).unwrap();
     let Pull::Batch(batch) = reader.pull(Waker::noop()).unwrap() else { panic!("rows come out") };
     assert_eq!(batch.rows(), 7);
     assert!(matches!(reader.pull(Waker::noop()).unwrap(), Pull::Done));
@@ -409,9 +410,9 @@ fn without_temp_space_a_small_budget_ends_the_sort_with_a_clear_error_and_gives_
     let case = integers(5_000, None);
     let broker = Broker::new(100 * 1024);
     let memory = broker.account(QueryId(1), None);
-    let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 64, packets: 1 };
+    let context = QueryContext { memory: memory.clone(), temp: None, batch_rows: 64, packets: 1 };
     let parts = sort_with(&case.sort_keys(), None, &case.schema, None, case.sizes).unwrap();
-    let mut state = parts.sink.open(&setup).unwrap();
+    let mut state = parts.sink.open(&context).unwrap();
     let failed = case.batches.iter().find_map(|rows| {
         let batch = Batch::from_record_batch(&case.record_batch(rows));
         state.push(batch, Waker::noop()).err()
@@ -426,10 +427,11 @@ fn a_decimal_beyond_its_precision_is_an_error() {
     let schema = Arc::new(Schema::new(vec![Field::new("d", DataType::Decimal128(3, 0), true)]));
     let keys = [SortKey { expression: Expr::column(0, &schema).unwrap(), options: SortOptions::default() }];
     let parts = sort(&keys, None, &schema, None).unwrap();
-    let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 10, packets: 1 };
+    let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 10, packets: 1 };
     let values: ArrayRef =
         Arc::new(arrow::array::Decimal128Array::from(vec![5, 1000]).with_data_type(DataType::Decimal128(3, 0)));
-    let error = parts.sink.open(&setup).unwrap().push(Batch::from_arrays(vec![values], 2), Waker::noop()).unwrap_err();
+    let error =
+        parts.sink.open(&context).unwrap().push(Batch::from_arrays(vec![values], 2), Waker::noop()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Value);
 }
 
@@ -437,6 +439,6 @@ fn a_decimal_beyond_its_precision_is_an_error() {
 fn reading_before_the_end_is_a_bug() {
     let case = integers(0, None);
     let parts = sort(&case.sort_keys(), None, &case.schema, None).unwrap();
-    let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 10, packets: 1 };
-    assert_eq!(parts.source.open(&setup).err().expect("nothing is sorted yet").kind(), ErrorKind::Bug);
+    let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 10, packets: 1 };
+    assert_eq!(parts.source.open(&context).err().expect("nothing is sorted yet").kind(), ErrorKind::Bug);
 }

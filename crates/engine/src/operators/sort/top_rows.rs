@@ -26,7 +26,7 @@ use super::keys::Keys;
 use super::run_builder::{Collected, RunBuilder};
 use super::sink::SharedSort;
 use crate::batch::{Batch, Selection};
-use crate::flow::{Accept, Setup, SinkState};
+use crate::flow::{Accept, QueryContext, SinkState};
 use crate::sync::atomic::Ordering::Relaxed;
 
 /// Blocks that are held before rows are thrown away and blocks put together.
@@ -45,7 +45,7 @@ pub(super) struct TopRows {
     threshold: Keys,
     /// The values of the threshold's keys, where its code is bytes.
     threshold_values: Option<Vec<ArrayRef>>,
-    setup: Setup,
+    context: QueryContext,
     overflow: Overflow,
     reservation: Reservation,
 }
@@ -63,11 +63,11 @@ enum Overflow {
 impl TopRows {
     /// `wanted` must not be zero. Fails with kind `Resource` if many rows are wanted and there is no memory for the
     /// least that a sort needs.
-    pub fn new(shared: Arc<SharedSort>, wanted: usize, setup: &Setup) -> Result<Self> {
-        let reservation = setup.memory.reservation(shared.name());
+    pub fn new(shared: Arc<SharedSort>, wanted: usize, context: &QueryContext) -> Result<Self> {
+        let reservation = context.memory.reservation(shared.name());
         let (keys, threshold) = (shared.encoder.empty(), shared.encoder.empty());
         let overflow = if shared.disk_if_any().is_some() && wanted > shared.sizes.top_rows_few {
-            Overflow::Ready(Box::new(RunBuilder::new(shared.clone(), setup)?))
+            Overflow::Ready(Box::new(RunBuilder::new(shared.clone(), context)?))
         } else {
             Overflow::No
         };
@@ -79,7 +79,7 @@ impl TopRows {
             collected: Collected::default(),
             threshold,
             threshold_values: None,
-            setup: setup.clone(),
+            context: context.clone(),
             reservation,
             overflow,
         })
@@ -201,7 +201,7 @@ impl TopRows {
         let Some(disk) = self.shared.disk_if_any() else { return };
         if matches!(self.overflow, Overflow::No) && self.reservation.bytes() + bytes > disk.space.cluster_bytes() {
             // Without memory for one, there is still what is held.
-            if let Ok(sort) = RunBuilder::new(self.shared.clone(), &self.setup) {
+            if let Ok(sort) = RunBuilder::new(self.shared.clone(), &self.context) {
                 self.overflow = Overflow::Ready(Box::new(sort));
             }
         }
@@ -291,7 +291,7 @@ impl SinkState for TopRows {
             let run = Run { keys: keys.into_sorted(&order), payload };
             self.leads = None;
             self.reservation.resize(run.bytes()?)?;
-            let reservation = std::mem::replace(&mut self.reservation, self.setup.memory.reservation(shared.name()));
+            let reservation = std::mem::replace(&mut self.reservation, self.context.memory.reservation(shared.name()));
             shared.collect(vec![run], reservation, None)?;
         }
         Ok(Accept::More)

@@ -15,7 +15,7 @@ use super::framed::Turn;
 use super::rows::{Boundaries, Rows};
 use crate::batch::Batch;
 use crate::exchange::port::Receiver;
-use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, QueryContext, Source, SourceState};
 use crate::operators::widening::Widening;
 use crate::plan::Window;
 use crate::sync::Mutex;
@@ -44,10 +44,10 @@ impl Source for WindowSource {
         1
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         let start = self.start.lock().take();
         let (input, functions) = start.ok_or_else(|| Error::bug("a window has two readers"))?;
-        let work = Work::new(functions, &setup.memory, setup.temp.clone());
+        let work = Work::new(functions, &context.memory, context.temp.clone());
         Ok(Box::new(WindowState { input, work, incoming: None }))
     }
 }

@@ -30,7 +30,7 @@ use diligence_storage::{WriteOperation, WriteRequest, Writer};
 
 pub use self::sink::WriteSink;
 pub use self::written::Written;
-use crate::flow::Setup;
+use crate::flow::QueryContext;
 use crate::operators::scan::Io;
 use crate::sync::Mutex;
 use diligence_memory::Reservation;
@@ -52,14 +52,14 @@ struct WriteRun {
 
 impl SharedWrite {
     /// The operation, which begins with whoever needs it first.
-    fn operation(&self, setup: &Setup) -> Result<Arc<dyn WriteOperation>> {
+    fn operation(&self, context: &QueryContext) -> Result<Arc<dyn WriteOperation>> {
         let mut run = self.run.lock();
         if let Some(run) = run.as_ref() {
             return Ok(run.operation.clone());
         }
-        let request = WriteRequest { schema: self.schema.clone(), memory_bytes: setup.memory.limit_bytes() };
+        let request = WriteRequest { schema: self.schema.clone(), memory_bytes: context.memory.limit_bytes() };
         let operation = self.writer.begin(&request)?;
-        let memory = setup.memory.reservation("Write");
+        let memory = context.memory.reservation("Write");
         Ok(run.insert(WriteRun { operation, memory }).operation.clone())
     }
 

@@ -9,7 +9,7 @@ use diligence_storage::WritePart;
 use super::SharedWrite;
 use super::ios::Ios;
 use crate::batch::Batch;
-use crate::flow::{Accept, Setup, Sink, SinkState};
+use crate::flow::{Accept, QueryContext, Sink, SinkState};
 use diligence_memory::Reservation;
 
 /// Gives the rows of all packets to a writer.
@@ -26,9 +26,9 @@ impl Sink for WriteSink {
         "Write"
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SinkState>> {
-        let part = self.0.operation(setup)?.part()?;
-        let (memory, ios) = (setup.memory.revocable("Write"), Ios::new(self.0.io.clone()));
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
+        let part = self.0.operation(context)?.part()?;
+        let (memory, ios) = (context.memory.revocable("Write"), Ios::new(self.0.io.clone()));
         Ok(Box::new(WriteState { shared: self.0.clone(), part, ios, memory, empties: false, has_ended: false }))
     }
 }

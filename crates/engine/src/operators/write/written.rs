@@ -10,7 +10,7 @@ use diligence_storage::WriteOperation;
 use super::SharedWrite;
 use super::ios::run;
 use crate::batch::Batch;
-use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, QueryContext, Source, SourceState};
 use crate::sync::Mutex;
 
 /// Commits when all rows are in, then gives their number.
@@ -31,8 +31,8 @@ impl Source for Written {
         1
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
-        let operation = self.0.operation(setup)?;
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
+        let operation = self.0.operation(context)?;
         Ok(Box::new(WrittenState { shared: self.0.clone(), operation, step: CommitStep::Filled }))
     }
 }

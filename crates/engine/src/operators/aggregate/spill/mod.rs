@@ -46,7 +46,7 @@ use super::key_layout::KeyLayout;
 use super::program::Program;
 use super::states::State;
 use crate::batch::Batch;
-use crate::flow::Setup;
+use crate::flow::QueryContext;
 use crate::flow::profile::Spills;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -92,13 +92,13 @@ struct Underway {
 
 impl Spill {
     /// Clusters that are being filled or read at most.
-    fn clusters_share(setup: &Setup, temp: &TempSpace) -> usize {
-        setup.memory.limit_bytes() / temp.cluster_bytes() / CLUSTERS_SHARE
+    fn clusters_share(context: &QueryContext, temp: &TempSpace) -> usize {
+        context.memory.limit_bytes() / temp.cluster_bytes() / CLUSTERS_SHARE
     }
 
     /// Partitions, a power of two.
-    pub fn fan_out(setup: &Setup, temp: &TempSpace) -> usize {
-        1 << Self::clusters_share(setup, temp).clamp(FAN_OUT_MIN, FAN_OUT_MAX).ilog2()
+    pub fn fan_out(context: &QueryContext, temp: &TempSpace) -> usize {
+        1 << Self::clusters_share(context, temp).clamp(FAN_OUT_MIN, FAN_OUT_MAX).ilog2()
     }
 
     /// Clusters that are reserved from the beginning: one for each partition, for each packet one to read, and one
@@ -107,25 +107,25 @@ impl Spill {
         fan_out + packets + 1
     }
 
-    fn packets(setup: &Setup, temp: &TempSpace) -> usize {
-        Self::clusters_share(setup, temp).clamp(1, setup.packets.max(1))
+    fn packets(context: &QueryContext, temp: &TempSpace) -> usize {
+        Self::clusters_share(context, temp).clamp(1, context.packets.max(1))
     }
 
     /// Bytes that are reserved from the beginning, for so many partitions.
-    pub fn bytes_min(setup: &Setup, temp: &TempSpace, fan_out: usize) -> usize {
-        Self::clusters_min(fan_out, Self::packets(setup, temp)) * temp.cluster_bytes()
+    pub fn bytes_min(context: &QueryContext, temp: &TempSpace, fan_out: usize) -> usize {
+        Self::clusters_min(fan_out, Self::packets(context, temp)) * temp.cluster_bytes()
     }
 
     /// Prepares spilling; `reservation` has what [`bytes_min`](Self::bytes_min) says.
     pub fn new(
         program: &Arc<Program>,
-        setup: &Setup,
+        context: &QueryContext,
         temp: &TempSpace,
         fan_out: usize,
         reservation: Reservation,
         spills: &Arc<Spills>,
     ) -> Result<Self> {
-        let packets = Self::packets(setup, temp);
+        let packets = Self::packets(context, temp);
         let memory = SpillMemory { clusters_min: Self::clusters_min(fan_out, packets), ..SpillMemory::default() };
         let buffers = SpillBuffers::new(temp, reservation, memory)?;
         let states = program.states()?;
@@ -137,7 +137,7 @@ impl Spill {
         let groups = Arc::new(PartitionFiles::new(0, false, if program.grouped { bits } else { 0 }, spills));
         let pairs = Arc::new(PartitionFiles::new(0, true, bits, spills));
         Ok(Self {
-            memory: setup.memory.clone(),
+            memory: context.memory.clone(),
             packets,
             buffers,
             bits,

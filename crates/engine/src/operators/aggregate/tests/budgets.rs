@@ -36,7 +36,7 @@ fn rows(seed: u64) -> (Random, Vec<Batch>) {
 fn in_memory(random: &mut Random, case: &Case, batches: &[Batch]) -> Vec<String> {
     let (plan, output) = plan_of(&case.keys, None, (case.calls)());
     let parts = aggregate(&plan, &input_schema(), &output).unwrap();
-    rows_of(&run(random, &parts, batches, &output, &setup(2, 64)).unwrap())
+    rows_of(&run(random, &parts, batches, &output, &context(2, 64)).unwrap())
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn every_budget_gives_the_same_groups() {
             let tuning = if random.chance(50) { small_tuning(&mut random) } else { Tuning::default() };
             let parts = build(&plan, &input_schema(), &output, tuning).unwrap();
             let tight = Tight::new(budget, 1 + random.below(3), &MemoryTempFiles::default());
-            let found = run(&mut random, &parts, &batches, &output, &tight.setup)
+            let found = run(&mut random, &parts, &batches, &output, &tight.context)
                 .unwrap_or_else(|error| panic!("{error} with {budget} bytes by {:?}", case.keys));
             assert!(rows_of(&found) == expected, "with {budget} bytes by {:?}", case.keys);
             spilled.push(parts.sink.spills().unwrap().counts().bytes);
@@ -73,8 +73,8 @@ fn what_fits_stays() {
         let tuning = Tuning { local_groups: 100, handed_groups: 0, ..Tuning::default() };
         let parts = build(&plan, &input_schema(), &output, tuning).unwrap();
         let tight = Tight::new(budget, 2, &MemoryTempFiles::default());
-        assert!(rows_of(&run(&mut random, &parts, &batches, &output, &tight.setup).unwrap()) == expected);
-        let peak = tight.setup.memory.peak_bytes();
+        assert!(rows_of(&run(&mut random, &parts, &batches, &output, &tight.context).unwrap()) == expected);
+        let peak = tight.context.memory.peak_bytes();
         (parts.sink.spills().unwrap().counts().bytes, peak)
     };
     let (none, needed) = spilled(1 << 30);
@@ -95,9 +95,9 @@ fn groups_at_rest_give_back_what_somebody_needs() {
             let (plan, output) = plan_of(&case.keys, None, (case.calls)());
             let parts = build(&plan, &input_schema(), &output, small_tuning(&mut random)).unwrap();
             let tight = Tight::new(budget, 2, &MemoryTempFiles::default());
-            let memory = tight.setup.memory.clone();
-            fill(&mut random, &parts, &batches, &tight.setup).unwrap();
-            complete(&parts, &tight.setup).unwrap();
+            let memory = tight.context.memory.clone();
+            fill(&mut random, &parts, &batches, &tight.context).unwrap();
+            complete(&parts, &tight.context).unwrap();
             let before = memory.reserved_bytes();
             let other = tight.broker.account(QueryId(2), None);
             let mut needed = other.reservation("HashJoin");
@@ -112,7 +112,7 @@ fn groups_at_rest_give_back_what_somebody_needs() {
                 assert!(spilled > 0, "{before} bytes by {:?}", case.keys);
             }
             drop(needed);
-            let found = read(&mut random, &parts, &output, &tight.setup).unwrap();
+            let found = read(&mut random, &parts, &output, &tight.context).unwrap();
             assert!(rows_of(&found) == expected, "by {:?}", case.keys);
             // Rows that were read keep the clusters they came in.
             drop((found, parts, other, memory));

@@ -30,7 +30,7 @@ fn temp_options(files: &MemoryTempFiles, threads: usize) -> TempOptions {
 pub(super) struct Tight {
     pub(super) broker: Arc<Broker>,
     temp: TempSpace,
-    pub(super) setup: Setup,
+    pub(super) context: QueryContext,
 }
 
 impl Tight {
@@ -42,8 +42,8 @@ impl Tight {
         let broker = Broker::new(budget_bytes);
         let temp = temp_space(files, threads);
         let memory = broker.account(QueryId(1), None);
-        let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 64, packets };
-        Self { broker, temp, setup }
+        let context = QueryContext { memory, temp: Some(temp.clone()), batch_rows: 64, packets };
+        Self { broker, temp, context }
     }
 
     pub(super) fn assert_nothing_is_left(&self) {
@@ -95,7 +95,7 @@ fn check_spilled(
     let budget = budget.unwrap_or(least + random.below(300 * 1024));
     let threads = if random.chance(30) { 2 } else { 0 };
     let tight = Tight::with_threads(budget, packets, &MemoryTempFiles::default(), threads);
-    let found = run(&mut random, &parts, &batches, &output, &tight.setup);
+    let found = run(&mut random, &parts, &batches, &output, &tight.context);
     let spilled = parts.sink.spills().unwrap().counts();
     match (expected, found) {
         (Ok(expected), Ok(found)) => {
@@ -192,18 +192,18 @@ fn an_aggregate_that_is_cancelled_leaves_nothing() {
         let tight = Tight::new(200 * 1024, 2, &MemoryTempFiles::default());
         let parts = build(&plan, &input_schema(), &output, small_tuning(&mut random)).unwrap();
         if random.chance(50) {
-            let mut states = [parts.sink.open(&tight.setup).unwrap(), parts.sink.open(&tight.setup).unwrap()];
+            let mut states = [parts.sink.open(&tight.context).unwrap(), parts.sink.open(&tight.context).unwrap()];
             for batch in &batches[..random.below(batches.len())] {
                 if states[random.below(2)].push(batch.clone(), Waker::noop()).unwrap() == Accept::Wait {
                     break;
                 }
             }
         } else {
-            fill(&mut random, &parts, &batches, &tight.setup).unwrap();
+            fill(&mut random, &parts, &batches, &tight.context).unwrap();
             let count = parts.sink.parts().unwrap();
-            (0..count).for_each(|part| parts.sink.part(part, &tight.setup).unwrap());
+            (0..count).for_each(|part| parts.sink.part(part, &tight.context).unwrap());
             parts.sink.complete().unwrap();
-            let mut readers = [parts.source.open(&tight.setup).unwrap(), parts.source.open(&tight.setup).unwrap()];
+            let mut readers = [parts.source.open(&tight.context).unwrap(), parts.source.open(&tight.context).unwrap()];
             for _ in 0..random.below(300) {
                 readers[random.below(2)].pull(Waker::noop()).unwrap();
             }
@@ -226,7 +226,7 @@ fn a_fault_of_temp_space_ends_the_query_or_nothing() {
     let attempt = |files: &MemoryTempFiles| {
         let tight = Tight::new(150 * 1024, 2, files);
         let parts = build(&plan, &input_schema(), &output, Tuning::default()).unwrap();
-        let found = run(&mut Random::new(4), &parts, &batches, &output, &tight.setup);
+        let found = run(&mut Random::new(4), &parts, &batches, &output, &tight.context);
         drop(parts);
         match &found {
             Ok(found) => assert_eq!(rows_of(found), expected),
@@ -298,7 +298,7 @@ fn a_limit_of_groups_holds_when_they_are_spilled() {
         plan.limit = Some(limit);
         let tight = Tight::new(100 * 1024, 2, &MemoryTempFiles::default());
         let parts = aggregate(&plan, &input_schema(), &output).unwrap();
-        let mut rows = rows_of(&run(&mut random, &parts, &batches, &output, &tight.setup).unwrap());
+        let mut rows = rows_of(&run(&mut random, &parts, &batches, &output, &tight.context).unwrap());
         assert!(parts.sink.spills().unwrap().counts().bytes > 0);
         assert!(if limit < 1000 { rows.len() == limit } else { rows.len() > 1000 }, "{} rows", rows.len());
         let count = rows.len();
@@ -327,7 +327,7 @@ fn one_group_larger_than_memory() {
         let (plan, output) = plan_of(&["int"], None, calls());
         let tight = Tight::new(256 * 1024, 2, &MemoryTempFiles::default());
         let parts = aggregate(&plan, &input_schema(), &output).unwrap();
-        let found = run(&mut random, &parts, &batches, &output, &tight.setup);
+        let found = run(&mut random, &parts, &batches, &output, &tight.context);
         match found {
             Ok(found) => assert_eq!((found.len(), found[0].num_rows(), fits), (1, 1, true)),
             Err(error) => {

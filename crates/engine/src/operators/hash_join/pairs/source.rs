@@ -13,7 +13,7 @@ use super::pair::{Pair, rows_of};
 use super::splitting::Splitting;
 use super::work::PairWork;
 use crate::batch::Batch;
-use crate::flow::{Flow, Output, Pull, Setup, Source, SourceState};
+use crate::flow::{Flow, Output, Pull, QueryContext, Source, SourceState};
 use crate::operators::hash_join::config::Config;
 use crate::operators::hash_join::probe::lookups::Lookups;
 use crate::operators::hash_join::probe::unmatched::UnmatchedState;
@@ -79,18 +79,18 @@ impl Source for Pairs {
         queue.pairs.len()
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
-        let temp = setup.temp.clone().ok_or_else(|| Error::bug("a join has spilled without temp space"))?;
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
+        let temp = context.temp.clone().ok_or_else(|| Error::bug("a join has spilled without temp space"))?;
         Ok(Box::new(PairsState {
             config: self.config.clone(),
             shared: self.shared.clone(),
             queue: self.queue.clone(),
-            memory: setup.memory.clone(),
+            memory: context.memory.clone(),
             temp,
             buffers: None,
             is_stuck: false,
             owner: self.shared.next_owner(),
-            batch_rows: setup.batch_rows,
+            batch_rows: context.batch_rows,
             step: PairStep::Idle,
             out: Output::default(),
         }))

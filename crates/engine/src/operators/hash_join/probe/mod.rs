@@ -18,7 +18,7 @@ use super::shared::{Borrowed, Shared};
 use super::spill::partitions::{Partitions, Side};
 use crate::batch::Batch;
 use crate::flow::profile::Spills;
-use crate::flow::{Flow, Operator, OperatorState, Output, Setup};
+use crate::flow::{Flow, Operator, OperatorState, Output, QueryContext};
 
 /// The operator.
 pub(super) struct Probe {
@@ -31,8 +31,8 @@ impl Operator for Probe {
         "HashJoin"
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn OperatorState>> {
-        let lookups = Lookups::new(self.config.clone(), self.shared.published.seen.clone(), setup.batch_rows);
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn OperatorState>> {
+        let lookups = Lookups::new(self.config.clone(), self.shared.published.seen.clone(), context.batch_rows);
         let owner = self.shared.next_owner();
         Ok(Box::new(ProbeState {
             config: self.config.clone(),

@@ -7,7 +7,7 @@ use std::task::Waker;
 use datafusion_common::JoinType;
 use diligence_base::{Error, Result};
 
-use crate::flow::{Pull, Setup, Source, SourceState};
+use crate::flow::{Pull, QueryContext, Source, SourceState};
 use crate::operators::hash_join::output::PairJoin;
 use crate::operators::hash_join::table::held::{Held, Published};
 use crate::sync::atomic::Ordering;
@@ -40,12 +40,12 @@ impl Source for Unmatched {
         rows.div_ceil(PACKET_ROWS)
     }
 
-    fn open(&self, setup: &Setup) -> Result<Box<dyn SourceState>> {
+    fn open(&self, context: &QueryContext) -> Result<Box<dyn SourceState>> {
         let (pairs, published) = (self.pairs.clone(), self.published.clone());
         let held = self.published.remaining.lock().clone();
         let held =
             held.ok_or_else(|| Error::bug("a join's unmatched rows were asked for before its build side was in"))?;
-        Ok(Box::new(UnmatchedState::new(held, pairs, published, self.null_aware, setup.batch_rows)))
+        Ok(Box::new(UnmatchedState::new(held, pairs, published, self.null_aware, context.batch_rows)))
     }
 }
 

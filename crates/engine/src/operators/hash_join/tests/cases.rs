@@ -51,8 +51,8 @@ fn many_parts_make_one_table() {
         let batches = left.chunks(100).map(|chunk| numbers(chunk.iter().copied())).collect();
         let probe: Vec<_> = (0..count + 50).map(|n| (n / 2 * step, n / 2 * step % 1000)).collect();
         let probes: Vec<Batch> = probe.chunks(500).map(|chunk| numbers(chunk.iter().copied())).collect();
-        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 256, packets: 2 };
-        let rows = run(&mut Random::new(1), &parts, &setup, batches, probes, &schema, true);
+        let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 256, packets: 2 };
+        let rows = run(&mut Random::new(1), &parts, &context, batches, probes, &schema, true);
         let mut expected: Vec<Row> = Vec::new();
         for &(a, b) in &probe {
             let partners = left.iter().filter(|pair| pair.0 == a).count();
@@ -72,9 +72,9 @@ fn probe_order_is_kept_by_inner_and_right_joins() {
             let parts = hash_join(&join, &schema, &[]).unwrap();
             let left = (0..60).map(|n| (n % 20, n % 7));
             let right = (0..100).map(|n| (n * 13 % 40, n));
-            let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8, packets: 1 };
+            let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8, packets: 1 };
             let rows =
-                run(&mut Random::new(1), &parts, &setup, vec![numbers(left)], vec![numbers(right)], &schema, false);
+                run(&mut Random::new(1), &parts, &context, vec![numbers(left)], vec![numbers(right)], &schema, false);
             let order: Vec<&ScalarValue> = rows.iter().map(|row| &row[3]).collect();
             assert!(order.is_sorted_by(|a, b| a <= b), "{join_type}: {order:?}");
             assert!(rows.len() >= 100);
@@ -88,14 +88,14 @@ fn an_empty_build_side_ends_the_probe() {
         let (join, schema) = int_join(join_type, 1);
         let filter = RuntimeFilter::new();
         let parts = hash_join(&join, &schema, &[(filter.clone(), 0)]).unwrap();
-        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8, packets: 1 };
-        let mut builder = parts.build.open(&setup).unwrap();
+        let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8, packets: 1 };
+        let mut builder = parts.build.open(&context).unwrap();
         builder.finish(Waker::noop()).unwrap();
         drop(builder);
-        (0..parts.build.parts().unwrap()).for_each(|part| parts.build.part(part, &setup).unwrap());
+        (0..parts.build.parts().unwrap()).for_each(|part| parts.build.part(part, &context).unwrap());
         parts.build.complete().unwrap();
         let mut out = Output::default();
-        let flow = parts.probe.open(&setup).unwrap().push(numbers((0..5).map(|n| (n, n))), &mut out).unwrap();
+        let flow = parts.probe.open(&context).unwrap().push(numbers((0..5).map(|n| (n, n))), &mut out).unwrap();
         assert_eq!(flow == Flow::Done, done);
         assert!(filter.is_empty_build());
     }
@@ -107,8 +107,8 @@ fn a_short_budget_is_a_resource_error() {
     let parts = hash_join(&join, &schema, &[]).unwrap();
     let broker = Broker::new(10_000);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
-    let setup = Setup { memory, temp: None, batch_rows: 8, packets: 1 };
-    let mut state = parts.build.open(&setup).unwrap();
+    let context = QueryContext { memory, temp: None, batch_rows: 8, packets: 1 };
+    let mut state = parts.build.open(&context).unwrap();
     let error = state.push(numbers((0..5000).map(|n| (n, n))), Waker::noop()).unwrap_err();
     assert_eq!(error.kind(), diligence_base::ErrorKind::Resource);
     drop((state, parts));
@@ -144,9 +144,9 @@ fn minus_zero_joins_zero() {
             };
             let filter = RuntimeFilter::new();
             let parts = hash_join(&join, &schema, &[(filter.clone(), 0)]).unwrap();
-            let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8, packets: 1 };
+            let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 8, packets: 1 };
             let batch = |arrays: &[ArrayRef]| vec![Batch::from_arrays(arrays.to_vec(), 1)];
-            let rows = run(&mut Random::new(1), &parts, &setup, batch(&left), batch(&right), &schema, false);
+            let rows = run(&mut Random::new(1), &parts, &context, batch(&left), batch(&right), &schema, false);
             assert_eq!(rows.len(), expected, "{join_type} on {types:?}");
             if matches!(join_type, JoinType::LeftMark | JoinType::RightMark) {
                 assert_eq!(rows[0].last(), Some(&ScalarValue::Boolean(Some(true))));
@@ -175,15 +175,15 @@ fn shared_buffers_are_not_reserved() {
         .collect();
     let broker = Broker::new(2 << 20);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
-    let setup = Setup { memory, temp: None, batch_rows: 64, packets: 2 };
+    let context = QueryContext { memory, temp: None, batch_rows: 64, packets: 2 };
     let schema = schema_of(&joined_types(JoinType::Inner, &types, &types));
     let join = HashJoin { left: input_of(&types), right: input_of(&types), ..int_join(JoinType::Inner, 1).0 };
     let parts = hash_join(&join, &schema, &[]).unwrap();
-    let rows = run(&mut Random::new(1), &parts, &setup, batches.clone(), batches.clone(), &schema, false);
+    let rows = run(&mut Random::new(1), &parts, &context, batches.clone(), batches.clone(), &schema, false);
     assert_eq!(rows.len(), 2000);
     // 2000 rows of 100 bytes of text, a view and two words; a table; and as much again while the arrays are made.
-    assert!((200_000..1 << 20).contains(&setup.memory.peak_bytes()), "{} bytes", setup.memory.peak_bytes());
-    assert_eq!(setup.memory.reserved_bytes(), 0, "nobody reads the table any more");
+    assert!((200_000..1 << 20).contains(&context.memory.peak_bytes()), "{} bytes", context.memory.peak_bytes());
+    assert_eq!(context.memory.reserved_bytes(), 0, "nobody reads the table any more");
     let join = NestedLoopJoin {
         left: input_of(&types),
         right: input_of(&types),
@@ -193,10 +193,10 @@ fn shared_buffers_are_not_reserved() {
     };
     let parts = nested_loop_join(&join, &schema_of(&types)).unwrap();
     let rows =
-        run(&mut Random::new(1), &parts, &setup, batches.clone(), batches[19..].to_vec(), &schema_of(&types), false);
+        run(&mut Random::new(1), &parts, &context, batches.clone(), batches[19..].to_vec(), &schema_of(&types), false);
     assert_eq!(rows.len(), 2000);
     drop(parts);
-    assert_eq!(setup.memory.reserved_bytes(), 0);
+    assert_eq!(context.memory.reserved_bytes(), 0);
 }
 
 /// Rows without a partner come between pairs, but not as one batch with them.
@@ -205,11 +205,12 @@ fn padded_batches_have_no_more_rows_than_others() {
     for join_type in [JoinType::Right, JoinType::Full] {
         let (join, schema) = int_join(join_type, 1);
         let parts = hash_join(&join, &schema, &[]).unwrap();
-        let setup = Setup { memory: QueryMemory::unbounded(), temp: None, batch_rows: 64, packets: 1 };
+        let context = QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: 64, packets: 1 };
         // Every second probe row has two partners.
         let left = (0..64).map(|n| (n / 2 * 2, n));
         let right = (0..64).map(|n| (n, n));
-        let rows = run(&mut Random::new(1), &parts, &setup, vec![numbers(left)], vec![numbers(right)], &schema, false);
+        let rows =
+            run(&mut Random::new(1), &parts, &context, vec![numbers(left)], vec![numbers(right)], &schema, false);
         assert_eq!(rows.len(), 96);
         let order: Vec<&ScalarValue> = rows.iter().map(|row| &row[3]).collect();
         assert!(order.is_sorted_by(|a, b| a <= b), "{join_type}: {order:?}");

@@ -75,14 +75,22 @@ fn join_numbers(
     let broker = Broker::new(budget);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
     let temp = small_clusters(&MemoryTempFiles::default(), 2);
-    let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets };
+    let context = QueryContext { memory, temp: Some(temp.clone()), batch_rows: 512, packets };
     let batches = |rows: &[(i64, i64)]| rows.chunks(500).map(|chunk| numbers(chunk.iter().copied())).collect();
-    let rows =
-        run_giving_back(&mut Random::new(7), &parts, &setup, batches(left), batches(right), &schema, false, give_back);
+    let rows = run_giving_back(
+        &mut Random::new(7),
+        &parts,
+        &context,
+        batches(left),
+        batches(right),
+        &schema,
+        false,
+        give_back,
+    );
     let spilled = parts.spilled();
     drop(parts);
     is_left_empty(&temp, &broker, "numbers");
-    (sorted(rows), spilled, setup.memory.peak_bytes())
+    (sorted(rows), spilled, context.memory.peak_bytes())
 }
 
 /// Keys from a permutation, so that every one comes once.
@@ -138,9 +146,9 @@ fn a_filter_of_a_spilled_build_side_is_complete() {
         let parts = hash_join(&join, &schema, &[(filter.clone(), 0)]).unwrap();
         let memory = Broker::new(600_000).account(diligence_base::ids::QueryId(1), None);
         let temp = small_clusters(&MemoryTempFiles::default(), 0);
-        let setup = Setup { memory, temp: Some(temp), batch_rows: 512, packets };
+        let context = QueryContext { memory, temp: Some(temp), batch_rows: 512, packets };
         let batches = pairs_of_numbers(20_000).chunks(500).map(|rows| numbers(rows.iter().copied())).collect();
-        run(&mut Random::new(3), &parts, &setup, batches, vec![], &schema, false);
+        run(&mut Random::new(3), &parts, &context, batches, vec![], &schema, false);
         assert!(parts.spilled().partitions_spilled > 0);
         let kept = |from: i64| {
             let keys: ArrayRef = Arc::new(Int64Array::from_iter_values(from..from + 20_000));
@@ -225,8 +233,8 @@ fn a_failing_disk_ends_a_join_whose_pairs_overflow() {
         let broker = Broker::new(200_000);
         let memory = broker.account(diligence_base::ids::QueryId(1), None);
         let temp = small_clusters(&files, 0);
-        let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 2 };
-        let run = || run(&mut Random::new(7), &parts, &setup, batches(&left), batches(&right), &schema, false);
+        let context = QueryContext { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 2 };
+        let run = || run(&mut Random::new(7), &parts, &context, batches(&left), batches(&right), &schema, false);
         // An error is the panic of whoever unwraps it: what runs is dropped on the way.
         let rows = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).map(sorted);
         let overflows = parts.spilled().overflows;
@@ -295,11 +303,11 @@ fn a_build_side_gives_way() {
     let broker = Broker::new(2_000_000);
     let [memory, other] = [1, 2].map(|query| broker.account(diligence_base::ids::QueryId(query), None));
     let temp = small_clusters(&MemoryTempFiles::default(), 0);
-    let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 1 };
-    let mut builder = parts.build.open(&setup).unwrap();
+    let context = QueryContext { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 1 };
+    let mut builder = parts.build.open(&context).unwrap();
     let rows = pairs_of_numbers(60_000);
     let mut batches = rows.chunks(500).map(|rows| numbers(rows.iter().copied()));
-    while setup.memory.reserved_bytes() < 900_000 {
+    while context.memory.reserved_bytes() < 900_000 {
         builder.push(batches.next().unwrap(), Waker::noop()).unwrap();
     }
     assert_eq!(parts.spilled(), Spilled::default());
@@ -373,24 +381,24 @@ fn a_join_that_is_dropped_leaves_nothing() {
         let broker = Broker::new(100_000);
         let memory = broker.account(diligence_base::ids::QueryId(1), None);
         let temp = small_clusters(&MemoryTempFiles::default(), 0);
-        let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 1 };
+        let context = QueryContext { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 1 };
         let mut rows = pairs_of_numbers(20_000).into_iter();
         let mut next = || numbers(rows.by_ref().take(500).collect::<Vec<_>>().into_iter());
-        let mut builder = parts.build.open(&setup).unwrap();
+        let mut builder = parts.build.open(&context).unwrap();
         let (build_batches, probe_batches) = (batches.min(40), batches - batches.min(40));
         (0..build_batches).for_each(|_| push(builder.as_mut(), next()));
         if probe_batches > 0 {
             while builder.finish(Waker::noop()).unwrap() == Accept::Wait {}
             drop(builder);
-            (0..parts.build.parts().unwrap()).for_each(|part| parts.build.part(part, &setup).unwrap());
+            (0..parts.build.parts().unwrap()).for_each(|part| parts.build.part(part, &context).unwrap());
             parts.build.complete().unwrap();
-            let (mut probe, mut out) = (parts.probe.open(&setup).unwrap(), Output::default());
+            let (mut probe, mut out) = (parts.probe.open(&context).unwrap(), Output::default());
             let batch = numbers(pairs_of_numbers(500).into_iter());
             (0..probe_batches).for_each(|_| assert_eq!(probe.push(batch.clone(), &mut out).unwrap(), Flow::NeedInput));
             drop(probe);
             let source = &parts.after_probe.last().unwrap().0;
             assert!(source.packets_max() > 0);
-            let mut pairs = source.open(&setup).unwrap();
+            let mut pairs = source.open(&context).unwrap();
             (0..probe_batches).for_each(|_| drop(pairs.pull(Waker::noop()).unwrap()));
         } else {
             drop(builder);
@@ -407,8 +415,8 @@ fn a_full_disk_ends_the_join() {
     let broker = Broker::new(100_000);
     let memory = broker.account(diligence_base::ids::QueryId(1), None);
     let temp = small_clusters(&MemoryTempFiles::failing(Fault::Full, 5), 0);
-    let setup = Setup { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 1 };
-    let mut builder = parts.build.open(&setup).unwrap();
+    let context = QueryContext { memory, temp: Some(temp.clone()), batch_rows: 512, packets: 1 };
+    let mut builder = parts.build.open(&context).unwrap();
     let mut batches = pairs_of_numbers(20_000)
         .chunks(500)
         .map(|chunk| numbers(chunk.iter().copied()))

@@ -224,7 +224,7 @@ fn ended_early(files: &MemoryTempFiles, steps_max: usize) -> Result<usize> {
     let case = by(&schema, &[0], None);
     let to = spill_to(files, SortPlan::MMS);
     let memory = Broker::new(2 * PACKET_BYTES + 40_000).account(QueryId(7), None);
-    let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 64, packets: 2 };
+    let context = QueryContext { memory: memory.clone(), temp: None, batch_rows: 64, packets: 2 };
     let steps = std::cell::Cell::new(0);
     let step = || {
         steps.set(steps.get() + 1);
@@ -233,11 +233,11 @@ fn ended_early(files: &MemoryTempFiles, steps_max: usize) -> Result<usize> {
     let ended = || -> Result<()> {
         let SortParts { sink, merge, source } = sort_with(&case.sort_keys(), None, &schema, Some(&to), case.sizes)?;
         let batches = records.iter().map(Batch::from_record_batch);
-        fill(sink.as_ref(), batches, &setup, &step)?;
+        fill(sink.as_ref(), batches, &context, &step)?;
         assert_eq!(sink.parts()?, 0, "it has spilled");
         sink.complete()?;
         let mut rows = 0;
-        read(merge.as_ref(), source.as_ref(), &setup, &step, |batch| {
+        read(merge.as_ref(), source.as_ref(), &context, &step, |batch| {
             rows += batch.rows();
             Ok(true)
         })?;
@@ -282,14 +282,14 @@ fn rows_are_given_back_when_another_query_needs_the_memory() {
     let case = by(&schema, &[0], None);
     let to = spill_to(&MemoryTempFiles::default(), SortPlan::COST);
     let broker = Broker::new(1 << 20);
-    let setup = Setup { memory: broker.account(QueryId(1), None), temp: None, batch_rows: 64, packets: 1 };
+    let context = QueryContext { memory: broker.account(QueryId(1), None), temp: None, batch_rows: 64, packets: 1 };
     let parts = sort_with(&case.sort_keys(), None, &schema, Some(&to), case.sizes).unwrap();
-    let mut state = parts.sink.open(&setup).unwrap();
+    let mut state = parts.sink.open(&context).unwrap();
     let written = || parts.sink.spills().unwrap().counts().files;
     for record in &records[..90] {
         assert_eq!(state.push(Batch::from_record_batch(record), Waker::noop()).unwrap(), Accept::More);
     }
-    let held = setup.memory.reserved_bytes();
+    let held = context.memory.reserved_bytes();
     assert!(held > 100_000 && written() == 0, "{held} bytes");
     // What is not free: somebody has to give back something, whether or not it is had before.
     let mut needed = broker.account(QueryId(2), None).reservation("HashJoin");
@@ -299,7 +299,7 @@ fn rows_are_given_back_when_another_query_needs_the_memory() {
         accept = state.ready(Waker::noop()).unwrap();
     }
     assert!(written() >= 1);
-    let left = setup.memory.reserved_bytes();
+    let left = context.memory.reserved_bytes();
     assert!(left < held - 45_000, "{left} of {held} bytes");
 }
 
@@ -327,16 +327,16 @@ fn asked_while_read(files: &MemoryTempFiles, batches_before: usize, batches_betw
     let to = spill_to(files, SortPlan::COST);
     let broker = Broker::new(4 << 20);
     let memory = broker.account(QueryId(1), None);
-    let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 64, packets: 2 };
+    let context = QueryContext { memory: memory.clone(), temp: None, batch_rows: 64, packets: 2 };
     let ended = || -> Result<SpillCounts> {
         let parts = sort_with(&case.sort_keys(), None, &schema, Some(&to), case.sizes)?;
-        fill(parts.sink.as_ref(), records.iter().map(Batch::from_record_batch), &setup, &|| Ok(()))?;
+        fill(parts.sink.as_ref(), records.iter().map(Batch::from_record_batch), &context, &|| Ok(()))?;
         for part in 0..parts.sink.parts()? {
-            parts.sink.part(part, &setup)?;
+            parts.sink.part(part, &context)?;
         }
         parts.sink.complete()?;
         let held = memory.reserved_bytes();
-        let mut reader = parts.source.open(&setup)?;
+        let mut reader = parts.source.open(&context)?;
         let mut rows: Vec<RecordBatch> = Vec::new();
         let mut pull = |batches: usize| -> Result<bool> {
             for _ in 0..batches {
@@ -409,15 +409,15 @@ fn asked_while_merged(files: &MemoryTempFiles, batches_before: usize, asks_max: 
     let to = spill_to(files, SortPlan::COST);
     let broker = Broker::new(BUDGET);
     let memory = broker.account(QueryId(1), None);
-    let setup = Setup { memory: memory.clone(), temp: None, batch_rows: 64, packets: 2 };
+    let context = QueryContext { memory: memory.clone(), temp: None, batch_rows: 64, packets: 2 };
     let ended = || -> Result<()> {
         let parts = sort_with(&case.sort_keys(), None, &schema, Some(&to), case.sizes)?;
-        fill(parts.sink.as_ref(), records.iter().map(Batch::from_record_batch), &setup, &|| Ok(()))?;
+        fill(parts.sink.as_ref(), records.iter().map(Batch::from_record_batch), &context, &|| Ok(()))?;
         assert_eq!(parts.sink.parts()?, 0, "it went to the disk");
         parts.sink.complete()?;
         let merge = parts.merge.as_ref().unwrap();
-        let mut mergers = (0..2).map(|_| merge.source.open(&setup)).collect::<Result<Vec<_>>>()?;
-        let mut reader = parts.source.open(&setup)?;
+        let mut mergers = (0..2).map(|_| merge.source.open(&context)).collect::<Result<Vec<_>>>()?;
+        let mut reader = parts.source.open(&context)?;
         // Mergers go on until they wait for the reader.
         let mut merged = || -> Result<()> {
             let mut is_busy = true;
