@@ -14,6 +14,7 @@ use diligence_catalog::{
     Catalog, ComputedTable, DEFAULT_SCHEMA, FileRelation, Object, Relation, RelationName, Rights, SessionCatalogs,
 };
 use diligence_disk::TempOptions;
+use diligence_engine::plan::bytes::PlanPass;
 use diligence_engine::{Engine, EngineOptions};
 use diligence_native::{Backup, FolderReader, Repaired, SegmentSizes, StoreOptions};
 use diligence_pool::{Pool, PoolOptions};
@@ -61,6 +62,8 @@ pub struct DatabaseOptions {
     pub inline_seed: Option<u64>,
     /// Settings that every session begins with, by name.
     pub settings: Vec<(String, String)>,
+    /// What becomes of each plan before it runs. For tests.
+    pub plan_pass: Option<Arc<dyn PlanPass>>,
 }
 
 /// A database. Clones are the same database; it lives as long as one of them, or a session.
@@ -127,6 +130,7 @@ impl Database {
             pin_workers: options.pin_workers,
             memory_bytes,
             temp: options.temp.unwrap_or_else(|| TempOptions::within(memory_bytes)),
+            plan_pass: options.plan_pass,
             ..base
         })?;
         let catalog: Arc<Catalog> = Arc::default();

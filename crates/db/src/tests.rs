@@ -5,6 +5,8 @@ use std::time::Duration;
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use arrow::util::pretty::pretty_format_batches;
+use diligence_engine::plan::{Plan, bytes};
+use diligence_sql::{Planned, SqlFunctions};
 use futures::StreamExt;
 
 use crate::{Database, DatabaseOptions, ErrorKind, ResultKind, Session};
@@ -33,6 +35,45 @@ fn command(session: &Session, sql: &str) -> (String, Option<u64>) {
         ResultKind::Command { tag, rows } => (tag.to_owned(), rows),
         ResultKind::Rows => panic!("{sql} gave rows"),
     }
+}
+
+/// Reads a plan that another session has written, as the session sees the database.
+fn read_again(session: &Session, bytes: &[u8]) -> diligence_base::Result<Plan> {
+    let snapshot = session.snapshot();
+    bytes::read(bytes, &SqlFunctions, &session.planner().live(&snapshot))
+}
+
+#[test]
+fn a_plan_of_bytes_runs_in_a_session_that_has_its_tables() {
+    let first = session();
+    for sql in [
+        "CREATE TABLE t AS SELECT g AS a, g || 'x' AS s FROM generate_series(1, 1000) t(g)",
+        "CREATE SEQUENCE s",
+        "CREATE ROLE other",
+    ] {
+        first.execute(sql).unwrap();
+    }
+    let sql =
+        "SELECT count(*), sum(a) FILTER (WHERE s LIKE '%5x'), nextval('s') FROM t WHERE a > (SELECT min(a) FROM t)";
+    let parsed = first.planner().parse(sql).unwrap();
+    let Planned::Query(query, _) = first.planner().plan(&first.snapshot(), &parsed, &[]).unwrap() else {
+        panic!("{sql}")
+    };
+    let (bytes, beside) = bytes::write(&query.plan, &SqlFunctions).unwrap();
+    drop((beside, query));
+    let second = first.database().session();
+    let plan = read_again(&second, &bytes).unwrap();
+    let ran = second.database().engine().run(&plan, second.query_options("")).unwrap();
+    let batches = futures::executor::block_on_stream(ran).collect::<diligence_base::Result<Vec<_>>>().unwrap();
+    let shown = pretty_format_batches(&batches).unwrap().to_string();
+    assert!(shown.contains("| 999 "), "{shown}");
+    assert_eq!(rows(&second, "SELECT currval('s')"), ["1"], "the sequence is that of whoever runs the plan");
+    // Whoever may not read the table does not get it by a plan.
+    second.execute("SET ROLE other").unwrap();
+    assert_eq!(read_again(&second, &bytes).map(|_| ()).unwrap_err().code(), Some("42501"));
+    second.execute("RESET ROLE").unwrap();
+    second.execute("INSERT INTO t VALUES (0, '')").unwrap();
+    assert_eq!(read_again(&second, &bytes).map(|_| ()).unwrap_err().code(), Some("42P01"), "other rows are not these");
 }
 
 /// The groups of a query share the memory of their text; a table made of them counts, and keeps, what its rows need.

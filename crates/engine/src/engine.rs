@@ -17,6 +17,7 @@ use crate::operators::scan::Io;
 use crate::options::{EngineOptions, Mode, QueryOptions, SharingMode};
 use crate::pipeline::Graph;
 use crate::plan::Plan;
+use crate::plan::bytes::PlanPass;
 use crate::query::{Inline, QueryInfo, QueryStream};
 use crate::reuse::SharingInfo;
 use crate::reuse::columns::Scans;
@@ -43,6 +44,7 @@ pub struct Engine {
     pub(crate) running: Arc<RunningPlan>,
     tables: QueryMemory,
     tuning: Arc<Tuning>,
+    plan_pass: Option<Arc<dyn PlanPass>>,
     runtime: Option<tokio::runtime::Runtime>,
 }
 
@@ -118,7 +120,8 @@ impl Engine {
                 machine.scheduler.watch_at(Some(next_ns));
             }
         }));
-        let engine = Self { launcher, running, tables, tuning, runtime: Some(runtime) };
+        let plan_pass = options.plan_pass;
+        let engine = Self { launcher, running, tables, tuning, plan_pass, runtime: Some(runtime) };
         engine.set_tuning_mode(options.tuning);
         Ok(Arc::new(engine))
     }
@@ -130,6 +133,8 @@ impl Engine {
         let launcher = &self.launcher;
         // Readers and writers of object stores look for a runtime when they start.
         let _entered = sync::enter(&launcher.io.runtime);
+        let passed = self.passed(plan)?;
+        let plan = passed.as_ref().unwrap_or(plan);
         let with_parts = self.with_common_parts(plan, &options);
         let plan = with_parts.as_ref().unwrap_or(plan);
         let (result, receiver) = ResultSink::ahead(plan.schema.clone(), launcher.knobs.port_credits.get());
@@ -147,6 +152,11 @@ impl Engine {
         let inline = (launcher.mode != Mode::Threads)
             .then(|| Inline { scheduler: launcher.scheduler.clone(), runtime: launcher.io.runtime.clone() });
         Ok(QueryStream::new(run, receiver, plan.schema.clone(), inline).keeping(self.clone()))
+    }
+
+    /// What runs in the place of a plan, if anything does.
+    fn passed(&self, plan: &Plan) -> Result<Option<Plan>> {
+        self.plan_pass.as_ref().map(|pass| pass.pass(plan)).transpose()
     }
 
     /// What a query with this plan would share if it came now; `None` if it is to run for itself. Queries with the same
@@ -212,7 +222,8 @@ impl Engine {
     /// nothing was done, if it is not. Reads and commits may wait for a disk. Fails as the plan's expressions, tables
     /// and writers do.
     pub fn run_short(&self, plan: &Plan) -> Result<Option<Vec<RecordBatch>>> {
-        run_short(plan, &self.launcher.scans)
+        let passed = self.passed(plan)?;
+        run_short(passed.as_ref().unwrap_or(plan), &self.launcher.scans)
     }
 
     /// The part of the budget, in percent, that columns which scans have decoded may have for other scans while no

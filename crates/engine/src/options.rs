@@ -11,6 +11,7 @@ use diligence_disk::{BUFFER_PERCENT, TempOptions};
 use diligence_memory::default_budget_bytes;
 
 use crate::plan::SortPlan;
+use crate::plan::bytes::PlanPass;
 use crate::stages::Policies;
 use crate::tuning::TuningMode;
 
@@ -64,6 +65,8 @@ pub struct EngineOptions {
     /// What the buffer of clusters may have of it, in percent, while no query needs it: see
     /// [`BufferPool`](diligence_disk::BufferPool).
     pub buffer_percent: usize,
+    /// What becomes of each plan before it runs; nothing, if `None`. For tests.
+    pub plan_pass: Option<Arc<dyn PlanPass>>,
 }
 
 impl Default for EngineOptions {
@@ -82,6 +85,7 @@ impl Default for EngineOptions {
             retained_percent: RETAINED_PERCENT,
             columns_percent: COLUMNS_PERCENT,
             buffer_percent: BUFFER_PERCENT,
+            plan_pass: None,
         }
     }
 }

@@ -47,9 +47,10 @@ mod written;
 
 pub use closures::Closure;
 pub use facts::Facts;
+pub use lowering::SqlFunctions;
 pub use planning::{
     Description, FollowedRows, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions,
-    parameter_value, rebind,
+    SessionLive, parameter_value, rebind,
 };
 pub use registry::Closures;
 pub use session_functions::{QueryRunner, SettingsSink};

@@ -14,6 +14,7 @@ use datafusion_common::{ScalarValue, exec_err, plan_err};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use diligence_catalog::SessionSnapshot;
 use diligence_catalog::privileges::{AskedKind, Named, Question};
+use diligence_engine::plan::bytes::FunctionName;
 use diligence_storage::foreign_error::to_datafusion;
 
 /// The functions, and of what they tell the privileges.
@@ -40,6 +41,13 @@ pub(crate) fn function(name: &str, snapshot: &SessionSnapshot, user: &str) -> Op
     let asker = Asker { snapshot: snapshot.clone(), user: user.to_owned() };
     let signature = Signature::variadic_any(Volatility::Stable);
     Some(Arc::new(ScalarUDF::from(HasPrivilege { name, subject: *subject, asker: Arc::new(asker), signature })))
+}
+
+/// What a plan's bytes call a function, if it is one of these.
+pub(crate) fn name_of(function: &ScalarUDF) -> Option<FunctionName> {
+    let own: &HasPrivilege = function.inner().downcast_ref()?;
+    let texts = vec![own.asker.user.clone()];
+    Some(FunctionName { name: own.name.to_owned(), texts, ..FunctionName::default() })
 }
 
 /// Whoever runs the statement, and what that session sees.

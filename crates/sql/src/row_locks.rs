@@ -5,6 +5,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, new_null_array};
 use arrow::compute::cast;
@@ -14,9 +15,18 @@ use datafusion_common::plan_err;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use diligence_base::Error;
 use diligence_catalog::locks::{AdvisoryKey, AdvisoryLock, RowLock};
-use diligence_catalog::{LockWay, ObjectRef, RowsLocked, SessionCatalogs};
+use diligence_catalog::{LockWay, ObjectRef, RowsLocked, SessionCatalogs, SessionSnapshot};
+use diligence_engine::plan::bytes::FunctionName;
 use diligence_storage::foreign_error::{from_arrow, to_datafusion};
 use parking_lot::Mutex;
+
+/// The name of functions that lock rows.
+const LOCK_ROW: &str = "lock row";
+
+/// By their numbers in a plan's bytes.
+const MODES: [RowLock; 4] = [RowLock::KeyShare, RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update];
+/// Likewise.
+const WAYS: [LockWay; 3] = [LockWay::Wait, LockWay::Fail, LockWay::Skip];
 
 /// A function that locks rows of a table, in a session that sees these catalogs. It is for one run of one statement:
 /// it counts the rows.
@@ -26,13 +36,43 @@ pub(crate) fn row_function(
     way: LockWay,
     catalogs: &SessionCatalogs,
 ) -> Arc<ScalarUDF> {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     let signature = Signature::any(3, Volatility::Volatile);
     let session = Arc::new(catalogs.clone());
-    Arc::new(ScalarUDF::from(RowFunction { table, mode, way, session, locked: Mutex::default(), signature }))
+    Arc::new(ScalarUDF::from(RowFunction { number, table, mode, way, session, locked: Mutex::default(), signature }))
+}
+
+/// What a plan's bytes call a function, if it is one of these.
+pub(crate) fn name_of(function: &ScalarUDF) -> Option<FunctionName> {
+    if let Some(own) = function.inner().downcast_ref::<RowFunction>() {
+        let ways = [MODES.iter().position(|mode| *mode == own.mode)?, WAYS.iter().position(|way| *way == own.way)?];
+        let ids = [own.table.id.0 as i64, own.number as i64];
+        let numbers = ids.into_iter().chain(ways.map(|place| place as i64)).collect();
+        return Some(FunctionName { name: function.name().to_owned(), numbers, ..FunctionName::default() });
+    }
+    let own: &AdvisoryFunction = function.inner().downcast_ref()?;
+    Some(FunctionName { name: own.name.clone(), ..FunctionName::default() })
+}
+
+/// The function of a name for a session that sees these catalogs and this snapshot; `None` if it is none of these.
+pub(crate) fn named(
+    name: &str,
+    numbers: &[i64],
+    snapshot: &SessionSnapshot,
+    catalogs: &SessionCatalogs,
+) -> Option<Arc<ScalarUDF>> {
+    let (LOCK_ROW, [table, _, mode, way]) = (name, numbers) else { return advisory_function(name, catalogs) };
+    let table = snapshot.catalog.all_objects().find(|object| object.id.0 as i64 == *table)?;
+    let mode = MODES.get(usize::try_from(*mode).ok()?)?;
+    let way = WAYS.get(usize::try_from(*way).ok()?)?;
+    Some(row_function(table.reference(), *mode, *way, catalogs))
 }
 
 #[derive(Debug)]
 struct RowFunction {
+    /// No other one has it.
+    number: u64,
     table: ObjectRef,
     mode: RowLock,
     way: LockWay,
@@ -44,7 +84,7 @@ struct RowFunction {
 
 impl PartialEq for RowFunction {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.session, &other.session)
+        self.number == other.number
     }
 }
 
@@ -58,7 +98,7 @@ impl Hash for RowFunction {
 
 impl ScalarUDFImpl for RowFunction {
     fn name(&self) -> &str {
-        "lock row"
+        LOCK_ROW
     }
 
     fn signature(&self) -> &Signature {

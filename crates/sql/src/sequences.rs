@@ -14,6 +14,7 @@ use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImp
 use diligence_base::Error;
 use diligence_catalog::sequence::SequenceState;
 use diligence_catalog::{RelationName, SessionCatalogs};
+use diligence_engine::plan::bytes::FunctionName;
 use diligence_storage::foreign_error::to_datafusion;
 
 /// What the functions do, by their names, with the least and the largest number of their arguments.
@@ -41,6 +42,12 @@ pub(crate) fn function(name: &str, catalogs: &SessionCatalogs, path: &[String]) 
     let (arguments, path) = ((*least, *most), path.to_vec());
     let function = SequenceFunction { name, counting: *counting, arguments, session, path, signature };
     Some(Arc::new(ScalarUDF::from(function)))
+}
+
+/// What a plan's bytes call a function, if it is one of these.
+pub(crate) fn name_of(function: &ScalarUDF) -> Option<FunctionName> {
+    let own: &SequenceFunction = function.inner().downcast_ref()?;
+    Some(FunctionName { name: own.name.to_owned(), texts: own.path.clone(), ..FunctionName::default() })
 }
 
 #[derive(Debug)]

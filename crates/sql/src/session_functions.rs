@@ -10,6 +10,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::error::Result;
 use datafusion_common::plan_err;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use diligence_engine::plan::bytes::FunctionName;
 use diligence_engine::stages::Caller;
 use diligence_storage::foreign_error::to_datafusion;
 
@@ -103,6 +104,12 @@ impl ScalarUDFImpl for Notifies {
         }
         Ok(ColumnarValue::Array(Arc::new(StringViewArray::from_iter_values(vec![""; rows]))))
     }
+}
+
+/// What a plan's bytes call a function, if it is one of these.
+pub(crate) fn name_of(function: &ScalarUDF) -> Option<FunctionName> {
+    let is_own = function.inner().is::<Notifies>() || function.inner().is::<SetConfig>();
+    is_own.then(|| FunctionName { name: function.name().to_owned(), ..FunctionName::default() })
 }
 
 /// The function, for a session whose settings this changes.

@@ -21,6 +21,7 @@ mod scripts;
 mod watchdog;
 mod weathers;
 mod wire;
+mod written;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,11 +1,15 @@
 //! The weathers: ways to run the same scripts, which must not change an answer.
 
+use std::sync::Arc;
+
 use diligence_base::limits::MEMORY_BYTES_MIN;
 use diligence_base::seams::Random;
 use diligence_db::{DatabaseOptions, SegmentSizes};
+use diligence_engine::plan::bytes::PlanPass;
 use diligence_engine::stages::PolicyKind;
 
 use super::scripts::Script;
+use super::written::WrittenPlans;
 
 /// Seeds of the inline executor.
 const INLINE_SEEDS: u64 = 20;
@@ -36,6 +40,8 @@ pub struct Weather {
     pub over_the_wire: bool,
     /// Whether each query runs twice at the same time.
     pub twice: bool,
+    /// Whether plans are written down and read back before they run.
+    writes_plans: bool,
 }
 
 /// All of them. The name of a random one says its budget, so a failure is seen again by that name.
@@ -68,6 +74,10 @@ pub fn all(seed: u64) -> Vec<Weather> {
         Weather {
             kept: Some(SegmentSizes { rows_min: 1, cluster_rows: 100 }),
             ..weather("kept", "tables are on disk, in small segments, with a checkpoint after each statement")
+        },
+        Weather {
+            writes_plans: true,
+            ..weather("plans:written", "each plan is written down as bytes, and what is read back runs")
         },
         Weather { workers: Some(1), ..weather("workers:1", "one worker") },
         Weather { workers: Some(4), ..weather("workers:4", "four workers, also where there are fewer cores") },
@@ -121,6 +131,7 @@ fn weather(name: &str, about: &str) -> Weather {
         kept: None,
         over_the_wire: false,
         twice: false,
+        writes_plans: false,
     }
 }
 
@@ -142,6 +153,7 @@ impl Weather {
             inline_seed: self.inline_seed,
             segments: self.kept.unwrap_or_default(),
             memory_bytes: self.memory_bytes,
+            plan_pass: self.writes_plans.then(|| Arc::new(WrittenPlans) as Arc<dyn PlanPass>),
             settings: self.settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
             ..DatabaseOptions::default()
         }

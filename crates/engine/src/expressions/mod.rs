@@ -52,7 +52,7 @@ use diligence_storage::foreign_error::from_datafusion;
 
 use self::facts::Fact;
 use self::node::Node;
-pub use self::outside::{Outside, is_outside, outside_function};
+pub use self::outside::{Outside, is_outside, outside_function, outside_identity};
 pub use self::predicate_filter::PredicateFilter;
 pub(crate) use self::predicate_filter::stored_number;
 use crate::batch::{Batch, Column, Selection};

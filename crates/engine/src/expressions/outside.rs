@@ -59,6 +59,11 @@ pub fn is_outside(function: &ScalarUDF) -> bool {
     function.inner().downcast_ref::<OutsideFunction>().is_some()
 }
 
+/// What tells a function whose values come from outside from others of its name; `None` for all others.
+pub fn outside_identity(function: &ScalarUDF) -> Option<u64> {
+    function.inner().downcast_ref::<OutsideFunction>().map(|own| own.function.identity())
+}
+
 /// Whether an expression calls a function whose values come from outside.
 pub(crate) fn calls_outside(physical: &Arc<dyn PhysicalExpr>) -> bool {
     let mut found = false;

@@ -7,6 +7,7 @@
 //! * `schema` is logical and in the order of the node's output columns.
 
 pub(crate) mod average;
+pub mod bytes;
 mod display;
 pub mod estimates;
 mod first_rows;

@@ -9,11 +9,15 @@ use arrow::compute::{cast, interleave};
 use arrow::datatypes::{DataType, Field};
 use datafusion_common::error::DataFusionError;
 use datafusion_common::{Result, ScalarValue};
-use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use diligence_base::Error;
+use diligence_engine::plan::bytes::FunctionName;
 use diligence_storage::foreign_error::to_datafusion;
 use diligence_types::SqlType;
 use diligence_types::coercion::{CastOptions, cast_array};
+
+/// What a plan's bytes call these functions together.
+pub(super) const FAMILY: &str = "value";
 
 /// A cast that Arrow does not do as PostgreSQL does.
 #[derive(Debug)]
@@ -72,6 +76,44 @@ impl FieldOf {
 impl ArrayOf {
     pub(super) fn new(sql_type: SqlType) -> Self {
         Self { sql_type, signature: any() }
+    }
+}
+
+/// What a plan's bytes call a function, if it is one of these, with the types that it is made for.
+pub(super) fn name_of(function: &ScalarUDF) -> Option<(FunctionName, Vec<SqlType>)> {
+    let name = |numbers: Vec<i64>, texts: Vec<String>| {
+        let family = FAMILY.to_owned();
+        FunctionName { family, name: function.name().to_owned(), numbers, texts, ..FunctionName::default() }
+    };
+    let inner = function.inner();
+    if let Some(CastTo { from, to, options, .. }) = inner.downcast_ref() {
+        let numbers = vec![i64::from(options.is_explicit), i64::from(options.is_try)];
+        return Some((name(numbers, vec![options.zone.clone()]), vec![from.clone(), to.clone()]));
+    }
+    if let Some(RecordOf { sql_type, .. }) = inner.downcast_ref() {
+        return Some((name(vec![], vec![]), vec![sql_type.clone()]));
+    }
+    if let Some(ArrayOf { sql_type, .. }) = inner.downcast_ref() {
+        return Some((name(vec![], vec![]), vec![sql_type.clone()]));
+    }
+    let FieldOf { record, index, sql_type, .. } = inner.downcast_ref()?;
+    Some((name(vec![*index as i64], vec![]), vec![record.clone(), sql_type.clone()]))
+}
+
+/// The function of a name; `None` if it is none of these.
+pub(super) fn named(name: &FunctionName, types: &[SqlType]) -> Option<ScalarUDF> {
+    match (name.name.as_str(), types, name.numbers.as_slice(), name.texts.as_slice()) {
+        ("cast", [from, to], [is_explicit, is_try], [zone]) => {
+            let options = CastOptions { zone: zone.clone(), is_explicit: *is_explicit != 0, is_try: *is_try != 0 };
+            Some(ScalarUDF::from(CastTo::new(from.clone(), to.clone(), options)))
+        }
+        ("row", [sql_type], [], []) => Some(ScalarUDF::from(RecordOf::new(sql_type.clone()))),
+        ("array", [sql_type], [], []) => Some(ScalarUDF::from(ArrayOf::new(sql_type.clone()))),
+        ("field", [record, sql_type], [index], []) => {
+            let index = usize::try_from(*index).ok()?;
+            Some(ScalarUDF::from(FieldOf::new(record.clone(), index, sql_type.clone())))
+        }
+        _ => None,
     }
 }
 

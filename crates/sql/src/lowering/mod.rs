@@ -15,6 +15,7 @@ mod composites;
 mod desugared;
 mod expressions;
 mod joins;
+mod names;
 pub(crate) mod parameters;
 pub(crate) mod runtime_filters;
 mod scans;
@@ -36,6 +37,7 @@ use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_types::SqlType;
 
 use self::expressions::{Expressions, Positions, SubqueryValues, subqueries_in};
+pub use self::names::SqlFunctions;
 use crate::algebra::{Column, ColumnId, Constant, Numbers, Relation, Scalar, SetKind, SetOperation, SortKey, WithId};
 use crate::ordering::estimates::{self, Cardinality};
 

@@ -35,6 +35,12 @@ pub(crate) fn udf(number: usize, data_type: DataType) -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(Parameter { number, data_type, signature }))
 }
 
+/// The number and the type of the parameter that a function stands for.
+pub(super) fn parameter_of(function: &ScalarUDF) -> Option<(usize, &DataType)> {
+    let Parameter { number, data_type, .. } = function.inner().downcast_ref()?;
+    Some((*number, data_type))
+}
+
 /// Stands for a parameter in a physical expression; never called.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Parameter {

@@ -65,6 +65,11 @@ pub fn aggregates(name: &str) -> &'static [AggregateOverload] {
     CATALOG.aggregates.get(name).map_or(&[], Vec::as_slice)
 }
 
+/// The names of all aggregates, in no order.
+pub(super) fn aggregate_names() -> impl Iterator<Item = &'static str> {
+    CATALOG.aggregates.keys().copied()
+}
+
 /// Whether a function, an aggregate or an operator has this name.
 pub fn has_function(name: &str) -> bool {
     !scalars(name).is_empty() || !aggregates(name).is_empty()

@@ -57,7 +57,7 @@ use arrow::datatypes::DataType;
 use datafusion_expr::{AggregateUDF, ColumnarValue, ScalarUDF};
 use diligence_base::Result;
 
-pub use self::aggregates::{Computed, RowsFunction, extreme_udaf, rows_udaf, single_value_udaf};
+pub use self::aggregates::{AggregateOrigin, Computed, RowsFunction, extreme_udaf, rows_udaf, single_value_udaf};
 pub use self::catalog::{aggregates, argument_names, has_function, names, scalars};
 pub use self::comparisons::{is_equal_as_held, order_key};
 pub use self::datetime::{UnitSize, unit_size};
@@ -307,6 +307,16 @@ impl ScalarCall {
     /// the engine's kernel would not give the result's type (decimals whose product has too many digits).
     pub fn udf(&self) -> Option<Arc<ScalarUDF>> {
         udf::of(self)
+    }
+
+    /// The call that a function was [made of](Self::udf); `None` if it was made of none.
+    pub fn of_udf(function: &ScalarUDF) -> Option<Self> {
+        udf::call_of(function)
+    }
+
+    /// The place of its overload among those of its name; `None` if the catalog does not have it.
+    pub fn place(&self) -> Option<usize> {
+        scalars(self.overload.name).iter().position(|overload| std::ptr::eq(overload, self.overload))
     }
 
     /// The Arrow type of the result.

@@ -12,7 +12,7 @@ use datafusion_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::{Body, Call, Kernel, ScalarCall, Stability, arithmetic};
+use super::{Body, Call, Kernel, Overload, ScalarCall, Stability, arithmetic};
 use crate::SqlType;
 
 /// The call as a function of DataFusion's. Of an operator that becomes another expression only if the engine's kernel
@@ -29,10 +29,9 @@ pub(super) fn of(call: &ScalarCall) -> Option<Arc<ScalarUDF>> {
         Stability::Volatile => Volatility::Volatile,
     };
     let function = Function {
-        name: call.overload.name,
+        overload: call.overload,
         arguments: call.arguments.clone(),
         returns: call.returns.clone(),
-        is_strict: call.overload.is_strict,
         signature: match call.arguments.is_empty() {
             true => Signature::nullary(volatility),
             false => Signature::exact(call.arguments.iter().map(SqlType::arrow).collect(), volatility),
@@ -42,13 +41,18 @@ pub(super) fn of(call: &ScalarCall) -> Option<Arc<ScalarUDF>> {
     Some(Arc::new(ScalarUDF::from(function)))
 }
 
+/// The call that a function was made of; `None` if it was made of none.
+pub(super) fn call_of(function: &ScalarUDF) -> Option<ScalarCall> {
+    let Function { overload, arguments, returns, .. } = function.inner().downcast_ref()?;
+    Some(ScalarCall { overload, arguments: arguments.clone(), returns: returns.clone() })
+}
+
 /// A function of the catalog with the types of one call.
 #[derive(Debug)]
 struct Function {
-    name: &'static str,
+    overload: &'static Overload,
     arguments: Vec<SqlType>,
     returns: SqlType,
-    is_strict: bool,
     signature: Signature,
     doing: Doing,
 }
@@ -70,7 +74,7 @@ impl std::fmt::Debug for Doing {
 impl PartialEq for Function {
     /// A name and types name one overload.
     fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && self.arguments == other.arguments && self.returns == other.returns
+        self.overload.name == other.overload.name && self.arguments == other.arguments && self.returns == other.returns
     }
 }
 
@@ -78,14 +82,14 @@ impl Eq for Function {}
 
 impl Hash for Function {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
+        self.overload.name.hash(state);
         self.arguments.hash(state);
     }
 }
 
 impl ScalarUDFImpl for Function {
     fn name(&self) -> &str {
-        self.name
+        self.overload.name
     }
 
     fn signature(&self) -> &Signature {
@@ -97,13 +101,13 @@ impl ScalarUDFImpl for Function {
     }
 
     fn return_field_from_args(&self, _arguments: ReturnFieldArgs) -> DataFusionResult<FieldRef> {
-        Ok(Arc::new(self.returns.field(self.name, true)))
+        Ok(Arc::new(self.returns.field(self.overload.name, true)))
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
         let rows = arguments.number_rows;
         let is_null = |value: &ColumnarValue| matches!(value, ColumnarValue::Scalar(value) if value.is_null());
-        if self.is_strict && arguments.args.iter().any(is_null) {
+        if self.overload.is_strict && arguments.args.iter().any(is_null) {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_new_null(&self.returns.arrow())?));
         }
         match &self.doing {
@@ -147,7 +151,7 @@ impl Function {
         match result {
             ColumnarValue::Array(array) => {
                 let array = held_as(&array, &wanted)?;
-                Ok(ColumnarValue::Array(if self.is_strict { with_nulls(&array, nulls)? } else { array }))
+                Ok(ColumnarValue::Array(if self.overload.is_strict { with_nulls(&array, nulls)? } else { array }))
             }
             ColumnarValue::Scalar(value) => {
                 let array = held_as(&value.to_array_of_size(1)?, &wanted)?;

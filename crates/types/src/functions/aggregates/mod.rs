@@ -13,6 +13,7 @@
 mod extremes;
 mod interval_sum;
 mod of_rows;
+mod origin;
 mod regression;
 mod rows;
 mod single_value;
@@ -31,6 +32,7 @@ use crate::SqlType;
 use crate::range_type::RangeKind;
 
 pub use self::of_rows::RowsFunction;
+pub use self::origin::AggregateOrigin;
 pub use self::rows::{Computed, rows_udaf};
 pub use self::single_value::single_value_udaf;
 

@@ -67,6 +67,19 @@ fn external(error: Error) -> DataFusionError {
 }
 
 impl RowsFunction {
+    /// All of them; none has another place in a later version.
+    pub(super) const ALL: [Self; 9] = [
+        Self::ArrayAgg,
+        Self::StringAgg,
+        Self::Mode,
+        Self::PercentileDisc,
+        Self::PercentileCont,
+        Self::Deviation { is_sample: false, is_root: false },
+        Self::Deviation { is_sample: false, is_root: true },
+        Self::Deviation { is_sample: true, is_root: false },
+        Self::Deviation { is_sample: true, is_root: true },
+    ];
+
     /// Its name in SQL.
     pub fn name(self) -> &'static str {
         match self {

@@ -104,6 +104,18 @@ pub fn rows_udaf(
     })))
 }
 
+/// What [`rows_udaf`] was given for an aggregate: what is computed, the types of the arguments and those of the keys
+/// with their directions, whether rows count once, and what comes out. `None` if it did not make it.
+pub(super) type Made = (Computed, Vec<DataType>, Vec<(DataType, SortOptions)>, bool, SqlType);
+
+/// What an aggregate was made of.
+pub(super) fn made_of(function: &AggregateUDF) -> Option<Made> {
+    let rows: &Rows = function.inner().downcast_ref()?;
+    let (arguments, keys) = rows.types.split_at_checked(rows.arguments)?;
+    let keys = keys.iter().cloned().zip(rows.keys.iter().copied()).collect();
+    Some((rows.computed.clone(), arguments.to_vec(), keys, rows.is_distinct, rows.returns.clone()))
+}
+
 impl PartialEq for Rows {
     fn eq(&self, other: &Self) -> bool {
         let is_same = match (&self.computed, &other.computed) {

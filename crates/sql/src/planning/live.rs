@@ -1,0 +1,87 @@
+//! What lives where a plan of bytes is to run: the tables of a snapshot, the functions of a session.
+
+use std::sync::Arc;
+
+use datafusion_expr::ScalarUDF;
+use diligence_base::ids::TableIdentity;
+use diligence_base::{Error, Result};
+use diligence_catalog::{NativeTable, Relation, Resolved, SessionSnapshot};
+use diligence_engine::plan::bytes::{FunctionName, Live};
+use diligence_storage::{Table, Writer};
+
+use super::Planner;
+use crate::{privileges, row_locks, sequences, session_functions, sleeping};
+
+/// The tables that a snapshot has and its session may read, and the session's functions.
+///
+/// Rows that have changed since a plan was written are another version: they are not found. So are views of few rows
+/// that were chosen for one run.
+pub struct SessionLive<'p> {
+    planner: &'p Planner,
+    snapshot: &'p SessionSnapshot,
+}
+
+impl Planner {
+    /// What the session has alive as a snapshot sees it, for [reading](diligence_engine::plan::bytes::read) a plan.
+    pub fn live<'p>(&'p self, snapshot: &'p SessionSnapshot) -> SessionLive<'p> {
+        SessionLive { planner: self, snapshot }
+    }
+}
+
+impl Live for SessionLive<'_> {
+    fn table(&self, identity: TableIdentity) -> Result<Arc<dyn Table>> {
+        let missing = || {
+            let error = Error::input(format!("the plan reads the table {identity}, which is not here"));
+            error.with_code("42P01").with_hint("its rows may have changed since the plan was made")
+        };
+        for object in self.snapshot.catalog.all_objects() {
+            let found = match &object.relation {
+                Relation::Native(table) => view(table, identity),
+                Relation::Files(files) => files.table().ok().map(|table| table as Arc<dyn Table>),
+                _ => None,
+            };
+            let Some(found) = found.filter(|found| found.identity() == identity) else { continue };
+            return match self.snapshot.readable(&object.name)? {
+                Some(Resolved::Object(now)) if now.id == object.id => Ok(found),
+                _ => Err(missing()),
+            };
+        }
+        Err(missing())
+    }
+
+    fn writer(&self, _place: usize) -> Result<Arc<dyn Writer>> {
+        Err(Error::unsupported("a plan that changes a table runs only where it was made"))
+    }
+
+    fn function(&self, name: &FunctionName) -> Option<Arc<ScalarUDF>> {
+        let FunctionName { name, texts, numbers, .. } = name;
+        let (planner, catalogs) = (self.planner, self.planner.catalogs());
+        match name.as_str() {
+            "set_config" => planner.settings_sink.get().map(session_functions::set_config),
+            "pg_notify" => planner.settings_sink.get().map(session_functions::pg_notify),
+            _ => {
+                let user = planner.current_user();
+                let asking = || privileges::function(name, self.snapshot, &user).filter(|_| *texts == [user.as_str()]);
+                let locking = || row_locks::named(name, numbers, self.snapshot, catalogs);
+                let counting = || sequences::function(name, catalogs, texts);
+                asking().or_else(counting).or_else(locking).or_else(|| sleeping::function(name))
+            }
+        }
+    }
+}
+
+/// The view of a table that an identity stands for; `None` if it is of another table.
+fn view(table: &NativeTable, identity: TableIdentity) -> Option<Arc<dyn Table>> {
+    let all = table.table();
+    if all.identity().table != identity.table {
+        return None;
+    }
+    let mut view = if identity.view.is_numbered { table.numbered() } else { all };
+    if identity.view.is_without_index {
+        view = view.without_index()?;
+    }
+    match identity.view.fragment {
+        Some(fragment) => view.fragment(usize::from(fragment)),
+        None => Some(view),
+    }
+}
