@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use diligence_base::seams::ManualClock;
 use diligence_base::{Error, Result};
 
-use super::progress::Progress;
+use super::progress::GraphProgress;
 use super::{CompileContext, Graph, PipelinePacket, compile};
 use crate::exchange::Exchange;
 use crate::exchange::port::Receiver;
@@ -52,7 +52,7 @@ impl NestedPlans for NestedRuns {
 struct NestedRun {
     graph: Graph,
     context: QueryContext,
-    progress: Progress,
+    progress: GraphProgress,
     packets: Vec<(usize, PipelinePacket)>,
     /// Finishing work: the sink, the next part, and how many there are.
     parts: Vec<(usize, usize, usize)>,
@@ -68,7 +68,7 @@ impl NestedRun {
         let graph = compile(plan, end, &context)?;
         Ok(Self {
             context: context.query,
-            progress: Progress::new(&graph),
+            progress: GraphProgress::new(&graph),
             packets: Vec::new(),
             parts: Vec::new(),
             output,

@@ -55,13 +55,13 @@ enum TableState {
 
 /// How far a [`Graph`] is.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct GraphProgress {
     pipelines: Vec<PipelineState>,
     sinks: Vec<Filled>,
     tables: Vec<TableState>,
 }
 
-impl Progress {
+impl GraphProgress {
     /// Nothing has started. Each call below is to be made with the same graph.
     pub fn new(graph: &Graph) -> Self {
         let feeders = |sink| graph.pipelines.iter().filter(|pipeline| pipeline.sink == sink).count();

@@ -1,4 +1,4 @@
-//! One run of a query: its packets carry its graph on ([`Progress`] says what comes next) until it ends.
+//! One run of a query: its packets carry its graph on ([`GraphProgress`] says what comes next) until it ends.
 //!
 //! A run is made before its pipelines are known: a query may wait for what another one builds ([`crate::sharing`]).
 //! Until it is launched it holds no memory, and it can be cancelled as any other.
@@ -24,7 +24,7 @@ use crate::flow::QueryContext;
 use crate::operators::result::Outcome;
 use crate::operators::scan::ScanProgress;
 use crate::options::QueryOptions;
-use crate::pipeline::{Graph, PipelinePacket, Progress};
+use crate::pipeline::{Graph, GraphProgress, PipelinePacket};
 use crate::stages::{Arrival, Caller, Packet, Scheduler, StageId, Work};
 use crate::sync::{
     Latch, Mutex,
@@ -40,7 +40,7 @@ const LONG_NS: u64 = u64::MAX / 2;
 
 pub(super) struct Status {
     pub(super) graph: Option<Arc<Graph>>,
-    pub(super) progress: Progress,
+    pub(super) progress: GraphProgress,
     /// The packets that wait for tables of other queries.
     pub(super) table_packets: Vec<Arc<Packet>>,
     pub(super) traced: Vec<Traced>,
@@ -116,7 +116,7 @@ impl QueryRun {
             status: Mutex::named(
                 &STATUS,
                 Status {
-                    progress: Progress::default(),
+                    progress: GraphProgress::default(),
                     table_packets: Vec::new(),
                     traced: Vec::new(),
                     graph: None,
@@ -149,7 +149,7 @@ impl QueryRun {
             if status.state != QueryState::Running {
                 return;
             }
-            status.progress = Progress::new(&graph);
+            status.progress = GraphProgress::new(&graph);
             status.traced = graph.pipelines.iter().map(|pipeline| Traced::new(pipeline, &graph)).collect();
             let _ = self.scans.set(graph.scans.clone());
             status.graph = Some(Arc::new(graph));

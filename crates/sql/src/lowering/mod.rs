@@ -646,8 +646,13 @@ impl Lowering<'_> {
         let mut arrays = Vec::with_capacity(function.items.len());
         for item in &function.items {
             let array = self.expression(&item.array, &lowered, values)?;
-            let is_record = matches!(item.array.sql_type().element(), Some(diligence_types::SqlType::Record(_)));
-            let splits = is_record && item.columns.len() != 1;
+            // A record is one column, or one for each of its fields, however many it has.
+            let splits = match item.array.sql_type().element() {
+                Some(record @ diligence_types::SqlType::Record(_)) => {
+                    item.columns.len() != 1 || item.columns[0].sql_type != *record
+                }
+                _ => false,
+            };
             columns.extend(item.columns.iter().map(|column| column.id));
             fields.extend(item.columns.iter().map(|column| field(column).with_nullable(true)));
             arrays.push((array, splits));

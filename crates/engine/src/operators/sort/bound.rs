@@ -6,9 +6,9 @@
 //! leaves out clusters whose zone maps say that all rows are behind it. It reads those first that may have the first
 //! rows.
 //!
-//! Where each row that the scan gives arrives at the top-N, the scan need not wait for that: it counts the leads that it
-//! sees, and of a window only those rows pass that are among the first of all that were seen. So the other columns are
-//! decoded for a few rows more than are wanted.
+//! Where each row that the scan gives arrives at the top-N, the scan need not wait for that: it counts the leads that
+//! it sees, and of a window only those rows pass that are among the first of all that were seen. So the other columns
+//! are decoded for a few rows more than are wanted.
 //!
 //! Invariant: the bounds only come nearer, so that what was behind them stays there.
 
