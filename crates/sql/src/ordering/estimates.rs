@@ -113,9 +113,12 @@ impl Cardinality {
         column_of(scalar).and_then(|id| self.columns.get(&id))
     }
 
-    /// How many values an expression has.
+    /// How many values an expression has; of a column that is unique in its table, before it was filtered.
     fn distinct(&self, scalar: &Scalar) -> f64 {
-        self.values_of(scalar, self.rows, |values| values.distinct).most
+        match self.values(scalar) {
+            Some(values) => values.distinct,
+            None => self.values_of(scalar, self.rows, |values| values.distinct).most,
+        }
     }
 
     fn values_of(&self, scalar: &Scalar, rows: f64, distinct: fn(&ColumnValues) -> f64) -> Values {
