@@ -67,6 +67,8 @@ impl TriggerRunner for Parts {
         let sender = self.sender();
         let sender = sender.ok_or_else(|| Error::bug("RETURNING is computed, and nobody has sent its statement"))?;
         let session = self.session()?;
+        // The statement that it is a part of holds what others wait for.
+        let _within = session.enter_procedure()?;
         session.calling(plan, session.query_options("RETURNING"), &sender)
     }
 }
