@@ -111,11 +111,16 @@ impl Functions for SqlFunctions {
 
 /// Types as fields, which are written with all that tells them; `None` if a field does not tell one.
 fn fields<'t>(types: impl IntoIterator<Item = &'t SqlType>) -> Option<Vec<FieldRef>> {
-    let fields = types.into_iter().map(|sql_type| {
+    let written = |sql_type: &SqlType| {
         let field = sql_type.field("", true);
         (SqlType::of_field(&field).as_ref() == Some(sql_type)).then(|| Arc::new(field))
-    });
-    fields.collect()
+    };
+    // Within a record collations have no effect, and no field notes them.
+    let within = |sql_type: &SqlType| match sql_type.innermost() {
+        SqlType::Record(_) => written(&sql_type.uncollated()),
+        _ => None,
+    };
+    types.into_iter().map(|sql_type| written(sql_type).or_else(|| within(sql_type))).collect()
 }
 
 fn sql_types(fields: &[FieldRef]) -> Option<Vec<SqlType>> {
