@@ -213,7 +213,7 @@ impl Session {
             if is_inside {
                 self.was_acting_as(was, *is_local);
             }
-            return Ok(QueryResult::done(*tag));
+            return Ok(QueryResult::done(tag));
         }
         if matches!(&command, Command::Truncate { triggers, .. } if !triggers.is_empty()) {
             return Ok(self.start_calling_truncate(command));

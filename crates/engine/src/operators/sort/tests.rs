@@ -218,7 +218,7 @@ impl Case {
             let best = bound.best_of(&Zone { bounds, may_have_nulls }).unwrap();
             return (!bound.is_behind(best)).then_some(batch);
         }
-        let filter = bound.row_filter(column, record.num_rows() % 2 == 0);
+        let filter = bound.row_filter(column, record.num_rows().is_multiple_of(2));
         if !filter.is_worthwhile() {
             return Some(batch);
         }
