@@ -11,6 +11,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use arrow::ipc::reader::StreamReader;
+use arrow::ipc::root_as_message;
 use arrow::ipc::writer::StreamWriter;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
@@ -89,6 +90,31 @@ mod values {
 
 pub(super) fn damaged(what: impl std::fmt::Display) -> Error {
     Error::file(format!("the bytes of a plan are damaged: {what}")).with_code("XX001")
+}
+
+/// What the messages of a stream of rows begin with, before the length of what they say.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+
+/// Fails unless each message of a stream of rows is as long as it says: a reader would ask for memory for what is not
+/// there.
+fn check_messages(mut stream: &[u8]) -> Result<()> {
+    let short = || damaged("rows end in the middle");
+    while !stream.is_empty() {
+        let (begin, rest) = stream.split_at_checked(CONTINUATION.len()).ok_or_else(short)?;
+        if begin != CONTINUATION {
+            return Err(damaged("rows do not begin as messages do"));
+        }
+        let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(short)?;
+        let length = u32::from_le_bytes(*length) as usize;
+        if length == 0 {
+            break;
+        }
+        let (message, rest) = rest.split_at_checked(length).ok_or_else(short)?;
+        let message = root_as_message(message).map_err(damaged)?;
+        let body = usize::try_from(message.bodyLength()).map_err(damaged)?;
+        stream = rest.split_at_checked(body).ok_or_else(short)?.1;
+    }
+    Ok(())
 }
 
 /// Bytes that are written.
@@ -528,7 +554,9 @@ impl<'b> BytesRead<'b> {
         if count == 0 {
             return Ok(Vec::new());
         }
-        let stream = StreamReader::try_new(Cursor::new(self.bytes()?), None).map_err(from_arrow)?;
+        let stream = self.bytes()?;
+        check_messages(stream)?;
+        let stream = StreamReader::try_new(Cursor::new(stream), None).map_err(from_arrow)?;
         let schema = stream.schema();
         let batches = stream.map(|batch| {
             let batch = batch.map_err(from_arrow)?;
