@@ -7,7 +7,7 @@
 //! The bytes have all of a plan but what lives: they name tables by their [identity](TableIdentity), functions by their
 //! [names](FunctionName), and what takes rows by its place among the plan's writers. Whoever [reads](read) them says
 //! which [functions](Functions) have these names, and what [lives](Live) where the plan is to run. For a plan that
-//! stays in the process, that is what was [beside](Beside) it when it was [written](write).
+//! stays in the process, that is what was [beside](Beside) it when it was [written](write()).
 //!
 //! Invariants:
 //! * A plan that was read back gives the same rows as the one that was written, and is written as the same bytes.
