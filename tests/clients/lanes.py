@@ -110,7 +110,7 @@ with connect() as first, connect() as second, connect() as cheap:
     waiting.join(20)
     # What its plan makes seem heavy is cheap once it is known to need little.
     cheap.execute("CREATE TABLE big AS SELECT * FROM generate_series(1::BIGINT, 150000) AS g(value)")
-    text = "SELECT DISTINCT " + ", ".join(f"CASE WHEN value % 2 = {i} THEN 'x' ELSE 'y' END AS c{i}" for i in range(4)) + " FROM big"
+    text = "SELECT DISTINCT " + ", ".join(f"left(value::TEXT, 1) || '{i}' AS c{i}" for i in range(4)) + " FROM big"
     classes = [sql(text).headers["Diligence-Queue"] for _ in range(3)]
     # On a machine that is slow or busy the first run is no quick one; those after it read what is kept of it.
     assert classes[0] == "heavy" and classes[2] == "cheap", classes
