@@ -95,11 +95,12 @@ impl Catalog {
                         .values()
                         .flat_map(|schema| schema.objects.values())
                         .find(|table| table.id == *owner)
+                    && counts_by_default(table, column)
                 {
                     let message = format!("cannot drop sequence {name} because other objects depend on it");
                     let table = &table.name.name;
                     let detail = format!("default value for column {column} of table {table} depends on it");
-                    let hint = format!("DROP TABLE {table} drops it, too");
+                    let hint = format!("ALTER TABLE {table} ALTER {column} DROP DEFAULT frees it");
                     return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint));
                 }
                 count += 1;
@@ -369,6 +370,17 @@ impl Catalog {
 /// A name as the text of a function has it.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Whether a column takes its numbers from the sequence that it owns: it has a default, or is one that counts.
+fn counts_by_default(table: &Object, column: &str) -> bool {
+    match &table.relation {
+        Relation::Native(rows) => {
+            let rules = rows.rules();
+            rules.defaults.contains_key(column) || rules.identities.contains_key(column)
+        }
+        _ => false,
+    }
 }
 
 /// The same table under other rules.

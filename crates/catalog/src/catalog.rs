@@ -44,6 +44,8 @@ mod restored;
 #[cfg(test)]
 mod tests;
 
+pub use self::named::RenamedObject;
+
 /// Paths remembered at most; then all are forgotten, which costs opening them again.
 const PATHS_MAX: usize = 1000;
 
@@ -296,6 +298,14 @@ impl Catalog {
         let object = self.object(table)?;
         let Relation::Native(native) = &object.relation else { return Err(not_in_memory(&object)) };
         native.rows_of(numbers)
+    }
+
+    /// As [`NativeTable::rows_with_key`], of the table as it is now. Fails as that does, and with kind `Input` if it is
+    /// gone.
+    pub fn rows_with_key(&self, table: &ObjectRef, key: &str, rows: &RecordBatch) -> Result<RecordBatch> {
+        let object = self.object(table)?;
+        let Relation::Native(native) = &object.relation else { return Err(not_in_memory(&object)) };
+        native.rows_with_key(key, rows)
     }
 
     /// Where rows go that come in great number; `None` if they stay in memory.

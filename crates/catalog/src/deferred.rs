@@ -6,7 +6,7 @@ use crate::rules::{Deferral, Key, Reference};
 
 /// Which references and keys SET CONSTRAINTS has deferred in a transaction, or has held against the rows after each
 /// statement.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeferredConstraints {
     /// All of them.
     all: Option<bool>,
@@ -33,7 +33,8 @@ impl DeferredConstraints {
         self.has_named(&key.name, key.deferral)
     }
 
-    fn has_named(&self, name: &str, deferral: Deferral) -> bool {
+    /// Whether a constraint of this name is not looked at yet.
+    pub(crate) fn has_named(&self, name: &str, deferral: Deferral) -> bool {
         let said = self.named.get(name).copied().or(self.all);
         deferral != Deferral::Never && said.unwrap_or(deferral == Deferral::Deferred)
     }

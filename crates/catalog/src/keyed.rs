@@ -26,14 +26,19 @@ pub(crate) struct KeyLookup<'a> {
 impl KeyLookup<'_> {
     /// Whether a row of the version has one of these keys, if it is one that no two rows may have.
     pub(crate) fn finds(&self, values: &KeyValues, row: usize) -> Result<bool> {
-        let Some(key) = values.compared(row) else { return Ok(false) };
+        self.found(values, row).map(|found| found.is_some())
+    }
+
+    /// The number of the row of the version that has one of these keys, if it is one that no two rows may have.
+    pub(crate) fn found(&self, values: &KeyValues, row: usize) -> Result<Option<i64>> {
+        let Some(key) = values.compared(row) else { return Ok(None) };
         self.index.check()?;
         for number in self.index.candidates(&key) {
             if has_key(&self.finder, &self.reader, number, values, row)? {
-                return Ok(true);
+                return Ok(Some(number));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 }
 

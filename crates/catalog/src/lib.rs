@@ -75,7 +75,7 @@ mod view;
 pub use alter::{OwnedSequence, free_name};
 pub use authority::Authority;
 pub use block::StatementBlock;
-pub use catalog::{Catalog, CatalogChange, CatalogObserver, may_change, no_schema};
+pub use catalog::{Catalog, CatalogChange, CatalogObserver, RenamedObject, may_change, no_schema};
 pub use collations::{kept_order, order_of_kept};
 pub use composite_definition::CompositeDefinition;
 pub use conformed::{failing_row, table_schema};
@@ -89,7 +89,8 @@ pub use guard::{LockGuard, LockWay, RowsLocked};
 pub use history::{History, HistoryState};
 pub use index::IndexState;
 pub use name::{
-    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA, oid_of,
+    CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA,
+    declared_oid, oid_of,
 };
 pub use object::{Object, ObjectRef, Relation, sequence_schema};
 pub use paths::looks_like_path;

@@ -46,6 +46,18 @@ pub fn oid_of(id: ObjectId) -> u32 {
     u32::try_from(oid).unwrap_or(SHOWN_FROM - 1)
 }
 
+/// Numbers of what tables are declared with begin here.
+const DECLARED_FROM: i64 = 100_000_000;
+/// So many of them are a table's, and so many of each kind.
+const OF_TABLE: i64 = 1024;
+const OF_KIND: i64 = 256;
+
+/// The number of what a table is declared with, by the table's number, the kind (indexes are 0) and the place among
+/// those of the kind.
+pub fn declared_oid(table: u32, kind: i64, place: usize) -> i64 {
+    DECLARED_FROM + i64::from(table) % 800_000 * OF_TABLE + kind * OF_KIND + place as i64 % OF_KIND
+}
+
 /// A relation's full name within its catalog.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelationName {

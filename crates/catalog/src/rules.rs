@@ -254,4 +254,17 @@ impl TableRules {
         let mut names = self.checks.iter().map(|check| &check.name).chain(self.keys.iter().map(|key| &key.name));
         names.any(|known| known == name) || self.references.iter().any(|known| known.name == name)
     }
+
+    /// The same, where constraint triggers count.
+    pub fn has_constraint(&self, name: &str) -> bool {
+        let is_it = |trigger: &Trigger| trigger.constraint.is_some() && trigger.name == name;
+        self.has_name(name) || self.triggers.iter().any(is_it)
+    }
+
+    /// Whether a constraint of this name may be held against the rows at the end of a transaction.
+    pub fn has_deferrable(&self, name: &str) -> bool {
+        self.references.iter().any(|reference| reference.name == name && reference.is_deferrable())
+            || self.keys.iter().any(|key| key.name == name && key.is_deferrable())
+            || self.triggers.iter().any(|trigger| trigger.name == name && trigger.is_deferrable())
+    }
 }

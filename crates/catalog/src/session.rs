@@ -20,7 +20,7 @@ use crate::moment::micros_now;
 use crate::name::{shown_schema_oid, temporary_schema};
 use crate::object::with_article;
 use crate::rights::DENIED;
-use crate::rules::{Key, Reference, TableRules};
+use crate::rules::Deferral;
 use crate::sequence::SequenceState;
 use crate::transaction::{Transaction, TransactionMark};
 use crate::{
@@ -259,18 +259,15 @@ impl SessionCatalogs {
         let snapshot = self.catalog().snapshot();
         for name in names {
             let mut rules = snapshot.all_objects().filter_map(|object| match &object.relation {
-                Relation::Native(table) if table.rules().has_name(name) => Some(table.rules()),
+                Relation::Native(table) if table.rules().has_constraint(name) => Some(table.rules()),
                 _ => None,
             });
-            let is_reference = |reference: &Reference| reference.name == *name && reference.is_deferrable();
-            let is_key = |key: &Key| key.name == *name && key.is_deferrable();
-            let is_it = |rules: &TableRules| rules.references.iter().any(is_reference) || rules.keys.iter().any(is_key);
             match rules.next() {
                 None => {
                     let message = format!("constraint \"{name}\" does not exist");
                     return Err(Error::input(message).with_code("42704"));
                 }
-                Some(first) if ![first].into_iter().chain(rules).any(is_it) => {
+                Some(first) if ![first].into_iter().chain(rules).any(|rules| rules.has_deferrable(name)) => {
                     let message = format!("constraint \"{name}\" is not deferrable");
                     return Err(Error::input(message).with_code("42809"));
                 }
@@ -280,6 +277,17 @@ impl SessionCatalogs {
         match &*self.inside.read() {
             Some(inside) => inside.transaction.set_deferred(names, is_deferred),
             None => Ok(()),
+        }
+    }
+
+    /// Whether a constraint of this name is not looked at yet, in the transaction.
+    pub fn is_deferred(&self, name: &str, deferral: Deferral) -> bool {
+        if deferral == Deferral::Never {
+            return false;
+        }
+        match &*self.inside.read() {
+            Some(inside) => inside.transaction.is_deferred(name, deferral),
+            None => deferral == Deferral::Deferred,
         }
     }
 

@@ -31,6 +31,7 @@ use crate::journal::{Entry, LogPosition, Staged};
 use crate::locks::LockOwner;
 use crate::pieces::{Piece, PieceRows, conflict};
 use crate::references::{self, ChangedTable, Followed};
+use crate::rules::Deferral;
 use crate::snapshot::{Root, Schema};
 use crate::{Catalog, CatalogChange, NativeTable, NewRows, Object, Relation, RelationName, RowChange};
 
@@ -60,11 +61,12 @@ impl Drop for Transaction {
 pub struct TransactionMark {
     start: Arc<Root>,
     own: Arc<Root>,
+    deferred: DeferredConstraints,
 }
 
 impl PartialEq for TransactionMark {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.start, &other.start) && Arc::ptr_eq(&self.own, &other.own)
+        Arc::ptr_eq(&self.start, &other.start) && Arc::ptr_eq(&self.own, &other.own) && self.deferred == other.deferred
     }
 }
 
@@ -109,6 +111,11 @@ impl Transaction {
         Ok(())
     }
 
+    /// Whether a constraint of this name is not looked at yet.
+    pub(crate) fn is_deferred(&self, name: &str, deferral: Deferral) -> bool {
+        self.deferred.lock().has_named(name, deferral)
+    }
+
     /// Looks at constraints that were deferred, as committing does.
     fn check_deferred(&self, names: &[String]) -> Result<()> {
         let start = self.start.lock().clone();
@@ -145,7 +152,7 @@ impl Transaction {
     /// What has been changed up to now.
     pub fn mark(&self) -> TransactionMark {
         let start = self.start.lock().clone();
-        TransactionMark { start, own: self.own.snapshot().0 }
+        TransactionMark { start, own: self.own.snapshot().0, deferred: self.deferred.lock().clone() }
     }
 
     /// Whether it has changed anything.
@@ -156,6 +163,7 @@ impl Transaction {
     /// Takes back what has been changed since.
     pub fn back_to(&self, mark: &TransactionMark) {
         *self.start.lock() = mark.start.clone();
+        *self.deferred.lock() = mark.deferred.clone();
         self.own.become_root(mark.own.clone());
     }
 

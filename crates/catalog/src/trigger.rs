@@ -3,6 +3,7 @@
 use diligence_base::{Error, Result};
 
 use crate::RelationName;
+use crate::rules::Deferral;
 
 /// A change of rows that a trigger is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub struct Trigger {
     pub old_rows: Option<String>,
     /// What it calls those that came or have changed.
     pub new_rows: Option<String>,
+    /// Of a constraint trigger, when it runs: behind the statement, or at the end of the transaction.
+    pub constraint: Option<Deferral>,
 }
 
 impl Trigger {
@@ -52,6 +55,11 @@ impl Trigger {
             (_, true) => "BEFORE",
             (_, false) => "AFTER",
         }
+    }
+
+    /// Whether it is a constraint trigger that may run at the end of a transaction.
+    pub fn is_deferrable(&self) -> bool {
+        self.constraint.is_some_and(|deferral| deferral != Deferral::Never)
     }
 
     /// Whether it may give rows other values than a statement does.
@@ -78,6 +86,9 @@ impl Trigger {
             (self.is_row, "row"),
             (self.is_enabled, "enabled"),
             (self.is_instead, "instead"),
+            (self.constraint.is_some(), "constraint"),
+            (self.is_deferrable(), "deferrable"),
+            (self.constraint == Some(Deferral::Deferred), "deferred"),
         ];
         let flags = flags.into_iter().filter(|(is, _)| *is).map(|(_, flag)| flag).collect::<Vec<_>>().join(",");
         let parts = [
@@ -112,6 +123,11 @@ impl Trigger {
             None if text == "truncate" => Ok(TriggerEvent::Truncate),
             _ => Err(Error::file("a trigger's event is not known to this version")),
         };
+        let constraint = has("constraint").then(|| match (has("deferrable"), has("deferred")) {
+            (_, true) => Deferral::Deferred,
+            (true, false) => Deferral::Immediate,
+            (false, false) => Deferral::Never,
+        });
         let mut arguments = arguments.split(WITHIN).map(str::to_owned).collect::<Vec<_>>();
         arguments.pop();
         Ok(Self {
@@ -126,6 +142,7 @@ impl Trigger {
             arguments,
             old_rows: named(old_rows),
             new_rows: named(new_rows),
+            constraint,
         })
     }
 
@@ -135,7 +152,16 @@ impl Trigger {
             true => name.to_owned(),
             false => format!("\"{}\"", name.replace('"', "\"\"")),
         };
-        let events = self.events.iter().map(|event| match event {
+        // In PostgreSQL's order.
+        let place = |event: &&TriggerEvent| match event {
+            TriggerEvent::Insert => 0,
+            TriggerEvent::Delete => 1,
+            TriggerEvent::Update(_) => 2,
+            TriggerEvent::Truncate => 3,
+        };
+        let mut events = self.events.iter().collect::<Vec<_>>();
+        events.sort_by_key(place);
+        let events = events.into_iter().map(|event| match event {
             TriggerEvent::Insert => "INSERT".to_owned(),
             TriggerEvent::Update(columns) if columns.is_empty() => "UPDATE".to_owned(),
             TriggerEvent::Update(columns) => {
@@ -163,8 +189,14 @@ impl Trigger {
             .filter_map(|(which, name)| name.as_ref().map(|name| format!(" {which} TABLE AS {}", quoted(name))));
         let tables = tables.collect::<String>();
         let referencing = if tables.is_empty() { tables } else { format!(" REFERENCING{tables}") };
+        let (kind, deferral) = match self.constraint {
+            None => ("", ""),
+            Some(Deferral::Never) => ("CONSTRAINT ", " NOT DEFERRABLE INITIALLY IMMEDIATE"),
+            Some(Deferral::Immediate) => ("CONSTRAINT ", " DEFERRABLE INITIALLY IMMEDIATE"),
+            Some(Deferral::Deferred) => ("CONSTRAINT ", " DEFERRABLE INITIALLY DEFERRED"),
+        };
         format!(
-            "CREATE TRIGGER {name} {timing} {events} ON {table}{referencing} FOR EACH {each}{when} \
+            "CREATE {kind}TRIGGER {name} {timing} {events} ON {table}{deferral}{referencing} FOR EACH {each}{when} \
              EXECUTE FUNCTION {routine}({arguments})"
         )
     }
@@ -192,11 +224,12 @@ mod tests {
             is_enabled: false,
             old_rows: None,
             new_rows: None,
+            constraint: None,
         };
         assert_eq!(Trigger::decoded(&trigger.encoded()).unwrap(), trigger);
         assert_eq!(
             trigger.definition("public.t"),
-            "CREATE TRIGGER t BEFORE INSERT OR UPDATE OF a, \"B c\" OR DELETE ON public.t FOR EACH ROW WHEN (new.a > 1) \
+            "CREATE TRIGGER t BEFORE INSERT OR DELETE OR UPDATE OF a, \"B c\" ON public.t FOR EACH ROW WHEN (new.a > 1) \
              EXECUTE FUNCTION f('', 'it''s')"
         );
         let plain = Trigger { events: vec![TriggerEvent::Update(vec![])], when: None, arguments: vec![], ..trigger };
@@ -218,7 +251,22 @@ mod tests {
         // Of a database that was written before there were names for rows.
         let before = behind.encoded();
         let (before, _) = before.rsplit_once(BETWEEN).unwrap();
-        assert_eq!(Trigger::decoded(before).unwrap(), Trigger { old_rows: None, new_rows: None, ..behind });
+        assert_eq!(Trigger::decoded(before).unwrap(), Trigger { old_rows: None, new_rows: None, ..behind.clone() });
+        for (deferral, words) in [
+            (Deferral::Never, "NOT DEFERRABLE INITIALLY IMMEDIATE"),
+            (Deferral::Immediate, "DEFERRABLE INITIALLY IMMEDIATE"),
+            (Deferral::Deferred, "DEFERRABLE INITIALLY DEFERRED"),
+        ] {
+            let events = vec![TriggerEvent::Insert];
+            let (constraint, is_row, arguments) = (Some(deferral), true, vec![]);
+            let own =
+                Trigger { events, constraint, is_row, arguments, old_rows: None, new_rows: None, ..behind.clone() };
+            assert_eq!(Trigger::decoded(&own.encoded()).unwrap(), own);
+            let expected = format!(
+                "CREATE CONSTRAINT TRIGGER t AFTER INSERT ON public.t {words} FOR EACH ROW EXECUTE FUNCTION f()"
+            );
+            assert_eq!(own.definition("public.t"), expected);
+        }
         assert!(Trigger::decoded("x").is_err());
     }
 }

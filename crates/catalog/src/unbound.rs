@@ -1,16 +1,13 @@
 //! Plans that outlive the rows which they were made for.
 //!
-//! A plan that waits for its next run has placeholders where it reads tables in memory, so that it keeps no rows; a run
-//! gets the rows that its snapshot has. A plan stays good while the tables have the same columns and rules and about as
-//! many rows.
+//! A plan that waits for its next run names the tables in memory that it reads and keeps none of their rows; a run gets
+//! the rows that its snapshot has. A plan stays good while the tables have the same columns and rules and about as many
+//! rows.
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
-use datafusion_common::Statistics;
 use diligence_base::ids::{TableId, TableIdentity, TableVersion};
-use diligence_base::{Error, Result};
-use diligence_storage::{ScanRequest, Table, TableScan};
+use diligence_storage::Table;
 
 use crate::NativeTable;
 
@@ -52,11 +49,11 @@ impl UsedRows {
 
 /// Which tables a plan reads from now on in the place of others.
 #[derive(Debug, Default)]
-pub struct Rebinding(Vec<(TableIdentity, Option<Arc<NativeTable>>)>);
+pub struct Rebinding(Vec<(TableIdentity, Arc<NativeTable>)>);
 
 impl Rebinding {
-    /// In the place of all views of a table: rows, or a placeholder.
-    pub(crate) fn push(&mut self, table: TableIdentity, now: Option<Arc<NativeTable>>) {
+    /// In the place of all views of a table.
+    pub(crate) fn push(&mut self, table: TableIdentity, now: Arc<NativeTable>) {
         self.0.push((table, now));
     }
 
@@ -66,20 +63,9 @@ impl Rebinding {
     }
 
     /// What takes the place of a table; `None` if it stays.
-    pub fn instead_of(&self, table: &dyn Table) -> Option<Arc<dyn Table>> {
-        let identity = table.identity();
-        let is_same = |known: &TableIdentity| (known.table, known.version) == (identity.table, identity.version);
-        let (_, now) = self.0.iter().find(|(known, _)| is_same(known))?;
-        let now: Arc<dyn Table> = match now {
-            Some(now) if identity.view.is_numbered => now.numbered(),
-            Some(now) => now.table(),
-            None => Arc::new(UnboundTable {
-                schema: table.schema(),
-                identity,
-                statistics: table.statistics(),
-                shown: table.describe(),
-            }),
-        };
+    pub fn instead_of(&self, identity: TableIdentity) -> Option<Arc<dyn Table>> {
+        let (_, now) = self.0.iter().find(|(known, _)| is_of(*known, identity))?;
+        let now: Arc<dyn Table> = if identity.view.is_numbered { now.numbered() } else { now.table() };
         Some(match identity.view.is_without_index {
             true => now.clone().without_index().unwrap_or(now),
             false => now,
@@ -87,37 +73,7 @@ impl Rebinding {
     }
 }
 
-/// The place of a table in a plan that waits for its next run.
-#[derive(Debug)]
-struct UnboundTable {
-    schema: SchemaRef,
-    identity: TableIdentity,
-    statistics: Statistics,
-    shown: String,
-}
-
-impl Table for UnboundTable {
-    fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-
-    fn identity(&self) -> TableIdentity {
-        self.identity
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.statistics.clone()
-    }
-
-    fn scan(&self, _request: &ScanRequest) -> Result<TableScan> {
-        Err(Error::bug("a plan runs without its tables"))
-    }
-
-    fn describe(&self) -> String {
-        self.shown.clone()
-    }
-
-    fn uses_index(&self) -> bool {
-        !self.identity.view.is_without_index
-    }
+/// Whether an identity is that of a view of a table.
+pub(crate) fn is_of(table: TableIdentity, identity: TableIdentity) -> bool {
+    (table.table, table.version) == (identity.table, identity.version)
 }

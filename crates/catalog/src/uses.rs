@@ -6,7 +6,7 @@ use std::sync::Arc;
 use diligence_base::ids::{ObjectId, ObjectVersion, TableIdentity};
 use diligence_storage::Table;
 
-use crate::unbound::{Rebinding, UsedRows};
+use crate::unbound::{Rebinding, UsedRows, is_of};
 use crate::{CatalogChange, CatalogSnapshot, FileRelation, Object, Relation, RelationName, Resolved, SessionSnapshot};
 
 /// What a session plans under, besides names: equal for sessions that plan the same text to the same. The number of its
@@ -137,7 +137,7 @@ impl Uses {
             if object.id != *id || !rows.fit(now) {
                 return None;
             }
-            rebinding.push(rows.identity(), Some(now.clone()));
+            rebinding.push(rows.identity(), now.clone());
             *version = object.version;
             *rows = UsedRows::of(now);
         }
@@ -148,15 +148,12 @@ impl Uses {
         self.behind.get(&place).map(|owner| &**owner)
     }
 
-    /// What makes placeholders of the tables in memory that a plan reads.
-    pub fn unbinding(&self) -> Rebinding {
-        let mut unbinding = Rebinding::default();
-        for (_, found) in &self.names {
-            if let Found::Object { rows: Some(rows), .. } = found {
-                unbinding.push(rows.identity(), None);
-            }
-        }
-        unbinding
+    /// Whether another run of the plan finds by its name what it reads under an identity: a view of a table in memory.
+    pub fn finds(&self, identity: TableIdentity) -> bool {
+        self.names.iter().any(|(_, found)| match found {
+            Found::Object { rows: Some(rows), .. } => is_of(rows.identity(), identity),
+            _ => false,
+        })
     }
 
     /// Whether a name stands for another version in a snapshot, so that the plan is good for nothing but to keep the

@@ -179,10 +179,10 @@ pub struct SqlArguments {
     /// How results are printed.
     #[command(flatten)]
     pub output: OutputArguments,
-    /// File of SQL statements; may be repeated; files run before SQL arguments
+    /// File of SQL statements, or - for standard input; may be repeated; files run before SQL arguments
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// SQL statements
+    /// SQL statements, or - for those of standard input
     #[arg(value_name = "SQL")]
     pub statements: Vec<String>,
 }

@@ -28,7 +28,9 @@ pub fn run(arguments: &SqlArguments) -> Done {
 
 fn sources(arguments: &SqlArguments) -> Result<Vec<Source>, Failure> {
     let mut sources = arguments.files.iter().map(|path| Source::file(path)).collect::<Result<Vec<_>, _>>()?;
-    sources.extend(arguments.statements.iter().map(Source::typed));
+    for text in &arguments.statements {
+        sources.push(if text == "-" { Source::standard_input()? } else { Source::typed(text) });
+    }
     if sources.is_empty() {
         if stdin().is_terminal() {
             return Err(Failure::Usage(

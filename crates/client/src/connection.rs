@@ -6,6 +6,8 @@
 use std::fmt;
 use std::io;
 
+use md5::{Digest, Md5};
+
 use crate::encryption;
 use crate::message::{self, Column, Failure, Message};
 use crate::scram::{ClientSide, MECHANISM};
@@ -135,6 +137,7 @@ impl Connection {
         self.send(&message::startup(user, database, settings)).await?;
         let mut proof: Option<ClientSide> = None;
         let mut proved = false;
+        let is_private = self.socket.is_private();
         loop {
             let message = self.next().await?;
             let mut answer = Vec::new();
@@ -161,9 +164,22 @@ impl Connection {
                             return Err(not_proved());
                         }
                     }
+                    // A proof is worth more: who has asked for one gets nothing less.
+                    (5, _) if proof.is_none() => {
+                        let salt = message.salt().ok_or_else(|| malformed(b'R'))?;
+                        let password = password.ok_or(Error::PasswordWanted)?;
+                        message::password(&mut answer, &hashed(user, password, salt));
+                    }
+                    (3, _) if proof.is_none() && is_private => {
+                        message::password(&mut answer, password.ok_or(Error::PasswordWanted)?);
+                    }
+                    (3, _) => {
+                        let error = diligence_base::Error::resource("the server wants the password in the clear");
+                        return Err(Error::Refused(error.with_hint("encrypt the connection: sslmode=require")));
+                    }
                     _ => {
                         return Err(unsupported(format!(
-                            "the server requires another authentication method than {MECHANISM}"
+                            "the server requires another authentication method than {MECHANISM}, MD5 and a password"
                         )));
                     }
                 },
@@ -397,6 +413,17 @@ impl Connection {
     }
 }
 
+/// The answer to a request for MD5: two hashes, the inner one that which the server keeps.
+fn hashed(user: &str, password: &str, salt: [u8; 4]) -> String {
+    let hex = |parts: &[&[u8]]| {
+        let mut hash = Md5::new();
+        parts.iter().for_each(|part| hash.update(part));
+        hash.finalize().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+    };
+    let kept = hex(&[password.as_bytes(), user.as_bytes()]);
+    format!("md5{}", hex(&[kept.as_bytes(), &salt]))
+}
+
 fn malformed(kind: u8) -> Error {
     Error::Protocol(format!("a message of kind '{}' is malformed", kind.escape_ascii()))
 }
@@ -418,5 +445,16 @@ fn is_fatal(error: &Error) -> bool {
     match error {
         Error::Server(failure) => failure.severity == "FATAL",
         Error::Refused(_) | Error::PasswordWanted | Error::Lost(_) | Error::Protocol(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn md5_is_that_of_the_protocol() {
+        // SELECT 'md5' || md5(md5('secret' || 'ann') || 'salt')
+        assert_eq!(hashed("ann", "secret", *b"salt"), "md5b8f5ba9f485dba302ec0963f7ee9ba8f");
     }
 }

@@ -35,6 +35,11 @@ pub fn log_in(out: &mut Vec<u8>, mechanism: &str, first: &str) {
     });
 }
 
+/// A password, as it is or as the server wants it.
+pub fn password(out: &mut Vec<u8>, password: &str) {
+    put(out, b'p', |body| text(body, password));
+}
+
 /// The next message of SASL authentication.
 pub fn proof(out: &mut Vec<u8>, proof: &str) {
     put(out, b'p', |body| body.extend(proof.as_bytes()));
@@ -234,6 +239,11 @@ impl<'a> Message<'a> {
         let kind = body.i32()?;
         // Other kinds have bytes that are not text; they are not used.
         Some((kind, std::str::from_utf8(body.0).unwrap_or_default()))
+    }
+
+    /// What an Authentication request for MD5 wants to be hashed along.
+    pub fn salt(&self) -> Option<[u8; 4]> {
+        self.body.get(4..)?.try_into().ok()
     }
 
     /// The process ID and the secret key in a BackendKeyData.

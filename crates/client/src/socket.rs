@@ -51,6 +51,14 @@ impl Socket {
         })
     }
 
+    /// Whether nobody on the way can read what is sent.
+    pub(crate) fn is_private(&self) -> bool {
+        match self {
+            Socket::Tcp(_) => false,
+            Socket::Local(_) | Socket::Encrypted(_) => true,
+        }
+    }
+
     pub(crate) async fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.read(into).await,

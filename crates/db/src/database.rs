@@ -18,6 +18,7 @@ use diligence_engine::plan::bytes::PlanPass;
 use diligence_engine::{Engine, EngineOptions};
 use diligence_native::{Backup, FolderReader, Repaired, SegmentSizes, StoreOptions};
 use diligence_pool::{Pool, PoolOptions};
+use diligence_remote::Servers;
 use diligence_sql::{Closures, FollowedRows, Planner, PlannerOptions};
 use diligence_storage::Table;
 use diligence_storage::external::{Discovered, OpenOptions, discover};
@@ -149,6 +150,7 @@ impl Database {
             may_program: false,
             pool,
             closures: Arc::default(),
+            servers: Arc::default(),
         };
         let planner = Planner::new(catalogs.clone(), planning.clone());
         catalog.follow_by(Arc::new(FollowedRows::new(&planner)));
@@ -353,6 +355,11 @@ impl Database {
 
     pub(crate) fn more_system_tables(&self) -> BTreeMap<String, Arc<dyn ComputedTable>> {
         self.0.more_system_tables.read().clone()
+    }
+
+    /// The servers that are attached.
+    pub(crate) fn servers(&self) -> &Arc<Servers> {
+        &self.0.planner.options().servers
     }
 
     /// The closures that are functions.

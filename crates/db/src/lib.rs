@@ -41,6 +41,7 @@ mod kept;
 mod plan_json;
 pub mod plans;
 pub mod postgres;
+mod put_off;
 #[cfg(test)]
 mod python_tests;
 mod remembered;
@@ -68,6 +69,7 @@ pub use diligence_engine::plan::Needs;
 pub use diligence_engine::query::Printed;
 pub use diligence_engine::{SharingKey, SharingOffer};
 pub use diligence_native::{Holder, Repaired, SegmentSizes};
+pub use diligence_remote::without_passwords;
 pub use diligence_sql::{Description, Facts};
 pub use diligence_types::SqlType;
 pub use diligence_types::network_type::NetworkKind;

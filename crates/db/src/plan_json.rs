@@ -12,16 +12,18 @@
 //! of the plan's node that it does the work of; a name that begins with `=> ` is where the pipeline ends.
 
 use diligence_engine::flow::profile::{OperatorProfile, PipelineProfile, Profile};
-use diligence_engine::plan::Plan;
+use diligence_engine::plan::{Plan, PlanTables};
+use diligence_sql::Query;
 use serde_json::{Value, json};
 
 /// A plan, and what it could share, on one line.
-pub(crate) fn planned(plan: &Plan, could_share: &str) -> String {
-    json!({ "plan": node(plan), "could_share": could_share }).to_string()
+pub(crate) fn planned(query: &Query, could_share: &str) -> String {
+    json!({ "plan": node(&query.plan, &query.tables), "could_share": could_share }).to_string()
 }
 
 /// A plan, and how it ran, on one line.
-pub(crate) fn ran(plan: &Plan, profile: &Profile) -> String {
+pub(crate) fn ran(query: &Query, profile: &Profile) -> String {
+    let plan = node(&query.plan, &query.tables);
     let query = json!({
         "elapsed_us": profile.elapsed_ns / 1000,
         "memory_peak_bytes": profile.memory_peak_bytes,
@@ -31,14 +33,14 @@ pub(crate) fn ran(plan: &Plan, profile: &Profile) -> String {
         "sharing": profile.shared(),
     });
     let pipelines = profile.pipelines.iter().map(pipeline).collect::<Vec<_>>();
-    json!({ "plan": node(plan), "query": query, "pipelines": pipelines }).to_string()
+    json!({ "plan": plan, "query": query, "pipelines": pipelines }).to_string()
 }
 
-fn node(plan: &Plan) -> Value {
+fn node(plan: &Plan, tables: &PlanTables) -> Value {
     json!({
-        "operator": plan.node.to_string(),
+        "operator": plan.node.shown(tables).to_string(),
         "rows_estimate": plan.rows_estimate,
-        "inputs": plan.inputs().into_iter().map(node).collect::<Vec<_>>(),
+        "inputs": plan.inputs().into_iter().map(|input| node(input, tables)).collect::<Vec<_>>(),
     })
 }
 

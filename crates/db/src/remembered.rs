@@ -8,6 +8,8 @@ use std::sync::{Arc, Weak};
 
 use diligence_catalog::transaction::TransactionMark;
 
+use crate::put_off::PutOffMark;
+
 /// What something of a session was.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Was {
@@ -43,6 +45,8 @@ pub struct SessionMark {
     pub(crate) names: TransactionMark,
     /// How many messages had been said.
     pub(crate) said: usize,
+    /// Which triggers had been put off.
+    pub(crate) put_off: PutOffMark,
     /// How many changes of settings there were.
     settings: Arc<usize>,
 }
@@ -93,7 +97,7 @@ impl Remembered {
     }
 
     /// A point, where the database is so and so much had been said.
-    pub(crate) fn mark(&mut self, names: TransactionMark, said: usize) -> SessionMark {
+    pub(crate) fn mark(&mut self, names: TransactionMark, said: usize, put_off: PutOffMark) -> SessionMark {
         self.since();
         let known = self.marks.last().and_then(Weak::upgrade).filter(|mark| **mark == self.changes.len());
         let settings = known.unwrap_or_else(|| {
@@ -101,7 +105,7 @@ impl Remembered {
             self.marks.push(Arc::downgrade(&mark));
             mark
         });
-        SessionMark { names, said, settings }
+        SessionMark { names, said, put_off, settings }
     }
 
     /// Goes back to a point: what is to be again, one after the other.
@@ -166,19 +170,19 @@ mod tests {
         let transaction = Transaction::begin(Arc::new(Catalog::default()));
         let mut all = Remembered::default();
         all.note(was("0"), false);
-        let first = all.mark(transaction.mark(), 0);
+        let first = all.mark(transaction.mark(), 0, PutOffMark::default());
         all.note(was("1"), true);
-        let second = all.mark(transaction.mark(), 0);
-        assert!(first != second && second == all.mark(transaction.mark(), 0));
+        let second = all.mark(transaction.mark(), 0, PutOffMark::default());
+        assert!(first != second && second == all.mark(transaction.mark(), 0, PutOffMark::default()));
         all.note(was("2"), false);
         all.note(Was::Role(None), true);
         assert_eq!(all.back_to(&second), [Was::Role(None), was("2")]);
         assert_eq!(all.back_to(&first), [was("1")]);
         for number in 0..1000 {
-            let _mark = all.mark(transaction.mark(), 0);
+            let _mark = all.mark(transaction.mark(), 0, PutOffMark::default());
             all.note(was(&number.to_string()), number % 3 == 0);
         }
-        all.mark(transaction.mark(), 0);
+        all.mark(transaction.mark(), 0, PutOffMark::default());
         assert!(all.changes.len() <= 4, "{:?}", all.changes);
         assert_eq!(all.end(false).pop(), Some(was("0")));
     }

@@ -10,8 +10,10 @@ use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::RoleDefinition;
 use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
+use diligence_engine::query::{Printed, QueryStream};
 use diligence_engine::{QueryOptions, SharingMode};
-use diligence_sql::{ChannelStep, Facts, Planner, PlannerOptions, QueryRunner, SettingsSink};
+use diligence_remote::Server;
+use diligence_sql::{ChannelStep, DeferredTrigger, Facts, Planner, PlannerOptions, Query, QueryRunner, SettingsSink};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 use diligence_types::range_type::RangeKind;
@@ -20,6 +22,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::channels::{self, Ears, Notification, Pending};
 use crate::database::Database;
+use crate::put_off::PutOff;
 use crate::remembered::{Remembered, SessionMark, Was};
 use crate::sender::Sender;
 use crate::settings::{self, Settings, SettingsView, Shown};
@@ -74,6 +77,10 @@ pub(crate) struct Parts {
     said: Mutex<Pending>,
     /// Who has sent the statement that runs, if it may call triggers.
     sender: Mutex<Option<Arc<Sender>>>,
+    /// Triggers that run when the transaction ends.
+    put_off: Mutex<PutOff>,
+    /// What they print then.
+    printed: Printed,
 }
 
 impl Parts {
@@ -209,6 +216,11 @@ impl Parts {
         std::mem::replace(&mut *self.sender.lock(), sender)
     }
 
+    /// Has a trigger run when the transaction ends.
+    pub(crate) fn put_off(&self, trigger: DeferredTrigger) {
+        self.put_off.lock().add(trigger);
+    }
+
     /// The session. Fails with kind `Cancelled` when it has ended.
     pub(crate) fn session(&self) -> Result<Session> {
         self.itself.upgrade().map(Session).ok_or_else(Error::cancelled)
@@ -235,6 +247,10 @@ impl SessionView for Parts {
 
     fn history(&self) -> HistoryState {
         self.database.catalog().history()
+    }
+
+    fn attached(&self) -> Vec<Arc<Server>> {
+        self.database.servers().all()
     }
 }
 
@@ -274,6 +290,7 @@ impl Session {
                 may_program: options.files && options.engine_settings,
                 pool: database.pool().clone(),
                 closures: database.closures().clone(),
+                servers: database.servers().clone(),
             };
             let planner = database.planner().for_session(catalogs, planning);
             let settings = Settings::new(options.engine_settings, options.query_memory_bytes);
@@ -292,6 +309,8 @@ impl Session {
                 ears: Arc::default(),
                 said: Mutex::default(),
                 sender: Mutex::default(),
+                put_off: Mutex::default(),
+                printed: Printed::default(),
             }
         });
         let session = Self(parts);
@@ -337,6 +356,12 @@ impl Session {
             // The query that calls the procedure holds what others wait for, until this one has ended.
             _ => QueryOptions { waits_for_memory: false, sharing: SharingMode::Off, ..options },
         }
+    }
+
+    /// Starts a query with these options. Fails as [`Engine::run`](diligence_engine::Engine::run) does.
+    pub(crate) fn run_query(&self, query: &Query, options: QueryOptions) -> Result<QueryStream> {
+        let options = QueryOptions { tables: query.tables.clone(), ..options };
+        self.database().engine().run(&query.plan, options)
     }
 
     /// How long a statement of this session waits for a lock; for as long as it takes, if zero.
@@ -412,6 +437,16 @@ impl Session {
     pub(crate) fn was_acting_as(&self, was: Vec<Was>, is_local: bool) {
         let mut remembered = self.0.remembered.lock();
         was.into_iter().for_each(|was| remembered.note(was, is_local));
+    }
+
+    /// The triggers that run when its transaction ends.
+    pub(crate) fn put_off(&self) -> MutexGuard<'_, PutOff> {
+        self.0.put_off.lock()
+    }
+
+    /// What has been printed at the ends of its transactions, and was not taken yet.
+    pub fn printed(&self) -> &Printed {
+        &self.0.printed
     }
 
     pub(crate) fn remembered(&self) -> MutexGuard<'_, Remembered> {

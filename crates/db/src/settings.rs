@@ -20,12 +20,13 @@ use diligence_disk::BUFFER_PERCENT_MAX;
 use diligence_engine::Engine;
 use diligence_engine::QueryOptions;
 use diligence_engine::SharingMode;
-use diligence_engine::plan::SortPlan;
+use diligence_engine::plan::{PlanTables, SortPlan};
 use diligence_engine::stages::Policies;
 use diligence_engine::tuning::TuningMode;
 use diligence_engine::tuning::settings::KnobId;
 use diligence_native::Store;
 use diligence_pool::PoolOptions;
+use diligence_remote::without_passwords;
 use diligence_sql::Planner;
 use diligence_sql::errors::suggest;
 use diligence_storage::segment::{FormatChoice, SegmentFormat};
@@ -412,7 +413,8 @@ impl Settings {
     pub(crate) fn query_options(&self, label: &str) -> QueryOptions {
         let own = self.own.read();
         QueryOptions {
-            label: label.to_owned(),
+            label: without_passwords(label).into_owned(),
+            tables: PlanTables::default(),
             memory_limit_bytes: self.query_memory_bytes(&own),
             waits_for_memory: true,
             work_expected_ns: 0,

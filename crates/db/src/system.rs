@@ -16,6 +16,7 @@ use diligence_catalog::{
     StoredRows,
 };
 use diligence_engine::tuning::Decision;
+use diligence_remote::Server;
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::settings::Shown;
@@ -49,6 +50,9 @@ pub(crate) trait SessionView: Send + Sync {
 
     /// How much there is of its database's past.
     fn history(&self) -> HistoryState;
+
+    /// The servers that are attached to its database.
+    fn attached(&self) -> Vec<Arc<Server>>;
 }
 
 /// The system tables, as a session sees them.
@@ -66,6 +70,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         (name.to_owned(), Arc::new(table) as Arc<dyn ComputedTable>)
     };
     BTreeMap::from([
+        table("attached", &ATTACHED, RowsOf::Running(attached)),
         table("buffer", &BUFFER, RowsOf::Running(buffer)),
         table("latches", &LATCHES, RowsOf::Running(latches)),
         table("fragments", &FRAGMENTS, RowsOf::Kept(fragments)),
@@ -635,6 +640,17 @@ fn pool(status: &Status, _: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
         ]
     };
     status.pool().into_iter().map(row).collect()
+}
+
+const ATTACHED: [Column; 4] =
+    [("name", Kind::Text), ("type", Kind::Text), ("address", Kind::Text), ("schema", Kind::Text)];
+
+/// Servers that are attached. Their addresses have no passwords.
+fn attached(_: &Status, session: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let row = |server: Arc<Server>| {
+        vec![server.name().into(), "postgres".into(), server.address().into(), server.schema().into()]
+    };
+    session.map_or_else(Vec::new, |session| session.attached().into_iter().map(row).collect())
 }
 
 const SETTINGS: [Column; 4] =

@@ -5,8 +5,8 @@ use std::time::Duration;
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use arrow::util::pretty::pretty_format_batches;
-use diligence_engine::plan::{Plan, bytes};
-use diligence_sql::{Planned, SqlFunctions};
+use diligence_engine::plan::bytes;
+use diligence_sql::{Planned, Query, SqlFunctions};
 use futures::StreamExt;
 
 use crate::{Database, DatabaseOptions, ErrorKind, ResultKind, Session};
@@ -38,9 +38,12 @@ fn command(session: &Session, sql: &str) -> (String, Option<u64>) {
 }
 
 /// Reads a plan that another session has written, as the session sees the database.
-fn read_again(session: &Session, bytes: &[u8]) -> diligence_base::Result<Plan> {
+fn read_again(session: &Session, bytes: &[u8]) -> diligence_base::Result<Query> {
     let snapshot = session.snapshot();
-    bytes::read(bytes, &SqlFunctions, &session.planner().live(&snapshot))
+    let live = session.planner().live(&snapshot);
+    let plan = bytes::read(bytes, &SqlFunctions, &live)?;
+    let tables = live.tables(&plan)?;
+    Ok(Query::new(plan, tables))
 }
 
 #[test]
@@ -63,7 +66,7 @@ fn a_plan_of_bytes_runs_in_a_session_that_has_its_tables() {
     drop((beside, query));
     let second = first.database().session();
     let plan = read_again(&second, &bytes).unwrap();
-    let ran = second.database().engine().run(&plan, second.query_options("")).unwrap();
+    let ran = second.run_query(&plan, second.query_options("")).unwrap();
     let batches = futures::executor::block_on_stream(ran).collect::<diligence_base::Result<Vec<_>>>().unwrap();
     let shown = pretty_format_batches(&batches).unwrap().to_string();
     assert!(shown.contains("| 999 "), "{shown}");

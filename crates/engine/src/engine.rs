@@ -16,8 +16,8 @@ use crate::operators::result::ResultSink;
 use crate::operators::scan::Io;
 use crate::options::{EngineOptions, Mode, QueryOptions, SharingMode};
 use crate::pipeline::Graph;
-use crate::plan::Plan;
 use crate::plan::bytes::PlanPass;
+use crate::plan::{Plan, PlanTables};
 use crate::query::{Inline, QueryInfo, QueryStream};
 use crate::reuse::SharingInfo;
 use crate::reuse::columns::Scans;
@@ -172,8 +172,8 @@ impl Engine {
         let with_parts = self.with_common_parts(plan, options);
         let plan = with_parts.as_ref().unwrap_or(plan);
         let (graph, sharing) = self.compile(plan, options)?;
-        let plan = self.launcher.as_run(plan, options)?;
-        Ok(format!("{plan}\n{graph}\nSharing: {sharing}\n"))
+        let (plan, tables) = self.launcher.as_run(plan, options)?;
+        Ok(format!("{}\n{graph}\nSharing: {sharing}\n", plan.shown(&tables)))
     }
 
     /// What a plan could share, as text. Fails as [`run`](Self::run) does.
@@ -218,12 +218,12 @@ impl Engine {
         self.launcher.scans.keep_answers(percent > 0);
     }
 
-    /// The rows of a plan, at once and on this thread, if it is a short one ([`short`](crate::short)); `None`, and
-    /// nothing was done, if it is not. Reads and commits may wait for a disk. Fails as the plan's expressions, tables
-    /// and writers do.
-    pub fn run_short(&self, plan: &Plan) -> Result<Option<Vec<RecordBatch>>> {
+    /// The rows of a plan of these tables, at once and on this thread, if it is a short one ([`short`](crate::short));
+    /// `None`, and nothing was done, if it is not. Reads and commits may wait for a disk. Fails as the plan's
+    /// expressions, tables and writers do.
+    pub fn run_short(&self, plan: &Plan, tables: &PlanTables) -> Result<Option<Vec<RecordBatch>>> {
         let passed = self.passed(plan)?;
-        run_short(passed.as_ref().unwrap_or(plan), &self.launcher.scans)
+        run_short(passed.as_ref().unwrap_or(plan), tables, &self.launcher.scans)
     }
 
     /// The part of the budget, in percent, that columns which scans have decoded may have for other scans while no

@@ -20,7 +20,7 @@ use crate::operators::result::Outcome;
 use crate::operators::scan::Io;
 use crate::options::{Mode, QueryOptions, SharingMode};
 use crate::pipeline::{CompileContext, Graph, compile};
-use crate::plan::{Plan, with_first_rows, with_fragments, with_sorted_percentiles};
+use crate::plan::{Plan, PlanTables, with_first_rows, with_fragments, with_sorted_percentiles};
 use crate::query::{QueryInfo, QueryRun, QueryState};
 use crate::reuse::columns::Scans;
 use crate::reuse::tables::{TableSharing, Tables};
@@ -69,8 +69,11 @@ impl Launcher {
         if !options.waits_for_memory {
             memory.go_ahead();
         }
-        let batch_rows =
-            plan.batch_rows(options.batch_rows.clamp(1, self.knobs.batch_rows.get()), memory.batch_bytes());
+        let batch_rows = plan.batch_rows(
+            options.batch_rows.clamp(1, self.knobs.batch_rows.get()),
+            memory.batch_bytes(),
+            &options.tables,
+        );
         QueryContext {
             memory,
             temp: Some(self.temp.clone()),
@@ -85,10 +88,13 @@ impl Launcher {
         options.memory_limit_bytes.unwrap_or(budget).min(budget)
     }
 
-    /// A plan as it runs with what the query may have.
-    pub fn as_run<'a>(&self, plan: &'a Plan, options: &QueryOptions) -> Result<Cow<'a, Plan>> {
-        let plan = with_sorted_percentiles(plan, self.limit_bytes(options)).map(with_first_rows)?;
-        Ok(if options.fragment_wise { with_fragments(plan) } else { plan })
+    /// A plan as it runs with what the query may have, and the tables that it names then.
+    pub fn as_run<'a>(&self, plan: &'a Plan, options: &QueryOptions) -> Result<(Cow<'a, Plan>, PlanTables)> {
+        let mut tables = options.tables.clone();
+        let plan = with_sorted_percentiles(plan, self.limit_bytes(options), &tables)?;
+        let plan = with_first_rows(plan, &mut tables);
+        let plan = if options.fragment_wise { with_fragments(plan, &tables) } else { plan };
+        Ok((plan, tables))
     }
 
     /// Cuts a plan, as it runs, into pipelines that end in `result`.
@@ -99,10 +105,11 @@ impl Launcher {
         context: &QueryContext,
         options: &QueryOptions,
     ) -> Result<Graph> {
-        let plan = self.as_run(plan, options)?;
+        let (plan, live) = self.as_run(plan, options)?;
         let shares = options.sharing != SharingMode::Off;
         let context = CompileContext {
             query: context.clone(),
+            live,
             io: self.io.clone(),
             scans: shares.then(|| self.scans.clone()),
             tables: TableSharing::new(&self.tables, options),

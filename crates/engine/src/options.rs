@@ -10,8 +10,8 @@ use diligence_base::seams::{Clock, ManualClock, Spawn, SystemClock, ThreadSpawn}
 use diligence_disk::{BUFFER_PERCENT, TempOptions};
 use diligence_memory::default_budget_bytes;
 
-use crate::plan::SortPlan;
 use crate::plan::bytes::PlanPass;
+use crate::plan::{PlanTables, SortPlan};
 use crate::stages::Policies;
 use crate::tuning::TuningMode;
 
@@ -107,6 +107,8 @@ impl EngineOptions {
 pub struct QueryOptions {
     /// What `system.queries` shows: the statement.
     pub label: String,
+    /// The tables that its plan names.
+    pub tables: PlanTables,
     /// Bytes it may reserve at most, on top of the process's budget.
     pub memory_limit_bytes: Option<usize>,
     /// Whether it waits, before it starts, until the budget has a grant for it. A query that is expected to need little
@@ -136,6 +138,7 @@ impl Default for QueryOptions {
     fn default() -> Self {
         Self {
             label: String::new(),
+            tables: PlanTables::default(),
             memory_limit_bytes: None,
             waits_for_memory: true,
             work_expected_ns: 0,

@@ -11,17 +11,14 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, UInt64Array};
 use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::SchemaRef;
-use datafusion_expr::Operator;
-use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::BinaryExpr;
 use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
-use diligence_storage::{DecodeRequest, Fetch, Fetched, ScanRequest, SharedColumns, WriteIo, WriteRequest};
+use diligence_storage::{DecodeRequest, Fetch, Fetched, ScanRequest, SharedColumns, Table, WriteIo, WriteRequest};
 
 use crate::batch::{Batch, to_logical};
 use crate::expressions::Expr;
-use crate::plan::{Node, Plan, Scan, SortKey, with_first_rows};
+use crate::plan::{Node, Plan, PlanTables, Scan, SortKey, with_first_rows};
 use crate::reuse::columns::Scans;
 
 /// Rows that a plan on the short path looks at, at most: a few batches.
@@ -57,16 +54,18 @@ pub fn may_be_short(plan: &Plan) -> bool {
 
 /// The rows of a plan, if it is short; `None`, and nothing was done, if it is not. A writer's commit may wait for a
 /// disk. Fails as the plan's expressions, tables and writers do.
-pub(crate) fn run_short(plan: &Plan, scans: &Arc<Scans>) -> Result<Option<Vec<RecordBatch>>> {
+pub(crate) fn run_short(plan: &Plan, tables: &PlanTables, scans: &Arc<Scans>) -> Result<Option<Vec<RecordBatch>>> {
     if !may_be_short(plan) {
         return Ok(None);
     }
-    let plan = &*with_first_rows(Cow::Borrowed(plan));
+    let mut tables = tables.clone();
+    let plan = &*with_first_rows(Cow::Borrowed(plan), &mut tables);
+    let rows = |plan: &Plan| rows(plan, &tables, scans);
     let Node::Write(write) = &plan.node else {
-        let Some(batches) = rows(plan, scans)? else { return Ok(None) };
+        let Some(batches) = rows(plan)? else { return Ok(None) };
         return batches.iter().map(|batch| batch.to_record_batch(&plan.schema)).collect::<Result<_>>().map(Some);
     };
-    let Some(batches) = rows(&write.input, scans)? else { return Ok(None) };
+    let Some(batches) = rows(&write.input)? else { return Ok(None) };
     let schema = write.input.schema.clone();
     let operation = write.writer.begin(&WriteRequest { schema: schema.clone(), memory_bytes: usize::MAX })?;
     let mut part = operation.clone().part()?;
@@ -93,9 +92,9 @@ fn done<T>(io: WriteIo<T>) -> Result<T> {
 }
 
 /// The rows of a plan that does not write; `None` if there are too many to look at.
-fn rows(plan: &Plan, scans: &Arc<Scans>) -> Result<Option<Vec<Batch>>> {
+fn rows(plan: &Plan, tables: &PlanTables, scans: &Arc<Scans>) -> Result<Option<Vec<Batch>>> {
     let input = match &plan.node {
-        Node::Scan(scan) => return scanned(scan, scans),
+        Node::Scan(scan) => return scanned(scan, tables.get(scan.table)?, scans),
         Node::Values { batches } => return Ok(Some(batches.iter().map(Batch::from_record_batch).collect())),
         Node::Filter { input, .. }
         | Node::Project { input, .. }
@@ -103,7 +102,7 @@ fn rows(plan: &Plan, scans: &Arc<Scans>) -> Result<Option<Vec<Batch>>> {
         | Node::Sort { input, .. } => input,
         _ => return Ok(None),
     };
-    let Some(batches) = rows(input, scans)? else { return Ok(None) };
+    let Some(batches) = rows(input, tables, scans)? else { return Ok(None) };
     let mut made = Vec::with_capacity(batches.len());
     match &plan.node {
         Node::Filter { predicate, .. } => {
@@ -159,17 +158,15 @@ fn sorted(batches: Vec<Batch>, schema: &SchemaRef, keys: &[SortKey], fetch: Opti
     Ok(Some(Batch::from_record_batch(&all)))
 }
 
-fn scanned(scan: &Scan, scans: &Arc<Scans>) -> Result<Option<Vec<Batch>>> {
-    let conditions = scan.filters.iter().map(|filter| filter.physical().clone());
-    let predicate =
-        conditions.reduce(|left, right| Arc::new(BinaryExpr::new(left, Operator::And, right)) as Arc<dyn PhysicalExpr>);
-    let columns = (0..scan.table.schema().fields().len()).collect::<Vec<_>>();
-    let clusters = scan.table.scan(&ScanRequest { columns: columns.clone(), predicate })?.clusters;
+fn scanned(scan: &Scan, table: Arc<dyn Table>, scans: &Arc<Scans>) -> Result<Option<Vec<Batch>>> {
+    let predicate = scan.condition();
+    let columns = (0..scan.table_schema.fields().len()).collect::<Vec<_>>();
+    let clusters = table.scan(&ScanRequest { columns: columns.clone(), predicate })?.clusters;
     let known = clusters.iter().map(|cluster| cluster.rows()).try_fold(0, |all: usize, rows| Some(all + rows?));
     if known.is_none_or(|rows| rows > ROWS_MAX) {
         return Ok(None);
     }
-    let attendance = scans.attend(&scan.table, &clusters, &columns, [].into_iter(), BATCH_ROWS_MAX, true);
+    let attendance = scans.attend(&table, &clusters, &columns, [].into_iter(), BATCH_ROWS_MAX, true);
     let mut batches = Vec::with_capacity(clusters.len());
     let mut reads = 0;
     for cluster in clusters {
@@ -210,7 +207,9 @@ mod tests {
     use arrow::array::{ArrayRef, AsArray, Int64Array};
     use arrow::compute::SortOptions;
     use arrow::datatypes::{DataType, Field, Int64Type, Schema};
-    use datafusion_physical_expr::expressions::{Column, lit};
+    use datafusion_expr::Operator;
+    use datafusion_physical_expr::PhysicalExpr;
+    use datafusion_physical_expr::expressions::{BinaryExpr, Column, lit};
     use diligence_base::ids::TableVersion;
     use diligence_base::seams::ManualClock;
     use diligence_memory::Broker;
@@ -218,7 +217,7 @@ mod tests {
 
     use super::*;
 
-    fn table(batches: usize) -> Plan {
+    fn table(batches: usize) -> (Plan, PlanTables) {
         let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, false)]));
         let batch = |index: i64| {
             let values = Int64Array::from_iter_values(index * 4000..index * 4000 + 4000);
@@ -229,35 +228,31 @@ mod tests {
         let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new("a", 0));
         let odd =
             BinaryExpr::new(Arc::new(BinaryExpr::new(column, Operator::Modulo, lit(3_i64))), Operator::Eq, lit(1_i64));
-        let scan = Scan {
-            table: Arc::new(table),
-            name: "t".to_owned(),
-            columns: vec![0],
-            filters: vec![Expr::new(Arc::new(odd), &schema).unwrap()],
-            runtime_filters: vec![],
-            limit: None,
-        };
-        Plan::new(Node::Scan(scan), schema)
+        let filters = vec![Expr::new(Arc::new(odd), &schema).unwrap()];
+        let scan = Scan { filters, ..Scan::new(&table, "t", vec![0]) };
+        (Plan::new(Node::Scan(scan), schema), [Arc::new(table) as _].into_iter().collect())
     }
 
     #[test]
     fn few_rows_are_read_at_once_and_many_are_not() {
         let scans = Scans::new(&Broker::new(1 << 20), Arc::new(ManualClock::stepping(1)), 50);
-        let scan = table(4);
+        let (scan, tables) = table(4);
         let schema = scan.schema.clone();
         let twice: Arc<dyn PhysicalExpr> =
             Arc::new(BinaryExpr::new(Arc::new(Column::new("a", 0)), Operator::Plus, Arc::new(Column::new("a", 0))));
         let project = Node::Project { input: Box::new(scan), expressions: vec![Expr::new(twice, &schema).unwrap()] };
         let project = Plan::new(project, schema.clone());
         let limit = Plan::new(Node::Limit { input: Box::new(project), skip: 2, fetch: Some(2000) }, schema.clone());
-        let rows = run_short(&limit, &scans).unwrap().unwrap();
+        let rows = run_short(&limit, &tables, &scans).unwrap().unwrap();
         let values = rows.iter().flat_map(|rows| rows.column(0).as_primitive::<Int64Type>().values().to_vec());
         let expected = (0..16_000).filter(|value| value % 3 == 1).skip(2).take(2000).map(|value| value * 2);
         assert_eq!(values.collect::<Vec<i64>>(), expected.collect::<Vec<i64>>());
-        assert!(run_short(&table(5), &scans).unwrap().is_none());
+        let (many, tables) = table(5);
+        assert!(run_short(&many, &tables, &scans).unwrap().is_none());
         // The first of few rows in an order; of many rows it is another's work.
+        let (one, tables) = table(1);
         let first = |skip: usize| {
-            let limit = Node::Limit { input: Box::new(table(1)), skip, fetch: None };
+            let limit = Node::Limit { input: Box::new(one.clone()), skip, fetch: None };
             let key = SortKey {
                 expression: Expr::column(0, &schema).unwrap(),
                 options: SortOptions { descending: true, nulls_first: true },
@@ -265,10 +260,10 @@ mod tests {
             let input = Box::new(Plan::new(limit, schema.clone()));
             Plan::new(Node::Sort { input, keys: vec![key], fetch: Some(3) }, schema.clone())
         };
-        let rows = run_short(&first(1000), &scans).unwrap().unwrap();
+        let rows = run_short(&first(1000), &tables, &scans).unwrap().unwrap();
         assert_eq!(rows[0].column(0).as_primitive::<Int64Type>().values(), &[3997, 3994, 3991]);
-        assert!(run_short(&first(0), &scans).unwrap().is_none());
-        let sort = Node::Sort { input: Box::new(table(1)), keys: vec![], fetch: None };
+        assert!(run_short(&first(0), &tables, &scans).unwrap().is_none());
+        let sort = Node::Sort { input: Box::new(one.clone()), keys: vec![], fetch: None };
         assert!(!may_be_short(&Plan::new(sort, schema)));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering}
 use std::time::{Instant, SystemTime};
 
 use diligence_base::Result;
-use diligence_db::Activity;
+use diligence_db::{Activity, without_passwords};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -105,7 +105,7 @@ impl Entry {
         state.changed_us = now_us();
         if let Some(text) = statement {
             let end = (0..=STATEMENT_BYTES_SHOWN.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-            state.statement = Some(text[..end.unwrap_or(0)].to_owned());
+            state.statement = Some(without_passwords(&text[..end.unwrap_or(0)]).into_owned());
             state.statement_began_us = Some(state.changed_us);
         }
     }

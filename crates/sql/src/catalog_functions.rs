@@ -8,7 +8,7 @@ use sqlparser::parser::Parser;
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
 /// always so. `@PATH@` and `@HIDDEN@` stand for what [`Visible`] says.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 51] = [
+const FUNCTIONS: [(&str, &str); 56] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
     ("format_type", "(SELECT concat(max(_t.type_sql_name), CASE WHEN COALESCE(CAST($2 AS INTEGER), 0) < 1 THEN '' \
@@ -16,12 +16,16 @@ const FUNCTIONS: [(&str, &str); 51] = [
       WHEN $1 = 1700 THEN concat('(', (CAST($2 AS INTEGER) - 4) / 65536, ',', (CAST($2 AS INTEGER) - 4) % 65536, ')') \
       WHEN $1 IN (1042, 1043) THEN concat('(', CAST($2 AS INTEGER) - 4, ')') ELSE '' END) \
       FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
-    ("name of regclass", "COALESCE((SELECT max(CASE WHEN _c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@) \
+    ("inet_client_addr", "CAST(NULL AS INET)"),
+    ("inet_client_port", "CAST(NULL AS INTEGER)"),
+    ("inet_server_addr", "CAST(NULL AS INET)"),
+    ("inet_server_port", "CAST(NULL AS INTEGER)"),
+    ("name of regclass", "COALESCE(CASE WHEN $1 = 0 THEN '-' END, (SELECT max(CASE WHEN _c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@) \
       THEN _c.class_shown ELSE _c.class_whole END) FROM pg_catalog.pg_class_names _c WHERE _c.class_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("name of regnamespace", "COALESCE((SELECT max(_n.schema_name) FROM pg_catalog.pg_namespace_names _n WHERE _n.schema_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
-    ("name of regtype", "COALESCE((SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1), \
+    ("name of regtype", "COALESCE(CASE WHEN $1 = 0 THEN '-' END, (SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("obj_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = 0)"),
     ("pg_blocking_pids", "COALESCE((SELECT array_agg(_w.blocking_pid) FROM pg_catalog.pg_lock_waits _w WHERE _w.waiting_pid = $1), \
@@ -29,6 +33,7 @@ const FUNCTIONS: [(&str, &str); 51] = [
     ("pg_char_to_encoding", "6"),
     ("pg_collation_is_visible", "true"),
     ("pg_conf_load_time", "now()"),
+    ("pg_current_xact_id", "CAST(1 AS BIGINT)"),
     ("pg_database_size", "CAST(0 AS BIGINT)"),
     ("pg_encoding_to_char", "'UTF8'"),
     ("pg_function_is_visible", "COALESCE((SELECT bool_or(_r.routine_schema IN (@PATH@) AND _r.routine_oid NOT IN (@HIDDEN@)) \
@@ -42,13 +47,13 @@ const FUNCTIONS: [(&str, &str); 51] = [
     ("pg_get_indexdef", "(SELECT max(_i.index_text) FROM pg_catalog.pg_index_texts _i WHERE _i.index_oid = $1 AND _i.index_part = 0)"),
     ("pg_get_partkeydef", "CAST(NULL AS TEXT)"),
     ("pg_get_ruledef", "CAST(NULL AS TEXT)"),
-    ("pg_get_serial_sequence", "(SELECT max(_s.serial_sequence) FROM pg_catalog.pg_serials _s WHERE _s.serial_table = $1 AND _s.serial_column = $2)"),
+    ("pg_get_serial_sequence", "(SELECT max(_s.serial_sequence) FROM pg_catalog.pg_serials _s WHERE _s.serial_table = CAST($1 AS REGCLASS) AND _s.serial_column = $2)"),
     ("pg_get_statisticsobjdef_columns", "CAST(NULL AS TEXT)"),
     ("pg_get_triggerdef", "(SELECT max(_t.trigger_text) FROM pg_catalog.pg_trigger_texts _t WHERE _t.trigger_oid = $1)"),
     ("pg_get_userbyid", "COALESCE((SELECT max(_r.role_name) FROM pg_catalog.pg_role_names _r WHERE _r.role_oid = $1), \
       'unknown (OID=' || $1 || ')')"),
-    ("pg_get_viewdef", "COALESCE((SELECT max(_v.definition) FROM pg_catalog.pg_views _v WHERE _v.viewoid = $1), \
-      (SELECT max(_m.definition) FROM pg_catalog.pg_matviews _m WHERE _m.matviewoid = $1))"),
+    ("pg_get_viewdef", "COALESCE((SELECT max(_v.definition) FROM pg_catalog.pg_views _v WHERE _v.viewoid = CAST($1 AS REGCLASS)), \
+      (SELECT max(_m.definition) FROM pg_catalog.pg_matviews _m WHERE _m.matviewoid = CAST($1 AS REGCLASS)))"),
     ("pg_indexes_size", "CAST(0 AS BIGINT)"),
     ("pg_is_in_recovery", "false"),
     ("pg_is_other_temp_schema", "false"),
@@ -71,14 +76,18 @@ const FUNCTIONS: [(&str, &str); 51] = [
     ("pg_type_is_visible", "(SELECT bool_or(_t.type_schema IN (@PATH@) AND _t.type_oid NOT IN (@HIDDEN@)) \
       FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
     ("shobj_description", "CAST(NULL AS TEXT)"),
-    ("to_regclass", "(SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_whole = $1 \
+    ("to_regclass", "CAST((SELECT max(_c.class_oid) FROM pg_catalog.pg_class_names _c WHERE _c.class_whole = $1 \
       OR _c.class_shown = $1 AND _c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@) \
       OR _c.class_whole = lower($1) \
-      OR _c.class_shown = lower($1) AND _c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@))"),
+      OR _c.class_shown = lower($1) AND _c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@)) AS REGCLASS)"),
     ("to_regtype", "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_whole = lower($1) \
       OR _t.type_schema IN (@PATH@) AND _t.type_oid NOT IN (@HIDDEN@) AND _t.type_name = lower($1) OR _t.type_sql_name = CASE lower($1) WHEN 'int' THEN 'integer' WHEN 'decimal' THEN 'numeric' WHEN 'float' THEN 'double precision' WHEN 'char' THEN 'character' ELSE $1 END)"),
     ("txid_current", "CAST(1 AS BIGINT)"),
 ];
+
+/// `pg_get_triggerdef` with a second argument: whether schemas are left out where names are found without them.
+const TRIGGER_SHORT: &str = "(SELECT max(CASE WHEN $2 THEN _t.trigger_short ELSE _t.trigger_text END) \
+    FROM pg_catalog.pg_trigger_texts _t WHERE _t.trigger_oid = $1)";
 
 /// `pg_get_indexdef` with a column's place: the whole index for 0.
 const INDEX_PART: &str = "(SELECT max(_i.index_text) FROM pg_catalog.pg_index_texts _i \
@@ -107,6 +116,9 @@ impl Visible {
 pub(crate) fn template(name: &str, arguments: usize, visible: impl FnOnce() -> Visible) -> Option<Expr> {
     if name == "pg_get_indexdef" && arguments > 1 {
         return Some(parsed(INDEX_PART));
+    }
+    if name == "pg_get_triggerdef" && arguments > 1 {
+        return Some(parsed(TRIGGER_SHORT));
     }
     let (_, text) = FUNCTIONS.iter().find(|(known, _)| *known == name)?;
     Some(match text.contains("@PATH@") {

@@ -166,7 +166,7 @@ pub fn partitioned_by(options: &mut OpenOptions, columns: &[Ident]) -> Result<()
 }
 
 /// Names that options have, for hints: of separated values, of text, and of all files.
-const CSV_NAMES: [&str; 22] = [
+const CSV_NAMES: [&str; 20] = [
     "delimiter",
     "delim",
     "sep",
@@ -187,11 +187,17 @@ const CSV_NAMES: [&str; 22] = [
     "null_padding",
     "force_not_null",
     "strict_mode",
+];
+const TEXT_NAMES: [&str; 8] = [
+    "compression",
+    "encoding",
+    "ignore_errors",
     "store_rejects",
     "rejects_limit",
+    "sample_size",
+    "schema_infer_max_rec",
+    "maximum_object_size",
 ];
-const TEXT_NAMES: [&str; 6] =
-    ["compression", "encoding", "ignore_errors", "sample_size", "schema_infer_max_rec", "maximum_object_size"];
 const NAMES: [&str; 7] =
     ["columns", "types", "filename", "union_by_name", "hive_partitioning", "hive_types", "hive_types_autocast"];
 
@@ -249,13 +255,13 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         "encoding" if is_text => options.encoding = Some(Encoding::from_name(one()?)?),
         "ignore_errors" if is_text => options.ignore_errors = truth(one()?)?,
         // Without it, whoever reads the files has taken the option out.
-        "store_rejects" if is_csv && !truth(one()?)? => {}
-        "store_rejects" if is_csv => {
-            let error = Error::unsupported("records that are left out are kept for read_csv only");
+        "store_rejects" if is_text && !truth(one()?)? => {}
+        "store_rejects" if is_text => {
+            let error = Error::unsupported("records that are left out are kept for read_csv and read_json only");
             return Err(error.with_code("0A000").with_hint("SELECT … FROM read_csv('…', store_rejects = true)"));
         }
-        "rejects_limit" if is_csv => options.rejects_max = count(one()?)?,
-        "rejects_table" | "rejects_scan" if is_csv => {
+        "rejects_limit" if is_text => options.rejects_max = count(one()?)?,
+        "rejects_table" | "rejects_scan" if is_text => {
             let error = Error::unsupported("tables of records that are left out have the names of DuckDB");
             return Err(error.with_code("0A000").with_hint("they are reject_errors and reject_scans"));
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion_common::ScalarValue;
 use datafusion_common::config::ConfigOptions;
 use diligence_base::{Error, Result};
-use diligence_engine::plan::{Node, Plan};
+use diligence_engine::plan::{Node, Plan, PlanTables};
 use diligence_types::SqlType;
 
 use crate::algebra::{Constant, Numbers, Relation, Scalar};
@@ -17,6 +17,8 @@ use crate::{ordering, rewrites, unnesting};
 pub(crate) struct Planned {
     /// What the engine runs.
     pub plan: Plan,
+    /// The tables that it names.
+    pub tables: PlanTables,
     /// Whether what the session or the clock said is in it, so that it is not to be run again.
     pub is_transient: bool,
     /// The forms on the way, for EXPLAIN VERBOSE and golden scripts.
@@ -67,21 +69,21 @@ fn planned(
     let unnested = text(&relation);
     let relation = improved(relation, numbers, &options)?;
     let rewritten = text(&relation);
-    let mut plan = lowering::lower(&relation, &columns, numbers, &options)?;
+    let (mut plan, mut tables) = lowering::lower(&relation, &columns, numbers, &options)?;
     if !context.uses_index() {
-        without_index(&mut plan);
+        without_index(&mut plan, &mut tables);
     }
-    Ok(Planned { plan, is_transient, forms: Forms { bound: bound_form, unnested, rewritten } })
+    Ok(Planned { plan, tables, is_transient, forms: Forms { bound: bound_form, unnested, rewritten } })
 }
 
 /// Has the scans of a plan look at all rows that may fit.
-fn without_index(plan: &mut Plan) {
+fn without_index(plan: &mut Plan, tables: &mut PlanTables) {
     if let Node::Scan(scan) = &mut plan.node
-        && let Some(table) = scan.table.clone().without_index()
+        && let Some(table) = tables.find(scan.table).and_then(|table| table.without_index())
     {
-        scan.table = table;
+        scan.table = tables.add(table);
     }
-    plan.inputs_mut().into_iter().for_each(without_index);
+    plan.inputs_mut().into_iter().for_each(|input| without_index(input, tables));
 }
 
 /// A relation that costs less, and so do the subqueries that its expressions read.

@@ -33,6 +33,7 @@ pub mod procedural;
 mod procedures;
 mod programs;
 mod registry;
+mod renaming;
 mod rewrites;
 mod routines;
 mod row_locks;
@@ -50,7 +51,7 @@ pub use facts::Facts;
 pub use lowering::SqlFunctions;
 pub use planning::{
     Description, FollowedRows, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions,
-    SessionLive, parameter_value, rebind,
+    SessionLive, kept_tables, parameter_value,
 };
 pub use registry::Closures;
 pub use session_functions::{QueryRunner, SettingsSink};
@@ -59,4 +60,4 @@ pub use statement::{
     TransactionStep, Write,
 };
 pub use write::native::{NativeWriter, Returned};
-pub use write::triggers::{TableTriggers, TriggerRunner};
+pub use write::triggers::{DeferredTrigger, TableTriggers, TriggerRunner};

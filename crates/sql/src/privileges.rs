@@ -12,8 +12,8 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion_common::error::Result;
 use datafusion_common::{ScalarValue, exec_err, plan_err};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
-use diligence_catalog::SessionSnapshot;
 use diligence_catalog::privileges::{AskedKind, Named, Question};
+use diligence_catalog::{RelationName, SessionSnapshot};
 use diligence_engine::plan::bytes::FunctionName;
 use diligence_storage::foreign_error::to_datafusion;
 
@@ -35,10 +35,16 @@ pub(crate) const NAMES: [(&str, AskedKind); 11] = [
 /// The function that names a column before the privilege.
 const OF_COLUMN: &str = "has_column_privilege";
 
-/// The function of this name, if it is one of these, for a statement of this user that sees this snapshot.
-pub(crate) fn function(name: &str, snapshot: &SessionSnapshot, user: &str) -> Option<Arc<ScalarUDF>> {
+/// The function of this name, if it is one of these, for a statement of this user that sees this snapshot and looks
+/// names without a schema up along this path.
+pub(crate) fn function(
+    name: &str,
+    snapshot: &SessionSnapshot,
+    user: &str,
+    path: Vec<String>,
+) -> Option<Arc<ScalarUDF>> {
     let (name, subject) = NAMES.iter().find(|(known, _)| *known == name)?;
-    let asker = Asker { snapshot: snapshot.clone(), user: user.to_owned() };
+    let asker = Asker { snapshot: snapshot.clone(), user: user.to_owned(), path };
     let signature = Signature::variadic_any(Volatility::Stable);
     Some(Arc::new(ScalarUDF::from(HasPrivilege { name, subject: *subject, asker: Arc::new(asker), signature })))
 }
@@ -46,7 +52,7 @@ pub(crate) fn function(name: &str, snapshot: &SessionSnapshot, user: &str) -> Op
 /// What a plan's bytes call a function, if it is one of these.
 pub(crate) fn name_of(function: &ScalarUDF) -> Option<FunctionName> {
     let own: &HasPrivilege = function.inner().downcast_ref()?;
-    let texts = vec![own.asker.user.clone()];
+    let texts = std::iter::once(&own.asker.user).chain(&own.asker.path).cloned().collect();
     Some(FunctionName { name: own.name.to_owned(), texts, ..FunctionName::default() })
 }
 
@@ -55,6 +61,18 @@ pub(crate) fn name_of(function: &ScalarUDF) -> Option<FunctionName> {
 struct Asker {
     snapshot: SessionSnapshot,
     user: String,
+    path: Vec<String>,
+}
+
+impl Asker {
+    /// The name of a relation with its schema, if it is found along the path.
+    fn whole_name(&self, name: &str) -> Option<String> {
+        let parsed = RelationName::parse(name).filter(|_| !name.contains('.'))?;
+        let mut candidates = self.path.iter().map(|schema| RelationName::new(schema, &parsed.name));
+        let found = candidates.find(|name| self.snapshot.catalog.resolve(name).is_some())?;
+        let quoted = |part: &str| format!("\"{}\"", part.replace('"', "\"\""));
+        Some(format!("{}.{}", quoted(&found.schema), quoted(&found.name)))
+    }
 }
 
 #[derive(Debug)]
@@ -135,7 +153,13 @@ impl HasPrivilege {
         let Named::Text(privileges) = privileges else {
             return exec_err!("{} takes the names of privileges as a text", self.name);
         };
-        let Asker { snapshot, user: asker } = &*self.asker;
+        let Asker { snapshot, user: asker, .. } = &*self.asker;
+        let is_relation = matches!(self.subject, AskedKind::Table | AskedKind::Column | AskedKind::Sequence);
+        let whole = match object {
+            Named::Text(name) if is_relation => self.asker.whole_name(name),
+            _ => None,
+        };
+        let object = whole.as_deref().map_or(object, Named::Text);
         let question = Question { snapshot, asker, user, subject: self.subject, object, column, privileges };
         question.answer().map_err(to_datafusion)
     }

@@ -15,12 +15,14 @@ use diligence_catalog::{
     Object, ObjectRef, Relation, RelationName, Routine, SessionCatalogs, SessionSnapshot, TableAlteration, View,
     may_change, no_schema,
 };
-use diligence_engine::plan::{Needs, Node, Plan};
+use diligence_engine::plan::{Needs, Node, Plan, PlanTables};
 use diligence_memory::QueryMemory;
+use diligence_remote::{Server, Servers};
 use diligence_storage::Writer;
 use diligence_types::collation::TextOrder;
 
 use crate::procedural::{Gives, Procedure};
+use crate::renaming;
 use crate::write::native::{NativeWriter, Returned};
 use crate::write::triggers::TableTriggers;
 use crate::written::WrittenRows;
@@ -206,6 +208,8 @@ impl Statement {
 pub struct Query {
     /// What the engine runs.
     pub plan: Plan,
+    /// The tables that it names.
+    pub tables: PlanTables,
     /// Whether it locks something until its transaction ends.
     pub is_locking: bool,
     /// Whether it calls procedures, which run statements of their own.
@@ -213,6 +217,16 @@ pub struct Query {
 }
 
 impl Query {
+    /// One that locks nothing and calls no procedure.
+    pub fn new(plan: Plan, tables: PlanTables) -> Self {
+        Self { plan, tables, is_locking: false, is_calling: false }
+    }
+
+    /// What running it is expected to need.
+    pub fn needs(&self) -> Needs {
+        self.plan.needs(&self.tables)
+    }
+
     /// The columns that come out.
     pub fn schema(&self) -> &SchemaRef {
         &self.plan.schema
@@ -251,11 +265,10 @@ pub struct Write {
 
 impl Write {
     /// Gives the rows of a query to a writer.
-    pub(crate) fn new(tag: &'static str, rows: Query, writer: Arc<dyn Writer>) -> Self {
+    pub(crate) fn new(tag: &'static str, mut rows: Query, writer: Arc<dyn Writer>) -> Self {
         let is_undoable = writer.is_undoable();
-        let Query { mut plan, is_locking, is_calling } = rows;
-        keep_listed_order(&mut plan);
-        let query = Query { plan: Plan::write(plan, writer), is_locking, is_calling };
+        keep_listed_order(&mut rows.plan);
+        let query = Query { plan: Plan::write(rows.plan, writer), ..rows };
         Self { tag, query, is_undoable, returning: None }
     }
 }
@@ -305,9 +318,8 @@ impl AnyWrite {
     }
 
     /// The statement for a run of a session.
-    pub(crate) fn of(&self, rows: Plan, catalogs: &SessionCatalogs) -> Write {
-        let query = Query { plan: rows, is_locking: false, is_calling: false };
-        self.in_run(query, self.writer.anew(catalogs.catalog(), catalogs.owner()))
+    pub(crate) fn of(&self, rows: Query, catalogs: &SessionCatalogs) -> Write {
+        self.in_run(rows, self.writer.anew(catalogs.catalog(), catalogs.owner()))
     }
 
     /// The statement as one of several.
@@ -362,7 +374,7 @@ impl Several {
     pub fn needs(&self) -> Needs {
         let mut all = Needs::default();
         for part in self.before.iter().chain([&self.last]) {
-            let Needs { rows, memory_bytes } = part.rows.plan.needs();
+            let Needs { rows, memory_bytes } = part.rows.needs();
             all = Needs { rows: all.rows.saturating_add(rows), memory_bytes: all.memory_bytes.max(memory_bytes) };
         }
         all
@@ -375,7 +387,10 @@ impl Several {
 
     /// The plans of those before it.
     pub(crate) fn shown_before(&self) -> String {
-        let shown = self.before.iter().map(|part| format!("{}:\n{}", part.name, part.shown().plan));
+        let shown = self.before.iter().map(|part| {
+            let Query { plan, tables, .. } = part.shown();
+            format!("{}:\n{}", part.name, plan.shown(&tables))
+        });
         shown.collect::<Vec<_>>().join("\n")
     }
 }
@@ -522,6 +537,20 @@ pub enum Command {
         /// Its tables.
         tables: Vec<(RelationName, Arc<FileRelation>)>,
     },
+    /// ATTACH of a server.
+    AttachServer {
+        /// The server.
+        server: Arc<Server>,
+        /// Where it comes to.
+        servers: Arc<Servers>,
+    },
+    /// DETACH of a server.
+    DetachServer {
+        /// Its name.
+        name: String,
+        /// Where it is.
+        servers: Arc<Servers>,
+    },
     /// CREATE SCHEMA.
     CreateSchema {
         /// The schema's name.
@@ -639,6 +668,24 @@ pub enum Command {
         /// What rows that change are counted in.
         memory: QueryMemory,
     },
+    /// ALTER SCHEMA … RENAME TO.
+    RenameSchema {
+        /// Its name.
+        from: String,
+        /// Its name from now on.
+        to: String,
+        /// What indexes of tables are counted in.
+        memory: QueryMemory,
+    },
+    /// ALTER TYPE … RENAME TO and SET SCHEMA of a composite type.
+    RenameComposite {
+        /// The type.
+        object: ObjectRef,
+        /// Its name from now on.
+        name: RelationName,
+        /// What indexes of tables are counted in.
+        memory: QueryMemory,
+    },
     /// CREATE COLLATION.
     CreateCollation {
         /// The name under which the catalog has it.
@@ -742,6 +789,16 @@ impl Command {
         }
     }
 
+    /// The tables that it changes as a whole, and what it does with them, as messages have it.
+    pub fn changed_as_a_whole(&self) -> (Vec<RelationName>, &'static str) {
+        match self {
+            Command::Drop { names, kind, .. } => (names.clone(), kind.tag()),
+            Command::Truncate { tables, .. } => (tables.iter().map(|table| table.name.clone()).collect(), "TRUNCATE"),
+            Command::Alter { table, tag, .. } => (vec![table.name.clone()], tag),
+            _ => (vec![], ""),
+        }
+    }
+
     /// What it is called while others are in its way.
     pub fn waiting_tag(&self) -> &'static str {
         match self {
@@ -821,6 +878,14 @@ impl Command {
                 }
                 block.commit()?;
                 Ok("ATTACH")
+            }
+            Command::AttachServer { server, servers } => {
+                servers.put(server.clone());
+                Ok("ATTACH")
+            }
+            Command::DetachServer { name, servers } => {
+                servers.remove(name);
+                Ok("DETACH")
             }
             Command::CreateSchema { name, if_not_exists } => {
                 if !catalog.create_schema(name)? && !if_not_exists {
@@ -902,6 +967,25 @@ impl Command {
             Command::ChangeEnum { object, change, memory } => {
                 let block = catalogs.begin_block();
                 block.catalog().change_enum(object, change, memory)?;
+                block.commit()?;
+                Ok("ALTER TYPE")
+            }
+            Command::RenameSchema { from, to, memory } => {
+                let block = catalogs.begin_block();
+                let catalog = &*block.catalog();
+                let snapshot = catalog.snapshot();
+                let within = snapshot.all_objects().filter(|object| object.name.schema == *from);
+                let within = within.map(|object| object.name.clone()).collect::<Vec<_>>();
+                let tables = tables_of(catalog, &within);
+                let _locked = catalog.lock_definitions(catalogs.owner(), tables.iter())?;
+                let memory = memory.reservation("a table in memory");
+                catalog.rename_schema(from, to, &|object| renaming::renamed(object, from, to), &memory)?;
+                block.commit()?;
+                Ok("ALTER SCHEMA")
+            }
+            Command::RenameComposite { object, name, memory } => {
+                let block = catalogs.begin_block();
+                block.catalog().rename_composite(object, name, memory)?;
                 block.commit()?;
                 Ok("ALTER TYPE")
             }

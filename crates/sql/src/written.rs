@@ -1,37 +1,60 @@
-//! The rows of a statement's WITH that writes, for the others of the statement: they come when it has run.
+//! Rows that come while a statement runs: those of its WITH that writes, for the others of the statement, and those
+//! that are asked for when triggers have seen them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Statistics;
-use diligence_base::ids::{TableIdentity, TableVersion};
+use diligence_base::ids::{TableId, TableIdentity, TableVersion};
 use diligence_base::{Error, Result};
 use diligence_storage::memory::MemoryTable;
 use diligence_storage::{ScanRequest, Table, TableScan};
+use parking_lot::RwLock;
 
 /// Rows that are not there when the statement is planned.
 #[derive(Debug)]
 pub struct WrittenRows {
     name: String,
     schema: SchemaRef,
-    identity: TableIdentity,
-    rows: OnceLock<MemoryTable>,
+    version: TableVersion,
+    now: RwLock<Now>,
     is_read: AtomicBool,
+}
+
+/// The rows that are there, and what tells them apart from those that were there before.
+#[derive(Debug)]
+struct Now {
+    identity: TableIdentity,
+    rows: Option<Arc<MemoryTable>>,
 }
 
 impl WrittenRows {
     /// The rows of what the statement calls so. No other table has the version.
     pub(crate) fn new(name: &str, schema: SchemaRef, version: TableVersion) -> Arc<Self> {
-        let (rows, is_read) = (OnceLock::new(), AtomicBool::new(false));
-        Arc::new(Self { name: name.to_owned(), schema, identity: TableIdentity::of_new(version), rows, is_read })
+        let now = RwLock::new(Now { identity: TableIdentity::of_new(version), rows: None });
+        Arc::new(Self { name: name.to_owned(), schema, version, now, is_read: AtomicBool::new(false) })
     }
 
     /// These are the rows. Fails if they do not have its columns, or if it has rows.
     pub(crate) fn become_rows(&self, batches: Vec<RecordBatch>) -> Result<()> {
-        let rows = MemoryTable::new(self.name.as_str(), self.schema.clone(), batches, self.identity.version)?;
-        self.rows.set(rows).map_err(|_| Error::bug("the rows of a WITH come twice"))
+        let rows = MemoryTable::new(self.name.as_str(), self.schema.clone(), batches, self.version)?;
+        let mut now = self.now.write();
+        if now.rows.is_some() {
+            return Err(Error::bug("the rows of a WITH come twice"));
+        }
+        now.rows = Some(Arc::new(rows));
+        Ok(())
+    }
+
+    /// These are the rows from now on: nothing that was found of others is good for them. Fails if they do not have its
+    /// columns.
+    pub(crate) fn become_others(&self, batches: Vec<RecordBatch>) -> Result<()> {
+        let rows = MemoryTable::new(self.name.as_str(), self.schema.clone(), batches, self.version)?;
+        let identity = TableIdentity::of(TableId::next(), self.version);
+        *self.now.write() = Now { identity, rows: Some(Arc::new(rows)) };
+        Ok(())
     }
 
     /// Something of the statement reads them.
@@ -51,15 +74,17 @@ impl Table for WrittenRows {
     }
 
     fn identity(&self) -> TableIdentity {
-        self.identity
+        self.now.read().identity
     }
 
     fn statistics(&self) -> Statistics {
-        self.rows.get().map_or_else(|| Statistics::new_unknown(&self.schema), MemoryTable::statistics)
+        let rows = self.now.read().rows.clone();
+        rows.map_or_else(|| Statistics::new_unknown(&self.schema), |rows| rows.statistics())
     }
 
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
-        let rows = self.rows.get().ok_or_else(|| Error::bug("the rows of a WITH are read before it has run"))?;
+        let rows = self.now.read().rows.clone();
+        let rows = rows.ok_or_else(|| Error::bug("the rows of a WITH are read before it has run"))?;
         rows.scan(request)
     }
 

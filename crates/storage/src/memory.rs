@@ -347,8 +347,9 @@ impl Decode for MemoryDecode {
 }
 
 /// Of `rows` rows with these columns the wanted columns of those that all filters keep; `None` if no row is kept. A
-/// filter sees only rows that the ones before it kept, as in the statement's own order of conditions.
-pub(crate) fn filtered(
+/// filter sees only rows that the ones before it kept, as in the statement's own order of conditions. Columns that
+/// neither a filter nor the reader looks at may be anything of that length. Fails as the filters do.
+pub fn filtered(
     mut arrays: Vec<ArrayRef>,
     mut rows: usize,
     columns: &[usize],

@@ -81,6 +81,10 @@ pub trait Table: Send + Sync + fmt::Debug {
     ) -> Option<Arc<dyn Table>> {
         None
     }
+    /// The same table for whoever wants so many of its rows at most, whichever; `None` if that saves nothing.
+    fn at_most(&self, _rows: usize) -> Option<Arc<dyn Table>> {
+        None
+    }
     /// Whether it finds rows by an index, if it has a fitting one.
     fn uses_index(&self) -> bool {
         true

@@ -233,6 +233,10 @@ def odd_text():
     (DATA / "rejects.csv").write_text(
         "id,name,day\n1,a,2024-01-01\nx,b,2024-01-02\n3,c\n4,d,2024-01-04,extra\n5,e,2024-13-40\n6,f,2024-01-06\n"
     )
+    (DATA / "rejects.json").write_text(
+        '{"id": 1, "day": "2024-01-01"}\n{"id": "x", "day": "2024-01-02"}\nno record\n{"id": 4, "day": }\n'
+        '{"id": 5, "day": "2024-13-40"}\n{"id": 6, "day": "2024-01-06"}\n[7]\n'
+    )
     (DATA / "comments.csv").write_text("# a remark\nid,v\n# another\n1,10\n2,20\n")
     (DATA / "nulls.csv").write_text("id,v,w\n1,NA,x\n2,5,NA\n3,,y\n")
     (DATA / "sparse.json").write_text('{"a": 1}\n{"b": "x", "a": 2}\n{"c": [1, 2], "a": null}\n')

@@ -18,6 +18,9 @@ pub struct Adapter {
     pub watchdog: Watchdog,
     /// Whether a second copy of each query runs at the same time, and must get the same.
     pub twice: bool,
+    /// The functions of the script whose calls change something: a session has one transaction and one user, which two
+    /// calls at a time would share.
+    pub changing: Vec<String>,
 }
 
 /// The way into the database.
@@ -29,13 +32,40 @@ pub enum Door {
     Wire(Arc<Mutex<Wire>>),
 }
 
-/// Whether it is a query that changes nothing, and whose answer is the same however often it is asked.
-fn may_run_twice(sql: &str) -> bool {
-    let sql = sql.trim_start().to_ascii_lowercase();
-    let changes =
-        ["random", "uuid", "now(", "current_", "system.", "nextval", " into ", "update ", "delete from", "-- changes"];
-    ["select", "with", "values", "("].iter().any(|word| sql.starts_with(word))
-        && !changes.iter().any(|word| sql.contains(word))
+/// What a query says whose answers are not the same, or which changes something.
+const CHANGES: [&str; 9] =
+    ["random", "uuid", "now(", "current_", "system.", "nextval", " into ", "update ", "delete from"];
+
+/// What a function says that changes something: rows, the transaction, or who the user is.
+const CHANGES_IN_FUNCTIONS: [&str; 9] =
+    ["insert ", "update ", "delete ", "merge ", "truncate ", "execute ", "exception", "set_config", "security definer"];
+
+impl Adapter {
+    /// Whether it is a query that changes nothing, and whose answer is the same however often it is asked.
+    fn may_run_twice(&self, sql: &str) -> bool {
+        let sql = sql.trim_start().to_ascii_lowercase();
+        ["select", "with", "values", "("].iter().any(|word| sql.starts_with(word))
+            && !CHANGES.iter().any(|word| sql.contains(word))
+            && !self.calls_what_changes(&sql)
+    }
+
+    /// Keeps the name of a function if its calls change something, itself or by what it calls.
+    fn learn(&mut self, sql: &str) {
+        let sql = sql.trim_start().to_ascii_lowercase();
+        let Some(function) =
+            ["create function ", "create or replace function "].iter().find_map(|words| sql.strip_prefix(words))
+        else {
+            return;
+        };
+        let name = function.split('(').next().unwrap_or_default().rsplit('.').next().unwrap_or_default();
+        if CHANGES_IN_FUNCTIONS.iter().any(|word| sql.contains(word)) || self.calls_what_changes(&sql) {
+            self.changing.push(format!("{}(", name.trim()));
+        }
+    }
+
+    fn calls_what_changes(&self, sql: &str) -> bool {
+        self.changing.iter().any(|call| sql.contains(call.as_str()))
+    }
 }
 
 impl DB for Adapter {
@@ -43,14 +73,16 @@ impl DB for Adapter {
     type ColumnType = ColumnLetter;
 
     fn run(&mut self, sql: &str) -> Result<DBOutput<ColumnLetter>, Error> {
+        self.learn(sql);
         // Planning cannot be cancelled, so it is watched without a token.
         let planning = self.watchdog.watch(sql, None);
         let session = match &self.door {
             Door::Session(session) => session,
             Door::Wire(wire) => return wire.lock().run(sql),
         };
+        let twice = self.twice && self.may_run_twice(sql);
         let mut result = session.start(sql)?;
-        let mut twin = (self.twice && may_run_twice(sql)).then(|| session.start(sql)).transpose()?;
+        let mut twin = twice.then(|| session.start(sql)).transpose()?;
         drop(planning);
         let _running = self.watchdog.watch(sql, Some(result.cancel_token()));
         let (mut batches, mut twins) = (Vec::new(), Vec::new());

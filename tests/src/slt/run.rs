@@ -68,7 +68,8 @@ fn run_records(
     };
 
     let connect = || {
-        let adapter = Adapter { door: door.clone(), watchdog: watchdog.clone(), twice: weather.twice };
+        let adapter =
+            Adapter { door: door.clone(), watchdog: watchdog.clone(), twice: weather.twice, changing: vec![] };
         async move { Ok(adapter) }
     };
     let mut runner = Runner::new(connect);

@@ -1,6 +1,23 @@
 //! Names that are given and taken away: relations and schemas.
 
+use arrow::datatypes::SchemaRef;
+
 use super::*;
+use crate::rules::TableRules;
+
+/// What becomes of an object that says the name of a schema which has another one.
+#[derive(Debug)]
+pub enum RenamedObject {
+    /// A table with its columns, and what it is declared with.
+    Table {
+        /// Its columns.
+        columns: SchemaRef,
+        /// What it is declared with.
+        rules: Box<TableRules>,
+    },
+    /// Something else.
+    Other(Relation),
+}
 
 impl Catalog {
     /// Gives a relation a name. A view in the place of another one is a new version of the same object; anything else
@@ -92,6 +109,55 @@ impl Catalog {
             Ok((vec![], Some(Entry::CreateSchema { id, name: name.to_owned() })))
         })?;
         Ok(is_new)
+    }
+
+    /// Gives a schema another name, with all that is in it; `renamed` says what becomes of objects that say its name,
+    /// `None` of one that does not. To be called in a block: it makes several changes. Fails with code 3F000 if there
+    /// is no such schema, 42P06 if there is one of the new name, as `renamed` does, and as a log fails.
+    pub fn rename_schema(
+        &self,
+        from: &str,
+        to: &str,
+        renamed: &dyn Fn(&Object) -> Result<Option<RenamedObject>>,
+        memory: &Reservation,
+    ) -> Result<()> {
+        may_change(from, "it cannot get another name")?;
+        self.commit(Staged::default(), |root| {
+            let id = root.schemas.get(from).ok_or_else(|| no_schema(from))?.id;
+            if root.schemas.contains_key(to) || SHOWN_SCHEMAS.contains(&to) {
+                return Err(Error::input(format!("schema \"{to}\" already exists")).with_code("42P06"));
+            }
+            Arc::make_mut(root).schemas.insert(to.to_owned(), Schema::new(id));
+            Ok((vec![], Some(Entry::CreateSchema { id, name: to.to_owned() })))
+        })?;
+        for object in self.snapshot().all_objects() {
+            let mut name = object.name.clone();
+            if name.schema == from {
+                to.clone_into(&mut name.schema);
+            }
+            match (renamed(object)?, &object.relation) {
+                (Some(RenamedObject::Table { columns, rules }), _) => {
+                    let places = (0..columns.fields().len()).map(Some).collect();
+                    let alteration = TableAlteration { name, columns, places, rules: *rules };
+                    self.alter(&object.reference(), object.version, alteration, memory)?;
+                }
+                (None, Relation::Native(table)) if name != object.name => {
+                    let (columns, rules) = (table.schema().clone(), table.rules().clone());
+                    let places = (0..columns.fields().len()).map(Some).collect();
+                    let alteration = TableAlteration { name, columns, places, rules };
+                    self.alter(&object.reference(), object.version, alteration, memory)?;
+                }
+                (other, _) => {
+                    if name != object.name {
+                        self.rename(&object.reference(), &name)?;
+                    }
+                    if let Some(RenamedObject::Other(relation)) = other {
+                        self.replace(&ObjectRef { id: object.id, name }, relation)?;
+                    }
+                }
+            }
+        }
+        self.drop_schema(from, false).map(drop)
     }
 
     /// Takes a schema away; false if there is none. Fails with kind `Input` on one that is always there, and on one

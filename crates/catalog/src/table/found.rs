@@ -1,6 +1,8 @@
 //! Rows that are found by their keys and numbers.
 
+use arrow::array::Int64Array;
 use arrow::compute::interleave_record_batch;
+use arrow::datatypes::{DataType, Field};
 
 use super::*;
 
@@ -26,6 +28,34 @@ impl NativeTable {
         }
         let batches = batches.iter().collect::<Vec<_>>();
         interleave_record_batch(&batches, &places).map_err(from_arrow)
+    }
+
+    /// Beside each of these rows the row that has the same key, of this name, and its number; NULLs where none has.
+    /// Fails with code 23502 for a NULL where none may be, and 40001 if the key is gone.
+    pub fn rows_with_key(&self, key: &str, rows: &RecordBatch) -> Result<RecordBatch> {
+        let rows = conform(rows, self.schema(), self.name())?;
+        let key = self.rules().keys.iter().find(|known| known.name == key).ok_or_else(conflict)?;
+        let lookup = self.lookup(key)?.ok_or_else(|| Error::bug("a key has no index"))?;
+        let values = lookup.reader.values(&rows)?;
+        let found = (0..rows.num_rows()).map(|row| lookup.found(&values, row)).collect::<Result<Vec<_>>>()?;
+        let mut numbers = found.iter().flatten().copied().collect::<Vec<_>>();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let there = match numbers.as_slice() {
+            [one] => self.row(*one)?.ok_or_else(conflict)?,
+            all => self.rows_of(all)?,
+        };
+        let place = |number: &Option<i64>| number.and_then(|number| numbers.binary_search(&number).ok());
+        let places = found.iter().map(|number| place(number).map(|place| place as u64));
+        let places = UInt64Array::from_iter(places);
+        let columns = there.columns().iter().map(|column| take(column, &places, None).map_err(from_arrow));
+        let mut columns = columns.collect::<Result<Vec<_>>>()?;
+        let fields = self.schema().fields().iter().map(|field| field.as_ref().clone().with_nullable(true));
+        let mut fields = fields.collect::<Vec<_>>();
+        columns.push(Arc::new(Int64Array::from(found)));
+        fields.push(Field::new("number", DataType::Int64, true));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).map_err(from_arrow)
     }
 
     /// Finds rows by a key; `None` if the table does not have it.

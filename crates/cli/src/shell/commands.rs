@@ -50,8 +50,13 @@ pub fn is_command(text: &str) -> bool {
     characters.next() == Some('.') && characters.next().is_some_and(char::is_alphabetic)
 }
 
+/// The command that a line is, if it is one.
+pub fn of(line: &str) -> Option<String> {
+    from_alias(line).or_else(|| is_command(line).then(|| line.to_owned()))
+}
+
 /// The command for a word that other shells use, such as `exit` or psql's `\d`.
-pub fn from_alias(line: &str) -> Option<String> {
+fn from_alias(line: &str) -> Option<String> {
     let line = line.trim().trim_end_matches(';').trim_end();
     let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let argument = argument.trim();

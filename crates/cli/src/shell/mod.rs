@@ -4,10 +4,13 @@
 //! A statement ends at its semicolon, which [`ending`] finds. The line editor has a history and completes keywords and
 //! the names that the session knows ([`completer`]). Ctrl-C clears the line at the prompt and cancels a running
 //! statement; Ctrl-D exits. The shell continues after an error.
+//!
+//! Without a terminal it is the same for lines that come through a pipe (`lines`), with no prompt and no editor.
 
 mod commands;
 mod completer;
 mod ending;
+mod lines;
 mod prompt;
 
 use std::io::{IsTerminal, stdin, stdout};
@@ -36,16 +39,20 @@ const HISTORY_ENTRIES_MAX: usize = 10_000;
 
 const COMPLETION_MENU: &str = "completion";
 
-/// Runs the subcommand. Fails without a terminal, and if the database or the server cannot be opened.
+/// Runs the subcommand. Fails if the database or the server cannot be opened, and without a terminal if any statement
+/// has failed.
 pub fn run(arguments: &ShellArguments) -> Done {
-    if !stdin().is_terminal() || !stdout().is_terminal() {
-        return Err(Failure::Usage("the shell needs a terminal; use 'diligence sql' in scripts and pipes".to_owned()));
+    let terminal = stdout().is_terminal();
+    if terminal {
+        check_for_terminal(arguments.output.format)?;
     }
-    check_for_terminal(arguments.output.format)?;
     let interrupt = Interrupt::install()?;
     let (target, server) = target(arguments.connect.as_deref(), &arguments.database)?;
     let target = target.as_ref();
-    let runner = Runner::new(target, &interrupt, &arguments.output, true);
+    let runner = Runner::new(target, &interrupt, &arguments.output, terminal);
+    if !terminal || !stdin().is_terminal() {
+        return lines::run(stdin().lock(), &runner, target);
+    }
     let words = Words::default();
     let mut editor = editor(&words);
 
@@ -70,12 +77,9 @@ pub fn run(arguments: &ShellArguments) -> Done {
         }
         // Save the history now, because a second Ctrl-C ends the process. A failure to save it is ignored.
         let _ = editor.sync_history();
-        let command = commands::from_alias(line);
-        let line = command.as_deref().unwrap_or(line);
-        let done = if is_command(line) {
-            commands::run(line, &runner, target)
-        } else {
-            runner.run(&Source::typed(line)).map(|()| AfterCommand::Prompt)
+        let done = match commands::of(line) {
+            Some(command) => commands::run(&command, &runner, target),
+            None => runner.run(&Source::typed(line)).map(|()| AfterCommand::Prompt),
         };
         match done {
             Ok(AfterCommand::Prompt) => {}
@@ -130,8 +134,7 @@ struct StatementValidator;
 
 impl Validator for StatementValidator {
     fn validate(&self, line: &str) -> ValidationResult {
-        let is_command = is_command(line) || commands::from_alias(line).is_some();
-        if line.trim().is_empty() || is_command || ending::is_complete(line) {
+        if line.trim().is_empty() || commands::of(line).is_some() || ending::is_complete(line) {
             ValidationResult::Complete
         } else {
             ValidationResult::Incomplete

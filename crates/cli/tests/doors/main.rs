@@ -1,5 +1,6 @@
 //! The commands as a user runs them: one program, so that it is linked once.
 
+mod attached;
 mod copy;
 mod damage;
 mod generate;

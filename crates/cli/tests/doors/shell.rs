@@ -1,7 +1,7 @@
-//! `diligence shell` on a terminal.
+//! `diligence shell` on a terminal, and without one.
 
-use crate::support::diligence;
 use crate::support::terminal::Terminal;
+use crate::support::{diligence, run};
 
 const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
@@ -215,4 +215,24 @@ fn tables_come_first_after_from() {
     terminal.expect(PROMPT);
     terminal.send(CTRL_D);
     assert!(terminal.wait().success());
+}
+
+#[test]
+fn without_a_terminal_it_runs_the_lines_of_its_input() {
+    let home = tempfile::tempdir().unwrap();
+    let script = "\u{feff}SELECT 40\n  + 2 AS answer;\n.format jsonl\n\nSELECT ';' AS a; SELECT 2 AS b;\n-- the end;\n\
+                  SELECT 3 AS c";
+    let ran = run(home.path(), &["shell", "--format", "csv"], script);
+    let expected = "answer\n42\n{\"a\":\";\"}\n{\"b\":2}\n{\"c\":3}\n";
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), expected, ""));
+
+    // An error is told with its line, the next statement runs, and the run has failed.
+    let ran =
+        run(home.path(), &["shell", "--format", "csv"], "SELECT 1 AS a;\n\nSELECT\n  x;\n.dance\nSELECT 2 AS b;\n");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "a\n1\nb\n2\n"));
+    assert!(ran.stderr.contains("standard input:4:3") && ran.stderr.contains(".dance"), "{}", ran.stderr);
+
+    let ran = run(home.path(), &["shell"], ".quit\nSELECT 1;");
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "", ""));
+    assert_eq!(run(home.path(), &["shell"], "").code, Some(0));
 }

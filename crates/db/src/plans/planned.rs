@@ -13,7 +13,7 @@ use diligence_base::Result;
 use diligence_catalog::{Catalog, CatalogChange, PlanningIdentity, SessionSnapshot, Uses};
 use diligence_engine::plan::Needs;
 use diligence_sql::parse::Parsed;
-use diligence_sql::{Planned, Planner, Query, Statement, parameter_value, rebind};
+use diligence_sql::{Planned, Planner, Query, Statement, kept_tables, parameter_value};
 
 /// The syntax tree of a statement with its text. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -49,10 +49,10 @@ pub struct PlannedStatement {
 impl PlannedStatement {
     pub(crate) fn new(text: &str, planned: Planned) -> Self {
         let needs = match &planned {
-            Planned::Query(query, _) => query.plan.needs(),
+            Planned::Query(query, _) => query.needs(),
             Planned::Other(statement) => match statement.as_ref() {
-                Statement::Explain { query, analyze: true, .. } => query.plan.needs(),
-                Statement::Write(write) => write.query.plan.needs(),
+                Statement::Explain { query, analyze: true, .. } => query.needs(),
+                Statement::Write(write) => write.query.needs(),
                 Statement::Several(several) => several.needs(),
                 _ => Needs::default(),
             },
@@ -168,7 +168,8 @@ impl PlannedStatement {
     pub(crate) fn kept(&self) -> Option<Self> {
         let mut kept = self.again()?;
         if let Planned::Query(query, Some(uses)) = &mut kept.planned {
-            rebind(&mut Arc::make_mut(query).plan, &uses.unbinding());
+            let query = Arc::make_mut(query);
+            query.tables = kept_tables(&query.tables, uses);
         }
         Some(kept)
     }
@@ -176,11 +177,11 @@ impl PlannedStatement {
     /// The same statement over the rows that a planner's session sees now; `None` if it has to be planned anew for it.
     pub(crate) fn renewed_for(&self, planner: &Planner) -> Option<Self> {
         let Planned::Query(query, Some(uses)) = &self.planned else { return None };
-        let (plan, uses) = planner.renewed(&query.plan, uses, &planner.catalogs().snapshot())?;
-        let planned = Planned::Query(
-            Arc::new(Query { plan, is_locking: query.is_locking, is_calling: query.is_calling }),
-            Some(uses),
-        );
+        let snapshot = planner.catalogs().snapshot();
+        let (plan, tables, uses) = planner.renewed((&query.plan, &query.tables), uses, &snapshot)?;
+        let (is_locking, is_calling) = (query.is_locking, query.is_calling);
+        let query = Query { is_locking, is_calling, ..Query::new(plan, tables) };
+        let planned = Planned::Query(Arc::new(query), Some(uses));
         Some(Self {
             text: self.text.clone(),
             planned,

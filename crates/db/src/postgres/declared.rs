@@ -8,19 +8,22 @@ use std::sync::Arc;
 use diligence_catalog::authority::Subject;
 use diligence_catalog::privileges::OWNER_OID;
 use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules};
-use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, POSTGRES_SCHEMA, Relation, SessionSnapshot};
+use diligence_catalog::{
+    DEFAULT_SCHEMA, NativeTable, Object, POSTGRES_SCHEMA, Relation, SessionSnapshot, declared_oid,
+};
 use diligence_types::SqlType;
 
 use super::collation_oid;
-use super::definitions::{index_definition, key_definition, key_parts, qualified, quoted, reference_definition};
+use super::definitions::{
+    deferred, index_definition, key_definition, key_parts, qualified, quoted, reference_definition,
+};
 use super::roles;
 use super::rows::Cell;
+use super::triggers::{self, TriggerConstraint};
 
-/// Numbers of what tables are declared with begin here.
-const DECLARED_FROM: i64 = 100_000_000;
-/// So many of them are a table's, and so many of each kind.
+/// Numbers of defaults begin here, and so many of them are a table's.
+const DEFAULTS_FROM: i64 = 100_000_000;
 const OF_TABLE: i64 = 1024;
-const OF_KIND: i64 = 256;
 /// The number of the class `pg_class`.
 const PG_CLASS: u32 = 1259;
 
@@ -42,8 +45,7 @@ struct Declared {
 
 impl Declared {
     fn number(&self, kind: Kind, place: usize) -> Cell {
-        let of_table = i64::from(self.object.oid()) % 800_000 * OF_TABLE;
-        Cell::Number(DECLARED_FROM + of_table + kind as i64 * OF_KIND + place as i64 % OF_KIND)
+        Cell::Number(declared_oid(self.object.oid(), kind as i64, place))
     }
 
     fn columns(&self, names: &[String]) -> Cell {
@@ -140,7 +142,7 @@ pub(super) fn defaults(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 let number = i64::from(of.object.oid()) * OF_TABLE + place as i64;
                 let text = shown_default(&expression.to_string());
                 rows.push(vec![
-                    Cell::Number(DECLARED_FROM + number % 800_000_000),
+                    Cell::Number(DEFAULTS_FROM + number % 800_000_000),
                     of.object.oid().into(),
                     Cell::Number(place as i64 + 1),
                     text.into(),
@@ -305,6 +307,36 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             rows.push((cells, format!("{text}{}", unproven(rules, &reference.name))));
         }
     }
+    for TriggerConstraint { number, object, trigger } in triggers::constraints(snapshot) {
+        let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
+        let head: [Cell; 7] = [
+            Cell::Number(number),
+            trigger.name.as_str().into(),
+            schema.into(),
+            "t".into(),
+            trigger.is_deferrable().into(),
+            (trigger.constraint == Some(Deferral::Deferred)).into(),
+            true.into(),
+        ];
+        let zero = || Cell::Number(0);
+        let rest: [Cell; 11] = [
+            object.oid().into(),
+            zero(),
+            zero(),
+            zero(),
+            zero(),
+            " ".into(),
+            " ".into(),
+            " ".into(),
+            true.into(),
+            zero(),
+            true.into(),
+        ];
+        rows.push((
+            head.into_iter().chain(rest).collect(),
+            format!("TRIGGER{}", deferred(trigger.constraint.unwrap_or_default())),
+        ));
+    }
     rows
 }
 
@@ -394,22 +426,50 @@ pub(super) fn listed_sequences(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     sequences(snapshot).iter().map(row).collect()
 }
 
-/// What `pg_get_serial_sequence` looks into: a table's name, a column's, and the sequence that the column owns.
+/// The columns of `pg_stat_user_tables`. What is not counted is 0, and what never happens NULL.
+pub(super) const STATISTICS: &str = "relid:o schemaname relname n_live_tup:o n_dead_tup:o seq_scan:o seq_tup_read:o idx_scan:o idx_tup_fetch:o \
+     n_tup_ins:o n_tup_upd:o n_tup_del:o n_tup_hot_upd:o n_mod_since_analyze:o n_ins_since_vacuum:o last_vacuum:z \
+     last_autovacuum:z last_analyze:z last_autoanalyze:z vacuum_count:o autovacuum_count:o analyze_count:o \
+     autoanalyze_count:o";
+
+/// `pg_stat_user_tables`: the rows of tables.
+pub(super) fn statistics(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let row = |of: Declared| {
+        let name = &of.object.name;
+        let rows = Cell::Number(of.table.rows() as i64);
+        let named = [of.object.oid().into(), name.schema.as_str().into(), name.name.as_str().into(), rows];
+        let counts = (0..11).map(|_| Cell::Number(0));
+        let times = (0..4).map(|_| Cell::Null);
+        let more = (0..4).map(|_| Cell::Number(0));
+        named.into_iter().chain(counts).chain(times).chain(more).collect()
+    };
+    declared(snapshot).into_iter().map(row).collect()
+}
+
+/// `pg_depend`: sequences that columns own.
+pub(super) fn dependencies(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let tables = declared(snapshot);
+    let row = |(object, sequence): &(Arc<Object>, Arc<diligence_catalog::sequence::Sequence>)| {
+        let (table, column) = sequence.options.owner.as_ref()?;
+        let table = tables.iter().find(|of| of.object.id == *table)?;
+        let place = table.table.schema().index_of(column).ok()? as i64 + 1;
+        let kind = if table.table.rules().identities.contains_key(column) { "i" } else { "a" };
+        let (own, of) = (object.oid().into(), table.object.oid().into());
+        Some(vec![PG_CLASS.into(), own, 0.into(), PG_CLASS.into(), of, Cell::Number(place), kind.into()])
+    };
+    sequences(snapshot).iter().filter_map(row).collect()
+}
+
+/// What `pg_get_serial_sequence` looks into: a table's number, a column's, and the sequence that the column owns.
 pub(super) fn serials(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let tables = declared(snapshot);
     let row = |(object, sequence): &(Arc<Object>, Arc<diligence_catalog::sequence::Sequence>)| {
         let (table, column) = sequence.options.owner.as_ref()?;
         let table = tables.iter().find(|of| of.object.id == *table)?;
-        let (table, own) = (&table.object.name, &object.name);
-        let own = format!("{}.{}", quoted(&own.schema), quoted(&own.name));
-        Some(
-            [format!("{}.{}", quoted(&table.schema), quoted(&table.name)), qualified(table)]
-                .map(|name| vec![name.into(), column.as_str().into(), own.as_str().into()]),
-        )
+        let own = format!("{}.{}", quoted(&object.name.schema), quoted(&object.name.name));
+        Some(vec![table.object.oid().into(), column.as_str().into(), own.into()])
     };
-    let mut rows = sequences(snapshot).iter().filter_map(row).flatten().collect::<Vec<Vec<Cell>>>();
-    rows.dedup();
-    rows
+    sequences(snapshot).iter().filter_map(row).collect()
 }
 
 /// `pg_language`: what functions are written in. PostgreSQL has no numbers for the others: they are some that it gives

@@ -44,7 +44,7 @@ fn key_condition(key: &Key) -> Option<String> {
 }
 
 /// What a definition ends with that says when it is held against the rows.
-fn deferred(deferral: Deferral) -> &'static str {
+pub(super) fn deferred(deferral: Deferral) -> &'static str {
     match deferral {
         Deferral::Never => "",
         Deferral::Immediate => " DEFERRABLE",

@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 56] = [
+const EMPTY: [(&str, &str); 53] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
     ("pg_amop", "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:s amoppurpose amopopr:o amopmethod:o amopsortfamily:o"),
     ("pg_amproc", "oid:o amprocfamily:o amproclefttype:o amprocrighttype:o amprocnum:s amproc"),
@@ -17,7 +17,6 @@ const EMPTY: [(&str, &str); 56] = [
     ("pg_config", "name setting"),
     ("pg_conversion", "oid:o conname connamespace:o conowner:o conforencoding:i contoencoding:i conproc condefault:b"),
     ("pg_cursors", "name statement is_holdable:b is_binary:b is_scrollable:b creation_time"),
-    ("pg_depend", "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype"),
     ("pg_event_trigger", "oid:o evtname evtevent evtowner:o evtfoid:o evtenabled evttags:T"),
     ("pg_file_settings", "sourcefile sourceline:i seqno:i name setting applied:b error"),
     ("pg_foreign_data_wrapper", "oid:o fdwname fdwowner:o fdwhandler:o fdwvalidator:o fdwacl:T fdwoptions:T"),
@@ -50,7 +49,6 @@ const EMPTY: [(&str, &str); 56] = [
     ("pg_shdepend", "dbid:o classid:o objid:o objsubid:i refclassid:o refobjid:o deptype"),
     ("pg_shdescription", "objoid:o classoid:o description"),
     ("pg_shseclabel", "objoid:o classoid:o provider label"),
-    ("pg_stat_all_tables", "relid:o schemaname relname seq_scan:o n_live_tup:o n_dead_tup:o"),
     ("pg_stat_bgwriter", "checkpoints_timed:o checkpoints_req:o checkpoint_write_time:f checkpoint_sync_time:f buffers_checkpoint:o \
       buffers_clean:o maxwritten_clean:o buffers_backend:o buffers_backend_fsync:o buffers_alloc:o stats_reset:z"),
     ("pg_stat_database", "datid:o datname numbackends:i xact_commit:o xact_rollback:o blks_read:o blks_hit:o tup_returned:o \
@@ -61,7 +59,6 @@ const EMPTY: [(&str, &str); 56] = [
       backend_xmin:o state sent_lsn write_lsn flush_lsn replay_lsn write_lag flush_lag replay_lag sync_priority:i sync_state reply_time:z"),
     ("pg_stat_ssl", "pid:i ssl:b version cipher bits:i client_dn client_serial issuer_dn"),
     ("pg_stat_user_functions", "funcid:o schemaname funcname calls:o total_time:f self_time:f"),
-    ("pg_stat_user_tables", "relid:o schemaname relname seq_scan:o n_live_tup:o n_dead_tup:o"),
     ("pg_statistic_ext", "oid:o stxrelid:o stxname stxnamespace:o stxowner:o stxstattarget:i stxkeys:S stxkind:T stxexprs"),
     ("pg_statistic_ext_data", "stxoid:o stxdinherit:b stxdndistinct stxddependencies stxdmcv stxdexpr"),
     ("pg_stats", "schemaname tablename attname inherited:b null_frac:f avg_width:i n_distinct:f most_common_vals most_common_freqs \

@@ -616,7 +616,7 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
         "oid:o tgrelid:o tgparentid:o tgname tgfoid:o tgtype:s tgenabled tgisinternal:b tgconstrrelid:o tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:S tgargs tgqual tgoldtable tgnewtable",
         triggers::triggers,
     );
-    add("pg_trigger_texts", "trigger_oid:o trigger_text", triggers::texts);
+    add("pg_trigger_texts", "trigger_oid:o trigger_text trigger_short", triggers::texts);
     add("pg_group", "groname grosysid:o grolist:O", roles::groups);
     add("pg_db_role_setting", "setdatabase:o setrole:o setconfig:T", roles::role_settings);
     add("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype defaclacl:T", roles::defaults);
@@ -689,7 +689,12 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
     }
     add("pg_index_texts", "index_oid:o index_part:o index_text", declared::index_definitions);
     add("pg_constraint_texts", "constraint_oid:o constraint_text", declared::constraint_definitions);
-    add("pg_serials", "serial_table serial_column serial_sequence", declared::serials);
+    for name in ["pg_stat_user_tables", "pg_stat_all_tables"] {
+        add(name, declared::STATISTICS, declared::statistics);
+    }
+    let columns = "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype";
+    add("pg_depend", columns, declared::dependencies);
+    add("pg_serials", "serial_table:o serial_column serial_sequence", declared::serials);
     let routine = "routine_oid:o routine_arguments routine_text routine_schema:o";
     add("pg_routine_texts", routine, declared::routine_texts);
     add("pg_extension", "oid:o extname extowner:o extnamespace:o extrelocatable:b extversion", |_| {

@@ -1,13 +1,16 @@
 //! `pg_trigger`: the triggers of tables and views.
 
+use diligence_catalog::rules::Deferral;
 use diligence_catalog::{Object, SessionSnapshot, Trigger, TriggerEvent};
 
-use super::definitions::qualified;
+use super::definitions::{qualified, quoted};
 use super::rows::Cell;
 
 /// Triggers have numbers from here down, far from those of objects: so many for a table.
 const NUMBERS_TO: i64 = 4_000_000_000;
 const OF_TABLE: i64 = 64;
+/// The number of a constraint trigger as a constraint is so far below that of the trigger.
+const OF_CONSTRAINTS: i64 = 700_000_000;
 
 /// The triggers of what the session sees, with their numbers.
 fn all(snapshot: &SessionSnapshot) -> Vec<(i64, &Object, &Trigger)> {
@@ -32,6 +35,19 @@ fn bits(trigger: &Trigger) -> i64 {
     i64::from(trigger.is_row) | i64::from(trigger.is_before) << 1 | i64::from(trigger.is_instead) << 6 | events
 }
 
+/// A constraint trigger among the constraints of its table.
+pub(super) struct TriggerConstraint<'a> {
+    pub(super) number: i64,
+    pub(super) object: &'a Object,
+    pub(super) trigger: &'a Trigger,
+}
+
+/// Those that the session sees.
+pub(super) fn constraints(snapshot: &SessionSnapshot) -> Vec<TriggerConstraint<'_>> {
+    let all = all(snapshot).into_iter().filter(|(_, _, trigger)| trigger.constraint.is_some());
+    all.map(|(oid, object, trigger)| TriggerConstraint { number: oid - OF_CONSTRAINTS, object, trigger }).collect()
+}
+
 pub(super) fn triggers(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let row = |(oid, object, trigger): (i64, &Object, &Trigger)| {
         let function = snapshot.catalog.get(&trigger.function).map_or(0, |function| function.oid());
@@ -53,9 +69,9 @@ pub(super) fn triggers(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             false.into(),
             zero(),
             zero(),
-            zero(),
-            false.into(),
-            false.into(),
+            Cell::Number(if trigger.constraint.is_some() { oid - OF_CONSTRAINTS } else { 0 }),
+            trigger.is_deferrable().into(),
+            (trigger.constraint == Some(Deferral::Deferred)).into(),
             Cell::Number(trigger.arguments.len() as i64),
             Cell::Numbers(columns.filter_map(place).collect()),
             trigger.arguments.iter().map(|argument| format!("{argument}\\000")).collect::<String>().into(),
@@ -67,10 +83,12 @@ pub(super) fn triggers(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     all(snapshot).into_iter().map(row).collect()
 }
 
-/// The statements that make them, by their numbers.
+/// The statements that make them, by their numbers, and these without the schema of what is found without one.
 pub(super) fn texts(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     let row = |(oid, object, trigger): (i64, &Object, &Trigger)| {
-        vec![Cell::Number(oid), trigger.definition(&qualified(&object.name)).into()]
+        let whole = format!("{}.{}", quoted(&object.name.schema), quoted(&object.name.name));
+        let short = trigger.definition(&qualified(&object.name));
+        vec![Cell::Number(oid), trigger.definition(&whole).into(), short.into()]
     };
     all(snapshot).into_iter().map(row).collect()
 }

@@ -68,6 +68,11 @@ impl Append {
         self.result.printed()
     }
 
+    /// Whether triggers run for its rows, which may leave some out.
+    pub fn is_calling(&self) -> bool {
+        self.calls.is_some()
+    }
+
     /// Sends rows, when there is room for them. Fails with kind `Value` if a value does not fit its column, and with
     /// the error of the statement if that has ended.
     pub async fn send(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -156,7 +161,6 @@ impl Session {
         leaves_out_errors: bool,
     ) -> Result<Append> {
         let options = self.query_options(&format!("COPY {table} FROM STDIN"));
-        let engine = self.database().engine();
         let planned = || {
             let (planner, snapshot) = (self.planner(), self.snapshot());
             let name = planner.table_to_append(&snapshot, schema, table);
@@ -164,13 +168,14 @@ impl Session {
         };
         self.in_runtime(|| {
             let (mut append, mut own) = (planned()?, None);
-            if append.is_calling && self.planner().catalogs().isolation().is_none() {
+            if append.query.is_calling && self.planner().catalogs().isolation().is_none() {
                 own = Some(OwnTransaction::begin(self)?);
                 append = planned()?;
             }
-            let PlannedAppend { plan, rows, schema, is_calling } = append;
+            let PlannedAppend { query, rows, schema } = append;
+            let is_calling = query.is_calling;
             let options = if is_calling { QueryOptions { packets: Some(1), ..options } } else { options };
-            let stream = engine.run(&plan, options)?;
+            let stream = self.run_query(&query, options)?;
             let result = QueryResult::write("COPY", stream, None).with_retries(None, self.statement_locks());
             Ok(Append { result, rows, schema, calls: is_calling.then(|| self.clone()), own })
         })

@@ -15,9 +15,8 @@ use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
 use diligence_catalog::locks::{GivenUp, LOCK_NOT_AVAILABLE, LockOwner, LockWait, Locks, MUST_WAIT, WaitEnder};
 use diligence_engine::flow::profile::Profile;
-use diligence_engine::plan::Plan;
 use diligence_engine::query::{CancelToken as QueryToken, Printed, QueryStream};
-use diligence_sql::{Planned, Returned, Statement};
+use diligence_sql::{Planned, Query, Returned, Statement};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
@@ -254,7 +253,7 @@ pub(crate) enum Explained {
     /// For people.
     Text(String),
     /// For programs.
-    Json(Plan),
+    Json(Query),
 }
 
 impl QueryResult {

@@ -113,7 +113,7 @@ fn begun(
     text: &str,
 ) -> Result<(QueryStream, Option<Arc<Returned>>)> {
     let (query, returned) = part.begin(block.catalog(), session.planner().catalogs().owner());
-    Ok((session.database().engine().run(&query.plan, session.query_options(text))?, returned))
+    Ok((session.run_query(&query, session.query_options(text))?, returned))
 }
 
 impl Session {

@@ -45,7 +45,10 @@ impl Session {
     /// What a planned statement would share with others if it started now; `None` if that is nothing.
     pub fn sharing_offer(&self, planned: &PlannedStatement) -> Option<SharingOffer> {
         match &planned.planned {
-            Planned::Query(query, _) => self.database().engine().sharing_offer(&query.plan, &self.query_options("")),
+            Planned::Query(query, _) => {
+                let options = QueryOptions { tables: query.tables.clone(), ..self.query_options("") };
+                self.database().engine().sharing_offer(&query.plan, &options)
+            }
             Planned::Other(_) => None,
         }
     }
@@ -110,17 +113,17 @@ impl Session {
 
     /// Runs a plan at once; `None`, and nothing was done, if it is not short. Fails with the statement's error.
     fn at_once(&self, planned: &Planned) -> Result<Option<DoneAtOnce>> {
-        let (plan, write) = match planned {
-            Planned::Query(query, _) if !query.is_locking && !query.is_calling => (&query.plan, None),
+        let (query, write) = match planned {
+            Planned::Query(query, _) if !query.is_locking && !query.is_calling => (query.as_ref(), None),
             Planned::Other(statement) => match statement.as_ref() {
                 Statement::Write(write) if !write.query.is_locking && !write.query.is_calling && write.is_undoable => {
-                    (&write.query.plan, Some(write))
+                    (&write.query, Some(write))
                 }
                 _ => return Ok(None),
             },
             Planned::Query(..) => return Ok(None),
         };
-        let Some(rows) = self.database().engine().run_short(plan)? else { return Ok(None) };
+        let Some(rows) = self.database().engine().run_short(&query.plan, &query.tables)? else { return Ok(None) };
         Ok(Some(match write {
             None => DoneAtOnce { rows, count: None },
             Some(write) => {
@@ -154,13 +157,12 @@ impl Session {
             return Ok(Restarted::Done(done));
         }
         let options = self.query_options(source.parsed.text());
-        let engine = self.database().engine();
         match planned {
-            Planned::Query(query, _) => Ok(Restarted::Reads(engine.run(&query.plan, options)?)),
+            Planned::Query(query, _) => Ok(Restarted::Reads(self.run_query(&query, options)?)),
             Planned::Other(statement) => match *statement {
-                Statement::Query(query) => Ok(Restarted::Reads(engine.run(&query.plan, options)?)),
+                Statement::Query(query) => Ok(Restarted::Reads(self.run_query(&query, options)?)),
                 Statement::Write(write) => {
-                    let stream = engine.run(&write.query.plan, options)?;
+                    let stream = self.run_query(&write.query, options)?;
                     Ok(Restarted::Writes(stream, write.returning.map(|(_, returned)| returned)))
                 }
                 Statement::Command(command) => {
@@ -215,8 +217,15 @@ impl Session {
             }
             return Ok(QueryResult::done(tag));
         }
+        if !self.put_off().is_done() {
+            let (tables, what) = command.changed_as_a_whole();
+            self.put_off().refuse_waiting(&tables, what)?;
+        }
         if matches!(&command, Command::Truncate { triggers, .. } if !triggers.is_empty()) {
             return Ok(self.start_calling_truncate(command));
+        }
+        if matches!(&command, Command::SetConstraints { is_deferred: false, .. }) && !self.put_off().is_done() {
+            return Ok(self.start_calling_constraints(command));
         }
         let error = match command.apply(catalogs) {
             Ok(tag) => return Ok(QueryResult::done(tag)),
@@ -235,7 +244,7 @@ impl Session {
     }
 
     fn start_query(&self, query: &Query, source: Option<Source>, options: QueryOptions) -> Result<QueryResult> {
-        let stream = self.database().engine().run(&query.plan, options)?;
+        let stream = self.run_query(query, options)?;
         if !query.is_locking {
             return Ok(QueryResult::query(stream));
         }
@@ -253,14 +262,18 @@ impl Session {
         Ok(match statement {
             Statement::Query(query) => self.start_query(&query, source, options)?,
             Statement::Explain { query, analyze: true, json, .. } => {
-                let plan =
-                    if json { Explained::Json(query.plan.clone()) } else { Explained::Text(query.plan.to_string()) };
-                QueryResult::analyze(engine.run(&query.plan, options)?, plan)
+                let plan = match json {
+                    true => Explained::Json(query.clone()),
+                    false => Explained::Text(query.plan.shown(&query.tables).to_string()),
+                };
+                QueryResult::analyze(self.run_query(&query, options)?, plan)
             }
             Statement::Explain { query, json: true, .. } => {
-                QueryResult::lines(&plan_json::planned(&query.plan, &engine.explain_sharing(&query.plan, &options)?))?
+                let options = QueryOptions { tables: query.tables.clone(), ..options };
+                QueryResult::lines(&plan_json::planned(&query, &engine.explain_sharing(&query.plan, &options)?))?
             }
             Statement::Explain { query, analyze: false, json: false, details } => {
+                let options = QueryOptions { tables: query.tables.clone(), ..options };
                 let mut text = engine.explain(&query.plan, &options)?;
                 if let Some(details) = details {
                     text = format!("{}\n\n{details}", text.trim_end());
@@ -268,7 +281,7 @@ impl Session {
                 QueryResult::lines(&text)?
             }
             Statement::Write(write) => {
-                QueryResult::write(write.tag, engine.run(&write.query.plan, options)?, write.returning)
+                QueryResult::write(write.tag, self.run_query(&write.query, options)?, write.returning)
             }
             Statement::Several(_) => return Err(Error::bug("several statements start as one")),
             Statement::Command(command) => self.start_command(command, source)?,

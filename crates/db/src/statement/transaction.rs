@@ -5,9 +5,11 @@
 use diligence_base::limits::SAVEPOINTS_MAX;
 use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
-use diligence_sql::TransactionStep;
+use diligence_sql::{DeferredTrigger, TransactionStep};
 
+use crate::put_off::PutOff;
 use crate::remembered::SessionMark;
+use crate::sender::Sender;
 use crate::session::Session;
 
 impl Session {
@@ -17,10 +19,15 @@ impl Session {
         self.planner().catalogs().begin(isolation)
     }
 
-    /// Ends the transaction: others see its changes when this returns. May wait for a disk. Fails with code 40001 if
-    /// they do not go together with what others have committed meanwhile, and with kind `File` if they cannot be kept;
-    /// then nothing of them is there.
+    /// Ends the transaction: others see its changes when this returns. Runs the triggers that were put off, and may
+    /// wait for a disk. Fails with code 40001 if its changes do not go together with what others have committed
+    /// meanwhile, with kind `File` if they cannot be kept, and as the triggers do; then nothing of them is there.
     pub fn commit(&self) -> Result<()> {
+        if let Err(error) = self.run_put_off(|_| true) {
+            self.roll_back();
+            return Err(error);
+        }
+        *self.put_off() = PutOff::default();
         self.savepoints().clear();
         let committed = self.planner().catalogs().commit();
         let undone = self.remembered().end(committed.is_ok());
@@ -32,12 +39,32 @@ impl Session {
     /// Whether what a statement changes now waits for no disk, and so does [`commit`](Self::commit) if `ends` says that
     /// this is meant.
     pub fn commits_at_once(&self, ends: bool) -> bool {
-        self.planner().catalogs().commits_at_once(ends)
+        (!ends || self.put_off().is_done()) && self.planner().catalogs().commits_at_once(ends)
+    }
+
+    /// Runs triggers that were put off, and those that come meanwhile, one after the other. Fails as they do.
+    fn run_put_off(&self, fits: impl Fn(&DeferredTrigger) -> bool) -> Result<()> {
+        if self.put_off().is_done() {
+            return Ok(());
+        }
+        let own = Sender::new(|| false, self.printed().clone());
+        let _sent = self.parts().sender().is_none().then(|| self.is_sent_by(&own));
+        loop {
+            let next = self.put_off().next(&fits);
+            let Some(next) = next else { return Ok(()) };
+            next.run()?;
+        }
+    }
+
+    /// Runs those that SET CONSTRAINTS has no longer wait.
+    pub(super) fn run_no_longer_deferred(&self) -> Result<()> {
+        self.run_put_off(|trigger| !trigger.is_deferred())
     }
 
     /// Ends the transaction; nothing of it is left.
     pub fn roll_back(&self) {
         self.savepoints().clear();
+        *self.put_off() = PutOff::default();
         let undone = self.remembered().end(false);
         self.restore(undone);
         self.has_said(false);
@@ -53,12 +80,14 @@ impl Session {
     pub fn transaction_mark(&self) -> Option<SessionMark> {
         let names = self.planner().catalogs().mark()?;
         let said = self.said().count();
-        Some(self.remembered().mark(names, said))
+        let put_off = self.put_off().mark();
+        Some(self.remembered().mark(names, said, put_off))
     }
 
     /// Takes back what the transaction has changed since.
     pub fn back_to(&self, mark: &SessionMark) {
         self.said().back_to(mark.said);
+        self.put_off().back_to(mark.put_off);
         let undone = self.remembered().back_to(mark);
         self.restore(undone);
         self.planner().catalogs().back_to(&mark.names);

@@ -172,7 +172,7 @@ fn a_scan_through_the_buffer_may_be_cancelled_while_another_waits_for_its_reads(
         let own = file.clone();
         let plan =
             scan_of(move |place, rows| Fetch::Buffered(Box::new(Through { file: own.clone(), range: place, rows })));
-        let start = || super::queries::start(&engine, &plan);
+        let start = || super::scans::read_table(&engine, &plan);
         let cancelled = start();
         let token = cancelled.cancel_token();
         let cancelling = thread::spawn(move || token.cancel());

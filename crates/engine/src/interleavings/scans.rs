@@ -11,12 +11,13 @@ use diligence_storage::memory::MemoryTable;
 use diligence_storage::{Cluster, Decode, DecodeRequest, Fetch, Fetched, ScanRequest, Table, TableScan};
 use shuttle::thread;
 
-use super::queries::{engine, sorted, start};
+use super::queries::{engine, sorted};
 use super::{eventually, interleave};
 use crate::Engine;
-use crate::plan::{Node, Plan, Scan};
-use crate::query::QueryState;
-use crate::query::tests::{numbers, read, schema};
+use crate::options::QueryOptions;
+use crate::plan::{Node, Plan, PlanTables, Scan};
+use crate::query::tests::{numbers, options, read, schema};
+use crate::query::{QueryState, QueryStream};
 
 pub(super) const ROWS: i64 = 12;
 
@@ -91,8 +92,8 @@ impl Cluster for SlowCluster {
     }
 }
 
-/// Six clusters of two rows.
-pub(super) fn scan(limit: Option<usize>, ordered: bool) -> Plan {
+/// Six clusters of two rows, and the table that has them.
+pub(super) fn scan(limit: Option<usize>, ordered: bool) -> (Plan, PlanTables) {
     scan_by(limit, ordered, |_, fetched| {
         Fetch::Blocking(Box::new(|| {
             thread::yield_now();
@@ -102,7 +103,7 @@ pub(super) fn scan(limit: Option<usize>, ordered: bool) -> Plan {
 }
 
 /// The same, whose clusters come in another way, of their places and their rows.
-pub(super) fn scan_of(coming: impl Fn(usize, Fetched) -> Fetch + Send + Sync + 'static) -> Plan {
+pub(super) fn scan_of(coming: impl Fn(usize, Fetched) -> Fetch + Send + Sync + 'static) -> (Plan, PlanTables) {
     scan_by(None, false, coming)
 }
 
@@ -110,21 +111,20 @@ fn scan_by(
     limit: Option<usize>,
     ordered: bool,
     coming: impl Fn(usize, Fetched) -> Fetch + Send + Sync + 'static,
-) -> Plan {
+) -> (Plan, PlanTables) {
     let Node::Values { batches } = numbers(ROWS).node else { unreachable!("numbers are values") };
     let clusters = (0..ROWS as usize).step_by(2).map(|row| batches[0].slice(row, 2)).collect();
     let table = MemoryTable::new("n", schema(), clusters, TableVersion(1)).unwrap();
-    let scan = Scan {
-        table: Arc::new(Slow(table, Arc::new(coming))),
-        name: "n".into(),
-        columns: vec![0],
-        filters: Vec::new(),
-        runtime_filters: Vec::new(),
-        limit,
-    };
+    let table: Arc<dyn Table> = Arc::new(Slow(table, Arc::new(coming)));
+    let scan = Scan { limit, ..Scan::new(table.as_ref(), "n", vec![0]) };
     let mut plan = Plan::new(Node::Scan(scan), schema());
     plan.ordered = ordered;
-    plan
+    (plan, [table].into_iter().collect())
+}
+
+/// Starts a scan.
+pub(super) fn read_table(engine: &Arc<Engine>, (plan, tables): &(Plan, PlanTables)) -> QueryStream {
+    engine.run(plan, QueryOptions { tables: tables.clone(), ..options(2) }).unwrap()
 }
 
 /// Waits until every query has ended; a read that is still in flight then gives back its memory when it arrives.
@@ -138,8 +138,8 @@ pub(super) fn ended(engine: &Engine) -> Vec<QueryState> {
 fn every_cluster_is_read_once() {
     interleave(1_000, || {
         let engine = engine();
-        let any = start(&engine, &scan(None, false));
-        let ordered = start(&engine, &scan(None, true));
+        let any = read_table(&engine, &scan(None, false));
+        let ordered = read_table(&engine, &scan(None, true));
         assert_eq!(read(ordered).unwrap(), (0..ROWS).collect::<Vec<_>>());
         assert_eq!(sorted(read(any)), (0..ROWS).collect::<Vec<_>>());
         assert_eq!(ended(&engine), [QueryState::Finished; 2]);
@@ -151,7 +151,7 @@ fn a_scan_that_has_enough_leaves_nothing_behind() {
     interleave(1_000, || {
         let engine = engine();
         for limit in [1, 3] {
-            assert_eq!(read(start(&engine, &scan(Some(limit), false))).unwrap().len(), limit);
+            assert_eq!(read(read_table(&engine, &scan(Some(limit), false))).unwrap().len(), limit);
         }
         assert_eq!(ended(&engine), [QueryState::Finished; 2]);
     });
@@ -161,10 +161,10 @@ fn a_scan_that_has_enough_leaves_nothing_behind() {
 fn a_scan_may_be_left_or_cancelled_while_it_reads() {
     interleave(2_000, || {
         let engine = engine();
-        let cancelled = start(&engine, &scan(None, false));
+        let cancelled = read_table(&engine, &scan(None, false));
         let token = cancelled.cancel_token();
         let cancelling = thread::spawn(move || token.cancel());
-        let mut left = start(&engine, &scan(None, false));
+        let mut left = read_table(&engine, &scan(None, false));
         left.next_blocking().unwrap().unwrap();
         drop(left);
         let _ = read(cancelled);
@@ -180,7 +180,7 @@ fn an_engine_may_be_dropped_while_it_reads() {
     interleave(2_000, || {
         let engine = engine();
         let broker = engine.broker().clone();
-        let stream = start(&engine, &scan(None, false));
+        let stream = read_table(&engine, &scan(None, false));
         drop(engine);
         // The stream keeps the engine; with it goes everything.
         drop(stream);

@@ -12,13 +12,14 @@ use super::scans::{ended, scan};
 use crate::Engine;
 use crate::options::QueryOptions;
 use crate::options::SharingMode;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanTables};
 use crate::query::tests::{numbers, options, read, self_join};
 use crate::query::{QueryState, QueryStream};
 
 /// A join of `build` with the numbers below `probe`, that may share its table.
-fn start(engine: &Arc<Engine>, build: &Plan, probe: i64) -> QueryStream {
-    let options = QueryOptions { sharing: SharingMode::States, sharing_rows_min: 0, ..options(4) };
+fn start(engine: &Arc<Engine>, (build, tables): &(Plan, PlanTables), probe: i64) -> QueryStream {
+    let (sharing, tables) = (SharingMode::States, tables.clone());
+    let options = QueryOptions { sharing, sharing_rows_min: 0, tables, ..options(4) };
     engine.run(&self_join(build.clone(), numbers(probe)), options).unwrap()
 }
 

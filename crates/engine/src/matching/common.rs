@@ -69,7 +69,7 @@ fn reads_twice(plan: &Plan) -> bool {
 
 fn count_tables(plan: &Plan, tables: &mut HashMap<TableIdentity, usize>) {
     if let Node::Scan(scan) = &plan.node {
-        *tables.entry(scan.table.identity()).or_default() += 1;
+        *tables.entry(scan.table).or_default() += 1;
     }
     plan.inputs().into_iter().for_each(|input| count_tables(input, tables));
 }

@@ -192,7 +192,7 @@ impl Masks<'_> {
         let mut columns: Vec<usize> = queries.iter().flatten().map(|parameter| parameter.column).collect();
         columns.sort_unstable();
         columns.dedup();
-        let table = scan.table.schema();
+        let table = scan.table_schema.clone();
         let (mut filters, conditions) = self.conditions(place, &table)?;
         let are_equal = |pair: &[Vec<Parameter>]| {
             let is_in = |one: &Parameter, others: &[Parameter]| others.iter().any(|other| one.is_same(other));

@@ -67,8 +67,8 @@ impl Template {
     pub fn of(part: &Plan, options: &QueryOptions) -> Option<Self> {
         let above = depth_of_point(part);
         let point = cut::part_below(part, above)?;
-        let by_cells =
-            above == 0 && matches!(&point.node, Node::Aggregate(node) if regroup::can_merge(node, part.rows_estimate));
+        let by_cells = above == 0
+            && matches!(&point.node, Node::Aggregate(node) if regroup::can_merge(node, part.rows_estimate, &options.tables));
         let (way, queries_max) = if by_cells {
             (Way::Cells, MERGED_QUERIES_MAX)
         } else {

@@ -30,7 +30,7 @@ use super::masks::with_mask;
 use super::quotient::Quotient;
 use crate::expressions::Expr;
 use crate::plan::average::AverageKind;
-use crate::plan::{Aggregate, AggregateCall, Node, Plan, estimates};
+use crate::plan::{Aggregate, AggregateCall, Node, Plan, PlanTables, estimates};
 
 /// The part of what a state may have, as its divisor, that the groups with different values may be expected to have:
 /// masks make several cells of each.
@@ -183,12 +183,13 @@ fn small_integer(argument: &Expr, input: &Schema) -> Option<Expr> {
     if is_small && *argument.data_type() == DataType::Float64 { Expr::new(integer, input).ok() } else { None }
 }
 
-/// Whether queries with this aggregate, which is expected to have so many groups, can be answered by one run.
-pub(super) fn can_merge(aggregate: &Aggregate, groups: Option<usize>) -> bool {
+/// Whether queries with this aggregate, which is expected to have so many groups of rows of these tables, can be
+/// answered by one run.
+pub(super) fn can_merge(aggregate: &Aggregate, groups: Option<usize>, tables: &PlanTables) -> bool {
     Parts::of(aggregate).is_some_and(|parts| match &parts.different {
         None => true,
         Some(different) => {
-            let values = different::values_of(different, &aggregate.input);
+            let values = different::values_of(different, &aggregate.input, tables);
             let cells = values.zip(groups).map(|(values, groups)| values.saturating_mul(groups.max(1)));
             let cells = cells.map(|cells| aggregate.input.rows_estimate.map_or(cells, |rows| rows.min(cells)));
             let bytes = estimates::row_bytes(&aggregate.input.schema).min(DIFFERENT_BYTES);

@@ -299,9 +299,9 @@ impl Walk {
             return None;
         }
         self.writer.word("scan");
-        self.writer.table(&scan.table);
+        self.writer.table(scan.table)?;
         let place = self.next_place()?;
-        let schema = scan.table.schema();
+        let schema = scan.table_schema.clone();
         let all: Vec<_> = (0..schema.fields().len()).map(|column| leaf(place, column)).collect();
         self.filter(&scan.filters.iter().collect::<Vec<_>>(), &schema, &all, apart)?;
         Some(scan.columns.iter().map(|&column| all[column].clone()).collect())

@@ -37,7 +37,9 @@ use crate::operators::unnest::UnnestRows;
 use crate::operators::values::Values;
 use crate::operators::window::WindowSource;
 use crate::operators::write::write;
-use crate::plan::{HashJoin, Node, Pact, Plan, RuntimeFilterId, SortPlan, WorkTableId, filters_from_outside};
+use crate::plan::{
+    HashJoin, Node, Pact, Plan, PlanTables, RuntimeFilterId, SortPlan, WorkTableId, filters_from_outside,
+};
 use crate::reuse::columns::Scans;
 use crate::reuse::tables::TableSharing;
 use crate::stages::StageId;
@@ -156,6 +158,8 @@ impl Graph {
 pub struct CompileContext {
     /// What the plan's operators are opened with.
     pub query: QueryContext,
+    /// The tables that the plan names.
+    pub live: PlanTables,
     /// Where scans do their I/O.
     pub io: Io,
     /// Where scans find what those of other queries have decoded, if they may.
@@ -281,7 +285,7 @@ impl Compiler<'_> {
         tail.serial |= plan.ordered;
         // Only nodes pass it on that give a row of theirs, or several, for each of those below.
         let bounded = tail.bounded.take();
-        let name = plan.node.to_string();
+        let name = plan.node.shown(&self.context.live).to_string();
         match &plan.node {
             Node::Scan(scan) => {
                 let mut filters = Vec::new();
@@ -294,12 +298,14 @@ impl Compiler<'_> {
                         filters.push((filter.clone(), *column));
                     }
                 }
+                let table = self.context.live.get(scan.table)?;
                 let progress = self.context.progress.get(self.graph.scans.len()).cloned().unwrap_or_default();
                 self.graph.scans.push(progress.clone());
                 let io = self.context.io.clone();
                 let sharing = self.context.scan_sharing();
                 let bounded = bounded.map(|bounded| BoundedColumn { column: scan.columns[bounded.column], ..bounded });
-                let source = ScanSource::new(scan.clone(), filters, bounded, tail.serial, io, progress, sharing);
+                let source =
+                    ScanSource::new((scan.clone(), table), filters, bounded, tail.serial, io, progress, sharing);
                 Ok(vec![self.pipeline(StageId::Scan, source, name, tail)])
             }
             Node::Values { batches } => {

@@ -1,26 +1,77 @@
-//! A plan as text: one node a line, inputs indented below.
+//! A plan as text: one node a line, inputs indented below. What its tables say of themselves is there if they are.
 
 use std::fmt;
 
 use arrow::util::display::array_value_to_string;
 use datafusion_expr::WindowFrameBound;
-use datafusion_physical_expr::utils::conjunction;
 
-use super::{Exclusion, Node, Plan, SortKey, WindowCall, WindowFunction};
+use super::{Exclusion, Node, Plan, PlanTables, Scan, SortKey, WindowCall, WindowFunction};
 
-impl fmt::Display for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_indented(self, 0, f)
+/// A plan, or a node without its inputs, as text.
+#[derive(Clone, Copy, Debug)]
+pub struct ShownWith<'p, T> {
+    what: &'p T,
+    tables: &'p PlanTables,
+}
+
+impl Plan {
+    /// As text, with what these tables say of themselves.
+    pub fn shown<'p>(&'p self, tables: &'p PlanTables) -> ShownWith<'p, Plan> {
+        ShownWith { what: self, tables }
     }
 }
 
-fn write_indented(plan: &Plan, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    write!(f, "{:width$}{}", "", plan.node, width = depth * 2)?;
+impl Node {
+    /// As text on one line, with what these tables say of themselves.
+    pub fn shown<'p>(&'p self, tables: &'p PlanTables) -> ShownWith<'p, Node> {
+        ShownWith { what: self, tables }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shown(&PlanTables::default()).fmt(f)
+    }
+}
+
+impl fmt::Display for ShownWith<'_, Plan> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_indented(self.what, 0, self.tables, f)
+    }
+}
+
+fn write_indented(plan: &Plan, depth: usize, tables: &PlanTables, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{:width$}{}", "", plan.node.shown(tables), width = depth * 2)?;
     if let Some(rows) = plan.rows_estimate {
         write!(f, "  (about {rows} rows)")?;
     }
     writeln!(f)?;
-    plan.inputs().into_iter().try_for_each(|input| write_indented(input, depth + 1, f))
+    plan.inputs().into_iter().try_for_each(|input| write_indented(input, depth + 1, tables, f))
+}
+
+fn write_scan(scan: &Scan, tables: &PlanTables, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (table, condition) = (tables.find(scan.table), scan.condition());
+    let columns = list(scan.columns.iter().map(|&index| scan.table_schema.field(index).name()));
+    write!(f, "Scan {} [{columns}]", scan.name)?;
+    if let Some(table) = &table {
+        write!(f, " {}", table.describe())?;
+        if let Some(access) = condition.as_ref().and_then(|condition| table.access(condition)) {
+            write!(f, ", {access}")?;
+        }
+    }
+    if !scan.filters.is_empty() {
+        write!(f, " where {}", scan.filters.iter().map(|e| e.to_string()).collect::<Vec<_>>().join(" AND "))?;
+    }
+    if let Some((wanted, all)) = table.and_then(|table| table.fragments(condition.as_ref())) {
+        write!(f, ", fragments: {wanted} of {all}")?;
+    }
+    if !scan.runtime_filters.is_empty() {
+        let name = |column: usize| scan.table_schema.field(column).name();
+        let filters =
+            scan.runtime_filters.iter().map(|(id, column)| format!("{} in join filter {}", name(*column), id.0));
+        write!(f, " and {}", list(filters))?;
+    }
+    scan.limit.map_or(Ok(()), |limit| write!(f, " limit {limit}"))
 }
 
 fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
@@ -104,45 +155,10 @@ fn bound_text(bound: &WindowFrameBound) -> String {
     }
 }
 
-impl fmt::Display for Node {
+impl fmt::Display for ShownWith<'_, Node> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Node::Scan(scan) => {
-                let schema = scan.table.schema();
-                let columns = list(scan.columns.iter().map(|&index| schema.field(index).name()));
-                write!(f, "Scan {} [{columns}] {}", scan.name, scan.table.describe())?;
-                let condition = scan.filters.iter().map(|filter| filter.physical().clone()).collect::<Vec<_>>();
-                if let Some(access) = Some(condition)
-                    .filter(|all| !all.is_empty())
-                    .map(conjunction)
-                    .and_then(|condition| scan.table.access(&condition))
-                {
-                    write!(f, ", {access}")?;
-                }
-                if !scan.filters.is_empty() {
-                    write!(
-                        f,
-                        " where {}",
-                        scan.filters.iter().map(|e| e.to_string()).collect::<Vec<_>>().join(" AND ")
-                    )?;
-                }
-                let known = (!scan.filters.is_empty())
-                    .then(|| conjunction(scan.filters.iter().map(|filter| filter.physical().clone())));
-                if let Some((wanted, all)) = scan.table.fragments(known.as_ref()) {
-                    write!(f, ", fragments: {wanted} of {all}")?;
-                }
-                if !scan.runtime_filters.is_empty() {
-                    let filters = scan
-                        .runtime_filters
-                        .iter()
-                        .map(|(id, column)| format!("{} in join filter {}", schema.field(*column).name(), id.0));
-                    write!(f, " and {}", list(filters))?;
-                }
-                if let Some(limit) = scan.limit {
-                    write!(f, " limit {limit}")?;
-                }
-                Ok(())
-            }
+        match self.what {
+            Node::Scan(scan) => write_scan(scan, self.tables, f),
             Node::Values { batches } => {
                 write!(f, "Values {} rows", batches.iter().map(|batch| batch.num_rows()).sum::<usize>())
             }

@@ -7,20 +7,20 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use datafusion_physical_expr::utils::conjunction;
 use diligence_storage::{FirstRows, OrderColumn, Table};
 
-use super::{Aggregate, Node, Plan, Scan, SortKey};
+use super::{Aggregate, Node, Plan, PlanTables, Scan, SortKey};
 
 /// Rows that are looked for by an index, at most: more are put in order sooner.
 const ROWS_MAX: usize = 10_000;
 
-/// The plan with scans of few rows, where their tables have the order; otherwise the plan itself.
-pub(crate) fn with_first_rows(plan: Cow<'_, Plan>) -> Cow<'_, Plan> {
+/// The plan with scans of few rows, where their tables have the order, and adds what is scanned then to the tables;
+/// otherwise the plan itself.
+pub(crate) fn with_first_rows<'p>(plan: Cow<'p, Plan>, tables: &mut PlanTables) -> Cow<'p, Plan> {
     match any(&plan) {
         true => {
             let mut plan = plan.into_owned();
-            put(&mut plan);
+            put(&mut plan, tables);
             Cow::Owned(plan)
         }
         false => plan,
@@ -31,22 +31,20 @@ fn any(plan: &Plan) -> bool {
     wanted(plan).is_some() || plan.inputs().into_iter().any(any)
 }
 
-fn put(plan: &mut Plan) {
+fn put(plan: &mut Plan, tables: &mut PlanTables) {
     if let Some(wanted) = wanted(plan)
         && let Some(scan) = plan.inputs_mut().into_iter().find_map(scan_of_mut)
-        && let Some(table) = few(scan, &wanted)
+        && let Some(table) = few(scan, &wanted, tables)
     {
-        scan.table = table;
+        scan.table = tables.add(table);
         return;
     }
-    plan.inputs_mut().into_iter().for_each(put);
+    plan.inputs_mut().into_iter().for_each(|input| put(input, tables));
 }
 
 /// The table with those of a scan's rows that are wanted.
-fn few(scan: &Scan, wanted: &[FirstRows]) -> Option<Arc<dyn Table>> {
-    let conditions = scan.filters.iter().map(|filter| filter.physical().clone()).collect::<Vec<_>>();
-    let condition = (!conditions.is_empty()).then(|| conjunction(conditions));
-    scan.table.clone().first_rows(condition.as_ref(), wanted)
+fn few(scan: &Scan, wanted: &[FirstRows], tables: &PlanTables) -> Option<Arc<dyn Table>> {
+    tables.find(scan.table)?.first_rows(scan.condition().as_ref(), wanted)
 }
 
 /// Which rows of the scan below it are all that a node needs; `None` if it needs others.

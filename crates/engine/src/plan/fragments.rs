@@ -10,10 +10,9 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use datafusion_common::JoinType;
-use datafusion_physical_expr::utils::conjunction;
 use diligence_base::{Error, Result};
 
-use super::{Aggregate, HashJoin, Node, Plan, RuntimeFilterId, Scan};
+use super::{Aggregate, HashJoin, Node, Plan, PlanTables, RuntimeFilterId, Scan};
 
 /// Rows that a part is expected to read, at least: to start with a fragment costs as much as some thousands.
 const ROWS_MIN: usize = 1 << 16;
@@ -44,23 +43,24 @@ impl Divided {
 }
 
 /// The plan with the parts that are run fragment by fragment; the plan itself, if there is no such part.
-pub(crate) fn with_fragments(plan: Cow<'_, Plan>) -> Cow<'_, Plan> {
-    if !any(&plan) {
+pub(crate) fn with_fragments<'p>(plan: Cow<'p, Plan>, tables: &PlanTables) -> Cow<'p, Plan> {
+    if !any(&plan, tables) {
         return plan;
     }
     let mut plan = plan.into_owned();
-    put(&mut plan);
+    put(&mut plan, tables);
     Cow::Owned(plan)
 }
 
 /// How many fragments a part has that is worth being run fragment by fragment.
-fn fragments_of(plan: &Plan) -> Option<usize> {
-    let divided = divided(plan).filter(|divided| divided.gains)?;
-    (plan.needs().rows >= ROWS_MIN).then_some(divided.fragments)
+fn fragments_of(plan: &Plan, tables: &PlanTables) -> Option<usize> {
+    let divided = divided(plan, tables).filter(|divided| divided.gains)?;
+    (plan.needs(tables).rows >= ROWS_MIN).then_some(divided.fragments)
 }
 
-fn any(plan: &Plan) -> bool {
-    fragments_of(plan).is_some() || !runs_often(plan) && plan.inputs().into_iter().any(any)
+fn any(plan: &Plan, tables: &PlanTables) -> bool {
+    fragments_of(plan, tables).is_some()
+        || !runs_often(plan) && plan.inputs().into_iter().any(|input| any(input, tables))
 }
 
 /// What is below is run again and again already, inside of one packet.
@@ -68,45 +68,45 @@ fn runs_often(plan: &Plan) -> bool {
     matches!(plan.node, Node::Recursive(_) | Node::FragmentWise { .. })
 }
 
-fn put(plan: &mut Plan) {
-    if let Some(fragments) = fragments_of(plan) {
+fn put(plan: &mut Plan, tables: &PlanTables) {
+    if let Some(fragments) = fragments_of(plan, tables) {
         let (schema, rows_estimate) = (plan.schema.clone(), plan.rows_estimate);
         let nothing = Plan::new(Node::Values { batches: Vec::new() }, schema.clone());
         let input = Box::new(std::mem::replace(plan, nothing));
         *plan = Plan { rows_estimate, ..Plan::new(Node::FragmentWise { input, fragments }, schema) };
     } else if !runs_often(plan) {
-        plan.inputs_mut().into_iter().for_each(put);
+        plan.inputs_mut().into_iter().for_each(|input| put(input, tables));
     }
 }
 
-fn divided(plan: &Plan) -> Option<Divided> {
+fn divided(plan: &Plan, tables: &PlanTables) -> Option<Divided> {
     // Who depends on an order gets it from one packet.
     if plan.ordered {
         return None;
     }
     match &plan.node {
-        Node::Scan(scan) => divided_scan(scan),
-        Node::Filter { input, .. } => divided(input),
+        Node::Scan(scan) => divided_scan(scan, tables),
+        Node::Filter { input, .. } => divided(input, tables),
         Node::Project { input, expressions } => {
             let was = expressions.iter().map(|expression| expression.as_column()).enumerate();
-            Some(divided(input)?.with_columns(was))
+            Some(divided(input, tables)?.with_columns(was))
         }
-        Node::HashJoin(join) => divided_join(join),
-        Node::Aggregate(aggregate) => divided_groups(aggregate),
+        Node::HashJoin(join) => divided_join(join, tables),
+        Node::Aggregate(aggregate) => divided_groups(aggregate, tables),
         _ => None,
     }
 }
 
-fn divided_scan(scan: &Scan) -> Option<Divided> {
+fn divided_scan(scan: &Scan, tables: &PlanTables) -> Option<Divided> {
     if scan.limit.is_some() {
         return None;
     }
-    let declustering = scan.table.declustering()?;
-    let conditions = scan.filters.iter().map(|filter| filter.physical().clone()).collect::<Vec<_>>();
-    let condition = (!conditions.is_empty()).then(|| conjunction(conditions));
+    let table = tables.find(scan.table)?;
+    let declustering = table.declustering()?;
+    let condition = scan.condition();
     // One fragment is read by all packets, and few rows are found by an index at once.
-    let (wanted, _) = scan.table.fragments(condition.as_ref())?;
-    if wanted < 2 || condition.is_some_and(|condition| scan.table.access(&condition).is_some()) {
+    let (wanted, _) = table.fragments(condition.as_ref())?;
+    if wanted < 2 || condition.is_some_and(|condition| table.access(&condition).is_some()) {
         return None;
     }
     let columns_of = |key: &usize| {
@@ -117,12 +117,12 @@ fn divided_scan(scan: &Scan) -> Option<Divided> {
     Some(Divided { rule: declustering.rule, fragments: declustering.fragments, keys, gains: false })
 }
 
-fn divided_join(join: &HashJoin) -> Option<Divided> {
+fn divided_join(join: &HashJoin, tables: &PlanTables) -> Option<Divided> {
     // NOT IN asks for a NULL anywhere.
     if join.null_aware {
         return None;
     }
-    let (left, right) = (divided(&join.left)?, divided(&join.right)?);
+    let (left, right) = (divided(&join.left, tables)?, divided(&join.right, tables)?);
     if left.rule != right.rule {
         return None;
     }
@@ -156,28 +156,28 @@ fn divided_join(join: &HashJoin) -> Option<Divided> {
     })
 }
 
-fn divided_groups(aggregate: &Aggregate) -> Option<Divided> {
+fn divided_groups(aggregate: &Aggregate, tables: &PlanTables) -> Option<Divided> {
     let is_plain = matches!(aggregate.grouping_sets.as_slice(), [] | [_])
         && aggregate.grouping_sets.iter().flatten().all(|is_null| !is_null);
     if !is_plain || aggregate.limit.is_some() || aggregate.groups.is_empty() {
         return None;
     }
     let was = aggregate.groups.iter().map(|group| group.as_column()).enumerate();
-    let divided = Divided { gains: true, ..divided(&aggregate.input)?.with_columns(was) };
+    let divided = Divided { gains: true, ..divided(&aggregate.input, tables)?.with_columns(was) };
     divided.keys.iter().all(|key| !key.is_empty()).then_some(divided)
 }
 
-/// The plan of one fragment. Fails if a table is not divided.
+/// The plan of one fragment of its tables. Fails if there are more than a table can have.
 pub(crate) fn of_fragment(plan: &Plan, fragment: usize) -> Result<Plan> {
-    fn put(plan: &mut Plan, fragment: usize) -> Result<()> {
+    fn put(plan: &mut Plan, fragment: u16) {
         if let Node::Scan(scan) = &mut plan.node {
-            let missing = || Error::bug(format!("table {} has no fragment {fragment}", scan.name));
-            scan.table = scan.table.clone().fragment(fragment).ok_or_else(missing)?;
+            scan.table.view.fragment = Some(fragment);
         }
-        plan.inputs_mut().into_iter().try_for_each(|input| put(input, fragment))
+        plan.inputs_mut().into_iter().for_each(|input| put(input, fragment));
     }
+    let number = u16::try_from(fragment).map_err(|_| Error::bug(format!("no table has a fragment {fragment}")))?;
     let mut plan = plan.clone();
-    put(&mut plan, fragment)?;
+    put(&mut plan, number);
     Ok(plan)
 }
 

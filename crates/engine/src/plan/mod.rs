@@ -4,6 +4,7 @@
 //! Invariants:
 //! * A plan holds no runtime state: it can be run many times, at the same time; but one of rows that come from outside
 //!   runs once.
+//! * A plan holds no table, but names the rows that it reads: the [tables](PlanTables) stand beside it.
 //! * `schema` is logical and in the order of the node's output columns.
 
 pub(crate) mod average;
@@ -19,6 +20,7 @@ mod pact;
 mod percentiles;
 mod results;
 pub(crate) mod sort_plan;
+mod tables;
 mod width;
 
 use std::collections::HashMap;
@@ -31,13 +33,17 @@ use datafusion_common::{JoinSide, JoinType, NullEquality, ScalarValue};
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion_expr::{AggregateUDF, WindowFrame};
 use datafusion_functions_aggregate::count::count_udaf;
+use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
+use datafusion_physical_expr::utils::conjunction;
 use diligence_base::Result;
+use diligence_base::ids::TableIdentity;
 use diligence_storage::foreign_error::from_datafusion;
 use diligence_storage::{Table, Writer};
 
 use crate::expressions::Expr;
 
+pub use display::ShownWith;
 pub(crate) use first_rows::with_first_rows;
 pub(crate) use fragments::{filters_from_outside, of_fragment, with_fragments};
 pub(crate) use incoming::IncomingRows;
@@ -47,6 +53,7 @@ pub use needs::Needs;
 pub use pact::Pact;
 pub(crate) use percentiles::with_sorted_percentiles;
 pub use sort_plan::SortPlan;
+pub use tables::PlanTables;
 
 /// A node with its output columns and what is expected of it.
 #[derive(Clone, Debug)]
@@ -181,8 +188,10 @@ pub struct Mask {
 /// Reads columns of a table.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// What is read.
-    pub table: Arc<dyn Table>,
+    /// Which rows are read: one of the [tables](PlanTables) beside the plan is called so.
+    pub table: TableIdentity,
+    /// The table's columns.
+    pub table_schema: SchemaRef,
     /// The name in the statement.
     pub name: String,
     /// Positions in the table's schema, in output order.
@@ -194,6 +203,21 @@ pub struct Scan {
     pub runtime_filters: Vec<(RuntimeFilterId, usize)>,
     /// Rows wanted at most, where nothing else is between the scan and a LIMIT.
     pub limit: Option<usize>,
+}
+
+impl Scan {
+    /// A scan of these columns of all rows of a table, which a statement calls by a name.
+    pub fn new(table: &dyn Table, name: impl Into<String>, columns: Vec<usize>) -> Self {
+        let (filters, runtime_filters, name) = (Vec::new(), Vec::new(), name.into());
+        let (table, table_schema) = (table.identity(), table.schema());
+        Self { table, table_schema, name, columns, filters, runtime_filters, limit: None }
+    }
+
+    /// That all of its conditions are true, over the table's schema; `None` if it has none.
+    pub(crate) fn condition(&self) -> Option<Arc<dyn PhysicalExpr>> {
+        let conditions = self.filters.iter().map(|filter| filter.physical().clone()).collect::<Vec<_>>();
+        (!conditions.is_empty()).then(|| conjunction(conditions))
+    }
 }
 
 /// A Bloom filter with bounds that a join's build side makes and a scan on the probe side uses. Unique in a plan.

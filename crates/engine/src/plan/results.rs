@@ -35,7 +35,7 @@ impl Slots<'_> {
     fn plan(&self, plan: &mut Plan) -> Result<()> {
         match &mut plan.node {
             Node::Values { .. } | Node::WorkTable(_) | Node::Incoming(_) => Ok(()),
-            Node::Scan(scan) => self.expressions(&mut scan.filters, &scan.table.schema()),
+            Node::Scan(scan) => self.expressions(&mut scan.filters, &scan.table_schema),
             Node::Filter { input, predicate } => {
                 self.expression(predicate, &input.schema)?;
                 self.plan(input)

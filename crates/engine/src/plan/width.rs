@@ -6,18 +6,19 @@
 //! so that scans of about the same width can still share what they decode. What operators make wide themselves, they
 //! bound themselves ([`Widening`](crate::operators::widening::Widening)).
 
+use datafusion_common::Statistics;
 use datafusion_common::stats::Precision;
 use diligence_base::limits::BATCH_ROWS_MIN;
 
-use super::{Node, Plan, Scan};
+use super::{Node, Plan, PlanTables, Scan};
 
 /// What a value is taken for of which nothing is known.
 const VALUE_BYTES: usize = 24;
 
 impl Plan {
     /// Rows that a batch may have, at most `rows_max`, if it should have no more than so many bytes.
-    pub(crate) fn batch_rows(&self, rows_max: usize, bytes: usize) -> usize {
-        let row_bytes = row_bytes_most(self);
+    pub(crate) fn batch_rows(&self, rows_max: usize, bytes: usize, tables: &PlanTables) -> usize {
+        let row_bytes = row_bytes_most(self, tables);
         let mut rows = rows_max;
         while rows > BATCH_ROWS_MIN && rows.saturating_mul(row_bytes) > bytes {
             rows = rows.div_ceil(2);
@@ -27,13 +28,13 @@ impl Plan {
 }
 
 /// Bytes that a row has on the average at most, wherever it is in the plan: all that its scans read, side by side.
-fn row_bytes_most(plan: &Plan) -> usize {
-    let own = if let Node::Scan(scan) = &plan.node { scanned_bytes(scan) } else { 0 };
-    plan.inputs().into_iter().map(row_bytes_most).fold(own, usize::saturating_add)
+fn row_bytes_most(plan: &Plan, tables: &PlanTables) -> usize {
+    let own = if let Node::Scan(scan) = &plan.node { scanned_bytes(scan, tables) } else { 0 };
+    plan.inputs().into_iter().map(|input| row_bytes_most(input, tables)).fold(own, usize::saturating_add)
 }
 
-fn scanned_bytes(scan: &Scan) -> usize {
-    let schema = scan.table.schema();
+fn scanned_bytes(scan: &Scan, tables: &PlanTables) -> usize {
+    let schema = &scan.table_schema;
     let mut columns = scan.columns.clone();
     columns.extend(scan.filters.iter().flat_map(|filter| filter.columns().iter().copied()));
     columns.sort_unstable();
@@ -44,7 +45,8 @@ fn scanned_bytes(scan: &Scan) -> usize {
     if variable.is_empty() {
         return fixed;
     }
-    let statistics = scan.table.statistics();
+    let statistics =
+        tables.find(scan.table).map_or_else(|| Statistics::new_unknown(schema), |table| table.statistics());
     let known = |precision: &Precision<usize>| precision.get_value().copied();
     let rows = known(&statistics.num_rows).unwrap_or(0).max(1);
     let of_column =
@@ -70,7 +72,7 @@ mod tests {
     use super::*;
 
     /// A scan of numbers, and of texts of so many bytes.
-    fn scan(columns: Vec<usize>, text_bytes: usize) -> Plan {
+    fn scan(columns: Vec<usize>, text_bytes: usize) -> (Plan, PlanTables) {
         let texts = (0..4).map(|row| row.to_string().repeat(text_bytes)).collect::<Vec<_>>();
         let columns_of = [
             ("a", Arc::new(Int64Array::from_iter_values(0..4)) as _),
@@ -80,25 +82,24 @@ mod tests {
         let schema = batch.schema();
         let table = MemoryTable::new("t".to_owned(), schema.clone(), vec![batch], TableVersion(1)).unwrap();
         let schema = Arc::new(schema.project(&columns).unwrap());
-        let (filters, runtime_filters) = (Vec::new(), Vec::new());
-        let scan =
-            Scan { table: Arc::new(table), name: "t".to_owned(), columns, filters, runtime_filters, limit: None };
-        Plan::new(Node::Scan(scan), schema)
+        let plan = Plan::new(Node::Scan(Scan::new(&table, "t", columns)), schema);
+        (plan, [Arc::new(table) as _].into_iter().collect())
     }
 
     #[test]
     fn wide_rows_come_in_smaller_batches() {
-        let rows = |plan: &Plan| plan.batch_rows(8192, 4 << 20);
+        let rows = |(plan, tables): &(Plan, PlanTables)| plan.batch_rows(8192, 4 << 20, tables);
         assert_eq!(rows(&scan(vec![0, 1], 10)), 8192);
         assert_eq!(rows(&scan(vec![0], 1_000_000)), 8192, "nobody reads the texts");
         let wide = rows(&scan(vec![0, 1], 20_000));
         assert!((64..=256).contains(&wide), "4 MiB of 20 kB: {wide}");
         assert_eq!(rows(&scan(vec![1], 10_000_000)), BATCH_ROWS_MIN);
-        assert!(scan(vec![1], 20_000).batch_rows(8192, 512 << 10) <= wide / 4);
-        assert_eq!(scan(vec![1], 20_000).batch_rows(3, 512 << 10), 3, "as few as were asked for");
+        let (plan, tables) = scan(vec![1], 20_000);
+        assert!(plan.batch_rows(8192, 512 << 10, &tables) <= wide / 4);
+        assert_eq!(plan.batch_rows(3, 512 << 10, &tables), 3, "as few as were asked for");
         // All that a join puts side by side.
-        let sides = vec![scan(vec![1], 20_000), scan(vec![1], 20_000)];
-        let schema = sides[0].schema.clone();
-        assert_eq!(rows(&Plan::new(Node::Union { inputs: sides }, schema)), wide / 2);
+        let schema = plan.schema.clone();
+        let both = Plan::new(Node::Union { inputs: vec![plan.clone(), plan] }, schema);
+        assert_eq!(rows(&(both, tables)), wide / 2);
     }
 }

@@ -143,14 +143,14 @@ impl RunningPlan {
             books.join(member, Reader { fit: Some(fit), ..reader });
             return run;
         }
-        let plan = reader.plan.clone();
+        let (plan, options) = (reader.plan.clone(), reader.options.clone());
         books.enter(wish, shapes.kept, reader, self.launcher.clock.now_ns());
         let jobs = self.startable(&mut books);
         let timers = self.timers(&mut books);
         let waits = books.waits(run.id());
         drop(books);
         if waits {
-            self.launcher.scans.expect(&plan);
+            self.launcher.scans.expect(&plan, &options.tables);
             self.launcher.scheduler.want_spare_work();
         }
         jobs.into_iter().for_each(|job| self.start(job));

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use diligence_base::limits::{CHEAP_WORK_MAX, QUERY_GRANT_BYTES};
 use diligence_base::{Error, ErrorKind, Result};
-use diligence_db::{Needs, SharingKey, SharingOffer, Used, WaitingQuery};
+use diligence_db::{Needs, SharingKey, SharingOffer, Used, WaitingQuery, without_passwords};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -282,7 +282,7 @@ impl Admission {
             let shown = (0..=STATEMENT_BYTES_SHOWN.min(query.statement.len()))
                 .rev()
                 .find(|end| query.statement.is_char_boundary(*end));
-            let statement = query.statement[..shown.unwrap_or(0)].to_owned();
+            let statement = without_passwords(&query.statement[..shown.unwrap_or(0)]).into_owned();
             state.waiting.insert(ticket, Waiting { told: sender, user: asker.user.clone(), statement });
             (admitted, told, state.lanes.place(ticket, now, memory))
         };

@@ -43,6 +43,20 @@ pub struct CopyOptions {
     pub force_not_null: Forced,
     /// Whether rows with a value that is none of its column's type are left out.
     pub ignores_errors: bool,
+    /// What is said of those.
+    pub verbosity: Verbosity,
+}
+
+/// What is said of rows that are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verbosity {
+    /// Nothing.
+    Silent,
+    /// How many they are.
+    #[default]
+    Default,
+    /// Of each, too, where it is and what is wrong.
+    Verbose,
 }
 
 /// Columns that an option of COPY names.

@@ -50,6 +50,12 @@ impl FlightSession {
                 return rows.map(Outcome::Rows).map_err(|error| Error::bug(error.to_string()));
             }
             Command::SetTransaction(mode) => self.set_transaction(*mode),
+            Command::SetTransactions(_) => {
+                let error = Error::unsupported("SET SESSION CHARACTERISTICS belongs to PostgreSQL's protocol");
+                return Err(error
+                    .with_code("0A000")
+                    .with_hint("each transaction says its own: BEGIN ISOLATION LEVEL …"));
+            }
             Command::Discard => {
                 if self.state.lock().open.is_some() {
                     let error = Error::input("DISCARD ALL cannot run inside a transaction");

@@ -5,7 +5,7 @@
 
 use diligence_db::Isolation;
 
-use crate::encoding::copy::{CopyFormat, CopyOptions, Forced};
+use crate::encoding::copy::{CopyFormat, CopyOptions, Forced, Verbosity};
 
 /// A token of a statement: enough to tell these few statements.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,8 +41,10 @@ pub enum Command {
     ResetAll,
     /// SHOW name.
     Show(String),
-    /// SET TRANSACTION; SET SESSION CHARACTERISTICS, which has no effect.
+    /// SET TRANSACTION.
     SetTransaction(TransactionMode),
+    /// SET SESSION CHARACTERISTICS: what transactions are from now on.
+    SetTransactions(TransactionMode),
     /// DISCARD ALL and its parts.
     Discard,
     /// DEALLOCATE; all if `None`.
@@ -124,7 +126,7 @@ pub fn command(sql: &str) -> Result<Option<Command>, String> {
         ("SAVEPOINT", ..) => Command::Savepoint(name(&tokens, 1)?),
         ("RELEASE", ..) => Command::Release(savepoint(&tokens, 1)?),
         ("SET", "TRANSACTION", _) => Command::SetTransaction(mode(&tokens)),
-        ("SET", "SESSION", "CHARACTERISTICS") => Command::SetTransaction(TransactionMode::default()),
+        ("SET", "SESSION", "CHARACTERISTICS") => Command::SetTransactions(mode(&tokens)),
         // DuckDB's variables are the engine's, and so is what references wait for.
         ("SET" | "RESET", "VARIABLE", _) | ("SET", "CONSTRAINTS", _) => return Ok(None),
         // The role is the one that has logged in.
@@ -509,7 +511,7 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
     let (mut delimiter, mut null, mut header, mut quote, mut escape) = (None, None, false, None, None);
     let tokens = tokens.iter().map(|(token, _)| token).collect::<Vec<_>>();
     let mut forced = [Forced::None, Forced::None, Forced::None];
-    let mut ignores_errors = false;
+    let (mut ignores_errors, mut verbosity) = (false, Verbosity::Default);
     let text = |at: usize| match tokens.get(at) {
         Some(Token::Quoted(text, '\'')) => Some(text.clone()),
         _ => None,
@@ -579,6 +581,20 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
                     _ => return Err(format!("COPY ON_ERROR \"{name}\" not recognized")),
                 };
             }
+            "LOG_VERBOSITY" => {
+                let name = match tokens.get(at) {
+                    Some(Token::Word(name)) => name.to_ascii_lowercase(),
+                    Some(Token::Quoted(name, _)) => name.to_ascii_lowercase(),
+                    _ => String::new(),
+                };
+                at += 1;
+                verbosity = match name.as_str() {
+                    "silent" => Verbosity::Silent,
+                    "default" => Verbosity::Default,
+                    "verbose" => Verbosity::Verbose,
+                    _ => return Err(format!("COPY LOG_VERBOSITY \"{name}\" not recognized")),
+                };
+            }
             "CSV" => format = CopyFormat::Csv,
             "BINARY" => format = CopyFormat::Binary,
             "HEADER" | "FREEZE" => {
@@ -619,6 +635,7 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
         force_null,
         force_not_null,
         ignores_errors,
+        verbosity,
         format,
         delimiter: delimiter.unwrap_or(if csv { b',' } else { b'\t' }),
         null: null.unwrap_or_else(|| if csv { String::new() } else { "\\N".to_owned() }),
@@ -695,13 +712,14 @@ mod tests {
         assert_eq!((copy.query.as_str(), copy.options.delimiter), ("SELECT a FROM t", b'\t'));
         let Command::CopyOut(copy) = found("COPY t TO STDOUT (FORMAT BINARY)") else { panic!("no COPY TO") };
         assert_eq!((copy.query.as_str(), copy.options.format), ("SELECT * FROM \"t\"", CopyFormat::Binary));
-        let text = "COPY t (a, b) FROM STDIN (FORMAT csv, FORCE_NULL (a, \"B\"), FORCE_NOT_NULL *, ON_ERROR ignore) \
+        let text = "COPY t (a, b) FROM STDIN (FORMAT csv, FORCE_NULL (a, \"B\"), FORCE_NOT_NULL *, ON_ERROR ignore, \
+                    LOG_VERBOSITY verbose) \
                     WHERE a IN (1, 2);";
         let Command::CopyIn(copy) = found(text) else { panic!("no COPY FROM") };
         assert_eq!(copy.condition.as_deref(), Some("a IN (1, 2)"));
         let named = Forced::Named(vec!["a".to_owned(), "B".to_owned()]);
         assert_eq!((&copy.options.force_null, &copy.options.force_not_null), (&named, &Forced::All));
-        assert!(copy.options.ignores_errors);
+        assert_eq!((copy.options.ignores_errors, copy.options.verbosity), (true, Verbosity::Verbose));
         let Command::CopyOut(copy) = found("COPY t TO STDOUT CSV FORCE QUOTE a, \"B\" HEADER") else {
             panic!("no COPY TO");
         };
@@ -711,6 +729,7 @@ mod tests {
             "COPY t TO STDOUT (FORMAT csv, FORCE_NULL *)",
             "COPY t FROM STDIN (FORMAT csv, FORCE_QUOTE *)",
             "COPY t FROM STDIN (ON_ERROR retry)",
+            "COPY t FROM STDIN (LOG_VERBOSITY loud)",
             "COPY t TO STDOUT WHERE a > 1",
         ] {
             assert!(command(wrong).is_err(), "{wrong}");

@@ -9,7 +9,7 @@ use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
 use diligence_db::postgres::column_type;
 
-use crate::encoding::copy::{BINARY_HEADER, CopyFormat, CopyOptions};
+use crate::encoding::copy::{BINARY_HEADER, CopyFormat, CopyOptions, Verbosity};
 use crate::encoding::parameters::{from_binary, from_text};
 
 /// Bytes that a row of a COPY may have at most: they are in memory before it is read.
@@ -34,6 +34,9 @@ pub struct CopyDecoder {
     line: u64,
     started: bool,
     ended: bool,
+    /// Rows that were left out, and what is to be said of each.
+    skipped: u64,
+    notes: Vec<String>,
 }
 
 impl CopyDecoder {
@@ -53,7 +56,19 @@ impl CopyDecoder {
             line: 0,
             started: false,
             ended: false,
+            skipped: 0,
+            notes: Vec::new(),
         }
+    }
+
+    /// Rows that were left out so far.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// What is to be said of rows that were left out since this was asked.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     /// Takes bytes, with `is_end` the last ones, and gives the rows that are complete, as far as they make batches.
@@ -307,10 +322,13 @@ impl CopyDecoder {
                 let texts = self.texts[index].finish();
                 if self.options.ignores_errors {
                     let array = self.typed_or_null(&texts, &data_type)?;
-                    kept.get_or_insert_with(|| vec![true; texts.len()])
-                        .iter_mut()
-                        .enumerate()
-                        .for_each(|(row, kept)| *kept &= texts.is_null(row) || array.is_valid(row));
+                    let kept = kept.get_or_insert_with(|| vec![true; texts.len()]);
+                    for (row, kept) in kept.iter_mut().enumerate() {
+                        if *kept && texts.is_valid(row) && array.is_null(row) {
+                            *kept = false;
+                            self.leave_out(index, texts.len() - row, texts.value(row));
+                        }
+                    }
                     array
                 } else {
                     self.typed(texts, &data_type)?
@@ -329,6 +347,18 @@ impl CopyDecoder {
         let batch = RecordBatch::try_new(schema, arrays).map_err(|error| Error::bug(format!("COPY: {error}")))?;
         self.batches.push(batch);
         Ok(())
+    }
+
+    /// A row is left out for the text of a column; it is so many lines before the next one that comes.
+    fn leave_out(&mut self, column: usize, before: usize, text: &str) {
+        self.skipped += 1;
+        if self.options.verbosity == Verbosity::Verbose {
+            let line = (self.line + 1).saturating_sub(before as u64);
+            let (column, text) = (self.schema.field(column).name(), text.chars().take(100).collect::<String>());
+            self.notes.push(format!(
+                "skipping row due to data type incompatibility at line {line} for column \"{column}\": \"{text}\""
+            ));
+        }
     }
 
     /// Texts as values; NULL for those that are none.

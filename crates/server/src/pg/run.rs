@@ -7,7 +7,7 @@ use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
-use diligence_db::{ParsedStatement, Printed};
+use diligence_db::{Isolation, ParsedStatement, Printed};
 use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
 use pgwire::messages::data::DataRow;
 use pgwire::messages::extendedquery::PortalSuspended;
@@ -24,7 +24,7 @@ use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
 use super::settings::Value;
 use super::wire::{Broken, Received, notice};
 use crate::encoding::columns::{Columns, Form, Rows};
-use crate::encoding::copy::{CopyEncoder, CopyFormat, Forced, Framing};
+use crate::encoding::copy::{CopyEncoder, CopyFormat, Forced, Framing, Verbosity};
 use crate::execution::{Allowed, CommandDone, RunningStatement};
 use crate::sqlstate;
 
@@ -213,7 +213,7 @@ impl PgSession {
     }
 
     /// Tells the client what functions have printed.
-    fn show_printed(&mut self, printed: &Printed) {
+    pub(super) fn show_printed(&mut self, printed: &Printed) {
         for text in printed.take() {
             let text = Error::input(text.trim_end()).with_code(sqlstate::SUCCESS);
             self.outbox.put(notice("NOTICE", &text));
@@ -251,9 +251,11 @@ impl PgSession {
                     let error = Error::input("there is a transaction already").with_code("25001");
                     self.outbox.put(notice("WARNING", &error));
                 } else {
-                    self.session.begin(mode.isolation.unwrap_or_default())?;
+                    let isolation = mode.isolation.unwrap_or_else(|| self.settings.isolation());
+                    self.session.begin(isolation)?;
                     self.block_began = Some(Instant::now());
-                    self.writes = mode.writes.unwrap_or(true);
+                    self.isolation = isolation;
+                    self.writes = mode.writes.unwrap_or_else(|| !self.settings.is_read_only());
                 }
                 self.block = Block::Open;
                 self.complete("BEGIN");
@@ -322,7 +324,7 @@ impl PgSession {
                 self.complete("RESET");
             }
             Command::Show(name) => {
-                let value = match self.settings.get(name) {
+                let value = match self.transaction_setting(name).or_else(|| self.settings.get(name)) {
                     Some(value) => value,
                     None => self.session.setting(name)?,
                 };
@@ -338,9 +340,24 @@ impl PgSession {
             Command::SetTransaction(mode) => {
                 if let Some(isolation) = mode.isolation {
                     self.session.set_isolation(isolation);
+                    self.isolation = isolation;
                 }
                 if let Some(writes) = mode.writes.filter(|_| self.block != Block::None) {
                     self.writes = writes;
+                }
+                self.complete("SET");
+            }
+            Command::SetTransactions(mode) => {
+                let isolation = mode.isolation.map(|isolation| ("default_transaction_isolation", shown(isolation)));
+                let switch = |writes: bool| if writes { "off" } else { "on" };
+                let writes = mode.writes.map(|writes| ("default_transaction_read_only", switch(writes)));
+                for (name, value) in isolation.into_iter().chain(writes) {
+                    let was = self.before_change(name);
+                    let report = self.set(name, value, Lasts::Session)?;
+                    self.report(report);
+                    if let Some(was) = was {
+                        self.changes.note(was, Lasts::Session);
+                    }
                 }
                 self.complete("SET");
             }
@@ -433,9 +450,25 @@ impl PgSession {
         self.settings.set(TIME_ZONE, &zone).ok().flatten()
     }
 
+    /// What SHOW says of the transaction; of the next one, if there is none.
+    fn transaction_setting(&self, name: &str) -> Option<String> {
+        let is_open = self.block != Block::None;
+        let value = match name.to_lowercase().as_str() {
+            "transaction_isolation" if is_open => shown(self.isolation),
+            "transaction_isolation" => shown(self.settings.isolation()),
+            "transaction_read_only" => {
+                let writes = if is_open { self.writes } else { !self.settings.is_read_only() };
+                if writes { "off" } else { "on" }
+            }
+            _ => return None,
+        };
+        Some(value.to_owned())
+    }
+
     /// What statements may do now.
     fn allowed(&self) -> Allowed {
         match self.block {
+            Block::None if self.settings.is_read_only() => Allowed::Reading,
             Block::None => Allowed::Anything,
             _ if self.writes => Allowed::Undoable,
             _ => Allowed::Reading,
@@ -626,7 +659,7 @@ impl PgSession {
         self.outbox.flush(|| {}).await?;
         let mut decoder = CopyDecoder::new(copy.options.clone(), schema);
         let mut taken = BytesMut::new();
-        let mut failure = None;
+        let (mut failure, mut sent_rows) = (None, 0);
         loop {
             let (done, ended) = match self.inbox.next().await? {
                 Received::Message(In::CopyData(data)) => {
@@ -658,6 +691,10 @@ impl PgSession {
                 match fed.await {
                     Ok((fed, rows)) => {
                         decoder = fed;
+                        sent_rows += rows.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
+                        for note in decoder.take_notes() {
+                            self.outbox.put(notice("NOTICE", &Error::input(note).with_code(sqlstate::SUCCESS)));
+                        }
                         let sent = async {
                             for batch in &rows {
                                 append.send(batch).await?;
@@ -680,10 +717,20 @@ impl PgSession {
         if let Some(error) = failure {
             return Err(error.into());
         }
-        let printed = append.printed();
+        let (printed, is_calling) = (append.printed(), append.is_calling());
         let rows = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, append.finish()).await;
         self.show_printed(&printed);
         let rows = rows?;
+        // Values of some types are looked at where they are stored.
+        let later = if copy.condition.is_none() && !is_calling { sent_rows.saturating_sub(rows) } else { 0 };
+        match decoder.skipped() + later {
+            skipped if copy.options.ignores_errors && skipped > 0 && copy.options.verbosity != Verbosity::Silent => {
+                let were = if skipped == 1 { "row was" } else { "rows were" };
+                let text = format!("{skipped} {were} skipped due to data type incompatibility");
+                self.outbox.put(notice("NOTICE", &Error::input(text).with_code(sqlstate::SUCCESS)));
+            }
+            _ => {}
+        }
         self.complete(format!("COPY {rows}"));
         Ok(())
     }
@@ -720,5 +767,14 @@ fn tag_of(done: &CommandDone) -> String {
         "CREATE TABLE" | "CREATE MATERIALIZED VIEW" if rows > 0 => format!("SELECT {rows}"),
         tag @ ("UPDATE" | "DELETE" | "MERGE" | "COPY") => format!("{tag} {rows}"),
         tag => tag.to_owned(),
+    }
+}
+
+/// What a transaction sees of others, as SHOW says it.
+fn shown(isolation: Isolation) -> &'static str {
+    match isolation {
+        Isolation::ReadCommitted => "read committed",
+        Isolation::RepeatableRead => "repeatable read",
+        Isolation::Serializable => "serializable",
     }
 }

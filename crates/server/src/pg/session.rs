@@ -18,7 +18,7 @@ use std::sync::Arc;
 use diligence_base::{Error, Result};
 use diligence_db::plans::normalized;
 use diligence_db::postgres::{TEXT, column_type};
-use diligence_db::{Facts, Notification, Session};
+use diligence_db::{Facts, Isolation, Notification, Session};
 use pgwire::messages::data::{FieldDescription, NoData, ParameterDescription, RowDescription};
 use pgwire::messages::extendedquery::{Bind, BindComplete, CloseComplete, Execute, Parse, ParseComplete};
 use pgwire::messages::response::{
@@ -94,6 +94,8 @@ pub(super) struct PgSession {
     pub(super) block_began: Option<Instant>,
     /// Whether statements of the block may write.
     pub(super) writes: bool,
+    /// What the block sees of others.
+    pub(super) isolation: Isolation,
     /// Settings that were changed in the block.
     pub(super) changes: Changes,
     statements: HashMap<String, Arc<Prepared>>,
@@ -145,6 +147,7 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
         block: Block::None,
         block_began: None,
         writes: true,
+        isolation: Isolation::default(),
         changes: Changes::default(),
         statements: HashMap::new(),
         portals: HashMap::new(),
@@ -687,6 +690,7 @@ impl PgSession {
                 committed.unwrap_or_else(|error| Err(Error::bug(format!("a commit ended early: {error}"))))
             }
         };
+        self.show_printed(&self.session.printed().clone());
         (self.block, self.block_began) = (Block::None, None);
         let undone = self.changes.end(commits && committed.is_ok());
         self.undo(undone);

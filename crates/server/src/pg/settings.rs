@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use diligence_base::{Error, Result};
+use diligence_db::Isolation;
 use diligence_db::duration::{display, duration};
 use diligence_db::postgres::SERVER_VERSION;
 
@@ -30,8 +31,13 @@ enum Change {
 
 use Change::{Fixed, Free, Only, Time};
 
+/// What a transaction may see of others.
+const ISOLATIONS: [&str; 4] = ["read committed", "read uncommitted", "repeatable read", "serializable"];
+/// On and off.
+const SWITCHES: [&str; 8] = ["off", "on", "false", "true", "no", "yes", "0", "1"];
+
 #[rustfmt::skip]
-const KNOWN: [(&str, &str, Change); 44] = [
+const KNOWN: [(&str, &str, Change); 45] = [
     ("application_name", "", Free),
     ("backslash_quote", "safe_encoding", Free),
     ("block_size", "8192", Fixed),
@@ -43,8 +49,9 @@ const KNOWN: [(&str, &str, Change); 44] = [
     ("default_table_access_method", "heap", Only(&["heap"])),
     ("default_tablespace", "", Free),
     ("default_transaction_deferrable", "off", Free),
-    ("default_transaction_isolation", "read committed", Free),
-    ("default_transaction_read_only", "off", Free),
+    ("default_transaction_isolation", "read committed", Only(&ISOLATIONS)),
+    ("default_transaction_read_only", "off", Only(&SWITCHES)),
+    ("default_with_oids", "off", Only(&["off", "false"])),
     ("escape_string_warning", "on", Free),
     ("extra_float_digits", "1", Free),
     ("geqo", "on", Free),
@@ -72,8 +79,8 @@ const KNOWN: [(&str, &str, Change); 44] = [
     ("statement_timeout", "0", Free),
     ("synchronous_commit", "on", Free),
     ("timezone", "UTC", Free),
-    ("transaction_isolation", "read committed", Free),
-    ("transaction_read_only", "on", Free),
+    ("transaction_isolation", "read committed", Only(&ISOLATIONS)),
+    ("transaction_read_only", "off", Only(&SWITCHES)),
     ("transaction_timeout", "0", Time),
     ("xmloption", "content", Free),
 ];
@@ -166,6 +173,21 @@ impl ClientSettings {
             "statement_timeout" => in_largest_unit(self.timeout.as_millis()),
             name => self.changed.get(name).cloned().unwrap_or_else(|| known.start.to_owned()),
         })
+    }
+
+    /// What transactions see of others, where they do not say it.
+    pub(crate) fn isolation(&self) -> Isolation {
+        match self.get("default_transaction_isolation").unwrap_or_default().to_lowercase().as_str() {
+            "repeatable read" => Isolation::RepeatableRead,
+            "serializable" => Isolation::Serializable,
+            _ => Isolation::ReadCommitted,
+        }
+    }
+
+    /// Whether transactions only read, where they do not say it.
+    pub(crate) fn is_read_only(&self) -> bool {
+        let value = self.get("default_transaction_read_only").unwrap_or_default().to_lowercase();
+        ["on", "true", "yes", "1"].contains(&value.as_str())
     }
 
     /// Changes a setting. What the client is to be told, if it is one that clients follow.

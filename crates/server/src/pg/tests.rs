@@ -332,6 +332,39 @@ async fn what_is_not_understood_is_answered() {
 }
 
 #[tokio::test]
+async fn rows_that_a_copy_leaves_out_are_told_as_it_wants() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    ann.simple("CREATE TABLE t (a INT, d DATE)").await.unwrap();
+    for (verbosity, notices) in [("default", 1), ("verbose", 3), ("silent", 0)] {
+        let mut copy = Vec::new();
+        message::query(&mut copy, &format!("COPY t FROM STDIN (ON_ERROR ignore, LOG_VERBOSITY {verbosity})"));
+        message::put(&mut copy, b'd', |body| body.extend(b"1\t2024-01-01\nx\t2024-01-01\n3\t2024-13-01\n4\t\\N\n"));
+        message::put(&mut copy, b'c', |_| {});
+        ann.send(&copy).await.unwrap();
+        let mut texts = Vec::new();
+        loop {
+            let message = ann.next().await.unwrap();
+            match message.kind {
+                b'N' => texts.push(message.failure().unwrap().message),
+                b'C' => assert_eq!(message.text(), Some("COPY 2")),
+                b'E' => panic!("{:?}", message.failure()),
+                b'Z' => break,
+                _ => {}
+            }
+        }
+        assert_eq!(texts.len(), notices, "{texts:?}");
+        if notices > 0 {
+            assert_eq!(texts[notices - 1], "2 rows were skipped due to data type incompatibility");
+        }
+        if notices > 1 {
+            let wrong = "skipping row due to data type incompatibility at line 2 for column \"a\": \"x\"";
+            assert_eq!(texts[0], wrong);
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_names_and_settings_has_its_code() {
     let (_server, address) = serve().await;
     let mut ann = connect(&address).await;

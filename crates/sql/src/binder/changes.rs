@@ -60,6 +60,7 @@ pub(crate) struct Changed<'a> {
 }
 
 /// A query that says what is to be done.
+#[derive(Debug)]
 pub(crate) struct BoundChange {
     /// Its rows; the columns are those of this room's description.
     pub rows: Bound,
@@ -76,6 +77,15 @@ pub(crate) struct BoundLater {
     pub rows: Bound,
     /// The rows as they have been written, or have gone: the table's columns, and those columns of the statement's
     /// other tables that its query has last.
+    pub from: Arc<WrittenRows>,
+}
+
+/// What becomes of rows that an INSERT proposes.
+#[derive(Debug)]
+pub(crate) struct BoundJudgement {
+    /// A query of `from` that says what is to be done.
+    pub change: BoundChange,
+    /// The rows as triggers leave them, beside each the row that has its key, or NULLs, and the number of that.
     pub from: Arc<WrittenRows>,
 }
 
@@ -217,17 +227,51 @@ pub(crate) fn bind_new_rows(
         let number = Column { nullable: true, ..number };
         let excluded = Source::new(Some("excluded".to_owned()), columns.clone());
         let both = names.joined(Namespace::of(excluded))?;
-        let steps = [
+        let steps = conflict.steps();
+        binder.steps(Relation::Join(join), both, (number, vec![]), &steps, Some(&columns), changed, withs)
+    })
+}
+
+/// Binds INSERT … ON CONFLICT DO UPDATE where triggers see the rows before it is asked which are there already: the
+/// rows that are proposed, all of their columns and nothing else, and what becomes of them. `version` is that of no
+/// other table. Fails like [`bind_new_rows`].
+pub(crate) fn bind_proposed_rows(
+    source: Option<&ast::Query>,
+    given: &Given,
+    overrides: bool,
+    conflict: &Conflict<'_>,
+    changed: &Changed<'_>,
+    version: TableVersion,
+    context: &dyn Context,
+) -> Result<(Bound, BoundJudgement)> {
+    let binder = Binder::new(context);
+    let targets =
+        changed.targets.iter().map(|target| Target { is_always: target.is_always && !overrides, ..target.clone() });
+    let targets = targets.collect::<Vec<_>>();
+    let withs = Withs::default();
+    let definitions = changed.with.map(|with| binder.definitions(with, None, &withs)).transpose()?;
+    let (relation, columns) = binder.given_values(source, &targets, given, &withs)?;
+    let (relation, columns) = binder.with_generated(relation, columns, changed, &withs)?;
+    let mut relation = binder.behind(definitions, relation, &columns);
+    let judged = binder.judgement(conflict, changed, version)?;
+    let parameters = binder.settled_parameters(&mut relation);
+    let rows = Bound { relation, columns, parameters, is_transient: true };
+    Ok((rows, judged))
+}
+
+impl Conflict<'_> {
+    /// The same as steps of MERGE.
+    fn steps(&self) -> [MergeStep<'_>; 2] {
+        [
             MergeStep {
                 meeting: Meeting::Both,
-                condition: conflict.selection,
-                values: Some(conflict.values.clone()),
+                condition: self.selection,
+                values: Some(self.values.clone()),
                 is_nothing: false,
             },
             MergeStep { meeting: Meeting::SourceOnly, condition: None, values: None, is_nothing: false },
-        ];
-        binder.steps(Relation::Join(join), both, (number, vec![]), &steps, Some(&columns), changed, withs)
-    })
+        ]
+    }
 }
 
 /// Binds UPDATE: `values` are those of columns, by place. Fails with kind `Input` and PostgreSQL's SQLSTATE.
@@ -375,6 +419,37 @@ impl Binder<'_> {
         let Some(definitions) = definitions else { return relation };
         let outputs = columns.iter().map(|column| Output { name: column.name.clone(), scalar: column.scalar() });
         self.defined(definitions, Rows { relation, outputs: outputs.collect() }).relation
+    }
+
+    /// What becomes of proposed rows, as a query of these and of those that have their keys.
+    fn judgement(
+        &self,
+        conflict: &Conflict<'_>,
+        changed: &Changed<'_>,
+        version: TableVersion,
+    ) -> Result<BoundJudgement> {
+        const NAME: &str = "ON CONFLICT";
+        let own = changed.targets.iter().map(|target| self.numbers.named(&target.name, target.held(), true));
+        let proposed = own.clone().collect::<Vec<_>>();
+        let old = own.collect::<Vec<_>>();
+        let number = self.numbers.named(ROW_NUMBERS, SqlType::BigInt, true);
+        let all = proposed.iter().chain(&old).chain([&number]).cloned().collect::<Vec<_>>();
+        // Rows that are there have the names of those that come.
+        let fields = all.iter().enumerate().map(|(at, column)| column.sql_type.field(&format!("c{at}"), true));
+        let fields = fields.collect::<Vec<_>>();
+        let from = WrittenRows::new(NAME, Arc::new(arrow::datatypes::Schema::new(fields)), version);
+        let columns = all.into_iter().enumerate().collect();
+        let scan = Relation::Scan(Scan { table: from.clone(), name: NAME.to_owned(), columns, sample: None });
+        let change = self.change(changed, |withs| {
+            let mut there = Source::new(Some(alias_of(changed)), old.clone());
+            there.number = Some(number.clone());
+            there.qualifiers.clone_from(&changed.qualifiers);
+            there.withheld = Withheld::of(self.context.withheld(&changed_name()), &old);
+            let excluded = Source::new(Some("excluded".to_owned()), proposed.clone());
+            let both = Namespace::of(there).joined(Namespace::of(excluded))?;
+            self.steps(scan, both, (number, vec![]), &conflict.steps(), Some(&proposed), changed, withs)
+        })?;
+        Ok(BoundJudgement { change, from })
     }
 
     /// RETURNING as a query of the rows that have been written.

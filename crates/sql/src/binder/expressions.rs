@@ -337,6 +337,9 @@ impl Binder<'_> {
             }
             op => sign_of(op),
         };
+        if let (Expr::Tuple(_), Expr::Subquery(query)) = (unnested(left), unnested(right)) {
+            return self.row_and_subquery(left, &sign, query, level);
+        }
         let (left, right) = (self.scalar(left, level)?, self.scalar(right, level)?);
         self.operator(&sign, vec![left, right])
     }

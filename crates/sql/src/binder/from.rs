@@ -538,7 +538,7 @@ impl Binder<'_> {
                 return Err(unsupported("WITH ORDINALITY behind a function that a statement made"));
             }
             let own = alias.is_none().then(|| (function.clone(), vec![]));
-            let rows = self.settled(rows)?;
+            let rows = self.with_fields(self.settled(rows)?, &function);
             let mut columns = rows.columns();
             // A function's only column has its alias' name.
             let is_scalar = matches!(columns.as_slice(), [only] if only.name == function);

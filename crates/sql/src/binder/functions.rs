@@ -405,13 +405,16 @@ impl Binder<'_> {
                         self.call("array_with_element", vec![value, place, element])?
                     }
                     (SqlType::Jsonb, _) => {
+                        let is_place = places.first().is_some_and(|place| place.sql_type() == SqlType::Integer);
                         let texts = places.into_iter().map(|place| self.cast(place, &SqlType::Text, Way::Explicit));
                         let path = self.array(texts.collect::<Result<_>>()?)?;
-                        let empty = Scalar::Constant(Constant::text("{}"));
-                        let empty = self.cast(empty, &SqlType::Jsonb, Way::Explicit)?;
-                        let value = Scalar::Coalesce(vec![value, empty]);
+                        let json = |text: &str| {
+                            self.cast(Scalar::Constant(Constant::text(text)), &SqlType::Jsonb, Way::Explicit)
+                        };
+                        let value = Scalar::Coalesce(vec![value, json(if is_place { "[]" } else { "{}" })?]);
                         let element = self.cast(element, &SqlType::Jsonb, Way::Implicit)?;
-                        self.call("jsonb_set", vec![value, path, element])?
+                        let element = Scalar::Coalesce(vec![element, json("null")?]);
+                        self.call("jsonb_with_element", vec![value, path, element])?
                     }
                     (SqlType::Array(_), _) => return Err(unsupported("an element of an array of several dimensions")),
                     (other, _) => {

@@ -26,8 +26,22 @@ impl Binder<'_> {
     pub(super) fn list_function(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Option<Scalar>> {
         let wrong = |wanted: &str| Error::input(format!("{name} takes {wanted}")).with_code("42883");
         match name {
+            "list_reduce" | "array_reduce" | "reduce" => {
+                let arguments = expressions(function).ok_or_else(|| wrong("a list and a lambda"))?;
+                let (list, lambda, first) = match arguments[..] {
+                    [list, lambda] => (list, lambda, None),
+                    [list, lambda, first] => (list, lambda, Some(first)),
+                    _ => return Err(wrong("a list, a lambda and a first value")),
+                };
+                let (names, body) = match lambda_of(lambda) {
+                    Some((names, body)) if names.len() == 2 => (names, body),
+                    _ => return Err(wrong("a lambda of two names, such as (x, y) -> x + y")),
+                };
+                let list = self.scalar(list, level)?;
+                self.reduced(name, list, &names, body, first, level).map(Some)
+            }
             "list_transform" | "list_apply" | "array_transform" | "array_apply" | "apply" | "list_filter"
-            | "array_filter" => {
+            | "array_filter" | "filter" => {
                 let arguments = expressions(function).ok_or_else(|| wrong("a list and a lambda"))?;
                 let [list, lambda] = arguments[..] else { return Err(wrong("a list and a lambda")) };
                 let Some((names, body)) = lambda_of(lambda) else {
@@ -53,7 +67,8 @@ impl Binder<'_> {
                 self.over_list("a list comprehension", list, &names, body, condition, level).map(Some)
             }
             "lambda" => {
-                let error = Error::input("a lambda stands in list_transform or list_filter").with_code("42601");
+                let error =
+                    Error::input("a lambda stands in list_transform, list_filter or list_reduce").with_code("42601");
                 Err(error)
             }
             "list_aggregate" | "list_aggr" | "array_aggregate" | "array_aggr" => {
@@ -98,6 +113,43 @@ impl Binder<'_> {
             select.selection = condition.cloned();
         }
         self.with_list(list, &query, SubqueryKind::Array, level).map_err(|error| placed(error, || place(body)))
+    }
+
+    /// What a lambda makes of its value for the elements before and each element, from the first value on, or from the
+    /// first element. A recursive query counts the elements; it keeps the list, which only its begin reads.
+    fn reduced(
+        &self,
+        what: &str,
+        list: Scalar,
+        names: &[Ident],
+        body: &Expr,
+        first: Option<&Expr>,
+        level: &Level<'_>,
+    ) -> Result<Scalar> {
+        let list = self.typed(list)?;
+        if list.sql_type().element().is_none() {
+            let message = format!("{what} takes a list, not {}", list.sql_type());
+            return Err(Error::input(message).with_code("42804"));
+        }
+        let (value, element) = (quoted(&normalized(&names[0])), quoted(&normalized(&names[1])));
+        let (from, begin) = match first {
+            Some(first) => (0, first.to_string()),
+            None => (1, format!("array_get({LIST}, 1)")),
+        };
+        // The type of the value is that of what the lambda makes.
+        let probe =
+            format!("SELECT {body} FROM (SELECT {begin} AS {value}, array_get({LIST}, 1) AS {element}) AS \"probe\"");
+        let made = self.with_list(list.clone(), &crate::parse::query(&probe)?, SubqueryKind::Value, level);
+        let made = made.map_err(|error| placed(error, || place(body)))?.sql_type();
+        let text = format!(
+            "WITH RECURSIVE \"fold\"(\"at\", \"value\", \"list\") AS (SELECT {from}, CAST({begin} AS {made}), {LIST} \
+             UNION ALL SELECT \"at\" + 1, CAST({body} AS {made}), \"list\" FROM (SELECT \"at\", \"list\", \
+             \"value\" AS {value}, array_get(\"list\", \"at\" + 1) AS {element} FROM \"fold\" \
+             WHERE \"at\" < len(\"list\")) AS \"step\") \
+             SELECT \"value\" FROM \"fold\" ORDER BY \"at\" DESC LIMIT 1"
+        );
+        let query = crate::parse::query(&text)?;
+        self.with_list(list, &query, SubqueryKind::Value, level).map_err(|error| placed(error, || place(body)))
     }
 
     /// An aggregate of a list's elements.
@@ -163,6 +215,14 @@ fn expressions(function: &Function) -> Option<Vec<&Expr>> {
         _ => None,
     };
     written(function).iter().map(expression).collect()
+}
+
+/// Whether an argument is a lambda.
+pub(super) fn is_lambda(argument: &FunctionArg) -> bool {
+    match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expression)) => lambda_of(expression).is_some(),
+        _ => false,
+    }
 }
 
 /// The names and the body of a lambda.

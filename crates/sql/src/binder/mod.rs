@@ -78,8 +78,8 @@ use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::written::WrittenRows;
 pub(crate) use changes::{
-    BoundChange, BoundLater, CHANGED, Changed, Conflict, Given, KeyTerm, Meeting, MergeStep, NewValue, bind_delete,
-    bind_merge, bind_new_rows, bind_update,
+    BoundChange, BoundJudgement, BoundLater, CHANGED, Changed, Conflict, Given, KeyTerm, Meeting, MergeStep, NewValue,
+    bind_delete, bind_merge, bind_new_rows, bind_proposed_rows, bind_update,
 };
 pub(crate) use collations::not_collatable;
 pub(crate) use domains::bind_domain_check;
@@ -132,6 +132,11 @@ pub(crate) trait Context {
     /// What a name in FROM stands for; `None` if it stands for nothing. Fails if it stands for something that cannot be
     /// read.
     fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>>;
+    /// The columns of the table or view of a name, whose rows are a type; `None` if there is none. Whoever names a type
+    /// reads no rows, so that no right is asked for.
+    fn row_columns(&self, _name: &ast::ObjectName) -> Result<Option<Vec<(String, SqlType)>>> {
+        Ok(None)
+    }
     /// What a name in FROM stands for, as messages have it, and the columns of it that may not be read.
     fn withheld(&self, _name: &ast::ObjectName) -> (String, Vec<String>) {
         (String::new(), vec![])

@@ -9,6 +9,7 @@ use datafusion_expr::Volatility;
 use diligence_base::{Error, Result};
 use diligence_pool::{Form, Kind};
 use diligence_types::SqlType;
+use diligence_types::record_type::RecordType;
 use sqlparser::ast::{
     BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
     FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,
@@ -17,7 +18,7 @@ use sqlparser::ast::{
 use super::functions::{bare_name, written};
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::{Binder, Context, Named, Output, Rows, normalized};
-use crate::algebra::{Constant, FunctionItem, Relation, Scalar, TableFunction};
+use crate::algebra::{Column, Constant, FunctionItem, Relation, Scalar, TableFunction};
 use crate::procedural::{Block, Gives, Procedure};
 use crate::programs::{Carried, Program, ProgramCall};
 use crate::routines::{Body, Definition, RoutineParameter};
@@ -166,6 +167,9 @@ impl Binder<'_> {
     /// The columns of the table that is named where a type should be. Fails with an error if there is none.
     fn row_columns(&self, data_type: &DataType, error: Error) -> Result<Vec<(String, SqlType)>> {
         let DataType::Custom(name, _) = data_type else { return Err(error) };
+        if let Some(columns) = self.context.row_columns(name)? {
+            return Ok(columns);
+        }
         let Some(Named::Table { table, .. }) = self.context.table(name)? else { return Err(error) };
         let rows = table.schema();
         let columns = rows.fields().iter().map(|field| {
@@ -374,6 +378,12 @@ impl Binder<'_> {
             let outputs = vec![Output { name: name.to_owned(), scalar: whole.scalar() }];
             return Ok(Rows { relation, outputs });
         };
+        let fields = fields.clone();
+        Ok(self.fields_of(relation, &whole, &fields))
+    }
+
+    /// The columns of a row instead of the row.
+    fn fields_of(&self, relation: Relation, whole: &Column, fields: &RecordType) -> Rows {
         let mut computed = Vec::new();
         let mut outputs = Vec::new();
         for (index, field) in fields.iter().enumerate() {
@@ -383,8 +393,21 @@ impl Binder<'_> {
             outputs.push(Output { name: field.name.clone(), scalar: column.scalar() });
             computed.push((column, scalar));
         }
-        relation = relation.mapped(computed);
-        Ok(Rows { relation, outputs })
+        Rows { relation: relation.mapped(computed), outputs }
+    }
+
+    /// What a function in FROM gives: of a composite type, its columns.
+    pub(super) fn with_fields(&self, rows: Rows, function: &str) -> Rows {
+        let columns = rows.columns();
+        match columns.as_slice() {
+            [only] if only.name == function => match &only.sql_type {
+                SqlType::Record(fields) if fields.composite_name().is_some() => {
+                    self.fields_of(rows.relation, only, fields)
+                }
+                _ => rows,
+            },
+            _ => rows,
+        }
     }
 
     /// Of functions of one name the one for these arguments, which are put in order.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use diligence_base::{Error, Result};
+use diligence_engine::plan::WindowFunction;
 use diligence_types::SqlType;
 use sqlparser::ast::{SetExpr, SetOperator, SetQuantifier, Values};
 
@@ -11,7 +12,10 @@ use super::operators::{Way, common_of};
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::targets::{Target, too_many};
 use super::{Binder, Output, Rows, place, placed, unsupported};
-use crate::algebra::{Column, Comparison, Constant, Join, JoinKind, Relation, Scalar, SetKind, SetOperation};
+use crate::algebra::{
+    Column, Comparison, Constant, Join, JoinKind, Relation, Scalar, SetKind, SetOperation, Window, WindowFrame,
+    WindowItem, WindowKind,
+};
 use crate::errors;
 
 impl Binder<'_> {
@@ -86,9 +90,10 @@ impl Binder<'_> {
             let output = |column: &Column| Output { name: column.name.clone(), scalar: column.scalar() };
             columns.iter().map(output).collect()
         };
-        let has_keys = !is_all && types.iter().any(|sql_type| grouping_key(sql_type).is_some());
+        let is_plain = is_all && kind == SetKind::Union;
+        let has_keys = !is_plain && types.iter().any(|sql_type| grouping_key(sql_type).is_some());
         if has_keys && kind != SetKind::Union {
-            let (relation, shown) = self.by_keys(kind, bound)?;
+            let (relation, shown) = self.by_keys(kind, is_all, bound)?;
             let shown = shown.into_iter().zip(names).map(|(column, name)| Column { name, ..column });
             return Ok(Rows { relation, outputs: outputs(&shown.collect::<Vec<_>>()) });
         }
@@ -121,8 +126,14 @@ impl Binder<'_> {
         Ok((rows.relation.mapped(computed), columns))
     }
 
-    /// INTERSECT and EXCEPT by keys: the left side's first rows with or without a partner.
-    fn by_keys(&self, kind: SetKind, bound: Vec<(Relation, Vec<Column>)>) -> Result<(Relation, Vec<Column>)> {
+    /// INTERSECT and EXCEPT by keys: the left side's first rows with or without a partner, as often as there are others
+    /// like them if `is_all`.
+    fn by_keys(
+        &self,
+        kind: SetKind,
+        is_all: bool,
+        bound: Vec<(Relation, Vec<Column>)>,
+    ) -> Result<(Relation, Vec<Column>)> {
         let mut inputs = bound.into_iter();
         let (Some((left, shown)), Some((right, others))) = (inputs.next(), inputs.next()) else {
             return Err(Error::bug("a set operation of fewer than two inputs"));
@@ -133,14 +144,41 @@ impl Binder<'_> {
             .iter()
             .zip(&right_keys)
             .map(|(left, right)| Scalar::compare(Comparison::IsNotDistinctFrom, left.scalar(), right.scalar()));
+        let kind = if kind == SetKind::Intersect { JoinKind::Semi } else { JoinKind::Anti };
+        if is_all {
+            // Of equal rows the first of one side is the partner of the first of the other.
+            let (left, own, shown) = self.numbered_alike(left, &left_keys, &shown);
+            let (right, other, _) = self.numbered_alike(right, &right_keys, &[]);
+            let on = Scalar::all(on.chain([Scalar::equal(own.scalar(), other.scalar())]));
+            let join = Join { kind, left: Box::new(left), right: Box::new(right), on };
+            return Ok((Relation::Join(join), shown));
+        }
         let on = Scalar::all(on);
         let left = Relation::Distinct {
             input: Box::new(left),
             on: left_keys.iter().map(|key| key.id).collect(),
             keeps_all: true,
         };
-        let kind = if kind == SetKind::Intersect { JoinKind::Semi } else { JoinKind::Anti };
         Ok((Relation::Join(Join { kind, left: Box::new(left), right: Box::new(right), on }), shown))
+    }
+
+    /// Rows with their numbers among those of equal keys, and these columns as the first of them has them.
+    fn numbered_alike(&self, input: Relation, keys: &[Column], shown: &[Column]) -> (Relation, Column, Vec<Column>) {
+        let item = |function, arguments| {
+            let frame = WindowFrame::known(datafusion_expr::WindowFrame::new(None));
+            WindowItem { kind: WindowKind::Engine(function), arguments, filter: None, frame }
+        };
+        let number = self.numbers.named("row_number", SqlType::BigInt, false);
+        let firsts =
+            shown.iter().map(|column| self.numbers.named(&column.name, column.sql_type.clone(), column.nullable));
+        let firsts = firsts.collect::<Vec<_>>();
+        let first = WindowFunction::Nth { nth: 1, ignore_nulls: false };
+        let values = shown.iter().zip(&firsts);
+        let values = values.map(|(column, value)| (value.clone(), item(first.clone(), vec![column.scalar()])));
+        let items = std::iter::once((number.clone(), item(WindowFunction::RowNumber, vec![]))).chain(values);
+        let partition = keys.iter().map(Column::scalar).collect();
+        let window = Window { input: Box::new(input), partition, order: vec![], items: items.collect() };
+        (Relation::Window(window), number, firsts)
     }
 
     /// VALUES; with targets, each value as it is stored into its column. Fails with 42601 for lists of another length.

@@ -123,6 +123,34 @@ impl Binder<'_> {
         })
     }
 
+    /// `(a, b) sign (subquery)`: the values of the one row that the subquery gives are compared with those; NULL if it
+    /// gives none. Fails with 42601 if the sides have another number of columns.
+    pub(super) fn row_and_subquery(
+        &self,
+        values: &Expr,
+        sign: &str,
+        query: &Query,
+        level: &Level<'_>,
+    ) -> Result<Scalar> {
+        let values = self.scalar(values, level)?;
+        let rows = self.subquery(query, level)?;
+        let columns = rows.columns();
+        let fields = match &values {
+            Scalar::Record { fields, .. } => fields.len(),
+            _ => 1,
+        };
+        if columns.len() != fields {
+            let few = if columns.len() < fields { "few" } else { "many" };
+            let error = Error::input(format!("subquery has too {few} columns")).with_code("42601");
+            return Err(placed(error, || place(query)));
+        }
+        let found = row(columns.iter().map(Column::scalar).collect());
+        let test = self.operator(sign, vec![values, found])?;
+        let column = self.column_for("test", &test);
+        let relation = rows.relation.mapped(vec![(column.clone(), test)]);
+        Ok(Scalar::Subquery(Box::new(Subquery { kind: SubqueryKind::Value, relation, columns: vec![column] })))
+    }
+
     /// `left sign ANY/ALL (subquery)`, `left IN (subquery)`. Fails with 42601 if the sides have another number of
     /// columns, 42883 if there is no such operator.
     pub(super) fn quantified(&self, left: Scalar, sign: &str, quantifier: Quantifier, rows: Rows) -> Result<Scalar> {

@@ -2,9 +2,10 @@
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
-use sqlparser::ast::{AccessExpr, Expr, Ident, Subscript};
+use sqlparser::ast::{AccessExpr, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Subscript};
 
 use super::functions::{bare_name, written};
+use super::lists::is_lambda;
 use super::scope::Level;
 use super::{Binder, unsupported};
 use crate::algebra::{Constant, Scalar};
@@ -18,6 +19,9 @@ const SLICE: &str = "array_slice";
 impl Binder<'_> {
     /// Subscripts, slices and fields behind a value.
     pub(super) fn accessed(&self, root: &Expr, chain: &[AccessExpr], level: &Level<'_>) -> Result<Scalar> {
+        if let Some(call) = lambda_method(root, chain) {
+            return self.scalar(&call, level);
+        }
         // `t.a[1]`, `s.t.a.b`: the names up to the first subscript are one.
         let mut names = match root {
             Expr::Identifier(name) => vec![name.clone()],
@@ -76,7 +80,14 @@ impl Binder<'_> {
                     let (low, high) = (bound(lower_bound, 1)?, bound(upper_bound, i32::MAX)?);
                     self.call(SLICE, vec![scalar, low, high])?
                 }
-                AccessExpr::Subscript(_) => return Err(unsupported("a slice with a step")),
+                AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: Some(step) }) => {
+                    let bound = |bound: &Option<Expr>, open: i32| match bound {
+                        Some(bound) => self.scalar(bound, level),
+                        None => Ok(Scalar::Constant(Constant::integer(open))),
+                    };
+                    let (low, high) = (bound(lower_bound, 1)?, bound(upper_bound, i32::MAX)?);
+                    self.call("list_slice", vec![scalar, low, high, self.scalar(step, level)?])?
+                }
             };
         }
         Ok(scalar)
@@ -109,4 +120,23 @@ impl Binder<'_> {
 /// Whether a value is a text, or a literal in quotes.
 pub(super) fn is_text(scalar: &Scalar) -> bool {
     matches!(scalar.sql_type().uncollated(), SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Unknown)
+}
+
+/// `l.list_transform(x -> x + 1)`: `list_transform(l, x -> x + 1)`, if there is a method that takes a lambda.
+fn lambda_method(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
+    let takes_lambda = |access: &AccessExpr| match access {
+        AccessExpr::Dot(Expr::Function(function)) => written(function).iter().any(is_lambda),
+        _ => false,
+    };
+    let at = chain.iter().position(takes_lambda)?;
+    let AccessExpr::Dot(Expr::Function(function)) = &chain[at] else { return None };
+    let object = |root: Expr, chain: &[AccessExpr]| match chain {
+        [] => root,
+        chain => Expr::CompoundFieldAccess { root: Box::new(root), access_chain: chain.to_vec() },
+    };
+    let first = FunctionArg::Unnamed(FunctionArgExpr::Expr(object(root.clone(), &chain[..at])));
+    let mut call = function.clone();
+    let FunctionArguments::List(list) = &mut call.args else { return None };
+    list.args.insert(0, first);
+    Some(object(Expr::Function(call), &chain[at + 1..]))
 }

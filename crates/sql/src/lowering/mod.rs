@@ -32,7 +32,7 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::Column as ColumnExpr;
 use diligence_base::{Error, Result, wanted};
 use diligence_engine::expressions::Expr;
-use diligence_engine::plan::{self, Node, Plan, WorkTableId};
+use diligence_engine::plan::{self, Node, Plan, PlanTables, WorkTableId};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
 use diligence_types::SqlType;
 
@@ -51,14 +51,14 @@ pub(crate) struct LoweringOptions {
     pub keeps_parameters: bool,
 }
 
-/// The engine's plan of a relation, whose rows have these columns, in this order, and come in the relation's order.
-/// Fails with kind `Unsupported` for what the engine cannot do.
+/// The engine's plan of a relation, whose rows have these columns, in this order, and come in the relation's order; and
+/// the tables that it names. Fails with kind `Unsupported` for what the engine cannot do.
 pub(crate) fn lower(
     relation: &Relation,
     output: &[Column],
     numbers: &Numbers,
     options: &LoweringOptions,
-) -> Result<Plan> {
+) -> Result<(Plan, PlanTables)> {
     let mut lowering = Lowering {
         numbers,
         expressions: Expressions { zone: &options.zone, options: &options.options, keeps_parameters: false },
@@ -66,8 +66,10 @@ pub(crate) fn lower(
         runtime_filters: 0,
         work_tables: 0,
         withs: HashMap::new(),
+        tables: PlanTables::default(),
     };
-    lowering.root(relation, output)
+    let plan = lowering.root(relation, output)?;
+    Ok((plan, lowering.tables))
 }
 
 /// The value of an expression without columns and subqueries. `None` if it cannot be computed now.
@@ -123,6 +125,8 @@ struct Lowering<'a> {
     work_tables: u32,
     /// What common table expressions and recursive queries are called below.
     withs: HashMap<WithId, Shared>,
+    /// The tables that scans name so far.
+    tables: PlanTables,
 }
 
 /// Rows that are read by name.

@@ -71,7 +71,7 @@ impl ScalarUDFImpl for Parameter {
 /// Puts values in the place of parameters, in all scans, filters and projections.
 pub(crate) fn put(plan: &mut Plan, values: &[ScalarValue]) -> Result<()> {
     let (schema, expressions) = match &mut plan.node {
-        Node::Scan(scan) => (scan.table.schema(), scan.filters.iter_mut().collect()),
+        Node::Scan(scan) => (scan.table_schema.clone(), scan.filters.iter_mut().collect()),
         Node::Filter { input, predicate } => (input.schema.clone(), vec![predicate]),
         Node::Project { input, expressions } => (input.schema.clone(), expressions.iter_mut().collect()),
         _ => (plan.schema.clone(), vec![]),

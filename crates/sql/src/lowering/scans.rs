@@ -54,13 +54,10 @@ impl Lowering<'_> {
         });
         let schema = Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()));
         let node = Node::Scan(plan::Scan {
-            table: scan.table.clone(),
-            name: scan.name.clone(),
-            columns: wanted.iter().map(|(index, _)| *index).collect(),
             filters,
-            runtime_filters: vec![],
-            limit: None,
+            ..plan::Scan::new(scan.table.as_ref(), &scan.name, wanted.iter().map(|(index, _)| *index).collect())
         });
+        self.tables.add(scan.table.clone());
         let base = estimates::of(&Relation::Scan(scan.clone()), &[]);
         let filter = Relation::Filter { input: Box::new(Relation::one_row()), condition: Scalar::all(absorbed) };
         let size = estimates::of(&filter, &[base]);

@@ -457,11 +457,8 @@ fn is_distinct_from(parser: &mut Parser, left: &Expr) -> Option<Result<Expr, Par
     Some(Ok(if is_negated { Expr::IsNotDistinctFrom(left, right) } else { Expr::IsDistinctFrom(left, right) }))
 }
 
-/// COLLATE behind a cast or an operator; behind a name or a literal the parser reads it itself.
+/// COLLATE behind a cast, an operator or another COLLATE; behind a name or a literal the parser reads it itself.
 fn collate(parser: &mut Parser, expression: &Expr) -> Result<Expr, ParserError> {
-    if matches!(expression, Expr::Collate { .. }) {
-        return parser.expected_ref("one COLLATE", parser.peek_token_ref());
-    }
     parser.advance_token();
     Ok(Expr::Collate { expr: Box::new(expression.clone()), collation: parser.parse_object_name(false)? })
 }

@@ -3,6 +3,8 @@
 //! A change that leaves the rows as they are (names, rules, columns that go or are NULL) is one of the catalog. Any
 //! other is a query over the table, whose rows take the places of the table's.
 
+mod index_names;
+
 use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
@@ -696,65 +698,6 @@ impl Around<'_> {
             }
         }
         self.altered(object, altered, TAG)
-    }
-
-    /// DROP INDEX.
-    pub(super) fn drop_indexes(&self, names: &[ObjectName], if_exists: bool) -> Result<Statement> {
-        let [name] = names else {
-            return Err(Error::unsupported("DROP INDEX takes one index at a time").with_code("0A000"));
-        };
-        let name = self.relation_name(name)?;
-        for object in self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema) {
-            let Relation::Native(table) = &object.relation else { continue };
-            let Some(key) = table.rules().keys.iter().find(|key| key.name == name.name) else { continue };
-            self.at.snapshot.rights.check_owner(&object.name)?;
-            if key.kind.is_constraint() {
-                let message = format!("cannot drop index {name} because constraint {name} requires it");
-                let hint = format!("ALTER TABLE {} DROP CONSTRAINT {name}", object.name);
-                return Err(Error::input(message).with_code("2BP01").with_hint(hint));
-            }
-            let from = (0..table.schema().fields().len()).map(From::Column).collect();
-            let declaration = Declaration::of(object.name.clone(), table);
-            let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
-            altered.declaration.rules.keys.retain(|key| key.name != name.name);
-            self.check_referred(object, table, &altered)?;
-            return match self.altered(object, altered, "DROP INDEX")? {
-                BoundStatement::Other(statement) => Ok(statement),
-                _ => Err(Error::bug("an index is dropped by a query")),
-            };
-        }
-        if if_exists {
-            return Ok(Statement::Command(Command::Nothing("DROP INDEX")));
-        }
-        Err(Error::input(format!("index \"{name}\" does not exist")).with_code("42704"))
-    }
-
-    /// ALTER INDEX … RENAME TO. Fails with 42704 if there is no such index, and with 42P07 if the name is taken.
-    pub(super) fn rename_index(&self, name: &ObjectName, to: &ObjectName) -> Result<BoundStatement> {
-        let name = self.relation_name(name)?;
-        let to = to.0.last().and_then(|part| part.as_ident()).map(lower);
-        let to = to.ok_or_else(|| Error::input("an index gets a name").with_code("42601"))?;
-        let tables = self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema);
-        let keyed = tables.filter_map(|object| match &object.relation {
-            Relation::Native(table) => Some((object, table)),
-            _ => None,
-        });
-        let keyed = keyed.collect::<Vec<_>>();
-        let has = |table: &NativeTable, name: &str| table.rules().keys.iter().any(|key| key.name == name);
-        if keyed.iter().any(|(_, table)| has(table, &to)) {
-            return Err(Error::input(format!("relation \"{to}\" already exists")).with_code("42P07"));
-        }
-        let Some((object, table)) = keyed.into_iter().find(|(_, table)| has(table, &name.name)) else {
-            return Err(Error::input(format!("relation \"{}\" does not exist", name.name)).with_code("42P01"));
-        };
-        self.at.snapshot.rights.check_owner(&object.name)?;
-        let from = (0..table.schema().fields().len()).map(From::Column).collect();
-        let declaration = Declaration::of(object.name.clone(), table);
-        let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
-        for key in altered.declaration.rules.keys.iter_mut().filter(|key| key.name == name.name) {
-            key.name.clone_from(&to);
-        }
-        self.altered(object, altered, "ALTER INDEX")
     }
 
     /// COMMENT ON TABLE and COMMENT ON COLUMN.

@@ -24,19 +24,19 @@ use super::statements::BoundStatement;
 use super::{Planner, guarded};
 use crate::binder::{self, CHANGED, Given};
 use crate::errors::suggest;
+use crate::front;
+use crate::statement::Query;
 use crate::write::native::ChangeWay;
 use crate::write::triggers::Operation;
 
 /// A plan that writes rows as they are sent.
 pub struct PlannedAppend {
     /// What the engine runs.
-    pub plan: Plan,
+    pub query: Query,
     /// Takes the rows, which have these columns.
     pub rows: RowsSender,
     /// The columns of what is sent, in the table's types.
     pub schema: SchemaRef,
-    /// Whether it calls functions of triggers, which run in a transaction.
-    pub is_calling: bool,
 }
 
 /// What stands for the rows until there is a plan.
@@ -145,15 +145,15 @@ impl Planner {
             let BoundStatement::Write { rows, writer, .. } = statement else {
                 return Err(Error::bug("rows are sent to no writer"));
             };
-            let mut plan = around.front(rows, &[], false)?.plan;
+            let front::Planned { mut plan, tables, .. } = around.front(rows, &[], false)?;
             let (sender, incoming) = incoming(schema.clone());
             let mut incoming = Some(incoming);
             replace(&mut plan, sent, &mut incoming)?;
             if incoming.is_some() {
                 return Err(Error::bug("rows that are sent are not read"));
             }
-            let (plan, is_calling) = (Plan::write(plan, writer), around.is_calling());
-            Ok(PlannedAppend { plan, rows: sender, schema: schema.clone(), is_calling })
+            let query = Query { is_calling: around.is_calling(), ..Query::new(Plan::write(plan, writer), tables) };
+            Ok(PlannedAppend { query, rows: sender, schema: schema.clone() })
         })
     }
 }
@@ -214,7 +214,7 @@ fn quoted(name: &str) -> String {
 /// Puts the sent rows where the plan reads what stands for them.
 fn replace(plan: &mut Plan, sent: TableIdentity, incoming: &mut Option<Plan>) -> Result<()> {
     if let Node::Scan(scan) = &plan.node
-        && scan.table.identity() == sent
+        && scan.table == sent
     {
         let rows = incoming.take().ok_or_else(|| Error::bug("rows that are sent are read twice"))?;
         let rows = scan.filters.iter().try_fold(rows, |input, condition| {

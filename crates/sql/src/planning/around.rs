@@ -17,7 +17,7 @@ use diligence_catalog::rights::DENIED;
 use diligence_catalog::rules::KeyKind;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, DomainDefinition, INFORMATION_SCHEMA, LockWay, Object, POSTGRES_SCHEMA, Relation,
-    RelationName, Resolved, looks_like_path, sequence_schema,
+    RelationName, Resolved, declared_oid, looks_like_path, sequence_schema,
 };
 use diligence_storage::Table;
 use diligence_storage::external::LakeMoment;
@@ -30,6 +30,7 @@ use diligence_types::functions::has_function;
 use diligence_types::sql_type::OidKind;
 use sqlparser::ast;
 
+use super::attach::Moments;
 use super::file_functions;
 use super::names::Names;
 use super::several::WrittenParts;
@@ -45,7 +46,7 @@ use crate::procedural::Procedure;
 use crate::programs::ProgramCall;
 use crate::routines::Definition;
 use crate::statement::Query;
-use crate::write::triggers::ReturnedLater;
+use crate::write::triggers::ComputedLater;
 use crate::written::WrittenRows;
 use crate::{catalog_functions, facts, privileges, procedures, row_locks, sequences, session_functions, sleeping};
 
@@ -80,6 +81,8 @@ pub(super) struct Around<'a> {
     /// What statements of the WITH give.
     pub(super) written: RefCell<WrittenParts>,
     tables: RefCell<HashMap<RelationName, Arc<dyn Table>>>,
+    /// The snapshots in which it reads servers.
+    pub(super) moments: RefCell<Moments>,
     /// The views met.
     views: RefCell<HashSet<RelationName>>,
     /// The table that the statement changes, with the numbers of its rows.
@@ -109,7 +112,7 @@ pub(super) struct Around<'a> {
     /// The columns that a COPY from files wants.
     pub(super) copied: RefCell<Option<SchemaRef>>,
     /// What RETURNING gives of rows that triggers may change, before it is planned.
-    pub(super) later: RefCell<Vec<Arc<ReturnedLater>>>,
+    pub(super) later: RefCell<Vec<Arc<ComputedLater>>>,
 }
 
 impl<'a> Around<'a> {
@@ -128,6 +131,7 @@ impl<'a> Around<'a> {
             decided: RefCell::default(),
             written: RefCell::default(),
             tables: RefCell::default(),
+            moments: RefCell::default(),
             views: RefCell::default(),
             changed: RefCell::default(),
             is_locking: Cell::new(false),
@@ -168,6 +172,18 @@ impl<'a> Around<'a> {
         self
     }
 
+    /// The number of an index.
+    fn index_number(&self, name: &RelationName) -> Option<i64> {
+        let mut tables = self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema);
+        tables.find_map(|object| match &object.relation {
+            Relation::Native(table) if self.at.snapshot.sees(&object.name) => {
+                let place = table.rules().keys.iter().position(|key| key.name == name.name)?;
+                Some(declared_oid(object.oid(), 0, place))
+            }
+            _ => None,
+        })
+    }
+
     /// The relation that a text names.
     fn named(&self, text: &str) -> Option<RelationName> {
         let name = RelationName::parse(text)?;
@@ -192,6 +208,11 @@ impl<'a> Around<'a> {
     /// A name stands for this table, whatever the catalog has.
     pub(super) fn knows(&self, name: &RelationName, table: Arc<dyn Table>) {
         self.tables.borrow_mut().insert(name.clone(), table);
+    }
+
+    /// The table that a name stands for in this statement, if that is known.
+    pub(super) fn known_table(&self, name: &RelationName) -> Option<Arc<dyn Table>> {
+        self.tables.borrow().get(name).cloned()
     }
 
     /// Whether the statement has met a relation.
@@ -357,6 +378,17 @@ impl Context for Around<'_> {
         !self.gives_numbers.get()
     }
 
+    fn row_columns(&self, name: &ast::ObjectName) -> Result<Option<Vec<(String, SqlType)>>> {
+        let Some((relation, _)) = self.relation_named(name) else { return Ok(None) };
+        let found = self.at.snapshot.get(&relation).filter(|_| self.at.snapshot.sees(&relation));
+        let Some(Resolved::Object(object)) = found else { return Ok(None) };
+        if !matches!(object.relation, Relation::Native(_) | Relation::View(_) | Relation::Table(_)) {
+            return Ok(None);
+        }
+        self.names.uses_object(&relation, &object);
+        super::triggers::columns_of(&object).map(Some)
+    }
+
     fn table(&self, name: &ast::ObjectName) -> Result<Option<Named>> {
         if let Some(changed) = self.changed_table(name) {
             return Ok(Some(changed));
@@ -364,6 +396,9 @@ impl Context for Around<'_> {
         if let Some(seen) = self.seen_table(name) {
             self.names.not_reusable();
             return Ok(Some(seen));
+        }
+        if let Some(attached) = self.attached_table(name)? {
+            return Ok(Some(attached));
         }
         let Some((relation, bare)) = self.relation_named(name) else { return Ok(None) };
         let known = self.tables.borrow().get(&relation).cloned();
@@ -595,7 +630,7 @@ impl Context for Around<'_> {
             Some(function)
         };
         let waiting = || sleeping::function(name).inspect(|_| self.names.not_reusable());
-        let asking = privileges::function(name, self.at.snapshot, &self.planner.current_user());
+        let asking = privileges::function(name, self.at.snapshot, &self.planner.current_user(), self.schemas());
         asking.or_else(counting).or_else(locking).or_else(waiting)
     }
 
@@ -699,7 +734,8 @@ impl Context for Around<'_> {
                 // What describes the catalog needs no schema, whatever the path is.
                 let described = || self.at.snapshot.get(&RelationName::new(DEFAULT_SCHEMA, &name.name));
                 let found = self.at.snapshot.get(&name).or_else(|| described().filter(|_| is_bare));
-                match found? {
+                let Some(found) = found else { return self.index_number(&name) };
+                match found {
                     Resolved::Object(object) => Some(i64::from(object.oid())),
                     Resolved::Computed(_) => {
                         let known = POSTGRES_OIDS.iter().find(|(known, _)| *known == name.name).map(|(_, oid)| *oid);
@@ -760,9 +796,9 @@ impl Context for Around<'_> {
         self.names.not_reusable();
         let around = Around::new(self.planner, self.at, self.names, vec![]);
         let bound = bind_query(query, &around)?;
-        let plan = around.front(bound, &[], false)?.plan;
+        let planned = around.front(bound, &[], false)?;
         let mut rows = Vec::new();
-        for batch in runner.rows(&Query { plan, is_locking: false, is_calling: false })? {
+        for batch in runner.rows(&Query::new(planned.plan, planned.tables))? {
             let columns = batch.columns().iter().map(|column| column.as_string_view_opt());
             let columns = columns.collect::<Option<Vec<_>>>().ok_or_else(|| Error::bug("values are no texts"))?;
             for row in 0..batch.num_rows() {

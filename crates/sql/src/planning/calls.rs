@@ -61,8 +61,8 @@ impl Around<'_> {
                 if let ast::SetExpr::Select(select) = query.body.as_mut() {
                     select.projection = arguments.into_iter().map(ast::SelectItem::UnnamedExpr).collect();
                 }
-                let plan = self.front(binder::bind_query(&query, self)?, &[], false)?.plan;
-                Some(Query { plan, is_locking: false, is_calling: self.is_calling() })
+                let planned = self.front(binder::bind_query(&query, self)?, &[], false)?;
+                Some(Query { is_locking: false, ..self.query(planned) })
             }
         };
         Ok(Statement::Call(Called { tag: "CALL", procedure: Arc::new(procedure), arguments }))

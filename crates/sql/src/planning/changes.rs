@@ -105,6 +105,11 @@ impl ChangedTable {
         Changed { alias, qualifiers, targets, checks: conditions, returning, with, later, is_view: self.is_view }
     }
 
+    /// Whether triggers see rows before this is done with them.
+    pub(super) fn has_triggers_before(&self, operation: Operation) -> bool {
+        self.triggers.iter().any(|trigger| operation.is_meant_by(trigger))
+    }
+
     /// The same, where new rows have to fulfill these conditions as well.
     pub(super) fn checked(mut self, checks: Vec<(String, Expr)>) -> Self {
         for (name, condition) in checks {
@@ -461,8 +466,10 @@ impl Around<'_> {
             Step::Update => Operation::Update,
             Step::Delete => Operation::Delete,
         });
-        let mut operations = operations.collect::<Vec<_>>();
-        operations.dedup();
+        // In this order they begin, and end in the other one.
+        let operations = operations.collect::<Vec<_>>();
+        let in_order = [Operation::Insert, Operation::Update, Operation::Delete];
+        let operations = in_order.into_iter().filter(|operation| operations.contains(operation)).collect();
         let meant = Meant { operations, ..Meant::default() };
         self.changing("MERGE", changed.object, ChangeWay::Steps { steps, twice, key: None }, layout, bound, &meant)
     }

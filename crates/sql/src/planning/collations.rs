@@ -1,15 +1,18 @@
 //! CREATE COLLATION, DROP COLLATION, and what a collation's name means.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::{Object, POSTGRES_SCHEMA, RelationName};
+use diligence_catalog::rules::{Key, TableRules};
+use diligence_catalog::{Object, POSTGRES_SCHEMA, Relation, RelationName};
 use diligence_types::SqlType;
 use diligence_types::collation::{Collation, TextOrder};
 use diligence_types::enum_type::EnumType;
 use sqlparser::ast::{
     AlterCollation, AlterCollationOperation, ColumnOption, ColumnOptionDef, CreateCollation, CreateCollationDefinition,
-    Expr, ObjectName, SqlOption, Value,
+    Expr, ObjectName, SqlOption, Value, Visit, visit_expressions,
 };
 
 use super::around::Around;
@@ -123,8 +126,8 @@ impl Around<'_> {
         }
     }
 
-    /// DROP COLLATION. Fails with 42704 if there is none of the name, 2BP01 if a column, a view's column or a domain
-    /// has it; with CASCADE the columns go.
+    /// DROP COLLATION. Fails with 42704 if there is none of the name, 2BP01 if a column or a domain has it, or a view,
+    /// an index, a condition or a default says it; with CASCADE the columns go.
     pub(super) fn drop_collations(&self, names: &[ObjectName], if_exists: bool, cascade: bool) -> Result<Statement> {
         let mut gone = Vec::new();
         let mut columns: Vec<(Arc<Object>, Vec<String>)> = Vec::new();
@@ -151,9 +154,20 @@ impl Around<'_> {
                 }
             }
             for object in catalog.all_objects() {
-                let diligence_catalog::Relation::View(view) = &object.relation else { continue };
-                if view.schema.fields().iter().any(|field| SqlType::of_field(field).is_some_and(|one| has(&one))) {
-                    return Err(needed(&collation, &format!("view {}", object.name), None));
+                match &object.relation {
+                    Relation::View(view) => {
+                        let has_field = |field: &FieldRef| SqlType::of_field(field).is_some_and(|one| has(&one));
+                        if view.schema.fields().iter().any(has_field) || says(view.source.as_ref(), &collation) {
+                            return Err(needed(&collation, &format!("view {}", object.name), None));
+                        }
+                    }
+                    Relation::Native(table) => {
+                        if let Some(what) = named_in_rules(table.rules(), &collation) {
+                            let what = format!("{what} of table {}", object.name);
+                            return Err(needed(&collation, &what, None));
+                        }
+                    }
+                    _ => {}
                 }
             }
             for (table, column) in catalog.columns_of_type(collation.oid) {
@@ -189,6 +203,39 @@ pub(super) fn settle(columns: &mut [Column], message: impl Fn(&Column) -> String
         }
     }
     Ok(())
+}
+
+/// Whether an expression or a statement says a collation.
+fn says(part: &impl Visit, collation: &Collation) -> bool {
+    let is_it = |name: &ObjectName| match parts_of(name).unwrap_or_default().as_slice() {
+        [last] => *last == collation.name,
+        [.., schema, last] => *last == collation.name && collation.schema.as_ref() == Some(schema),
+        [] => false,
+    };
+    visit_expressions(part, |expr: &Expr| match expr {
+        Expr::Collate { collation, .. } if is_it(collation) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
+}
+
+/// What says a collation of that which a table is declared with: an index, a condition, a default.
+fn named_in_rules(rules: &TableRules, collation: &Collation) -> Option<String> {
+    let in_key = |key: &&Key| {
+        let computed = key.computed.as_ref();
+        let expressions = computed.into_iter().flat_map(|computed| computed.expressions.iter().flatten());
+        let condition = computed.and_then(|computed| computed.condition.as_ref());
+        expressions.chain(condition).any(|expression| says(expression.as_ref(), collation))
+    };
+    if let Some(key) = rules.keys.iter().find(in_key) {
+        return Some(format!("index {}", key.name));
+    }
+    if let Some(check) = rules.checks.iter().find(|check| says(check.condition.as_ref(), collation)) {
+        return Some(format!("constraint {}", check.name));
+    }
+    let values = rules.defaults.iter().chain(&rules.generated);
+    let mut values = values.filter(|(_, value)| says(value.as_ref(), collation));
+    values.next().map(|(column, _)| format!("default value of column {column}"))
 }
 
 /// What a collation's name stands for.

@@ -99,12 +99,16 @@ impl Around<'_> {
     pub(super) fn alter_type(&self, alter: &ast::AlterType) -> Result<Statement> {
         let object = self.type_object(&alter.name)?.ok_or_else(|| no_type(&alter.name))?;
         let Relation::Enum(definition) = &object.relation else {
-            if let Some((domain, _)) = object.domain() {
+            if let Some((domain, _)) = object.domain()
+                && !matches!(alter.operation, AlterTypeOperation::Rename(_))
+            {
                 let error = Error::input(format!("{domain} is not an enum")).with_code("42809");
                 return Err(error.with_hint("ALTER DOMAIN changes it"));
             }
-            let error = Error::unsupported("ALTER TYPE of a composite type is not supported").with_code("0A000");
-            return Err(error.with_hint("make another type, and change the columns that have this one"));
+            let AlterTypeOperation::Rename(rename) = &alter.operation else {
+                return Err(Error::input(format!("{} is not an enum", alter.name)).with_code("42809"));
+            };
+            return self.named_type_anew(&object, RelationName::new(&object.name.schema, lower(&rename.new_name)));
         };
         self.at.snapshot.rights.check_owner(&object.name)?;
         let mut change =

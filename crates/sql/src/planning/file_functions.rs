@@ -15,6 +15,7 @@ use diligence_types::SqlType;
 use sqlparser::ast;
 
 use super::around::Around;
+use super::attach;
 use crate::binder::{self, Named};
 use crate::external::{OptionValue, READERS, moment_of, set_all, truth};
 use crate::parse::{COPY_FROM, TABLE_AT};
@@ -31,6 +32,7 @@ const ABOUT: [(&str, ParquetAbout); 5] = [
 /// Whether a function reads files.
 pub(super) fn is_one(name: &str) -> bool {
     name == COPY_FROM
+        || attach::is_remote(name)
         || name == TABLE_AT
         || name == "glob"
         || READERS.iter().any(|(known, _)| *known == name)
@@ -51,6 +53,9 @@ impl Around<'_> {
     pub(super) fn files_of(&self, name: &str, arguments: &[(Option<String>, OptionValue)]) -> Result<Named> {
         if name == TABLE_AT {
             return self.table_at(arguments);
+        }
+        if attach::is_remote(name) {
+            return self.asked_there(name, arguments);
         }
         if !self.planner.names_files() {
             self.planner.may_use_files(name)?;
@@ -111,7 +116,7 @@ impl Around<'_> {
         if options.moment.is_some() {
             pairs.retain(|(option, _)| !matches!(option.as_str(), "timestamp" | "snapshot_from_timestamp"));
         }
-        if options.format == Some(Format::Csv)
+        if matches!(options.format, Some(Format::Csv | Format::Json))
             && let Some(place) = pairs.iter().position(|(option, _)| option == "store_rejects")
             && truth(&pairs[place].1.texts()?.concat())?
         {

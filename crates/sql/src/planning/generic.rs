@@ -5,7 +5,7 @@
 //! the plan's form, so the values are put in when it starts. A plan made for values may be better, where it pays to
 //! know how many rows they leave: that is for whoever chooses between the two to think of.
 //!
-//! A plan that is kept has placeholders for tables in memory ([`Rebinding`]), so it is good while they change.
+//! A plan that is kept only names the tables in memory that it reads, so it is good while they change ([`Rebinding`]).
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use arrow::datatypes::DataType;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_catalog::{Rebinding, SessionSnapshot, Uses};
-use diligence_engine::plan::{Needs, Node, Plan};
+use diligence_engine::plan::{Needs, Node, Plan, PlanTables};
 use diligence_engine::short::may_be_short;
 
 use super::kinds::has_rows;
@@ -30,8 +30,12 @@ const WITHOUT_VALUE: &str = "08P01";
 /// A plan for all values of a statement's parameters.
 #[derive(Debug)]
 pub struct GenericPlan {
-    /// The plan of the rows, without the rows of tables in memory.
+    /// The plan of the rows.
     plan: Plan,
+    /// The tables that it names, but for those in memory.
+    tables: PlanTables,
+    /// What running it is expected to need, whatever the values.
+    needs: Needs,
     /// What is done with them.
     write: Option<AnyWrite>,
     /// How many parameters it has.
@@ -58,21 +62,28 @@ impl Planner {
                     Err(error) if error.kind() == ErrorKind::Input && error.code() == Some(WITHOUT_VALUE) => None,
                     planned => planned?,
                 };
-                Ok(planned.map(|Unvalued { mut plan, write, uses }| {
-                    rebind(&mut plan, &uses.unbinding());
-                    GenericPlan { plan, write, parameters: types.len(), uses }
+                Ok(planned.map(|Unvalued { plan, tables, write, uses }| {
+                    let (needs, tables) = (plan.needs(&tables), kept_tables(&tables, &uses));
+                    GenericPlan { plan, tables, needs, write, parameters: types.len(), uses }
                 }))
             })
         })
     }
 
-    /// A query's plan over the rows that a snapshot has, and what it uses then; `None` if it is not good for them.
-    /// Looks at the times of files, so it may block for a moment.
-    pub fn renewed(&self, plan: &Plan, uses: &Uses, snapshot: &SessionSnapshot) -> Option<(Plan, Uses)> {
+    /// A plan of these tables over the rows that a snapshot has, the tables that it names then, and what it uses;
+    /// `None` if it is not good for them. Looks at the times of files, so it may block for a moment.
+    pub fn renewed(
+        &self,
+        (plan, tables): (&Plan, &PlanTables),
+        uses: &Uses,
+        snapshot: &SessionSnapshot,
+    ) -> Option<(Plan, PlanTables, Uses)> {
         let (uses, rebinding) = self.renewed_uses(uses, snapshot)?;
-        let mut plan = plan.clone();
-        rebind(&mut plan, &rebinding);
-        Some((plan, uses))
+        let (mut plan, mut tables) = (plan.clone(), tables.clone());
+        if !rebinding.is_empty() {
+            rebind(&mut plan, &mut tables, &rebinding);
+        }
+        Some((plan, tables, uses))
     }
 
     /// What a plan was made from, as it is in a snapshot of the planner's session, and which rows it reads then; `None`
@@ -86,7 +97,7 @@ impl Planner {
 impl GenericPlan {
     /// What running it is expected to need, whatever the values.
     pub fn needs(&self) -> Needs {
-        self.plan.needs()
+        self.needs
     }
 
     /// Whether it may take the short path, as far as that can be told without values, and with none of it reads files.
@@ -109,26 +120,33 @@ impl GenericPlan {
         if self.write.as_ref().is_some_and(|write| !write.is_allowed(at) || write.misses_triggers(at)) {
             return Ok(None);
         }
-        let Some((mut plan, uses)) = planner.renewed(&self.plan, &self.uses, at) else { return Ok(None) };
+        let renewed = planner.renewed((&self.plan, &self.tables), &self.uses, at);
+        let Some((mut plan, tables, uses)) = renewed else { return Ok(None) };
         let mut values = values.to_vec();
         values.push(instant(planner.catalogs().now()));
         put(&mut plan, &values)?;
         Ok(Some(match &self.write {
-            None => Planned::Query(Arc::new(Query { plan, is_locking: false, is_calling: false }), Some(uses)),
-            Some(write) => Planned::Other(Box::new(Statement::Write(write.of(plan, planner.catalogs())))),
+            None => Planned::Query(Arc::new(Query::new(plan, tables)), Some(uses)),
+            Some(write) => {
+                let rows = Query::new(plan, tables);
+                Planned::Other(Box::new(Statement::Write(write.of(rows, planner.catalogs()))))
+            }
         }))
     }
 }
 
 /// Has a plan read other tables.
-pub fn rebind(plan: &mut Plan, rebinding: &Rebinding) {
-    if rebinding.is_empty() {
-        return;
-    }
+fn rebind(plan: &mut Plan, tables: &mut PlanTables, rebinding: &Rebinding) {
     if let Node::Scan(scan) = &mut plan.node
-        && let Some(table) = rebinding.instead_of(scan.table.as_ref())
+        && let Some(table) = rebinding.instead_of(scan.table)
     {
-        scan.table = table;
+        scan.table = tables.add(table);
     }
-    plan.inputs_mut().into_iter().for_each(|input| rebind(input, rebinding));
+    plan.inputs_mut().into_iter().for_each(|input| rebind(input, tables, rebinding));
+}
+
+/// The tables that a plan is kept with: those that another run does not find by their names.
+pub fn kept_tables(tables: &PlanTables, uses: &Uses) -> PlanTables {
+    let stay = tables.identities().filter(|identity| !uses.finds(*identity));
+    stay.filter_map(|identity| tables.find(identity)).collect()
 }

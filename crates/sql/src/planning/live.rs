@@ -7,6 +7,7 @@ use diligence_base::ids::TableIdentity;
 use diligence_base::{Error, Result};
 use diligence_catalog::{NativeTable, Relation, Resolved, SessionSnapshot};
 use diligence_engine::plan::bytes::{FunctionName, Live};
+use diligence_engine::plan::{Node, Plan, PlanTables};
 use diligence_storage::{Table, Writer};
 
 use super::Planner;
@@ -28,7 +29,27 @@ impl Planner {
     }
 }
 
-impl Live for SessionLive<'_> {
+impl SessionLive<'_> {
+    /// The tables that a plan names. Fails with 42P01 if one is not here any more, and with 42501 if the session may
+    /// not read it.
+    pub fn tables(&self, plan: &Plan) -> Result<PlanTables> {
+        let mut tables = PlanTables::default();
+        self.add_tables(plan, &mut tables)?;
+        Ok(tables)
+    }
+
+    fn add_tables(&self, plan: &Plan, tables: &mut PlanTables) -> Result<()> {
+        if let Node::Scan(scan) = &plan.node {
+            let table = self.table(scan.table)?;
+            if table.schema() != scan.table_schema {
+                let message = format!("the table {} has other columns than the plan reads", scan.table);
+                return Err(Error::input(message).with_code("42P01"));
+            }
+            tables.add(table);
+        }
+        plan.inputs().into_iter().try_for_each(|input| self.add_tables(input, tables))
+    }
+
     fn table(&self, identity: TableIdentity) -> Result<Arc<dyn Table>> {
         let missing = || {
             let error = Error::input(format!("the plan reads the table {identity}, which is not here"));
@@ -48,7 +69,9 @@ impl Live for SessionLive<'_> {
         }
         Err(missing())
     }
+}
 
+impl Live for SessionLive<'_> {
     fn writer(&self, _place: usize) -> Result<Arc<dyn Writer>> {
         Err(Error::unsupported("a plan that changes a table runs only where it was made"))
     }
@@ -61,7 +84,9 @@ impl Live for SessionLive<'_> {
             "pg_notify" => planner.settings_sink.get().map(session_functions::pg_notify),
             _ => {
                 let user = planner.current_user();
-                let asking = || privileges::function(name, self.snapshot, &user).filter(|_| *texts == [user.as_str()]);
+                let path = texts.get(1..).unwrap_or_default().to_vec();
+                let is_own = texts.first().is_some_and(|asker| *asker == user);
+                let asking = || privileges::function(name, self.snapshot, &user, path).filter(|_| is_own);
                 let locking = || row_locks::named(name, numbers, self.snapshot, catalogs);
                 let counting = || sequences::function(name, catalogs, texts);
                 asking().or_else(counting).or_else(locking).or_else(|| sleeping::function(name))

@@ -57,7 +57,17 @@ impl Around<'_> {
 
     /// A statement with nothing to do. Fails with 42P01 if its table is not there.
     fn ignored(&self, call: &ast::Function) -> Result<Statement> {
-        const TAGS: [&str; 4] = ["ALTER TABLE", "CLUSTER", "COMMENT", "REINDEX"];
+        const TAGS: [&str; 9] = [
+            "ALTER INDEX",
+            "ALTER TABLE",
+            "CLUSTER",
+            "COMMENT",
+            "CREATE STATISTICS",
+            "DROP EXTENSION",
+            "DROP STATISTICS",
+            "LOAD",
+            "REINDEX",
+        ];
         let mut given = arguments(call);
         let tag = match given.next() {
             Some(Some(ast::Expr::Value(value))) => match &value.value {

@@ -41,6 +41,7 @@ mod names;
 mod parameters;
 mod path;
 mod prepared;
+mod row_types;
 mod schemas;
 mod sequences;
 mod settings;
@@ -65,6 +66,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::{PlanningIdentity, SessionCatalogs, SessionSnapshot, Uses};
 use diligence_memory::QueryMemory;
 use diligence_pool::Pool;
+use diligence_remote::Servers;
 use diligence_storage::Table;
 use diligence_storage::external::Rejects;
 use diligence_storage::memory::MemoryTable;
@@ -75,7 +77,7 @@ use parking_lot::{Mutex, RwLock};
 
 pub use self::appends::PlannedAppend;
 pub use self::followed::FollowedRows;
-pub use self::generic::{GenericPlan, rebind};
+pub use self::generic::{GenericPlan, kept_tables};
 pub use self::live::SessionLive;
 pub use self::parameters::parameter_value;
 use self::path::SearchPath;
@@ -106,6 +108,8 @@ pub struct PlannerOptions {
     pub pool: Arc<Pool>,
     /// The closures that are functions.
     pub closures: Arc<Closures>,
+    /// The servers that are attached.
+    pub servers: Arc<Servers>,
 }
 
 /// A planned statement.

@@ -1,10 +1,12 @@
-//! ALTER … SET SCHEMA, and ALTER FUNCTION … RENAME TO.
+//! ALTER … SET SCHEMA, ALTER SCHEMA … RENAME TO, ALTER TYPE … RENAME TO of composite types and domains, and ALTER
+//! FUNCTION … RENAME TO.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
-use diligence_catalog::{EnumChange, Relation, RelationName, Routine, no_schema};
-use sqlparser::ast::{self, AlterTableOperation, Ident, ObjectName, RenameTableNameKind};
+use diligence_catalog::{DEFAULT_SCHEMA, EnumChange, Object, Relation, RelationName, Routine, no_schema};
+use sqlparser::ast::{self, AlterTableOperation, ArrayElemTypeDef, DataType, Ident, ObjectName, RenameTableNameKind};
 
 use super::around::Around;
 use super::authority::Words;
@@ -65,10 +67,15 @@ impl Around<'_> {
                 alter.operations = vec![AlterTableOperation::RenameTable { table_name: RenameTableNameKind::To(to) }];
                 self.alter_table(&alter).map(Some)
             }
-            "type" if to_schema.is_some() => {
+            "schema" if behind.is_some() => {
+                let name = words.name()?.0;
+                words.end()?;
+                self.rename_schema(&name, &behind.take().unwrap_or_default()).map(Some)
+            }
+            "type" | "domain" if to_schema.is_some() => {
                 let name = words.object()?;
                 words.end()?;
-                self.moved_enum(&name, &to_schema.unwrap_or_default()).map(Some)
+                self.moved_type(&name, &to_schema.unwrap_or_default(), kind == "domain").map(Some)
             }
             _ => {
                 let message = format!("ALTER {} … SET SCHEMA is not supported", kind.to_uppercase());
@@ -78,27 +85,128 @@ impl Around<'_> {
         }
     }
 
-    /// ALTER TYPE … SET SCHEMA of an enum. Fails with 42704 if there is none, 42710 if there is one of the name.
-    fn moved_enum(&self, name: &ObjectName, schema: &str) -> Result<BoundStatement> {
-        let missing = || {
-            let shown = name.to_string().replace('"', "");
-            Error::input(format!("type \"{shown}\" does not exist")).with_code("42704")
-        };
+    /// ALTER SCHEMA … RENAME TO. Fails with 3F000 if there is none of the name, 42P06 if there is one of the new name,
+    /// 42939 if that is reserved, 0A000 for the schema that needs no name.
+    fn rename_schema(&self, from: &str, to: &str) -> Result<BoundStatement> {
+        let catalog = &self.at.snapshot.catalog;
+        if !catalog.has_schema(from) {
+            return Err(no_schema(from));
+        }
+        self.at.snapshot.rights.check_schema_owner(from)?;
+        if from == DEFAULT_SCHEMA {
+            let error = Error::unsupported(format!("the schema \"{from}\" keeps its name")).with_code("0A000");
+            return Err(error.with_hint("make another schema, and ALTER … SET SCHEMA of what is to be there"));
+        }
+        if to.starts_with("pg_") {
+            let error = Error::input(format!("unacceptable schema name \"{to}\"")).with_code("42939");
+            return Err(error.with_detail("The prefix \"pg_\" is reserved for system schemas."));
+        }
+        if catalog.has_schema(to) {
+            return Err(Error::input(format!("schema \"{to}\" already exists")).with_code("42P06"));
+        }
+        let (from, to) = (from.to_owned(), to.to_owned());
+        let memory = self.planner.options.tables.clone();
+        Ok(BoundStatement::Other(Statement::Command(Command::RenameSchema { from, to, memory })))
+    }
+
+    /// ALTER TYPE and ALTER DOMAIN … SET SCHEMA. Fails with 42704 if there is none of the name, 42710 if there is one
+    /// in the schema, 42809 if it is to be a domain and is none.
+    fn moved_type(&self, name: &ObjectName, schema: &str, is_domain: bool) -> Result<BoundStatement> {
+        let shown = || name.to_string().replace('"', "");
+        let missing = || Error::input(format!("type \"{}\" does not exist", shown())).with_code("42704");
         let object = self.type_object(name)?.ok_or_else(missing)?;
-        self.at.snapshot.rights.check_owner(&object.name)?;
-        let Relation::Enum(definition) = &object.relation else {
-            let error = Error::unsupported("ALTER TYPE … SET SCHEMA is of enums").with_code("0A000");
-            return Err(error.with_hint("make it anew in the other schema"));
-        };
+        if is_domain && object.domain().is_none() {
+            return Err(Error::input(format!("{} is not a domain", shown())).with_code("42809"));
+        }
         let to = RelationName::new(schema, &object.name.name);
+        self.named_type_anew(&object, to).map(BoundStatement::Other)
+    }
+
+    /// A type of another name, or in another schema. Fails with 42710 if there is one of the name, 2BP01 if a view or a
+    /// function names the type.
+    pub(super) fn named_type_anew(&self, object: &Object, to: RelationName) -> Result<Statement> {
+        const TAG: &str = "ALTER TYPE";
+        self.at.snapshot.rights.check_owner(&object.name)?;
+        if to == object.name {
+            return Ok(Statement::Command(Command::Nothing(TAG)));
+        }
         if self.at.snapshot.catalog.get(&to).is_some() {
-            let message = format!("type \"{}\" already exists in schema \"{schema}\"", to.name);
+            let message = match to.schema == object.name.schema {
+                true => format!("type \"{}\" already exists", to.name),
+                false => format!("type \"{}\" already exists in schema \"{}\"", to.name, to.schema),
+            };
             return Err(Error::input(message).with_code("42710"));
         }
-        let change = EnumChange { definition: definition.as_ref().clone(), name: to, renamed: None };
         let memory = self.planner.options.tables.clone();
-        let change = Command::ChangeEnum { object: object.reference(), change: Box::new(change), memory };
-        Ok(BoundStatement::Other(Statement::Command(change)))
+        let reference = object.reference();
+        Ok(Statement::Command(match &object.relation {
+            Relation::Enum(definition) => {
+                let change = EnumChange { definition: definition.as_ref().clone(), name: to, renamed: None };
+                Command::ChangeEnum { object: reference, change: Box::new(change), memory }
+            }
+            Relation::Domain(definition) => {
+                self.refuse_named(object)?;
+                Command::ChangeDomain { object: reference, definition: definition.clone(), name: to, memory }
+            }
+            _ => {
+                self.refuse_named(object)?;
+                Command::RenameComposite { object: reference, name: to, memory }
+            }
+        }))
+    }
+
+    /// Fails with 2BP01 if a view or a function says the name of a type, which would mean nothing then.
+    fn refuse_named(&self, of: &Object) -> Result<()> {
+        let is_it = |name: &ObjectName| {
+            let parts = parse::parts_of(name).unwrap_or_default();
+            match parts.as_slice() {
+                [last] => *last == of.name.name,
+                [.., schema, last] => *last == of.name.name && *schema == of.name.schema,
+                [] => false,
+            }
+        };
+        fn innermost(data_type: &DataType) -> &DataType {
+            match data_type {
+                DataType::Array(
+                    ArrayElemTypeDef::SquareBracket(element, _)
+                    | ArrayElemTypeDef::AngleBracket(element)
+                    | ArrayElemTypeDef::Parenthesis(element),
+                ) => innermost(element),
+                other => other,
+            }
+        }
+        let says = |data_type: &DataType| matches!(innermost(data_type), DataType::Custom(name, _) if is_it(name));
+        for object in self.at.snapshot.catalog.objects() {
+            let is_said = match &object.relation {
+                Relation::View(view) => ast::visit_expressions(view.source.as_ref(), |expression| match expression {
+                    ast::Expr::Cast { data_type, .. } if says(data_type) => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(()),
+                })
+                .is_break(),
+                Relation::Routine(routine) => match routine.source.as_ref() {
+                    ast::Statement::CreateFunction(create) => {
+                        let arguments = create.args.iter().flatten().map(|argument| &argument.data_type);
+                        let returned = match &create.return_type {
+                            Some(
+                                ast::FunctionReturnType::DataType(returned) | ast::FunctionReturnType::SetOf(returned),
+                            ) => Some(returned),
+                            _ => None,
+                        };
+                        arguments.chain(returned).any(says)
+                    }
+                    _ => false,
+                },
+                _ => false,
+            };
+            if is_said {
+                let (kind, shown) = (object.relation.kind(), &object.name);
+                let message = format!("cannot change the name of type {} because other objects say it", of.name);
+                let detail = format!("{kind} {shown} depends on type {}", of.name);
+                let error = Error::unsupported(message).with_code("2BP01").with_detail(detail);
+                return Err(error.with_hint("drop what says the name, and make it again behind the change"));
+            }
+        }
+        Ok(())
     }
 
     /// The name behind RENAME TO.

@@ -18,7 +18,7 @@ use sqlparser::tokenizer::Location;
 use super::around::Around;
 use super::statements::{BoundStatement, schema_of};
 use crate::binder::{self, is_writing, normalized};
-use crate::statement::{AnyWrite, Part, Query, Several};
+use crate::statement::{AnyWrite, Part, Several};
 use crate::written::WrittenRows;
 
 /// Several statements that are one, with everything that they name found.
@@ -112,13 +112,7 @@ impl Around<'_> {
                     return Err(error.with_code("0A000").with_hint("write the files by a statement of their own"));
                 }
             };
-            let plan = self.front(rows, values, false)?.plan;
-            Ok(Part {
-                name,
-                rows: Query { plan, is_locking: self.is_locking(), is_calling: self.is_calling() },
-                write,
-                gives,
-            })
+            Ok(Part { name, rows: self.query(self.front(rows, values, false)?), write, gives })
         };
         let before = before.into_iter().map(|BoundPart { name, statement, gives }| part(name, statement, Some(gives)));
         Ok(Several { before: before.collect::<Result<_>>()?, last: part("the statement".to_owned(), *last, None)? })

@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_catalog::Uses;
-use diligence_engine::plan::Plan;
+use diligence_engine::plan::{Plan, PlanTables};
 use diligence_storage::Writer;
 use diligence_types::SqlType;
 use sqlparser::ast::{self, SetExpr};
@@ -14,7 +14,9 @@ use sqlparser::ast::{self, SetExpr};
 use super::around::Around;
 use super::names::Names;
 use super::several::{self, BoundSeveral};
-use super::{Description, Planned, Planner, Planning, authority, calls, domains, kinds, materialized, sequences};
+use super::{
+    Description, Planned, Planner, Planning, attach, authority, calls, domains, kinds, materialized, sequences,
+};
 use crate::binder::{self, Bound};
 use crate::front;
 use crate::parse::{Explain, Parsed, SyntaxTree, VARIABLE};
@@ -107,7 +109,7 @@ impl Planner {
         };
         let planned = front::without_values(bound, &around, &at.session.options)?;
         let uses = if planned.is_transient { None } else { names.uses() };
-        Ok(uses.map(|uses| Unvalued { plan: planned.plan, write, uses }))
+        Ok(uses.map(|uses| Unvalued { plan: planned.plan, tables: planned.tables, write, uses }))
     }
 }
 
@@ -129,6 +131,8 @@ fn is_variable(name: &ast::ObjectName) -> bool {
 pub(super) struct Unvalued {
     /// The plan of its rows.
     pub plan: Plan,
+    /// The tables that it names.
+    pub tables: PlanTables,
     /// What is done with them.
     pub write: Option<AnyWrite>,
     /// What it was made from.
@@ -170,7 +174,17 @@ pub(super) fn schema_of(bound: &Bound) -> SchemaRef {
 }
 
 /// PostgreSQL's extensions whose functions are here already.
-const EXTENSIONS: [&str; 4] = ["plpgsql", "uuid-ossp", "pgcrypto", "fuzzystrmatch"];
+const EXTENSIONS: [&str; 9] = [
+    "btree_gin",
+    "btree_gist",
+    "fuzzystrmatch",
+    "pg_stat_statements",
+    "pg_trgm",
+    "pgcrypto",
+    "plpgsql",
+    "unaccent",
+    "uuid-ossp",
+];
 
 /// CREATE EXTENSION of one of [`EXTENSIONS`] does nothing. Fails with 0A000 for another.
 fn extension(create: &ast::CreateExtension) -> Result<Statement> {
@@ -225,6 +239,7 @@ impl Around<'_> {
             },
             ast::Statement::CreateView(create) if create.materialized => self.create_materialized(create),
             ast::Statement::Call(call) if materialized::is_refresh(call) => self.refresh(call),
+            ast::Statement::Call(call) if attach::is_detach(call) => other(self.detach(call)?),
             ast::Statement::Call(call) if sequences::is_alter_sequence(call) => other(self.alter_sequence(call)?),
             ast::Statement::CreateView(create) => other(self.create_view(create, statement, parsed)?),
             ast::Statement::Drop { .. } => other(self.drop_objects(statement)?),
@@ -329,16 +344,11 @@ impl Around<'_> {
             BoundStatement::Query(bound) => {
                 let planned = self.front(bound, values, false)?;
                 let uses = if planned.is_transient { None } else { self.names.uses() };
-                let query = Query { plan: planned.plan, is_locking: self.is_locking(), is_calling: self.is_calling() };
-                Ok(Planned::Query(Arc::new(query), uses))
+                Ok(Planned::Query(Arc::new(self.query(planned)), uses))
             }
             BoundStatement::Write { tag, rows, writer, returning, .. } => {
                 self.plan_later(values)?;
-                let rows = Query {
-                    plan: self.front(rows, values, false)?.plan,
-                    is_locking: self.is_locking(),
-                    is_calling: self.is_calling(),
-                };
+                let rows = self.query(self.front(rows, values, false)?);
                 done(Statement::Write(Write { returning, ..Write::new(tag, rows, writer) }))
             }
             BoundStatement::Several(several) => done(Statement::Several(self.planned_several(several, values)?)),
@@ -370,14 +380,20 @@ impl Around<'_> {
             _ => return Err(Error::bug("a statement without a plan is explained")),
         };
         let planned = self.front(rows, values, verbose)?;
-        let forms = planned.forms;
+        let forms = &planned.forms;
         let text =
             format!("Bound:\n{}\n\nUnnested:\n{}\n\nRewritten:\n{}", forms.bound, forms.unnested, forms.rewritten);
-        let mut query = Query { plan: planned.plan, is_locking: self.is_locking(), is_calling: self.is_calling() };
+        let mut query = self.query(planned);
         if let Some((tag, writer)) = write {
             query = Write::new(tag, query, writer).query;
         }
         Ok((query, verbose.then_some(text)))
+    }
+
+    /// A planned query as it is run.
+    pub(super) fn query(&self, planned: front::Planned) -> Query {
+        let (is_locking, is_calling) = (self.is_locking(), self.is_calling());
+        Query { is_locking, is_calling, ..Query::new(planned.plan, planned.tables) }
     }
 
     pub(super) fn front(&self, bound: Bound, values: &[ScalarValue], is_shown: bool) -> Result<front::Planned> {

@@ -361,6 +361,8 @@ impl Around<'_> {
                 let columns = key.columns.iter().map(lower).collect();
                 self.add_reference(declaration, key.name.as_ref(), columns, key)
             }
+            TableConstraint::PrimaryKeyUsingIndex(using) => add_index_key(declaration, using, KeyKind::Primary),
+            TableConstraint::UniqueUsingIndex(using) => add_index_key(declaration, using, KeyKind::Unique),
             other => Err(Error::unsupported(format!("{other} is not supported")).with_code("0A000")),
         }
     }
@@ -575,4 +577,21 @@ pub(super) fn sequence_options_of(options: &[ast::SequenceOptions], bits: u8) ->
     sequence.start = start.unwrap_or(if sequence.increment < 0 { sequence.max } else { sequence.min });
     sequence.validate()?;
     Ok(sequence)
+}
+
+/// PRIMARY KEY or UNIQUE of an index that is there. Fails with 42704 if there is no such index, and with 42809 if it is
+/// no key of columns.
+fn add_index_key(declaration: &mut Declaration, using: &ast::ConstraintUsingIndex, kind: KeyKind) -> Result<()> {
+    let index = lower(&using.index_name);
+    let Some(place) = declaration.rules.keys.iter().position(|key| key.name == index) else {
+        return Err(Error::input(format!("index \"{index}\" does not exist")).with_code("42704"));
+    };
+    let key = &declaration.rules.keys[place];
+    if key.kind != KeyKind::UniqueIndex || key.computed.is_some() {
+        let error = Error::input(format!("\"{index}\" is not a unique index of columns")).with_code("42809");
+        return Err(error.with_detail("Cannot create a primary key or unique constraint using such an index."));
+    }
+    let key = declaration.rules.keys.remove(place);
+    let given = using.name.as_ref().unwrap_or(&using.index_name);
+    declaration.add_key(Some(given), key.columns, kind, key.nulls_are_equal, deferral(using.characteristics.as_ref())?)
 }

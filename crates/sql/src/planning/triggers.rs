@@ -7,7 +7,7 @@ use arrow::datatypes::FieldRef;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::Privilege;
-use diligence_catalog::rules::ReferenceAction;
+use diligence_catalog::rules::{Deferral, ReferenceAction};
 use diligence_catalog::{Object, ObjectRef, Relation, RelationName, Resolved, Trigger, TriggerEvent};
 use diligence_types::SqlType;
 
@@ -20,8 +20,8 @@ use crate::binder::Bound;
 use crate::parse;
 use crate::procedural::{Block, Gives, Procedure, Sql, Step};
 use crate::routines::{Body, Definition};
-use crate::statement::{Command, Statement};
-use crate::write::triggers::{Fired, Followers, Operation, ReturnedLater, Triggers};
+use crate::statement::{Command, Query, Statement};
+use crate::write::triggers::{ComputedLater, Fired, Followers, Operation, Triggers};
 use crate::written::WrittenRows;
 
 /// The number of what is put around a function's body, which no part of a body has.
@@ -32,14 +32,16 @@ impl Around<'_> {
     pub(super) fn create_trigger(&self, words: &mut Words) -> Result<BoundStatement> {
         const TAG: &str = "CREATE TRIGGER";
         let or_replace = words.take(&["or", "replace"]);
-        if words.take(&["constraint"]) {
-            let error = Error::unsupported("CREATE CONSTRAINT TRIGGER is not supported").with_code("0A000");
-            return Err(error.with_hint("an AFTER trigger runs at the end of its statement"));
+        let is_constraint = words.take(&["constraint"]);
+        if is_constraint && or_replace {
+            let message = "CREATE OR REPLACE CONSTRAINT TRIGGER is not supported";
+            let error = Error::unsupported(message).with_code("0A000");
+            return Err(error.with_hint("DROP TRIGGER it first"));
         }
         words.expect(&["trigger"])?;
         let name = words.name()?.0;
-        let is_before = words.take(&["before"]);
-        let is_instead = !is_before && words.take(&["instead", "of"]);
+        let is_before = !is_constraint && words.take(&["before"]);
+        let is_instead = !is_constraint && !is_before && words.take(&["instead", "of"]);
         if !is_before && !is_instead {
             words.expect(&["after"])?;
         }
@@ -66,8 +68,9 @@ impl Around<'_> {
         }
         words.expect(&["on"])?;
         let table = self.granted(&words.object()?, Privilege::Trigger)?;
+        let constraint = if is_constraint { Some(deferral(words)?) } else { None };
         let (mut old_rows, mut new_rows) = (None, None);
-        if words.take(&["referencing"]) {
+        if !is_constraint && words.take(&["referencing"]) {
             while words.come(&["old"]) || words.come(&["new"]) {
                 let is_old = words.word()? == "old";
                 if words.take(&["row"]) || !words.take(&["table"]) {
@@ -86,7 +89,10 @@ impl Around<'_> {
             }
         }
         let mut is_row = false;
-        if words.take(&["for"]) {
+        if is_constraint {
+            words.expect(&["for", "each", "row"])?;
+            is_row = true;
+        } else if words.take(&["for"]) {
             let _ = words.take(&["each"]);
             is_row = words.take(&["row"]);
             if !is_row {
@@ -129,6 +135,7 @@ impl Around<'_> {
             is_enabled: true,
             old_rows,
             new_rows,
+            constraint,
         };
         refuse_of(&trigger, &object)?;
         refuse_combination(&trigger)?;
@@ -145,6 +152,11 @@ impl Around<'_> {
         let mut triggers = object.relation.triggers().to_vec();
         let known = triggers.iter().position(|known| known.name == trigger.name);
         match known {
+            Some(place) if or_replace && triggers[place].constraint.is_some() => {
+                let message =
+                    format!("trigger \"{}\" for relation \"{}\" is a constraint trigger", trigger.name, table.name);
+                return Err(Error::input(message).with_code("42710"));
+            }
             Some(place) if or_replace => triggers[place] = trigger,
             Some(_) => {
                 let message = format!("trigger \"{}\" for relation \"{}\" already exists", trigger.name, table.name);
@@ -273,7 +285,7 @@ impl Around<'_> {
         table: &ObjectRef,
         operations: Vec<Operation>,
         assigned: Option<&[String]>,
-        returned: Option<Arc<ReturnedLater>>,
+        returned: Option<Arc<ComputedLater>>,
     ) -> Result<Option<Arc<Triggers>>> {
         let Some(object) = self.at.snapshot.catalog.get(&table.name) else { return Ok(None) };
         let followers = self.followers(object, &operations)?;
@@ -364,8 +376,8 @@ impl Around<'_> {
     }
 
     /// RETURNING is computed when the rows have been written.
-    pub(super) fn computes_later(&self, rows: Bound, from: Arc<WrittenRows>) -> Arc<ReturnedLater> {
-        let later = Arc::new(ReturnedLater::new(rows, from));
+    pub(super) fn computes_later(&self, rows: Bound, from: Arc<WrittenRows>) -> Arc<ComputedLater> {
+        let later = Arc::new(ComputedLater::new(rows, from));
         self.later.borrow_mut().push(later.clone());
         later
     }
@@ -374,8 +386,8 @@ impl Around<'_> {
     pub(super) fn plan_later(&self, values: &[ScalarValue]) -> Result<()> {
         for later in self.later.take() {
             if let Some(bound) = later.take_bound() {
-                let plan = self.front(bound, values, false)?.plan;
-                later.is_planned(plan);
+                let planned = self.front(bound, values, false)?;
+                later.is_planned(Query::new(planned.plan, planned.tables));
             }
         }
         Ok(())
@@ -408,38 +420,45 @@ impl Around<'_> {
             let message = format!("function {} must return type trigger", definition.name);
             return Err(Error::input(message).with_code("42P17"));
         }
-        let block = match &trigger.when {
-            None => block.clone(),
+        let given = |text: &str| Step::Return(Some(Sql { number: AROUND, text: text.to_owned() }));
+        let when = |condition: &String, body: Step, otherwise: Step| {
+            parse::expression(condition)?;
+            let arms = vec![(Sql { number: AROUND - 1, text: condition.clone() }, vec![body])];
+            let steps = vec![Step::If { arms, otherwise: Some(vec![otherwise]) }];
+            Ok::<_, Error>(Arc::new(Block { steps, ..Block::default() }))
+        };
+        let (block, condition) = match &trigger.when {
+            None => (block.clone(), None),
+            // Asked when the row changes, whenever the function runs.
+            Some(condition) if trigger.is_deferrable() => {
+                (block.clone(), Some(when(condition, given("coalesce(new, old)"), given("NULL"))?))
+            }
             Some(condition) => {
-                parse::expression(condition)?;
-                let otherwise = Step::Return(Some(Sql { number: AROUND, text: "coalesce(new, old)".to_owned() }));
                 let body = Step::Block(block.as_ref().clone());
-                let arms = vec![(Sql { number: AROUND - 1, text: condition.clone() }, vec![body])];
-                let steps = vec![Step::If { arms, otherwise: Some(vec![otherwise]) }];
-                Arc::new(Block { steps, ..Block::default() })
+                (when(condition, body, given("coalesce(new, old)"))?, None)
             }
         };
-        let procedure = Procedure {
+        let procedure = |block: Arc<Block>, is_row: bool| Procedure {
             name: definition.name.clone(),
             parameters: Triggers::parameters(columns),
             block,
-            gives: Gives::Trigger {
-                columns: columns.to_vec(),
-                is_row: trigger.is_row && (trigger.is_before || trigger.is_instead),
-            },
+            gives: Gives::Trigger { columns: columns.to_vec(), is_row },
             has_outputs: false,
             output: None,
             acts_as: self.owner_acting(object),
         };
+        let is_row = trigger.is_row && (trigger.is_before || trigger.is_instead);
         Ok(Some(Fired {
             name: trigger.name.clone(),
             is_before: trigger.is_before,
             is_instead: trigger.is_instead,
             is_row: trigger.is_row,
             operations,
-            procedure: Arc::new(procedure),
+            procedure: Arc::new(procedure(block, is_row)),
             arguments: trigger.arguments.clone(),
             tables: (trigger.old_rows.clone(), trigger.new_rows.clone()),
+            deferral: trigger.constraint.unwrap_or_default(),
+            condition: condition.map(|block| Arc::new(procedure(block, true))),
         }))
     }
 
@@ -460,6 +479,36 @@ impl Around<'_> {
             return Err(Error::input(message).with_code("2BP01").with_detail(detail).with_hint(hint));
         }
         Ok(())
+    }
+}
+
+/// When a constraint trigger runs, as the words behind its table say.
+fn deferral(words: &mut Words) -> Result<Deferral> {
+    if words.take(&["from"]) {
+        let error = Error::unsupported("CREATE CONSTRAINT TRIGGER … FROM is not supported").with_code("0A000");
+        return Err(error.with_hint("leave FROM out: it names the other table of a foreign key, and nothing else"));
+    }
+    let (mut deferrable, mut initially) = (None, None);
+    loop {
+        if words.take(&["not", "deferrable"]) {
+            deferrable = Some(false);
+        } else if words.take(&["deferrable"]) {
+            deferrable = Some(true);
+        } else if words.take(&["initially", "deferred"]) {
+            initially = Some(true);
+        } else if words.take(&["initially", "immediate"]) {
+            initially = Some(false);
+        } else {
+            break;
+        }
+    }
+    match (deferrable, initially) {
+        (Some(false), Some(true)) => {
+            Err(Error::input("constraint declared INITIALLY DEFERRED must be DEFERRABLE").with_code("42601"))
+        }
+        (_, Some(true)) => Ok(Deferral::Deferred),
+        (Some(true), _) => Ok(Deferral::Immediate),
+        _ => Ok(Deferral::Never),
     }
 }
 
@@ -530,7 +579,8 @@ fn refuse_of(trigger: &Trigger, object: &Object) -> Result<()> {
     Ok(())
 }
 
-fn columns_of(object: &Object) -> Result<Vec<(String, SqlType)>> {
+/// The columns of a table or a view.
+pub(super) fn columns_of(object: &Object) -> Result<Vec<(String, SqlType)>> {
     let schema = object.relation.schema()?;
     let column = |field: &FieldRef| (field.name().clone(), SqlType::of_field(field).unwrap_or(SqlType::Text));
     Ok(schema.fields().iter().map(column).collect())

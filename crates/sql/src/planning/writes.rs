@@ -16,11 +16,11 @@ use super::file_functions::copied;
 use super::materialized::refuse_materialized;
 use super::statements::BoundStatement;
 use super::tables::{name_in, targets};
-use crate::binder::{self, Conflict, Given, KeyTerm, Target};
+use crate::binder::{self, BoundChange, BoundJudgement, Conflict, Given, KeyTerm, Target};
 use crate::errors;
 use crate::external::column_names;
 use crate::parse::{BY_NAME, CopyTo, OVERRIDING};
-use crate::write::native::{ChangeWay, ConflictKey, Layout, NativeTarget, NativeWriter, Step};
+use crate::write::native::{ChangeWay, ConflictKey, Layout, NativeTarget, NativeWriter, Proposed, Step};
 use crate::write::plan::{copy_plan, insert_plan};
 use crate::write::triggers::{Operation, Triggers};
 use crate::write::{CopyTarget, option_pairs};
@@ -227,18 +227,37 @@ impl Around<'_> {
                             Some(function) => function.sql_types().to_vec(),
                             None => places.iter().map(|place| changed.targets[*place].sql_type.clone()).collect(),
                         };
-                        let key = Some(ConflictKey { places, function, sql_types });
-                        self.set_changed(table.numbered());
-                        let bound =
-                            binder::bind_new_rows(source, &given, overrides, Some(&conflict), &described, self)?;
                         let twice = "ON CONFLICT DO UPDATE command cannot affect row a second time";
-                        (ChangeWay::Steps { steps: vec![Step::Update, Step::Insert], twice, key }, bound)
+                        let steps = vec![Step::Update, Step::Insert];
+                        let key_name = key.name.clone();
+                        let key = ConflictKey { places, function, sql_types };
+                        self.set_changed(table.numbered());
+                        if changed.has_triggers_before(Operation::Insert) {
+                            let version = self.next_table_version();
+                            let (rows, judgement) = binder::bind_proposed_rows(
+                                source, &given, overrides, &conflict, &described, version, self,
+                            )?;
+                            let BoundJudgement { change, from } = judgement;
+                            let BoundChange { rows: judged, returning, later } = change;
+                            let judged = self.computes_later(judged, from);
+                            let layout = Layout { has_numbers: true, has_steps: true, ..changed.layout() };
+                            let way = Proposed { layout, steps, twice, key, key_name, judged };
+                            (ChangeWay::Proposed(way), BoundChange { rows, returning, later })
+                        } else {
+                            let bound =
+                                binder::bind_new_rows(source, &given, overrides, Some(&conflict), &described, self)?;
+                            (ChangeWay::Steps { steps, twice, key: Some(key) }, bound)
+                        }
                     }
                 }
             }
         };
         let has_steps = matches!(way, ChangeWay::Steps { .. });
-        let layout = Layout { has_numbers: has_steps, has_steps, ..changed.layout() };
+        let layout = match way {
+            // Conditions are those of what becomes of the rows.
+            ChangeWay::Proposed(_) => Layout { checks: vec![], ..changed.layout() },
+            _ => Layout { has_numbers: has_steps, has_steps, ..changed.layout() },
+        };
         let assigned = match on.map(|on| &on.action) {
             Some(OnConflictAction::DoUpdate(update)) => Some(changed.assigned(&update.assignments)?),
             _ => None,

@@ -398,9 +398,13 @@ impl Unnesting<'_> {
                     true => is_true(term),
                     false => term,
                 });
+                // What reads a column that is computed above the join is looked at there. Only inner joins have those.
+                let read = on.columns();
+                let is_above = pulled.columns.iter().any(|(column, _)| read.contains(&column.id));
+                let (on, above) = if is_above { (Scalar::boolean(true), on) } else { (on, Scalar::boolean(true)) };
                 let conditions = Scalar::all(conditions.collect::<Vec<_>>().into_iter().chain([on]));
                 let join = Join { kind, left: Box::new(left), right: Box::new(pulled.relation), on: conditions };
-                return Ok(Relation::Join(join).mapped(pulled.columns));
+                return Ok(Relation::Join(join).mapped(pulled.columns).filtered(above));
             }
             Err(right) => *right,
         };

@@ -41,6 +41,9 @@ pub(crate) fn option_pairs(copy: &CopyTo) -> Result<HashMap<String, String>> {
 /// Targets that are no files.
 const PIPES: [&str; 3] = ["/dev/stdout", "/dev/stderr", "-"];
 
+/// Where pipes are, whose names have no ending: those of a shell's `>(…)`, and the one that forgets.
+const PIPE_PLACES: [&str; 3] = ["/dev/fd/", "/proc/self/fd/", "/dev/null"];
+
 /// What a COPY does with files that are in its folder already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
@@ -62,6 +65,8 @@ pub(crate) struct CopyTarget {
     compression: Compression,
     /// Whether all rows go into one file.
     single: bool,
+    /// Whether values of columns decide which folder a row goes into.
+    is_partitioned: bool,
     /// What happens to files that are in the folder already, if the statement says it.
     existing: Option<Existing>,
 }
@@ -83,7 +88,8 @@ impl CopyTarget {
             return Err(Error::input(format!("{name} takes one file, and PARTITIONED BY makes several")));
         }
         let name = if name == "-" { "/dev/stdout".to_owned() } else { name };
-        Ok(Self { name, format, compression, single, existing })
+        let is_partitioned = !copy.partitioned_by.is_empty();
+        Ok(Self { name, format, compression, single, is_partitioned, existing })
     }
 
     /// Where it is. Fails with kind `File` if something is there that is not to be replaced, `Input` if the name makes
@@ -99,7 +105,9 @@ impl CopyTarget {
             });
         }
         let path = local(name)?;
-        if self.single && PIPES.contains(&name.as_str()) {
+        let is_pipe = || matches!(disk.meta(&path), Err(error) if error.kind() == std::io::ErrorKind::InvalidInput);
+        let is_named = || PIPE_PLACES.iter().any(|place| name.starts_with(place));
+        if self.single && PIPES.contains(&name.as_str()) || !self.is_partitioned && (is_named() || is_pipe()) {
             return Ok(Destination::Pipe(path));
         }
         if !self.single || disk.is_folder(&path) {
@@ -107,10 +115,6 @@ impl CopyTarget {
         }
         match disk.meta(&path) {
             Ok(there) if there.kind != FileKind::File => {
-                Err(Error::file(format!("{name}: this is no regular file, and is not replaced")))
-            }
-            // What a pipe is cannot even be asked.
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
                 Err(Error::file(format!("{name}: this is no regular file, and is not replaced")))
             }
             _ => Ok(Destination::File(path)),

@@ -33,7 +33,7 @@ use diligence_types::{SqlType, functions};
 use parking_lot::Mutex;
 
 use super::divided::{Divided, Rest};
-use super::triggers::Triggers;
+use super::triggers::{ComputedLater, Triggers};
 use crate::view_shape::OF_VIEW;
 
 /// Who holds the memory of rows in tables.
@@ -107,6 +107,25 @@ pub(crate) enum ChangeWay {
         /// By which rows that come are different; those that are not would go twice.
         key: Option<ConflictKey>,
     },
+    /// They are proposed: triggers see them, and only then it is asked which are there already.
+    Proposed(Proposed),
+}
+
+/// What becomes of rows that INSERT … ON CONFLICT DO UPDATE proposes.
+#[derive(Clone, Debug)]
+pub(crate) struct Proposed {
+    /// The columns of rows that something is done with.
+    pub(crate) layout: Layout,
+    /// By number.
+    pub(crate) steps: Vec<Step>,
+    /// The message for a row that goes twice.
+    pub(crate) twice: &'static str,
+    /// By which rows that come are different.
+    pub(crate) key: ConflictKey,
+    /// The name of that key.
+    pub(crate) key_name: String,
+    /// Says what is done with each.
+    pub(crate) judged: Arc<ComputedLater>,
 }
 
 /// The key by which ON CONFLICT finds rows.
@@ -538,15 +557,19 @@ impl NativeOperation {
                 (count, returned.collect::<Result<Vec<_>, _>>().map_err(from_arrow)?)
             }
             ChangeWay::Replace => {
-                let gone = self.gone(table, batches)?;
-                let change = RowSteps::of(batches, layout, |_| Step::Update, gone, None, None)?;
+                let mut met = Met { numbers: self.gone(table, batches)?, ..Met::default() };
+                let change = RowSteps::of(batches, layout, |_| Step::Update, &mut met, None, None)?;
                 self.apply(table, change, layout.values > 0, memory, returned)?
             }
             ChangeWay::Steps { steps, twice, key } => {
                 let step = |number: i32| steps.get(number as usize).copied().unwrap_or(Step::Delete);
-                let gone = self.gone(table, batches)?;
-                let change = RowSteps::of(batches, layout, step, gone, Some(twice), key.as_ref())?;
+                let mut met = Met { numbers: self.gone(table, batches)?, ..Met::default() };
+                let change = RowSteps::of(batches, layout, step, &mut met, Some(twice), key.as_ref())?;
                 self.apply(table, change, true, memory, returned)?
+            }
+            ChangeWay::Proposed(proposed) => {
+                let values = batches.iter().map(|rows| layout.values(rows)).collect::<Result<Vec<_>>>()?;
+                self.propose(table, proposed, values, memory)?
             }
         };
         self.give_back(returned);
@@ -650,7 +673,7 @@ impl NativeOperation {
         if let Some(triggers) = &self.writer.triggers {
             return self.apply_triggered(triggers, table, steps, has_values, memory, returned);
         }
-        let RowSteps { updated, removed, updates, inserts, done } = steps;
+        let RowSteps { updated, removed, updates, inserts, done, .. } = steps;
         let pairs = if has_values { updated.len() } else { 0 };
         let count = (updated.len() + removed.len() + inserts.iter().map(RecordBatch::num_rows).sum::<usize>()) as u64;
         let mut deleted = updated;
@@ -691,21 +714,32 @@ struct RowSteps {
     inserts: Vec<RecordBatch>,
     /// Which rows something is done with, by batch.
     done: Vec<BooleanArray>,
+    /// What is done with them, row by row.
+    order: Vec<Step>,
+}
+
+/// The rows that a statement has met.
+#[derive(Default)]
+struct Met {
+    /// The numbers of those that are there.
+    numbers: HashSet<i64>,
+    /// The keys of those that come.
+    keys: HashSet<Vec<ScalarValue>>,
 }
 
 impl RowSteps {
     /// Of several rows with one number the first counts: a row that joins with several others is changed once, and one
-    /// that has `gone` not at all. With `twice`, that is an error with code 21000.
+    /// that was `met` not at all. With `twice`, that is an error with code 21000.
     fn of(
         batches: &[RecordBatch],
         layout: &Layout,
         step: impl Fn(i32) -> Step,
-        gone: HashSet<i64>,
+        met: &mut Met,
         twice: Option<&str>,
         key: Option<&ConflictKey>,
     ) -> Result<Self> {
-        let mut all = Self { updated: vec![], updates: vec![], removed: vec![], inserts: vec![], done: vec![] };
-        let (mut met, mut met_keys) = (gone, HashSet::new());
+        let (updated, removed, order) = (vec![], vec![], vec![]);
+        let mut all = Self { updated, updates: vec![], removed, inserts: vec![], done: vec![], order };
         for rows in batches {
             let numbers = rows.columns().first().and_then(|column| column.as_primitive_opt::<Int64Type>());
             let numbers = numbers.ok_or_else(|| Error::bug("rows that change have no numbers"))?;
@@ -723,16 +757,23 @@ impl RowSteps {
                             let value = |key: &ArrayRef| ScalarValue::try_from_array(key, row);
                             let values =
                                 keys.iter().map(value).collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?;
-                            values.iter().any(ScalarValue::is_null) || met_keys.insert(values)
+                            values.iter().any(ScalarValue::is_null) || met.keys.insert(values)
                         }
                     },
-                    Step::Update | Step::Delete => met.insert(numbers.value(row)),
+                    Step::Update | Step::Delete => met.numbers.insert(numbers.value(row)),
                 };
                 if let (false, Some(message)) = (is_first, twice) {
-                    let hint = "Ensure that no more than one source row matches any one target row.";
+                    let hint = match key {
+                        Some(_) => {
+                            "Ensure that no rows proposed for insertion within the same command have duplicate \
+                             constrained values."
+                        }
+                        None => "Ensure that no more than one source row matches any one target row.",
+                    };
                     return Err(Error::value(message).with_code("21000").with_hint(hint));
                 }
                 done.push(is_first);
+                all.order.extend(is_first.then_some(step));
                 updates.push(is_first && step == Step::Update);
                 inserts.push(step == Step::Insert);
                 match step {

@@ -15,8 +15,8 @@ use arrow::compute::{cast, concat, filter_record_batch, interleave_record_batch}
 use arrow::datatypes::DataType;
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
+use diligence_catalog::rules::Deferral;
 use diligence_catalog::{Catalog, ObjectRef, SessionCatalogs, Trigger, TriggerEvent};
-use diligence_engine::plan::Plan;
 use diligence_storage::Table;
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 
 use crate::binder::Bound;
 use crate::procedural::Procedure;
+use crate::statement::Query;
 use crate::written::WrittenRows;
 
 /// Runs the functions of triggers.
@@ -37,8 +38,11 @@ pub trait TriggerRunner: Send + Sync + Debug {
         tables: Vec<(String, RecordBatch)>,
     ) -> Result<Vec<ArrayRef>>;
 
+    /// Has a trigger run when the transaction ends, or SET CONSTRAINTS says so.
+    fn defer(&self, trigger: DeferredTrigger);
+
     /// The rows of a query that is a part of the statement that runs, in their order. Fails as the query does.
-    fn returned(&self, plan: &Plan) -> Result<Vec<RecordBatch>>;
+    fn returned(&self, query: &Query) -> Result<Vec<RecordBatch>>;
 }
 
 /// What a statement does with a row.
@@ -106,20 +110,55 @@ pub(crate) struct Fired {
     pub(crate) arguments: Vec<String>,
     /// What it calls the statement's rows before it, and after it.
     pub(crate) tables: (Option<String>, Option<String>),
+    /// If it may run at the end of the transaction: when it does, and what says for which rows.
+    pub(crate) deferral: Deferral,
+    pub(crate) condition: Option<Arc<Procedure>>,
 }
 
-/// RETURNING of rows that triggers may have given other values.
+/// A trigger that runs at the end of a transaction, for a row.
 #[derive(Debug)]
-pub(crate) struct ReturnedLater {
+pub struct DeferredTrigger {
+    triggers: Arc<Triggers>,
+    /// Its place among those.
+    place: usize,
+    operation: Operation,
+    new: Option<RecordBatch>,
+    old: Option<RecordBatch>,
+}
+
+impl DeferredTrigger {
+    /// Whether it is still to wait.
+    pub fn is_deferred(&self) -> bool {
+        let fired = &self.triggers.fired[self.place];
+        self.triggers.catalogs.is_deferred(&fired.name, fired.deferral)
+    }
+
+    /// The table of the row.
+    pub fn table(&self) -> &ObjectRef {
+        &self.triggers.table
+    }
+
+    /// Runs it. Fails as its function does.
+    pub fn run(&self) -> Result<()> {
+        let fired = &self.triggers.fired[self.place];
+        let (new, old) = (self.new.as_ref(), self.old.as_ref());
+        self.triggers.run(fired, self.operation, new, old, Transition::default()).map(drop)
+    }
+}
+
+/// A query of rows that triggers may have given other values: RETURNING, and what becomes of rows that an INSERT
+/// proposes.
+#[derive(Debug)]
+pub(crate) struct ComputedLater {
     from: Arc<WrittenRows>,
     bound: Mutex<Option<Bound>>,
-    plan: OnceLock<Plan>,
+    query: OnceLock<Query>,
 }
 
-impl ReturnedLater {
+impl ComputedLater {
     /// A query of rows that are there when the statement has changed them.
     pub(crate) fn new(rows: Bound, from: Arc<WrittenRows>) -> Self {
-        Self { from, bound: Mutex::new(Some(rows)), plan: OnceLock::new() }
+        Self { from, bound: Mutex::new(Some(rows)), query: OnceLock::new() }
     }
 
     /// The query before it is planned; once.
@@ -128,8 +167,8 @@ impl ReturnedLater {
     }
 
     /// How it runs.
-    pub(crate) fn is_planned(&self, plan: Plan) {
-        let _ = self.plan.set(plan);
+    pub(crate) fn is_planned(&self, query: Query) {
+        let _ = self.query.set(query);
     }
 
     /// What it gives of rows: each has the columns of the table, and others in the same order as those of `beside`.
@@ -143,9 +182,9 @@ impl ReturnedLater {
             let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
             RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(from_arrow)
         });
-        self.from.become_rows(read.collect::<Result<_>>()?)?;
-        let plan = self.plan.get().ok_or_else(|| Error::bug("RETURNING was not planned"))?;
-        runner.returned(plan)
+        self.from.become_others(read.collect::<Result<_>>()?)?;
+        let query = self.query.get().ok_or_else(|| Error::bug("what comes later was not planned"))?;
+        runner.returned(query)
     }
 }
 
@@ -163,7 +202,7 @@ pub(crate) struct Triggers {
     /// What the statement does, whether any row is concerned or not.
     pub(crate) operations: Vec<Operation>,
     /// RETURNING, where rows may be others than those that the plan could compute it of.
-    pub(crate) returned: Option<Arc<ReturnedLater>>,
+    pub(crate) returned: Option<Arc<ComputedLater>>,
     /// Those of tables whose rows follow the table's.
     pub(crate) followers: Followers,
     pub(crate) catalogs: SessionCatalogs,
@@ -215,6 +254,22 @@ impl Triggers {
         returned.of(rows, &beside, &*runner)
     }
 
+    /// What becomes of proposed rows, beside which stand those that have their keys, and the numbers of these.
+    pub(crate) fn judged(
+        &self,
+        judged: &ComputedLater,
+        rows: &RecordBatch,
+        beside: RecordBatch,
+    ) -> Result<Vec<RecordBatch>> {
+        let runner = self.runner.upgrade().ok_or_else(Error::cancelled)?;
+        judged.of(std::slice::from_ref(rows), &[beside], &*runner)
+    }
+
+    /// Whether any runs before such a change of a row.
+    pub(crate) fn is_before_rows(&self, operation: Operation) -> bool {
+        self.of(operation, true, true).next().is_some()
+    }
+
     /// Runs those before rows: the rows as they are to be, and which of them nothing is done with (false). `rows` are
     /// what comes or, of DELETE, what goes; `old` are what changes.
     pub(crate) fn before(
@@ -224,11 +279,15 @@ impl Triggers {
         rows: RecordBatch,
     ) -> Result<(RecordBatch, BooleanArray)> {
         let fired = self.of(operation, true, true).collect::<Vec<_>>();
-        if fired.is_empty() {
-            let all = BooleanArray::from(vec![true; rows.num_rows()]);
-            return Ok((rows, all));
+        let all = || BooleanArray::from(vec![true; rows.num_rows()]);
+        if fired.is_empty() && !self.change_rows() {
+            return Ok((rows.clone(), all()));
         }
-        let (rows, kept) = self.passed_through(&fired, operation, old, rows)?;
+        let (rows, kept) = match fired.is_empty() {
+            // Others of the statement change theirs, so that none were looked at when they came.
+            true => (rows.clone(), all()),
+            false => self.passed_through(&fired, operation, old, rows)?,
+        };
         if operation == Operation::Delete || rows.num_rows() == 0 {
             return Ok((rows, kept));
         }
@@ -299,14 +358,26 @@ impl Triggers {
         Ok((filter_record_batch(&rows, &kept).map_err(from_arrow)?, kept))
     }
 
-    /// Runs those behind rows.
-    pub(crate) fn after(&self, operation: Operation, all: Transition<'_>) -> Result<()> {
-        let Transition { old, new } = all;
-        let rows = old.or(new).map_or(0, RecordBatch::num_rows);
-        for row in 0..rows {
-            for fired in self.of(operation, false, true) {
-                let (new, old) = (new.map(|rows| rows.slice(row, 1)), old.map(|rows| rows.slice(row, 1)));
-                self.run(fired, operation, new.as_ref(), old.as_ref(), all)?;
+    /// Runs those behind one of the rows that something was done with.
+    pub(crate) fn after(self: &Arc<Self>, operation: Operation, all: Transition<'_>, row: usize) -> Result<()> {
+        for (place, fired) in self.fired.iter().enumerate() {
+            let fits = !fired.is_before && !fired.is_instead && fired.is_row;
+            if !fits || !fired.operations.contains(&operation) {
+                continue;
+            }
+            let one = |rows: Option<&RecordBatch>| rows.map(|rows| rows.slice(row, 1));
+            let (new, old) = (one(all.new), one(all.old));
+            if let Some(condition) = &fired.condition
+                && self.run_as(fired, condition, operation, (new.as_ref(), old.as_ref()), all)?.is_none()
+            {
+                continue;
+            }
+            match self.catalogs.is_deferred(&fired.name, fired.deferral) {
+                true => {
+                    let runner = self.runner.upgrade().ok_or_else(Error::cancelled)?;
+                    runner.defer(DeferredTrigger { triggers: self.clone(), place, operation, new, old });
+                }
+                false => drop(self.run(fired, operation, new.as_ref(), old.as_ref(), all)?),
             }
         }
         Ok(())
@@ -355,6 +426,18 @@ impl Triggers {
         old: Option<&RecordBatch>,
         all: Transition<'_>,
     ) -> Result<Option<Vec<ArrayRef>>> {
+        self.run_as(fired, &fired.procedure, operation, (new, old), all)
+    }
+
+    /// The same of another body that the trigger has.
+    fn run_as(
+        &self,
+        fired: &Fired,
+        procedure: &Arc<Procedure>,
+        operation: Operation,
+        (new, old): (Option<&RecordBatch>, Option<&RecordBatch>),
+        all: Transition<'_>,
+    ) -> Result<Option<Vec<ArrayRef>>> {
         let text = |text: &str| Arc::new(StringViewArray::from_iter_values([text])) as ArrayRef;
         let name = &self.table.name;
         let timing = match (fired.is_instead, fired.is_before) {
@@ -392,7 +475,7 @@ impl Triggers {
         let tables = tables.into_iter().filter_map(|(name, rows)| Some((name.clone()?, rows)));
         let tables =
             tables.map(|(name, rows)| self.table(rows).map(|rows| (name, rows))).collect::<Result<Vec<_>>>()?;
-        let given = runner.fire(&fired.procedure, arguments, tables)?;
+        let given = runner.fire(procedure, arguments, tables)?;
         Ok((!given.is_empty()).then_some(given))
     }
 

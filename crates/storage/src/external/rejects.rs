@@ -1,4 +1,4 @@
-//! Records of separated values that were left out, for whoever asks afterwards: which, where, and why.
+//! Records of separated values and of JSON that were left out, for whoever asks afterwards: which, where, and why.
 //!
 //! They belong to a session. Each table that is opened with them is a scan of its own; what of its records is wrong is
 //! known when they are read, so a query that stops early leaves only what it has met.
@@ -43,14 +43,20 @@ pub(in crate::external) struct RejectScan {
     /// The number of its scan; given when it begins.
     pub scan: i64,
     pub file: Arc<TextFile>,
+    /// How separated values are written; `None` of JSON.
+    pub written: Option<Written>,
+    pub columns: String,
+    pub date_format: Option<String>,
+    pub timestamp_format: Option<String>,
+}
+
+/// How separated values are written.
+pub(in crate::external) struct Written {
     pub delimiter: u8,
     pub quote: u8,
     pub escape: Option<u8>,
     pub skip: usize,
     pub has_header: bool,
-    pub columns: String,
-    pub date_format: Option<String>,
-    pub timestamp_format: Option<String>,
 }
 
 /// A record that was left out.
@@ -78,6 +84,7 @@ pub(in crate::external) enum RejectKind {
     TooManyColumns,
     UnquotedValue,
     InvalidEncoding,
+    Malformed,
 }
 
 impl RejectKind {
@@ -88,6 +95,7 @@ impl RejectKind {
             Self::TooManyColumns => "TOO MANY COLUMNS",
             Self::UnquotedValue => "UNQUOTED VALUE",
             Self::InvalidEncoding => "INVALID ENCODING",
+            Self::Malformed => "MALFORMED",
         }
     }
 }
@@ -175,17 +183,21 @@ impl Rejects {
         let text = |of: &dyn Fn(&RejectScan) -> Option<String>| -> ArrayRef {
             Arc::new(StringViewArray::from_iter(scans.iter().map(of)))
         };
-        let byte = |byte: u8| Some(char::from(byte).to_string());
+        let byte = |of: &dyn Fn(&Written) -> u8| {
+            text(&|scan| scan.written.as_ref().map(|written| char::from(of(written)).to_string()))
+        };
+        let has_header = scans.iter().map(|scan| scan.written.as_ref().map(|written| written.has_header));
+        let skipped = scans.iter().map(|scan| scan.written.as_ref().map(|written| written.skip as i64));
         batch(vec![
             ("scan_id", count(&|file| kept.scan_of(file))),
             ("file_id", count(&|file| file as i64)),
             ("file_path", text(&|scan| Some(scan.file.source.name.clone()))),
-            ("delimiter", text(&|scan| byte(scan.delimiter))),
-            ("quote", text(&|scan| byte(scan.quote))),
-            ("escape", text(&|scan| byte(scan.escape.unwrap_or(scan.quote)))),
+            ("delimiter", byte(&|written| written.delimiter)),
+            ("quote", byte(&|written| written.quote)),
+            ("escape", byte(&|written| written.escape.unwrap_or(written.quote))),
             ("newline_delimiter", text(&|_| Some("\\n".to_owned()))),
-            ("skip_rows", count(&|file| scans[file].skip as i64)),
-            ("has_header", Arc::new(BooleanArray::from_iter(scans.iter().map(|scan| Some(scan.has_header))))),
+            ("skip_rows", Arc::new(Int64Array::from_iter(skipped))),
+            ("has_header", Arc::new(BooleanArray::from_iter(has_header))),
             ("columns", text(&|scan| Some(scan.columns.clone()))),
             ("date_format", text(&|scan| scan.date_format.clone())),
             ("timestamp_format", text(&|scan| scan.timestamp_format.clone())),

@@ -150,6 +150,10 @@ impl ExternalTable {
                 table.scan_number().hash(&mut hasher);
                 TableVersion(hasher.finish())
             }
+            Content::Json(table) if table.scan_number().is_some() => {
+                table.scan_number().hash(&mut hasher);
+                TableVersion(hasher.finish())
+            }
             _ => version,
         };
         let partitions = if names.is_empty() {

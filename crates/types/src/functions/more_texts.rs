@@ -1,5 +1,6 @@
 //! Functions of texts that DuckDB has and PostgreSQL has not (DuckDB's manual, "Text Functions").
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use diligence_base::Result;
@@ -99,8 +100,8 @@ pub(super) fn declare(catalog: &mut Catalog) {
         )
         .zoned();
     catalog.add("nfc_normalize(text) -> text", kernel!(|text: &str| text.nfc().collect::<String>()));
-    catalog.add(
-        "strip_accents(text) -> text",
+    catalog.add_all(
+        &["strip_accents(text) -> text", "unaccent(text) -> text"],
         kernel!(|text: &str| text.nfd().filter(|letter| !is_combining_mark(*letter)).nfc().collect::<String>()),
     );
     let hex = kernel!(try |text: &str| {
@@ -230,6 +231,27 @@ fn patterns(catalog: &mut Catalog) {
     catalog.add("regexp_escape(text) -> text", kernel!(|text: &str| regex::escape(text)));
 }
 
+/// The trigrams of a text's words, as pg_trgm has them: of letters and digits in lower case, with two blanks in front
+/// of each word and one behind it.
+fn trigrams(text: &str) -> BTreeSet<String> {
+    let lower = text.to_lowercase();
+    let words = lower.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    words
+        .flat_map(|word| {
+            let letters = format!("  {word} ").chars().collect::<Vec<_>>();
+            letters.windows(3).map(|three| three.iter().collect::<String>()).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// How many of the trigrams that two texts have are in both.
+fn similarity(a: &str, b: &str) -> f32 {
+    let (a, b) = (trigrams(a), trigrams(b));
+    let both = a.intersection(&b).count();
+    let all = a.len() + b.len() - both;
+    if all == 0 { 0.0 } else { both as f32 / all as f32 }
+}
+
 fn similarities(catalog: &mut Catalog) {
     catalog.add_all(
         &["hamming(text, text) -> bigint", "mismatches(text, text) -> bigint"],
@@ -250,6 +272,9 @@ fn similarities(catalog: &mut Catalog) {
             Ok(both / (a.len() as f64 + b.len() as f64 - both))
         }),
     );
+    catalog.add("similarity(text, text) -> real", kernel!(|a: &str, b: &str| similarity(a, b)));
+    catalog
+        .add("show_trgm(text) -> text[]", kernel!(|text: &str| List(trigrams(text).into_iter().collect::<Vec<_>>())));
     catalog.add("jaro_similarity(text, text) -> double precision", kernel!(|a: &str, b: &str| jaro(a, b)));
     catalog.add(
         "jaro_winkler_similarity(text, text) -> double precision",

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Float64Array, Int32Array, StringViewArray, new_null_array};
+use arrow::array::{Array, ArrayRef, BinaryViewBuilder, Float64Array, Int32Array, StringViewArray, new_null_array};
 use arrow::datatypes::DataType;
 use datafusion_expr::ColumnarValue;
-use diligence_base::Result;
+use diligence_base::{Error, Result};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
@@ -31,6 +31,8 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add("timeofday() -> text", Body::Kernel(time_of_day)).volatile();
     catalog.add("setseed(double precision) -> void", Body::Kernel(setseed)).volatile();
     catalog.add("gen_random_uuid() -> uuid", Body::Kernel(random_uuid)).volatile();
+    catalog.add("gen_random_bytes(integer) -> bytea", Body::Kernel(random_bytes)).volatile();
+    catalog.add("uuid() -> uuid", Body::Kernel(random_uuid)).volatile();
     let count_nulls: Kernel = |arguments, call| counted(arguments, call, |array, row| array.is_null(row));
     let count_others: Kernel = |arguments, call| counted(arguments, call, |array, row| array.is_valid(row));
     catalog.add("num_nulls(variadic any) -> integer", Body::Kernel(count_nulls)).lenient();
@@ -60,6 +62,30 @@ fn setseed(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue
         RANDOM.with_borrow_mut(|random| *random = StdRng::seed_from_u64(seed.to_bits()));
     }
     Ok(ColumnarValue::Array(new_null_array(&DataType::Null, call.rows)))
+}
+
+/// Bytes that nobody can guess: so many of them as pgcrypto gives at most, 1 to 1024.
+fn random_bytes(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let counts = columns.arrays()[0].as_any().downcast_ref::<Int32Array>().cloned();
+    let counts = counts.ok_or_else(|| Error::bug("a number of bytes is no integer"))?;
+    let mut random = StdRng::from_rng(&mut rand::rng());
+    let mut bytes = BinaryViewBuilder::new();
+    for row in 0..call.rows {
+        let place = if counts.len() == 1 { 0 } else { row };
+        if counts.is_null(place) {
+            bytes.append_null();
+            continue;
+        }
+        let count = counts.value(place);
+        if !(1..=1024).contains(&count) {
+            return Err(invalid_argument("length of random bytes is not in range [1,1024]"));
+        }
+        let mut made = vec![0; count as usize];
+        random.fill_bytes(&mut made);
+        bytes.append_value(made);
+    }
+    Ok(ColumnarValue::Array(Arc::new(bytes.finish())))
 }
 
 /// UUIDs of version 4.

@@ -79,13 +79,15 @@ impl Disk for LocalDisk {
         Ok(held.clone().unwrap_or_default())
     }
 
-    fn write_pipe(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        if path == Path::new("/dev/stdout") {
-            // Not through the library's lock: whoever runs the statement may hold it.
-            let output = std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned()?;
-            return io::Write::write_all(&mut File::from(output), bytes);
-        }
-        io::Write::write_all(&mut OpenOptions::new().write(true).open(path)?, bytes)
+    fn write_pipe(&self, path: &Path) -> io::Result<Box<dyn io::Write>> {
+        use std::os::fd::AsFd;
+        // Not through the library's lock: whoever runs the statement may hold it.
+        let output = match path.to_str() {
+            Some("/dev/stdout") => io::stdout().as_fd().try_clone_to_owned()?,
+            Some("/dev/stderr") => io::stderr().as_fd().try_clone_to_owned()?,
+            _ => return Ok(Box::new(OpenOptions::new().write(true).open(path)?)),
+        };
+        Ok(Box::new(File::from(output)))
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {

@@ -145,9 +145,10 @@ pub trait Disk: Send + Sync + Debug {
         let _ = path;
         Err(io::ErrorKind::Unsupported.into())
     }
-    /// Writes all of a text into a pipe or a device. Fails if the disk has none.
-    fn write_pipe(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let _ = (path, bytes);
+    /// Opens a pipe or a device to write into it; a pipe's reader sees its end when what is returned is dropped. Waits
+    /// until a pipe has a reader. Fails if the disk has none.
+    fn write_pipe(&self, path: &Path) -> io::Result<Box<dyn io::Write>> {
+        let _ = path;
         Err(io::ErrorKind::Unsupported.into())
     }
 

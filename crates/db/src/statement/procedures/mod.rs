@@ -21,11 +21,10 @@ use arrow::compute::concat_batches;
 use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
 use diligence_engine::QueryOptions;
-use diligence_engine::plan::Plan;
 use diligence_engine::query::Printed;
 use diligence_engine::stages::Caller;
 use diligence_sql::procedural::{Gives, Procedure};
-use diligence_sql::{Called, Command, Query, QueryRunner, TriggerRunner, Write};
+use diligence_sql::{Called, Command, DeferredTrigger, Query, QueryRunner, TriggerRunner, Write};
 use diligence_storage::foreign_error::from_arrow;
 
 use self::run::Run;
@@ -38,7 +37,7 @@ impl QueryRunner for Parts {
     fn rows(&self, query: &Query) -> Result<Vec<RecordBatch>> {
         let session = self.session()?;
         let options = session.query_options("values of PIVOT");
-        let mut stream = session.database().engine().run(&query.plan, options)?;
+        let mut stream = session.run_query(query, options)?;
         let mut rows = Vec::new();
         while let Some(batch) = stream.next_blocking() {
             rows.push(batch?);
@@ -63,13 +62,17 @@ impl TriggerRunner for Parts {
         call_with(&self.session()?, procedure, arguments, &*sender, tables)
     }
 
-    fn returned(&self, plan: &Plan) -> Result<Vec<RecordBatch>> {
+    fn defer(&self, trigger: DeferredTrigger) {
+        self.put_off(trigger);
+    }
+
+    fn returned(&self, query: &Query) -> Result<Vec<RecordBatch>> {
         let sender = self.sender();
         let sender = sender.ok_or_else(|| Error::bug("RETURNING is computed, and nobody has sent its statement"))?;
         let session = self.session()?;
         // The statement that it is a part of holds what others wait for.
         let _within = session.enter_procedure()?;
-        session.calling(plan, session.query_options("RETURNING"), &sender)
+        session.calling(query, session.query_options("RETURNING"), &sender)
     }
 }
 
@@ -143,14 +146,14 @@ impl Session {
         let said = printed.clone();
         let work = move |token: &CancelToken| {
             let sender = sender_of(token, said);
-            in_transaction(&session, Isolation::ReadCommitted, true, || session.calling(&query.plan, options, &sender))
+            in_transaction(&session, Isolation::ReadCommitted, true, || session.calling(&query, options, &sender))
         };
         QueryResult::elsewhere("SELECT", Some(schema), &self.database().engine().io_handle(), work).printing(printed)
     }
 
-    fn calling(&self, plan: &Plan, options: QueryOptions, sender: &Sender) -> Result<Vec<RecordBatch>> {
+    fn calling(&self, query: &Query, options: QueryOptions, sender: &Sender) -> Result<Vec<RecordBatch>> {
         let options = QueryOptions { packets: Some(1), ..options };
-        let mut stream = self.database().engine().run(plan, options)?;
+        let mut stream = self.run_query(query, options)?;
         let (token, printed) = (stream.cancel_token(), stream.printed());
         let mut rows = Vec::new();
         loop {
@@ -174,7 +177,7 @@ impl Session {
             let sender = sender_of(token, said);
             let _sent = session.is_sent_by(&sender);
             in_transaction(&session, Isolation::ReadCommitted, true, || {
-                let counts = session.calling(&write.query.plan, options, &sender)?;
+                let counts = session.calling(&write.query, options, &sender)?;
                 AtomicU64::store(&counting, counts.iter().map(count_of).sum(), Ordering::Release);
                 Ok(write.returning.as_ref().map_or_else(Vec::new, |(_, returned)| returned.take()))
             })
@@ -201,6 +204,20 @@ impl Session {
         QueryResult::elsewhere("TRUNCATE TABLE", None, &self.database().engine().io_handle(), work).printing(printed)
     }
 
+    /// The same for SET CONSTRAINTS, which has triggers run that were put off.
+    pub(super) fn start_calling_constraints(&self, command: Command) -> QueryResult {
+        let (session, printed) = (self.clone(), Printed::default());
+        let said = printed.clone();
+        let work = move |token: &CancelToken| {
+            let sender = sender_of(token, said);
+            let _sent = session.is_sent_by(&sender);
+            command.apply(session.planner().catalogs())?;
+            session.run_no_longer_deferred()?;
+            Ok(vec![])
+        };
+        QueryResult::elsewhere("SET CONSTRAINTS", None, &self.database().engine().io_handle(), work).printing(printed)
+    }
+
     /// Who has sent the statement that runs now, until what is given is dropped.
     pub(super) fn is_sent_by(&self, sender: &Sender) -> SentBy {
         let parts = self.parts().clone();
@@ -218,7 +235,7 @@ impl Session {
                 let arguments = match &called.arguments {
                     None => vec![],
                     Some(query) => {
-                        let rows = session.calling(&query.plan, session.query_options("arguments of CALL"), &sender)?;
+                        let rows = session.calling(query, session.query_options("arguments of CALL"), &sender)?;
                         concat_batches(query.schema(), &rows).map_err(from_arrow)?.columns().to_vec()
                     }
                 };

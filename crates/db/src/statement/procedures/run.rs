@@ -27,6 +27,7 @@ use crate::statement::start::Short;
 
 mod cursors;
 mod loops;
+mod types;
 
 use cursors::OpenCursor;
 
@@ -359,33 +360,6 @@ impl<'r> Run<'r> {
             self.scopes.innermost().variables.push(variable);
         }
         Ok(())
-    }
-
-    /// NULL of a type, or of a table's rows. Fails with 42704 if there is neither.
-    fn null_of(&self, named: &str) -> Result<Typed> {
-        match self.ask(&format!("SELECT CAST(NULL AS {named}) LIMIT 0")) {
-            Ok(ran) => Ok(ran.nulls().pop().map_or_else(|| Typed::null(SqlType::Text), |(_, value)| value)),
-            Err(error) => self.row_of(named).map_err(|_| error),
-        }
-    }
-
-    /// A row of NULLs of a table.
-    fn row_of(&self, table: &str) -> Result<Typed> {
-        let row = Typed::row(self.ask(&format!("SELECT * FROM {table} LIMIT 0"))?.nulls())?;
-        Ok(Typed::null(row.sql_type))
-    }
-
-    /// NULL of the type of a column, or of another variable.
-    fn like(&self, named: &str) -> Result<Typed> {
-        let parts = named.split('.').map(|part| part.trim().trim_matches('"').to_owned()).collect::<Vec<_>>();
-        if let Some(known) = self.scopes.named(&parts)? {
-            return Ok(Typed::null(known.sql_type));
-        }
-        let Some((table, column)) = named.rsplit_once('.') else {
-            return Err(Error::input(format!("relation \"{named}\" does not exist")).with_code("42P01"));
-        };
-        let mut columns = self.ask(&format!("SELECT {column} FROM {table} LIMIT 0"))?.nulls();
-        columns.pop().map(|(_, value)| value).ok_or_else(|| Error::bug("a column without a type"))
     }
 
     fn steps(&mut self, steps: &[Step]) -> Result<Flow> {

@@ -25,7 +25,7 @@ use datafusion_physical_expr::utils::conjunction;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_disk::IoPool;
 use diligence_memory::Reservation;
-use diligence_storage::{Cluster, Decode, DecodeRequest, Decoded, Fetch, RowFilter, ScanRequest, SharedColumns};
+use diligence_storage::{Cluster, Decode, DecodeRequest, Decoded, Fetch, RowFilter, ScanRequest, SharedColumns, Table};
 
 use self::promises::Promises;
 use self::read_ahead::{Next, ReadAhead, Ready, Step};
@@ -88,6 +88,7 @@ pub(crate) struct ScanSharing {
 /// A scan as planned, with the join filters of this run.
 pub struct ScanSource {
     scan: Scan,
+    table: Arc<dyn Table>,
     runtime_filters: Vec<(Arc<RuntimeFilter>, usize)>,
     /// Which rows may be among the first that are wanted, by a column of the table.
     bounded: Option<BoundedColumn>,
@@ -99,10 +100,10 @@ pub struct ScanSource {
 }
 
 impl ScanSource {
-    /// A scan whose clusters come in file order if `ordered`. What is read is decided when the pipeline starts, because
-    /// the join filters are known only then.
+    /// A scan of a table, whose clusters come in file order if `ordered`. What is read is decided when the pipeline
+    /// starts, because the join filters are known only then.
     pub(crate) fn new(
-        scan: Scan,
+        (scan, table): (Scan, Arc<dyn Table>),
         runtime_filters: Vec<(Arc<RuntimeFilter>, usize)>,
         bounded: Option<BoundedColumn>,
         ordered: bool,
@@ -110,7 +111,17 @@ impl ScanSource {
         progress: Arc<ScanProgress>,
         sharing: Option<ScanSharing>,
     ) -> Arc<Self> {
-        Arc::new(Self { scan, runtime_filters, bounded, ordered, io, progress, sharing, shared: OnceLock::new() })
+        Arc::new(Self {
+            scan,
+            table,
+            runtime_filters,
+            bounded,
+            ordered,
+            io,
+            progress,
+            sharing,
+            shared: OnceLock::new(),
+        })
     }
 
     fn shared(&self) -> Result<Arc<SharedScan>> {
@@ -124,7 +135,12 @@ impl ScanSource {
         } else {
             let predicate = self.pruning_predicate();
             let request = ScanRequest { columns: self.scan.columns.clone(), predicate };
-            let planned = self.scan.table.scan(&request)?;
+            let is_whole = self.scan.filters.is_empty() && self.runtime_filters.is_empty() && self.bounded.is_none();
+            let limit = self.scan.limit.filter(|_| is_whole);
+            let planned = match limit.and_then(|rows| self.table.at_most(rows)) {
+                Some(table) => table.scan(&request)?,
+                None => self.table.scan(&request)?,
+            };
             self.progress.clusters_pruned.fetch_add(planned.clusters_pruned, Ordering::Relaxed);
             planned.clusters
         };
@@ -133,7 +149,7 @@ impl ScanSource {
             Some(bounded) if !self.ordered => Promises::sorted(&bounded.bound, bounded.column, &mut clusters)?,
             _ => None,
         };
-        let schema = self.scan.table.schema();
+        let schema = self.scan.table_schema.clone();
         let conditions = PredicateFilter::all_of(&self.scan.filters, &schema)?;
         let join_filters = self.runtime_filters.iter().map(|(filter, column)| filter.row_filter(*column));
         let join_filters = join_filters.collect::<Vec<_>>();
@@ -146,7 +162,7 @@ impl ScanSource {
             // Whoever leaves early decodes no more than he needs.
             let leaves = self.scan.limit.is_none();
             let conditions = conditions.iter().map(PredicateFilter::condition);
-            let (table, columns, rows) = (&self.scan.table, &fetched_columns, sharing.batch_rows);
+            let (table, columns, rows) = (&self.table, &fetched_columns, sharing.batch_rows);
             sharing.scans.attend(table, &clusters, columns, conditions, rows, leaves)
         });
         let answers = attendance.iter().flat_map(|attendance| attendance.answers()).chain(std::iter::repeat(None));
@@ -182,7 +198,7 @@ impl ScanSource {
 
     /// The query's conditions and the bounds of the join filters, over the table's schema.
     fn pruning_predicate(&self) -> Option<Arc<dyn PhysicalExpr>> {
-        let schema = self.scan.table.schema();
+        let schema = self.scan.table_schema.clone();
         let mut conditions: Vec<Arc<dyn PhysicalExpr>> =
             self.scan.filters.iter().map(|filter| filter.physical().clone()).collect();
         for (filter, column) in &self.runtime_filters {
@@ -201,7 +217,7 @@ impl ScanSource {
 impl ScanSource {
     /// That a column has one of the keys of a join, if these are few and an index finds them.
     fn one_of(&self, filter: &RuntimeFilter, column: usize, schema: &SchemaRef) -> Option<Arc<dyn PhysicalExpr>> {
-        let table = &self.scan.table;
+        let table = &self.table;
         let own: Arc<dyn PhysicalExpr> = Arc::new(ColumnExpr::new(schema.field(column).name(), column));
         let (first, _) = filter.bounds()?;
         let first: Arc<dyn PhysicalExpr> = Arc::new(Literal::new(first));

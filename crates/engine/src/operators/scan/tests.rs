@@ -251,15 +251,8 @@ impl TestScan {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let pool = IoPool::start(io_threads, Arc::new(SystemClock::default()), &ThreadSpawn).unwrap();
         let io = Io { pool, runtime: runtime.handle().clone(), inline: false, knobs: Arc::new(Knobs::new(2)) };
-        let scan = Scan {
-            table,
-            name: "t".to_owned(),
-            columns: vec![0],
-            filters: vec![],
-            runtime_filters: vec![],
-            limit: None,
-        };
-        let source = ScanSource::new(scan, vec![], None, ordered, io, Arc::default(), sharing);
+        let scan = Scan::new(table.as_ref(), "t", vec![0]);
+        let source = ScanSource::new((scan, table), vec![], None, ordered, io, Arc::default(), sharing);
         let memory = Broker::new(usize::MAX).account(QueryId(1), Some(limit_bytes));
         let context = QueryContext { memory: memory.clone(), temp: None, batch_rows: BATCH_ROWS, packets };
         let packets = (0..packets).map(|_| TestPacket {

@@ -4,8 +4,8 @@
 //!   "DLPL" | version | checksum of what follows | nodes, inputs first, with their schemas and expressions
 //! ```
 //!
-//! The bytes have all of a plan but what lives: they name tables by their [identity](TableIdentity), functions by their
-//! [names](FunctionName), and what takes rows by its place among the plan's writers. Whoever [reads](read) them says
+//! The bytes have all of a plan but what lives: they name functions by their [names](FunctionName), and what takes rows
+//! by its place among the plan's writers, as the plan itself names tables. Whoever [reads](read) them says
 //! which [functions](Functions) have these names, and what [lives](Live) where the plan is to run. For a plan that
 //! stays in the process, that is what was [beside](Beside) it when it was [written](write()).
 //!
@@ -32,9 +32,8 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_expr::physical_planning_context::ScalarSubqueryResults;
 use datafusion_expr::{AggregateUDF, ScalarUDF};
 use datafusion_physical_expr::PhysicalExpr;
-use diligence_base::ids::TableIdentity;
 use diligence_base::{Error, Result};
-use diligence_storage::{Table, Writer};
+use diligence_storage::Writer;
 
 use self::form::{BytesRead, BytesWritten, damaged};
 use super::Plan;
@@ -85,8 +84,6 @@ pub trait Functions: Send + Sync {
 
 /// What plans name and do not hold, where one is to run.
 pub trait Live: Send + Sync {
-    /// The table of an identity. Fails if it is not here.
-    fn table(&self, identity: TableIdentity) -> Result<Arc<dyn Table>>;
     /// What takes the rows of the plan's [`Write`](super::Write) node of this place. Fails if there is none.
     fn writer(&self, place: usize) -> Result<Arc<dyn Writer>>;
     /// A function of the session or the statement; `None` if it has none of the name.
@@ -102,24 +99,11 @@ pub trait PlanPass: Debug + Send + Sync {
 /// What a plan had that its bytes name only.
 #[derive(Default)]
 pub struct Beside {
-    tables: HashMap<TableIdentity, Arc<dyn Table>>,
     writers: Vec<Arc<dyn Writer>>,
     functions: HashMap<FunctionName, Arc<ScalarUDF>>,
 }
 
-impl Beside {
-    /// The identities of the tables.
-    pub fn tables(&self) -> impl Iterator<Item = TableIdentity> {
-        self.tables.keys().copied()
-    }
-}
-
 impl Live for Beside {
-    fn table(&self, identity: TableIdentity) -> Result<Arc<dyn Table>> {
-        let missing = || Error::input(format!("the plan reads the table {identity}, which is not here"));
-        self.tables.get(&identity).cloned().ok_or_else(missing)
-    }
-
     fn writer(&self, place: usize) -> Result<Arc<dyn Writer>> {
         let missing = || Error::input("the plan writes rows that nothing here takes");
         self.writers.get(place).cloned().ok_or_else(missing)

@@ -239,17 +239,14 @@ impl PlanWriter<'_> {
 
     fn scan(&mut self, scan: &Scan) -> Result<()> {
         self.output.byte(kinds::SCAN);
-        let identity = scan.table.identity();
-        let TableIdentity { table, version, view } = identity;
+        let TableIdentity { table, version, view } = scan.table;
         self.output.number(table.0);
         self.output.number(version.0);
         self.output.flag(view.is_numbered);
         self.output.flag(view.is_without_index);
         self.output.option(view.fragment.map(u64::from));
         self.output.option(view.choice);
-        self.beside.tables.entry(identity).or_insert_with(|| scan.table.clone());
-        // Whoever finds another table by the identity is told.
-        self.schema(&scan.table.schema())?;
+        self.schema(&scan.table_schema)?;
         self.output.text(&scan.name);
         self.output.counts(&scan.columns);
         self.expressions(&scan.filters)?;
@@ -564,18 +561,14 @@ impl PlanReader<'_> {
         let fragment = self.input.option()?.map(u16::try_from).transpose();
         let fragment = fragment.map_err(|_| damaged("a number is too large"))?;
         let view = TableView { is_numbered, is_without_index, fragment, choice: self.input.option()? };
-        let identity = TableIdentity { table, version, view };
-        let table = self.live.table(identity)?;
-        let schema = self.schema()?;
-        if table.schema() != schema {
-            return Err(Error::input(format!("the table {identity} has other columns than the plan reads")));
-        }
+        let table = TableIdentity { table, version, view };
+        let table_schema = self.schema()?;
         let name = self.input.text()?;
-        let columns = self.places(schema.fields().len())?;
-        let filters = self.expressions(&schema)?;
-        let runtime_filters = self.runtime_filters(schema.fields().len())?;
+        let columns = self.places(table_schema.fields().len())?;
+        let filters = self.expressions(&table_schema)?;
+        let runtime_filters = self.runtime_filters(table_schema.fields().len())?;
         let limit = self.maybe_size()?;
-        Ok(Node::Scan(Scan { table, name, columns, filters, runtime_filters, limit }))
+        Ok(Node::Scan(Scan { table, table_schema, name, columns, filters, runtime_filters, limit }))
     }
 
     fn hash_join(&mut self) -> Result<Node> {

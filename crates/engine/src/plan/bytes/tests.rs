@@ -139,12 +139,10 @@ fn scan() -> Plan {
         binary(Arc::new(IsNullExpr::new(column(1))), Operator::Or, Arc::new(IsNotNullExpr::new(column(0)))),
     ];
     let scan = Scan {
-        table: Arc::new(table),
-        name: "t".into(),
-        columns: vec![0, 1],
         filters: filters.into_iter().map(over).collect(),
         runtime_filters: vec![(RuntimeFilterId(3), 1)],
         limit: Some(10),
+        ..Scan::new(&table, "t", vec![0, 1])
     };
     Plan { rows_estimate: Some(2), ordered: true, ..Plan::new(Node::Scan(scan), schema()) }
 }
@@ -411,27 +409,11 @@ fn writer() -> PlanWriter<'static> {
 #[test]
 fn what_is_not_there_is_named() {
     let plan = expressions();
-    let (bytes, beside) = write(&plan, &Known).unwrap();
+    let (bytes, _) = write(&plan, &Known).unwrap();
     let error = read(&bytes, &Known, &Beside::default()).unwrap_err();
-    let identity = beside.tables().next().unwrap();
-    assert!(error.message().contains(&identity.to_string()), "{error}");
-    let live = Beside { tables: beside.tables, ..Beside::default() };
-    let error = read(&bytes, &Known, &live).unwrap_err();
     assert_eq!(error.message(), "ninety is not known");
     let (_, sent) = incoming(schema());
     assert_eq!(write(&sent, &Known).map(|_| ()).unwrap_err().kind(), ErrorKind::Unsupported);
-}
-
-#[test]
-fn a_table_with_other_columns_is_refused() {
-    let plan = scan();
-    let Node::Scan(scanned) = &plan.node else { unreachable!() };
-    let (bytes, _) = write(&plan, &Known).unwrap();
-    let other = Arc::new(Schema::new(vec![Field::new("b", DataType::Int64, true)]));
-    let other: Arc<dyn Table> = Arc::new(MemoryTable::new("t", other, vec![], TableVersion(7)).unwrap());
-    let live = Beside { tables: [(scanned.table.identity(), other)].into(), ..Beside::default() };
-    let error = read(&bytes, &Known, &live).unwrap_err();
-    assert!(error.message().contains("other columns"), "{error}");
 }
 
 #[test]

@@ -49,7 +49,7 @@ use diligence_base::Result;
 use self::quantile::Quantile;
 use self::rows::rows_most;
 use self::steps::rank_type;
-use super::{Aggregate, AggregateCall, Node, Plan};
+use super::{Aggregate, AggregateCall, Node, Plan, PlanTables};
 use crate::expressions::Expr;
 
 /// The part of what a query may have, as its divisor, above which values are sorted: accumulators double their arrays,
@@ -98,31 +98,36 @@ const WITHOUT_ORDER: &[&str] = &[
 
 /// The plan as it runs where a query may have so many bytes: with the values of percentiles sorted where they are
 /// expected not to fit.
-pub(crate) fn with_sorted_percentiles(plan: &Plan, memory_bytes: usize) -> Result<Cow<'_, Plan>> {
-    if !any_is_large(plan, memory_bytes) {
+pub(crate) fn with_sorted_percentiles<'p>(
+    plan: &'p Plan,
+    memory_bytes: usize,
+    tables: &PlanTables,
+) -> Result<Cow<'p, Plan>> {
+    if !any_is_large(plan, memory_bytes, tables) {
         return Ok(Cow::Borrowed(plan));
     }
     let mut plan = plan.clone();
-    sort_large(&mut plan, memory_bytes)?;
+    sort_large(&mut plan, memory_bytes, tables)?;
     Ok(Cow::Owned(plan))
 }
 
-fn any_is_large(plan: &Plan, memory_bytes: usize) -> bool {
-    large(plan, memory_bytes).is_some() || plan.inputs().into_iter().any(|input| any_is_large(input, memory_bytes))
+fn any_is_large(plan: &Plan, memory_bytes: usize, tables: &PlanTables) -> bool {
+    large(plan, memory_bytes, tables).is_some()
+        || plan.inputs().into_iter().any(|input| any_is_large(input, memory_bytes, tables))
 }
 
-fn sort_large(plan: &mut Plan, memory_bytes: usize) -> Result<()> {
-    if let Some(aggregate) = large(plan, memory_bytes) {
+fn sort_large(plan: &mut Plan, memory_bytes: usize, tables: &PlanTables) -> Result<()> {
+    if let Some(aggregate) = large(plan, memory_bytes, tables) {
         *plan = rewrite::sorted(plan, aggregate)?;
     }
-    plan.inputs_mut().into_iter().try_for_each(|input| sort_large(input, memory_bytes))
+    plan.inputs_mut().into_iter().try_for_each(|input| sort_large(input, memory_bytes, tables))
 }
 
 /// The aggregate, if it has percentiles that can be sorted, and values of these that may be too many.
-fn large(plan: &Plan, memory_bytes: usize) -> Option<&Aggregate> {
+fn large<'p>(plan: &'p Plan, memory_bytes: usize, tables: &PlanTables) -> Option<&'p Aggregate> {
     let Node::Aggregate(aggregate) = &plan.node else { return None };
     let row_bytes = can_sort(aggregate)?;
-    let bytes = rows_most(&aggregate.input).map(|rows| rows.saturating_mul(row_bytes));
+    let bytes = rows_most(&aggregate.input, tables).map(|rows| rows.saturating_mul(row_bytes));
     bytes.is_none_or(|bytes| bytes > memory_bytes / MEMORY_DIVISOR).then_some(aggregate)
 }
 

@@ -4,12 +4,13 @@
 use datafusion_common::stats::Precision;
 use diligence_storage::Table;
 
-use crate::plan::{Node, Plan};
+use crate::plan::{Node, Plan, PlanTables};
 
 /// The rows of a plan at most; of joins, as many as are expected. `None` if nobody knows.
-pub(super) fn rows_most(plan: &Plan) -> Option<usize> {
+pub(super) fn rows_most(plan: &Plan, tables: &PlanTables) -> Option<usize> {
+    let rows_most = |plan: &Plan| rows_most(plan, tables);
     match &plan.node {
-        Node::Scan(scan) => match (table_rows(scan.table.as_ref()), scan.limit) {
+        Node::Scan(scan) => match (tables.find(scan.table).and_then(|table| table_rows(table.as_ref())), scan.limit) {
             (Some(rows), Some(limit)) => Some(rows.min(limit)),
             (rows, limit) => rows.or(limit),
         },

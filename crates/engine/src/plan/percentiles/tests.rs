@@ -29,7 +29,7 @@ use proptest::sample::select;
 use super::{rewrite, rows_most, with_sorted_percentiles};
 use crate::expressions::Expr;
 use crate::options::QueryOptions;
-use crate::plan::{Aggregate, AggregateCall, Node, Plan, WorkTable, WorkTableId};
+use crate::plan::{Aggregate, AggregateCall, Node, Plan, PlanTables, WorkTable, WorkTableId};
 use crate::{Engine, EngineOptions};
 
 const KEY: usize = 0;
@@ -424,7 +424,9 @@ fn values_are_not_computed_where_the_filter_is_not_true() {
 fn only_what_may_not_fit_and_cannot_answer_otherwise_is_sorted() {
     let seeds = (0..100).map(|number| (Some(number % 3), Some(f64::from(number)), Some(1))).collect::<Vec<Seed>>();
     let over = |groups, calls| aggregate(vec![rows(&seeds)], groups, calls);
-    let is_sorted = |plan: &Plan, memory| with_sorted_percentiles(plan, memory).unwrap().to_string().contains("Window");
+    let tables = PlanTables::default();
+    let is_sorted =
+        |plan: &Plan, memory| with_sorted_percentiles(plan, memory, &tables).unwrap().to_string().contains("Window");
     let plan = over(vec![column(KEY)], vec![median(FLOAT)]);
     // 100 values of 8 bytes.
     assert!(is_sorted(&plan, 6399) && !is_sorted(&plan, 6400));
@@ -443,7 +445,7 @@ fn only_what_may_not_fit_and_cannot_answer_otherwise_is_sorted() {
     let Node::Aggregate(node) = &mut unknown.node else { panic!("{unknown}") };
     let table = WorkTable { table: WorkTableId(0), name: "w".to_owned(), columns: vec![] };
     node.input.node = Node::WorkTable(table);
-    assert_eq!(rows_most(&node.input), None);
+    assert_eq!(rows_most(&node.input, &tables), None);
     assert!(is_sorted(&unknown, usize::MAX));
 }
 

@@ -50,7 +50,7 @@ use self::shelf::{ClusterShelf, Decoded, Entry, ItemId, Shelf, Slot, TableShelf,
 use super::{BuildInfo, SharingInfo};
 use crate::batch::{bytes_needed, compacted};
 use crate::matching::signature::canonical;
-use crate::plan::{Node, Plan};
+use crate::plan::{Node, Plan, PlanTables};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Latch, Mutex};
 
@@ -195,10 +195,11 @@ impl Scans {
     }
 
     /// A query waits whose scans want what these do: whoever scans the same meanwhile is not the only one who wants it.
-    pub fn expect(&self, plan: &Plan) {
-        plan.inputs().into_iter().for_each(|input| self.expect(input));
+    pub fn expect(&self, plan: &Plan, tables: &PlanTables) {
+        plan.inputs().into_iter().for_each(|input| self.expect(input, tables));
         let Node::Scan(scan) = &plan.node else { return };
-        if self.percent() == 0 || !scan.table.is_watched() {
+        let Some(table) = tables.find(scan.table) else { return };
+        if self.percent() == 0 || !table.is_watched() {
             return;
         }
         let mut columns: HashSet<usize> = scan.columns.iter().copied().collect();
@@ -208,8 +209,7 @@ impl Scans {
         if shelf.closed {
             return;
         }
-        let id = scan.table.identity().table;
-        let own = shelf.tables.entry(id).or_insert_with(|| TableShelf::new(&scan.table));
+        let own = shelf.tables.entry(scan.table.table).or_insert_with(|| TableShelf::new(&table));
         for column in columns {
             own.items.entry(SharedItem::Column(column)).or_default().scans += 1;
         }

@@ -284,15 +284,9 @@ fn what_a_waiting_query_wants_is_left_by_the_first_scan() {
     let stage = Stage::new(1 << 20, 1);
     let first = stage.scan(&[0, 1]);
     assert!(stage.take(&first, 0).wanted().is_empty());
-    let scan = Scan {
-        table: stage.table.clone(),
-        name: "t".into(),
-        columns: vec![1],
-        filters: vec![],
-        runtime_filters: vec![],
-        limit: None,
-    };
-    stage.scans.expect(&Plan::new(Node::Scan(scan), stage.table.schema()));
+    let scan = Scan::new(stage.table.as_ref(), "t", vec![1]);
+    let tables = [stage.table.clone()].into_iter().collect();
+    stage.scans.expect(&Plan::new(Node::Scan(scan), stage.table.schema()), &tables);
     assert_eq!(stage.take(&first, 0).wanted(), [SharedItem::Column(1)]);
 }
 

@@ -29,7 +29,7 @@ use crate::query::QueryStream;
 use crate::{Engine, EngineOptions};
 
 fn options(sharing: SharingMode) -> QueryOptions {
-    QueryOptions { sharing, sharing_rows_min: 0, ..QueryOptions::default() }
+    QueryOptions { sharing, sharing_rows_min: 0, tables: plans::tables(), ..QueryOptions::default() }
 }
 
 /// The rows as text, in an order of their own; or the error.

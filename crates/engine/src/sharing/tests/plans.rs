@@ -1,6 +1,7 @@
 //! Tables and the plans over them.
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
 
 use arrow::array::{Decimal128Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::SortOptions;
@@ -24,7 +25,7 @@ use diligence_storage::memory::MemoryTable;
 use diligence_storage::{ScanRequest, Table, TableScan};
 
 use crate::expressions::Expr;
-use crate::plan::{Aggregate, AggregateCall, HashJoin, Node, Plan, Scan, SortKey};
+use crate::plan::{Aggregate, AggregateCall, HashJoin, Node, Plan, PlanTables, Scan, SortKey};
 
 type Physical = Arc<dyn PhysicalExpr>;
 
@@ -175,21 +176,37 @@ fn binary(left: Physical, operator: Operator, right: Physical) -> Physical {
     Arc::new(BinaryExpr::new(left, operator, right))
 }
 
+thread_local! {
+    /// The tables that a test has made, which are not kept alive by this.
+    static MADE: RefCell<Vec<Weak<dyn Table>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Those of the tables that this test has made which are still there.
+pub(super) fn tables() -> PlanTables {
+    MADE.with_borrow(|made| made.iter().filter_map(Weak::upgrade).collect())
+}
+
 impl Tables {
     pub fn new(rows: i64) -> Self {
         let (t, u) = Self::made(rows);
-        Self { t: Arc::new(t), u: Arc::new(u) }
+        Self::of(Arc::new(t), Arc::new(u))
+    }
+
+    fn of(t: Arc<dyn Table>, u: Arc<MemoryTable>) -> Self {
+        let u_made: Arc<dyn Table> = u.clone();
+        MADE.with_borrow_mut(|made| made.extend([Arc::downgrade(&t), Arc::downgrade(&u_made)]));
+        Self { t, u }
     }
 
     /// The same, where it is known that columns of `t` have few different values.
     pub fn counted(rows: i64) -> Self {
         let (t, u) = Self::made(rows);
-        Self { t: Arc::new(Counted(t)), u: Arc::new(u) }
+        Self::of(Arc::new(Counted(t)), Arc::new(u))
     }
 
     /// The same tables; `t` is seen through a view.
     pub fn viewed(&self) -> Self {
-        Self { t: Arc::new(View(self.t.clone())), u: self.u.clone() }
+        Self::of(Arc::new(View(self.t.clone())), self.u.clone())
     }
 
     fn made(rows: i64) -> (MemoryTable, MemoryTable) {
@@ -221,16 +238,14 @@ impl Tables {
 
     fn scan_t(&self, filters: Vec<Physical>) -> Plan {
         let filters = filters.into_iter().map(|filter| Expr::new(filter, &t_schema()).unwrap()).collect();
-        let (table, columns) = (self.t.clone(), (0..4).collect());
-        let scan = Scan { table, name: "t".into(), columns, filters, runtime_filters: vec![], limit: None };
+        let scan = Scan { filters, ..Scan::new(self.t.as_ref(), "t", (0..4).collect()) };
         Plan::new(Node::Scan(scan), t_schema())
     }
 
     fn scan_u(&self, kind: i64) -> Plan {
         let schema = u_schema();
         let filters = vec![Expr::new(binary(int(kind), Operator::GtEq, column(1, &schema)), &schema).unwrap()];
-        let (table, columns) = (self.u.clone(), vec![0, 1]);
-        let scan = Scan { table, name: "u".into(), columns, filters, runtime_filters: vec![], limit: None };
+        let scan = Scan { filters, ..Scan::new(self.u.as_ref(), "u", vec![0, 1]) };
         Plan::new(Node::Scan(scan), schema)
     }
 

@@ -19,6 +19,9 @@ pub(crate) const ALTER_IDENTITY: &str = "alter identity";
 /// ALTER COLUMN … TYPE … COLLATE, likewise: what USING calls.
 pub(crate) const COLLATED_TYPE: &str = "collated type";
 
+/// What stands in front of an index's name behind IF EXISTS, for which the parser has no place.
+pub(crate) const IF_EXISTS: &str = "if exists \u{1}";
+
 /// What a column can cease to be.
 const DROPPED: [&str; 2] = ["IDENTITY", "EXPRESSION"];
 /// What becomes of a sequence.
@@ -30,8 +33,24 @@ fn text(text: &str) -> Token {
 }
 
 impl Text<'_> {
-    /// ALTER of a sequence or a view, which begins there.
+    /// ALTER INDEX IF EXISTS.
+    fn alter_index(&mut self, at: usize) {
+        if !self.is(at + 2, "IF") || !self.is(at + 3, "EXISTS") {
+            return;
+        }
+        let end = self.name_end(at + 4);
+        if let Token::Word(name) = self.token(end - 1) {
+            let lower = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+            self.replace(end - 1, [quoted(&format!("{IF_EXISTS}{lower}"))]);
+            self.drop(at + 2..at + 4);
+        }
+    }
+
+    /// ALTER of an index, a sequence or a view, which begins there.
     pub(super) fn alter(&mut self, at: usize) {
+        if self.is(at + 1, "INDEX") {
+            return self.alter_index(at);
+        }
         let is_sequence = self.is(at + 1, "SEQUENCE");
         let kind_words = if self.is(at + 1, "MATERIALIZED") { 2 } else { 1 };
         if !is_sequence && !self.is(at + kind_words, "VIEW") {

@@ -95,12 +95,15 @@ fn is_one(parts: &[&Token]) -> bool {
     if is(0, &["reset"]) {
         return of_session(1) && last <= 3;
     }
-    let is_owner = last > 4 && is(last - 3, &["owner"]) && is(last - 2, &["to"]);
+    let is_renamed = last > 4 && is(last - 3, &["rename"]) && is(last - 2, &["to"]);
+    // And not RENAME COLUMN owner TO a.
+    let is_owner =
+        last > 4 && is(last - 3, &["owner"]) && is(last - 2, &["to"]) && !is(last - 4, &["column", "rename"]);
     is(0, &["alter"])
         && (of_role(1)
             || is(1, &["trigger"])
             || last > 4 && is(last - 3, &["set"]) && is(last - 2, &["schema"])
-            || is(1, &["function", "procedure", "routine"]) && is(last - 3, &["rename"]) && is(last - 2, &["to"])
+            || is(1, &["function", "procedure", "routine", "schema"]) && is_renamed
             || is(1, &["table"]) && switches_triggers(parts)
             || is(1, &["default"]) && is(2, &["privileges"])
             || (is(1, &KINDS) || is(1, &["view"])) && is_owner)

@@ -18,8 +18,19 @@ use sqlparser::tokenizer::Token;
 pub(crate) const PIVOT_GROUPS: &str = "pivot groups";
 
 /// Functions that take a lambda.
-const LAMBDA_FUNCTIONS: [&str; 7] =
-    ["list_transform", "list_apply", "array_transform", "array_apply", "list_filter", "array_filter", "apply"];
+const LAMBDA_FUNCTIONS: [&str; 11] = [
+    "list_transform",
+    "list_apply",
+    "array_transform",
+    "array_apply",
+    "list_filter",
+    "array_filter",
+    "apply",
+    "filter",
+    "list_reduce",
+    "array_reduce",
+    "reduce",
+];
 
 /// What is open.
 #[derive(Default)]
@@ -212,6 +223,7 @@ impl Text<'_> {
             Keyword::PIVOT if begins || self.begins_query(at, open) => self.pivot_statement(at),
             _ if self.is(at, "LAMBDA") && open.is_parenthesis => self.lambda(at, open),
             Keyword::ATTACH if begins => self.attach(at),
+            Keyword::DETACH if begins => self.detach(at),
             _ if self.is(at, "SUMMARIZE") && begins => self.summarize(at),
             _ => {}
         }

@@ -2,7 +2,9 @@
 //! `CALL "nothing statement"('TAG', t)`, of a table that must be there.
 //!
 //! * how rows are stored: UNLOGGED, storage parameters, REINDEX, CLUSTER, REPLICA IDENTITY;
-//! * what is said of an extension: COMMENT ON EXTENSION;
+//! * what is said of anything but tables and columns: COMMENT ON INDEX;
+//! * extensions: DROP EXTENSION, LOAD, and where CREATE EXTENSION puts one;
+//! * hints for a planner: CREATE STATISTICS, and COST, ROWS, LEAKPROOF and SUPPORT of a function;
 //! * what EXPLAIN is to count or to leave out.
 //!
 //! `CREATE RECURSIVE VIEW v (a) AS q` becomes `CREATE VIEW v (a) AS WITH RECURSIVE v (a) AS (q) SELECT a FROM v`.
@@ -16,6 +18,29 @@ pub(crate) const IGNORED: &str = "nothing statement";
 
 /// Options of EXPLAIN about what is not measured apart here.
 const EXPLAINED: [&str; 8] = ["BUFFERS", "TIMING", "COSTS", "WAL", "SETTINGS", "SUMMARY", "GENERIC_PLAN", "MEMORY"];
+
+/// What COMMENT ON is accepted for, and nothing is kept of.
+const UNTOLD: [&str; 19] = [
+    "AGGREGATE",
+    "CAST",
+    "COLLATION",
+    "CONSTRAINT",
+    "DATABASE",
+    "DOMAIN",
+    "EXTENSION",
+    "FUNCTION",
+    "INDEX",
+    "LANGUAGE",
+    "OPERATOR",
+    "POLICY",
+    "PROCEDURE",
+    "ROLE",
+    "ROUTINE",
+    "SCHEMA",
+    "SEQUENCE",
+    "TRIGGER",
+    "TYPE",
+];
 
 impl Text<'_> {
     /// The end of the statement in which a place is.
@@ -92,16 +117,107 @@ impl Text<'_> {
         let is_trigger = self.is_any(action, &["ENABLE", "DISABLE"])
             && self.is(action + 1, "TRIGGER")
             && (self.is(action + 2, "USER") || self.is(action, "ENABLE") && self.is(action + 2, "ALL"));
-        if is_parameters || is_kind || is_identity || is_cluster || is_trigger {
+        // ALTER COLUMN c SET STATISTICS 100, alone.
+        let column = action + 1 + usize::from(self.is(action + 1, "COLUMN"));
+        let is_storage = self.is(action, "ALTER")
+            && self.is(column + 1, "SET")
+            && self.is_any(column + 2, &["STATISTICS", "STORAGE", "COMPRESSION"])
+            && (column..last).all(|place| *self.token(place) != Token::Comma);
+        if is_storage || is_parameters || is_kind || is_identity || is_cluster || is_trigger {
             let table = (!is_conditional).then_some((name, action));
             self.ignore(at, "ALTER TABLE", table);
         }
     }
 
-    /// COMMENT ON EXTENSION.
+    /// COMMENT ON anything but a table, a view or a column.
     pub(super) fn ignored_comment(&mut self, at: usize) {
-        if self.is(at + 1, "ON") && self.is(at + 2, "EXTENSION") {
+        if self.is(at + 1, "ON") && self.is_any(at + 2, &UNTOLD) {
             self.ignore(at, "COMMENT", None);
+        }
+    }
+
+    /// DROP EXTENSION, and DROP INDEX CONCURRENTLY.
+    pub(super) fn ignored_drop(&mut self, at: usize) {
+        if self.is(at + 1, "EXTENSION") || self.is(at + 1, "STATISTICS") {
+            let tag = if self.is(at + 1, "EXTENSION") { "DROP EXTENSION" } else { "DROP STATISTICS" };
+            self.ignore(at, tag, None);
+        }
+        if self.is(at + 1, "INDEX") && self.is(at + 2, "CONCURRENTLY") && !self.ends_statement(at + 3) {
+            self.drop(at + 2..at + 3);
+        }
+    }
+
+    /// LOAD and INSTALL of an extension.
+    pub(super) fn ignored_load(&mut self, at: usize) {
+        if !self.ends_statement(at + 1) && self.ends_statement(at + 2) {
+            self.ignore(at, "LOAD", None);
+        }
+    }
+
+    /// What a function costs, and how many rows it gives.
+    fn function_hints(&mut self, at: usize) {
+        let end = self.end_of_statement(at);
+        let mut place = at;
+        while place < end {
+            if let Some(closed) = self.closed.get(&place) {
+                place = *closed;
+            }
+            let is_number = matches!(self.token(place + 1), Token::Number(..));
+            // The body of a function that is not a text is another statement.
+            if self.is_any(place, &["RETURN", "BEGIN"]) {
+                return;
+            }
+            let words = match () {
+                () if self.is_any(place, &["COST", "ROWS"]) && is_number => 2,
+                () if self.is(place, "SUPPORT") && matches!(self.token(place + 1), Token::Word(_)) => 2,
+                () if self.is(place, "NOT") && self.is(place + 1, "LEAKPROOF") => 2,
+                () if self.is(place, "LEAKPROOF") => 1,
+                () if self.is(place, "EXTERNAL") && self.is(place + 1, "SECURITY") => 1,
+                () => 0,
+            };
+            self.drop(place..place + words);
+            place += words.max(1);
+        }
+    }
+
+    /// What CREATE of anything but a table says beside what it makes.
+    fn ignored_clauses(&mut self, at: usize) {
+        let replaced = self.is(at + 1, "OR") && self.is(at + 2, "REPLACE");
+        let kind = if replaced { at + 3 } else { at + 1 };
+        if self.is_any(kind, &["FUNCTION", "PROCEDURE"]) {
+            return self.function_hints(kind + 1);
+        }
+        if self.is(kind, "STATISTICS") {
+            return self.ignore(at, "CREATE STATISTICS", None);
+        }
+        if self.is(kind, "EXTENSION") {
+            let name = if self.is(kind + 1, "IF") { kind + 4 } else { kind + 1 };
+            let end = self.end_of_statement(at);
+            if name + 1 < end {
+                self.drop(name + 1..end);
+            }
+            return;
+        }
+        // CREATE INDEX i ON ONLY t.
+        let index = if self.is(kind, "UNIQUE") { kind + 1 } else { kind };
+        if self.is(index, "INDEX")
+            && let Some(on) = (index + 1..index + 8).find(|place| self.is(*place, "ON"))
+            && self.is(on + 1, "ONLY")
+            && matches!(self.token(on + 2), Token::Word(_))
+        {
+            self.drop(on + 1..on + 2);
+        }
+    }
+
+    /// `WITH (security_barrier)` of a view: no row is seen by a function that the view hides it from.
+    fn security_barrier(&mut self, at: usize) {
+        let Some(view) = (at + 1..at + 6).find(|place| self.is(*place, "VIEW")) else { return };
+        let Some(with) = (view + 2..view + 8).find(|place| self.is(*place, "WITH")) else { return };
+        let Some(closed) = self.closed.get(&(with + 1)).copied() else { return };
+        let is_barrier = self.is(with + 2, "security_barrier");
+        let is_alone = (with + 3..closed).all(|place| *self.token(place) != Token::Comma);
+        if is_barrier && is_alone && self.is(closed + 1, "AS") {
+            self.drop(with..closed + 1);
         }
     }
 
@@ -132,6 +248,8 @@ impl Text<'_> {
     /// CREATE UNLOGGED TABLE, and CREATE RECURSIVE VIEW.
     pub(super) fn ignored_create(&mut self, at: usize) {
         self.check_option(at);
+        self.security_barrier(at);
+        self.ignored_clauses(at);
         if self.is(at + 1, "UNLOGGED") && self.is(at + 2, "TABLE") {
             return self.drop(at + 1..at + 2);
         }
@@ -242,6 +360,10 @@ mod tests {
             ("ALTER TABLE t SET (fillfactor = 70)", "('ALTER TABLE', t)"),
             ("ALTER TABLE IF EXISTS t REPLICA IDENTITY FULL", "('ALTER TABLE')"),
             ("COMMENT ON EXTENSION plpgsql IS 'x'", "('COMMENT')"),
+            ("COMMENT ON FUNCTION f(int, text) IS NULL", "('COMMENT')"),
+            ("DROP EXTENSION IF EXISTS a, b CASCADE", "('DROP EXTENSION')"),
+            ("CREATE STATISTICS s ON a, b FROM t", "('CREATE STATISTICS')"),
+            ("LOAD 'auto_explain'", "('LOAD')"),
         ] {
             assert_eq!(read(sql), format!("CALL \"nothing statement\"{call}"), "{sql}");
         }
@@ -250,6 +372,10 @@ mod tests {
         assert_eq!(read("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) SELECT 1"), read("EXPLAIN (ANALYZE) SELECT 1"));
         assert_eq!(read("EXPLAIN (COSTS OFF) SELECT 1"), read("EXPLAIN SELECT 1"));
         assert_eq!(read("SELECT U&'d!0061t!+000061!!' UESCAPE '!'"), "SELECT 'data!'");
+        assert_eq!(read("CREATE EXTENSION IF NOT EXISTS x WITH SCHEMA public"), "CREATE EXTENSION IF NOT EXISTS x");
+        assert_eq!(read("DROP INDEX CONCURRENTLY IF EXISTS i"), read("DROP INDEX IF EXISTS i"));
+        let function = |hints| format!("CREATE FUNCTION f(cost INT) RETURNS INT LANGUAGE sql {hints} AS 'SELECT 1'");
+        assert_eq!(read(&function("COST 5 ROWS 3 NOT LEAKPROOF")), read(&function("")));
         assert_eq!(unescaped("!00", '!'), None);
     }
 }

@@ -24,14 +24,15 @@ mod procedures;
 mod queries;
 mod row_locks;
 mod strings;
+mod words;
 
 use std::collections::{HashMap, HashSet};
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
-pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE, COLLATED_TYPE};
-pub(crate) use self::attach::ATTACHED;
+pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE, COLLATED_TYPE, IF_EXISTS};
+pub(crate) use self::attach::{ATTACHED, DETACH};
 pub(crate) use self::authority::AUTHORITY;
 pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING};
 pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
@@ -100,6 +101,9 @@ struct Text<'a> {
     clauses: Clauses,
     /// What is before this place of clauses that lock rows has been read.
     locks_until: usize,
+    /// Where the statement that is being read begins, and the word there.
+    begin: usize,
+    statement: Keyword,
 }
 
 impl<'a> Text<'a> {
@@ -118,7 +122,8 @@ impl<'a> Text<'a> {
                 _ => {}
             }
         }
-        Self { tokens, words, closed, edits: Edits::default(), clauses: Clauses::default(), locks_until: 0 }
+        let (edits, clauses) = (Edits::default(), Clauses::default());
+        Self { tokens, words, closed, edits, clauses, locks_until: 0, begin: 0, statement: Keyword::NoKeyword }
     }
 
     fn token(&self, at: usize) -> &'a Token {
@@ -208,6 +213,10 @@ impl<'a> Text<'a> {
     }
 
     fn word(&mut self, at: usize, keyword: Keyword, level: &mut TokenLevel) {
+        if self.begins_statement(at) {
+            (self.begin, self.statement) = (at, keyword);
+        }
+        self.unreserved(at);
         match keyword {
             Keyword::FROM if !self.follows(at, &["DISTINCT"]) => level.in_from = true,
             Keyword::SELECT => {
@@ -265,12 +274,26 @@ impl<'a> Text<'a> {
             Keyword::CREATE if self.begins_statement(at) => self.ignored_create(at),
             Keyword::EXPLAIN if self.begins_statement(at) => self.ignored_explained(at),
             Keyword::COMMENT if self.begins_statement(at) => self.ignored_comment(at),
+            Keyword::DROP if self.begins_statement(at) => self.ignored_drop(at),
+            Keyword::LOAD if self.begins_statement(at) => self.ignored_load(at),
+            Keyword::INSTALL if self.begins_statement(at) => self.ignored_load(at),
+            // FILTER (condition), as in DuckDB.
+            Keyword::FILTER
+                if at > 0
+                    && *self.token(at - 1) == Token::RParen
+                    && *self.token(at + 1) == Token::LParen
+                    && !self.is(at + 2, "WHERE") =>
+            {
+                self.insert(at + 2, [word("WHERE")]);
+            }
             Keyword::UESCAPE => self.unicode_escape(at),
             Keyword::SET if self.sets_an_element(at) => self.set_elements(at),
             Keyword::SET if self.begins_statement(at) && self.is(at + 1, "CONSTRAINTS") => self.maintenance(at),
             Keyword::SET | Keyword::RESTART | Keyword::DROP => self.alter_identity(at),
             Keyword::MATERIALIZED => self.materialized(at),
             Keyword::THEN if self.is(at + 1, "DO") && self.is(at + 2, "NOTHING") => self.merge_nothing(at),
+            // The columns' places count anyway.
+            Keyword::BY if self.is(at + 1, "POSITION") && self.ends_insert_target(at) => self.drop(at..at + 2),
             Keyword::BY if self.is(at + 1, "NAME") && self.ends_insert_target(at) => {
                 self.insert_clause(at, 2, BY_NAME);
             }
@@ -308,6 +331,17 @@ impl<'a> Text<'a> {
                 && self.is_any(at, &["CHECKPOINT", "BACKUP", "CHECK", "EXPORT", "IMPORT"]) =>
             {
                 self.maintenance(at);
+            }
+            // TRY(CAST(a AS b)): TRY_CAST(a AS b).
+            _ if self.is(at, "TRY") && *self.token(at + 1) == Token::LParen && self.is(at + 2, "CAST") => {
+                let (outer, inner) = (self.closed.get(&(at + 1)).copied(), self.closed.get(&(at + 3)).copied());
+                if let (Some(outer), Some(inner)) = (outer, inner)
+                    && outer == inner + 1
+                {
+                    self.drop(at..at + 2);
+                    self.replace(at + 2, [word("TRY_CAST")]);
+                    self.drop(outer..outer + 1);
+                }
             }
             _ if self.begins_statement(at) && self.is_any(at, &["REINDEX", "CLUSTER"]) => self.ignored_upkeep(at),
             _ if self.is_any(at, &["DISTRIBUTED", "CLUSTERED"]) && self.is(at + 1, "BY") => self.fragments(at),

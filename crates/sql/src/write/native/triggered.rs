@@ -7,9 +7,9 @@
 //!                                              └▶ AFTER of its table
 //! ```
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
-use arrow::compute::concat_batches;
+use arrow::compute::{concat_batches, interleave_record_batch};
 use diligence_catalog::rules::ReferenceAction;
 use diligence_catalog::transaction::{Following, LedChange};
 
@@ -28,15 +28,29 @@ struct Done {
     gone: Option<RecordBatch>,
     /// Those that came.
     come: Option<RecordBatch>,
+    /// What was done, row by row; all of one kind after the other, if it is empty.
+    order: Vec<Operation>,
     /// What others may follow.
     led: Option<LedChange>,
 }
 
 impl Done {
     /// Runs what is behind the change of each row.
-    fn after_rows(&self, triggers: &Triggers) -> Result<()> {
-        let in_order = [Operation::Update, Operation::Delete, Operation::Insert];
-        in_order.into_iter().try_for_each(|operation| triggers.after(operation, self.rows(operation)))
+    fn after_rows(&self, triggers: &Arc<Triggers>) -> Result<()> {
+        let mut next = HashMap::<Operation, usize>::new();
+        let mut after = |operation: Operation| {
+            let row = next.entry(operation).or_default();
+            *row += 1;
+            triggers.after(operation, self.rows(operation), *row - 1)
+        };
+        if !self.order.is_empty() {
+            return self.order.iter().try_for_each(|operation| after(*operation));
+        }
+        for operation in [Operation::Update, Operation::Delete, Operation::Insert] {
+            let Transition { old, new } = self.rows(operation);
+            (0..old.or(new).map_or(0, RecordBatch::num_rows)).try_for_each(|_| after(operation))?;
+        }
+        Ok(())
     }
 
     /// The rows that something was done with.
@@ -51,6 +65,124 @@ impl Done {
             Operation::Truncate => Transition::default(),
         }
     }
+}
+
+/// A statement's rows, when everything has run that runs before they change.
+#[derive(Default)]
+struct Prepared {
+    /// What is done with them, row by row.
+    order: Vec<Operation>,
+    /// Of all rows that something was to be done with, whether it is.
+    kept: Vec<bool>,
+    /// The numbers of rows that change, and the rows before and after it.
+    updated: Vec<i64>,
+    old: Vec<RecordBatch>,
+    new: Vec<RecordBatch>,
+    /// The numbers of rows that go, and the rows.
+    removed: Vec<i64>,
+    gone: Vec<RecordBatch>,
+    /// Rows that come.
+    come: Vec<RecordBatch>,
+}
+
+impl Prepared {
+    /// Adds rows and runs what is before them. Where something runs before changes of several kinds, it runs row by
+    /// row. Nothing runs any more before rows that come, if they are `proposed`.
+    fn add(
+        &mut self,
+        triggers: &Triggers,
+        table: &ObjectRef,
+        steps: RowSteps,
+        has_values: bool,
+        proposed: bool,
+    ) -> Result<()> {
+        let RowSteps { mut updated, updates, mut removed, inserts, order, .. } = steps;
+        let order = order.into_iter().map(|step| match step {
+            Step::Insert => Operation::Insert,
+            Step::Update if has_values => Operation::Update,
+            Step::Update | Step::Delete => Operation::Delete,
+        });
+        let order = order.collect::<Vec<_>>();
+        if !has_values {
+            removed.append(&mut updated);
+        }
+        let catalog = triggers.catalog();
+        let (updates, inserts) = (whole(updates)?.filter(|_| has_values), whole(inserts)?);
+        let (old, gone) = (catalog.rows_of(table, &updated)?, catalog.rows_of(table, &removed)?);
+        let count = |operation: Operation| order.iter().filter(|one| **one == operation).count();
+        let kinds = [Operation::Update, Operation::Delete, Operation::Insert];
+        let runs = |kind: &&Operation| {
+            count(**kind) > 0 && triggers.is_before_rows(**kind) && !(proposed && **kind == Operation::Insert)
+        };
+        let turns = match kinds.iter().filter(runs).count() > 1 {
+            true => order.iter().map(|kind| (*kind, 1)).collect::<Vec<_>>(),
+            false => kinds.iter().map(|kind| (*kind, count(*kind))).filter(|(_, rows)| *rows > 0).collect(),
+        };
+        let (mut next, mut kept) = (HashMap::<Operation, usize>::new(), HashMap::<Operation, VecDeque<bool>>::new());
+        for (kind, rows) in turns {
+            let first = next.entry(kind).or_default();
+            let (from, to) = (*first, *first + rows);
+            *first = to;
+            let missing = || Error::bug("rows that change have no values");
+            let own = match kind {
+                Operation::Update => {
+                    let old = old.slice(from, rows);
+                    let new = updates.as_ref().ok_or_else(missing)?.slice(from, rows);
+                    let (new, own) = triggers.before(kind, Some(&old), new)?;
+                    self.old.push(filter_record_batch(&old, &own).map_err(from_arrow)?);
+                    self.new.push(new);
+                    self.updated.extend(kept_of(&updated[from..to], &own));
+                    own
+                }
+                Operation::Delete => {
+                    let (gone, own) = triggers.before(kind, None, gone.slice(from, rows))?;
+                    self.gone.push(gone);
+                    self.removed.extend(kept_of(&removed[from..to], &own));
+                    own
+                }
+                Operation::Insert | Operation::Truncate => {
+                    let new = inserts.as_ref().ok_or_else(missing)?.slice(from, rows);
+                    let (new, own) = match proposed {
+                        true => (new, BooleanArray::from(vec![true; rows])),
+                        false => triggers.before(kind, None, new)?,
+                    };
+                    self.come.push(new);
+                    own
+                }
+            };
+            kept.entry(kind).or_default().extend((0..rows).map(|row| own.value(row)));
+        }
+        for kind in order {
+            let is_kept = kept.get_mut(&kind).and_then(VecDeque::pop_front).unwrap_or(false);
+            self.kept.push(is_kept);
+            self.order.extend(is_kept.then_some(kind));
+        }
+        Ok(())
+    }
+}
+
+/// The rows that something was done with, in this order, as RETURNING sees them.
+fn in_order(
+    order: &[Operation],
+    new: Option<&RecordBatch>,
+    gone: Option<&RecordBatch>,
+    come: Option<&RecordBatch>,
+) -> Result<Vec<RecordBatch>> {
+    let batches = new.into_iter().chain(gone).chain(come).collect::<Vec<_>>();
+    let [_, _, ..] = batches.as_slice() else { return Ok(batches.into_iter().cloned().collect()) };
+    let (gone_at, come_at) = (usize::from(new.is_some()), usize::from(new.is_some()) + usize::from(gone.is_some()));
+    let mut next = vec![0; batches.len()];
+    let places = order.iter().map(|operation| {
+        let batch = match operation {
+            Operation::Update => 0,
+            Operation::Delete => gone_at,
+            Operation::Insert | Operation::Truncate => come_at,
+        };
+        next[batch] += 1;
+        (batch, next[batch] - 1)
+    });
+    let places = places.collect::<Vec<_>>();
+    interleave_record_batch(&batches, &places).map(|rows| vec![rows]).map_err(from_arrow)
 }
 
 impl NativeOperation {
@@ -99,6 +231,7 @@ impl NativeOperation {
             updated: None,
             gone: None,
             come: whole(rows)?,
+            order: vec![],
             led: None,
         };
         self.behind(triggers, done)?;
@@ -112,68 +245,97 @@ impl NativeOperation {
         table: &ObjectRef,
         steps: RowSteps,
         has_values: bool,
-        mut memory: Reservation,
+        memory: Reservation,
         returned: impl Iterator<Item = RecordBatch>,
     ) -> Result<(u64, Vec<RecordBatch>)> {
-        let RowSteps { mut updated, updates, mut removed, inserts, done } = steps;
         triggers.before_statement()?;
-        let catalog = triggers.catalog();
-        if !has_values {
-            removed.append(&mut updated);
+        let returned = returned.zip(&steps.done);
+        let returned = returned.map(|(rows, done)| filter_record_batch(&rows, done).map_err(from_arrow));
+        let returned = returned.collect::<Result<Vec<_>>>()?;
+        let mut prepared = Prepared::default();
+        prepared.add(triggers, table, steps, has_values, false)?;
+        self.apply_prepared(triggers, table, prepared, memory, returned)
+    }
+
+    /// Has rows come that are not there, and others change, as the triggers that see them first leave them.
+    pub(super) fn propose(
+        &self,
+        table: &ObjectRef,
+        proposed: &Proposed,
+        batches: Vec<RecordBatch>,
+        memory: Reservation,
+    ) -> Result<(u64, Vec<RecordBatch>)> {
+        let triggers = self.writer.triggers.as_ref().ok_or_else(|| Error::bug("rows are proposed to no trigger"))?;
+        triggers.before_statement()?;
+        let step = |number: i32| proposed.steps.get(number as usize).copied().unwrap_or(Step::Delete);
+        let (mut met, mut prepared) = (Met::default(), Prepared::default());
+        // What runs before a row changes runs before the next one is proposed.
+        let by_row = triggers.is_before_rows(Operation::Update);
+        for batch in batches {
+            let size = if by_row { 1 } else { batch.num_rows().max(1) };
+            for first in (0..batch.num_rows()).step_by(size) {
+                let rows = batch.slice(first, size);
+                let (rows, _) = triggers.before(Operation::Insert, None, rows)?;
+                if rows.num_rows() == 0 {
+                    continue;
+                }
+                let beside = triggers.catalog().rows_with_key(table, &proposed.key_name, &rows)?;
+                let judged = triggers.judged(&proposed.judged, &rows, beside)?;
+                let (twice, key) = (Some(proposed.twice), Some(&proposed.key));
+                let steps = judged.iter().map(|rows| proposed.layout.unchecked(rows)).collect::<Result<Vec<_>>>()?;
+                let steps = RowSteps::of(&steps, &proposed.layout, step, &mut met, twice, key)?;
+                prepared.add(triggers, table, steps, true, true)?;
+            }
         }
-        let (updates, inserts) = (whole(updates)?.filter(|_| has_values), whole(inserts)?);
-        let mut old = catalog.rows_of(table, &updated)?;
-        let mut new = updates.filter(|rows| rows.num_rows() > 0);
-        let mut changed = BooleanArray::from(vec![true; updated.len()]);
-        if let Some(rows) = new.take() {
-            let (rows, kept) = triggers.before(Operation::Update, Some(&old), rows)?;
-            old = filter_record_batch(&old, &kept).map_err(from_arrow)?;
-            updated = kept_of(&updated, &kept);
-            (new, changed) = (Some(rows), kept);
-        }
-        let (gone, kept) = triggers.before(Operation::Delete, None, catalog.rows_of(table, &removed)?)?;
-        removed = kept_of(&removed, &kept);
-        let come = match inserts.filter(|rows| rows.num_rows() > 0) {
-            Some(rows) => Some(triggers.before(Operation::Insert, None, rows)?.0),
-            None => None,
-        };
-        let count = updated.len() + removed.len() + come.as_ref().map_or(0, RecordBatch::num_rows);
+        self.apply_prepared(triggers, table, prepared, memory, vec![])
+    }
+
+    /// Changes rows for which everything has run that runs before it, and runs what is behind the change. `beside` is
+    /// what the plan gives beside rows that something was to be done with.
+    fn apply_prepared(
+        &self,
+        triggers: &Arc<Triggers>,
+        table: &ObjectRef,
+        prepared: Prepared,
+        mut memory: Reservation,
+        mut beside: Vec<RecordBatch>,
+    ) -> Result<(u64, Vec<RecordBatch>)> {
+        let Prepared { order, kept, updated, old, new, removed, gone, come } = prepared;
+        let (old, new, gone, come) = (whole(old)?, whole(new)?, whole(gone)?, whole(come)?);
         let pairs = updated.len();
-        let deleted = updated.iter().chain(&removed).copied().collect::<Vec<_>>();
+        let deleted = updated.into_iter().chain(removed).collect::<Vec<_>>();
         let inserted = new.iter().chain(&come).filter(|rows| rows.num_rows() > 0).cloned().collect::<Vec<_>>();
         keep(&mut memory, &inserted);
-        let led = match count > 0 {
-            true => {
+        let catalog = triggers.catalog();
+        let led = match order.is_empty() {
+            false => {
                 let inserted = as_new(&inserted);
                 self.changed_alone(&catalog, table, RowChange { deleted, inserted, memory, pairs })?
             }
-            false => None,
+            true => None,
         };
-        let returned = returned.zip(&done).map(|(rows, done)| filter_record_batch(&rows, done).map_err(from_arrow));
-        let mut returned = returned.collect::<Result<Vec<_>>>()?;
-        let shown = match (inserted.is_empty(), has_values) {
-            (true, false) => vec![gone.clone()],
-            _ => inserted,
-        };
+        let shown = in_order(&order, new.as_ref(), gone.as_ref(), come.as_ref())?;
         if triggers.returned.is_some() {
             // What is beside rows that something was done with, row by row.
-            let beside = whole(returned)?.filter(|rows| rows.num_columns() > 0);
-            let kept = if has_values { &changed } else { &kept };
-            let beside = beside.map(|rows| filter_record_batch(&rows, kept).map_err(from_arrow)).transpose()?;
-            returned = beside.into_iter().collect();
+            let kept = BooleanArray::from(kept);
+            let all = whole(beside)?.filter(|rows| rows.num_columns() > 0);
+            let all = all.map(|rows| filter_record_batch(&rows, &kept).map_err(from_arrow)).transpose()?;
+            beside = all.into_iter().collect();
         }
-        let given = triggers.given(&shown, returned)?;
+        let count = order.len() as u64;
+        let given = triggers.given(&shown, beside)?;
         let done = Done {
             table: table.clone(),
             triggers: Some(triggers.clone()),
             operations: triggers.operations.clone(),
-            updated: new.map(|new| (old, new)),
-            gone: Some(gone),
+            updated: old.zip(new),
+            gone,
             come,
+            order,
             led,
         };
         self.behind(triggers, done)?;
-        Ok((count as u64, given))
+        Ok((count, given))
     }
 
     /// Changes rows. What refers to them follows at once, or is to be asked for if that is given.
@@ -240,6 +402,7 @@ impl NativeOperation {
             updated: None,
             gone: None,
             come: None,
+            order: vec![],
             led: None,
         };
         let Some(RowChange { deleted, inserted, mut memory, pairs }) = change else { return Ok(done) };

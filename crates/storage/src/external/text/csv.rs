@@ -22,7 +22,7 @@ use super::{
 };
 use crate::external::batches::missing_columns_of;
 use crate::external::options::{Compression, OpenOptions};
-use crate::external::rejects::{Reject, RejectKind, RejectScan, ScanRejects};
+use crate::external::rejects::{Reject, RejectKind, RejectScan, ScanRejects, Written};
 use crate::external::schema::{logical_schema, type_name, with_types};
 use crate::external::sieve::{Sieve, Windows};
 use crate::external::source::Source;
@@ -121,11 +121,13 @@ impl CsvTable {
             let scans = files.iter().map(|file: &CsvFile| RejectScan {
                 scan: 0,
                 file: file.text.clone(),
-                delimiter: file.dialect.delimiter,
-                quote: file.dialect.quote,
-                escape: file.dialect.escape,
-                skip: options.csv.skip,
-                has_header: file.has_header,
+                written: Some(Written {
+                    delimiter: file.dialect.delimiter,
+                    quote: file.dialect.quote,
+                    escape: file.dialect.escape,
+                    skip: options.csv.skip,
+                    has_header: file.has_header,
+                }),
                 columns: columns.clone(),
                 date_format: options.csv.date_format.clone(),
                 timestamp_format: options.csv.timestamp_format.clone(),

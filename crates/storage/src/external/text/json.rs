@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io::Read;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::ArrayRef;
@@ -25,7 +26,8 @@ use super::{
 };
 use crate::external::batches::{BatchSource, BatchWindows, missing_columns_of};
 use crate::external::options::{Compression, OpenOptions};
-use crate::external::schema::{conform_column, logical_schema, with_types};
+use crate::external::rejects::{Reject, RejectKind, RejectScan, ScanRejects};
+use crate::external::schema::{conform_column, logical_schema, type_name, with_types};
 use crate::external::selection::filter_array;
 use crate::external::sieve::Sieve;
 use crate::external::source::Source;
@@ -40,6 +42,8 @@ pub(in crate::external) struct JsonTable {
     is_declared: bool,
     /// Whether records that are wrong are left out.
     ignores_errors: bool,
+    /// Where those are kept that are left out, if they are.
+    rejects: Option<ScanRejects>,
 }
 
 struct JsonFile {
@@ -84,7 +88,27 @@ impl JsonTable {
             if *field.data_type() == DataType::Null { field.with_data_type(DataType::Utf8View) } else { field }
         });
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Ok(Self { schema, files, is_declared: options.schema.is_some(), ignores_errors: options.ignore_errors })
+        let rejects = options.rejects.as_ref().map(|rejects| {
+            let columns = schema.fields().iter();
+            let columns = columns.map(|field| format!("'{}': '{}'", field.name(), type_name(field.data_type())));
+            let columns = format!("{{{}}}", columns.collect::<Vec<_>>().join(", "));
+            let scans = files.iter().map(|file: &JsonFile| RejectScan {
+                scan: 0,
+                file: file.text.clone(),
+                written: None,
+                columns: columns.clone(),
+                date_format: None,
+                timestamp_format: None,
+            });
+            rejects.begin(scans.collect(), options.rejects_max)
+        });
+        let (is_declared, ignores_errors) = (options.schema.is_some(), options.ignore_errors);
+        Ok(Self { schema, files, is_declared, ignores_errors, rejects })
+    }
+
+    /// The number of its scan among those whose records that are left out are kept.
+    pub fn scan_number(&self) -> Option<i64> {
+        self.rejects.as_ref().map(ScanRejects::scan)
     }
 
     /// Rows estimated from the sample.
@@ -504,8 +528,9 @@ impl Cluster for JsonCluster {
         let schema = Arc::new(self.table.schema.project(&columns).map_err(crate::foreign_error::from_arrow)?);
         // Batches smaller than a few hundred rows cost more than they hold.
         let batch_rows = request.batch_rows.max(256);
-        let (by_line, ignores_errors) = (file.form == Form::Lines, self.table.ignores_errors);
-        let source = JsonBatches { input, schema, record, batch_rows, by_line, ignores_errors, parsed: 0 };
+        let by_line = file.form == Form::Lines;
+        let (table, file) = (self.table.clone(), self.file);
+        let source = JsonBatches { input, table, file, schema, record, batch_rows, by_line, parsed: 0 };
         let windows = BatchWindows::new(source, columns);
         Ok(Box::new(Sieve::new(windows, request.clone(), self.table.schema.clone())))
     }
@@ -522,13 +547,15 @@ impl Cluster for JsonCluster {
 /// Decodes records.
 struct JsonBatches {
     input: TextInput,
+    table: Arc<JsonTable>,
+    /// Its file among those of the table.
+    file: usize,
     /// The columns to decode.
     schema: SchemaRef,
     record: Record,
     batch_rows: usize,
     /// Whether every record is one line.
     by_line: bool,
-    ignores_errors: bool,
     /// Bytes of the input's rest that are in the record's columns.
     parsed: usize,
 }
@@ -575,19 +602,21 @@ impl JsonBatches {
                         self.parsed = end;
                     }
                     Err(Flaw::Incomplete) if !is_last => break,
-                    Err(flaw) if self.ignores_errors => {
+                    Err(flaw) if self.table.ignores_errors => {
                         let begins = matches!(kind(text, start), Ok(Kind::Object));
                         // The columns have a row of it, unless it is no object.
                         if begins && (is_last || !matches!(flaw, Flaw::Malformed { .. })) {
                             taken.push(false);
                         }
-                        self.parsed = match value_end(text, start, 0) {
+                        let end = match value_end(text, start, 0) {
                             Ok(end) => end,
                             Err(_) if self.by_line => {
                                 memchr::memchr(b'\n', &text[start..]).map_or(text.len(), |feed| start + feed + 1)
                             }
                             Err(_) => text.len(),
                         };
+                        self.reject(start..end, flaw);
+                        self.parsed = end;
                     }
                     Err(flaw) => return Err(self.explain(start, flaw)),
                 }
@@ -602,6 +631,36 @@ impl JsonBatches {
             }
             self.input.more()?;
         }
+    }
+
+    /// Keeps a record for who asks what was left out.
+    fn reject(&self, place: Range<usize>, flaw: Flaw) {
+        let Some(rejects) = &self.table.rejects else { return };
+        let text = self.input.rest();
+        let record = text[place.clone()].trim_ascii_end();
+        let start = place.start;
+        let (kind, column, at, message) = match flaw {
+            Flaw::Malformed { what: NO_OBJECT, .. } => (RejectKind::Malformed, None, start, no_object(&text[start..])),
+            Flaw::Malformed { at, what } => (RejectKind::Malformed, None, at, what.to_owned()),
+            Flaw::Incomplete => (RejectKind::Malformed, None, start, CUT_OFF.to_owned()),
+            Flaw::Misfit { key, what } => {
+                let is_of =
+                    |name: &str| key.strip_prefix(name).is_some_and(|rest| matches!(rest.as_bytes(), [] | [b'.', ..]));
+                let column = self.table.schema.fields().iter().position(|field| is_of(field.name()));
+                let column = column.map(|column| (column, self.table.schema.field(column).name().clone()));
+                (RejectKind::Cast, column, start, format!("key '{key}': {what}"))
+            }
+        };
+        rejects.add(Reject {
+            file: self.file,
+            offset: self.input.offset() + start as u64,
+            line: self.input.line_at(start),
+            within: at.saturating_sub(start),
+            column,
+            kind,
+            record: record.to_vec(),
+            message,
+        });
     }
 
     /// What is wrong, with the line that it is wrong in.

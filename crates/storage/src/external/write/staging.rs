@@ -13,7 +13,7 @@
 //! when the new ones are there: a crash in between leaves both, and one while several files are moved some of them.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -122,11 +122,12 @@ impl Staging {
         let written = self.files.lock().first().map(|(path, _)| path.clone());
         let file = disk.open(&written.ok_or(io::ErrorKind::NotFound)?, OpenMode::READ)?;
         let length = file.bytes()?;
+        let mut output = disk.write_pipe(pipe)?;
         let mut at = 0;
         while at < length {
             let mut piece = vec![0; PIPE_BYTES.min((length - at) as usize)];
             file.read_exact_at(&mut piece, at)?;
-            disk.write_pipe(pipe, &piece)?;
+            output.write_all(&piece)?;
             at += piece.len() as u64;
         }
         Ok(())

@@ -307,7 +307,14 @@ fn duckdb(catalog: &mut Catalog) {
         .aggregate("median(numeric) -> numeric", as_is(foreign::median::median_udaf))
         .gives(|types, _| Ok(common(types)));
     for name in ["approx_distinct", "approx_count_distinct"] {
-        let body = as_is(foreign::approx_distinct::approx_distinct_udaf);
+        // Floats have no hash of their own: their texts tell them apart.
+        let body = AggregateBody::DataFusion {
+            function: foreign::approx_distinct::approx_distinct_udaf,
+            casts: |types| {
+                let is_float = |sql_type: &SqlType| matches!(sql_type, SqlType::Double | SqlType::Real);
+                types.iter().map(|sql_type| is_float(sql_type).then_some(SqlType::Text)).collect()
+            },
+        };
         catalog.aggregate(leaked(format!("{name}(any) -> bigint")), body);
     }
     catalog.aggregate(

@@ -61,6 +61,20 @@ pub(super) fn declare(catalog: &mut Catalog) {
             }
         }),
     );
+    // SET a['b'] = …
+    catalog.add(
+        "jsonb_with_element(jsonb, text[], jsonb) -> jsonb",
+        kernel!(try |json: &str, path: Steps, new: &str| {
+            let mut steps = Vec::with_capacity(path.0.len());
+            for step in path.0 {
+                let error = || value_error("jsonb subscript in assignment must not be null", "22004");
+                steps.push(step.ok_or_else(error)?);
+            }
+            let mut json = parse(json)?;
+            put(&mut json, &steps, 1, parse(new)?)?;
+            Ok(text_of(&json))
+        }),
+    );
     catalog
         .add(
             "jsonb_set_lax(jsonb, text[], jsonb, boolean?, text?) -> jsonb",
@@ -213,6 +227,9 @@ fn place_in(items: &[Json], place: i32) -> Option<usize> {
     usize::try_from(place).ok().filter(|place| *place < items.len())
 }
 
+/// Places of an array that an assignment may fill up at most: a megabyte or so of NULLs.
+const ELEMENTS_MAX: usize = 1 << 18;
+
 /// What is done where a path ends.
 enum Change {
     Delete,
@@ -239,6 +256,64 @@ fn changed(json: &str, path: Steps, change: impl Fn(&mut Json, &[String]) -> Res
 fn set(json: &str, path: Steps, new: &str, creates: bool) -> Result<String> {
     let change = Change::Set { new: parse(new)?, creates };
     changed(json, path, |json, path| at_path(json, path, &change))
+}
+
+/// Puts a value where a path leads, and makes what is missing on the way: arrays where a step is a number, with NULLs
+/// in front, and objects elsewhere. Fails with 22023 where a scalar is in the way or a place is in front of an array,
+/// and with 22P02 for a place of an array that is no number.
+fn put(json: &mut Json, path: &[String], position: usize, new: Json) -> Result<()> {
+    let Some((step, rest)) = path.split_first() else {
+        *json = new;
+        return Ok(());
+    };
+    match json {
+        Json::Object(members) => match members.iter().position(|(key, _)| key == step) {
+            Some(found) => put(&mut members[found].1, rest, position + 1, new),
+            None => {
+                let mut all = std::mem::take(members);
+                all.push((step.clone(), nested(rest, new)));
+                *members = unique(all);
+                Ok(())
+            }
+        },
+        Json::Array(items) => {
+            let place: i64 = step.trim().parse().map_err(|_| {
+                let message = format!("path element at position {position} is not an integer: \"{step}\"");
+                value_error(message, "22P02")
+            })?;
+            let from_begin = if place < 0 { place + items.len() as i64 } else { place };
+            let out_of_range =
+                || invalid_argument(format!("path element at position {position} is out of range: {place}"));
+            let from_begin = usize::try_from(from_begin).map_err(|_| out_of_range())?;
+            if from_begin > ELEMENTS_MAX {
+                return Err(out_of_range());
+            }
+            match items.get_mut(from_begin) {
+                Some(item) => put(item, rest, position + 1, new),
+                None => {
+                    items.resize(from_begin, Json::Null);
+                    items.push(nested(rest, new));
+                    Ok(())
+                }
+            }
+        }
+        _ => {
+            let error = invalid_argument("cannot replace existing key");
+            Err(error.with_detail("The path assumes key is a composite object, but it is a scalar value."))
+        }
+    }
+}
+
+/// A value within what a path needs.
+fn nested(path: &[String], new: Json) -> Json {
+    path.iter().rev().fold(new, |inner, step| match step.trim().parse::<usize>() {
+        Ok(place) if place <= ELEMENTS_MAX => {
+            let mut items = vec![Json::Null; place];
+            items.push(inner);
+            Json::Array(items)
+        }
+        _ => Json::Object(vec![(step.clone(), inner)]),
+    })
 }
 
 /// `jsonb_set` with what is done for a new value that is NULL. Fails with 22023 for an unknown treatment, 22004 if it

@@ -59,6 +59,17 @@ pub(super) fn declare(catalog: &mut Catalog) {
     path::declare(catalog);
 }
 
+/// A moment as ISO 8601 writes it. An offset has minutes, also where there are none: `2024-02-29T12:00:00+00:00`.
+fn iso_moment(text: &str, has_zone: bool) -> String {
+    let (moment, era) = text.strip_suffix(" BC").map_or((text, ""), |moment| (moment, " BC"));
+    let mut written = moment.replacen(' ', "T", 1);
+    let offset = moment.rfind(['+', '-']).map(|at| moment.len() - at);
+    if has_zone && offset == Some(3) && moment.contains(':') {
+        written.push_str(":00");
+    }
+    written + era
+}
+
 /// The values of a column as JSON.
 struct Writer {
     kind: Kind,
@@ -119,7 +130,8 @@ impl Writer {
             // Moments have a T between day and time, as ISO 8601 wants it.
             SqlType::Timestamp | SqlType::TimestampTz => {
                 let texts = texts_of(array, sql_type, zone)?;
-                Kind::Quoted(texts.iter().map(|text| text.map(|text| text.replacen(' ', "T", 1))).collect())
+                let has_zone = *sql_type == SqlType::TimestampTz;
+                Kind::Quoted(texts.iter().map(|text| text.map(|text| iso_moment(text, has_zone))).collect())
             }
             _ => Kind::Quoted(texts_of(array, sql_type, zone)?),
         };

@@ -1,0 +1,102 @@
+//! DROP INDEX and ALTER INDEX … RENAME TO.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use diligence_base::{Error, Result};
+use diligence_catalog::rules::Key;
+use diligence_catalog::{NativeTable, Object, Relation, RelationName, Resolved};
+use sqlparser::ast::ObjectName;
+
+use super::{Altered, Around, BoundStatement, Command, Declaration, From, Statement, lower};
+use crate::parse::IF_EXISTS;
+
+impl Around<'_> {
+    /// DROP INDEX. Fails with 42704 if there is no index of a name, and with 2BP01 if a constraint is it.
+    pub(in crate::planning) fn drop_indexes(&self, names: &[ObjectName], if_exists: bool) -> Result<Statement> {
+        const TAG: &str = "DROP INDEX";
+        let mut gone = BTreeMap::<RelationName, Vec<String>>::new();
+        for name in names {
+            let name = self.relation_name(name)?;
+            let Some((object, key)) = self.index_named(&name) else {
+                if if_exists {
+                    continue;
+                }
+                return Err(Error::input(format!("index \"{name}\" does not exist")).with_code("42704"));
+            };
+            self.at.snapshot.rights.check_owner(&object.name)?;
+            if key.kind.is_constraint() {
+                let message = format!("cannot drop index {name} because constraint {name} requires it");
+                let hint = format!("ALTER TABLE {} DROP CONSTRAINT {name}", object.name);
+                return Err(Error::input(message).with_code("2BP01").with_hint(hint));
+            }
+            gone.entry(object.name.clone()).or_default().push(name.name);
+        }
+        let mut commands = Vec::new();
+        for (table_name, keys) in gone {
+            let Some(Resolved::Object(object)) = self.at.snapshot.get(&table_name) else { continue };
+            let Relation::Native(table) = &object.relation else { continue };
+            let from = (0..table.schema().fields().len()).map(From::Column).collect();
+            let declaration = Declaration::of(object.name.clone(), table);
+            let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
+            altered.declaration.rules.keys.retain(|key| !keys.contains(&key.name));
+            self.check_referred(&object, table, &altered)?;
+            match self.altered(&object, altered, TAG)? {
+                BoundStatement::Other(Statement::Command(command)) => commands.push(command),
+                _ => return Err(Error::bug("an index is dropped by a query")),
+            }
+        }
+        Ok(Statement::Command(match commands.len() {
+            0 => Command::Nothing(TAG),
+            1 => commands.remove(0),
+            _ => Command::All { commands, tag: TAG },
+        }))
+    }
+
+    /// The index of a name, and its table.
+    fn index_named(&self, name: &RelationName) -> Option<(&Arc<Object>, &Key)> {
+        let mut objects = self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema);
+        objects.find_map(|object| match &object.relation {
+            Relation::Native(table) => {
+                let mut keys = table.rules().keys.iter();
+                keys.find(|key| key.name == name.name).map(|key| (object, key))
+            }
+            _ => None,
+        })
+    }
+
+    /// ALTER INDEX … RENAME TO. Fails with 42704 if there is no such index, and with 42P07 if the name is taken.
+    pub(in crate::planning) fn rename_index(&self, name: &ObjectName, to: &ObjectName) -> Result<BoundStatement> {
+        let mut name = self.relation_name(name)?;
+        let is_conditional = name.name.strip_prefix(IF_EXISTS).map(str::to_owned);
+        if let Some(bare) = &is_conditional {
+            name.name.clone_from(bare);
+        }
+        let to = to.0.last().and_then(|part| part.as_ident()).map(lower);
+        let to = to.ok_or_else(|| Error::input("an index gets a name").with_code("42601"))?;
+        let tables = self.at.snapshot.catalog.objects().filter(|object| object.name.schema == name.schema);
+        let keyed = tables.filter_map(|object| match &object.relation {
+            Relation::Native(table) => Some((object, table)),
+            _ => None,
+        });
+        let keyed = keyed.collect::<Vec<_>>();
+        let has = |table: &NativeTable, name: &str| table.rules().keys.iter().any(|key| key.name == name);
+        if keyed.iter().any(|(_, table)| has(table, &to)) {
+            return Err(Error::input(format!("relation \"{to}\" already exists")).with_code("42P07"));
+        }
+        let Some((object, table)) = keyed.into_iter().find(|(_, table)| has(table, &name.name)) else {
+            if is_conditional.is_some() {
+                return Ok(BoundStatement::Other(Statement::Command(Command::Nothing("ALTER INDEX"))));
+            }
+            return Err(Error::input(format!("relation \"{}\" does not exist", name.name)).with_code("42P01"));
+        };
+        self.at.snapshot.rights.check_owner(&object.name)?;
+        let from = (0..table.schema().fields().len()).map(From::Column).collect();
+        let declaration = Declaration::of(object.name.clone(), table);
+        let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
+        for key in altered.declaration.rules.keys.iter_mut().filter(|key| key.name == name.name) {
+            key.name.clone_from(&to);
+        }
+        self.altered(object, altered, "ALTER INDEX")
+    }
+}
