@@ -14,6 +14,38 @@ pub(super) struct Acting {
     authorization: Option<String>,
     /// What SET ROLE has said.
     role: Option<String>,
+    /// The owners of the SECURITY DEFINER functions that run, the innermost last.
+    owners: Vec<(u64, String)>,
+    /// How many of those there have been.
+    owners_begun: u64,
+}
+
+impl Acting {
+    /// Whom it was told to act as; `None` for the user that has logged in.
+    fn told(&self) -> Option<&String> {
+        self.owners.last().map(|(_, owner)| owner).or(self.role.as_ref()).or(self.authorization.as_ref())
+    }
+
+    /// Fails with code 42501 within a SECURITY DEFINER function: it would give its caller what is the owner's.
+    fn check_may_change(&self, parameter: &str) -> Result<()> {
+        if self.owners.is_empty() {
+            return Ok(());
+        }
+        let message = format!("cannot set parameter \"{parameter}\" within security-definer function");
+        Err(Error::input(message).with_code(DENIED))
+    }
+}
+
+/// A session that acts as the owner of a function, until this is dropped. Those of one session end in any order.
+pub struct ActsAsOwner {
+    acting: Arc<RwLock<Acting>>,
+    number: u64,
+}
+
+impl Drop for ActsAsOwner {
+    fn drop(&mut self) {
+        self.acting.write().owners.retain(|(number, _)| *number != self.number);
+    }
 }
 
 /// What a role may do; `None` if there is none of the name, and no `own` rights are said. The server's file is first.
@@ -116,30 +148,40 @@ impl SessionCatalogs {
         Speaker { roles: names.authority().held_by(&name), is_superuser: rights.are_all(), name }
     }
 
+    /// Acts as the owner of a SECURITY DEFINER function while it runs.
+    pub fn act_as_owner(&self, owner: &str) -> ActsAsOwner {
+        let mut acting = self.acting.write();
+        acting.owners_begun += 1;
+        let number = acting.owners_begun;
+        acting.owners.push((number, owner.to_owned()));
+        ActsAsOwner { acting: self.acting.clone(), number }
+    }
+
     fn acted_as(&self) -> Option<String> {
-        let Acting { user, authorization, role } = self.acting.read().clone();
-        role.or(authorization).or(user)
+        let acting = self.acting.read();
+        acting.told().or(acting.user.as_ref()).cloned()
     }
 
     pub(super) fn rights_in(&self, names: &CatalogSnapshot) -> Arc<Rights> {
-        let Acting { user, authorization, role } = self.acting.read().clone();
-        if let Some(role) = role.or(authorization) {
-            let rights = rights_of(names, &self.base.users(), &role, None);
+        let acting = self.acting.read().clone();
+        if let Some(role) = acting.told() {
+            let rights = rights_of(names, &self.base.users(), role, None);
             // It was dropped meanwhile.
             return rights.unwrap_or_else(|| Arc::new(Rights::only(vec![], vec![])));
         }
-        match user {
+        match &acting.user {
             None => self.own_rights.clone(),
             Some(user) => {
-                let rights = rights_of(names, &self.base.users(), &user, Some(&self.own_rights));
+                let rights = rights_of(names, &self.base.users(), user, Some(&self.own_rights));
                 rights.unwrap_or_else(|| self.own_rights.clone())
             }
         }
     }
 
     /// SET ROLE; back to the user with `None`. Fails with code 22023 if there is no such role, 42501 if the user is no
-    /// member of it.
+    /// member of it, or within a SECURITY DEFINER function.
     pub fn set_role(&self, role: Option<&str>) -> Result<()> {
+        self.acting.read().check_may_change("role")?;
         if let Some(role) = role {
             let names = self.catalog().snapshot();
             self.check_known(&names, role)?;
@@ -161,8 +203,9 @@ impl SessionCatalogs {
     }
 
     /// SET SESSION AUTHORIZATION; back to who has logged in with `None`. Fails with code 22023 if there is no such
-    /// role, 42501 if who has logged in may not do everything.
+    /// role, 42501 if who has logged in may not do everything, or within a SECURITY DEFINER function.
     pub fn set_authorization(&self, role: Option<&str>) -> Result<()> {
+        self.acting.read().check_may_change("session_authorization")?;
         if let Some(role) = role {
             let names = self.catalog().snapshot();
             self.check_known(&names, role)?;

@@ -96,29 +96,8 @@ fn call_with(
 ) -> Result<Vec<ArrayRef>> {
     let _within = session.enter_procedure()?;
     let _seen = session.planner().see_tables(tables)?;
-    let _acting = procedure.acts_as.as_ref().map(|owner| ActingAs::begin(session, owner));
+    let _acting = procedure.acts_as.as_ref().map(|owner| session.planner().catalogs().act_as_owner(owner));
     Run::new(session, procedure, caller).called(arguments)
-}
-
-/// A session that acts as the owner of a procedure, until this is dropped.
-struct ActingAs<'s> {
-    session: &'s Session,
-    before: Option<String>,
-}
-
-impl<'s> ActingAs<'s> {
-    fn begin(session: &'s Session, owner: &str) -> Self {
-        let catalogs = session.planner().catalogs();
-        let before = catalogs.role();
-        catalogs.restore_role(Some(owner.to_owned()));
-        Self { session, before }
-    }
-}
-
-impl Drop for ActingAs<'_> {
-    fn drop(&mut self) {
-        self.session.planner().catalogs().restore_role(self.before.take());
-    }
 }
 
 /// Who waits for a statement that is cancelled by a token.
