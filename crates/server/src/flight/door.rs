@@ -17,6 +17,7 @@ use arrow_flight::{
 };
 use diligence_base::{Error, Result};
 use futures::Stream;
+use futures::future::BoxFuture;
 use prost::Message;
 use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status, Streaming};
@@ -40,6 +41,7 @@ type Answer<T> = std::result::Result<Response<T>, Status>;
 type Answers<T> = Pin<Box<dyn Stream<Item = std::result::Result<T, Status>> + Send>>;
 
 /// What serves the calls.
+#[derive(Clone)]
 pub(super) struct Door {
     access: Arc<Access>,
 }
@@ -356,17 +358,9 @@ fn one<T: Send + 'static>(answer: T) -> Answers<T> {
     Box::pin(futures::stream::iter([Ok(answer)]))
 }
 
-#[tonic::async_trait]
-impl FlightService for Door {
-    type HandshakeStream = Answers<HandshakeResponse>;
-    type ListFlightsStream = Answers<FlightInfo>;
-    type DoGetStream = Rows;
-    type DoPutStream = Answers<PutResult>;
-    type DoExchangeStream = Answers<FlightData>;
-    type DoActionStream = Answers<arrow_flight::Result>;
-    type ListActionsStream = Answers<ActionType>;
-
-    async fn handshake(&self, request: Request<Streaming<HandshakeRequest>>) -> Answer<Self::HandshakeStream> {
+/// Each call.
+impl Door {
+    async fn handshake(self, request: Request<Streaming<HandshakeRequest>>) -> Answer<Answers<HandshakeResponse>> {
         let connection = connection_of(&request)?;
         let token = self.access.log_in(request.metadata(), &connection).await?;
         let answer = HandshakeResponse { protocol_version: 0, payload: token.clone().into() };
@@ -377,12 +371,12 @@ impl FlightService for Door {
         Ok(response)
     }
 
-    async fn list_flights(&self, request: Request<Criteria>) -> Answer<Self::ListFlightsStream> {
+    async fn list_flights(self, request: Request<Criteria>) -> Answer<Answers<FlightInfo>> {
         self.session(&request).await?;
         Ok(Response::new(Box::pin(futures::stream::empty())))
     }
 
-    async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<FlightInfo> {
+    async fn get_flight_info(self, request: Request<FlightDescriptor>) -> Answer<FlightInfo> {
         let session = self.session(&request).await?;
         let descriptor = request.into_inner();
         let learned = async {
@@ -401,12 +395,12 @@ impl FlightService for Door {
         Ok(Response::new(learned.info(descriptor)))
     }
 
-    async fn poll_flight_info(&self, request: Request<FlightDescriptor>) -> Answer<PollInfo> {
+    async fn poll_flight_info(self, request: Request<FlightDescriptor>) -> Answer<PollInfo> {
         self.session(&request).await?;
         Err(status(&unsupported("PollFlightInfo").with_hint("GetFlightInfo answers before the statement runs")))
     }
 
-    async fn get_schema(&self, request: Request<FlightDescriptor>) -> Answer<SchemaResult> {
+    async fn get_schema(self, request: Request<FlightDescriptor>) -> Answer<SchemaResult> {
         let session = self.session(&request).await?;
         let schema = async {
             let schema = match Asked::of(command_of(&request.get_ref().cmd)?) {
@@ -418,13 +412,13 @@ impl FlightService for Door {
         Ok(Response::new(SchemaResult { schema: told(schema.await)? }))
     }
 
-    async fn do_get(&self, request: Request<Ticket>) -> Answer<Self::DoGetStream> {
+    async fn do_get(self, request: Request<Ticket>) -> Answer<Rows> {
         let session = self.session(&request).await?;
         let rows = session.noted(fetch(&session, &request.get_ref().ticket).await);
         Ok(Response::new(told(rows)?))
     }
 
-    async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoPutStream> {
+    async fn do_put(self, request: Request<Streaming<FlightData>>) -> Answer<Answers<PutResult>> {
         let session = self.session(&request).await?;
         let mut messages = request.into_inner();
         let first = messages.message().await?;
@@ -433,12 +427,12 @@ impl FlightService for Door {
         Ok(Response::new(one(PutResult { app_metadata })))
     }
 
-    async fn do_exchange(&self, request: Request<Streaming<FlightData>>) -> Answer<Self::DoExchangeStream> {
+    async fn do_exchange(self, request: Request<Streaming<FlightData>>) -> Answer<Answers<FlightData>> {
         self.session(&request).await?;
         Err(status(&unsupported("DoExchange")))
     }
 
-    async fn do_action(&self, request: Request<Action>) -> Answer<Self::DoActionStream> {
+    async fn do_action(self, request: Request<Action>) -> Answer<Answers<arrow_flight::Result>> {
         let (session, connection) = self.caller(&request).await?;
         let action = request.into_inner();
         let answers = told(actions::act(&self.access, &session, &connection, &action).await)?;
@@ -446,11 +440,55 @@ impl FlightService for Door {
         Ok(Response::new(Box::pin(futures::stream::iter(answers))))
     }
 
-    async fn list_actions(&self, request: Request<Empty>) -> Answer<Self::ListActionsStream> {
+    async fn list_actions(self, request: Request<Empty>) -> Answer<Answers<ActionType>> {
         self.session(&request).await?;
         let named =
             |(name, about): (&str, &str)| Ok(ActionType { r#type: name.to_owned(), description: about.to_owned() });
         Ok(Response::new(Box::pin(futures::stream::iter(actions::ACTIONS.map(named)))))
+    }
+}
+
+/// The calls as the library wants them: each is a future of its own type that may move between threads. That is proven
+/// outside of the library's trait: within it, whose lifetimes are in each proof, the compiler would do it for every call
+/// anew, which took four minutes.
+macro_rules! calls {
+    ($($call:ident($request:ty) -> $answer:ty;)*) => {$(
+        fn $call<'life0, 'async_trait>(
+            &'life0 self,
+            request: Request<$request>,
+        ) -> BoxFuture<'async_trait, Answer<$answer>>
+        where
+            'life0: 'async_trait,
+            Self: 'async_trait,
+        {
+            fn boxed(door: Door, request: Request<$request>) -> BoxFuture<'static, Answer<$answer>> {
+                Box::pin(door.$call(request))
+            }
+            boxed(self.clone(), request)
+        }
+    )*};
+}
+
+impl FlightService for Door {
+    type HandshakeStream = Answers<HandshakeResponse>;
+    type ListFlightsStream = Answers<FlightInfo>;
+    type DoGetStream = Rows;
+    type DoPutStream = Answers<PutResult>;
+    type DoExchangeStream = Answers<FlightData>;
+    type DoActionStream = Answers<arrow_flight::Result>;
+    type ListActionsStream = Answers<ActionType>;
+
+    calls! {
+        handshake(Streaming<HandshakeRequest>) -> Answers<HandshakeResponse>;
+        list_flights(Criteria) -> Answers<FlightInfo>;
+        get_flight_info(FlightDescriptor) -> FlightInfo;
+        poll_flight_info(FlightDescriptor) -> PollInfo;
+        get_schema(FlightDescriptor) -> SchemaResult;
+        do_get(Ticket) -> Rows;
+        do_put(Streaming<FlightData>) -> Answers<PutResult>;
+        do_exchange(Streaming<FlightData>) -> Answers<FlightData>;
+        do_action(Action) -> Answers<arrow_flight::Result>;
+        list_actions(Empty) -> Answers<ActionType>;
     }
 }
 
