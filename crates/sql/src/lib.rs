@@ -43,6 +43,7 @@ mod sleeping;
 mod statement;
 mod unnesting;
 mod view_shape;
+mod walking;
 mod write;
 mod written;
 

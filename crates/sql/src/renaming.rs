@@ -19,11 +19,12 @@ use diligence_types::record_type::{CompositeName, RecordType};
 use diligence_types::sql_type::RecordField;
 use sqlparser::ast::{
     self, ArrayElemTypeDef, DataType, Expr, Ident, ObjectName, ObjectNamePart, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, VisitMut, VisitorMut,
+    SelectItemQualifiedWildcardKind, SetExpr, VisitorMut,
 };
 
 use crate::parse;
 use crate::parse::lower;
+use crate::walking::walk_mut;
 
 /// An object as it is when a schema is named otherwise; `None` if it says nothing of the schema. Fails as reading a
 /// trigger's condition does.
@@ -126,12 +127,12 @@ impl SchemaNames<'_> {
             }
             _ => {}
         }
-        let _ = statement.visit(self);
+        let _ = walk_mut(statement, self);
     }
 
     fn expression(&mut self, expression: &Arc<Expr>) -> Arc<Expr> {
         let mut copy = expression.as_ref().clone();
-        let _ = copy.visit(self);
+        let _ = walk_mut(&mut copy, self);
         Arc::new(copy)
     }
 
@@ -150,7 +151,7 @@ impl SchemaNames<'_> {
             if let Some(when) = &mut trigger.when {
                 let before = std::mem::replace(&mut self.is_changed, false);
                 let mut condition = parse::expression(when)?;
-                let _ = condition.visit(self);
+                let _ = walk_mut(&mut condition, self);
                 // What says nothing of the schema stays as it was written.
                 if self.is_changed {
                     *when = condition.to_string();

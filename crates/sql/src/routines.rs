@@ -8,12 +8,13 @@ use diligence_base::{Error, Result};
 use diligence_pool::{Form, Runtime};
 use sqlparser::ast::{
     self, ArgMode, CreateFunctionBody, DataType, Expr, FunctionBehavior, FunctionCalledOnNull, FunctionReturnType,
-    Ident, MacroDefinition, Query, SetExpr, Statement, VisitMut, VisitorMut,
+    Ident, MacroDefinition, Query, SetExpr, Statement, VisitorMut,
 };
 
 use crate::parse::{self, SyntaxTree};
 use crate::procedural::{self, Block};
 use crate::programs::{self, Program};
+use crate::walking::walk_mut;
 
 /// A function as it is put in the place of its calls.
 #[derive(Clone)]
@@ -242,8 +243,8 @@ impl Definition {
         let names = self.parameters.iter().map(|parameter| parameter.name.clone()).collect::<Vec<_>>();
         let mut places = Places { function: &self.name, names: &names, values: None };
         match &mut self.body {
-            Body::Value(value) => drop(Arc::make_mut(value).visit(&mut places)),
-            Body::Rows(query) => drop(Arc::make_mut(query).visit(&mut places)),
+            Body::Value(value) => drop(walk_mut(Arc::make_mut(value), &mut places)),
+            Body::Rows(query) => drop(walk_mut(Arc::make_mut(query), &mut places)),
             Body::Program(_) | Body::Block(_) => {}
         }
         self
@@ -255,12 +256,12 @@ impl Definition {
         match &self.body {
             Body::Value(value) => {
                 let mut value = value.as_ref().clone();
-                let _ = value.visit(&mut places);
+                let _ = walk_mut(&mut value, &mut places);
                 Body::Value(Arc::new(value))
             }
             Body::Rows(query) => {
                 let mut query = query.as_ref().clone();
-                let _ = query.visit(&mut places);
+                let _ = walk_mut(&mut query, &mut places);
                 Body::Rows(Arc::new(query))
             }
             Body::Program(program) => Body::Program(program.clone()),

@@ -6,6 +6,7 @@ use diligence_catalog::{DEFAULT_SCHEMA, Object, Relation, RelationName, SessionS
 use sqlparser::ast::{self, Expr, ObjectName, SelectItem, SetExpr, TableFactor};
 
 use crate::parse::{lower, parts_of};
+use crate::walking::each_expression;
 
 /// What stands in front of a view's name where a condition is that of its WITH CHECK OPTION.
 pub(crate) const OF_VIEW: &str = "view \u{1}";
@@ -143,7 +144,7 @@ fn counts(value: &Expr) -> bool {
         _ => false,
     };
     let visit = |part: &Expr| if is_one(part) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-    ast::visit_expressions(value, visit).is_break()
+    each_expression(value, visit).is_break()
 }
 
 /// Whether rows of a view can be changed, for those who ask.

@@ -7,7 +7,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::DEFAULT_SCHEMA;
 use diligence_types::SqlType;
 use diligence_types::domain_type::DomainType;
-use sqlparser::ast::{Expr, Value, visit_expressions_mut};
+use sqlparser::ast::{Expr, Value};
 
 use super::collations::unlabelled;
 use super::operators::Way;
@@ -15,6 +15,7 @@ use super::scope::{Clause, Level, Namespace, Withs};
 use super::targets::Target;
 use super::{Binder, Context, normalized};
 use crate::algebra::{Constant, Scalar};
+use crate::walking::each_expression_mut;
 
 /// A condition of a domain is looked at with a value of this type. Fails with kind `Input` if it means nothing, 0A000
 /// with a query in it.
@@ -78,14 +79,14 @@ impl Binder<'_> {
     /// The condition with VALUE in its place.
     fn condition_of(&self, condition: &Expr, value: Scalar) -> Result<Scalar> {
         let mut condition = condition.clone();
-        let _ = visit_expressions_mut(&mut condition, |expression| {
+        let _ = each_expression_mut(&mut condition, |expression| {
             if let Expr::Identifier(name) = expression
                 && name.quote_style.is_none()
                 && normalized(name) == "value"
             {
                 *expression = Expr::Value(Value::Placeholder("$1".to_owned()).into());
             }
-            ControlFlow::<()>::Continue(())
+            ControlFlow::Continue(())
         });
         self.with_template(vec![value], || {
             let withs = Withs::default();

@@ -8,7 +8,7 @@ use diligence_types::SqlType;
 use diligence_types::sql_type::Category;
 use sqlparser::ast::{
     Expr, ExprWithAlias, FunctionArg, FunctionArgExpr, Ident, PivotValueSource, Query, SelectItem, SetExpr, TableAlias,
-    TableFactor, TableWithJoins, Value, VisitMut, VisitorMut, WildcardAdditionalOptions, visit_expressions,
+    TableFactor, TableWithJoins, Value, VisitorMut, WildcardAdditionalOptions,
 };
 
 use super::expressions::unnested;
@@ -17,6 +17,7 @@ use super::scope::{Level, Withs};
 use super::select::is_like;
 use super::{Binder, Rows, normalized, place, placed, unsupported};
 use crate::parse::PIVOT_GROUPS;
+use crate::walking::{each_expression, walk_mut};
 
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -86,13 +87,13 @@ impl Binder<'_> {
         };
         let mut used = Vec::new();
         let mut note = |expression: &Expr| {
-            let found = visit_expressions(expression, |part| {
+            let found = each_expression(expression, |part| {
                 match part {
                     Expr::Identifier(name) => used.push(normalized(name)),
                     Expr::CompoundIdentifier(names) => used.extend(names.last().map(normalized)),
                     _ => {}
                 }
-                ControlFlow::<()>::Continue(())
+                ControlFlow::Continue(())
             });
             debug_assert!(found.is_continue());
         };
@@ -338,7 +339,7 @@ impl Binder<'_> {
     /// one.
     pub(super) fn of_columns(&self, item: &Expr, level: &Level<'_>) -> Result<Option<Vec<(String, Expr)>>> {
         let mut call = None;
-        let found = visit_expressions(item, |part| match part {
+        let found = each_expression(item, |part| match part {
             Expr::Function(function) if is_columns(&bare_name(function)) => {
                 call = Some(part.clone());
                 ControlFlow::Break(())
@@ -352,7 +353,7 @@ impl Binder<'_> {
         let expanded = chosen.into_iter().map(|name| {
             let mut expression = item.clone();
             let mut put = Put { call: &call, name: &name };
-            let done = expression.visit(&mut put);
+            let done = walk_mut(&mut expression, &mut put);
             debug_assert!(done.is_continue());
             (name, expression)
         });
@@ -414,7 +415,7 @@ struct Put<'p> {
 }
 
 impl VisitorMut for Put<'_> {
-    type Break = std::convert::Infallible;
+    type Break = ();
 
     fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Self::Break> {
         if expression == self.call {

@@ -13,19 +13,19 @@ mod statements;
 mod tokens;
 mod tree;
 
-use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use diligence_base::limits::STATEMENT_BYTES_MAX;
 use diligence_base::{Error, Result, Span};
 use sqlparser::ast::helpers::stmt_create_table::CreateTableBuilder;
-use sqlparser::ast::{self, VisitMut, VisitorMut};
+use sqlparser::ast::{self, VisitorMut};
 use sqlparser::dialect::{Dialect, GenericDialect};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::ParserError;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 use crate::errors;
+use crate::walking::walk_mut;
 pub(crate) use copy::COPY_FROM;
 use dialect::PostgresSyntax;
 use tokens::Rewritten;
@@ -141,12 +141,12 @@ fn parse_generic(sql: &str) -> Result<Parsed> {
 
 /// Walks over a statement's queries and expressions, whatever kind of statement it is. The values of SET are no
 /// expressions: they are read as they are written.
-fn walk(statement: &mut SyntaxTree, visitor: &mut impl VisitorMut<Break = Infallible>) -> ControlFlow<Infallible> {
+fn walk(statement: &mut SyntaxTree, visitor: &mut dyn VisitorMut<Break = ()>) -> ControlFlow<()> {
     match statement {
         SyntaxTree::Statement(statement) if matches!(**statement, ast::Statement::Set(_)) => ControlFlow::Continue(()),
-        SyntaxTree::Statement(statement) => statement.visit(visitor),
+        SyntaxTree::Statement(statement) => walk_mut(&mut **statement, visitor),
         SyntaxTree::CopyTo(copy) => match &mut copy.source {
-            CopySource::Query(query) => query.visit(visitor),
+            CopySource::Query(query) => walk_mut(query, visitor),
             CopySource::Relation(..) => ControlFlow::Continue(()),
         },
         SyntaxTree::Explain(explain) => walk(&mut explain.statement, visitor),

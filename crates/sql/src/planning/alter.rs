@@ -32,6 +32,7 @@ use crate::binder::{self, CHANGED, Changed, Given, Target};
 use crate::errors;
 use crate::parse::{COLLATED_TYPE, CONSTRAINT};
 use crate::statement::{Command, Statement};
+use crate::walking::{each_expression, each_expression_mut};
 use crate::write::native::{Layout, NativeTarget, NewTable};
 
 /// Where the values of a column come from.
@@ -820,7 +821,7 @@ fn names_column(expression: &Expr, column: &str) -> bool {
         true => std::ops::ControlFlow::Break(()),
         false => std::ops::ControlFlow::Continue(()),
     };
-    ast::visit_expressions(expression, visit).is_break()
+    each_expression(expression, visit).is_break()
 }
 
 /// Gives a constraint another name.
@@ -873,7 +874,7 @@ fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Result<()> {
     }
     let in_expression = |expression: &mut Arc<Expr>| {
         let mut copy = expression.as_ref().clone();
-        let _ = ast::visit_expressions_mut(&mut copy, |expression| {
+        let _ = each_expression_mut(&mut copy, |expression| {
             let name = match expression {
                 Expr::Identifier(name) => Some(name),
                 Expr::CompoundIdentifier(names) => names.last_mut(),
@@ -882,7 +883,7 @@ fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Result<()> {
             if let Some(name) = name.filter(|name| lower(name) == old) {
                 *name = Ident::with_quote('"', new);
             }
-            std::ops::ControlFlow::<()>::Continue(())
+            std::ops::ControlFlow::Continue(())
         });
         *expression = Arc::new(copy);
     };

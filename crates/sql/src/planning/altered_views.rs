@@ -7,13 +7,14 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema};
 use diligence_base::{Error, Result};
 use diligence_catalog::{Object, RelationName, Resolved, View};
-use sqlparser::ast::{self, Expr, Ident, ObjectName, VisitMut, VisitorMut};
+use sqlparser::ast::{self, Expr, Ident, ObjectName, VisitorMut};
 
 use super::around::Around;
 use super::definitions::lower;
 use super::depends::{Becomes, FOLLOWED_DEPTH};
 use super::statements::BoundStatement;
 use crate::statement::{Command, Statement};
+use crate::walking::walk_mut;
 
 impl Around<'_> {
     /// ALTER VIEW … RENAME COLUMN. Fails with 42703 if there is no such column, 42701 if there is one of the new name.
@@ -66,7 +67,7 @@ impl Around<'_> {
         };
         self.around_views.borrow_mut().push(object.name.schema.clone());
         let mut whole = WholeNames { around: self, given: HashSet::new() };
-        let _ = create.query.visit(&mut whole);
+        let _ = walk_mut(&mut create.query, &mut whole);
         self.around_views.borrow_mut().pop();
         let becomes = Becomes { name: to.clone(), columns: view.schema.clone(), renamed: vec![] };
         let followed = self.followed_views(object, &becomes)?;

@@ -27,6 +27,7 @@ use super::tables::{name_in, targets};
 use crate::binder::{self, BoundChange, BoundLater, CHANGED, Changed, Meeting, MergeStep, Named, NewValue, Target};
 use crate::errors;
 use crate::parse::{self, CONFLICT_VALUE, CONFLICT_WHERE, NOTHING};
+use crate::walking::{each_expression, each_expression_mut};
 use crate::write::native::{ChangeWay, Layout, NativeTarget, Step};
 use crate::write::triggers::Operation;
 
@@ -336,7 +337,7 @@ fn plain(expression: &Expr) -> Expr {
         }
         name.quote_style = None;
     };
-    let _ = ast::visit_expressions_mut(&mut plain, |expression| {
+    let _ = each_expression_mut(&mut plain, |expression| {
         match expression {
             Expr::Identifier(name) => lowered(name),
             Expr::CompoundIdentifier(names) => names.iter_mut().for_each(lowered),
@@ -347,7 +348,7 @@ fn plain(expression: &Expr) -> Expr {
             }),
             _ => {}
         }
-        std::ops::ControlFlow::<()>::Continue(())
+        ControlFlow::Continue(())
     });
     plain
 }
@@ -573,7 +574,7 @@ pub(super) fn others(using: Option<&[TableWithJoins]>) -> &[TableWithJoins] {
 
 /// Whether a value is computed from columns.
 pub(super) fn names_columns(value: &ast::Expr) -> bool {
-    ast::visit_expressions(value, |part: &ast::Expr| match part {
+    each_expression(value, |part: &ast::Expr| match part {
         ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     })

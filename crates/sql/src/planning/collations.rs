@@ -12,7 +12,7 @@ use diligence_types::collation::{Collation, TextOrder};
 use diligence_types::enum_type::EnumType;
 use sqlparser::ast::{
     AlterCollation, AlterCollationOperation, ColumnOption, ColumnOptionDef, CreateCollation, CreateCollationDefinition,
-    Expr, ObjectName, SqlOption, Value, Visit, visit_expressions,
+    Expr, ObjectName, SqlOption, Value, Visit,
 };
 
 use super::around::Around;
@@ -21,6 +21,7 @@ use crate::algebra::Column;
 use crate::binder;
 use crate::parse::parts_of;
 use crate::statement::{Command, Statement};
+use crate::walking::each_expression;
 
 impl Around<'_> {
     /// The collation of a name: PostgreSQL's own before those of the path. Fails with 42704 if there is none, 3F000 if
@@ -212,7 +213,7 @@ fn says(part: &impl Visit, collation: &Collation) -> bool {
         [.., schema, last] => *last == collation.name && collation.schema.as_ref() == Some(schema),
         [] => false,
     };
-    visit_expressions(part, |expr: &Expr| match expr {
+    each_expression(part, |expr: &Expr| match expr {
         Expr::Collate { collation, .. } if is_it(collation) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     })

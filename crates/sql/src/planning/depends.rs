@@ -13,13 +13,14 @@ use diligence_catalog::{Object, Relation, RelationName, TableAlteration, View};
 use diligence_storage::Table;
 use diligence_storage::memory::MemoryTable;
 use diligence_types::SqlType;
-use sqlparser::ast::{self, TableFactor, VisitMut, VisitorMut};
+use sqlparser::ast::{self, TableFactor, VisitorMut};
 
 use super::around::Around;
 use super::definitions::lower;
 use super::names::Names;
 use crate::binder::{self, Bound, Context};
 use crate::statement::Command;
+use crate::walking::walk_mut;
 
 /// What PostgreSQL says to do where something stands on what is to go.
 const HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
@@ -85,7 +86,7 @@ impl Around<'_> {
     /// Whether a view's query itself names a relation.
     fn names_directly(&self, query: &ast::Query, view: &Object, name: &RelationName, becomes: &Becomes) -> bool {
         let mut following = self.following(view, name, becomes);
-        let _ = ast::Query::clone(query).visit(&mut following);
+        let _ = walk_mut(&mut ast::Query::clone(query), &mut following);
         following.count > 0
     }
 
@@ -97,7 +98,7 @@ impl Around<'_> {
     /// Has a view's query name a relation as it is called from now on; whether it names it.
     fn follow(&self, query: &mut ast::Query, view: &Object, name: &RelationName, becomes: &Becomes) -> bool {
         let mut following = self.following(view, name, becomes);
-        let _ = query.visit(&mut following);
+        let _ = walk_mut(query, &mut following);
         following.count > 0 && !following.is_hidden
     }
 
@@ -257,7 +258,7 @@ impl Following<'_> {
 }
 
 impl VisitorMut for Following<'_> {
-    type Break = std::convert::Infallible;
+    type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Self::Break> {
         let mut names = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| lower(&cte.alias.name));

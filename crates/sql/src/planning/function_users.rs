@@ -8,6 +8,7 @@ use sqlparser::ast::{self, Expr, Visit};
 
 use super::around::Around;
 use super::definitions::lower;
+use crate::walking::{each_expression, walk};
 
 const HINT: &str = "Use DROP ... CASCADE to drop the dependent objects too.";
 
@@ -63,7 +64,7 @@ fn calls(tree: &impl Visit, name: &str) -> bool {
         Expr::Function(function) if is_called(&function.name, name) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };
-    ast::visit_expressions(tree, visit).is_break()
+    each_expression(tree, visit).is_break()
 }
 
 /// Whether a query selects from a function. What is a table's name is not one's.
@@ -82,7 +83,7 @@ fn selects_from(query: &ast::Query, name: &str) -> bool {
             if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     }
-    query.visit(&mut Functions(name)).is_break()
+    walk(query, &mut Functions(name)).is_break()
 }
 
 /// What of a table calls a function.

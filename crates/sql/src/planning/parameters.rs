@@ -6,10 +6,11 @@ use arrow::array::ArrayRef;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_datafusion;
-use sqlparser::ast::{self, Visit, Visitor};
+use sqlparser::ast::{self, Visitor};
 
 use crate::parse::{Parsed, SyntaxTree};
 use crate::procedural;
+use crate::walking::walk;
 
 /// Parameters of a statement at most; the wire protocol counts them in 16 bits.
 const PARAMETERS_MAX: usize = u16::MAX as usize;
@@ -33,7 +34,7 @@ pub(super) fn count(parsed: &Parsed) -> Result<usize> {
         return Ok(0);
     }
     let mut count = Count(0);
-    let _ = statement.visit(&mut count);
+    let _ = walk(&**statement, &mut count);
     if count.0 > PARAMETERS_MAX {
         return Err(Error::input(format!("a statement has at most {PARAMETERS_MAX} parameters")).with_code("54000"));
     }

@@ -13,6 +13,7 @@ use super::authority::Words;
 use super::statements::BoundStatement;
 use crate::parse::{self, SyntaxTree};
 use crate::statement::{Command, Statement};
+use crate::walking::each_expression;
 
 /// What stands in front of the schema in RENAME TO, where it is meant to be another one.
 pub(super) const OTHER_SCHEMA: &str = "schema \u{1}";
@@ -178,7 +179,7 @@ impl Around<'_> {
         let says = |data_type: &DataType| matches!(innermost(data_type), DataType::Custom(name, _) if is_it(name));
         for object in self.at.snapshot.catalog.objects() {
             let is_said = match &object.relation {
-                Relation::View(view) => ast::visit_expressions(view.source.as_ref(), |expression| match expression {
+                Relation::View(view) => each_expression(view.source.as_ref(), |expression| match expression {
                     ast::Expr::Cast { data_type, .. } if says(data_type) => ControlFlow::Break(()),
                     _ => ControlFlow::Continue(()),
                 })

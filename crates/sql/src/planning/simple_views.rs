@@ -11,12 +11,13 @@ use std::sync::Arc;
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::{Privilege, Subject};
 use diligence_catalog::{Relation, RelationName, Resolved, Rights};
-use sqlparser::ast::{self, Expr, Ident, ObjectName, SelectItem, TableFactor, VisitMut, VisitorMut};
+use sqlparser::ast::{self, Expr, Ident, ObjectName, SelectItem, TableFactor, VisitorMut};
 
 use super::around::Around;
 use super::changes::names_columns;
 use super::definitions::lower;
 use crate::view_shape::{OF_VIEW, SimpleView};
+use crate::walking::walk_mut;
 
 /// A view on the way to what is behind it.
 struct Way {
@@ -60,7 +61,7 @@ impl<F: FnMut(&mut Expr, bool)> VisitorMut for EachName<F> {
 }
 
 fn change_names(value: &mut Expr, change: impl FnMut(&mut Expr, bool)) {
-    let _ = value.visit(&mut EachName { change, depth: 0 });
+    let _ = walk_mut(value, &mut EachName { change, depth: 0 });
 }
 
 /// Names the columns of a relation, which the expression calls so, by an alias; by their names alone if it is `None`.

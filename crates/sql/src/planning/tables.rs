@@ -21,6 +21,7 @@ use super::definitions::{lower, refuse_twice};
 use crate::binder::{self, Target};
 use crate::errors;
 use crate::parse::LIKE_OPTIONS;
+use crate::walking::each_expression;
 
 /// A table that is being declared.
 pub(super) struct Declaration {
@@ -537,7 +538,7 @@ pub(super) fn key_columns(columns: &[ast::IndexColumn]) -> Result<Vec<String>> {
 /// The columns that a condition names, each once.
 fn named_columns(condition: &Expr, declaration: &Declaration) -> Vec<String> {
     let mut names = Vec::new();
-    let _ = ast::visit_expressions(condition, |expression| {
+    let _ = each_expression(condition, |expression| {
         let name = match expression {
             Expr::Identifier(name) => Some(name),
             Expr::CompoundIdentifier(names) => names.last(),
@@ -545,7 +546,7 @@ fn named_columns(condition: &Expr, declaration: &Declaration) -> Vec<String> {
         };
         let name = name.map(lower).filter(|name| declaration.has_column(name) && !names.contains(name));
         names.extend(name);
-        std::ops::ControlFlow::<()>::Continue(())
+        std::ops::ControlFlow::Continue(())
     });
     names
 }

@@ -1,15 +1,14 @@
 //! Values in the places of names: a statement of a body becomes one with parameters.
 
-use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use sqlparser::ast::{
-    CastKind, DataType, Expr, GroupByExpr, Ident, OrderByKind, Query, SelectItem, SetExpr, Statement, Value, VisitMut,
-    VisitorMut,
+    CastKind, DataType, Expr, GroupByExpr, Ident, OrderByKind, Query, SelectItem, SetExpr, Statement, Value, VisitorMut,
 };
 
 use super::NameConflict;
 use crate::parse::{Parsed, SyntaxTree, expression};
+use crate::walking::walk_mut;
 
 /// Between the parts of a parameter that says which variable it stands for.
 const BETWEEN: char = '\u{1}';
@@ -72,7 +71,7 @@ pub fn placed(parsed: &Parsed, conflict: NameConflict, find: &mut dyn FnMut(&[St
                 | Statement::Call(_)
         )
     {
-        let _ = statement.visit(&mut Names { find, conflict });
+        let _ = walk_mut(&mut **statement, &mut Names { find, conflict });
     }
     parsed
 }
@@ -83,9 +82,9 @@ struct Names<'f> {
 }
 
 impl VisitorMut for Names<'_> {
-    type Break = Infallible;
+    type Break = ();
 
-    fn post_visit_expr(&mut self, given: &mut Expr) -> ControlFlow<Infallible> {
+    fn post_visit_expr(&mut self, given: &mut Expr) -> ControlFlow<()> {
         let names = match given {
             Expr::Identifier(name) => vec![lower(name)],
             Expr::CompoundIdentifier(names) => names.iter().map(lower).collect(),
@@ -104,7 +103,7 @@ impl VisitorMut for Names<'_> {
     }
 
     /// What ORDER BY and GROUP BY name may be what the list calls its expressions, before anything else.
-    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Infallible> {
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         let SetExpr::Select(select) = query.body.as_mut() else { return ControlFlow::Continue(()) };
         let has_all = select
             .projection

@@ -32,7 +32,7 @@ impl Clauses {
 }
 
 impl VisitorMut for Clauses {
-    type Break = std::convert::Infallible;
+    type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
