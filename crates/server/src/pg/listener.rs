@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use diligence_base::{Error, Result};
 use tokio::net::{TcpListener, UnixListener, UnixSocket, UnixStream};
 
-use super::wire::Socket;
+use crate::accepting::Socket;
 
 /// Clients that the system holds while all places of those who are connecting are taken.
 const BACKLOG: u32 = 1024;

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 
 use self::listener::Peer;
 pub(crate) use self::listener::{Listener, LocalListener};
-use self::wire::Socket;
+use crate::accepting::Socket;
 use crate::service::Service;
 use crate::stages::Counted;
 

@@ -15,7 +15,8 @@ use pgwire::messages::{DecodeContext, Message, PgWireBackendMessage, PgWireFront
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::listener::Peer;
-use super::wire::{Broken, Inbox, Line, Outbox, Received, Socket, error_response};
+use super::wire::{Broken, Inbox, Line, Outbox, Received, error_response};
+use crate::accepting::Socket;
 use crate::config::user_named;
 use crate::roles::Role;
 use crate::scram::{MECHANISM, ServerSide};

@@ -12,16 +12,13 @@ use pgwire::error::PgWireError;
 use pgwire::messages::response::{ErrorResponse, NoticeResponse};
 use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{DecodeContext, PgWireBackendMessage, PgWireFrontendMessage, ProtocolVersion};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::accepting::Socket;
 use crate::execution::STALLED_AFTER;
 use crate::sqlstate;
-
-/// A connection, encrypted or not.
-pub(super) trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
 /// Bytes that are read ahead while a statement runs: enough for a driver's pipeline. More stays in the socket.
 const AHEAD_BYTES_MAX: usize = 64 * 1024;
