@@ -25,4 +25,4 @@ mod url;
 pub use connection::{Answer, Connection, Done, Error};
 pub use message::{Column, Failure, Message};
 pub use socket::Address;
-pub use url::{Encryption, Url};
+pub use url::{Encryption, Url, UrlParts};

@@ -52,46 +52,33 @@ impl Url {
             Error::input(format!("'{}' is not the URL of a server: {what}", without_password(url)))
                 .with_hint("the form is postgres://user@host:5433/diligence")
         };
-        let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
-        let rest = rest.ok_or_else(|| wrong("it does not start with postgres://"))?;
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let (who, place) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (user, password) = match who.split_once(':') {
-            Some((user, password)) => (user, Some(password)),
-            None => (who, None),
-        };
-        let (host, port) = match place.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
-            Some((host, rest)) => (host, rest.strip_prefix(':')),
-            None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
-        };
-        let port = match port {
+        let parts = UrlParts::of(url).map_err(wrong)?;
+        let port = match parts.port {
             Some(port) => port.parse().map_err(|_| wrong("the port is not a number"))?,
             None => POSTGRES_PORT,
         };
-        let text = |text: &str| decoded(text).ok_or_else(|| wrong("a percent escape is malformed"));
         let or = |text: String, otherwise: &str| if text.is_empty() { otherwise.to_owned() } else { text };
         let mut address = Self {
-            host: or(text(host)?, "127.0.0.1"),
+            host: or(parts.host, "127.0.0.1"),
             port,
-            user: or(text(user)?, "diligence"),
-            password: password.map(text).transpose()?,
-            database: or(text(database)?, "diligence"),
+            user: or(parts.user, "diligence"),
+            password: parts.password,
+            database: or(parts.database, "diligence"),
             encryption: Encryption::Verified,
             roots: None,
         };
         if address.is_loopback() {
             address.encryption = Encryption::IfOffered;
         }
-        for option in query.split('&').filter(|option| !option.is_empty()) {
-            match option.split_once('=').unwrap_or((option, "")) {
+        for (name, value) in parts.options {
+            match (name.as_str(), value.as_str()) {
                 ("sslmode", "disable") => address.encryption = Encryption::Never,
                 ("sslmode", "prefer") => address.encryption = Encryption::IfOffered,
                 ("sslmode", "require") => address.encryption = Encryption::Always,
                 ("sslmode", "verify-full") => address.encryption = Encryption::Verified,
                 ("sslmode", _) => return Err(wrong("sslmode must be disable, prefer, require or verify-full")),
                 ("sslrootcert", file) => {
-                    address.roots = Some(PathBuf::from(text(file)?));
+                    address.roots = Some(PathBuf::from(file));
                     address.encryption = Encryption::Verified;
                 }
                 (name, _) => return Err(wrong(&format!("unknown option '{name}'"))),
@@ -115,6 +102,55 @@ impl Url {
         }
         let address = self.host.parse::<std::net::IpAddr>();
         address.map_or(self.host.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
+    }
+}
+
+/// What the URL of a server says, without escapes. Texts that it leaves out are empty.
+pub struct UrlParts {
+    /// The user.
+    pub user: String,
+    /// The password behind it.
+    pub password: Option<String>,
+    /// The host.
+    pub host: String,
+    /// The port, as it is written.
+    pub port: Option<String>,
+    /// The database.
+    pub database: String,
+    /// `name=value` behind the question mark.
+    pub options: Vec<(String, String)>,
+}
+
+impl UrlParts {
+    /// The parts of `postgres://user:password@host:port/database?name=value&…`. Fails with what is wrong with the text;
+    /// that has nothing of the password.
+    pub fn of(url: &str) -> std::result::Result<Self, &'static str> {
+        let rest = url.strip_prefix("postgres://").or_else(|| url.strip_prefix("postgresql://"));
+        let rest = rest.ok_or("it does not start with postgres://")?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (who, place) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (user, password) = match who.split_once(':') {
+            Some((user, password)) => (user, Some(password)),
+            None => (who, None),
+        };
+        let (host, port) = match place.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
+            Some((host, rest)) => (host, rest.strip_prefix(':')),
+            None => place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port))),
+        };
+        let text = |text: &str| decoded(text).ok_or("a percent escape is malformed");
+        let options = query.split('&').filter(|option| !option.is_empty()).map(|option| {
+            let (name, value) = option.split_once('=').unwrap_or((option, ""));
+            Ok::<_, &str>((text(name)?, text(value)?))
+        });
+        Ok(Self {
+            user: text(user)?,
+            password: password.map(text).transpose()?,
+            host: text(host)?,
+            port: port.map(text).transpose()?,
+            database: text(database)?,
+            options: options.collect::<std::result::Result<_, &str>>()?,
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::PathBuf;
 
 use diligence_base::{Error, Result};
-use diligence_client::{Encryption, Url};
+use diligence_client::{Encryption, Url, UrlParts};
 
 /// The port on which PostgreSQL listens.
 const PORT: u16 = 5432;
@@ -136,36 +136,16 @@ fn of_words(text: &str) -> Option<Vec<(String, String)>> {
 
 /// The pairs that a URL says. `None` if it is none.
 fn of_url(text: &str) -> Option<Vec<(String, String)>> {
-    let (_, rest) = text.split_once("://")?;
-    let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-    let (who, place) = authority.rsplit_once('@').unwrap_or(("", authority));
-    let (user, password) = who.split_once(':').unwrap_or((who, ""));
-    let (host, port) = match place.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
-        Some((host, rest)) => (host, rest.strip_prefix(':').unwrap_or_default()),
-        None => place.split_once(':').unwrap_or((place, "")),
-    };
-    let parts = [("user", user), ("password", password), ("host", host), ("port", port), ("dbname", database)];
-    let options = options.split('&').filter_map(|option| option.split_once('='));
-    let all = parts.into_iter().chain(options).filter(|(_, value)| !value.is_empty());
-    all.map(|(name, value)| Some((decoded(name)?, decoded(value)?))).collect()
-}
-
-/// `%41` is `A`.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = &rest[2..];
-    }
-    String::from_utf8(bytes).ok()
+    let parts = UrlParts::of(text).ok()?;
+    let named = [
+        ("user", parts.user),
+        ("password", parts.password.unwrap_or_default()),
+        ("host", parts.host),
+        ("port", parts.port.unwrap_or_default()),
+        ("dbname", parts.database),
+    ];
+    let named = named.into_iter().map(|(name, value)| (name.to_owned(), value));
+    Some(named.chain(parts.options).filter(|(_, value)| !value.is_empty()).collect())
 }
 
 /// Bytes of a statement that are looked at: no ATTACH is longer.
