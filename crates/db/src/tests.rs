@@ -163,6 +163,7 @@ fn schemas_hold_tables() {
     assert_eq!(
         rows(&session, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'system' ORDER BY 1"),
         [
+            "attached",
             "buffer",
             "fragments",
             "history",

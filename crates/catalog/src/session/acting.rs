@@ -109,6 +109,12 @@ impl SessionCatalogs {
         self.acting.read().role.clone()
     }
 
+    /// Whom the session was told to act as: the owner of the SECURITY DEFINER function that runs, or what SET ROLE and
+    /// SET SESSION AUTHORIZATION have said.
+    pub fn told(&self) -> Option<String> {
+        self.acting.read().told().cloned()
+    }
+
     /// The user that the session is, if SET SESSION AUTHORIZATION has said one.
     pub fn authorization(&self) -> Option<String> {
         self.acting.read().authorization.clone()

@@ -187,6 +187,11 @@ impl Binder<'_> {
     /// A query that reads a list, for a list that may be NULL.
     fn with_list(&self, list: Scalar, query: &Query, kind: SubqueryKind, level: &Level<'_>) -> Result<Scalar> {
         let list = self.evaluated_once(list, level)?;
+        // The query around reads it, as if it had named it.
+        if let Some(id) = list.as_column() {
+            level.is_read.set(true);
+            level.read.borrow_mut().insert(id);
+        }
         let is_null = list.nullable().then(|| Scalar::IsNull(Box::new(list.clone())));
         self.lists.borrow_mut().push(list);
         let rows = self.one_column(query, level);

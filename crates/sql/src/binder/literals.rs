@@ -142,7 +142,7 @@ impl Binder<'_> {
     }
 
     /// `'t'::regclass`: the number of what has a name.
-    fn object(&self, name: &str, kind: OidKind) -> Result<Scalar> {
+    pub(super) fn object(&self, name: &str, kind: OidKind) -> Result<Scalar> {
         let sql_type = SqlType::Oid(kind);
         // Columns of the catalog have functions by their names.
         if kind == OidKind::Procedure && name.trim().parse::<i64>().is_err() && name != "-" {

@@ -42,6 +42,13 @@ impl Binder<'_> {
         {
             return self.named_call(function, vec![scalar], level);
         }
+        // A literal that a function takes as a text is one all the same.
+        if let (SqlType::Oid(kind @ (OidKind::Class | OidKind::Type)), Scalar::Constant(constant)) = (to, &scalar)
+            && matches!(constant.sql_type.uncollated(), SqlType::Text | SqlType::Varchar(_) | SqlType::Name)
+            && let Some(Some(name)) = constant.value.try_as_str()
+        {
+            return self.object(name, *kind);
+        }
         let function = match to {
             SqlType::Oid(OidKind::Class) => "to_regclass",
             SqlType::Oid(OidKind::Type) => "to_regtype",

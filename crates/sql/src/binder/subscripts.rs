@@ -19,7 +19,7 @@ const SLICE: &str = "array_slice";
 impl Binder<'_> {
     /// Subscripts, slices and fields behind a value.
     pub(super) fn accessed(&self, root: &Expr, chain: &[AccessExpr], level: &Level<'_>) -> Result<Scalar> {
-        if let Some(call) = lambda_method(root, chain) {
+        if let Some(call) = list_method(root, chain) {
             return self.scalar(&call, level);
         }
         // `t.a[1]`, `s.t.a.b`: the names up to the first subscript are one.
@@ -122,13 +122,16 @@ pub(super) fn is_text(scalar: &Scalar) -> bool {
     matches!(scalar.sql_type().uncollated(), SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Unknown)
 }
 
-/// `l.list_transform(x -> x + 1)`: `list_transform(l, x -> x + 1)`, if there is a method that takes a lambda.
-fn lambda_method(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
-    let takes_lambda = |access: &AccessExpr| match access {
-        AccessExpr::Dot(Expr::Function(function)) => written(function).iter().any(is_lambda),
+/// `l.list_transform(x -> x + 1)`: `list_transform(l, x -> x + 1)`, if there is a method that takes a lambda or is a
+/// function of a list's elements.
+fn list_method(root: &Expr, chain: &[AccessExpr]) -> Option<Expr> {
+    let is_of_list = |access: &AccessExpr| match access {
+        AccessExpr::Dot(Expr::Function(function)) => {
+            bare_name(function).starts_with("list_") || written(function).iter().any(is_lambda)
+        }
         _ => false,
     };
-    let at = chain.iter().position(takes_lambda)?;
+    let at = chain.iter().position(is_of_list)?;
     let AccessExpr::Dot(Expr::Function(function)) = &chain[at] else { return None };
     let object = |root: Expr, chain: &[AccessExpr]| match chain {
         [] => root,

@@ -358,7 +358,7 @@ impl Planner {
 
     /// Whose rights hold now: `current_user`.
     pub fn current_user(&self) -> String {
-        self.catalogs.role().unwrap_or_else(|| self.session_user())
+        self.catalogs.told().unwrap_or_else(|| self.session_user())
     }
 
     /// Whose session it is: `session_user`.

@@ -177,7 +177,7 @@ impl Around<'_> {
             }
         }
         let says = |data_type: &DataType| matches!(innermost(data_type), DataType::Custom(name, _) if is_it(name));
-        for object in self.at.snapshot.catalog.objects() {
+        for object in self.at.snapshot.catalog.all_objects() {
             let is_said = match &object.relation {
                 Relation::View(view) => each_expression(view.source.as_ref(), |expression| match expression {
                     ast::Expr::Cast { data_type, .. } if says(data_type) => ControlFlow::Break(()),
