@@ -100,8 +100,8 @@ const TYPES: [(&str, &str, &str); 34] = [
     ("timestamptz", "'2024-02-29 12:34:56.789012+05', '-infinity'", "timestamp with time zone"),
     ("interval", "'1 year 2 mons -3 days 04:05:06.789', '-00:00:00.000001'", "interval"),
     ("uuid", "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'", "uuid"),
-    ("json", "'{\"b\" : 1, \"a\":[true,null]}'", "json"),
-    ("jsonb", "'{\"bb\" : 1.50, \"a\":[true,null]}', 'null'", "jsonb"),
+    ("json", "'{\"b\" : 1,\"a\":[true,null]}'", "json"),
+    ("jsonb", "'{\"bb\" : 1.50,\"a\":[true,null]}', 'null'", "jsonb"),
     ("bit(3)", "'101'", "bit(3)"),
     ("varbit", "'10101', ''", "bit varying"),
     ("int4range", "'[1,5)', 'empty', '(,7]'", "int4range"),
@@ -211,8 +211,10 @@ fn tables_views_and_queries_are_read_and_conditions_go_along() {
     );
 
     let ran = postgres.attached(home.path(), "EXPLAIN SELECT name FROM pg.items WHERE id > 990 AND price < 2000");
-    assert!(ran.stdout.contains("(\"id\" > '990'::pg_catalog.int4)"), "{}{}", ran.stdout, ran.stderr);
-    assert!(ran.stdout.contains("(\"price\" < '2000"), "{}", ran.stdout);
+    // A quote in a value of CSV is doubled.
+    let plan = ran.stdout.replace("\"\"", "\"");
+    assert!(plan.contains("(\"id\" > '990'::pg_catalog.int4)"), "{plan}{}", ran.stderr);
+    assert!(plan.contains("(\"price\" < '2000"), "{plan}");
 
     for (sql, code) in [
         ("SELECT * FROM pg.nothing", "has no table \"public\".\"nothing\""),
