@@ -29,6 +29,7 @@ mod composite_definition;
 mod composites;
 mod conformed;
 mod declared;
+mod deferral;
 mod deferred;
 pub mod distribution;
 mod domain_definition;

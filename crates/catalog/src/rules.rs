@@ -13,6 +13,7 @@ use diligence_types::SqlType;
 use sqlparser::ast::Expr;
 
 use crate::Trigger;
+pub use crate::deferral::Deferral;
 use crate::distribution::Distribution;
 
 /// The rules of a table.
@@ -197,18 +198,6 @@ pub struct Reference {
     pub on_update: ReferenceAction,
     /// When it is held against the rows.
     pub deferral: Deferral,
-}
-
-/// When a constraint is held against the rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Deferral {
-    /// After each statement.
-    #[default]
-    Never,
-    /// After each statement, unless SET CONSTRAINTS says otherwise (DEFERRABLE).
-    Immediate,
-    /// At the end of a transaction, unless SET CONSTRAINTS says otherwise (INITIALLY DEFERRED).
-    Deferred,
 }
 
 impl Reference {

@@ -3,7 +3,7 @@
 use diligence_base::{Error, Result};
 
 use crate::RelationName;
-use crate::rules::Deferral;
+use crate::deferral::Deferral;
 
 /// A change of rows that a trigger is for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@
 //! PostgreSQL's clients look at it in [`postgres`].
 //!
 //! The rooms, of which each imports only those before it: `duration`, `channels`, `sender`, `settings`, `status`,
-//! `system`, `plan_json`, `activity`, `postgres`, `plans`, `kept`, `remembered`, `database`, `session`,
+//! `system`, `plan_json`, `activity`, `postgres`, `plans`, `kept`, `put_off`, `remembered`, `database`, `session`,
 //! `words`, `statement`.
 //!
 //! Not here: clients over a network, and files that are more than other people's.

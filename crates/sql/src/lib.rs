@@ -32,6 +32,7 @@ mod privileges;
 pub mod procedural;
 mod procedures;
 mod programs;
+mod query;
 mod registry;
 mod renaming;
 mod rewrites;

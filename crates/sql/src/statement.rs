@@ -15,13 +15,14 @@ use diligence_catalog::{
     Object, ObjectRef, Relation, RelationName, Routine, SessionCatalogs, SessionSnapshot, TableAlteration, View,
     may_change, no_schema,
 };
-use diligence_engine::plan::{Needs, Node, Plan, PlanTables};
+use diligence_engine::plan::{Needs, Node, Plan};
 use diligence_memory::QueryMemory;
 use diligence_remote::{Server, Servers};
 use diligence_storage::Writer;
 use diligence_types::collation::TextOrder;
 
 use crate::procedural::{Gives, Procedure};
+pub use crate::query::Query;
 use crate::renaming;
 use crate::write::native::{NativeWriter, Returned};
 use crate::write::triggers::TableTriggers;
@@ -200,36 +201,6 @@ impl Statement {
     /// The columns of EXPLAIN: one of lines.
     pub fn plan_schema() -> SchemaRef {
         Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8View, false)]))
-    }
-}
-
-/// Something that gives rows.
-#[derive(Clone, Debug)]
-pub struct Query {
-    /// What the engine runs.
-    pub plan: Plan,
-    /// The tables that it names.
-    pub tables: PlanTables,
-    /// Whether it locks something until its transaction ends.
-    pub is_locking: bool,
-    /// Whether it calls procedures, which run statements of their own.
-    pub is_calling: bool,
-}
-
-impl Query {
-    /// One that locks nothing and calls no procedure.
-    pub fn new(plan: Plan, tables: PlanTables) -> Self {
-        Self { plan, tables, is_locking: false, is_calling: false }
-    }
-
-    /// What running it is expected to need.
-    pub fn needs(&self) -> Needs {
-        self.plan.needs(&self.tables)
-    }
-
-    /// The columns that come out.
-    pub fn schema(&self) -> &SchemaRef {
-        &self.plan.schema
     }
 }
 

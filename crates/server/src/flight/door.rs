@@ -449,8 +449,8 @@ impl Door {
 }
 
 /// The calls as the library wants them: each is a future of its own type that may move between threads. That is proven
-/// outside of the library's trait: within it, whose lifetimes are in each proof, the compiler would do it for every call
-/// anew, which took four minutes.
+/// outside of the library's trait: within it, whose lifetimes are in each proof, the compiler would do it for every
+/// call anew, which took four minutes.
 macro_rules! calls {
     ($($call:ident($request:ty) -> $answer:ty;)*) => {$(
         fn $call<'life0, 'async_trait>(

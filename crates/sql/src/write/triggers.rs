@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 
 use crate::binder::Bound;
 use crate::procedural::Procedure;
-use crate::statement::Query;
+use crate::query::Query;
 use crate::written::WrittenRows;
 
 /// Runs the functions of triggers.
