@@ -86,6 +86,7 @@ impl Wanted {
 }
 
 /// Table `t(k, x, amount, s)` and table `u(k, kind)`.
+#[derive(Clone)]
 pub(super) struct Tables {
     t: Arc<dyn Table>,
     u: Arc<MemoryTable>,
@@ -193,9 +194,15 @@ impl Tables {
     }
 
     fn of(t: Arc<dyn Table>, u: Arc<MemoryTable>) -> Self {
-        let u_made: Arc<dyn Table> = u.clone();
-        MADE.with_borrow_mut(|made| made.extend([Arc::downgrade(&t), Arc::downgrade(&u_made)]));
-        Self { t, u }
+        let tables = Self { t, u };
+        tables.are_here();
+        tables
+    }
+
+    /// Has plans of this thread read them.
+    pub fn are_here(&self) {
+        let u: Arc<dyn Table> = self.u.clone();
+        MADE.with_borrow_mut(|made| made.extend([Arc::downgrade(&self.t), Arc::downgrade(&u)]));
     }
 
     /// The same, where it is known that columns of `t` have few different values.

@@ -253,7 +253,8 @@ fn whatever_is_kept_or_dropped_each_gets_its_rows() {
         let engine = Engine::start(engine).unwrap();
         let other = Engine::start(EngineOptions { retained_percent: 0, ..EngineOptions::inline(seed) }).unwrap();
         let mut tables = Tables::new(500);
-        let mut running: Vec<(QueryStream, Plan)> = Vec::new();
+        // With the tables that the plan reads.
+        let mut running: Vec<(QueryStream, Plan, Tables)> = Vec::new();
         for _ in 0..30 {
             let wanted = Wanted::coarse(&mut random);
             let keys = [&[0usize, 1, 3][..], &[3, 1], &[1], &[0], &[]][random.below(5)];
@@ -266,7 +267,7 @@ fn whatever_is_kept_or_dropped_each_gets_its_rows() {
                 5 => tables.groups(&wanted),
                 _ => tables.sums(&wanted, keys),
             };
-            running.push((run(&engine, &plan), plan));
+            running.push((run(&engine, &plan), plan, tables.clone()));
             for _ in 0..random.below(200) {
                 engine.scheduler().run_one();
             }
@@ -284,13 +285,13 @@ fn whatever_is_kept_or_dropped_each_gets_its_rows() {
                     assert!(grown.is_ok() || is_read || taken > spillable, "seed {seed}: {grown:?}");
                 }
                 3..6 => {
-                    let (stream, plan) = running.swap_remove(random.below(running.len()));
+                    let (stream, plan, _tables) = running.swap_remove(random.below(running.len()));
                     assert_eq!(answer(stream), alone(&other, &plan), "seed {seed}\n{plan}");
                 }
                 _ => {}
             }
         }
-        for (stream, plan) in running {
+        for (stream, plan, _tables) in running {
             assert_eq!(answer(stream), alone(&other, &plan), "seed {seed}\n{plan}");
         }
         is_free(&engine);
@@ -313,6 +314,7 @@ fn many_threads_read_what_is_kept() {
         for client in 0..8 {
             let (engine, tables) = (&engine, &tables);
             scope.spawn(move || {
+                tables.are_here();
                 let mut random = Random::new(client);
                 for _ in 0..60 {
                     let wanted = Wanted::coarse(&mut random);

@@ -155,7 +155,8 @@ fn the_like_is_kept_when_it_is_asked_for_again() {
         is_free(&engine);
         assert!(is_kept());
         // Another state of the table is another table.
-        let changed = Tables::new(3000).joined(&of_kind(1), JoinType::LeftSemi, false);
+        let others = Tables::new(3000);
+        let changed = others.joined(&of_kind(1), JoinType::LeftSemi, false);
         assert_eq!(answer(run(&engine, &changed)), alone(&engine, &changed));
         assert_eq!(engine.sharing().tables_read_total, 1);
         engine.set_retained_percent(0);
