@@ -22,6 +22,8 @@ pub(crate) enum Form {
     Numeric,
     /// Bytes of a text.
     Text,
+    /// The same with blanks behind it, which count for nothing.
+    Padded,
     /// A text behind the number of its version.
     Jsonb,
     Bytea,
@@ -121,7 +123,8 @@ fn form_of(sql_type: &SqlType, type_name: &str) -> Option<Form> {
         SqlType::Numeric(_) => Form::Numeric,
         // What is a text here may be anything there.
         SqlType::Text if !type_name.starts_with("text") => return None,
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name | SqlType::Json => Form::Text,
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Name | SqlType::Json => Form::Text,
+        SqlType::Char(_) => Form::Padded,
         SqlType::Jsonb => Form::Jsonb,
         SqlType::Bytea => Form::Bytea,
         SqlType::Date => Form::Date,
@@ -157,6 +160,7 @@ mod tests {
             ("xml[]", true, "text[]", Form::Array(Box::new(Form::Text)), Some("text[]")),
             ("text", false, "text", Form::Text, None),
             ("regclass", false, "text", Form::Text, Some("text")),
+            ("character(5)", false, "character", Form::Padded, None),
             ("\"char\"", false, "text", Form::Text, Some("text")),
         ] {
             let column = RemoteColumn::new("a", "\"a\"".to_owned(), name, true, is_array);

@@ -40,6 +40,7 @@ pub(crate) enum Values {
     Decimal128(Decimal128Builder, u8, i8),
     Decimal256(Decimal256Builder, u8, i8),
     Text(StringViewBuilder),
+    Padded(StringViewBuilder),
     Jsonb(StringViewBuilder),
     Bytea(BinaryViewBuilder),
     Date(Date32Builder),
@@ -68,6 +69,7 @@ impl Values {
                 Self::Decimal256(Decimal256Builder::new().with_data_type(data_type.clone()), *precision, *scale)
             }
             (Form::Text, _) => Self::Text(StringViewBuilder::new()),
+            (Form::Padded, _) => Self::Padded(StringViewBuilder::new()),
             (Form::Jsonb, _) => Self::Jsonb(StringViewBuilder::new()),
             (Form::Bytea, _) => Self::Bytea(BinaryViewBuilder::new()),
             (Form::Date, _) => Self::Date(Date32Builder::new()),
@@ -107,6 +109,10 @@ impl Values {
                 values.append_option(value.map(|bytes| decimal(bytes, *precision, *scale)).transpose()?);
             }
             Self::Text(values) => values.append_option(value.map(text).transpose()?),
+            Self::Padded(values) => {
+                let value = value.map(text).transpose()?;
+                values.append_option(value.map(|text| text.trim_end_matches(' ')));
+            }
             Self::Jsonb(values) => {
                 let value = value.map(|bytes| bytes.strip_prefix(&[1]).ok_or(Wrong::Malformed)).transpose()?;
                 values.append_option(value.map(text).transpose()?);
@@ -138,7 +144,9 @@ impl Values {
             Self::Float8(mut values) => Arc::new(values.finish()),
             Self::Decimal128(mut values, ..) => Arc::new(values.finish()),
             Self::Decimal256(mut values, ..) => Arc::new(values.finish()),
-            Self::Text(mut values) | Self::Jsonb(mut values) | Self::Uuid(mut values) => Arc::new(values.finish()),
+            Self::Text(mut values) | Self::Padded(mut values) | Self::Jsonb(mut values) | Self::Uuid(mut values) => {
+                Arc::new(values.finish())
+            }
             Self::Bytea(mut values) => Arc::new(values.finish()),
             Self::Date(mut values) => Arc::new(values.finish()),
             Self::Time(mut values) => Arc::new(values.finish()),
