@@ -445,8 +445,8 @@ impl Text<'_> {
         });
         self.select_all(at);
         let head = [word("PIVOT"), Token::LParen].into_iter().chain(groups.into_iter().flatten());
-        self.replace(on, head.chain(aggregates).chain([word("FOR")]));
-        self.drop(using..end);
+        let mut head = head.chain(aggregates).chain([word("FOR")]).collect::<Vec<_>>();
+        let items = self.items(on + 1, list_end);
         // Without a list, the values are those that there are.
         let any = [word("IN"), Token::LParen, word("ANY"), Token::RParen];
         let any = if self.next_of(on, &["IN"]).is_some_and(|place| place < using) { vec![] } else { any.to_vec() };

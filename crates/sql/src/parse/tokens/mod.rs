@@ -31,13 +31,13 @@ use std::collections::{HashMap, HashSet};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
-pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE, COLLATED_TYPE, IF_EXISTS};
+pub(crate) use self::alterations::{ALTER_CONSTRAINT, ALTER_IDENTITY, ALTER_SEQUENCE, COLLATED_TYPE, IF_EXISTS};
 pub(crate) use self::attach::{ATTACHED, DETACH};
 pub(crate) use self::authority::AUTHORITY;
 pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING};
 pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
 use self::ctes::Clauses;
-pub(crate) use self::definitions::{LIKE_OPTIONS, NO_DATA, REFRESH};
+pub(crate) use self::definitions::{LIKE, NO_DATA, ONLY_NAMED, REFRESH};
 pub(crate) use self::domains::DOMAIN;
 use self::duckdb::Open;
 pub(crate) use self::duckdb::PIVOT_GROUPS;
@@ -252,7 +252,7 @@ impl<'a> Text<'a> {
                 self.replace(at, [word("FROM")]);
             }
             Keyword::ESCAPE if self.is_in_substring(level) => self.replace(at, [word("FOR")]),
-            Keyword::LIKE if at > 0 && *self.token(at - 1) == Token::LParen => self.table_like(at),
+            Keyword::LIKE if self.begins_table_like(at, level.opened) => self.table_like(at),
             Keyword::CONFLICT if self.follows(at, &["ON"]) => self.conflict(at),
             Keyword::TABLE => self.table(at),
             // Names, unless something of the past is asked for.
@@ -270,6 +270,9 @@ impl<'a> Text<'a> {
             Keyword::ALTER if self.begins_statement(at) => {
                 self.alter(at);
                 self.ignored_alter(at);
+            }
+            Keyword::ALTER if self.statement == Keyword::ALTER && self.is(at + 1, "CONSTRAINT") => {
+                self.alter_constraint(at);
             }
             Keyword::CREATE if self.begins_statement(at) => self.ignored_create(at),
             Keyword::EXPLAIN if self.begins_statement(at) => self.ignored_explained(at),
