@@ -11,6 +11,7 @@ use sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
 };
 
+use super::fields::SET_FIELD;
 use super::grouping::is_other_form;
 use super::operators::{Way, record, row};
 use super::scope::Level;

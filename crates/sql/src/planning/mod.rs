@@ -26,6 +26,7 @@ mod depends;
 mod describing;
 mod domains;
 mod enums;
+mod fields;
 mod file_functions;
 mod followed;
 mod fragments;
