@@ -37,6 +37,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     built(catalog);
     searched(catalog);
     compared(catalog);
+    quantifiers(catalog);
     series(catalog);
     texts(catalog);
 }
@@ -465,6 +466,74 @@ fn compared(catalog: &mut Catalog) {
     catalog.add("@>(anyarray, anyarray) -> boolean", Body::Kernel(contains));
     catalog.add("<@(anyarray, anyarray) -> boolean", Body::Kernel(is_contained));
     catalog.add("&&(anyarray, anyarray) -> boolean", Body::Kernel(overlaps));
+}
+
+/// `value sign ANY (array)` and ALL where no subquery may stand: NULL if no element decides and one is NULL.
+fn quantified(
+    arguments: &[ColumnarValue],
+    call: &Call<'_>,
+    holds: fn(Ordering) -> bool,
+    is_all: bool,
+) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let arrays = columns.arrays();
+    let rows = Rows::of(&arrays[1])?;
+    let (left, elements) = (&arrays[0], rows.list.values());
+    let step = usize::from(left.len() != 1);
+    let compare = comparer(&call.arguments[0], left, elements)?;
+    let value = |row: usize| {
+        let mut is_unknown = false;
+        for place in rows.range(row)? {
+            match left.is_null(row * step) || elements.is_null(place) {
+                true => is_unknown = true,
+                false if holds(compare(row * step, place)) != is_all => return Some(!is_all),
+                false => {}
+            }
+        }
+        (!is_unknown).then_some(is_all)
+    };
+    columns.result(Arc::new((0..columns.rows()).map(value).collect::<arrow::array::BooleanArray>()))
+}
+
+fn quantifiers(catalog: &mut Catalog) {
+    macro_rules! both {
+        ($any:literal, $all:literal, $holds:expr) => {
+            let any: Kernel = |arguments, call| quantified(arguments, call, $holds, false);
+            let all: Kernel = |arguments, call| quantified(arguments, call, $holds, true);
+            catalog.add($any, Body::Kernel(any)).lenient();
+            catalog.add($all, Body::Kernel(all)).lenient();
+        };
+    }
+    both!(
+        "= any(anycompatible, anycompatiblearray) -> boolean",
+        "= all(anycompatible, anycompatiblearray) -> boolean",
+        Ordering::is_eq
+    );
+    both!(
+        "<> any(anycompatible, anycompatiblearray) -> boolean",
+        "<> all(anycompatible, anycompatiblearray) -> boolean",
+        Ordering::is_ne
+    );
+    both!(
+        "< any(anycompatible, anycompatiblearray) -> boolean",
+        "< all(anycompatible, anycompatiblearray) -> boolean",
+        Ordering::is_lt
+    );
+    both!(
+        "<= any(anycompatible, anycompatiblearray) -> boolean",
+        "<= all(anycompatible, anycompatiblearray) -> boolean",
+        Ordering::is_le
+    );
+    both!(
+        "> any(anycompatible, anycompatiblearray) -> boolean",
+        "> all(anycompatible, anycompatiblearray) -> boolean",
+        Ordering::is_gt
+    );
+    both!(
+        ">= any(anycompatible, anycompatiblearray) -> boolean",
+        ">= all(anycompatible, anycompatiblearray) -> boolean",
+        Ordering::is_ge
+    );
 }
 
 fn counted(from: i128, to: i128, step: i128) -> Result<impl Iterator<Item = i128>> {
