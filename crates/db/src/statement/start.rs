@@ -266,7 +266,10 @@ impl Session {
                     true => Explained::Json(query.clone()),
                     false => Explained::Text(query.plan.shown(&query.tables).to_string()),
                 };
-                QueryResult::analyze(self.run_query(&query, options)?, plan)
+                match query.is_calling {
+                    true => self.start_calling_analyze(query, options, plan),
+                    false => QueryResult::analyze(self.run_query(&query, options)?, plan),
+                }
             }
             Statement::Explain { query, json: true, .. } => {
                 let options = QueryOptions { tables: query.tables.clone(), ..options };

@@ -21,14 +21,14 @@ use arrow::compute::concat_batches;
 use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
 use diligence_engine::QueryOptions;
-use diligence_engine::query::Printed;
+use diligence_engine::query::{Printed, QueryStream};
 use diligence_engine::stages::Caller;
 use diligence_sql::procedural::{Gives, Procedure};
 use diligence_sql::{Called, Command, DeferredTrigger, Query, QueryRunner, TriggerRunner, Write};
 use diligence_storage::foreign_error::from_arrow;
 
 use self::run::Run;
-use super::result::{CancelToken, QueryResult, count_of};
+use super::result::{CancelToken, Explained, QueryResult, count_of};
 use super::transaction::in_transaction;
 use crate::sender::Sender;
 use crate::session::{Parts, Session};
@@ -94,7 +94,6 @@ fn call_with(
     caller: &dyn Caller,
     tables: Vec<(String, RecordBatch)>,
 ) -> Result<Vec<ArrayRef>> {
-    let _within = session.enter_procedure()?;
     let _seen = session.planner().see_tables(tables)?;
     let _acting = procedure.acts_as.as_ref().map(|owner| session.planner().catalogs().act_as_owner(owner));
     Run::new(session, procedure, caller).called(arguments)
@@ -131,6 +130,11 @@ impl Session {
     }
 
     fn calling(&self, query: &Query, options: QueryOptions, sender: &Sender) -> Result<Vec<RecordBatch>> {
+        self.called(query, options, sender).map(|(rows, _)| rows)
+    }
+
+    /// The rows of a query that calls procedures, and the query when it has ended.
+    fn called(&self, query: &Query, options: QueryOptions, sender: &Sender) -> Result<(Vec<RecordBatch>, QueryStream)> {
         let options = QueryOptions { packets: Some(1), ..options };
         let mut stream = self.run_query(query, options)?;
         let (token, printed) = (stream.cancel_token(), stream.printed());
@@ -139,7 +143,7 @@ impl Session {
             let next = stream.next_within(run::LOOK);
             printed.take().iter().for_each(|text| sender.printed(text));
             match next {
-                Poll::Ready(None) => return Ok(rows),
+                Poll::Ready(None) => return Ok((rows, stream)),
                 Poll::Ready(Some(batch)) => rows.push(batch?),
                 Poll::Pending if sender.is_stopped() => token.cancel(),
                 Poll::Pending => {}
