@@ -227,6 +227,11 @@ impl Query {
         self.plan.needs(&self.tables)
     }
 
+    /// Whether rows are written.
+    pub fn is_writing(&self) -> bool {
+        matches!(self.plan.node, Node::Write(_))
+    }
+
     /// The columns that come out.
     pub fn schema(&self) -> &SchemaRef {
         &self.plan.schema
@@ -368,6 +373,11 @@ impl Several {
             None => Some(self.last.rows.schema().clone()),
             Some(write) => write.returning.clone(),
         }
+    }
+
+    /// Whether one of them calls procedures, such as those of triggers.
+    pub fn is_calling(&self) -> bool {
+        self.before.iter().chain([&self.last]).any(|part| part.rows.is_calling)
     }
 
     /// What running it is expected to need, at most at once.

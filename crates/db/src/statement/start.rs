@@ -66,6 +66,7 @@ impl Session {
         let text = planned.text;
         self.in_runtime(|| match (planned.planned, planned.source) {
             (Planned::Other(statement), source) if matches!(*statement, Statement::Several(_)) => match *statement {
+                Statement::Several(several) if several.is_calling() => Ok(self.start_calling_several(several, &text)),
                 Statement::Several(several) => self.start_several(several, source, &text),
                 _ => Err(Error::bug("a statement is another one")),
             },

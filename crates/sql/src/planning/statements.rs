@@ -102,7 +102,7 @@ impl Planner {
         };
         let (bound, write) = match bound {
             BoundStatement::Query(bound) => (bound, None),
-            BoundStatement::Write { tag, rows, again: Some(writer), returning, .. } => {
+            BoundStatement::Write { tag, rows, again: Some(writer), returning, .. } if !writer.calls_triggers() => {
                 (rows, Some(AnyWrite::new(tag, writer, returning.map(|(schema, _)| schema))))
             }
             _ => return Ok(None),

@@ -24,7 +24,9 @@ use diligence_engine::QueryOptions;
 use diligence_engine::query::{Printed, QueryStream};
 use diligence_engine::stages::Caller;
 use diligence_sql::procedural::{Gives, Procedure};
-use diligence_sql::{Called, Command, DeferredTrigger, Query, QueryRunner, TriggerRunner, Write};
+use diligence_sql::{
+    Called, Command, DeferredTrigger, Part, Query, QueryRunner, Several, Statement, TriggerRunner, Write,
+};
 use diligence_storage::foreign_error::from_arrow;
 
 use self::run::Run;
@@ -167,6 +169,56 @@ impl Session {
         };
         let result = QueryResult::elsewhere(tag, schema, &self.database().engine().io_handle(), work);
         result.writing(tag, is_returning, counted).printing(printed)
+    }
+
+    /// The same for one whose WITH writes: its parts run one after the other.
+    pub(super) fn start_calling_several(&self, several: Several, text: &str) -> QueryResult {
+        let (session, printed, text) = (self.clone(), Printed::default(), text.to_owned());
+        let (tag, schema) = (several.tag(), several.schema());
+        let (counted, said, is_returning) = (Arc::<AtomicU64>::default(), printed.clone(), schema.is_some());
+        let counting = Arc::clone(&counted);
+        let work = move |token: &CancelToken| {
+            let sender = sender_of(token, said);
+            let _sent = session.is_sent_by(&sender);
+            in_transaction(&session, Isolation::ReadCommitted, true, || {
+                let run = |part: &Part| -> Result<Vec<RecordBatch>> {
+                    let catalogs = session.planner().catalogs();
+                    let (query, returned) = part.begin(catalogs.catalog(), catalogs.owner());
+                    let rows = session.calling(&query, session.query_options(&text), &sender)?;
+                    if !part.is_writing() {
+                        return Ok(rows);
+                    }
+                    AtomicU64::store(&counting, rows.iter().map(count_of).sum(), Ordering::Release);
+                    Ok(returned.map_or_else(Vec::new, |returned| returned.take()))
+                };
+                for part in &several.before {
+                    part.gave(run(part)?)?;
+                }
+                run(&several.last)
+            })
+        };
+        let runtime = self.database().engine().io_handle();
+        let result = QueryResult::elsewhere(tag.unwrap_or("SELECT"), schema, &runtime, work).printing(printed);
+        match tag {
+            Some(tag) => result.writing(tag, is_returning, counted),
+            None => result,
+        }
+    }
+
+    /// The same for EXPLAIN ANALYZE.
+    pub(super) fn start_calling_analyze(&self, query: Query, options: QueryOptions, plan: Explained) -> QueryResult {
+        let (session, printed) = (self.clone(), Printed::default());
+        let said = printed.clone();
+        let work = move |token: &CancelToken| {
+            let sender = sender_of(token, said);
+            let _sent = session.is_sent_by(&sender);
+            in_transaction(&session, Isolation::ReadCommitted, true, || {
+                let (_, stream) = session.called(&query, options, &sender)?;
+                Ok(vec![plan.ran(&stream)?])
+            })
+        };
+        let (schema, runtime) = (Statement::plan_schema(), self.database().engine().io_handle());
+        QueryResult::elsewhere("EXPLAIN", Some(schema), &runtime, work).printing(printed)
     }
 
     /// The same for TRUNCATE.

@@ -431,6 +431,7 @@ impl Text<'_> {
     }
 
     /// `PIVOT t ON k IN ('a', 'b') USING sum(v) GROUP BY g`; the groups are a first aggregate, `"pivot groups"(g)`.
+    /// Several after ON are one, `"pivot product"((k, 'a', 'b'), (l))`.
     fn pivot_statement(&mut self, at: usize) {
         let Some(on) = self.next_of(at, &["ON"]) else { return };
         let Some(using) = self.next_of(on, &["USING"]) else { return };
