@@ -97,8 +97,13 @@ fn call_with(
     tables: Vec<(String, RecordBatch)>,
 ) -> Result<Vec<ArrayRef>> {
     let _seen = session.planner().see_tables(tables)?;
-    let _acting = procedure.acts_as.as_ref().map(|owner| session.planner().catalogs().act_as_owner(owner));
-    Run::new(session, procedure, caller).called(arguments)
+    run(session, Run::new(session, procedure, caller), arguments)
+}
+
+fn run(session: &Session, run: Run<'_>, arguments: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
+    let _within = session.enter_procedure()?;
+    let _acting = run.acts_as().map(|owner| session.planner().catalogs().act_as_owner(owner));
+    run.called(arguments)
 }
 
 /// Who waits for a statement that is cancelled by a token.
@@ -266,6 +271,8 @@ impl Session {
         let (said, tag) = (printed.clone(), called.tag);
         let work = move |token: &CancelToken| {
             let sender = sender_of(token, said);
+            let is_lent = session.parts().ends_transactions().swap(false, Ordering::AcqRel);
+            let may_end = is_lent || session.planner().catalogs().isolation().is_none();
             in_transaction(&session, Isolation::ReadCommitted, true, || {
                 let arguments = match &called.arguments {
                     None => vec![],
@@ -274,7 +281,8 @@ impl Session {
                         concat_batches(query.schema(), &rows).map_err(from_arrow)?.columns().to_vec()
                     }
                 };
-                let given = call(&session, &called.procedure, arguments, &sender)?;
+                let own = Run::new(&session, &called.procedure, &sender).ending_transactions(may_end);
+                let given = run(&session, own, arguments)?;
                 match (called.schema(), &called.procedure.gives) {
                     (Some(schema), Gives::Row(_)) => Ok(vec![RecordBatch::try_new(schema, given).map_err(from_arrow)?]),
                     _ => Ok(vec![]),
