@@ -47,7 +47,7 @@ pub(crate) use self::ignored::IGNORED;
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 pub(crate) use self::moments::TABLE_AT;
 pub(crate) use self::procedures::{DO, PROCEDURE};
-pub(crate) use self::queries::LIMIT_PERCENT;
+pub(crate) use self::queries::{LIMIT_PERCENT, VARIADIC_ARRAY};
 pub(crate) use self::row_locks::{KEY_SHARE, NO_KEY_UPDATE};
 use self::strings::{with_hexadecimal_numbers, with_whole_strings};
 
