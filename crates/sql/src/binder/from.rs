@@ -20,7 +20,7 @@ use super::samples::{nearest, sample_of};
 use super::scope::{Clause, Level, Namespace, Source, Withheld, Withs};
 use super::targets::Target;
 use super::{
-    Binder, Named, Rows, STACK_GROWTH, STACK_RED_ZONE, VIEW_DEPTH_MAX, name_place, normalized, place, placed,
+    Binder, Named, Rows, STACK_GROWTH, STACK_RED_ZONE, VIEW_DEPTH_MAX, name_place, normalized, place, placed, shown,
     unsupported,
 };
 use crate::algebra::{
@@ -545,7 +545,7 @@ impl Binder<'_> {
             if let (true, Some(alias)) = (is_scalar, alias) {
                 columns[0].name = normalized(&alias.name);
             }
-            let mut side = named(rows.relation, columns, alias, own)?;
+            let mut side = named(rows.relation, columns, alias.map(without_types).as_ref(), own)?;
             side.names.sources[0].is_scalar = is_scalar;
             return Ok(side);
         }

@@ -391,6 +391,11 @@ impl Binder<'_> {
                 let form = Scalar::Constant(Constant::text(form.value.clone()));
                 self.call("normalize", vec![self.argument(text, level)?, form])?
             }
+            "in value" => {
+                let [value, list] = two(bound()?).ok_or_else(|| wrong("a value and a list"))?;
+                self.in_value(value, list)?
+            }
+            SET_FIELD => self.with_field_set(bound()?)?,
             "set element" => {
                 let mut arguments = bound()?.into_iter();
                 let mut arguments = (arguments.next(), arguments.next_back(), arguments.collect::<Vec<_>>());

@@ -114,7 +114,30 @@ fn parse_postgres(sql: &str) -> Result<Parsed> {
         // It breaks nowhere.
         let _ = with_stack(depth, || walk(&mut statement, &mut clauses));
     }
-    Ok(Parsed { statement: into_table(statement), depth })
+    Ok(Parsed { statement: untyped(into_table(statement))?, depth })
+}
+
+/// Columns of CREATE TABLE AS that only have names. Fails with 42601 if there is no query that they name.
+fn untyped(mut statement: SyntaxTree) -> Result<SyntaxTree> {
+    let only_named = |column: &ast::ColumnDef| match &column.data_type {
+        ast::DataType::Custom(name, _) => {
+            name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| name.value == tokens::ONLY_NAMED)
+        }
+        _ => false,
+    };
+    if let SyntaxTree::Statement(inner) = &mut statement
+        && let ast::Statement::CreateTable(create) = inner.as_mut()
+    {
+        let has_query = create.query.is_some();
+        for column in create.columns.iter_mut().filter(|column| only_named(column)) {
+            if !has_query {
+                let error = Error::input(format!("the column {} has no type", column.name)).with_code("42601");
+                return Err(error.with_hint("write CREATE TABLE t (a integer), or CREATE TABLE t (a) AS SELECT …"));
+            }
+            column.data_type = ast::DataType::Unspecified;
+        }
+    }
+    Ok(statement)
 }
 
 /// `SELECT … INTO t FROM …` makes a table, as `CREATE TABLE t AS SELECT …` does.

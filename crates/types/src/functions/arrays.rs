@@ -235,7 +235,7 @@ fn slice(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> 
         };
         Some((from..=to).step_by(step).map(|place| (0, range.start + place as usize - 1)).collect())
     };
-    let cuts = (0..columns.rows()).map(cut).collect();
+    let cuts = (0..columns.rows()).map(cut).collect::<Result<_>>()?;
     columns.result(picked(call, &[rows.list.values().as_ref()], cuts)?)
 }
 

@@ -82,13 +82,8 @@ impl Text<'_> {
                 self.replace(at, [Token::Caret]);
                 self.drop(at + 1..at + 2);
             }
-            Token::Mul if self.begins_item(at, last) && self.is(at + 1, "LIKE") => {
-                if let pattern @ Token::SingleQuotedString(_) = self.token(at + 2) {
-                    self.replace(at, [quoted("columns like"), Token::LParen]);
-                    self.drop(at + 1..at + 2);
-                    self.replace(at + 2, [pattern.clone(), Token::RParen]);
-                }
-            }
+            Token::Mul if self.begins_item(at, last) => self.star_like(at),
+            Token::Mul if self.is(at + 1, "COLUMNS") && *self.token(at + 2) == Token::LParen => self.unpacked(at),
             Token::Word(found) => {
                 let is_named = *self.token(at + 1) == Token::Colon && self.begins_item(at, last);
                 if is_named {

@@ -181,7 +181,10 @@ impl<'a> Text<'a> {
             self.duckdb(at, &mut opens);
             let last = levels.len() - 1;
             match self.token(at) {
-                Token::LParen => levels.push(self.level(at)),
+                Token::LParen => {
+                    self.named_columns(at);
+                    levels.push(self.level(at));
+                }
                 Token::RParen => {
                     if last > 0 {
                         levels.pop();
@@ -259,6 +262,13 @@ impl<'a> Text<'a> {
             Keyword::AT | Keyword::BEFORE | Keyword::CHANGES if level.in_from && !self.is_of_past(at) => {
                 let name = self.token(at).to_string().to_lowercase();
                 self.replace(at, [quoted(&name)]);
+            }
+            Keyword::AS if level.in_from && self.declares_columns(at) => {
+                let closed = at - 1;
+                let opened = (level.opened..closed).rev().find(|open| self.closed.get(open) == Some(&closed));
+                if let Some(name @ Token::Word(_)) = opened.and_then(|open| Some(self.token(open.checked_sub(1)?))) {
+                    self.insert(at + 1, [name.clone()]);
+                }
             }
             Keyword::FOR if at >= self.locks_until => self.row_locks(at),
             Keyword::FETCH => self.fetch(at),
@@ -373,6 +383,18 @@ impl<'a> Text<'a> {
             },
             _ => {}
         }
+    }
+
+    /// Whether AS without a name stands between a call and its columns: `f() AS (a integer, b text)`.
+    fn declares_columns(&self, at: usize) -> bool {
+        let is_word = |at: usize| matches!(self.token(at), Token::Word(_));
+        at > 0
+            && *self.token(at - 1) == Token::RParen
+            && *self.token(at + 1) == Token::LParen
+            && is_word(at + 2)
+            && is_word(at + 3)
+            && !self
+                .is_any(at + 2, &["SELECT", "WITH", "VALUES", "TABLE", "FROM", "INSERT", "UPDATE", "DELETE", "MERGE"])
     }
 
     /// `-|-`, without blanks in it.
