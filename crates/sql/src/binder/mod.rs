@@ -51,6 +51,7 @@ mod subqueries;
 mod subscripts;
 mod targets;
 mod turned;
+mod unpacked;
 mod windows;
 mod with;
 

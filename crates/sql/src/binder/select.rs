@@ -378,6 +378,7 @@ impl Binder<'_> {
                 continue;
             }
             match projected {
+                SelectItem::UnnamedExpr(expression) if self.unpacked(&mut items, expression, level)? => {}
                 SelectItem::UnnamedExpr(expression) => {
                     let scalar = match unnested_argument(expression) {
                         Some(argument) => {

@@ -17,8 +17,12 @@ use sqlparser::tokenizer::Token;
 /// The columns that PIVOT groups by, where it says so.
 pub(crate) const PIVOT_GROUPS: &str = "pivot groups";
 
+/// What PIVOT is by, where it is by several: their values are combined.
+pub(crate) const PIVOT_PRODUCT: &str = "pivot product";
+
 /// Functions that take a lambda.
-const LAMBDA_FUNCTIONS: [&str; 11] = [
+const LAMBDA_FUNCTIONS: [&str; 12] = [
+    "columns",
     "list_transform",
     "list_apply",
     "array_transform",
@@ -94,6 +98,33 @@ impl Text<'_> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// `* [NOT] LIKE 'p'` and its kin: `"columns like"('p')`.
+    fn star_like(&mut self, at: usize) {
+        let negated = self.is(at + 1, "NOT");
+        let first = at + 1 + usize::from(negated);
+        let (kind, pattern) = match () {
+            () if self.is(first, "LIKE") => ("like", first + 1),
+            () if self.is(first, "ILIKE") && negated => ("ilike", first + 1),
+            () if self.is(first, "SIMILAR") && self.is(first + 1, "TO") => ("similar", first + 2),
+            () if self.is(first, "GLOB") => ("glob", first + 1),
+            () => return,
+        };
+        if let text @ Token::SingleQuotedString(_) = self.token(pattern) {
+            let name = format!("columns {}{kind}", if negated { "not " } else { "" });
+            self.replace(at, [quoted(&name), Token::LParen]);
+            self.drop(at + 1..pattern);
+            self.replace(pattern, [text.clone(), Token::RParen]);
+        }
+    }
+
+    /// `f(*COLUMNS(…))`: all of the columns are arguments.
+    fn unpacked(&mut self, at: usize) {
+        if at > 0 && matches!(self.token(at - 1), Token::LParen | Token::Comma | Token::LBracket) {
+            self.drop(at..at + 1);
+            self.replace(at + 1, [quoted("unpacked columns")]);
         }
     }
 
@@ -445,7 +476,51 @@ impl Text<'_> {
         let items = self.items(on + 1, list_end);
         // Without a list, the values are those that there are.
         let any = [word("IN"), Token::LParen, word("ANY"), Token::RParen];
-        let any = if self.next_of(on, &["IN"]).is_some_and(|place| place < using) { vec![] } else { any.to_vec() };
-        self.insert_or_end(end, any.into_iter().chain([Token::RParen]));
+        if items.len() > 1 {
+            head.extend([quoted(PIVOT_PRODUCT), Token::LParen]);
+            for (place, (begin, item_end)) in items.into_iter().enumerate() {
+                let list = self.next_of(begin, &["IN"]).filter(|list| *list < item_end);
+                head.extend((place > 0).then_some(Token::Comma));
+                head.push(Token::LParen);
+                head.extend((begin..list.unwrap_or(item_end)).map(|at| self.token(at).clone()));
+                if let Some(list) = list {
+                    head.push(Token::Comma);
+                    head.extend((list + 2..item_end - 1).map(|at| self.token(at).clone()));
+                }
+                head.push(Token::RParen);
+            }
+            head.push(Token::RParen);
+            self.replace(on, head);
+            self.drop(on + 1..end);
+            return self.insert_or_end(end, any.into_iter().chain([Token::RParen]));
+        }
+        let has_list = self.next_of(on, &["IN"]).is_some_and(|place| place < list_end);
+        let is_computed = !has_list && list_end > on + 2 && *self.token(on + 1) != Token::LParen;
+        if is_computed {
+            head.extend([Token::LParen, Token::LParen]);
+        }
+        self.replace(on, head);
+        self.drop(list_end..end);
+        let any = if has_list { vec![] } else { any.to_vec() };
+        let closed = if is_computed { vec![Token::RParen, Token::RParen] } else { vec![] };
+        self.insert_or_end(end, closed.into_iter().chain(any).chain([Token::RParen]));
+    }
+
+    /// Where the parts of a list begin and end that has commas between them.
+    fn items(&self, begin: usize, end: usize) -> Vec<(usize, usize)> {
+        let (mut items, mut from, mut at) = (Vec::new(), begin, begin);
+        while at < end {
+            match self.token(at) {
+                Token::LParen => at = self.closed.get(&at).copied().unwrap_or(at),
+                Token::Comma => {
+                    items.push((from, at));
+                    from = at + 1;
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        items.push((from, end));
+        items
     }
 }

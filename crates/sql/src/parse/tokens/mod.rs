@@ -40,7 +40,7 @@ use self::ctes::Clauses;
 pub(crate) use self::definitions::{LIKE, NO_DATA, ONLY_NAMED, REFRESH};
 pub(crate) use self::domains::DOMAIN;
 use self::duckdb::Open;
-pub(crate) use self::duckdb::PIVOT_GROUPS;
+pub(crate) use self::duckdb::{PIVOT_GROUPS, PIVOT_PRODUCT};
 use self::edits::Edits;
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::ignored::IGNORED;
