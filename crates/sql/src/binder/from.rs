@@ -533,7 +533,17 @@ impl Binder<'_> {
             let rows = self.summary(query, None, withs)?;
             return self.derived(rows, alias);
         }
-        if let Some(rows) = self.routine_rows(name, arguments, &level, withs)? {
+        if let ("describe", [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(query)))]) =
+            (function.as_str(), arguments)
+        {
+            let rows = self.description(query, withs)?;
+            return self.derived(rows, alias);
+        }
+        if let Some(text) = shown::query_of(&function, arguments)? {
+            let rows = self.query(&crate::parse::query(&text)?, None, withs)?;
+            return self.derived(rows, alias);
+        }
+        if let Some(rows) = self.routine_rows(name, arguments, alias, &level, withs)? {
             if with_ordinality {
                 return Err(unsupported("WITH ORDINALITY behind a function that a statement made"));
             }

@@ -47,6 +47,8 @@ mod samples;
 mod scope;
 mod select;
 mod sets;
+mod shown;
+mod starred;
 mod subqueries;
 mod subscripts;
 mod targets;

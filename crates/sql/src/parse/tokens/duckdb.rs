@@ -250,7 +250,12 @@ impl Text<'_> {
             _ if self.is(at, "LAMBDA") && open.is_parenthesis => self.lambda(at, open),
             Keyword::ATTACH if begins => self.attach(at),
             Keyword::DETACH if begins => self.detach(at),
-            _ if self.is(at, "SUMMARIZE") && begins => self.summarize(at),
+            _ if self.is(at, "SUMMARIZE") && (begins || self.begins_query(at, open)) => self.summarize(at),
+            _ if self.is(at, "SHOW") && (begins || self.begins_query(at, open)) => self.show(at, begins),
+            _ if self.is_any(at, &["DESCRIBE", "DESC"]) && (begins || self.begins_query(at, open)) => {
+                self.describe(at, begins);
+            }
+            _ if self.is(at, "PRAGMA") && begins => self.pragma(at),
             _ => {}
         }
     }
@@ -403,7 +408,7 @@ impl Text<'_> {
     }
 
     /// Where the statement ends that a place is in, or the parentheses around it.
-    fn statement_end(&self, mut at: usize) -> usize {
+    pub(super) fn statement_end(&self, mut at: usize) -> usize {
         loop {
             at = match self.token(at) {
                 Token::EOF | Token::SemiColon | Token::RParen => return at,
@@ -460,12 +465,14 @@ impl Text<'_> {
     /// Several after ON are one, `"pivot product"((k, 'a', 'b'), (l))`.
     fn pivot_statement(&mut self, at: usize) {
         let Some(on) = self.next_of(at, &["ON"]) else { return };
-        let Some(using) = self.next_of(on, &["USING"]) else { return };
-        let behind =
-            |text: &Self, names: &[&str]| text.next_of(using, names).unwrap_or_else(|| text.statement_end(using));
-        let end = behind(self, &["ORDER", "LIMIT"]);
-        let group = self.next_of(using, &["GROUP"]).filter(|group| *group < end && self.is(group + 1, "BY"));
-        let aggregates = self.between(using, group.unwrap_or(end));
+        let list_end = self.next_of(on, &["USING", "GROUP", "ORDER", "LIMIT"]);
+        let list_end = list_end.unwrap_or_else(|| self.statement_end(on));
+        let end = self.next_of(list_end, &["ORDER", "LIMIT"]).unwrap_or_else(|| self.statement_end(list_end));
+        let group = self.next_of(list_end, &["GROUP"]).filter(|group| *group < end && self.is(group + 1, "BY"));
+        let aggregates = match self.is(list_end, "USING") {
+            true => self.between(list_end, group.unwrap_or(end)),
+            false => vec![word("count"), Token::LParen, Token::Mul, Token::RParen],
+        };
         let groups = group.map(|group| {
             let columns = self.between(group + 1, end);
             [quoted(PIVOT_GROUPS), Token::LParen].into_iter().chain(columns).chain([Token::RParen, Token::Comma])

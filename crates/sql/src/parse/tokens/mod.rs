@@ -23,6 +23,7 @@ mod moments;
 mod procedures;
 mod queries;
 mod row_locks;
+mod shown;
 mod strings;
 mod words;
 
