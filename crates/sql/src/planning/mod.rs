@@ -51,6 +51,7 @@ mod simple_views;
 mod statements;
 mod tables;
 mod triggers;
+mod whole_files;
 mod writes;
 
 use std::collections::{BTreeMap, HashMap};
