@@ -251,7 +251,7 @@ mod tests {
         );
         assert!(matches!(to("file:///nowhere/x.csv").unwrap(), Destination::File(_)));
         assert!(matches!(to("/nowhere/x").unwrap(), Destination::Folder(_, ending) if ending == ".csv"));
-        assert!(matches!(to("/dev/null").unwrap(), Destination::Folder(..)), "without an ending it is a folder's name");
+        assert!(matches!(to("/dev/null").unwrap(), Destination::Pipe(_)));
         assert!(matches!(to("memory:///x.csv").unwrap(), Destination::Object(..)));
         assert!(matches!(to("memory:///x/").unwrap(), Destination::Objects(..)));
         assert!(to("nonsense://x.csv").is_err());
