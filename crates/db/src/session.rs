@@ -1,7 +1,7 @@
 //! A session: one client's conversation with a database. Its settings, rights, and planner; what happens to its
 //! statements is told in [`statement`](crate::statement).
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -69,6 +69,8 @@ pub(crate) struct Parts {
     savepoints: Mutex<Vec<Savepoint>>,
     /// Procedures that run within each other.
     depth: AtomicUsize,
+    /// Whether the procedure that is called next may end the transaction, as the one may that calls it.
+    ends_transactions: AtomicBool,
     itself: Weak<Parts>,
     /// What settings were, and whom it acted as, before the transaction changed it.
     remembered: Mutex<Remembered>,
@@ -211,6 +213,11 @@ impl Parts {
         self.sender.lock().clone()
     }
 
+    /// Whether the procedure that is called next may end the transaction.
+    pub(crate) fn ends_transactions(&self) -> &AtomicBool {
+        &self.ends_transactions
+    }
+
     /// Says who has, and gives who had.
     pub(crate) fn set_sender(&self, sender: Option<Arc<Sender>>) -> Option<Arc<Sender>> {
         std::mem::replace(&mut *self.sender.lock(), sender)
@@ -304,6 +311,7 @@ impl Session {
                 database,
                 savepoints: Mutex::default(),
                 depth: AtomicUsize::new(0),
+                ends_transactions: AtomicBool::new(false),
                 itself: parts.clone(),
                 remembered: Mutex::default(),
                 ears: Arc::default(),

@@ -1,7 +1,7 @@
 //! A query that is planned.
 
 use arrow::datatypes::SchemaRef;
-use diligence_engine::plan::{Needs, Plan, PlanTables};
+use diligence_engine::plan::{Needs, Node, Plan, PlanTables};
 
 /// Something that gives rows.
 #[derive(Clone, Debug)]
@@ -25,6 +25,11 @@ impl Query {
     /// What running it is expected to need.
     pub fn needs(&self) -> Needs {
         self.plan.needs(&self.tables)
+    }
+
+    /// Whether rows are written.
+    pub fn is_writing(&self) -> bool {
+        matches!(self.plan.node, Node::Write(_))
     }
 
     /// The columns that come out.

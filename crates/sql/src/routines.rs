@@ -43,6 +43,8 @@ pub(crate) struct Definition {
     pub is_trigger: bool,
     /// As whom it runs, if that is not whoever calls it.
     pub acts_as: Option<String>,
+    /// Whether its calls say what its columns are: RETURNS record.
+    pub is_record: bool,
 }
 
 /// What a routine takes.
@@ -54,6 +56,8 @@ pub(crate) struct RoutineParameter {
     pub data_type: Option<DataType>,
     /// Its value if it is left out.
     pub default: Option<Expr>,
+    /// Whether it takes all further arguments, as an array.
+    pub is_variadic: bool,
 }
 
 /// What a routine computes, with parameters as placeholders.
@@ -79,6 +83,7 @@ impl Definition {
                     name: lower(&given.name),
                     data_type: None,
                     default: given.default_expr.clone(),
+                    is_variadic: false,
                 });
                 let body = match definition {
                     MacroDefinition::Expr(value) => Body::Value(Arc::new(value.clone())),
@@ -97,6 +102,7 @@ impl Definition {
                     output: None,
                     is_trigger: false,
                     acts_as: None,
+                    is_record: false,
                 }
                 .with_placeholders())
             }
@@ -119,17 +125,24 @@ impl Definition {
         let (mut parameters, mut columns) = (Vec::new(), Vec::new());
         for given in create.args.iter().flatten() {
             let name = given.name.as_ref().map(lower).unwrap_or_default();
+            let is_variadic = matches!(given.mode, Some(ArgMode::Variadic));
             if matches!(given.mode, Some(ArgMode::Out | ArgMode::InOut)) {
                 columns.push((name.clone(), given.data_type.clone()));
             }
             // CALL names those that are given back, too.
             if is_procedure || !matches!(given.mode, Some(ArgMode::Out)) {
                 let (data_type, default) = (Some(given.data_type.clone()), given.default_expr.clone());
-                parameters.push(RoutineParameter { name, data_type, default });
+                parameters.push(RoutineParameter { name, data_type, default, is_variadic });
             }
         }
-        let (mut returns, mut gives_rows, mut is_called_by_tables) = (None, false, false);
+        let (mut returns, mut gives_rows, mut is_called_by_tables, mut is_record) = (None, false, false, false);
         match &create.return_type {
+            // Of what OUT parameters name, this says nothing more.
+            Some(FunctionReturnType::SetOf(given)) if is_record_type(given) => {
+                gives_rows = true;
+                is_record = columns.is_empty();
+            }
+            Some(FunctionReturnType::DataType(given)) if is_record_type(given) => is_record = columns.is_empty(),
             Some(FunctionReturnType::SetOf(given)) => {
                 gives_rows = true;
                 columns = vec![(last(&create.name)?, given.clone())];
@@ -156,7 +169,7 @@ impl Definition {
             columns.clear();
         }
         let is_value = !gives_rows && columns.is_empty() && returns.is_some();
-        let gives = gives_rows || !columns.is_empty() || returns.is_some();
+        let gives = gives_rows || is_record || !columns.is_empty() || returns.is_some();
         let form = form.map(|form| if form == Form::Rows && gives_rows { Form::RowSets } else { form });
         let body = match &create.function_body {
             Some(CreateFunctionBody::AsBeforeOptions { body, .. } | CreateFunctionBody::AsAfterOptions(body))
@@ -199,7 +212,7 @@ impl Definition {
                 match only_query(&statements).filter(|_| !is_procedure && !acts_as_owner) {
                     None => Body::Block(Arc::new(procedural::statements(statements, gives))),
                     // Of several rows the first counts.
-                    Some(query) => match value_of(&query).filter(|_| !gives_rows && columns.is_empty()) {
+                    Some(query) => match value_of(&query).filter(|_| !gives_rows && !is_record && columns.is_empty()) {
                         Some(value) => Body::Value(Arc::new(value.clone())),
                         None => Body::Rows(Arc::new(query)),
                     },
@@ -213,7 +226,11 @@ impl Definition {
                 if query.limit_clause.is_none() && query.fetch.is_none() {
                     query.limit_clause = parse::query("SELECT 1 LIMIT 1")?.limit_clause;
                 }
-                Body::Value(Arc::new(Expr::Subquery(Box::new(query))))
+                if is_record {
+                    Body::Rows(Arc::new(query))
+                } else {
+                    Body::Value(Arc::new(Expr::Subquery(Box::new(query))))
+                }
             }
             other => other,
         };
@@ -234,6 +251,7 @@ impl Definition {
             output,
             is_trigger: is_called_by_tables,
             acts_as: None,
+            is_record,
         };
         Ok(definition.with_placeholders())
     }
@@ -271,6 +289,8 @@ impl Definition {
 
     /// The arguments of a call, in the order of the parameters, with defaults; `None` if they do not fit.
     pub(crate) fn ordered(&self, call: &[(Option<String>, Expr)]) -> Option<Vec<Expr>> {
+        let gathered = self.gathered(call)?;
+        let call = gathered.as_deref().unwrap_or(call);
         let mut values = vec![None; self.parameters.len()];
         for (position, (name, value)) in call.iter().enumerate() {
             let place = match name {
@@ -284,6 +304,55 @@ impl Definition {
         }
         let values = values.into_iter().zip(&self.parameters);
         values.map(|(value, parameter)| value.or_else(|| parameter.default.clone())).collect()
+    }
+
+    /// The arguments with those in one array that the last parameter takes; nothing inside of a value if none does,
+    /// and `None` if it must take one and there is none.
+    #[expect(clippy::option_option, reason = "no change, and no call")]
+    fn gathered(&self, call: &[(Option<String>, Expr)]) -> Option<Option<Vec<(Option<String>, Expr)>>> {
+        let place = match self.parameters.last() {
+            Some(last) if last.is_variadic => self.parameters.len() - 1,
+            _ => return Some(None),
+        };
+        if let Some((None, Expr::Function(function))) = call.get(place)
+            && function.name.to_string() == format!("\"{}\"", parse::VARIADIC_ARRAY)
+            && let ast::FunctionArguments::List(list) = &function.args
+            && let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(array))] = list.args.as_slice()
+        {
+            let mut call = call.to_vec();
+            call[place].1 = array.clone();
+            return Some(Some(call));
+        }
+        let given = call.get(place..).unwrap_or_default();
+        if given.is_empty() || given.iter().any(|(name, _)| name.is_some()) {
+            return if call.iter().any(|(name, _)| name.is_some()) { Some(None) } else { None };
+        }
+        let elem = given.iter().map(|(_, value)| value.clone()).collect();
+        let array = Expr::Array(ast::Array { elem, named: true });
+        Some(Some(call[..place].iter().cloned().chain([(None, array)]).collect()))
+    }
+
+    /// Whether the types of its arguments decide those of its parameters: anyelement and its kin.
+    pub(crate) fn is_polymorphic(&self) -> bool {
+        self.parameters
+            .iter()
+            .any(|parameter| parameter.data_type.as_ref().is_some_and(|own| polymorphic(own).is_some()))
+    }
+
+    /// The same for an element of this type, or the type that all arguments have in common.
+    pub(crate) fn of_types(mut self, element: Option<&DataType>, common: Option<&DataType>) -> Self {
+        let decided = |data_type: &mut DataType| {
+            let Some(kind) = polymorphic(data_type) else { return };
+            let Some(found) = (if kind.is_common { common } else { element }) else { return };
+            *data_type = match kind.is_array {
+                true => DataType::Array(ast::ArrayElemTypeDef::SquareBracket(Box::new(found.clone()), None)),
+                false => found.clone(),
+            };
+        };
+        self.parameters.iter_mut().filter_map(|parameter| parameter.data_type.as_mut()).for_each(decided);
+        self.returns.iter_mut().for_each(decided);
+        self.columns.iter_mut().for_each(|(_, data_type)| decided(data_type));
+        self
     }
 
     /// What tells it from others of its name: the types of its parameters. `None` for a macro.
@@ -410,6 +479,30 @@ fn only_query(statements: &[String]) -> Option<Query> {
         return None;
     }
     Some(*query)
+}
+
+/// A type that the arguments of a call decide.
+pub(crate) struct Polymorphic {
+    /// Whether it is an array of the type that is decided.
+    pub is_array: bool,
+    /// Whether arguments of several types become the one that they have in common.
+    pub is_common: bool,
+}
+
+/// Which of them a type is, if it is one.
+pub(crate) fn polymorphic(data_type: &DataType) -> Option<Polymorphic> {
+    let (is_array, is_common) = match data_type.to_string().to_lowercase().as_str() {
+        "anyelement" | "anynonarray" | "anyenum" => (false, false),
+        "anyarray" => (true, false),
+        "anycompatible" | "anycompatiblenonarray" => (false, true),
+        "anycompatiblearray" => (true, true),
+        _ => return None,
+    };
+    Some(Polymorphic { is_array, is_common })
+}
+
+fn is_record_type(data_type: &DataType) -> bool {
+    data_type.to_string().eq_ignore_ascii_case("record")
 }
 
 fn is_trigger(data_type: &DataType) -> bool {

@@ -341,6 +341,11 @@ impl Several {
         }
     }
 
+    /// Whether one of them calls procedures, such as those of triggers.
+    pub fn is_calling(&self) -> bool {
+        self.before.iter().chain([&self.last]).any(|part| part.rows.is_calling)
+    }
+
     /// What running it is expected to need, at most at once.
     pub fn needs(&self) -> Needs {
         let mut all = Needs::default();

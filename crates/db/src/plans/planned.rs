@@ -114,10 +114,11 @@ impl PlannedStatement {
     pub fn is_read_only(&self) -> bool {
         match &self.planned {
             Planned::Query(query, _) => !query.is_locking,
-            Planned::Other(statement) => !matches!(
-                statement.as_ref(),
-                Statement::Write(_) | Statement::Several(_) | Statement::Command(_) | Statement::Call(_)
-            ),
+            Planned::Other(statement) => match statement.as_ref() {
+                Statement::Write(_) | Statement::Several(_) | Statement::Command(_) | Statement::Call(_) => false,
+                Statement::Explain { query, analyze, .. } => !analyze || !query.is_writing(),
+                _ => true,
+            },
         }
     }
 

@@ -256,6 +256,16 @@ pub(crate) enum Explained {
     Json(Query),
 }
 
+impl Explained {
+    /// The plan with what was measured of a run that has ended.
+    pub(crate) fn ran(self, stream: &QueryStream) -> Result<RecordBatch> {
+        line_batch(&match self {
+            Self::Text(plan) => format!("{}\n\n{}", plan.trim_end(), stream.profile()),
+            Self::Json(plan) => plan_json::ran(&plan, &stream.profile()),
+        })
+    }
+}
+
 impl QueryResult {
     pub(crate) fn query(stream: QueryStream) -> Self {
         Self::of(stream.schema(), None, stream, Body::Query)
@@ -781,11 +791,7 @@ impl QueryResult {
         self.locked = None;
         match std::mem::replace(&mut self.body, Body::Ready(VecDeque::new())) {
             Body::Analyze(stream, plan) => {
-                let text = match plan {
-                    Explained::Text(plan) => format!("{}\n\n{}", plan.trim_end(), stream.profile()),
-                    Explained::Json(plan) => plan_json::ran(&plan, &stream.profile()),
-                };
-                self.body = Body::Ready(VecDeque::from([line_batch(&text)?]));
+                self.body = Body::Ready(VecDeque::from([plan.ran(&stream)?]));
             }
             Body::Write(_, Some(returned)) => self.body = Body::Ready(returned.take().into()),
             Body::Held(_, held) => self.body = Body::Ready(held),

@@ -66,6 +66,7 @@ impl Session {
         let text = planned.text;
         self.in_runtime(|| match (planned.planned, planned.source) {
             (Planned::Other(statement), source) if matches!(*statement, Statement::Several(_)) => match *statement {
+                Statement::Several(several) if several.is_calling() => Ok(self.start_calling_several(several, &text)),
                 Statement::Several(several) => self.start_several(several, source, &text),
                 _ => Err(Error::bug("a statement is another one")),
             },
@@ -266,7 +267,10 @@ impl Session {
                     true => Explained::Json(query.clone()),
                     false => Explained::Text(query.plan.shown(&query.tables).to_string()),
                 };
-                QueryResult::analyze(self.run_query(&query, options)?, plan)
+                match query.is_calling {
+                    true => self.start_calling_analyze(query, options, plan),
+                    false => QueryResult::analyze(self.run_query(&query, options)?, plan),
+                }
             }
             Statement::Explain { query, json: true, .. } => {
                 let options = QueryOptions { tables: query.tables.clone(), ..options };

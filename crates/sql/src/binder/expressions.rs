@@ -236,7 +236,13 @@ impl Binder<'_> {
                 Ok(record(values.collect::<Result<_>>()?, names.into_iter()))
             }
             Expr::Dictionary(fields) => {
-                let values = fields.iter().map(|field| self.typed_scalar(&field.value, level));
+                // A NULL is of the type that others decide.
+                let values = fields.iter().map(|field| match self.scalar(&field.value, level)? {
+                    null @ Scalar::Constant(_) if matches!(&null, Scalar::Constant(value) if value.is_null()) => {
+                        Ok(null)
+                    }
+                    value => self.typed(value),
+                });
                 let names = fields.iter().map(|field| normalized(&field.key));
                 Ok(record(values.collect::<Result<_>>()?, names))
             }

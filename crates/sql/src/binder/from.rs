@@ -20,7 +20,7 @@ use super::samples::{nearest, sample_of};
 use super::scope::{Clause, Level, Namespace, Source, Withheld, Withs};
 use super::targets::Target;
 use super::{
-    Binder, Named, Rows, STACK_GROWTH, STACK_RED_ZONE, VIEW_DEPTH_MAX, name_place, normalized, place, placed,
+    Binder, Named, Rows, STACK_GROWTH, STACK_RED_ZONE, VIEW_DEPTH_MAX, name_place, normalized, place, placed, shown,
     unsupported,
 };
 use crate::algebra::{
@@ -533,7 +533,17 @@ impl Binder<'_> {
             let rows = self.summary(query, None, withs)?;
             return self.derived(rows, alias);
         }
-        if let Some(rows) = self.routine_rows(name, arguments, &level, withs)? {
+        if let ("describe", [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(query)))]) =
+            (function.as_str(), arguments)
+        {
+            let rows = self.description(query, withs)?;
+            return self.derived(rows, alias);
+        }
+        if let Some(text) = shown::query_of(&function, arguments)? {
+            let rows = self.query(&crate::parse::query(&text)?, None, withs)?;
+            return self.derived(rows, alias);
+        }
+        if let Some(rows) = self.routine_rows(name, arguments, alias, &level, withs)? {
             if with_ordinality {
                 return Err(unsupported("WITH ORDINALITY behind a function that a statement made"));
             }
@@ -545,7 +555,7 @@ impl Binder<'_> {
             if let (true, Some(alias)) = (is_scalar, alias) {
                 columns[0].name = normalized(&alias.name);
             }
-            let mut side = named(rows.relation, columns, alias, own)?;
+            let mut side = named(rows.relation, columns, alias.map(without_types).as_ref(), own)?;
             side.names.sources[0].is_scalar = is_scalar;
             return Ok(side);
         }

@@ -11,6 +11,7 @@ use sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
 };
 
+use super::fields::SET_FIELD;
 use super::grouping::is_other_form;
 use super::operators::{Way, record, row};
 use super::scope::Level;
@@ -390,6 +391,11 @@ impl Binder<'_> {
                 let form = Scalar::Constant(Constant::text(form.value.clone()));
                 self.call("normalize", vec![self.argument(text, level)?, form])?
             }
+            "in value" => {
+                let [value, list] = two(bound()?).ok_or_else(|| wrong("a value and a list"))?;
+                self.in_value(value, list)?
+            }
+            SET_FIELD => self.with_field_set(bound()?)?,
             "set element" => {
                 let mut arguments = bound()?.into_iter();
                 let mut arguments = (arguments.next(), arguments.next_back(), arguments.collect::<Vec<_>>());

@@ -231,7 +231,7 @@ pub(super) fn is_lambda(argument: &FunctionArg) -> bool {
 }
 
 /// The names and the body of a lambda.
-fn lambda_of(expression: &Expr) -> Option<(Vec<Ident>, &Expr)> {
+pub(super) fn lambda_of(expression: &Expr) -> Option<(Vec<Ident>, &Expr)> {
     let Expr::Function(function) = expression else { return None };
     match expressions(function)?[..] {
         [names, body] if bare_name(function) == "lambda" => Some((names_of(names)?, body)),

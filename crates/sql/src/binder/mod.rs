@@ -30,6 +30,7 @@ mod changes;
 mod collations;
 mod domains;
 mod expressions;
+mod fields;
 mod from;
 mod functions;
 mod grouping;
@@ -46,10 +47,13 @@ mod samples;
 mod scope;
 mod select;
 mod sets;
+mod shown;
+mod starred;
 mod subqueries;
 mod subscripts;
 mod targets;
 mod turned;
+mod unpacked;
 mod windows;
 mod with;
 
@@ -83,6 +87,7 @@ pub(crate) use changes::{
 };
 pub(crate) use collations::not_collatable;
 pub(crate) use domains::bind_domain_check;
+pub(crate) use fields::{SET_FIELD, no_composite, no_field};
 pub(crate) use literals::instant;
 pub(crate) use locking::Lockable;
 use locking::Locking;
@@ -90,7 +95,7 @@ pub(crate) use routines::{called, check_routine};
 use scope::{Level, Withs};
 pub(crate) use targets::{
     BoundIndex, Held, Settling, Target, bind_any, bind_checks, bind_index, bind_insert, bind_rule, bind_settled,
-    bind_value, held,
+    bind_value, held, is_default,
 };
 pub(crate) use with::{bind_volatile, is_writing};
 

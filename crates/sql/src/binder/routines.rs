@@ -12,7 +12,7 @@ use diligence_types::SqlType;
 use diligence_types::record_type::RecordType;
 use sqlparser::ast::{
     BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,
+    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query, TableAlias,
 };
 
 use super::functions::{bare_name, written};
@@ -21,7 +21,7 @@ use super::{Binder, Context, Named, Output, Rows, normalized};
 use crate::algebra::{Column, Constant, FunctionItem, Relation, Scalar, TableFunction};
 use crate::procedural::{Block, Gives, Procedure};
 use crate::programs::{Carried, Program, ProgramCall};
-use crate::routines::{Body, Definition, RoutineParameter};
+use crate::routines::{Body, Definition, RoutineParameter, polymorphic};
 
 /// Functions within functions at most: one that calls itself is found by it.
 const ROUTINE_DEPTH_MAX: usize = 32;
@@ -68,6 +68,11 @@ impl Binder<'_> {
         }
         if definition.is_procedure {
             return Err(is_procedure(&definition));
+        }
+        if definition.is_record {
+            let message = "function returning record called in context that cannot accept type record";
+            let error = Error::unsupported(message).with_code("0A000");
+            return Err(error.with_hint(format!("SELECT * FROM {name}(…) AS t(a integer, b text)")));
         }
         if let Body::Block(block) = &definition.body {
             let value = self.block(&definition, block, &arguments, level)?;
@@ -133,6 +138,7 @@ impl Binder<'_> {
                 Gives::Values(columns.remove(0).1)
             }
             None if definition.gives_rows => Gives::Rows(columns),
+            None if definition.is_record => Gives::Row(columns),
             None if columns.is_empty() => Gives::Nothing,
             None => Gives::Row(columns),
         };
@@ -146,6 +152,7 @@ impl Binder<'_> {
             block: block.clone(),
             gives,
             has_outputs: definition.returns.is_none()
+                && !definition.is_record
                 && !matches!(definition.columns.as_slice(), [(name, _)] if *name == definition.name),
             output: definition.output.clone(),
             acts_as: definition.acts_as.clone(),
@@ -286,6 +293,7 @@ impl Binder<'_> {
         &self,
         name: &sqlparser::ast::ObjectName,
         arguments: &[FunctionArg],
+        alias: Option<&TableAlias>,
         level: &Level<'_>,
         withs: &Withs<'_>,
     ) -> Result<Option<Rows>> {
@@ -295,7 +303,13 @@ impl Binder<'_> {
         }
         let bare = name.0.last().and_then(|part| part.as_ident()).map(normalized).unwrap_or_default();
         let Some(call) = call_of(arguments) else { return Ok(None) };
-        let (definition, arguments) = self.routine_for(&bare, routines, &call, level)?;
+        let (mut definition, arguments) = self.routine_for(&bare, routines, &call, level)?;
+        if definition.is_record {
+            definition.columns = declared_columns(&definition, alias)?;
+        } else if alias.is_some_and(|alias| alias.columns.iter().any(|column| column.data_type.is_some())) {
+            let message = "a column definition list is only allowed for functions returning \"record\"";
+            return Err(Error::input(message).with_code("42601"));
+        }
         let as_query = |value: &Expr| -> Result<Arc<Query>> {
             let mut query = crate::parse::query("SELECT 1")?;
             if let sqlparser::ast::SetExpr::Select(select) = query.body.as_mut() {
@@ -342,6 +356,13 @@ impl Binder<'_> {
         let mut rows = self.settled(rows)?;
         if types.is_empty() {
             return Ok(Some(rows));
+        }
+        if types.len() != rows.outputs.len() && definition.is_record {
+            let error = Error::input("function return row and query-specified return row do not match");
+            let (given, wanted) = (rows.outputs.len(), types.len());
+            let (columns, attributes) = (if given == 1 { "" } else { "s" }, wanted);
+            let detail = format!("Returned row contains {given} attribute{columns}, but query expects {attributes}.");
+            return Err(error.with_code("42804").with_detail(detail));
         }
         if types.len() != rows.outputs.len() {
             let error = Error::input(format!("return type mismatch in function declared to return {}", types.len()));
@@ -439,10 +460,82 @@ impl Binder<'_> {
             };
             fitting.sort_by_cached_key(|(routine, _)| cost(routine));
         }
-        fitting.into_iter().next().ok_or_else(|| {
+        let none = || {
             let error = Error::input(format!("function {name} does not take these arguments")).with_code("42883");
             error.with_hint("it was made with others; \\df shows functions with their arguments")
-        })
+        };
+        let mut refused = None;
+        for (routine, arguments) in fitting {
+            if !routine.is_polymorphic() {
+                return Ok((routine, arguments));
+            }
+            match self.specialized(name, routine, &arguments, level) {
+                Ok(routine) => return Ok((routine, arguments)),
+                Err(error) => {
+                    refused.get_or_insert(error);
+                }
+            }
+        }
+        Err(refused.unwrap_or_else(none))
+    }
+
+    /// A function with the types that arguments give to those of its parameters that say none. Fails with 42883 if they
+    /// do not go together, and with 42804 if they say nothing.
+    fn specialized(
+        &self,
+        name: &str,
+        routine: Definition,
+        arguments: &[Expr],
+        level: &Level<'_>,
+    ) -> Result<Definition> {
+        let types = arguments.iter().map(|argument| self.scalar(argument, level).map(|scalar| scalar.sql_type()));
+        let types = types.collect::<Result<Vec<_>>>()?;
+        let refused = || {
+            let given = types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let error = Error::input(format!("function {name}({given}) does not exist")).with_code("42883");
+            error.with_hint(
+                "No function matches the given name and argument types. You might need to add explicit type casts.",
+            )
+        };
+        let (mut elements, mut common) = (Vec::new(), Vec::new());
+        for (given, parameter) in types.iter().zip(&routine.parameters) {
+            let Some(kind) = parameter.data_type.as_ref().and_then(polymorphic) else { continue };
+            let element = match (kind.is_array, given) {
+                (_, SqlType::Unknown) => continue,
+                (true, SqlType::Array(element)) => element.as_ref().clone(),
+                (true, _) => return Err(refused()),
+                (false, given) => given.clone(),
+            };
+            if element == SqlType::Unknown {
+                continue;
+            }
+            if kind.is_common { common.push(element) } else { elements.push(element.without_modifier()) }
+        }
+        if elements.iter().any(|element| *element != elements[0]) {
+            return Err(refused());
+        }
+        let is_common = |parameter: &RoutineParameter| {
+            parameter.data_type.as_ref().and_then(polymorphic).is_some_and(|kind| kind.is_common)
+        };
+        let is_own = |parameter: &RoutineParameter| {
+            parameter.data_type.as_ref().and_then(polymorphic).is_some_and(|kind| !kind.is_common)
+        };
+        if elements.is_empty() && routine.parameters.iter().any(is_own) {
+            let message = "could not determine polymorphic type because input has type unknown";
+            return Err(Error::input(message).with_code("42804").with_hint("cast one of the arguments"));
+        }
+        let common = match common.is_empty() {
+            true if routine.parameters.iter().any(is_common) => Some(SqlType::Text),
+            true => None,
+            false => Some(diligence_types::coercion::common_type(&common).ok_or_else(refused)?),
+        };
+        let written = |sql_type: &SqlType| match crate::parse::expression(&format!("CAST(NULL AS {sql_type})"))? {
+            Expr::Cast { data_type, .. } => Ok(data_type),
+            _ => Err(Error::bug("a type is none")),
+        };
+        let element = elements.first().map(written).transpose()?;
+        let common = common.map(|common| written(&common.without_modifier())).transpose()?;
+        Ok(routine.of_types(element.as_ref(), common.as_ref()))
     }
 
     pub(super) fn with_template<T>(&self, arguments: Vec<Scalar>, bind: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -478,6 +571,16 @@ fn refuse_trigger(definition: &Definition) -> Result<()> {
 /// Looks whether a function's body makes sense for arguments of its types. Fails as binding it does.
 pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> Result<()> {
     let binder = Binder::new(context);
+    if definition.is_polymorphic() {
+        // Its body is looked at where calls say the types.
+        return Ok(());
+    }
+    if let Some(kind) = definition.returns.as_ref().and_then(polymorphic) {
+        let what = if kind.is_common { "anycompatible" } else { "anyelement" };
+        let error = Error::input("cannot determine result data type").with_code("42P13");
+        let detail = format!("A result of a type such as {what} requires at least one input of such a type.");
+        return Err(error.with_detail(detail));
+    }
     if let Body::Block(block) = &definition.body {
         return binder.procedure_of(definition, block).map(drop);
     }
@@ -614,6 +717,20 @@ fn cast(value: &Expr, data_type: &DataType) -> Expr {
 fn is_number(sql_type: &SqlType) -> bool {
     use SqlType::{BigInt, Double, Integer, Numeric, Real, SmallInt};
     matches!(sql_type, SmallInt | Integer | BigInt | Real | Double | Numeric { .. })
+}
+
+/// The columns that FROM declares of a function that returns records. Fails with 42601 if it declares none.
+fn declared_columns(definition: &Definition, alias: Option<&TableAlias>) -> Result<Vec<(String, DataType)>> {
+    let columns = alias.iter().flat_map(|alias| &alias.columns);
+    let columns = columns.map(|column| Some((normalized(&column.name), column.data_type.clone()?)));
+    match columns.collect::<Option<Vec<_>>>().filter(|columns| !columns.is_empty()) {
+        Some(columns) => Ok(columns),
+        None => {
+            let message = "a column definition list is required for functions returning \"record\"";
+            let error = Error::input(message).with_code("42601");
+            Err(error.with_hint(format!("{}(…) AS t(a integer, b text)", definition.name)))
+        }
+    }
 }
 
 /// A routine with the types of its arguments.

@@ -30,7 +30,7 @@ pub(super) struct Item<'e> {
     pub name: String,
     pub scalar: Scalar,
     /// Where it comes from; not of a column that `*` stands for.
-    expression: Option<&'e Expr>,
+    pub(super) expression: Option<&'e Expr>,
 }
 
 impl Item<'_> {
@@ -159,7 +159,10 @@ impl Binder<'_> {
         level.list = &select.projection;
         let level = level;
         let condition = match &select.selection {
-            Some(condition) => Some(self.condition(condition, &level, "WHERE")?),
+            Some(condition) => {
+                let each = self.condition_of_columns(condition, &level)?;
+                Some(self.condition(each.as_ref().unwrap_or(condition), &level, "WHERE")?)
+            }
             None => None,
         };
         level.references.borrow_mut().clear();
@@ -368,14 +371,14 @@ impl Binder<'_> {
                     let scalar = self.scalar(&each, level).map_err(|error| placed(error, || place(expression)))?;
                     let name = match (projected, &each) {
                         (SelectItem::ExprWithAlias { alias, .. }, _) => normalized(alias),
-                        (_, Expr::Identifier(_)) => column,
-                        (_, each) => self.item_name(each, &scalar),
+                        (_, each) => column.unwrap_or_else(|| self.item_name(each, &scalar)),
                     };
                     items.push(Item { name, scalar, expression: Some(expression) });
                 }
                 continue;
             }
             match projected {
+                SelectItem::UnnamedExpr(expression) if self.unpacked(&mut items, expression, level)? => {}
                 SelectItem::UnnamedExpr(expression) => {
                     let scalar = match unnested_argument(expression) {
                         Some(argument) => {

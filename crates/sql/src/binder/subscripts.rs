@@ -8,13 +8,13 @@ use super::functions::{bare_name, written};
 use super::lists::is_lambda;
 use super::scope::Level;
 use super::{Binder, unsupported};
-use crate::algebra::{Constant, Scalar};
+use crate::algebra::{Constant, Quantifier, Scalar};
 
 /// The function that takes an element of an array.
 const SUBSCRIPT: &str = "array_get";
 
 /// The function that takes a part of an array.
-const SLICE: &str = "array_slice";
+const SLICE: &str = "array part";
 
 impl Binder<'_> {
     /// Subscripts, slices and fields behind a value.
@@ -58,19 +58,12 @@ impl Binder<'_> {
                 AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None })
                     if is_text(&scalar) =>
                 {
-                    let low = match lower_bound {
-                        Some(low) => self.scalar(low, level)?,
-                        None => Scalar::Constant(Constant::integer(1)),
+                    let bound = |bound: &Option<Expr>, open: i32| match bound {
+                        Some(bound) => self.scalar(bound, level),
+                        None => Ok(Scalar::Constant(Constant::integer(open))),
                     };
-                    let mut arguments = vec![scalar, low.clone()];
-                    if let Some(high) = upper_bound {
-                        let length = self.operator("-", vec![self.scalar(high, level)?, low])?;
-                        let number = |number| Scalar::Constant(Constant::integer(number));
-                        let length = self.operator("+", vec![length, number(1)])?;
-                        // An end before the start is an empty part.
-                        arguments.push(self.call("greatest", vec![length, number(0)])?);
-                    }
-                    self.call("substr", arguments)?
+                    let (low, high) = (bound(lower_bound, 1)?, bound(upper_bound, -1)?);
+                    self.call("text part", vec![scalar, low, high])?
                 }
                 AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None }) => {
                     let bound = |bound: &Option<Expr>, open: i32| match bound {
@@ -93,6 +86,19 @@ impl Binder<'_> {
         Ok(scalar)
     }
 
+    /// `value IN list` of a list, a map or a text. Fails with 42601 for anything else.
+    pub(super) fn in_value(&self, value: Scalar, list: Scalar) -> Result<Scalar> {
+        match list.sql_type() {
+            SqlType::Array(_) => self.over_array(value, "=", Quantifier::Any, list),
+            SqlType::Map(_) => self.call("map_contains", vec![list, value]),
+            _ if is_text(&list) => self.call("contains", vec![list, value]),
+            other => {
+                let error = Error::input(format!("IN takes a list, not {other}")).with_code("42601");
+                Err(error.with_hint("write IN (…)"))
+            }
+        }
+    }
+
     fn subscript(&self, scalar: Scalar, index: Scalar) -> Result<Scalar> {
         match scalar.sql_type() {
             SqlType::Record(_) => match &index {
@@ -103,10 +109,7 @@ impl Binder<'_> {
                 _ => Err(Error::input("a field of a struct is named by a literal").with_code("42804")),
             },
             SqlType::Array(_) => self.call(SUBSCRIPT, vec![scalar, index]),
-            _ if is_text(&scalar) => {
-                let one = Scalar::Constant(Constant::integer(1));
-                self.call("substr", vec![scalar, index, one])
-            }
+            _ if is_text(&scalar) => self.call("text element", vec![scalar, index]),
             SqlType::Map(_) => self.call("map_extract_value", vec![scalar, index]),
             SqlType::Json | SqlType::Jsonb => self.operator("->", vec![scalar, index]),
             other => {

@@ -1,4 +1,4 @@
-//! Rows turned into columns and back, and what describes a query's columns: PIVOT, UNPIVOT, SUMMARIZE, `COLUMNS(…)`.
+//! Rows turned into columns and back, and what describes a query's columns: PIVOT, UNPIVOT, SUMMARIZE.
 //! They become other queries.
 
 use std::ops::ControlFlow;
@@ -8,23 +8,32 @@ use diligence_types::SqlType;
 use diligence_types::sql_type::Category;
 use sqlparser::ast::{
     Expr, ExprWithAlias, FunctionArg, FunctionArgExpr, Ident, PivotValueSource, Query, SelectItem, SetExpr, TableAlias,
-    TableFactor, TableWithJoins, Value, VisitorMut, WildcardAdditionalOptions,
+    TableFactor, TableWithJoins, Value,
 };
 
 use super::expressions::unnested;
 use super::functions::{bare_name, written};
 use super::scope::{Level, Withs};
-use super::select::is_like;
 use super::{Binder, Rows, normalized, place, placed, unsupported};
-use crate::parse::PIVOT_GROUPS;
-use crate::walking::{each_expression, walk_mut};
+use crate::parse::{PIVOT_GROUPS, PIVOT_PRODUCT};
+use crate::walking::each_expression;
 
-fn quoted(name: &str) -> String {
+/// Values that a PIVOT makes columns of at most.
+const PIVOT_VALUES_MAX: usize = 10_000;
+
+pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A call of `COLUMNS` whose columns are arguments of what is around it.
+pub(super) const UNPACKED: &str = "unpacked columns";
+
+pub(super) fn is_columns(name: &str) -> bool {
+    name == "columns" || name == UNPACKED || name.starts_with("columns ")
 }
 
 /// A query whose innermost FROM is a table factor.
@@ -46,7 +55,7 @@ fn read_from(body: &mut SetExpr, table: &TableFactor) {
 }
 
 /// The text of a value that names a column.
-fn value_name(value: &Expr) -> String {
+pub(super) fn value_name(value: &Expr) -> String {
     match value {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => text.clone(),
@@ -69,7 +78,14 @@ impl Binder<'_> {
         outer: Option<&Level<'_>>,
         withs: &Withs<'_>,
     ) -> Result<Rows> {
-        let found;
+        let (product, found);
+        let (by, values) = match self.pivot_product(table, by)? {
+            Some((parts, combined)) => {
+                product = (parts, PivotValueSource::List(combined));
+                (product.0.as_slice(), &product.1)
+            }
+            None => (by, values),
+        };
         let values = match values {
             PivotValueSource::List(values) => values,
             PivotValueSource::Any(_) => {
@@ -138,20 +154,54 @@ impl Binder<'_> {
         self.query(&query, outer, withs)
     }
 
+    /// What PIVOT is by and its values, where it is by several things: all combinations of the values of each.
+    fn pivot_product(&self, table: &TableFactor, by: &[Expr]) -> Result<Option<(Vec<Expr>, Vec<ExprWithAlias>)>> {
+        let [Expr::Function(product)] = by else { return Ok(None) };
+        if bare_name(product) != PIVOT_PRODUCT {
+            return Ok(None);
+        }
+        let (mut parts, mut combined) = (Vec::new(), vec![Vec::<Expr>::new()]);
+        for argument in written(product) {
+            let FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) = argument else {
+                return Err(Error::bug("PIVOT is by what is no expression"));
+            };
+            let (by, values) = match argument {
+                Expr::Tuple(all) => (&all[0], all[1..].to_vec()),
+                one => {
+                    let by = unnested(one);
+                    let values = self.pivot_values(table, std::slice::from_ref(by))?;
+                    (by, values.into_iter().map(|value| value.expr).collect())
+                }
+            };
+            parts.push(by.clone());
+            let more = combined
+                .iter()
+                .flat_map(|row| values.iter().map(move |value| row.iter().chain([value]).cloned().collect::<Vec<_>>()));
+            combined = more.collect();
+            if combined.len() > PIVOT_VALUES_MAX {
+                let message = format!("PIVOT gives more than {PIVOT_VALUES_MAX} columns");
+                return Err(Error::input(message).with_code("54000").with_hint("list the values with IN (…)"));
+            }
+        }
+        let row = |row| ExprWithAlias { expr: Expr::Tuple(row), alias: None };
+        Ok(Some((parts, combined.into_iter().map(row).collect())))
+    }
+
     /// The values that there are of what PIVOT is by, in order; those with NULL become no columns. Fails with 54000 if
     /// they are very many.
     fn pivot_values(&self, table: &TableFactor, by: &[Expr]) -> Result<Vec<ExprWithAlias>> {
-        const VALUES_MAX: usize = 10_000;
         let join = |parts: Vec<String>, between: &str| parts.join(between);
         let shown = join(by.iter().map(|by| format!("({by})::text")).collect(), ", ");
         let keys = join(by.iter().map(|by| format!("({by})")).collect(), ", ");
         let there = join(by.iter().map(|by| format!("({by}) IS NOT NULL")).collect(), " AND ");
-        let text =
-            format!("SELECT {shown} FROM t WHERE {there} GROUP BY {keys} ORDER BY {keys} LIMIT {}", VALUES_MAX + 1);
+        let text = format!(
+            "SELECT {shown} FROM t WHERE {there} GROUP BY {keys} ORDER BY {keys} LIMIT {}",
+            PIVOT_VALUES_MAX + 1
+        );
         let rows = self.context.texts_of(&over(&text, table)?)?;
         self.is_transient.set(true);
-        if rows.len() > VALUES_MAX {
-            let error = Error::resource(format!("PIVOT makes at most {VALUES_MAX} columns")).with_code("54000");
+        if rows.len() > PIVOT_VALUES_MAX {
+            let error = Error::resource(format!("PIVOT makes at most {PIVOT_VALUES_MAX} columns")).with_code("54000");
             return Err(error.with_hint("list the values that are wanted: PIVOT t ON k IN ('a', 'b') USING sum(v)"));
         }
         let value = |row: &Vec<Option<String>>| {
@@ -202,7 +252,7 @@ impl Binder<'_> {
                     let rows = self.settled(self.query(&over("SELECT * FROM t", table)?, outer, withs)?)?;
                     let names = rows.outputs.iter().map(|output| output.name.clone()).collect::<Vec<_>>();
                     let names = self.chosen_columns(&column.expr, &names)?;
-                    shown.extend(names.into_iter().map(|name| (name.clone(), name)));
+                    shown.extend(names.into_iter().map(|(name, _)| (name.clone(), name)));
                 }
                 other => return Err(placed(unsupported("UNPIVOT of an expression"), || place(other))),
             }
@@ -333,94 +383,5 @@ impl Binder<'_> {
         let from = format!("{kind}_array_elements({elements}) AS \"set\"(\"json\")");
         let query = crate::parse::query(&format!("SELECT {} FROM {from}", columns.join(", ")))?;
         self.query(&query, Some(around), withs).map(Some)
-    }
-
-    /// The items that an item of the SELECT list with `COLUMNS(…)` stands for, each with the column; `None` without
-    /// one.
-    pub(super) fn of_columns(&self, item: &Expr, level: &Level<'_>) -> Result<Option<Vec<(String, Expr)>>> {
-        let mut call = None;
-        let found = each_expression(item, |part| match part {
-            Expr::Function(function) if is_columns(&bare_name(function)) => {
-                call = Some(part.clone());
-                ControlFlow::Break(())
-            }
-            Expr::Subquery(_) | Expr::Exists { .. } => ControlFlow::Continue(()),
-            _ => ControlFlow::Continue(()),
-        });
-        let Some(call) = call.filter(|_| found.is_break()) else { return Ok(None) };
-        let names = level.names.columns().map(|column| column.name.clone()).collect::<Vec<_>>();
-        let chosen = self.chosen_columns(&call, &names).map_err(|error| placed(error, || place(&call)))?;
-        let expanded = chosen.into_iter().map(|name| {
-            let mut expression = item.clone();
-            let mut put = Put { call: &call, name: &name };
-            let done = walk_mut(&mut expression, &mut put);
-            debug_assert!(done.is_continue());
-            (name, expression)
-        });
-        Ok(Some(expanded.collect()))
-    }
-
-    /// The columns that `COLUMNS(…)` means: of a star, of a pattern, of a list of names. Fails with 42703 if there is
-    /// none.
-    fn chosen_columns(&self, call: &Expr, names: &[String]) -> Result<Vec<String>> {
-        let Expr::Function(function) = call else { return Err(Error::bug("COLUMNS is a call")) };
-        let [FunctionArg::Unnamed(argument)] = written(function) else {
-            return Err(Error::input("COLUMNS takes *, a pattern or a list of names").with_code("42883"));
-        };
-        let chosen = match argument {
-            FunctionArgExpr::Wildcard => names.to_vec(),
-            FunctionArgExpr::WildcardWithOptions(WildcardAdditionalOptions { opt_exclude, opt_except, .. }) => {
-                let text = format!(
-                    "{} {}",
-                    opt_exclude.as_ref().map(ToString::to_string).unwrap_or_default(),
-                    opt_except.as_ref().map(ToString::to_string).unwrap_or_default()
-                );
-                let gone = text.split(|letter: char| !letter.is_alphanumeric() && letter != '_').collect::<Vec<_>>();
-                names.iter().filter(|name| !gone.iter().any(|gone| gone.eq_ignore_ascii_case(name))).cloned().collect()
-            }
-            FunctionArgExpr::Expr(Expr::Value(value)) => {
-                let Value::SingleQuotedString(pattern) = &value.value else {
-                    return Err(Error::input("COLUMNS takes *, a pattern or a list of names").with_code("42883"));
-                };
-                let mut chosen = Vec::new();
-                for name in names {
-                    let fits = match bare_name(function) == "columns like" {
-                        true => is_like(name, pattern),
-                        false => diligence_types::functions::is_match(name, pattern)?,
-                    };
-                    if fits {
-                        chosen.push(name.clone());
-                    }
-                }
-                chosen
-            }
-            FunctionArgExpr::Expr(Expr::Array(list)) => list.elem.iter().map(value_name).collect(),
-            _ => return Err(Error::input("COLUMNS takes *, a pattern or a list of names").with_code("42883")),
-        };
-        match chosen.is_empty() {
-            true => Err(Error::input(format!("no column fits {call}")).with_code("42703")),
-            false => Ok(chosen),
-        }
-    }
-}
-
-fn is_columns(name: &str) -> bool {
-    matches!(name, "columns" | "columns like")
-}
-
-/// Puts a column where `COLUMNS(…)` stands.
-struct Put<'p> {
-    call: &'p Expr,
-    name: &'p str,
-}
-
-impl VisitorMut for Put<'_> {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Self::Break> {
-        if expression == self.call {
-            *expression = Expr::Identifier(Ident::with_quote('"', self.name));
-        }
-        ControlFlow::Continue(())
     }
 }

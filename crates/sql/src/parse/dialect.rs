@@ -319,6 +319,19 @@ impl PostgresSyntax {
                         .map(|list| quantified(value.clone(), op, quantifier, Expr::Nested(Box::new(list)))),
                 )
             }
+            // `x IN list`, of a list, a map or a text that is no literal: DuckDB's.
+            (Keyword::IN, next)
+                if next != Keyword::UNNEST && matches!(parser.peek_nth_token_ref(at + 1).token, Token::Word(_)) =>
+            {
+                advance(parser, at + 1);
+                Some(parser.parse_subexpr(tightness::BETWEEN).map(|list| {
+                    let call = call("in value", [value.clone(), list]);
+                    match is_negated {
+                        true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(call) },
+                        false => call,
+                    }
+                }))
+            }
             (Keyword::BETWEEN, Keyword::SYMMETRIC) => {
                 advance(parser, at + 2);
                 Some(bounds(parser).map(|(low, high)| {

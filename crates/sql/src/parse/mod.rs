@@ -30,10 +30,11 @@ pub(crate) use copy::COPY_FROM;
 use dialect::PostgresSyntax;
 use tokens::Rewritten;
 pub(crate) use tokens::{
-    ALTER_IDENTITY, ALTER_SEQUENCE, ATTACHED, AUTHORITY, BACKUP, BY_NAME, CHECK, CHECKPOINT, CLUSTERED, COLLATED_TYPE,
-    CONFLICT_VALUE, CONFLICT_WHERE, CONSTRAINT, DETACH, DISTRIBUTED, DO, DOMAIN, EXPORT, HASH, IF_EXISTS, IGNORED,
-    IMPORT, KEY_SHARE, LIKE_OPTIONS, LIMIT_PERCENT, NO_DATA, NO_KEY_UPDATE, NOTHING, OVERRIDING, PIVOT_GROUPS,
-    PROCEDURE, RANGE, REFRESH, ROUND_ROBIN, SET_CONSTRAINTS, TABLE_AT, UNIFORM, VARIABLE,
+    ALTER_CONSTRAINT, ALTER_IDENTITY, ALTER_SEQUENCE, ATTACHED, AUTHORITY, BACKUP, BY_NAME, CHECK, CHECKPOINT,
+    CLUSTERED, COLLATED_TYPE, CONFLICT_VALUE, CONFLICT_WHERE, CONSTRAINT, DETACH, DISTRIBUTED, DO, DOMAIN, EXPORT,
+    HASH, IF_EXISTS, IGNORED, IMPORT, KEY_SHARE, LIKE, LIMIT_PERCENT, NO_DATA, NO_KEY_UPDATE, NOTHING, OVERRIDING,
+    PIVOT_GROUPS, PIVOT_PRODUCT, PROCEDURE, RANGE, REFRESH, ROUND_ROBIN, SET_CONSTRAINTS, TABLE_AT, UNIFORM, VARIABLE,
+    VARIADIC_ARRAY,
 };
 pub use tree::SyntaxTree;
 pub(crate) use tree::{CopySource, CopyTo, CreateExternalTable, Explain, NamedOption, lower, parts_of};
@@ -114,7 +115,30 @@ fn parse_postgres(sql: &str) -> Result<Parsed> {
         // It breaks nowhere.
         let _ = with_stack(depth, || walk(&mut statement, &mut clauses));
     }
-    Ok(Parsed { statement: into_table(statement), depth })
+    Ok(Parsed { statement: untyped(into_table(statement))?, depth })
+}
+
+/// Columns of CREATE TABLE AS that only have names. Fails with 42601 if there is no query that they name.
+fn untyped(mut statement: SyntaxTree) -> Result<SyntaxTree> {
+    let only_named = |column: &ast::ColumnDef| match &column.data_type {
+        ast::DataType::Custom(name, _) => {
+            name.0.last().and_then(|part| part.as_ident()).is_some_and(|name| name.value == tokens::ONLY_NAMED)
+        }
+        _ => false,
+    };
+    if let SyntaxTree::Statement(inner) = &mut statement
+        && let ast::Statement::CreateTable(create) = inner.as_mut()
+    {
+        let has_query = create.query.is_some();
+        for column in create.columns.iter_mut().filter(|column| only_named(column)) {
+            if !has_query {
+                let error = Error::input(format!("the column {} has no type", column.name)).with_code("42601");
+                return Err(error.with_hint("write CREATE TABLE t (a integer), or CREATE TABLE t (a) AS SELECT …"));
+            }
+            column.data_type = ast::DataType::Unspecified;
+        }
+    }
+    Ok(statement)
 }
 
 /// `SELECT … INTO t FROM …` makes a table, as `CREATE TABLE t AS SELECT …` does.

@@ -3,6 +3,7 @@
 //! A change that leaves the rows as they are (names, rules, columns that go or are NULL) is one of the catalog. Any
 //! other is a query over the table, whose rows take the places of the table's.
 
+mod constraints;
 mod index_names;
 
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use super::statements::BoundStatement;
 use super::tables::{Declaration, sequence_options_of};
 use crate::binder::{self, CHANGED, Changed, Given, Target};
 use crate::errors;
-use crate::parse::{COLLATED_TYPE, CONSTRAINT};
+use crate::parse::{ALTER_CONSTRAINT, COLLATED_TYPE, CONSTRAINT};
 use crate::statement::{Command, Statement};
 use crate::walking::{each_expression, each_expression_mut};
 use crate::write::native::{Layout, NativeTarget, NewTable};
@@ -411,6 +412,9 @@ impl Around<'_> {
                 altered.is_recut = true;
             }
             AlterTableOperation::OwnerTo { .. } => {}
+            AlterTableOperation::ValidateConstraint { name } if name.value.starts_with(ALTER_CONSTRAINT) => {
+                constraints::alter(altered, &name.value[ALTER_CONSTRAINT.len()..], &object.name)?;
+            }
             AlterTableOperation::ValidateConstraint { name } => {
                 let name = lower(name);
                 let rules = &mut altered.declaration.rules;
@@ -756,10 +760,7 @@ impl Around<'_> {
         else {
             return Err(Error::bug("not a CREATE SEQUENCE"));
         };
-        if *temporary {
-            return Err(Error::unsupported("CREATE TEMPORARY SEQUENCE is not supported").with_code("0A000"));
-        }
-        let name = self.creatable(name, false)?;
+        let name = self.creatable(name, *temporary)?;
         if let Some(there) = self.at.snapshot.catalog.get(&name) {
             if *if_not_exists {
                 return Ok(Statement::Command(Command::Nothing("CREATE SEQUENCE")));

@@ -223,6 +223,11 @@ impl ChangedTable {
         Err(Error::input(message).with_code("55000"))
     }
 
+    /// What the statement calls it.
+    pub(super) fn alias(&self) -> &Ident {
+        &self.alias
+    }
+
     fn has_column(&self, name: &str) -> bool {
         self.targets.iter().any(|target| target.name == name)
     }
@@ -391,11 +396,12 @@ impl Around<'_> {
             None => &[],
             Some(UpdateTableFromKind::BeforeSet(from) | UpdateTableFromKind::AfterSet(from)) => from,
         };
-        let values = changed.values(&update.assignments)?;
+        let assignments = changed.without_fields(&update.assignments)?;
+        let values = changed.values(&assignments)?;
         let described = changed.described(update.returning.as_deref(), with, &[Operation::Update]);
         let bound = binder::bind_update(&values, others, update.selection.as_ref(), &described, self)?;
         let layout = Layout { has_numbers: true, ..changed.layout() };
-        let assigned = Some(changed.assigned(&update.assignments)?);
+        let assigned = Some(changed.assigned(&assignments)?);
         let set = assigned.iter().flatten().map(String::as_str);
         self.check_columns(&changed.object.name, set, Privilege::Update)?;
         let meant = Meant { operations: vec![Operation::Update], assigned };
@@ -489,7 +495,6 @@ impl Around<'_> {
         let given = later.as_ref().map(|later| schema_of(&later.rows));
         let later = later.map(|BoundLater { rows, from }| self.computes_later(rows, from));
         let triggers = self.triggers(&table, meant.operations.clone(), meant.assigned.as_deref(), later)?;
-        let has_triggers = triggers.is_some();
         let writer = self.calling_writer(NativeTarget::Change { table, layout, way }, triggers);
         let returning = returning.map(|count| {
             let first = rows.columns.len() - count;
@@ -497,7 +502,7 @@ impl Around<'_> {
             let now = || Arc::new(arrow::datatypes::Schema::new(fields.collect::<Vec<_>>()));
             (given.unwrap_or_else(now), writer.returned())
         });
-        let again = (!has_triggers).then(|| writer.clone());
+        let again = Some(writer.clone());
         Ok(BoundStatement::Write { tag, rows, writer, returning, again })
     }
 
@@ -624,7 +629,7 @@ fn pairs(assignments: &[ast::Assignment]) -> Result<Vec<(&ObjectName, NewValue<'
 }
 
 /// The values of ROW(…).
-fn row_values(expression: &Expr) -> Option<Vec<&Expr>> {
+pub(super) fn row_values(expression: &Expr) -> Option<Vec<&Expr>> {
     let Expr::Function(function) = expression else { return None };
     let [name] = function.name.0.as_slice() else { return None };
     let ast::FunctionArguments::List(list) = &function.args else { return None };

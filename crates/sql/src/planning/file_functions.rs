@@ -15,7 +15,7 @@ use diligence_types::SqlType;
 use sqlparser::ast;
 
 use super::around::Around;
-use super::attach;
+use super::{attach, whole_files};
 use crate::binder::{self, Named};
 use crate::external::{OptionValue, READERS, moment_of, set_all, truth};
 use crate::parse::{COPY_FROM, TABLE_AT};
@@ -35,6 +35,7 @@ pub(super) fn is_one(name: &str) -> bool {
         || attach::is_remote(name)
         || name == TABLE_AT
         || name == "glob"
+        || whole_files::is_one(name)
         || READERS.iter().any(|(known, _)| *known == name)
         || ABOUT.iter().any(|(known, _)| *known == name)
 }
@@ -84,6 +85,9 @@ impl Around<'_> {
             let column: ArrayRef = Arc::new(StringViewArray::from_iter_values(files));
             let schema = Arc::new(Schema::new(vec![Field::new("file", DataType::Utf8View, true)]));
             return self.computed(&relation, RecordBatch::try_new(schema, vec![column]).map_err(from_arrow)?);
+        }
+        if whole_files::is_one(name) {
+            return self.computed(&relation, self.whole_files(name == "read_text", &locations)?);
         }
         if let Some((_, about)) = ABOUT.iter().find(|(known, _)| *known == name) {
             set_all(&mut OpenOptions { format: Some(Format::Arrow), ..OpenOptions::default() }, &pairs, &|text| {

@@ -26,6 +26,7 @@ mod depends;
 mod describing;
 mod domains;
 mod enums;
+mod fields;
 mod file_functions;
 mod followed;
 mod fragments;
@@ -50,6 +51,7 @@ mod simple_views;
 mod statements;
 mod tables;
 mod triggers;
+mod whole_files;
 mod writes;
 
 use std::collections::{BTreeMap, HashMap};

@@ -101,6 +101,7 @@ impl Around<'_> {
 
     pub(super) fn planned_several(&self, bound: BoundSeveral, values: &[ScalarValue]) -> Result<Several> {
         let BoundSeveral { before, last, .. } = bound;
+        self.plan_later(values)?;
         let part = |name: String, statement, gives| {
             let (rows, write) = match statement {
                 BoundStatement::Query(rows) => (rows, None),

@@ -37,7 +37,7 @@ pub(super) enum BoundStatement {
         writer: Arc<dyn Writer>,
         /// What RETURNING gives when it is done.
         returning: Option<(SchemaRef, Arc<Returned>)>,
-        /// The writer, if another run may have one like it.
+        /// The writer, if another run may have one like it. One that calls triggers has them planned for this run.
         again: Option<Arc<NativeWriter>>,
     },
     /// Several that are one: those of its WITH that write, and itself.
@@ -102,7 +102,7 @@ impl Planner {
         };
         let (bound, write) = match bound {
             BoundStatement::Query(bound) => (bound, None),
-            BoundStatement::Write { tag, rows, again: Some(writer), returning, .. } => {
+            BoundStatement::Write { tag, rows, again: Some(writer), returning, .. } if !writer.calls_triggers() => {
                 (rows, Some(AnyWrite::new(tag, writer, returning.map(|(schema, _)| schema))))
             }
             _ => return Ok(None),
@@ -329,9 +329,12 @@ impl Around<'_> {
         match statement.as_ref() {
             BoundStatement::Query(_) | BoundStatement::Other(Statement::Query(_)) => {}
             BoundStatement::Write { .. } | BoundStatement::Several(_) if !analyze => {}
+            // What is in files stays there.
+            BoundStatement::Write { writer, .. } if writer.is_undoable() => {}
             BoundStatement::Write { .. } | BoundStatement::Several(_) => {
-                let error = Error::unsupported("EXPLAIN ANALYZE does not run statements that write");
-                return Err(error.with_hint("explain the query alone"));
+                let error =
+                    Error::unsupported("EXPLAIN ANALYZE runs no statement that writes files or whose WITH writes");
+                return Err(error.with_code("0A000").with_hint("explain the query alone"));
             }
             _ => return Err(Error::input("only queries have plans to explain")),
         }
@@ -353,6 +356,7 @@ impl Around<'_> {
             }
             BoundStatement::Several(several) => done(Statement::Several(self.planned_several(several, values)?)),
             BoundStatement::Explain { statement, analyze, json, verbose } => {
+                self.plan_later(values)?;
                 let (query, details) = self.explained(*statement, values, verbose)?;
                 done(Statement::Explain { query, analyze, json, details })
             }

@@ -20,7 +20,7 @@ use super::around::Around;
 use super::definitions::{lower, refuse_twice};
 use crate::binder::{self, Target};
 use crate::errors;
-use crate::parse::LIKE_OPTIONS;
+use crate::parse::LIKE;
 use crate::walking::each_expression;
 
 /// A table that is being declared.
@@ -165,13 +165,16 @@ impl Around<'_> {
         let mut declaration = Declaration::new(name.clone());
         if let Some(like) = &create.like {
             let (ast::CreateTableLikeKind::Parenthesized(like) | ast::CreateTableLikeKind::Plain(like)) = like;
-            self.add_like(&mut declaration, like)?;
+            self.add_like(&mut declaration, &like.name, &[])?;
         }
         for column in &create.columns {
-            self.add_column(&mut declaration, column)?;
+            match like_of(column) {
+                Some((other, included)) => self.add_like(&mut declaration, other, included)?,
+                None => self.add_column(&mut declaration, column)?,
+            }
         }
         refuse_twice(declaration.fields.iter().map(|field| field.name().as_str()))?;
-        for column in &create.columns {
+        for column in create.columns.iter().filter(|column| like_of(column).is_none()) {
             self.add_column_constraints(&mut declaration, column)?;
         }
         for constraint in &create.constraints {
@@ -182,16 +185,9 @@ impl Around<'_> {
     }
 
     /// Columns like those of another relation: names, types and NOT NULL, and what of its rules is asked for.
-    fn add_like(&self, declaration: &mut Declaration, like: &ast::CreateTableLike) -> Result<()> {
-        let mut like_name = like.name.clone();
-        let options = like_name.0.last().and_then(|part| part.as_ident()?.value.strip_prefix(LIKE_OPTIONS));
-        let included = options.map(|options| options.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        if included.is_some() {
-            like_name.0.pop();
-        }
-        let included = included.unwrap_or_default();
+    fn add_like(&self, declaration: &mut Declaration, like: &ast::ObjectName, included: &[String]) -> Result<()> {
         let has = |option: &str| included.iter().any(|known| known == option);
-        let name = self.relation_name(&like_name)?;
+        let name = self.relation_name(like)?;
         let found = self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
         for field in found.schema()?.fields() {
             let sql_type = SqlType::of_field(field).unwrap_or(SqlType::Text);
@@ -205,13 +201,19 @@ impl Around<'_> {
             declaration.rules.defaults.extend(of_values.map(|(column, default)| (column.clone(), default.clone())));
         }
         if has("GENERATED") {
-            declaration.rules.generated.clone_from(&rules.generated);
+            let generated = rules.generated.iter().map(|(column, value)| (column.clone(), value.clone()));
+            declaration.rules.generated.extend(generated);
         }
         if has("CONSTRAINTS") {
-            declaration.rules.checks.clone_from(&rules.checks);
+            if let Some(check) = rules.checks.iter().find(|check| declaration.rules.has_name(&check.name)) {
+                let message = format!("check constraint \"{}\" already exists", check.name);
+                return Err(Error::input(message).with_code("42710"));
+            }
+            declaration.rules.checks.extend(rules.checks.iter().cloned());
         }
         if has("COMMENTS") {
-            declaration.rules.comments.clone_from(&rules.comments);
+            let comments = rules.comments.iter().map(|(column, comment)| (column.clone(), comment.clone()));
+            declaration.rules.comments.extend(comments);
         }
         for (column, identity) in rules.identities.iter().filter(|_| has("IDENTITY")) {
             let field = declaration.fields.iter().find(|field| field.name() == column);
@@ -226,6 +228,10 @@ impl Around<'_> {
         for key in rules.keys.iter().filter(|_| has("INDEXES")) {
             let (table, columns) = (&declaration.name.name, key.columns.join("_"));
             let wanted = match key.kind {
+                KeyKind::Primary if declaration.rules.primary_key().is_some() => {
+                    let message = format!("multiple primary keys for table \"{table}\" are not allowed");
+                    return Err(Error::input(message).with_code("42P16"));
+                }
                 KeyKind::Primary => format!("{table}_pkey"),
                 KeyKind::Unique => format!("{table}_{columns}_key"),
                 KeyKind::UniqueIndex | KeyKind::Index => format!("{table}_{columns}_idx"),
@@ -483,6 +489,14 @@ impl Around<'_> {
 /// A name in quotes, as texts name relations.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The table whose columns a column stands for, and what of its rules is included.
+fn like_of(column: &ColumnDef) -> Option<(&ast::ObjectName, &[String])> {
+    match &column.data_type {
+        ast::DataType::Custom(name, included) if column.name.value == LIKE => Some((name, included.as_slice())),
+        _ => None,
+    }
 }
 
 fn serial_bits(data_type: &ast::DataType) -> Option<u8> {

@@ -12,6 +12,7 @@ use sqlparser::ast::{self, Ident, ObjectName, OnConflictAction, TableObject, Wit
 use super::around::Around;
 use super::changes::{ChangedTable, Meant};
 use super::definitions::{refuse_twice, unwritable};
+use super::fields::inserted_whole;
 use super::file_functions::copied;
 use super::materialized::refuse_materialized;
 use super::statements::BoundStatement;
@@ -162,6 +163,7 @@ impl Around<'_> {
         let changed = changed.checked(self.view_checks.take());
         self.names.uses_object(&object.name, object);
         let insert = &changed.with_conflict(insert)?;
+        let insert = &inserted_whole(insert, &changed.targets)?;
         let given = match insert.columns.as_slice() {
             _ if clauses.is_by_name => Given::ByName,
             [] => Given::All,
@@ -199,6 +201,7 @@ impl Around<'_> {
                         (ChangeWay::InsertNew(key.iter().map(|key| key.name.clone()).collect()), bound)
                     }
                     OnConflictAction::DoUpdate(update) => {
+                        let assignments = changed.without_fields(&update.assignments)?;
                         let key = key.ok_or_else(|| {
                             let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
                             Error::input(message)
@@ -217,7 +220,7 @@ impl Around<'_> {
                         let conflict = Conflict {
                             key: key.columns.iter().enumerate().map(term).collect(),
                             condition: computed.and_then(|computed| computed.condition.as_deref()),
-                            values: changed.values(&update.assignments)?,
+                            values: changed.values(&assignments)?,
                             selection: update.selection.as_ref(),
                         };
                         let function = computed.map(|computed| computed.function.clone());
@@ -259,7 +262,9 @@ impl Around<'_> {
             _ => Layout { has_numbers: has_steps, has_steps, ..changed.layout() },
         };
         let assigned = match on.map(|on| &on.action) {
-            Some(OnConflictAction::DoUpdate(update)) => Some(changed.assigned(&update.assignments)?),
+            Some(OnConflictAction::DoUpdate(update)) => {
+                Some(changed.assigned(&changed.without_fields(&update.assignments)?)?)
+            }
             _ => None,
         };
         let set = assigned.iter().flatten().map(String::as_str);

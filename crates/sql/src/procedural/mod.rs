@@ -308,6 +308,11 @@ pub enum Step {
     Diagnostics(Vec<(Target, String)>),
     /// OPEN, FETCH, MOVE and CLOSE.
     Cursor(CursorStep),
+    /// COMMIT and ROLLBACK.
+    EndTransaction {
+        /// Whether its changes stay.
+        commits: bool,
+    },
     /// A block within.
     Block(Block),
 }

@@ -368,8 +368,12 @@ impl<'t> Reader<'t> {
             "get" => self.diagnostics()?,
             "open" | "fetch" | "move" | "close" => self.cursor_step(&keyword)?,
             "commit" | "rollback" => {
-                let message = format!("{} in a function's body is not supported", keyword.to_uppercase());
-                return Err(Error::unsupported(message).with_code("0A000").with_hint("each call is one transaction"));
+                let _ = self.skip("work") || self.skip("transaction");
+                if self.skip("and") {
+                    let _ = self.skip("no");
+                    self.expect("chain")?;
+                }
+                Step::EndTransaction { commits: keyword == "commit" }
             }
             _ => {
                 self.at = begin;

@@ -318,6 +318,11 @@ impl NativeWriter {
         both.commit(false)
     }
 
+    /// Whether triggers run for its rows.
+    pub(crate) fn calls_triggers(&self) -> bool {
+        self.triggers.is_some()
+    }
+
     /// The table whose rows it changes.
     pub(crate) fn changed_table(&self) -> Option<&RelationName> {
         match &self.target {

@@ -37,6 +37,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     built(catalog);
     searched(catalog);
     compared(catalog);
+    quantifiers(catalog);
     series(catalog);
     texts(catalog);
 }
@@ -214,8 +215,27 @@ fn integers(array: &ArrayRef) -> Result<impl Fn(usize) -> Option<i32> + '_> {
     Ok(move |row: usize| integers.is_valid(row * step).then(|| integers.value(row * step)))
 }
 
-/// `array_slice(array, from, to)`: what `a[from:to]` means; a bound that is left out is NULL. DuckDB's third number is
-/// how many places apart the elements are.
+/// `"array part"(array, from, to)`: what `a[from:to]` means in PostgreSQL; a bound that is left out is NULL.
+fn part(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let arrays = columns.arrays();
+    let (rows, from, to) = (Rows::of(&arrays[0])?, integers(&arrays[1])?, integers(&arrays[2])?);
+    let cut = |row: usize| {
+        let range = rows.range(row)?;
+        let from = i64::from(from(row).unwrap_or(1)).max(1);
+        let to = to(row).map_or(range.len() as i64, i64::from).min(range.len() as i64);
+        Some((from..=to).map(|place| (0, range.start + place as usize - 1)).collect())
+    };
+    let cuts = (0..columns.rows()).map(cut).collect();
+    columns.result(picked(call, &[rows.list.values().as_ref()], cuts)?)
+}
+
+/// A place in a list of DuckDB's: below 0, it is counted from the end, which is -1.
+fn from_end(place: i64, length: i64) -> i64 {
+    if place < 0 { length + place + 1 } else { place }
+}
+
+/// DuckDB's `list_slice(list, from, to, step)`: places below 0 are counted from the end, and a step below 0 goes back.
 fn slice(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
     let columns = Columns::new(arguments, call);
     let arrays = columns.arrays();
@@ -225,27 +245,60 @@ fn slice(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> 
         None => None,
     };
     let cut = |row: usize| {
-        let range = rows.range(row)?;
-        let from = i64::from(from(row).unwrap_or(1)).max(1);
-        let to = to(row).map_or(range.len() as i64, i64::from).min(range.len() as i64);
+        let (Some(range), Some(from), Some(to)) = (rows.range(row), from(row), to(row)) else { return Ok(None) };
+        let length = range.len() as i64;
+        let (from, to) = (from_end(i64::from(from), length), from_end(i64::from(to), length));
         let step = match &step {
             None => 1,
-            Some(step) => usize::try_from(step(row)?).ok().filter(|step| *step > 0)?,
+            Some(step) => match step(row) {
+                None => return Ok(None),
+                Some(0) => return Err(value_error("slice step cannot be zero", "22023")),
+                Some(step) => step,
+            },
         };
-        Some((from..=to).step_by(step).map(|place| (0, range.start + place as usize - 1)).collect())
+        let pick = |place: i64| (0, range.start + place as usize - 1);
+        let by = step.unsigned_abs() as usize;
+        Ok(Some(match step > 0 {
+            true => (from.max(1)..=to.min(length)).step_by(by).map(pick).collect(),
+            false => (to.max(1)..=from.min(length)).rev().step_by(by).map(pick).collect(),
+        }))
     };
-    let cuts = (0..columns.rows()).map(cut).collect();
+    let cuts = (0..columns.rows()).map(cut).collect::<Result<_>>()?;
     columns.result(picked(call, &[rows.list.values().as_ref()], cuts)?)
+}
+
+/// A part of a text, by places that are counted from the end if they are below 0.
+fn text_part(text: &str, from: i64, to: i64) -> String {
+    let length = text.chars().count() as i64;
+    let (from, to) = (from_end(from, length).max(1), from_end(to, length).min(length));
+    let count = usize::try_from(to - from + 1).unwrap_or(0);
+    text.chars().skip(from as usize - 1).take(count).collect()
+}
+
+/// A character of a text; empty if there is none.
+fn text_element(text: &str, place: i64) -> String {
+    let place = from_end(place, text.chars().count() as i64);
+    let place = usize::try_from(place - 1).ok();
+    place.and_then(|place| text.chars().nth(place)).map(String::from).unwrap_or_default()
 }
 
 /// `array_get(array, subscript)`: what `a[i]` means; NULL beyond the array.
 fn get(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    element(arguments, call, |place, _| place)
+}
+
+/// DuckDB's `list_extract(list, place)`.
+fn extract(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    element(arguments, call, from_end)
+}
+
+fn element(arguments: &[ColumnarValue], call: &Call<'_>, of: fn(i64, i64) -> i64) -> Result<ColumnarValue> {
     let columns = Columns::new(arguments, call);
     let arrays = columns.arrays();
     let (rows, place) = (Rows::of(&arrays[0])?, integers(&arrays[1])?);
     let at = |row: usize| {
         let range = rows.range(row)?;
-        let place = usize::try_from(place(row)?).ok()?.checked_sub(1)?;
+        let place = usize::try_from(of(i64::from(place(row)?), range.len() as i64)).ok()?.checked_sub(1)?;
         (place < range.len()).then_some((range.start + place) as u64)
     };
     let indices: arrow::array::UInt64Array = (0..columns.rows()).map(at).collect();
@@ -318,6 +371,31 @@ fn built(catalog: &mut Catalog) {
     ] {
         catalog.add(signature, Body::Kernel(slice)).lenient();
     }
+    catalog.add("array part(anyarray, integer, integer) -> anyarray", Body::Kernel(part)).lenient();
+    for signature in [
+        "list_extract(anyarray, integer) -> anyelement",
+        "list_element(anyarray, integer) -> anyelement",
+        "array_extract(anyarray, integer) -> anyelement",
+    ] {
+        catalog.add(signature, Body::Kernel(extract));
+    }
+    catalog.add_all(
+        &[
+            "text part(text, bigint, bigint) -> text",
+            "list_slice(text, bigint, bigint) -> text",
+            "array_slice(text, bigint, bigint) -> text",
+        ],
+        kernel!(|a: &str, from: i64, to: i64| text_part(a, from, to)),
+    );
+    catalog.add_all(
+        &[
+            "text element(text, bigint) -> text",
+            "list_extract(text, bigint) -> text",
+            "list_element(text, bigint) -> text",
+            "array_extract(text, bigint) -> text",
+        ],
+        kernel!(|a: &str, place: i64| text_element(a, place)),
+    );
     catalog.add("array_get(anyarray, integer) -> anyelement", Body::Kernel(get));
     catalog.add("trim_array(anyarray, integer) -> anyarray", Body::Kernel(trim));
     catalog.add("array_fill(anyelement, integer[]) -> anyarray", Body::Kernel(fill)).lenient();
@@ -465,6 +543,74 @@ fn compared(catalog: &mut Catalog) {
     catalog.add("@>(anyarray, anyarray) -> boolean", Body::Kernel(contains));
     catalog.add("<@(anyarray, anyarray) -> boolean", Body::Kernel(is_contained));
     catalog.add("&&(anyarray, anyarray) -> boolean", Body::Kernel(overlaps));
+}
+
+/// `value sign ANY (array)` and ALL where no subquery may stand: NULL if no element decides and one is NULL.
+fn quantified(
+    arguments: &[ColumnarValue],
+    call: &Call<'_>,
+    holds: fn(Ordering) -> bool,
+    is_all: bool,
+) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let arrays = columns.arrays();
+    let rows = Rows::of(&arrays[1])?;
+    let (left, elements) = (&arrays[0], rows.list.values());
+    let step = usize::from(left.len() != 1);
+    let compare = comparer(&call.arguments[0], left, elements)?;
+    let value = |row: usize| {
+        let mut is_unknown = false;
+        for place in rows.range(row)? {
+            match left.is_null(row * step) || elements.is_null(place) {
+                true => is_unknown = true,
+                false if holds(compare(row * step, place)) != is_all => return Some(!is_all),
+                false => {}
+            }
+        }
+        (!is_unknown).then_some(is_all)
+    };
+    columns.result(Arc::new((0..columns.rows()).map(value).collect::<arrow::array::BooleanArray>()))
+}
+
+fn quantifiers(catalog: &mut Catalog) {
+    macro_rules! both {
+        ($any:literal, $all:literal, $holds:expr) => {
+            let any: Kernel = |arguments, call| quantified(arguments, call, $holds, false);
+            let all: Kernel = |arguments, call| quantified(arguments, call, $holds, true);
+            catalog.add($any, Body::Kernel(any)).lenient();
+            catalog.add($all, Body::Kernel(all)).lenient();
+        };
+    }
+    both!(
+        "= any(anycompatible, anycompatiblearray) -> boolean",
+        "= all(anycompatible, anycompatiblearray) -> boolean",
+        Ordering::is_eq
+    );
+    both!(
+        "<> any(anycompatible, anycompatiblearray) -> boolean",
+        "<> all(anycompatible, anycompatiblearray) -> boolean",
+        Ordering::is_ne
+    );
+    both!(
+        "< any(anycompatible, anycompatiblearray) -> boolean",
+        "< all(anycompatible, anycompatiblearray) -> boolean",
+        Ordering::is_lt
+    );
+    both!(
+        "<= any(anycompatible, anycompatiblearray) -> boolean",
+        "<= all(anycompatible, anycompatiblearray) -> boolean",
+        Ordering::is_le
+    );
+    both!(
+        "> any(anycompatible, anycompatiblearray) -> boolean",
+        "> all(anycompatible, anycompatiblearray) -> boolean",
+        Ordering::is_gt
+    );
+    both!(
+        ">= any(anycompatible, anycompatiblearray) -> boolean",
+        ">= all(anycompatible, anycompatiblearray) -> boolean",
+        Ordering::is_ge
+    );
 }
 
 fn counted(from: i128, to: i128, step: i128) -> Result<impl Iterator<Item = i128>> {

@@ -21,14 +21,16 @@ use arrow::compute::concat_batches;
 use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
 use diligence_engine::QueryOptions;
-use diligence_engine::query::Printed;
+use diligence_engine::query::{Printed, QueryStream};
 use diligence_engine::stages::Caller;
 use diligence_sql::procedural::{Gives, Procedure};
-use diligence_sql::{Called, Command, DeferredTrigger, Query, QueryRunner, TriggerRunner, Write};
+use diligence_sql::{
+    Called, Command, DeferredTrigger, Part, Query, QueryRunner, Several, Statement, TriggerRunner, Write,
+};
 use diligence_storage::foreign_error::from_arrow;
 
 use self::run::Run;
-use super::result::{CancelToken, QueryResult, count_of};
+use super::result::{CancelToken, Explained, QueryResult, count_of};
 use super::transaction::in_transaction;
 use crate::sender::Sender;
 use crate::session::{Parts, Session};
@@ -94,10 +96,14 @@ fn call_with(
     caller: &dyn Caller,
     tables: Vec<(String, RecordBatch)>,
 ) -> Result<Vec<ArrayRef>> {
-    let _within = session.enter_procedure()?;
     let _seen = session.planner().see_tables(tables)?;
-    let _acting = procedure.acts_as.as_ref().map(|owner| session.planner().catalogs().act_as_owner(owner));
-    Run::new(session, procedure, caller).called(arguments)
+    run(session, Run::new(session, procedure, caller), arguments)
+}
+
+fn run(session: &Session, run: Run<'_>, arguments: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
+    let _within = session.enter_procedure()?;
+    let _acting = run.acts_as().map(|owner| session.planner().catalogs().act_as_owner(owner));
+    run.called(arguments)
 }
 
 /// Who waits for a statement that is cancelled by a token.
@@ -131,6 +137,11 @@ impl Session {
     }
 
     fn calling(&self, query: &Query, options: QueryOptions, sender: &Sender) -> Result<Vec<RecordBatch>> {
+        self.called(query, options, sender).map(|(rows, _)| rows)
+    }
+
+    /// The rows of a query that calls procedures, and the query when it has ended.
+    fn called(&self, query: &Query, options: QueryOptions, sender: &Sender) -> Result<(Vec<RecordBatch>, QueryStream)> {
         let options = QueryOptions { packets: Some(1), ..options };
         let mut stream = self.run_query(query, options)?;
         let (token, printed) = (stream.cancel_token(), stream.printed());
@@ -139,7 +150,7 @@ impl Session {
             let next = stream.next_within(run::LOOK);
             printed.take().iter().for_each(|text| sender.printed(text));
             match next {
-                Poll::Ready(None) => return Ok(rows),
+                Poll::Ready(None) => return Ok((rows, stream)),
                 Poll::Ready(Some(batch)) => rows.push(batch?),
                 Poll::Pending if sender.is_stopped() => token.cancel(),
                 Poll::Pending => {}
@@ -163,6 +174,56 @@ impl Session {
         };
         let result = QueryResult::elsewhere(tag, schema, &self.database().engine().io_handle(), work);
         result.writing(tag, is_returning, counted).printing(printed)
+    }
+
+    /// The same for one whose WITH writes: its parts run one after the other.
+    pub(super) fn start_calling_several(&self, several: Several, text: &str) -> QueryResult {
+        let (session, printed, text) = (self.clone(), Printed::default(), text.to_owned());
+        let (tag, schema) = (several.tag(), several.schema());
+        let (counted, said, is_returning) = (Arc::<AtomicU64>::default(), printed.clone(), schema.is_some());
+        let counting = Arc::clone(&counted);
+        let work = move |token: &CancelToken| {
+            let sender = sender_of(token, said);
+            let _sent = session.is_sent_by(&sender);
+            in_transaction(&session, Isolation::ReadCommitted, true, || {
+                let run = |part: &Part| -> Result<Vec<RecordBatch>> {
+                    let catalogs = session.planner().catalogs();
+                    let (query, returned) = part.begin(catalogs.catalog(), catalogs.owner());
+                    let rows = session.calling(&query, session.query_options(&text), &sender)?;
+                    if !part.is_writing() {
+                        return Ok(rows);
+                    }
+                    AtomicU64::store(&counting, rows.iter().map(count_of).sum(), Ordering::Release);
+                    Ok(returned.map_or_else(Vec::new, |returned| returned.take()))
+                };
+                for part in &several.before {
+                    part.gave(run(part)?)?;
+                }
+                run(&several.last)
+            })
+        };
+        let runtime = self.database().engine().io_handle();
+        let result = QueryResult::elsewhere(tag.unwrap_or("SELECT"), schema, &runtime, work).printing(printed);
+        match tag {
+            Some(tag) => result.writing(tag, is_returning, counted),
+            None => result,
+        }
+    }
+
+    /// The same for EXPLAIN ANALYZE.
+    pub(super) fn start_calling_analyze(&self, query: Query, options: QueryOptions, plan: Explained) -> QueryResult {
+        let (session, printed) = (self.clone(), Printed::default());
+        let said = printed.clone();
+        let work = move |token: &CancelToken| {
+            let sender = sender_of(token, said);
+            let _sent = session.is_sent_by(&sender);
+            in_transaction(&session, Isolation::ReadCommitted, true, || {
+                let (_, stream) = session.called(&query, options, &sender)?;
+                Ok(vec![plan.ran(&stream)?])
+            })
+        };
+        let (schema, runtime) = (Statement::plan_schema(), self.database().engine().io_handle());
+        QueryResult::elsewhere("EXPLAIN", Some(schema), &runtime, work).printing(printed)
     }
 
     /// The same for TRUNCATE.
@@ -210,6 +271,8 @@ impl Session {
         let (said, tag) = (printed.clone(), called.tag);
         let work = move |token: &CancelToken| {
             let sender = sender_of(token, said);
+            let is_lent = session.parts().ends_transactions().swap(false, Ordering::AcqRel);
+            let may_end = is_lent || session.planner().catalogs().isolation().is_none();
             in_transaction(&session, Isolation::ReadCommitted, true, || {
                 let arguments = match &called.arguments {
                     None => vec![],
@@ -218,7 +281,8 @@ impl Session {
                         concat_batches(query.schema(), &rows).map_err(from_arrow)?.columns().to_vec()
                     }
                 };
-                let given = call(&session, &called.procedure, arguments, &sender)?;
+                let own = Run::new(&session, &called.procedure, &sender).ending_transactions(may_end);
+                let given = run(&session, own, arguments)?;
                 match (called.schema(), &called.procedure.gives) {
                     (Some(schema), Gives::Row(_)) => Ok(vec![RecordBatch::try_new(schema, given).map_err(from_arrow)?]),
                     _ => Ok(vec![]),

@@ -27,6 +27,7 @@ use crate::statement::start::Short;
 
 mod cursors;
 mod loops;
+mod transactions;
 mod types;
 
 use cursors::OpenCursor;
@@ -122,6 +123,9 @@ pub(super) struct Run<'r> {
     /// Those of the blocks around: names, what their queries take, and the queries.
     declared_cursors: Vec<(String, Vec<(String, String)>, Sql)>,
     portals: usize,
+    /// Whether it may end the transaction, and how many blocks with handlers are being run.
+    may_end: bool,
+    guarded: usize,
 }
 
 impl<'r> Run<'r> {
@@ -141,6 +145,8 @@ impl<'r> Run<'r> {
             cursors: HashMap::new(),
             declared_cursors: Vec::new(),
             portals: 0,
+            may_end: false,
+            guarded: 0,
         }
     }
 
@@ -291,7 +297,10 @@ impl<'r> Run<'r> {
         let depth = self.level;
         self.scopes.push(Scope { label: block.label.clone(), ..Scope::default() });
         let mut scopes = 1;
+        let is_guarded = usize::from(!block.handlers.is_empty());
+        self.guarded += is_guarded;
         let done = self.declared(&block.declarations).and_then(|()| self.steps(&block.steps));
+        self.guarded -= is_guarded;
         let done = match done {
             Err(error) if !block.handlers.is_empty() => {
                 if let Some(mark) = mark {
@@ -448,7 +457,10 @@ impl<'r> Run<'r> {
                 }
             }
             Step::Statement(sql, into) => {
-                let ran = self.run(sql)?;
+                let lent = self.lending(sql);
+                let ran = self.run(sql);
+                drop(lent);
+                let ran = ran?;
                 if into.is_none()
                     && !ran.schema.fields().is_empty()
                     && is_query(&sql.text)
@@ -469,6 +481,7 @@ impl<'r> Run<'r> {
                 }
             }
             Step::Cursor(step) => self.cursor_step(step)?,
+            Step::EndTransaction { commits } => self.end_transaction(*commits)?,
             Step::Block(block) => return self.block(block),
         }
         Ok(Flow::Next)

@@ -16,6 +16,9 @@ pub(crate) const ALTER_SEQUENCE: &str = "alter sequence";
 /// What becomes of a column that counts or is generated, likewise: its default.
 pub(crate) const ALTER_IDENTITY: &str = "alter identity";
 
+/// What stands in front of the name of a constraint in ALTER CONSTRAINT, before when it holds.
+pub(crate) const ALTER_CONSTRAINT: &str = "alter constraint \u{1}";
+
 /// ALTER COLUMN … TYPE … COLLATE, likewise: what USING calls.
 pub(crate) const COLLATED_TYPE: &str = "collated type";
 
@@ -83,6 +86,36 @@ impl Text<'_> {
         let all = all.collect::<Vec<_>>();
         self.replace(at, all);
         self.drop(at + 1..behind);
+    }
+
+    /// `ALTER CONSTRAINT k DEFERRABLE INITIALLY DEFERRED`: a constraint to validate, whose name says when it holds.
+    pub(super) fn alter_constraint(&mut self, at: usize) {
+        let Token::Word(name) = self.token(at + 2) else { return };
+        let name = if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() };
+        let (mut end, mut is_deferrable, mut is_deferred) = (at + 3, None, false);
+        loop {
+            if self.is(end, "DEFERRABLE") {
+                (is_deferrable, end) = (Some(true), end + 1);
+            } else if self.is(end, "NOT") && self.is(end + 1, "DEFERRABLE") {
+                (is_deferrable, end) = (Some(false), end + 2);
+            } else if self.is(end, "INITIALLY") && self.is_any(end + 1, &["DEFERRED", "IMMEDIATE"]) {
+                (is_deferred, end) = (self.is(end + 1, "DEFERRED"), end + 2);
+            } else {
+                break;
+            }
+        }
+        if !self.ends_statement(end) && *self.token(end) != Token::Comma {
+            return;
+        }
+        let deferral = match (is_deferrable, is_deferred) {
+            (Some(false), true) => "none",
+            (_, true) => "deferred",
+            (Some(true), false) => "immediate",
+            _ => "never",
+        };
+        self.replace(at, [word("VALIDATE")]);
+        self.replace(at + 2, [quoted(&format!("{ALTER_CONSTRAINT}{deferral} {name}"))]);
+        self.drop(at + 3..end);
     }
 
     /// What becomes of a column that counts or is generated, if it begins there.

@@ -1,11 +1,16 @@
 //! Clauses of statements that define tables, views and sequences.
 
+use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
 
 use super::{Text, quoted, word};
 
-/// What the last part of the name in LIKE begins with, which says what of that table is included.
-pub(crate) const LIKE_OPTIONS: &str = "including \u{1}";
+/// The name of a column that stands for the columns of another table: its type is called like that, and says what is
+/// included.
+pub(crate) const LIKE: &str = "like \u{1}";
+
+/// The type of a column of CREATE TABLE AS, which has that of the query.
+pub(crate) const ONLY_NAMED: &str = "only named \u{1}";
 
 /// REFRESH MATERIALIZED VIEW, as the parser's tree has it: a call of this name. The view's name is the first argument,
 /// its options are texts behind it.
@@ -15,14 +20,25 @@ pub(crate) const REFRESH: &str = "refresh materialized view";
 pub(crate) const NO_DATA: &str = "no data";
 
 impl Text<'_> {
-    /// `(LIKE t INCLUDING ALL EXCLUDING INDEXES)`: `(LIKE t."including …")`, with what is included.
+    /// `LIKE t INCLUDING ALL EXCLUDING INDEXES` among the columns of a table: a column of a type that is called like
+    /// the table, with what is included as its modifiers.
     pub(super) fn table_like(&mut self, at: usize) {
         const KINDS: [&str; 6] = ["DEFAULTS", "GENERATED", "CONSTRAINTS", "INDEXES", "IDENTITY", "COMMENTS"];
-        let mut next = at + 2;
-        while *self.token(next) == Token::Period {
-            next += 2;
+        let (mut next, mut name) = (at + 1, Vec::new());
+        loop {
+            match self.token(next) {
+                Token::Word(part) if part.quote_style.is_some() => name.push(quoted(&part.value)),
+                Token::Word(part) => name.push(quoted(&part.value.to_lowercase())),
+                _ => return,
+            }
+            next += 1;
+            if *self.token(next) != Token::Period {
+                break;
+            }
+            name.push(Token::Period);
+            next += 1;
         }
-        let (first, mut included) = (next, Vec::<&str>::new());
+        let mut included = Vec::<&str>::new();
         while self.is_any(next, &["INCLUDING", "EXCLUDING"]) {
             let is_meant = |kind: &&str| self.is(next + 1, "ALL") || self.is(next + 1, kind);
             let meant = KINDS.into_iter().filter(is_meant).collect::<Vec<_>>();
@@ -32,9 +48,55 @@ impl Text<'_> {
             }
             next += 2;
         }
-        self.drop(first..next);
-        if !included.is_empty() {
-            self.insert_or_end(next, [Token::Period, quoted(&format!("{LIKE_OPTIONS}{}", included.join(" ")))]);
+        if !matches!(self.token(next), Token::Comma | Token::RParen) {
+            return;
+        }
+        self.drop(at + 1..next);
+        let modifiers = included.into_iter().map(|kind| Token::SingleQuotedString(kind.to_owned()));
+        let modifiers = modifiers.flat_map(|kind| [Token::Comma, kind]).skip(1).collect::<Vec<_>>();
+        let mut column = vec![quoted(LIKE)];
+        column.extend(name);
+        if !modifiers.is_empty() {
+            column.push(Token::LParen);
+            column.extend(modifiers);
+            column.push(Token::RParen);
+        }
+        self.replace(at, column);
+    }
+
+    /// Whether LIKE begins an element of a table that is being made.
+    pub(super) fn begins_table_like(&self, at: usize, opened: usize) -> bool {
+        self.statement == Keyword::CREATE
+            && at > 0
+            && matches!(self.token(at - 1), Token::LParen | Token::Comma)
+            && self.is_table_definition(opened)
+    }
+
+    /// Whether a parenthesis is that behind the name in CREATE TABLE.
+    fn is_table_definition(&self, opened: usize) -> bool {
+        let mut at = self.begin + 1;
+        while self.is_any(at, &["TEMP", "TEMPORARY", "LOCAL", "GLOBAL", "UNLOGGED", "OR", "REPLACE"]) {
+            at += 1;
+        }
+        if !self.is(at, "TABLE") {
+            return false;
+        }
+        at += if self.is(at + 1, "IF") { 4 } else { 1 };
+        self.name_end(at) == opened
+    }
+
+    /// `CREATE TABLE t (a, b) AS …`: the names get a type that says that they have none.
+    pub(super) fn named_columns(&mut self, opened: usize) {
+        let Some(closed) = self.closed.get(&opened).copied() else { return };
+        let names = (opened + 1..closed).step_by(2);
+        let is_list = (closed - opened) % 2 == 0
+            && names.clone().all(|at| matches!(self.token(at), Token::Word(_)))
+            && (opened + 2..closed).step_by(2).all(|at| *self.token(at) == Token::Comma);
+        if !is_list || self.statement != Keyword::CREATE || !self.is_table_definition(opened) {
+            return;
+        }
+        for at in names {
+            self.insert(at + 1, [quoted(ONLY_NAMED)]);
         }
     }
 

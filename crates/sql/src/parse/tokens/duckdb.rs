@@ -17,8 +17,12 @@ use sqlparser::tokenizer::Token;
 /// The columns that PIVOT groups by, where it says so.
 pub(crate) const PIVOT_GROUPS: &str = "pivot groups";
 
+/// What PIVOT is by, where it is by several: their values are combined.
+pub(crate) const PIVOT_PRODUCT: &str = "pivot product";
+
 /// Functions that take a lambda.
-const LAMBDA_FUNCTIONS: [&str; 11] = [
+const LAMBDA_FUNCTIONS: [&str; 12] = [
+    "columns",
     "list_transform",
     "list_apply",
     "array_transform",
@@ -82,13 +86,8 @@ impl Text<'_> {
                 self.replace(at, [Token::Caret]);
                 self.drop(at + 1..at + 2);
             }
-            Token::Mul if self.begins_item(at, last) && self.is(at + 1, "LIKE") => {
-                if let pattern @ Token::SingleQuotedString(_) = self.token(at + 2) {
-                    self.replace(at, [quoted("columns like"), Token::LParen]);
-                    self.drop(at + 1..at + 2);
-                    self.replace(at + 2, [pattern.clone(), Token::RParen]);
-                }
-            }
+            Token::Mul if self.begins_item(at, last) => self.star_like(at),
+            Token::Mul if self.is(at + 1, "COLUMNS") && *self.token(at + 2) == Token::LParen => self.unpacked(at),
             Token::Word(found) => {
                 let is_named = *self.token(at + 1) == Token::Colon && self.begins_item(at, last);
                 if is_named {
@@ -99,6 +98,33 @@ impl Text<'_> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// `* [NOT] LIKE 'p'` and its kin: `"columns like"('p')`.
+    fn star_like(&mut self, at: usize) {
+        let negated = self.is(at + 1, "NOT");
+        let first = at + 1 + usize::from(negated);
+        let (kind, pattern) = match () {
+            () if self.is(first, "LIKE") => ("like", first + 1),
+            () if self.is(first, "ILIKE") && negated => ("ilike", first + 1),
+            () if self.is(first, "SIMILAR") && self.is(first + 1, "TO") => ("similar", first + 2),
+            () if self.is(first, "GLOB") => ("glob", first + 1),
+            () => return,
+        };
+        if let text @ Token::SingleQuotedString(_) = self.token(pattern) {
+            let name = format!("columns {}{kind}", if negated { "not " } else { "" });
+            self.replace(at, [quoted(&name), Token::LParen]);
+            self.drop(at + 1..pattern);
+            self.replace(pattern, [text.clone(), Token::RParen]);
+        }
+    }
+
+    /// `f(*COLUMNS(…))`: all of the columns are arguments.
+    fn unpacked(&mut self, at: usize) {
+        if at > 0 && matches!(self.token(at - 1), Token::LParen | Token::Comma | Token::LBracket) {
+            self.drop(at..at + 1);
+            self.replace(at + 1, [quoted("unpacked columns")]);
         }
     }
 
@@ -224,7 +250,12 @@ impl Text<'_> {
             _ if self.is(at, "LAMBDA") && open.is_parenthesis => self.lambda(at, open),
             Keyword::ATTACH if begins => self.attach(at),
             Keyword::DETACH if begins => self.detach(at),
-            _ if self.is(at, "SUMMARIZE") && begins => self.summarize(at),
+            _ if self.is(at, "SUMMARIZE") && (begins || self.begins_query(at, open)) => self.summarize(at),
+            _ if self.is(at, "SHOW") && (begins || self.begins_query(at, open)) => self.show(at, begins),
+            _ if self.is_any(at, &["DESCRIBE", "DESC"]) && (begins || self.begins_query(at, open)) => {
+                self.describe(at, begins);
+            }
+            _ if self.is(at, "PRAGMA") && begins => self.pragma(at),
             _ => {}
         }
     }
@@ -377,7 +408,7 @@ impl Text<'_> {
     }
 
     /// Where the statement ends that a place is in, or the parentheses around it.
-    fn statement_end(&self, mut at: usize) -> usize {
+    pub(super) fn statement_end(&self, mut at: usize) -> usize {
         loop {
             at = match self.token(at) {
                 Token::EOF | Token::SemiColon | Token::RParen => return at,
@@ -431,25 +462,72 @@ impl Text<'_> {
     }
 
     /// `PIVOT t ON k IN ('a', 'b') USING sum(v) GROUP BY g`; the groups are a first aggregate, `"pivot groups"(g)`.
+    /// Several after ON are one, `"pivot product"((k, 'a', 'b'), (l))`.
     fn pivot_statement(&mut self, at: usize) {
         let Some(on) = self.next_of(at, &["ON"]) else { return };
-        let Some(using) = self.next_of(on, &["USING"]) else { return };
-        let behind =
-            |text: &Self, names: &[&str]| text.next_of(using, names).unwrap_or_else(|| text.statement_end(using));
-        let end = behind(self, &["ORDER", "LIMIT"]);
-        let group = self.next_of(using, &["GROUP"]).filter(|group| *group < end && self.is(group + 1, "BY"));
-        let aggregates = self.between(using, group.unwrap_or(end));
+        let list_end = self.next_of(on, &["USING", "GROUP", "ORDER", "LIMIT"]);
+        let list_end = list_end.unwrap_or_else(|| self.statement_end(on));
+        let end = self.next_of(list_end, &["ORDER", "LIMIT"]).unwrap_or_else(|| self.statement_end(list_end));
+        let group = self.next_of(list_end, &["GROUP"]).filter(|group| *group < end && self.is(group + 1, "BY"));
+        let aggregates = match self.is(list_end, "USING") {
+            true => self.between(list_end, group.unwrap_or(end)),
+            false => vec![word("count"), Token::LParen, Token::Mul, Token::RParen],
+        };
         let groups = group.map(|group| {
             let columns = self.between(group + 1, end);
             [quoted(PIVOT_GROUPS), Token::LParen].into_iter().chain(columns).chain([Token::RParen, Token::Comma])
         });
         self.select_all(at);
         let head = [word("PIVOT"), Token::LParen].into_iter().chain(groups.into_iter().flatten());
-        self.replace(on, head.chain(aggregates).chain([word("FOR")]));
-        self.drop(using..end);
+        let mut head = head.chain(aggregates).chain([word("FOR")]).collect::<Vec<_>>();
+        let items = self.items(on + 1, list_end);
         // Without a list, the values are those that there are.
         let any = [word("IN"), Token::LParen, word("ANY"), Token::RParen];
-        let any = if self.next_of(on, &["IN"]).is_some_and(|place| place < using) { vec![] } else { any.to_vec() };
-        self.insert_or_end(end, any.into_iter().chain([Token::RParen]));
+        if items.len() > 1 {
+            head.extend([quoted(PIVOT_PRODUCT), Token::LParen]);
+            for (place, (begin, item_end)) in items.into_iter().enumerate() {
+                let list = self.next_of(begin, &["IN"]).filter(|list| *list < item_end);
+                head.extend((place > 0).then_some(Token::Comma));
+                head.push(Token::LParen);
+                head.extend((begin..list.unwrap_or(item_end)).map(|at| self.token(at).clone()));
+                if let Some(list) = list {
+                    head.push(Token::Comma);
+                    head.extend((list + 2..item_end - 1).map(|at| self.token(at).clone()));
+                }
+                head.push(Token::RParen);
+            }
+            head.push(Token::RParen);
+            self.replace(on, head);
+            self.drop(on + 1..end);
+            return self.insert_or_end(end, any.into_iter().chain([Token::RParen]));
+        }
+        let has_list = self.next_of(on, &["IN"]).is_some_and(|place| place < list_end);
+        let is_computed = !has_list && list_end > on + 2 && *self.token(on + 1) != Token::LParen;
+        if is_computed {
+            head.extend([Token::LParen, Token::LParen]);
+        }
+        self.replace(on, head);
+        self.drop(list_end..end);
+        let any = if has_list { vec![] } else { any.to_vec() };
+        let closed = if is_computed { vec![Token::RParen, Token::RParen] } else { vec![] };
+        self.insert_or_end(end, closed.into_iter().chain(any).chain([Token::RParen]));
+    }
+
+    /// Where the parts of a list begin and end that has commas between them.
+    fn items(&self, begin: usize, end: usize) -> Vec<(usize, usize)> {
+        let (mut items, mut from, mut at) = (Vec::new(), begin, begin);
+        while at < end {
+            match self.token(at) {
+                Token::LParen => at = self.closed.get(&at).copied().unwrap_or(at),
+                Token::Comma => {
+                    items.push((from, at));
+                    from = at + 1;
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        items.push((from, end));
+        items
     }
 }

@@ -23,6 +23,7 @@ mod moments;
 mod procedures;
 mod queries;
 mod row_locks;
+mod shown;
 mod strings;
 mod words;
 
@@ -31,23 +32,23 @@ use std::collections::{HashMap, HashSet};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
-pub(crate) use self::alterations::{ALTER_IDENTITY, ALTER_SEQUENCE, COLLATED_TYPE, IF_EXISTS};
+pub(crate) use self::alterations::{ALTER_CONSTRAINT, ALTER_IDENTITY, ALTER_SEQUENCE, COLLATED_TYPE, IF_EXISTS};
 pub(crate) use self::attach::{ATTACHED, DETACH};
 pub(crate) use self::authority::AUTHORITY;
 pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING};
 pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
 use self::ctes::Clauses;
-pub(crate) use self::definitions::{LIKE_OPTIONS, NO_DATA, REFRESH};
+pub(crate) use self::definitions::{LIKE, NO_DATA, ONLY_NAMED, REFRESH};
 pub(crate) use self::domains::DOMAIN;
 use self::duckdb::Open;
-pub(crate) use self::duckdb::PIVOT_GROUPS;
+pub(crate) use self::duckdb::{PIVOT_GROUPS, PIVOT_PRODUCT};
 use self::edits::Edits;
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::ignored::IGNORED;
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
 pub(crate) use self::moments::TABLE_AT;
 pub(crate) use self::procedures::{DO, PROCEDURE};
-pub(crate) use self::queries::LIMIT_PERCENT;
+pub(crate) use self::queries::{LIMIT_PERCENT, VARIADIC_ARRAY};
 pub(crate) use self::row_locks::{KEY_SHARE, NO_KEY_UPDATE};
 use self::strings::{with_hexadecimal_numbers, with_whole_strings};
 
@@ -181,7 +182,10 @@ impl<'a> Text<'a> {
             self.duckdb(at, &mut opens);
             let last = levels.len() - 1;
             match self.token(at) {
-                Token::LParen => levels.push(self.level(at)),
+                Token::LParen => {
+                    self.named_columns(at);
+                    levels.push(self.level(at));
+                }
                 Token::RParen => {
                     if last > 0 {
                         levels.pop();
@@ -252,13 +256,20 @@ impl<'a> Text<'a> {
                 self.replace(at, [word("FROM")]);
             }
             Keyword::ESCAPE if self.is_in_substring(level) => self.replace(at, [word("FOR")]),
-            Keyword::LIKE if at > 0 && *self.token(at - 1) == Token::LParen => self.table_like(at),
+            Keyword::LIKE if self.begins_table_like(at, level.opened) => self.table_like(at),
             Keyword::CONFLICT if self.follows(at, &["ON"]) => self.conflict(at),
             Keyword::TABLE => self.table(at),
             // Names, unless something of the past is asked for.
             Keyword::AT | Keyword::BEFORE | Keyword::CHANGES if level.in_from && !self.is_of_past(at) => {
                 let name = self.token(at).to_string().to_lowercase();
                 self.replace(at, [quoted(&name)]);
+            }
+            Keyword::AS if level.in_from && self.declares_columns(at) => {
+                let closed = at - 1;
+                let opened = (level.opened..closed).rev().find(|open| self.closed.get(open) == Some(&closed));
+                if let Some(name @ Token::Word(_)) = opened.and_then(|open| Some(self.token(open.checked_sub(1)?))) {
+                    self.insert(at + 1, [name.clone()]);
+                }
             }
             Keyword::FOR if at >= self.locks_until => self.row_locks(at),
             Keyword::FETCH => self.fetch(at),
@@ -270,6 +281,9 @@ impl<'a> Text<'a> {
             Keyword::ALTER if self.begins_statement(at) => {
                 self.alter(at);
                 self.ignored_alter(at);
+            }
+            Keyword::ALTER if self.statement == Keyword::ALTER && self.is(at + 1, "CONSTRAINT") => {
+                self.alter_constraint(at);
             }
             Keyword::CREATE if self.begins_statement(at) => self.ignored_create(at),
             Keyword::EXPLAIN if self.begins_statement(at) => self.ignored_explained(at),
@@ -370,6 +384,18 @@ impl<'a> Text<'a> {
             },
             _ => {}
         }
+    }
+
+    /// Whether AS without a name stands between a call and its columns: `f() AS (a integer, b text)`.
+    fn declares_columns(&self, at: usize) -> bool {
+        let is_word = |at: usize| matches!(self.token(at), Token::Word(_));
+        at > 0
+            && *self.token(at - 1) == Token::RParen
+            && *self.token(at + 1) == Token::LParen
+            && is_word(at + 2)
+            && is_word(at + 3)
+            && !self
+                .is_any(at + 2, &["SELECT", "WITH", "VALUES", "TABLE", "FROM", "INSERT", "UPDATE", "DELETE", "MERGE"])
     }
 
     /// `-|-`, without blanks in it.

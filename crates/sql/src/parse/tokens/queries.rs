@@ -10,7 +10,20 @@ use super::{Text, calls, quoted, word};
 /// LIMIT of a percentage, as the parser's tree has it: a call of this name.
 pub(crate) const LIMIT_PERCENT: &str = "limit percent";
 
+/// VARIADIC in front of an array, as the parser's tree has it: a call.
+pub(crate) const VARIADIC_ARRAY: &str = "variadic array";
+
 impl Text<'_> {
+    /// Whether a parenthesis has the parameters of a function that a statement makes, drops or alters.
+    fn declares_parameters(&self, opened: usize) -> bool {
+        if !matches!(self.statement, Keyword::CREATE | Keyword::DROP | Keyword::ALTER) {
+            return false;
+        }
+        let words = self.begin + 1..(self.begin + 5).min(opened);
+        let kind = words.into_iter().find(|at| self.is_any(*at, &["FUNCTION", "PROCEDURE", "ROUTINE"]));
+        kind.is_some_and(|kind| self.name_end(if self.is(kind + 1, "IF") { kind + 3 } else { kind + 1 }) == opened)
+    }
+
     /// The places of the parentheses around queries that begin with a parenthesis: `((SELECT 1) UNION SELECT 2)`.
     pub(super) fn queries(&self) -> HashSet<Location> {
         // Inner parentheses are opened last.
@@ -95,8 +108,11 @@ impl Text<'_> {
 
     /// VARIADIC in front of a call's last argument.
     pub(super) fn variadic(&mut self, at: usize, opened: usize) {
+        if self.declares_parameters(opened) {
+            return;
+        }
         if let Some(&closed) = self.closed.get(&opened) {
-            self.replace(at, [quoted("variadic array"), Token::LParen]);
+            self.replace(at, [quoted(VARIADIC_ARRAY), Token::LParen]);
             self.insert(closed, [Token::RParen]);
         }
     }

@@ -1,0 +1,62 @@
+//! Values with other fields: what UPDATE makes of a column of which it sets fields.
+
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use sqlparser::ast::Ident;
+
+use super::{Binder, Target};
+use crate::algebra::Scalar;
+
+/// The function that gives a record with another field: of a column's name, the record, the names on the way to the
+/// field, and its value.
+pub(crate) const SET_FIELD: &str = "set field";
+
+impl Binder<'_> {
+    /// The record of a call of [`SET_FIELD`]. Fails with 42703 for a field that is not there, 42804 for one of what is
+    /// no record.
+    pub(super) fn with_field_set(&self, arguments: Vec<Scalar>) -> Result<Scalar> {
+        let mut arguments = arguments.into_iter();
+        let (column, record, value) = (arguments.next(), arguments.next(), arguments.next_back());
+        let (Some(column), Some(record), Some(value)) = (column, record, value) else {
+            return Err(Error::bug("a field is set without a record and a value"));
+        };
+        let text = |scalar: &Scalar| Self::candidate(scalar).literal.unwrap_or_default();
+        let path = arguments.map(|name| text(&name)).collect::<Vec<_>>();
+        self.with_field(&text(&column), record, &path, value)
+    }
+
+    fn with_field(&self, column: &str, record: Scalar, path: &[String], value: Scalar) -> Result<Scalar> {
+        let Some((name, rest)) = path.split_first() else { return Err(Error::bug("a field has no name")) };
+        let sql_type = record.sql_type().base().clone();
+        let SqlType::Record(fields) = &sql_type else {
+            return Err(no_composite(name, column, &sql_type));
+        };
+        let Some(place) = fields.iter().position(|field| field.name == *name) else {
+            return Err(no_field(name, column, &sql_type));
+        };
+        let own = |index: usize| self.field(record.clone(), &Ident::with_quote('"', &fields[index].name));
+        let value = match rest {
+            [] => self.assign(value, &Target::new(name, fields[place].sql_type.clone()))?,
+            rest => self.with_field(column, own(place)?, rest, value)?,
+        };
+        let mut values = (0..fields.len()).map(own).collect::<Result<Vec<_>>>()?;
+        values[place] = value;
+        Ok(Scalar::Record { fields: values, sql_type: sql_type.clone() })
+    }
+}
+
+/// The error for a field of what is no record.
+pub(crate) fn no_composite(field: &str, column: &str, sql_type: &SqlType) -> Error {
+    let message = format!(
+        "cannot assign to field \"{field}\" of column \"{column}\" because its type {sql_type} is not a composite type"
+    );
+    Error::input(message).with_code("42804")
+}
+
+/// The error for a field that a record does not have.
+pub(crate) fn no_field(field: &str, column: &str, sql_type: &SqlType) -> Error {
+    let message = format!(
+        "cannot assign to field \"{field}\" of column \"{column}\" because there is no such column in data type {sql_type}"
+    );
+    Error::input(message).with_code("42703")
+}

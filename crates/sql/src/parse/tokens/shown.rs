@@ -1,0 +1,85 @@
+//! DuckDB's statements that show what there is, and DESCRIBE and SUMMARIZE in FROM. What they become:
+//!
+//! * `SHOW ALL TABLES`: `SELECT * FROM "pragma_show_tables_expanded"()`; SHOW DATABASES likewise;
+//! * `PRAGMA table_info('t')`: `SELECT * FROM "pragma_table_info"('t')`; `PRAGMA a = b`: `SET a = b`;
+//! * `(DESCRIBE t)`: `(SELECT * FROM "describe table"('t'))`; of a query, `"describe"((q))`.
+
+use sqlparser::tokenizer::Token;
+
+use super::{Text, calls, quoted, word};
+
+/// Pragmas that give rows.
+const PRAGMAS: [&str; 7] =
+    ["table_info", "show", "show_tables", "show_tables_expanded", "database_list", "database_size", "version"];
+
+impl Text<'_> {
+    /// SHOW, which begins there; `is_whole` if the statement does.
+    pub(super) fn show(&mut self, at: usize, is_whole: bool) {
+        let (what, name, end) = match () {
+            () if self.is(at + 1, "ALL") && self.is(at + 2, "TABLES") => {
+                (Token::Mul, "pragma_show_tables_expanded", at + 3)
+            }
+            () if self.is(at + 1, "DATABASES") => (word("database_name"), "duckdb_databases", at + 2),
+            () if self.is(at + 1, "TABLES") && !is_whole => (Token::Mul, "pragma_show_tables", at + 2),
+            () => return,
+        };
+        if self.ends_statement(end) || *self.token(end) == Token::RParen {
+            self.replace(at, [word("SELECT"), what, word("FROM")].into_iter().chain(calls(name)));
+            self.drop(at + 1..end);
+        }
+    }
+
+    /// DESCRIBE, which begins there; `is_whole` if the statement does.
+    pub(super) fn describe(&mut self, at: usize, is_whole: bool) {
+        let first =
+            if self.is(at + 1, "TABLE") && matches!(self.token(at + 2), Token::Word(_)) { at + 2 } else { at + 1 };
+        if is_whole {
+            return self.drop(at + 1..first);
+        }
+        let end = self.statement_end(at);
+        let mut name = String::new();
+        for at in first..end {
+            match self.token(at) {
+                Token::Word(part) if part.quote_style.is_some() => name += &format!("\"{}\"", part.value),
+                Token::Word(part) => name += &part.value,
+                Token::Period => name.push('.'),
+                _ => return self.describe_query(at, first, end),
+            }
+        }
+        match self.name_end(first) == end {
+            true => {
+                let call = [word("SELECT"), Token::Mul, word("FROM"), quoted("describe table"), Token::LParen];
+                self.replace(at, call.into_iter().chain([Token::SingleQuotedString(name), Token::RParen]));
+                self.drop(at + 1..end);
+            }
+            false => self.describe_query(at, first, end),
+        }
+    }
+
+    fn describe_query(&mut self, at: usize, first: usize, end: usize) {
+        let is_file = matches!(self.token(first), Token::SingleQuotedString(_));
+        let call = [word("SELECT"), Token::Mul, word("FROM"), quoted("describe"), Token::LParen, Token::LParen];
+        let table = if is_file { vec![word("SELECT"), Token::Mul, word("FROM")] } else { vec![] };
+        self.replace(at, call.into_iter().chain(table));
+        self.insert_or_end(end, [Token::RParen, Token::RParen]);
+    }
+
+    /// PRAGMA, which begins there.
+    pub(super) fn pragma(&mut self, at: usize) {
+        if *self.token(at + 2) == Token::Eq {
+            return self.replace(at, [word("SET")]);
+        }
+        let Some(name) = PRAGMAS.iter().find(|name| self.is(at + 1, name)) else { return };
+        let name = quoted(&format!("pragma_{name}"));
+        self.replace(at, [word("SELECT"), Token::Mul, word("FROM")]);
+        match self.token(at + 2) {
+            Token::LParen => {
+                self.replace(at + 1, [name]);
+                if let (Token::Word(table), Token::RParen) = (self.token(at + 3), self.token(at + 4)) {
+                    self.replace(at + 3, [Token::SingleQuotedString(table.value.clone())]);
+                }
+            }
+            _ => self.replace(at + 1, [name, Token::LParen, Token::RParen]),
+        }
+    }
+}
