@@ -19,6 +19,7 @@ use super::targets::Target;
 use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
 use crate::errors;
+use crate::parse::CURRENT_OF;
 
 /// Functions that give a row per element of the array that the catalog's function of that name gives.
 const ROW_FUNCTIONS: [&str; 23] = [
@@ -389,6 +390,14 @@ impl Binder<'_> {
                 };
                 let form = Scalar::Constant(Constant::text(form.value.clone()));
                 self.call("normalize", vec![self.argument(text, level)?, form])?
+            }
+            CURRENT_OF => {
+                let cursor = match written(function) {
+                    [FunctionArg::Unnamed(FunctionArgExpr::Expr(cursor))] => cursor.to_string(),
+                    _ => String::new(),
+                };
+                let message = format!("cursor \"{}\" does not exist", cursor.trim_matches('\''));
+                return Err(Error::input(message).with_code("34000"));
             }
             "set element" => {
                 let mut arguments = bound()?.into_iter();

@@ -350,7 +350,7 @@ impl Around<'_> {
     }
 
     /// The relation that a name in FROM names, and whether it has no schema; `None` if it can name none.
-    fn relation_named(&self, name: &ast::ObjectName) -> Option<(RelationName, bool)> {
+    pub(super) fn relation_named(&self, name: &ast::ObjectName) -> Option<(RelationName, bool)> {
         let parts = parts_of(name)?;
         let relation = match parts.as_slice() {
             [name] => self.in_path(name),
