@@ -391,13 +391,20 @@ impl Binder<'_> {
                 let form = Scalar::Constant(Constant::text(form.value.clone()));
                 self.call("normalize", vec![self.argument(text, level)?, form])?
             }
+            "json_populate_record" | "jsonb_populate_record" => {
+                match self.populated_row(name, written(function), level)? {
+                    Some(row) => self.scalar(&row, level)?,
+                    None => return Ok(None),
+                }
+            }
             CURRENT_OF => {
                 let cursor = match written(function) {
                     [FunctionArg::Unnamed(FunctionArgExpr::Expr(cursor))] => cursor.to_string(),
                     _ => String::new(),
                 };
                 let message = format!("cursor \"{}\" does not exist", cursor.trim_matches('\''));
-                return Err(Error::input(message).with_code("34000"));
+                let hint = "it may be a cursor of the PL/pgSQL function that the statement is in, and none of DECLARE";
+                return Err(Error::input(message).with_code("34000").with_hint(hint));
             }
             "set element" => {
                 let mut arguments = bound()?.into_iter();

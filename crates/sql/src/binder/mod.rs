@@ -34,6 +34,7 @@ mod expressions;
 mod from;
 mod functions;
 mod grouping;
+mod json_rows;
 mod lists;
 mod literals;
 mod locking;
