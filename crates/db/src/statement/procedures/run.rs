@@ -135,7 +135,7 @@ impl<'r> Run<'r> {
             procedure,
             caller,
             scopes: Scopes::default(),
-            zone: session.setting("timezone").unwrap_or_else(|_| "UTC".to_owned()),
+            zone: session.planner().zone_setting(),
             trees: RefCell::default(),
             count: Cell::new(0),
             value: None,
