@@ -26,6 +26,7 @@ use crate::deferred::DeferredConstraints;
 use crate::journal::{Entry, Journal, LogPosition, RowStore, Staged};
 use crate::locks::{LockOwner, Locks};
 use crate::moment::micros_now;
+use crate::moved::MovedRows;
 use crate::name::{OBJECTS_FROM, SHOWN_SCHEMAS};
 use crate::pieces::conflict;
 use crate::references;
@@ -73,6 +74,8 @@ pub(crate) struct Inside {
     pub(crate) must_see: Arc<AtomicU64>,
     /// What SET CONSTRAINTS has said.
     pub(crate) deferred: Arc<Mutex<DeferredConstraints>>,
+    /// Where rows have gone that somebody follows.
+    pub(crate) moved: Arc<Mutex<MovedRows>>,
 }
 
 impl Inside {

@@ -48,6 +48,7 @@ mod keyed;
 mod keys;
 pub mod locks;
 mod moment;
+mod moved;
 mod name;
 mod object;
 mod paths;
@@ -89,6 +90,7 @@ pub use followed::RowRules;
 pub use guard::{LockGuard, LockWay, RowsLocked};
 pub use history::{History, HistoryState};
 pub use index::IndexState;
+pub use moved::{FollowedSince, RowNow};
 pub use name::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, RelationName, SHOWN_FROM, SYSTEM_SCHEMA,
     declared_oid, oid_of,

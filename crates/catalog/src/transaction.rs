@@ -29,6 +29,7 @@ use crate::catalog::{Inside, objects_mut, put};
 use crate::deferred::DeferredConstraints;
 use crate::journal::{Entry, LogPosition, Staged};
 use crate::locks::LockOwner;
+use crate::moved::{MovedMark, MovedRows};
 use crate::pieces::{Piece, PieceRows, conflict};
 use crate::references::{self, ChangedTable, Followed};
 use crate::rules::Deferral;
@@ -48,6 +49,7 @@ pub struct Transaction {
     owner: LockOwner,
     must_see: Arc<AtomicU64>,
     deferred: Arc<Mutex<DeferredConstraints>>,
+    moved: Arc<Mutex<MovedRows>>,
 }
 
 impl Drop for Transaction {
@@ -62,6 +64,7 @@ pub struct TransactionMark {
     start: Arc<Root>,
     own: Arc<Root>,
     deferred: DeferredConstraints,
+    moved: MovedMark,
 }
 
 impl PartialEq for TransactionMark {
@@ -90,14 +93,16 @@ impl Transaction {
         let start = Arc::new(Mutex::new(now.clone()));
         let must_see = Arc::<AtomicU64>::default();
         let deferred = Arc::<Mutex<DeferredConstraints>>::default();
+        let moved = Arc::<Mutex<MovedRows>>::default();
         let inside = Inside {
             base: base.clone(),
             start: start.clone(),
             owner,
             must_see: must_see.clone(),
             deferred: deferred.clone(),
+            moved: moved.clone(),
         };
-        Self { own: Arc::new(base.fork(now, inside)), base, start, owner, must_see, deferred }
+        Self { own: Arc::new(base.fork(now, inside)), base, start, owner, must_see, deferred, moved }
     }
 
     /// SET CONSTRAINTS: whether deferrable constraints of these names, or all if there are none, are looked at when it
@@ -152,7 +157,8 @@ impl Transaction {
     /// What has been changed up to now.
     pub fn mark(&self) -> TransactionMark {
         let start = self.start.lock().clone();
-        TransactionMark { start, own: self.own.snapshot().0, deferred: self.deferred.lock().clone() }
+        let (deferred, moved) = (self.deferred.lock().clone(), self.moved.lock().mark());
+        TransactionMark { start, own: self.own.snapshot().0, deferred, moved }
     }
 
     /// Whether it has changed anything.
@@ -164,6 +170,7 @@ impl Transaction {
     pub fn back_to(&self, mark: &TransactionMark) {
         *self.start.lock() = mark.start.clone();
         *self.deferred.lock() = mark.deferred.clone();
+        self.moved.lock().back_to(mark.moved);
         self.own.become_root(mark.own.clone());
     }
 
@@ -186,8 +193,13 @@ impl Transaction {
         let mut root = now.clone();
         let mut changed = VecDeque::new();
         let deferred = self.deferred.lock();
-        for change in differences(&start, &self.own.snapshot().0)? {
+        let changes = differences(&start, &self.own.snapshot().0)?;
+        let renumbered = self.moved.lock().renumbered(&changes, &start, &now);
+        for change in changes {
             self.base.carry(&mut root, change, true, Some(&deferred), &mut changed)?;
+        }
+        if let Some(renumbered) = renumbered {
+            self.moved.lock().age(renumbered);
         }
         self.own.become_root(root);
         *start = now;
@@ -457,6 +469,7 @@ impl Catalog {
             }
             followed.iter().try_for_each(|table| references::came_well(root, table, deferred))?;
             put.iter().try_for_each(|put| references::put_well(root, put, deferred))?;
+            self.note_changed(&followed);
             Ok((told, entries))
         })?;
         drop((writing, before));

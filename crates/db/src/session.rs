@@ -248,6 +248,11 @@ impl SessionView for Parts {
         Parts::settings(self).all()
     }
 
+    fn client_settings(&self) -> Vec<(String, String)> {
+        let facts = self.planner.facts();
+        facts.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
     fn waiting(&self) -> Vec<WaitingQuery> {
         self.database.waiting()
     }

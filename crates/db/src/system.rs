@@ -45,6 +45,9 @@ pub(crate) trait SessionView: Send + Sync {
     /// Its settings.
     fn settings(&self) -> Vec<Shown>;
 
+    /// The settings of its client, with their values.
+    fn client_settings(&self) -> Vec<(String, String)>;
+
     /// Queries that its database's server does not let in yet.
     fn waiting(&self) -> Vec<WaitingQuery>;
 
@@ -72,6 +75,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
     BTreeMap::from([
         table("attached", &ATTACHED, RowsOf::Running(attached)),
         table("buffer", &BUFFER, RowsOf::Running(buffer)),
+        table("client_settings", &CLIENT_SETTINGS, RowsOf::Running(client_settings)),
         table("latches", &LATCHES, RowsOf::Running(latches)),
         table("fragments", &FRAGMENTS, RowsOf::Kept(fragments)),
         table("history", &HISTORY, RowsOf::Running(history)),
@@ -655,6 +659,13 @@ fn attached(_: &Status, session: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
 
 const SETTINGS: [Column; 4] =
     [("name", Kind::Text), ("value", Kind::Text), ("default", Kind::Text), ("description", Kind::Text)];
+
+const CLIENT_SETTINGS: [Column; 2] = [("name", Kind::Text), ("value", Kind::Text)];
+
+fn client_settings(_: &Status, session: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let settings = session.map(SessionView::client_settings).unwrap_or_default();
+    settings.into_iter().map(|(name, value)| vec![name.into(), value.into()]).collect()
+}
 
 const HISTORY: [Column; 3] =
     [("retention_ms", Kind::Number), ("states", Kind::Number), ("reaches_back_ms", Kind::Number)];

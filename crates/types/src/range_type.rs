@@ -26,6 +26,11 @@ impl RangeKind {
     pub const ALL: [RangeKind; 6] =
         [Self::Integer, Self::BigInt, Self::Numeric, Self::Timestamp, Self::TimestampTz, Self::Date];
 
+    /// Whether its texts are written as those of dates are.
+    pub fn is_of_dates(self) -> bool {
+        matches!(self, Self::Timestamp | Self::TimestampTz | Self::Date)
+    }
+
     /// The type's name.
     pub fn name(self) -> &'static str {
         match self {

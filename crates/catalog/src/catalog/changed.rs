@@ -72,15 +72,20 @@ impl Catalog {
             let object = self.object(table)?;
             return self.commit_all(vec![Carried::Rows(object, change)]);
         }
-        let RowChange { mut deleted, inserted, memory, .. } = change;
+        let RowChange { mut deleted, inserted, memory, pairs } = change;
+        let in_order = deleted[..pairs.min(deleted.len())].to_vec();
         deleted.sort_unstable();
         let entry =
             Entry::Change { table: table.id, name: table.name.clone(), deleted: deleted.clone(), replace: false };
         let version = self.next_table_version();
+        let mut first = 0;
         self.change_rows(table, &inserted, entry, |present| {
             let deferred = self.deferred();
+            first = present.next_number();
             present.changed(&deleted, &inserted, memory, deferred.as_deref(), version)
-        })
+        })?;
+        self.note_moved(table.id, &in_order, pairs, first);
+        Ok(())
     }
 
     /// Takes all rows of tables in memory away; with `cascade`, also of those that refer to them. With `restarts`,

@@ -39,6 +39,7 @@ impl Catalog {
         })?;
         drop((writing, before));
         self.settle(position)?;
+        self.note_changed(&made);
         made.pop_front().map(LedChange).ok_or_else(|| Error::bug("a change has changed nothing"))
     }
 

@@ -13,6 +13,7 @@ pub(crate) mod definitions;
 mod empty;
 mod roles;
 mod rows;
+mod settings;
 mod text_search;
 mod triggers;
 
@@ -32,22 +33,12 @@ use diligence_catalog::{
 use diligence_types::SqlType;
 use diligence_types::collation::{C_OID, Collation, DEFAULT_OID, TextOrder};
 use rows::{CatalogTable, Cell};
+pub use settings::known_settings;
 
 use crate::activity::Activities;
 
 /// The version that clients are told: they choose their questions by it.
 pub const SERVER_VERSION: &str = "16.6";
-/// Settings that nobody changes, as `pg_settings` has them; SHOW knows those of the session.
-pub const FIXED_SETTINGS: [(&str, &str); 8] = [
-    ("block_size", "8192"),
-    ("default_table_access_method", "heap"),
-    ("integer_datetimes", "on"),
-    ("max_identifier_length", "63"),
-    ("max_index_keys", "32"),
-    ("server_encoding", "UTF8"),
-    ("server_version", SERVER_VERSION),
-    ("server_version_num", "160006"),
-];
 /// A relation as the tables list it.
 struct Listed {
     schema: String,
@@ -626,13 +617,7 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
         "pg_settings",
         "name setting unit category short_desc extra_desc context vartype source min_val max_val enumvals:T boot_val reset_val \
          sourcefile sourceline:i pending_restart:b",
-        |_| {
-            let row = |(name, value): &(&str, &str)| {
-                let texts = [*name, *value, "", "Preset Options", "", "", "internal", "string", "default"];
-                texts.into_iter().map(Cell::from).collect()
-            };
-            FIXED_SETTINGS.iter().map(row).collect()
-        },
+        settings::settings,
     );
     add("pg_am", "oid:o amname amhandler amtype", |_| {
         vec![

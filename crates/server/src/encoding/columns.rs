@@ -18,11 +18,21 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::{BufMut, BytesMut};
 use diligence_base::{Error, Result};
 use diligence_db::postgres as types;
-use diligence_db::postgres::{ColumnType, UNBOUNDED_NUMERIC, field_type};
-use diligence_db::{Address, Multirange, NetworkKind, Range, RangeKind, SearchKind, Zone, read_mac};
+use diligence_db::postgres::{ColumnType, PostgresType, UNBOUNDED_NUMERIC, field_type};
+use diligence_db::{
+    Address, Multirange, NetworkKind, Printer, Range, RangeKind, SearchKind, SqlType, Styles, Zone, read_mac,
+};
 
 use super::numeric::{PlainNumeric, without_zeros};
 use super::text;
+
+/// The types whose texts have styles.
+static STYLED: [(PostgresType, SqlType); 4] = [
+    (types::DATE, SqlType::Date),
+    (types::TIMESTAMP, SqlType::Timestamp),
+    (types::TIMESTAMPTZ, SqlType::TimestampTz),
+    (types::INTERVAL, SqlType::Interval),
+];
 
 /// Days from 1970-01-01 to 2000-01-01, where PostgreSQL counts from.
 pub(super) const EPOCH_DAYS: i32 = 10_957;
@@ -239,6 +249,8 @@ enum Values {
     Time(Time64MicrosecondArray),
     Timestamp(TimestampMicrosecondArray, Option<Zone>),
     Interval(arrow::array::IntervalMonthDayNanoArray),
+    /// Dates and intervals with their texts in another style than the usual one.
+    Styled(Box<Values>, StringViewArray),
     List(ArrayRef, Vec<(usize, usize)>, Box<Values>),
     /// Ranges, as they are held.
     Range(StringViewArray, RangeKind, Zone),
@@ -257,6 +269,7 @@ impl Values {
         if column.is_array {
             return Self::list(array, column, zone);
         }
+
         let to = |data_type: &DataType| -> Result<ArrayRef> {
             if array.data_type() == data_type {
                 return Ok(array.clone());
@@ -265,6 +278,13 @@ impl Values {
             cast_with_options(array, data_type, &options)
                 .map_err(|error| Error::value(format!("a value cannot be sent: {error}")))
         };
+        if *zone.styles() != Styles::default()
+            && let Some((_, sql_type)) = STYLED.iter().find(|(element, _)| *element == column.element)
+        {
+            let texts = Printer::new(&to(&sql_type.arrow())?, sql_type, zone)?.texts();
+            let plain = Self::new(array, column, zone.with_styles(Styles::default()))?;
+            return Ok(Values::Styled(Box::new(plain), texts));
+        }
         Ok(match column.element {
             types::BOOL => Values::Boolean(to(&DataType::Boolean)?.as_boolean().clone()),
             types::INT2 => Values::Int16(to(&DataType::Int16)?.as_primitive::<Int16Type>().clone()),
@@ -390,6 +410,7 @@ impl Values {
             Values::Time(array) => array.nulls(),
             Values::Timestamp(array, _) => array.nulls(),
             Values::Interval(array) => array.nulls(),
+            Values::Styled(plain, _) => plain.nulls(),
             Values::List(array, ..) | Values::Row(array, _) => array.nulls(),
         }
     }
@@ -414,6 +435,7 @@ impl Values {
     /// A value in binary form with its length before it.
     fn binary_field(&self, row: usize, column: &ColumnType, out: &mut BytesMut) {
         match self {
+            Values::Styled(plain, _) => plain.binary_field(row, column, out),
             Values::Boolean(array) => put_field([u8::from(array.value(row))], out),
             Values::Int16(array) => put_field(array.value(row).to_be_bytes(), out),
             Values::Int32(array) => put_field(array.value(row).to_be_bytes(), out),
@@ -530,18 +552,19 @@ impl Values {
                 let value = array.value(row);
                 text::interval(value.months, value.days, value.nanoseconds / 1000, out);
             }
+            Values::Styled(_, texts) => out.put_slice(texts.value(row).as_bytes()),
             Values::List(_, ranges, values) => list_text(ranges[row], values, column, out),
-            Values::Range(array, RangeKind::TimestampTz, zone) if *zone != Zone::UTC => {
+            Values::Range(array, kind, zone) if kind.is_of_dates() && *zone != Zone::UTC => {
                 let mut text = String::new();
-                match Range::held(array.value(row), RangeKind::TimestampTz) {
+                match Range::held(array.value(row), *kind) {
                     Ok(range) => range.write(&mut text, zone),
                     Err(_) => text.push_str(array.value(row)),
                 }
                 out.put_slice(text.as_bytes());
             }
-            Values::Multirange(array, RangeKind::TimestampTz, zone) if *zone != Zone::UTC => {
+            Values::Multirange(array, kind, zone) if kind.is_of_dates() && *zone != Zone::UTC => {
                 let mut text = String::new();
-                match Multirange::held(array.value(row), RangeKind::TimestampTz) {
+                match Multirange::held(array.value(row), *kind) {
                     Ok(multirange) => multirange.write(&mut text, zone),
                     Err(_) => text.push_str(array.value(row)),
                 }

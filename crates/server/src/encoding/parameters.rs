@@ -15,7 +15,7 @@ use arrow::datatypes::i256;
 use arrow::datatypes::{DataType, Decimal256Type, DecimalType, Field, IntervalMonthDayNano, IntervalUnit, TimeUnit};
 use diligence_base::{Error, Result};
 use diligence_db::postgres::{self as types, PostgresType, type_of_oid};
-use diligence_db::{Address, NetworkKind, SearchKind, mac_text};
+use diligence_db::{Address, NetworkKind, ReadOptions, SearchKind, SqlType, Zone, mac_text, parse_array};
 
 use super::columns::{EPOCH_DAYS, EPOCH_MICROSECONDS, Form};
 
@@ -53,10 +53,11 @@ fn element_type(known: PostgresType) -> DataType {
 }
 
 /// A value of one row in the type that the statement wants. `oid` is what the client calls the type.
-pub fn value(bytes: Option<&[u8]>, oid: u32, form: Form, wanted: &DataType) -> Result<ArrayRef> {
+/// Dates are read in the session's zone and style.
+pub fn value(bytes: Option<&[u8]>, oid: u32, form: Form, wanted: &DataType, zone: Zone) -> Result<ArrayRef> {
     let Some(bytes) = bytes else { return Ok(new_null_array(wanted, 1)) };
     let array = match form {
-        Form::Text => from_text(text(bytes)?, wanted)?,
+        Form::Text => from_text_in(text(bytes)?, wanted, zone)?,
         Form::Binary => {
             let (known, is_array) = type_of_oid(oid).unwrap_or((types::TEXT, false));
             if is_array { list_from_binary(bytes)? } else { from_binary(bytes, known)? }
@@ -102,6 +103,14 @@ fn text(bytes: &[u8]) -> Result<&str> {
 
 /// A value from its text, as PostgreSQL's `…in` functions read it.
 pub fn from_text(text: &str, wanted: &DataType) -> Result<ArrayRef> {
+    from_text_in(text, wanted, Zone::UTC)
+}
+
+/// The same in a session's zone, and in its style of dates.
+pub fn from_text_in(text: &str, wanted: &DataType, zone: Zone) -> Result<ArrayRef> {
+    if let Some(read) = dates_in(&StringViewArray::from_iter_values([text]), wanted, zone) {
+        return read;
+    }
     let wrong = |what: &str| Error::value(format!("'{text}' is no {what}")).with_code("22P02");
     Ok(match wanted {
         DataType::Utf8View => Arc::new(StringViewArray::from_iter_values([text])),
@@ -119,13 +128,32 @@ pub fn from_text(text: &str, wanted: &DataType) -> Result<ArrayRef> {
             };
             convert(&(Arc::new(Float64Array::from(vec![number])) as ArrayRef), wanted)?
         }
-        DataType::List(field) => list_from_text(text, field)?,
+        DataType::List(field) => list_from_text(text, field, zone)?,
         DataType::Date32 | DataType::Time64(_) | DataType::Timestamp(_, None) => {
             let text = without_zone(text.trim(), *wanted == DataType::Date32);
             convert(&(Arc::new(StringArray::from_iter_values([text])) as ArrayRef), wanted)?
         }
         _ => convert(&(Arc::new(StringArray::from_iter_values([text.trim()])) as ArrayRef), wanted)?,
     })
+}
+
+/// Dates and intervals from their texts in a zone and its style; `None` for other types, and where both are the usual
+/// ones.
+pub fn dates_in(texts: &StringViewArray, wanted: &DataType, zone: Zone) -> Option<Result<ArrayRef>> {
+    let sql_type = dated(wanted).filter(|_| zone != Zone::UTC)?;
+    let options = ReadOptions { zone, ..ReadOptions::default() };
+    Some(parse_array(texts, &sql_type, &options).and_then(|read| convert(&read, wanted)))
+}
+
+/// The type whose texts depend on zone and style that is held so.
+fn dated(held: &DataType) -> Option<SqlType> {
+    match held {
+        DataType::Date32 => Some(SqlType::Date),
+        DataType::Timestamp(_, None) => Some(SqlType::Timestamp),
+        DataType::Timestamp(_, Some(_)) => Some(SqlType::TimestampTz),
+        DataType::Interval(_) => Some(SqlType::Interval),
+        _ => None,
+    }
 }
 
 /// A date or time without the zone behind it, which PostgreSQL reads and does not heed where the type has none: drivers
@@ -209,7 +237,7 @@ fn decimal(text: &str) -> Result<ArrayRef> {
 }
 
 /// `{a,NULL,"b c"}`.
-fn list_from_text(text: &str, field: &Arc<Field>) -> Result<ArrayRef> {
+fn list_from_text(text: &str, field: &Arc<Field>, zone: Zone) -> Result<ArrayRef> {
     let wrong = || Error::value(format!("'{text}' is no array: it is written like {{1,2,NULL}}")).with_code("22P02");
     let inside = text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(wrong)?;
     let mut elements: Vec<Option<String>> = Vec::new();
@@ -243,7 +271,7 @@ fn list_from_text(text: &str, field: &Arc<Field>) -> Result<ArrayRef> {
         }
     }
     let parts = elements.iter().map(|element| match element {
-        Some(element) => from_text(element, field.data_type()),
+        Some(element) => from_text_in(element, field.data_type(), zone),
         None => Ok(new_null_array(field.data_type(), 1)),
     });
     list_of(parts.collect::<Result<Vec<_>>>()?, field.data_type())
@@ -436,6 +464,8 @@ fn list_from_binary(bytes: &[u8]) -> Result<ArrayRef> {
 mod tests {
     use arrow::util::display::array_value_to_string;
 
+    use diligence_db::Styles;
+
     use super::*;
 
     fn shown(array: &ArrayRef) -> String {
@@ -460,11 +490,11 @@ mod tests {
     #[test]
     fn arrays_are_read_in_both_forms() {
         let field = Arc::new(Field::new("item", DataType::Utf8View, true));
-        let list = list_from_text(r#"{a,NULL,"b \"c\"",""}"#, &field).unwrap();
+        let list = list_from_text(r#"{a,NULL,"b \"c\"",""}"#, &field, Zone::UTC).unwrap();
         assert_eq!(shown(&list), r#"[a, , b "c", ]"#);
-        assert!(list_from_text("{a,", &field).is_err());
-        assert!(list_from_text("{a,}", &field).is_err());
-        assert_eq!(shown(&list_from_text("{}", &field).unwrap()), "[]");
+        assert!(list_from_text("{a,", &field, Zone::UTC).is_err());
+        assert!(list_from_text("{a,}", &field, Zone::UTC).is_err());
+        assert_eq!(shown(&list_from_text("{}", &field, Zone::UTC).unwrap()), "[]");
         let mut bytes = Vec::new();
         for word in [1, 1, 23, 2, 1, 4, 7, -1i32] {
             bytes.extend(word.to_be_bytes());
@@ -511,20 +541,25 @@ mod tests {
         let zoned = DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()));
         assert_eq!(shown(&from_text("2024-07-01 08:09:10+02", &zoned).unwrap()), "2024-07-01T06:09:10Z");
         assert!(from_text("yesterday", &DataType::Date32).is_err());
+        let styles = Styles::default().with_dates("German").unwrap();
+        let berlin = Zone::of_setting("Europe/Berlin").unwrap().with_styles(styles);
+        assert_eq!(shown(&from_text_in("01.07.2024", &DataType::Date32, berlin).unwrap()), "2024-07-01");
+        assert_eq!(shown(&from_text_in("1.7.2024 08:09:10", &zoned, berlin).unwrap()), "2024-07-01T06:09:10Z");
     }
 
     #[test]
     fn text_that_is_no_value_is_an_error_with_a_code() {
-        let error = value(Some(b"abc"), 23, Form::Text, &DataType::Int32).unwrap_err();
+        let error = value(Some(b"abc"), 23, Form::Text, &DataType::Int32, Zone::UTC).unwrap_err();
         assert_eq!(error.code(), Some("22P02"));
-        assert!(value(Some(b"\xff"), 25, Form::Text, &DataType::Utf8View).is_err());
-        assert_eq!(value(None, 23, Form::Binary, &DataType::Int32).unwrap().null_count(), 1);
-        assert_eq!(shown(&value(Some(&[0, 0, 0, 5]), 23, Form::Binary, &DataType::Int64).unwrap()), "5");
+        assert!(value(Some(b"\xff"), 25, Form::Text, &DataType::Utf8View, Zone::UTC).is_err());
+        assert_eq!(value(None, 23, Form::Binary, &DataType::Int32, Zone::UTC).unwrap().null_count(), 1);
+        assert_eq!(shown(&value(Some(&[0, 0, 0, 5]), 23, Form::Binary, &DataType::Int64, Zone::UTC).unwrap()), "5");
     }
 
     #[test]
     fn whole_numbers_that_do_not_fit_have_a_code_of_their_own() {
-        let code = |bytes: &[u8], oid, form, wanted| value(Some(bytes), oid, form, &wanted).unwrap_err().code();
+        let code =
+            |bytes: &[u8], oid, form, wanted| value(Some(bytes), oid, form, &wanted, Zone::UTC).unwrap_err().code();
         for text in ["99999999999", "-99999999999", "+3000000000"] {
             assert_eq!(code(text.as_bytes(), 23, Form::Text, DataType::Int32), Some("22003"), "{text}");
         }

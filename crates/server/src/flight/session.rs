@@ -17,7 +17,7 @@ use super::transaction::Open;
 use crate::admission::Asker;
 use crate::execution::{Allowed, StatementExecution};
 use crate::pg::changes::Changes;
-use crate::pg::settings::ClientSettings;
+use crate::pg::settings::{ClientSettings, SHARED};
 use crate::registry::Registered;
 use crate::roles::Role;
 use crate::service::Service;
@@ -87,8 +87,10 @@ impl FlightSession {
         let session = service.database().session_with(role.options_of(user));
         let timeout = role.time(service.options().limits.statement_time_max);
         let mut settings = ClientSettings::new(user, timeout, role.limits.time);
-        if let Ok(zone) = session.setting("timezone") {
-            settings.set("timezone", &zone)?;
+        for name in SHARED {
+            if let Ok(value) = session.setting(name) {
+                settings.set(name, &value)?;
+            }
         }
         let state = State {
             settings,

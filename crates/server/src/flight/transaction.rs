@@ -9,12 +9,9 @@ use diligence_base::{Error, Result};
 
 use super::session::{FlightSession, State};
 use crate::pg::commands::{Lasts, TransactionMode};
-use crate::pg::settings::Value;
+use crate::pg::settings::{SHARED, Value, shared};
 use crate::registry::InBlock;
 use crate::sqlstate;
-
-/// The setting for the session's time zone, which is the engine's and the client's.
-const TIME_ZONE: &str = "timezone";
 
 /// A transaction that is open.
 #[derive(Clone, Copy, Debug)]
@@ -198,14 +195,14 @@ impl FlightSession {
             return Ok(());
         }
         let was = setting_now(&state, name);
-        let is_zone = name.eq_ignore_ascii_case(TIME_ZONE);
+        let is_shared = shared(name).is_some();
         match value {
-            Some(value) if state.settings.has(name) && !is_zone => drop(state.settings.set(name, value)?),
-            None if state.settings.has(name) && !is_zone => drop(state.settings.reset(name)),
+            Some(value) if state.settings.has(name) && !is_shared => drop(state.settings.set(name, value)?),
+            None if state.settings.has(name) && !is_shared => drop(state.settings.reset(name)),
             value => drop(self.session.set_within(name, value, lasts == Lasts::Block)?),
         }
-        if is_zone {
-            self.zone_changed(&mut state);
+        if is_shared {
+            self.shared_changed(&mut state);
         }
         self.tell_facts(&state);
         if let Some(was) = was {
@@ -221,7 +218,7 @@ impl FlightSession {
         let changed = changed.collect::<Vec<_>>();
         self.session.reset_all_within()?;
         state.settings.reset_all();
-        self.zone_changed(&mut state);
+        self.shared_changed(&mut state);
         self.tell_facts(&state);
         changed.into_iter().for_each(|was| state.changes.note(was, Lasts::Session));
         Ok(())
@@ -238,20 +235,22 @@ impl FlightSession {
     /// Makes settings of the client what they were, when those of the session are.
     fn undo(&self, state: &mut State, settings: Vec<Value>) {
         settings.into_iter().for_each(|was| drop(state.settings.restore(was)));
-        self.zone_changed(state);
+        self.shared_changed(state);
         self.tell_facts(state);
     }
 
-    /// Takes over the session's time zone as the client's setting.
-    fn zone_changed(&self, state: &mut State) {
-        if let Ok(zone) = self.session.setting(TIME_ZONE) {
-            drop(state.settings.set(TIME_ZONE, &zone));
+    /// Takes over the session's settings that are the client's as well.
+    fn shared_changed(&self, state: &mut State) {
+        for name in SHARED {
+            if let Ok(value) = self.session.setting(name) {
+                drop(state.settings.set(name, &value));
+            }
         }
     }
 }
 
 /// What a setting of the client is that is about to be changed, if that is to be remembered here.
 fn setting_now(state: &State, name: &str) -> Option<Value> {
-    let is_here = state.open.is_some() && !name.eq_ignore_ascii_case(TIME_ZONE);
+    let is_here = state.open.is_some() && shared(name).is_none();
     state.settings.now(name).filter(|_| is_here)
 }

@@ -7,10 +7,11 @@ use arrow::compute::{concat, filter};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{Error, Result};
+use diligence_db::Zone;
 use diligence_db::postgres::column_type;
 
 use crate::encoding::copy::{BINARY_HEADER, CopyFormat, CopyOptions, Verbosity};
-use crate::encoding::parameters::{from_binary, from_text};
+use crate::encoding::parameters::{dates_in, from_binary, from_text_in};
 
 /// Bytes that a row of a COPY may have at most: they are in memory before it is read.
 pub const ROW_BYTES_MAX: usize = 1 << 30;
@@ -22,6 +23,8 @@ const BATCH_BYTES: usize = 1 << 20;
 pub struct CopyDecoder {
     options: CopyOptions,
     schema: SchemaRef,
+    /// In which dates are read.
+    zone: Zone,
     /// Bytes of a row that has not ended.
     pending: Vec<u8>,
     /// Fields as text; in binary form arrays of one row.
@@ -40,6 +43,11 @@ pub struct CopyDecoder {
 }
 
 impl CopyDecoder {
+    /// With dates in this zone, and in its style.
+    pub fn in_zone(self, zone: Zone) -> Self {
+        Self { zone, ..self }
+    }
+
     /// For rows with these columns.
     pub fn new(options: CopyOptions, schema: SchemaRef) -> Self {
         let texts = schema.fields().iter().map(|_| StringViewBuilder::new()).collect();
@@ -47,6 +55,7 @@ impl CopyDecoder {
         Self {
             options,
             schema,
+            zone: Zone::UTC,
             pending: Vec::new(),
             texts,
             values,
@@ -380,7 +389,7 @@ impl CopyDecoder {
         match data_type {
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::List(_) => {
                 let values = texts.iter().map(|text| match text {
-                    Some(text) => from_text(text, data_type).map_err(|error| self.place(error)),
+                    Some(text) => from_text_in(text, data_type, self.zone).map_err(|error| self.place(error)),
                     None => Ok(new_null_array(data_type, 1)),
                 });
                 let values = values.collect::<Result<Vec<_>>>()?;
@@ -388,6 +397,13 @@ impl CopyDecoder {
                     .map_err(|error| Error::value(format!("COPY: {error}")))
             }
             DataType::Utf8View => Ok(Arc::new(texts)),
+            other if let Some(read) = dates_in(&texts, other, self.zone) => read.map_err(|error| {
+                let mut told = Error::value(format!("{}: COPY, up to line {}", error.message(), self.line));
+                if let Some(code) = error.code() {
+                    told = told.with_code(code);
+                }
+                told
+            }),
             other => {
                 // The empty text is no number: Arrow would read it as NULL.
                 if let Some(row) = texts.iter().position(|text| text == Some("")) {

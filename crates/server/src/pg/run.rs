@@ -21,7 +21,7 @@ use super::copy::CopyDecoder;
 use super::deadlines::Deadline;
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
 use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
-use super::settings::Value;
+use super::settings::{SHARED, Value, shared};
 use super::wire::{Broken, Received, notice};
 use crate::encoding::columns::{Columns, Form, Rows};
 use crate::encoding::copy::{CopyEncoder, CopyFormat, Forced, Framing, Verbosity};
@@ -315,7 +315,9 @@ impl PgSession {
                 let changed = changed.into_iter().filter_map(|name| self.before_change(name)).collect::<Vec<_>>();
                 self.session.reset_all_within()?;
                 self.settings.reset_all();
-                self.zone_changed();
+                for name in SHARED {
+                    self.shared_changed(name);
+                }
                 self.tell_facts();
                 for report in self.settings.reports() {
                     self.report(Some(report));
@@ -416,9 +418,9 @@ impl PgSession {
             self.session.set_within(name, Some(value), is_local)?;
             return Ok(None);
         }
-        if name.eq_ignore_ascii_case(TIME_ZONE) {
-            self.session.set_within(TIME_ZONE, Some(value), is_local)?;
-            let report = self.zone_changed();
+        if let Some(name) = shared(name) {
+            self.session.set_within(name, Some(value), is_local)?;
+            let report = self.shared_changed(name);
             self.tell_facts();
             return Ok(report);
         }
@@ -430,9 +432,9 @@ impl PgSession {
     /// Gives a setting of the client's or of the engine's its first value back.
     fn reset(&mut self, name: &str, lasts: Lasts) -> Result<()> {
         let is_local = lasts == Lasts::Block;
-        if name.eq_ignore_ascii_case(TIME_ZONE) {
-            self.session.set_within(TIME_ZONE, None, is_local)?;
-            let report = self.zone_changed();
+        if let Some(name) = shared(name) {
+            self.session.set_within(name, None, is_local)?;
+            let report = self.shared_changed(name);
             self.report(report);
         } else if self.settings.has(name) {
             let report = self.settings.reset(name);
@@ -444,10 +446,10 @@ impl PgSession {
         Ok(())
     }
 
-    /// Takes over the session's time zone; what the client is to be told.
-    pub(super) fn zone_changed(&mut self) -> Option<(&'static str, String)> {
-        let zone = self.session.setting(TIME_ZONE).ok()?;
-        self.settings.set(TIME_ZONE, &zone).ok().flatten()
+    /// Takes over a setting of the session's; what the client is to be told.
+    pub(super) fn shared_changed(&mut self, name: &str) -> Option<(&'static str, String)> {
+        let value = self.session.setting(name).ok()?;
+        self.settings.set(name, &value).ok().flatten()
     }
 
     /// What SHOW says of the transaction; of the next one, if there is none.
@@ -494,7 +496,7 @@ impl PgSession {
 
     /// What a setting of the client is that is about to be changed, if that is to be remembered here.
     fn before_change(&self, name: &str) -> Option<Value> {
-        let is_here = self.block != Block::None && !name.eq_ignore_ascii_case(TIME_ZONE);
+        let is_here = self.block != Block::None && shared(name).is_none();
         self.settings.now(name).filter(|_| is_here)
     }
 
@@ -504,9 +506,11 @@ impl PgSession {
             let report = self.settings.restore(was);
             self.report(report);
         }
-        if self.session.setting(TIME_ZONE).ok() != self.settings.get(TIME_ZONE) {
-            let report = self.zone_changed();
-            self.report(report);
+        for name in SHARED {
+            if self.session.setting(name).ok() != self.settings.get(name) {
+                let report = self.shared_changed(name);
+                self.report(report);
+            }
         }
         self.tell_facts();
     }
@@ -657,7 +661,7 @@ impl PgSession {
         let mut append = execution.compute(begun).await?;
         self.outbox.put(Out::CopyInResponse(CopyInResponse::new(code as i8, count as i16, vec![code; count])));
         self.outbox.flush(|| {}).await?;
-        let mut decoder = CopyDecoder::new(copy.options.clone(), schema);
+        let mut decoder = CopyDecoder::new(copy.options.clone(), schema).in_zone(self.session.time_zone());
         let mut taken = BytesMut::new();
         let (mut failure, mut sent_rows) = (None, 0);
         loop {
@@ -735,9 +739,6 @@ impl PgSession {
         Ok(())
     }
 }
-
-/// The setting for the session's time zone.
-const TIME_ZONE: &str = "timezone";
 
 /// Fails with 42P10 if an option of COPY names a column that is not copied.
 fn check_forced(option: &str, forced: &Forced, schema: &arrow::datatypes::Schema) -> Result<()> {

@@ -33,7 +33,7 @@ use super::changes::Changes;
 use super::commands::{self, Command, Lasts};
 use super::deadlines::Deadline;
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, number_of_object, same_columns};
-use super::settings::{ClientSettings, command_line_settings};
+use super::settings::{ClientSettings, SHARED, command_line_settings};
 use super::startup::Arrival;
 use super::wire::{Broken, Inbox, Outbox, Received, error_response, notice};
 use crate::admission::Asker;
@@ -171,7 +171,9 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
 
 impl PgSession {
     async fn greet(&mut self, parameters: &[(String, String)]) -> Result<(), Broken> {
-        self.zone_changed();
+        for name in SHARED {
+            self.shared_changed(name);
+        }
         for (name, value) in parameters {
             match name.as_str() {
                 "user" | "database" | "replication" | "options" => {}
@@ -536,6 +538,7 @@ impl PgSession {
         }
         let mut values = Vec::with_capacity(given);
         if let PreparedKind::Statement(_, description) = &statement.kind {
+            let zone = self.session.time_zone();
             for (index, bytes) in bind.parameters.iter().enumerate() {
                 let form = match codes.as_slice() {
                     [] => Form::Text,
@@ -543,7 +546,7 @@ impl PgSession {
                     many => form_of(many[index])?,
                 };
                 let wanted = &description.parameters[index];
-                let one = value(bytes.as_deref(), statement.parameters[index], form, wanted)
+                let one = value(bytes.as_deref(), statement.parameters[index], form, wanted, zone)
                     .map_err(|error| error.context(format!("${}", index + 1)))?;
                 values.push(one);
             }

@@ -45,7 +45,7 @@ const KNOWN: [(&str, &str, Change); 45] = [
     ("check_function_bodies", "on", Free),
     ("client_encoding", "UTF8", Only(&["utf8", "unicode"])),
     ("client_min_messages", "notice", Free),
-    ("datestyle", "ISO, MDY", Only(&["iso", "iso, mdy", "iso,mdy", "mdy"])),
+    ("datestyle", "ISO, MDY", Free),
     ("default_table_access_method", "heap", Only(&["heap"])),
     ("default_tablespace", "", Free),
     ("default_transaction_deferrable", "off", Free),
@@ -59,7 +59,7 @@ const KNOWN: [(&str, &str, Change); 45] = [
     ("idle_session_timeout", "0", Time),
     ("in_hot_standby", "off", Fixed),
     ("integer_datetimes", "on", Fixed),
-    ("intervalstyle", "postgres", Only(&["postgres"])),
+    ("intervalstyle", "postgres", Free),
     ("is_superuser", "off", Fixed),
     ("jit", "off", Free),
     ("lc_collate", "C", Fixed),
@@ -101,6 +101,14 @@ const REPORTED: [(&str, &str); 13] = [
     ("standard_conforming_strings", "standard_conforming_strings"),
     ("timezone", "TimeZone"),
 ];
+
+/// The settings by which statements are planned, too. The session knows them; what is here follows it.
+pub(crate) const SHARED: [&str; 3] = ["timezone", "datestyle", "intervalstyle"];
+
+/// The name of a setting that is one of those.
+pub(crate) fn shared(name: &str) -> Option<&'static str> {
+    SHARED.into_iter().find(|shared| shared.eq_ignore_ascii_case(name))
+}
 
 /// A setting's name as PostgreSQL spells it.
 pub(crate) fn shown_name(name: &str) -> &str {
@@ -212,7 +220,7 @@ impl ClientSettings {
         }
         match known.name {
             "statement_timeout" => self.timeout = self.allowed(duration(value)?)?,
-            "client_encoding" | "standard_conforming_strings" | "intervalstyle" | "datestyle" => {}
+            "client_encoding" | "standard_conforming_strings" => {}
             name => {
                 self.changed.insert(name, value.to_owned());
             }
@@ -366,7 +374,9 @@ mod tests {
     #[test]
     fn what_pg_settings_has_is_what_is_shown() {
         let settings = ClientSettings::new("ann", Duration::ZERO, None);
-        for (name, value) in diligence_db::postgres::FIXED_SETTINGS {
+        let known = diligence_db::postgres::known_settings().collect::<BTreeMap<_, _>>();
+        assert_eq!(known.len(), KNOWN.len());
+        for (name, value) in known.into_iter().filter(|(name, _)| *name != "session_authorization") {
             assert_eq!(settings.get(name).as_deref(), Some(value), "{name}");
         }
     }

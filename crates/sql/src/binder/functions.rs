@@ -20,6 +20,7 @@ use super::targets::Target;
 use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
 use crate::errors;
+use crate::parse::CURRENT_OF;
 
 /// Functions that give a row per element of the array that the catalog's function of that name gives.
 const ROW_FUNCTIONS: [&str; 23] = [
@@ -396,6 +397,21 @@ impl Binder<'_> {
                 self.in_value(value, list)?
             }
             SET_FIELD => self.with_field_set(bound()?)?,
+            "json_populate_record" | "jsonb_populate_record" => {
+                match self.populated_row(name, written(function), level)? {
+                    Some(row) => self.scalar(&row, level)?,
+                    None => return Ok(None),
+                }
+            }
+            CURRENT_OF => {
+                let cursor = match written(function) {
+                    [FunctionArg::Unnamed(FunctionArgExpr::Expr(cursor))] => cursor.to_string(),
+                    _ => String::new(),
+                };
+                let message = format!("cursor \"{}\" does not exist", cursor.trim_matches('\''));
+                let hint = "it may be a cursor of the PL/pgSQL function that the statement is in, and none of DECLARE";
+                return Err(Error::input(message).with_code("34000").with_hint(hint));
+            }
             "set element" => {
                 let mut arguments = bound()?.into_iter();
                 let mut arguments = (arguments.next(), arguments.next_back(), arguments.collect::<Vec<_>>());

@@ -15,6 +15,7 @@
 //! * `x BETWEEN SYMMETRIC a AND b`: `"between symmetric"(x, a, b)`;
 //! * `ROWS FROM (f(…), g(…))`: the table function `"rows from"(f(…), g(…))`;
 //! * `EXCLUDE TIES` and its kin in a window's frame: a first part of PARTITION BY, `"exclude ties"()`;
+//! * `WHERE CURRENT OF c`: `"current of"('c')`, where nobody has put the number of the cursor's row in its place;
 //! * `f(a, VARIADIC b)`: `f(a, "variadic array"(b))`;
 //! * `GROUP BY DISTINCT a, b`: a first part of GROUP BY, `"group by distinct"()`;
 //! * what DuckDB has beside PostgreSQL, such as `"lambda"(x, x + 1)`: see `parse/tokens/duckdb.rs`;
@@ -34,6 +35,7 @@ mod fields;
 mod from;
 mod functions;
 mod grouping;
+mod json_rows;
 mod lists;
 mod literals;
 mod locking;

@@ -7,7 +7,7 @@ use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::sql_type::Category;
 use sqlparser::ast::{
-    Expr, ExprWithAlias, FunctionArg, FunctionArgExpr, Ident, PivotValueSource, Query, SelectItem, SetExpr, TableAlias,
+    Expr, ExprWithAlias, FunctionArg, FunctionArgExpr, Ident, PivotValueSource, Query, SelectItem, SetExpr,
     TableFactor, TableWithJoins, Value,
 };
 
@@ -324,64 +324,5 @@ impl Binder<'_> {
             *table.query = query.clone();
         }
         self.query(&summary, outer, withs)
-    }
-
-    /// `json_to_recordset(…) AS t(a integer, b text)` and its kin: a column for each name of the alias. `None` if it is
-    /// another function. Fails with 42601 without types.
-    pub(super) fn record_set(
-        &self,
-        name: &str,
-        arguments: &[FunctionArg],
-        alias: Option<&TableAlias>,
-        around: &Level<'_>,
-        withs: &Withs<'_>,
-    ) -> Result<Option<Rows>> {
-        let (is_set, kind) = match name {
-            "json_to_record" => (false, "json"),
-            "jsonb_to_record" => (false, "jsonb"),
-            "json_to_recordset" => (true, "json"),
-            "jsonb_to_recordset" => (true, "jsonb"),
-            _ => return Ok(None),
-        };
-        let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = arguments else {
-            return Err(Error::input(format!("{name} takes one argument")).with_code("42883"));
-        };
-        let mut columns = Vec::new();
-        for column in alias.map(|alias| alias.columns.as_slice()).unwrap_or_default() {
-            let Some(data_type) = &column.data_type else { continue };
-            let column = normalized(&column.name);
-            let sign = match self.sql_type(data_type)? {
-                SqlType::Json | SqlType::Jsonb => "->",
-                SqlType::Array(element) if !matches!(*element, SqlType::Array(_) | SqlType::Record(_)) => {
-                    let value = format!("(\"json\" -> {})", literal(&column));
-                    let text = if matches!(*element, SqlType::Json | SqlType::Jsonb) { "" } else { "_text" };
-                    columns.push(format!(
-                        "CASE WHEN {kind}_typeof({value}) = 'array' THEN \
-                         ARRAY(SELECT \"element\" FROM {kind}_array_elements{text}({value}) AS \"in\"(\"element\"))\
-                         ::{data_type} END AS {}",
-                        quoted(&column)
-                    ));
-                    continue;
-                }
-                SqlType::Array(_) | SqlType::Record(_) => {
-                    return Err(unsupported(format!("the type {data_type} of a column of {name}")));
-                }
-                _ => "->>",
-            };
-            columns.push(format!("(\"json\" {sign} {})::{data_type} AS {}", literal(&column), quoted(&column)));
-        }
-        if columns.is_empty() {
-            let message = "a column definition list is required for functions returning \"record\"";
-            return Err(Error::input(message)
-                .with_code("42601")
-                .with_hint(format!("{name}(…) AS t(a integer, b text)")));
-        }
-        let elements = match is_set {
-            true => argument.to_string(),
-            false => format!("{kind}_build_array(({argument})::{kind})"),
-        };
-        let from = format!("{kind}_array_elements({elements}) AS \"set\"(\"json\")");
-        let query = crate::parse::query(&format!("SELECT {} FROM {from}", columns.join(", ")))?;
-        self.query(&query, Some(around), withs).map(Some)
     }
 }

@@ -117,13 +117,13 @@ pub(super) struct Around<'a> {
 
 impl<'a> Around<'a> {
     pub(super) fn new(planner: &'a Planner, at: &'a Planning<'a>, names: &'a Names, parameters: Vec<SqlType>) -> Self {
-        let zone = at.session.options.execution.time_zone.clone();
+        let zone = at.session.zone();
         Self {
             planner,
             at,
             names,
             numbers: Numbers::default(),
-            zone: zone.filter(|zone| !zone.is_empty()).unwrap_or_else(|| "UTC".to_owned()),
+            zone,
             now: planner.catalogs().now(),
             statement_time: Utc::now().timestamp_micros(),
             now_parameter: None,
@@ -350,7 +350,7 @@ impl Around<'_> {
     }
 
     /// The relation that a name in FROM names, and whether it has no schema; `None` if it can name none.
-    fn relation_named(&self, name: &ast::ObjectName) -> Option<(RelationName, bool)> {
+    pub(super) fn relation_named(&self, name: &ast::ObjectName) -> Option<(RelationName, bool)> {
         let parts = parts_of(name)?;
         let relation = match parts.as_slice() {
             [name] => self.in_path(name),

@@ -75,6 +75,7 @@ use diligence_storage::memory::MemoryTable;
 use diligence_types::SqlType;
 use diligence_types::functions;
 use diligence_types::search::Configuration;
+use diligence_types::text::Styles;
 use parking_lot::{Mutex, RwLock};
 
 pub use self::appends::PlannedAppend;
@@ -177,6 +178,8 @@ pub(crate) struct SessionParts {
     pub(crate) uses_index: bool,
     /// The configuration of text search that functions take which are given none.
     pub(crate) search_configuration: Configuration,
+    /// How dates and intervals are read and written.
+    pub(crate) styles: Styles,
     /// No other has had this number.
     id: u64,
 }
@@ -200,7 +203,8 @@ impl Planning<'_> {
 impl SessionParts {
     fn new(options: Arc<ConfigOptions>) -> Arc<Self> {
         let (path, search_configuration) = (SearchPath::default(), settings::search_configuration());
-        Arc::new(Self { options, path, uses_index: true, search_configuration, id: Self::next_id() })
+        let styles = Styles::default();
+        Arc::new(Self { options, path, uses_index: true, search_configuration, styles, id: Self::next_id() })
     }
 
     /// The same parts with a change.
@@ -210,6 +214,7 @@ impl SessionParts {
             path: self.path.clone(),
             uses_index: self.uses_index,
             search_configuration: self.search_configuration,
+            styles: self.styles,
             id: Self::next_id(),
         };
         change(&mut parts);

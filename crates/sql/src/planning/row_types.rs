@@ -1,8 +1,11 @@
-//! The rows of tables as types, for the variables of procedures.
+//! Tables that procedures name: their rows as types, for variables, and which ones cursors stand on.
+
+use std::sync::Arc;
 
 use diligence_base::Result;
+use diligence_catalog::{Object, Resolved};
 use diligence_types::SqlType;
-use sqlparser::ast::{SetExpr, TableFactor};
+use sqlparser::ast::{Ident, ObjectName, SetExpr, TableFactor};
 
 use super::Planner;
 use super::around::Around;
@@ -22,5 +25,19 @@ impl Planner {
         let at = self.planning(&snapshot);
         let names = Names::new(&at);
         Around::new(self, &at, &names, vec![]).row_columns(name)
+    }
+
+    /// The table or view of a name, with what stands in front of it; `None` if it is nothing of the database. It is not
+    /// asked who may do what with it.
+    pub fn object_named(&self, parts: &[String]) -> Option<Arc<Object>> {
+        let parts = parts.iter().map(|part| Ident::with_quote('"', part)).collect::<Vec<_>>();
+        let snapshot = self.catalogs().snapshot();
+        let at = self.planning(&snapshot);
+        let names = Names::new(&at);
+        let (relation, _) = Around::new(self, &at, &names, vec![]).relation_named(&ObjectName::from(parts))?;
+        match snapshot.get(&relation) {
+            Some(Resolved::Object(object)) => Some(object),
+            _ => None,
+        }
     }
 }

@@ -6,15 +6,21 @@ use std::sync::Arc;
 use datafusion_common::config::ConfigOptions;
 use diligence_base::{Error, Result};
 use diligence_types::search::Configuration;
-use diligence_types::text::Zone;
+use diligence_types::text::{Styles, Zone};
 use sqlparser::ast;
 
-use super::Planner;
 use super::path::{DEFAULT_PATH, SEARCH_PATH, SearchPath};
+use super::{Planner, SessionParts};
 use crate::statement::Statement;
 
 /// The setting for the session's time zone.
 const TIME_ZONE: &str = "timezone";
+
+/// The setting for how dates are read and written.
+const DATE_STYLE: &str = "datestyle";
+
+/// The setting for how intervals are.
+const INTERVAL_STYLE: &str = "intervalstyle";
 
 /// The setting for access by an index, which PostgreSQL has under this name.
 const INDEX_SCAN: &str = "enable_indexscan";
@@ -114,7 +120,19 @@ impl Planner {
             default: DEFAULT_CONFIGURATION.to_owned(),
             description: "How texts become lexemes where text search is not told: simple, english or another language",
         };
-        settings.chain([path, index_scan, configuration]).collect()
+        let dates = PlannerOption {
+            name: DATE_STYLE,
+            value: session.styles.shown_dates(),
+            default: Styles::default().shown_dates(),
+            description: "How dates are written, ISO, SQL, Postgres or German, and what comes first: MDY, DMY or YMD",
+        };
+        let intervals = PlannerOption {
+            name: INTERVAL_STYLE,
+            value: session.styles.shown_intervals().to_owned(),
+            default: Styles::default().shown_intervals().to_owned(),
+            description: "How intervals are written: postgres, postgres_verbose, sql_standard or iso_8601",
+        };
+        settings.chain([path, index_scan, configuration, dates, intervals]).collect()
     }
 
     /// Temporary objects come first from now on.
@@ -127,8 +145,12 @@ impl Planner {
 
     /// The time zone in which timestamps with a time zone are read and shown.
     pub fn time_zone(&self) -> Zone {
-        let zone = self.session().options.execution.time_zone.clone();
-        zone.and_then(|zone| Zone::of_setting(&zone).ok()).unwrap_or(Zone::UTC)
+        Zone::of_setting(&self.zone_setting()).unwrap_or(Zone::UTC)
+    }
+
+    /// Its name, with how dates are read and written, as [`Zone::of_setting`] takes it.
+    pub fn zone_setting(&self) -> String {
+        self.session().zone()
     }
 
     /// Changes a setting, for statements planned from now on. Fails with kind `Input` if there is none of the name, or
@@ -147,6 +169,15 @@ impl Planner {
             })?;
             let mut session = self.session.write();
             *session = session.changed(|parts| parts.uses_index = uses_index);
+            return Ok(());
+        }
+        if name == DATE_STYLE || name == INTERVAL_STYLE {
+            let mut session = self.session.write();
+            let styles = match name == DATE_STYLE {
+                true => session.styles.with_dates(given)?,
+                false => session.styles.with_intervals(given)?,
+            };
+            *session = session.changed(|parts| parts.styles = styles);
             return Ok(());
         }
         if name == SEARCH_CONFIGURATION {
@@ -174,6 +205,14 @@ impl Planner {
     pub fn reset_setting(&self, name: &str) -> Result<()> {
         let setting = self.settings().into_iter().find(|setting| setting.name == name);
         self.set_setting(name, &setting.map(|setting| setting.default).unwrap_or_default())
+    }
+}
+
+impl SessionParts {
+    /// The time zone's name, with how dates are read and written, as [`Zone::of_setting`] takes it.
+    pub(super) fn zone(&self) -> String {
+        let zone = self.options.execution.time_zone.as_deref().filter(|zone| !zone.is_empty());
+        Zone::setting_with(zone.unwrap_or("UTC"), &self.styles)
     }
 }
 
@@ -210,7 +249,7 @@ pub(super) fn set_statement(set: ast::Set) -> Result<Statement> {
         }
     };
     let name = if name == "time.zone" { TIME_ZONE.to_owned() } else { name };
-    if name == SEARCH_PATH && values.len() != 1 {
+    if (name == SEARCH_PATH || name == DATE_STYLE) && values.len() != 1 {
         let value = values.iter().map(word_of).collect::<Vec<_>>().join(", ");
         return Ok(Statement::Set { name, value, is_local });
     }

@@ -5,6 +5,7 @@
 //!
 //! Invariant: nothing here runs anything.
 
+mod current;
 mod places;
 mod read;
 mod words;
@@ -15,6 +16,7 @@ use diligence_types::SqlType;
 use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
 
+pub use current::{CURRENT_OF, Numbered, numbered};
 pub use places::{Place, placed};
 pub(crate) use places::{VariableName, number_of};
 pub use read::{read, statements};
@@ -81,6 +83,8 @@ pub struct Block {
     pub is_sql: bool,
     /// What a name means that a variable has and a column.
     pub conflict: NameConflict,
+    /// Whether a statement in it, or in a text in it, may change the row of a cursor.
+    pub has_current: bool,
 }
 
 /// What a name means that a variable has and a column: `#variable_conflict`.

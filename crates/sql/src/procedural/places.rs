@@ -7,6 +7,7 @@ use sqlparser::ast::{
 };
 
 use super::NameConflict;
+use super::current::{CURRENT_OF, compare_numbers};
 use crate::parse::{Parsed, SyntaxTree, expression};
 use crate::walking::walk_mut;
 
@@ -84,6 +85,11 @@ struct Names<'f> {
 impl VisitorMut for Names<'_> {
     type Break = ();
 
+    fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<()> {
+        compare_numbers(statement);
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, given: &mut Expr) -> ControlFlow<()> {
         let names = match given {
             Expr::Identifier(name) => vec![lower(name)],
@@ -95,7 +101,7 @@ impl VisitorMut for Names<'_> {
             _ => return ControlFlow::Continue(()),
         };
         if let Some(place) = (self.find)(&names) {
-            let is_numbered = names.first().is_some_and(|name| name.starts_with('$'));
+            let is_numbered = names.first().is_some_and(|name| name.starts_with('$') || name == CURRENT_OF);
             let conflict = if is_numbered { NameConflict::Variable } else { self.conflict };
             *given = parameter(&place, &names, conflict);
         }

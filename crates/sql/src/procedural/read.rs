@@ -20,9 +20,19 @@ pub fn read(body: &str) -> Result<Block> {
     let block = reader.block()?;
     reader.skip(";");
     match reader.peek() {
-        None => Ok(Block { conflict, ..block }),
+        None => Ok(Block { conflict, has_current: may_name_current(body), ..block }),
         Some(_) => Err(reader.wrong()),
     }
+}
+
+/// Whether `CURRENT OF` stands anywhere in a body, in a text or a comment as well.
+fn may_name_current(body: &str) -> bool {
+    let mut before = "";
+    body.split_whitespace().any(|word| {
+        let is_named = before.eq_ignore_ascii_case("current") && word.eq_ignore_ascii_case("of");
+        before = word;
+        is_named
+    })
 }
 
 /// What stands before a block: `#variable_conflict` and other lines that begin so, which change nothing here. Fails
@@ -695,6 +705,7 @@ mod tests {
                     MOVE FORWARD ALL FROM c; CLOSE c; OPEN d FOR SELECT 2; FETCH d INTO x; \
                     FOR r IN c(1, 'y') LOOP NULL; END LOOP; END";
         let block = read(text).unwrap();
+        assert!(!block.has_current && read("BEGIN DELETE FROM t WHERE Current\n OF c; END").unwrap().has_current);
         let DeclaredType::Cursor { parameters, query } = &block.declarations[0].of else { panic!("no cursor") };
         assert_eq!((parameters.len(), parameters[1].1.as_str(), query.text.as_str()), (2, "TEXT", "SELECT 1"));
         let Step::Cursor(CursorStep::Open { arguments, rows: None, .. }) = &block.steps[0] else { panic!("no OPEN") };

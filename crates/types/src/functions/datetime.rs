@@ -702,7 +702,7 @@ pub(super) fn offset(zone: IntervalMonthDayNano) -> Result<Zone> {
     match zone.months != 0 || zone.days != 0 {
         true => Err(invalid_argument("interval time zone must not include months or days")),
         false => i32::try_from(time_of(zone) / SECOND)
-            .map(Zone::Fixed)
+            .map(Zone::fixed)
             .map_err(|_| invalid_argument("interval time zone is out of range")),
     }
 }

@@ -1,22 +1,13 @@
 //! Time zones by name, as functions are given them.
 
-use chrono::{DateTime, TimeZone};
 use diligence_base::Result;
 
-use super::calendar::SECOND;
 use super::formatting::offset_text;
 use crate::text::Zone;
 
 /// The zone's abbreviation at an instant, such as `CEST`; of a fixed offset the offset.
 pub(super) fn abbreviation_at(zone: Zone, instant: i64) -> String {
-    match zone {
-        Zone::Fixed(0) => "UTC".to_owned(),
-        Zone::Fixed(offset) => offset_text(offset.into()),
-        Zone::Named(zone) => {
-            let instant = DateTime::from_timestamp(instant.div_euclid(SECOND), 0).unwrap_or_default();
-            zone.offset_from_utc_datetime(&instant.naive_utc()).to_string()
-        }
-    }
+    zone.abbreviation_at(instant).unwrap_or_else(|| offset_text(zone.offset_at(instant).into()))
 }
 
 /// Zones by name, looked up once for each name that a column has in a row.

@@ -1,4 +1,4 @@
-//! The text form of intervals: PostgreSQL's own, SQL's and ISO 8601's are read, PostgreSQL's is written.
+//! The text form of intervals: PostgreSQL's own, SQL's and ISO 8601's are read and written.
 
 use std::fmt::Write;
 
@@ -10,14 +10,15 @@ use super::datetime::{
     self, Clock, FieldKind, Flaw, IntervalWord, TextField, Unit, fraction, leading_integer, leading_long,
 };
 use super::errors;
+use super::styles::IntervalStyle;
 
 /// Nanoseconds of a microsecond.
 const MICROSECOND_NANOS: i64 = 1_000;
 
-/// Reads an interval.
-pub(crate) fn parse_interval(text: &str) -> Result<IntervalMonthDayNano> {
+/// Reads an interval. In SQL's style a sign before all is that of all its parts.
+pub(crate) fn parse_interval(text: &str, style: IntervalStyle) -> Result<IntervalMonthDayNano> {
     let fields = datetime::split(text).ok_or(Flaw::Format);
-    let sum = fields.and_then(|fields| of_fields(&fields)).or_else(|flaw| match flaw {
+    let sum = fields.and_then(|fields| of_fields(&fields, style)).or_else(|flaw| match flaw {
         Flaw::Format => of_iso(text),
         flaw => Err(flaw),
     });
@@ -139,7 +140,7 @@ fn added(sum: i32, value: i64, scale: i32) -> Result<i32, Flaw> {
 }
 
 /// PostgreSQL's form and SQL's. Fields are read from the end, since units follow their numbers.
-fn of_fields(fields: &[TextField]) -> Result<Sum, Flaw> {
+fn of_fields(fields: &[TextField], style: IntervalStyle) -> Result<Sum, Flaw> {
     let mut sum = Sum::default();
     let mut unit = None;
     let mut told = 0;
@@ -174,6 +175,17 @@ fn of_fields(fields: &[TextField]) -> Result<Sum, Flaw> {
     }
     if told == 0 {
         return Err(Flaw::Format);
+    }
+    if style == IntervalStyle::SqlStandard
+        && let Some((first, rest)) = fields.split_first()
+        && first.text.starts_with('-')
+        && !rest.iter().any(|field| field.text.starts_with(['-', '+']))
+    {
+        let Sum { years, months, days, micros } = sum;
+        // The least number stays what it is.
+        let below = |part: i32| if part > 0 { -part } else { part };
+        let micros = if micros > 0 { -micros } else { micros };
+        sum = Sum { years: below(years), months: below(months), days: below(days), micros };
     }
     if is_ago { sum.negated() } else { Ok(sum) }
 }
@@ -307,8 +319,139 @@ fn iso_number(text: &str) -> Result<(i64, f64, &str), Flaw> {
     Ok((value, if is_negative { -part } else { part }, &unsigned[whole + behind..]))
 }
 
-/// Writes an interval as PostgreSQL does: `1 year 2 mons 3 days 04:05:06.7`.
-pub(crate) fn write_interval(out: &mut String, interval: IntervalMonthDayNano) {
+/// Writes an interval.
+pub(crate) fn write_interval(out: &mut String, interval: IntervalMonthDayNano, style: IntervalStyle) {
+    match style {
+        IntervalStyle::Postgres => write_postgres(out, interval),
+        IntervalStyle::PostgresVerbose => write_verbose(out, &Parts::of(interval)),
+        IntervalStyle::SqlStandard => write_sql(out, &Parts::of(interval)),
+        IntervalStyle::Iso8601 => write_iso(out, &Parts::of(interval)),
+    }
+}
+
+/// The parts that an interval is shown with.
+struct Parts {
+    years: i64,
+    months: i64,
+    days: i64,
+    hours: i64,
+    minutes: i64,
+    /// Microseconds that make no minute.
+    micros: i64,
+}
+
+impl Parts {
+    fn of(interval: IntervalMonthDayNano) -> Self {
+        let micros = interval.nanoseconds / MICROSECOND_NANOS;
+        Self {
+            years: i64::from(interval.months / 12),
+            months: i64::from(interval.months % 12),
+            days: i64::from(interval.days),
+            hours: micros / HOUR,
+            minutes: micros % HOUR / MINUTE,
+            micros: micros % MINUTE,
+        }
+    }
+
+    fn all(&self) -> [i64; 6] {
+        [self.years, self.months, self.days, self.hours, self.minutes, self.micros]
+    }
+}
+
+/// Seconds with their fraction, without a sign.
+fn write_seconds(out: &mut String, micros: i64, has_two_digits: bool) {
+    let seconds = micros.abs() / SECOND;
+    match has_two_digits {
+        true => datetime::write_two(out, seconds),
+        false => {
+            let _ = write!(out, "{seconds}");
+        }
+    }
+    datetime::write_fraction(out, micros.abs() % SECOND);
+}
+
+/// `@ 1 year 2 mons -3 days 4 hours 5 mins 6.7 secs ago`.
+fn write_verbose(out: &mut String, parts: &Parts) {
+    out.push('@');
+    let (mut is_zero, mut is_before) = (true, false);
+    let units = ["year", "mon", "day", "hour", "min"];
+    for (value, unit) in parts.all().into_iter().zip(units).filter(|(value, _)| *value != 0) {
+        // The first part decides which sign is not shown.
+        is_before = if is_zero { value < 0 } else { is_before };
+        let value = if is_before { -value } else { value };
+        let plural = if value == 1 { "" } else { "s" };
+        let _ = write!(out, " {value} {unit}{plural}");
+        is_zero = false;
+    }
+    if parts.micros != 0 {
+        out.push(' ');
+        match parts.micros < 0 {
+            true if is_zero => is_before = true,
+            true if !is_before => out.push('-'),
+            false if is_before => out.push('-'),
+            _ => {}
+        }
+        write_seconds(out, parts.micros, false);
+        out.push_str(if parts.micros.abs() == SECOND { " sec" } else { " secs" });
+        is_zero = false;
+    }
+    out.push_str(if is_zero { " 0" } else { "" });
+    out.push_str(if is_before { " ago" } else { "" });
+}
+
+/// `1-2`, `3 4:05:06.7`, or all of it with signs, `+1-2 -3 +4:05:06.7`.
+fn write_sql(out: &mut String, parts: &Parts) {
+    let has = |parts: &[i64]| parts.iter().any(|part| *part != 0);
+    let (is_negative, is_positive) =
+        (parts.all().iter().any(|part| *part < 0), parts.all().iter().any(|part| *part > 0));
+    let has_months = has(&[parts.years, parts.months]);
+    let has_time = has(&[parts.days, parts.hours, parts.minutes, parts.micros]);
+    let [years, months, days, hours, minutes, _] = parts.all().map(i64::abs);
+    if !is_negative && !is_positive {
+        return out.push('0');
+    }
+    if is_negative && is_positive || has_months && has_time {
+        let sign = |parts: &[i64]| if parts.iter().any(|part| *part < 0) { '-' } else { '+' };
+        let time = sign(&[parts.hours, parts.minutes, parts.micros]);
+        let (first, day) = (sign(&[parts.years, parts.months]), sign(&[parts.days]));
+        let _ = write!(out, "{first}{years}-{months} {day}{days} {time}{hours}:{minutes:02}:");
+        return write_seconds(out, parts.micros, true);
+    }
+    out.push_str(if is_negative { "-" } else { "" });
+    if has_months {
+        let _ = write!(out, "{years}-{months}");
+        return;
+    }
+    if days != 0 {
+        let _ = write!(out, "{days} ");
+    }
+    let _ = write!(out, "{hours}:{minutes:02}:");
+    write_seconds(out, parts.micros, true);
+}
+
+/// `P1Y2M3DT4H5M6.7S`.
+fn write_iso(out: &mut String, parts: &Parts) {
+    if parts.all() == [0; 6] {
+        return out.push_str("PT0S");
+    }
+    out.push('P');
+    for (place, (value, letter)) in parts.all().into_iter().zip(['Y', 'M', 'D', 'H', 'M']).enumerate() {
+        if place == 3 && (parts.hours, parts.minutes, parts.micros) != (0, 0, 0) {
+            out.push('T');
+        }
+        if value != 0 {
+            let _ = write!(out, "{value}{letter}");
+        }
+    }
+    if parts.micros != 0 {
+        out.push_str(if parts.micros < 0 { "-" } else { "" });
+        write_seconds(out, parts.micros, false);
+        out.push('S');
+    }
+}
+
+/// `1 year 2 mons 3 days 04:05:06.7`.
+fn write_postgres(out: &mut String, interval: IntervalMonthDayNano) {
     let start = out.len();
     let mut is_before = false;
     for (value, unit) in [(interval.months / 12, "year"), (interval.months % 12, "mon"), (interval.days, "day")] {

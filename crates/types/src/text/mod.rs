@@ -6,8 +6,8 @@
 //! * [`literals`]: the braces, parentheses and quotes of arrays, records and maps.
 //! * [`read`] and [`print`] do all this to whole arrays.
 //!
-//! What is written is what PostgreSQL writes with its default settings: `DateStyle` ISO, `IntervalStyle` postgres,
-//! `extra_float_digits` 1, `bytea_output` hex.
+//! What is written is what PostgreSQL writes with its default settings: `extra_float_digits` 1, `bytea_output` hex. How
+//! dates and intervals are written, [`styles`] say, which a [`Zone`] brings along.
 
 mod abbreviations;
 pub(crate) mod bits;
@@ -26,6 +26,7 @@ mod print;
 mod ranges;
 mod read;
 pub(crate) mod strings;
+pub mod styles;
 #[cfg(test)]
 mod tests;
 mod zoned_time;
@@ -43,6 +44,7 @@ pub(crate) use self::ranges::value_of as range_value;
 pub use self::ranges::{Bound, Range};
 pub(crate) use self::read::field_of;
 pub use self::read::{ReadOptions, parse_array};
+pub use self::styles::Styles;
 pub use self::zoned_time::ZonedTime;
 pub use self::zones::Zone;
 use crate::SqlType;
@@ -70,7 +72,7 @@ pub fn format(array: &ArrayRef, sql_type: &SqlType, zone: &str) -> Result<String
 pub(crate) fn zone_of(sql_type: &SqlType, zone: &str) -> Result<Zone> {
     let depends = match sql_type {
         SqlType::TimestampTz | SqlType::Timestamp | SqlType::Date | SqlType::Time => true,
-        SqlType::TimeTz => true,
+        SqlType::TimeTz | SqlType::Interval => true,
         SqlType::Array(element) => return zone_of(element, zone),
         SqlType::Record(_) | SqlType::Map(_) | SqlType::Range(_) | SqlType::Multirange(_) => true,
         _ => false,

@@ -13,6 +13,7 @@ use diligence_base::{Error, Result};
 use super::decimals::{self, Zeros};
 use super::multiranges::Multirange;
 use super::ranges::Range;
+use super::styles::{IntervalStyle, Styles};
 use super::zones::Zone;
 use super::{bytes, datetime, interval, literals, numbers};
 use crate::SqlType;
@@ -37,16 +38,16 @@ enum Kind<'a> {
     Text(&'a StringViewArray),
     /// With blanks up to so many characters.
     Padded(&'a StringViewArray, usize),
-    /// Ranges of timestamps in a zone.
-    Moments(&'a StringViewArray, Zone),
-    /// Multiranges of timestamps in a zone.
-    ManyMoments(&'a StringViewArray, Zone),
+    /// Ranges of dates or timestamps in a zone.
+    Moments(&'a StringViewArray, RangeKind, Zone),
+    /// Multiranges of dates or timestamps in a zone.
+    ManyMoments(&'a StringViewArray, RangeKind, Zone),
     Bytes(&'a BinaryViewArray),
-    Date(&'a PrimitiveArray<Date32Type>),
+    Date(&'a PrimitiveArray<Date32Type>, Styles),
     Time(&'a PrimitiveArray<Time64MicrosecondType>),
-    Timestamp(&'a PrimitiveArray<TimestampMicrosecondType>),
+    Timestamp(&'a PrimitiveArray<TimestampMicrosecondType>, Styles),
     TimestampTz(&'a PrimitiveArray<TimestampMicrosecondType>, Zone),
-    Interval(&'a PrimitiveArray<IntervalMonthDayNanoType>),
+    Interval(&'a PrimitiveArray<IntervalMonthDayNanoType>, IntervalStyle),
     Array(&'a ListArray, Box<Printer<'a>>, bool),
     Record(Vec<Printer<'a>>),
     Map(&'a MapArray, Box<[Printer<'a>; 2]>),
@@ -99,22 +100,22 @@ impl<'a> Printer<'a> {
             | SqlType::Enum(_)
             | SqlType::Bit(_)
             | SqlType::VarBit(_) => array.as_string_view_opt().map(Kind::Text),
-            SqlType::Range(RangeKind::TimestampTz) if zone != Zone::UTC => {
-                array.as_string_view_opt().map(|array| Kind::Moments(array, zone))
+            SqlType::Range(kind) if kind.is_of_dates() && zone != Zone::UTC => {
+                array.as_string_view_opt().map(|array| Kind::Moments(array, *kind, zone))
             }
-            SqlType::Multirange(RangeKind::TimestampTz) if zone != Zone::UTC => {
-                array.as_string_view_opt().map(|array| Kind::ManyMoments(array, zone))
+            SqlType::Multirange(kind) if kind.is_of_dates() && zone != Zone::UTC => {
+                array.as_string_view_opt().map(|array| Kind::ManyMoments(array, *kind, zone))
             }
             SqlType::Range(_) | SqlType::Multirange(_) | SqlType::Network(_) | SqlType::TimeTz => {
                 array.as_string_view_opt().map(Kind::Text)
             }
             SqlType::Search(_) => array.as_string_view_opt().map(Kind::Text),
             SqlType::Bytea => array.as_binary_view_opt().map(Kind::Bytes),
-            SqlType::Date => primitive(array, Kind::Date),
+            SqlType::Date => primitive(array, |array| Kind::Date(array, *zone.styles())),
             SqlType::Time => primitive(array, Kind::Time),
-            SqlType::Timestamp => primitive(array, Kind::Timestamp),
+            SqlType::Timestamp => primitive(array, |array| Kind::Timestamp(array, *zone.styles())),
             SqlType::TimestampTz => primitive(array, |array| Kind::TimestampTz(array, zone)),
-            SqlType::Interval => primitive(array, Kind::Interval),
+            SqlType::Interval => primitive(array, |array| Kind::Interval(array, zone.styles().interval)),
             SqlType::Array(element) => match array.as_list_opt::<i32>() {
                 Some(list) => {
                     let is_nested = matches!(**element, SqlType::Array(_));
@@ -165,20 +166,20 @@ impl<'a> Printer<'a> {
                 out.push_str(text);
                 out.extend(std::iter::repeat_n(' ', length.saturating_sub(text.chars().count())));
             }
-            Kind::Moments(array, zone) => match Range::held(array.value(row), RangeKind::TimestampTz) {
+            Kind::Moments(array, kind, zone) => match Range::held(array.value(row), *kind) {
                 Ok(range) => range.write(out, zone),
                 Err(_) => out.push_str(array.value(row)),
             },
-            Kind::ManyMoments(array, zone) => match Multirange::held(array.value(row), RangeKind::TimestampTz) {
+            Kind::ManyMoments(array, kind, zone) => match Multirange::held(array.value(row), *kind) {
                 Ok(multirange) => multirange.write(out, zone),
                 Err(_) => out.push_str(array.value(row)),
             },
             Kind::Bytes(array) => bytes::write_bytes(out, array.value(row)),
-            Kind::Date(array) => datetime::write_date(out, array.value(row)),
+            Kind::Date(array, styles) => datetime::write_date(out, array.value(row), styles),
             Kind::Time(array) => datetime::write_time(out, array.value(row)),
-            Kind::Timestamp(array) => datetime::write_timestamp(out, array.value(row)),
+            Kind::Timestamp(array, styles) => datetime::write_timestamp(out, array.value(row), styles),
             Kind::TimestampTz(array, zone) => datetime::write_timestamptz(out, array.value(row), zone),
-            Kind::Interval(array) => interval::write_interval(out, array.value(row)),
+            Kind::Interval(array, style) => interval::write_interval(out, array.value(row), *style),
             Kind::Array(list, elements, is_nested) => {
                 write_array(out, list.value_offsets()[row]..list.value_offsets()[row + 1], elements, *is_nested);
             }

@@ -374,8 +374,8 @@ fn write_value(out: &mut String, bound: &Bound, kind: RangeKind, zone: &Zone) {
             let _ = write!(out, "{number}");
         }
         RangeKind::Numeric => decimals::write_wide_decimal(out, value, NUMERIC_SCALE, decimals::Zeros::Dropped),
-        RangeKind::Date => datetime::write_date(out, i32::try_from(number).unwrap_or_default()),
-        RangeKind::Timestamp => datetime::write_timestamp(out, number),
+        RangeKind::Date => datetime::write_date(out, i32::try_from(number).unwrap_or_default(), zone.styles()),
+        RangeKind::Timestamp => datetime::write_timestamp(out, number, zone.styles()),
         RangeKind::TimestampTz => datetime::write_timestamptz(out, number, zone),
     }
 }

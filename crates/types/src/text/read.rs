@@ -128,7 +128,9 @@ pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOp
         }
         SqlType::TimestampTz => reader
             .primitives::<TimestampMicrosecondType>(data_type, |text| datetime::parse_timestamptz(text, options))?,
-        SqlType::Interval => reader.primitives::<IntervalMonthDayNanoType>(data_type, interval::parse_interval)?,
+        SqlType::Interval => reader.primitives::<IntervalMonthDayNanoType>(data_type, |text| {
+            interval::parse_interval(text, options.zone.styles().interval)
+        })?,
         SqlType::Array(_) | SqlType::Record(_) if options.is_try => reader.one_by_one(sql_type)?,
         SqlType::Array(element) => reader.arrays(sql_type, element)?,
         SqlType::Record(fields) => reader.records(sql_type, fields)?,

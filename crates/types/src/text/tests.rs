@@ -116,7 +116,7 @@ fn zones_of_settings() {
     }
     // SELECT now() AT TIME ZONE '…' - now() AT TIME ZONE 'utc'
     for (argument, seconds) in [("+02", -7200), ("+02:00", -7200), ("foo3", -10800), ("PST", -28800)] {
-        assert_eq!(Zone::of_argument(argument).unwrap(), Zone::Fixed(seconds), "{argument}");
+        assert_eq!(Zone::of_argument(argument).unwrap(), Zone::fixed(seconds), "{argument}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Time zones: their names, and the offset that they have at an instant or a local time.
+//! Time zones: their names, and the offset that they have at an instant or a local time. The session's zone brings along
+//! how dates are written.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -8,16 +9,27 @@ use chrono_tz::Tz;
 use diligence_base::Result;
 
 use super::calendar::{self, DAY, SECOND};
+use super::styles::{DateOrder, DateStyle, IntervalStyle, Styles};
 use super::{abbreviations, errors};
 
-/// A time zone.
+/// A time zone, and how dates are written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Zone {
+pub struct Zone {
+    place: Place,
+    styles: Styles,
+}
+
+/// Where it is how late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
     /// So many seconds east of Greenwich, always.
     Fixed(i32),
     /// A zone of the IANA's database.
     Named(Tz),
 }
+
+/// Between a zone's name and styles other than the usual ones, where a text says both.
+const BETWEEN: char = '\u{1}';
 
 static NAMES: LazyLock<HashMap<String, Tz>> =
     LazyLock::new(|| chrono_tz::TZ_VARIANTS.iter().map(|zone| (zone.name().to_ascii_lowercase(), *zone)).collect());
@@ -28,11 +40,71 @@ const TABLES_END: i64 = calendar::day_of(2098, 1, 1) * 86_400;
 
 impl Zone {
     /// Greenwich.
-    pub const UTC: Zone = Zone::Fixed(0);
+    pub const UTC: Zone = Zone::fixed(0);
+
+    /// So many seconds east of Greenwich, always.
+    pub const fn fixed(offset: i32) -> Self {
+        Self::at(Place::Fixed(offset))
+    }
+
+    const fn at(place: Place) -> Self {
+        let styles = Styles { date: DateStyle::Iso, order: DateOrder::Mdy, interval: IntervalStyle::Postgres };
+        Self { place, styles }
+    }
+
+    /// Seconds east of Greenwich, if they are always the same.
+    pub fn fixed_offset(&self) -> Option<i32> {
+        match self.place {
+            Place::Fixed(offset) => Some(offset),
+            Place::Named(_) => None,
+        }
+    }
+
+    /// How dates are written.
+    pub fn styles(&self) -> &Styles {
+        &self.styles
+    }
+
+    /// The same zone, where dates are written so.
+    pub fn with_styles(self, styles: Styles) -> Self {
+        Self { styles, ..self }
+    }
+
+    /// A zone's name with styles, as [`of_setting`](Self::of_setting) reads it.
+    pub fn setting_with(name: &str, styles: &Styles) -> String {
+        match *styles == Styles::default() {
+            true => name.to_owned(),
+            false => format!("{name}{BETWEEN}{}{BETWEEN}{}", styles.shown_dates(), styles.shown_intervals()),
+        }
+    }
+
+    /// A zone's name with styles, of which dates have that of ISO 8601. Fails as [`of_setting`](Self::of_setting) does.
+    pub fn setting_with_iso_dates(text: &str) -> Result<String> {
+        let Some((name, _)) = text.split_once(BETWEEN) else { return Ok(text.to_owned()) };
+        let styles = Styles { date: DateStyle::Iso, ..*Self::of_setting(text)?.styles() };
+        Ok(Self::setting_with(name, &styles))
+    }
+
+    /// What the zone is called at an instant, such as `CEST`; `None` if it is only an offset.
+    pub fn abbreviation_at(&self, instant: i64) -> Option<String> {
+        match self.place {
+            Place::Fixed(0) => Some("UTC".to_owned()),
+            Place::Fixed(_) => None,
+            Place::Named(zone) => {
+                let instant = DateTime::from_timestamp(instant.div_euclid(SECOND), 0).unwrap_or_default();
+                Some(zone.offset_from_utc_datetime(&instant.naive_utc()).to_string())
+            }
+        }
+    }
 
     /// The zone of the setting `TimeZone`: a number of hours east of Greenwich, a name of the IANA's, or POSIX's form.
     /// Fails with kind `Input` (22023) if there is no such zone.
     pub fn of_setting(text: &str) -> Result<Self> {
+        if let Some((name, styles)) = text.split_once(BETWEEN) {
+            let (dates, intervals) = styles.split_once(BETWEEN).unwrap_or((styles, "postgres"));
+            let styles = Styles::default().with_dates(dates)?.with_intervals(intervals)?;
+            return Ok(Self::of_setting(name)?.with_styles(styles));
+        }
         if text.is_empty() || text.eq_ignore_ascii_case("utc") {
             return Ok(Self::UTC);
         }
@@ -50,7 +122,7 @@ impl Zone {
     pub fn of_name(text: &str) -> Option<Self> {
         match NAMES.get(&text.to_ascii_lowercase()) {
             Some(zone) if matches!(zone.name(), "UTC" | "Etc/UTC" | "GMT" | "Zulu") => Some(Self::UTC),
-            Some(zone) => Some(Self::Named(*zone)),
+            Some(zone) => Some(Self::at(Place::Named(*zone))),
             None => posix(text),
         }
     }
@@ -59,7 +131,7 @@ impl Zone {
     pub fn of_abbreviation(text: &str) -> Option<Self> {
         let lower = text.to_ascii_lowercase();
         if let Ok(index) = abbreviations::OFFSETS.binary_search_by(|(name, _)| (*name).cmp(&lower)) {
-            return Some(Self::Fixed(abbreviations::OFFSETS[index].1));
+            return Some(Self::fixed(abbreviations::OFFSETS[index].1));
         }
         let index = abbreviations::ZONES.binary_search_by(|(name, _)| (*name).cmp(&lower)).ok()?;
         Self::of_name(abbreviations::ZONES[index].1)
@@ -68,7 +140,7 @@ impl Zone {
     /// The name of a setting as SHOW gives it: `europe/berlin` is `Europe/Berlin`, `+02` is `<+02>-02`. Fails with kind
     /// `Input` (22023) if there is no such zone.
     pub fn name_of_setting(text: &str) -> Result<String> {
-        if let Some(Self::Fixed(east)) = hours(text) {
+        if let Some(east) = hours(text).and_then(|zone| zone.fixed_offset()) {
             let sign = |east: i32| if east < 0 { '-' } else { '+' };
             let shown = |seconds: i32| {
                 let (hours, minutes, seconds) = (seconds.abs() / 3600, seconds.abs() / 60 % 60, seconds.abs() % 60);
@@ -89,18 +161,18 @@ impl Zone {
 
     /// Seconds east of Greenwich at an instant in microseconds.
     pub fn offset_at(&self, instant: i64) -> i32 {
-        match self {
-            Self::Fixed(offset) => *offset,
-            Self::Named(zone) => offset_of(*zone, instant.div_euclid(SECOND)),
+        match self.place {
+            Place::Fixed(offset) => offset,
+            Place::Named(zone) => offset_of(zone, instant.div_euclid(SECOND)),
         }
     }
 
     /// Seconds east of Greenwich at a local time in microseconds. A time that clocks skip takes the offset before the
     /// gap, one that they show twice the offset after the overlap, as PostgreSQL does.
     pub fn offset_of_local(&self, local: i64) -> i32 {
-        let zone = match self {
-            Self::Fixed(offset) => return *offset,
-            Self::Named(zone) => *zone,
+        let zone = match self.place {
+            Place::Fixed(offset) => return offset,
+            Place::Named(zone) => zone,
         };
         let local = local.div_euclid(SECOND);
         let day = DAY / SECOND;
@@ -147,7 +219,7 @@ impl Zone {
 /// A number of hours east of Greenwich, as SET takes it.
 fn hours(text: &str) -> Option<Zone> {
     let hours: f64 = text.trim().parse().ok()?;
-    (hours.abs() <= 168.0).then_some(Zone::Fixed((hours * 3600.0) as i32))
+    (hours.abs() <= 168.0).then_some(Zone::fixed((hours * 3600.0) as i32))
 }
 
 /// POSIX's form: a name, which may be in angle brackets, and an offset that counts westwards.
@@ -173,7 +245,7 @@ fn posix(text: &str) -> Option<Zone> {
         }
         seconds += value * unit;
     }
-    Some(Zone::Fixed(sign * seconds))
+    Some(Zone::fixed(sign * seconds))
 }
 
 /// Seconds east of Greenwich at seconds since 1970.

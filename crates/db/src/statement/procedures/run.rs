@@ -12,8 +12,8 @@ use arrow::datatypes::{Int64Type, SchemaRef};
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_engine::stages::Caller;
 use diligence_sql::procedural::{
-    Block, Computed, CursorStep, CursorWay, Declaration, DeclaredType, Gives, Handler, Into, Loop, Over, Place,
-    Procedure, Raise, Rows, Sql, Step, Target, placed,
+    Block, CURRENT_OF, Computed, CursorStep, CursorWay, Declaration, DeclaredType, Gives, Handler, Into, Loop, Over,
+    Place, Procedure, Raise, Rows, Sql, Step, Target, placed,
 };
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
@@ -25,8 +25,10 @@ use crate::session::Session;
 use crate::statement::result::{QueryResult, ResultKind};
 use crate::statement::start::Short;
 
+mod current;
 mod cursors;
 mod loops;
+mod raising;
 mod transactions;
 mod types;
 
@@ -126,6 +128,8 @@ pub(super) struct Run<'r> {
     /// Whether it may end the transaction, and how many blocks with handlers are being run.
     may_end: bool,
     guarded: usize,
+    /// Whether the statement that is about to run changes a row that the transaction has made.
+    stands_on_own: Cell<bool>,
 }
 
 impl<'r> Run<'r> {
@@ -135,7 +139,7 @@ impl<'r> Run<'r> {
             procedure,
             caller,
             scopes: Scopes::default(),
-            zone: session.setting("timezone").unwrap_or_else(|_| "UTC".to_owned()),
+            zone: session.planner().zone_setting(),
             trees: RefCell::default(),
             count: Cell::new(0),
             value: None,
@@ -147,6 +151,7 @@ impl<'r> Run<'r> {
             portals: 0,
             may_end: false,
             guarded: 0,
+            stands_on_own: Cell::new(false),
         }
     }
 
@@ -676,73 +681,22 @@ impl<'r> Run<'r> {
         Ok(())
     }
 
-    fn raise(&mut self, raise: &Raise) -> Result<()> {
-        let mut values = Vec::with_capacity(raise.values.len());
-        for value in &raise.values {
-            let value = self.value_of(value)?.shown(&self.zone)?;
-            values.push(value.unwrap_or_else(|| "<NULL>".to_owned()));
-        }
-        let (mut text, mut code, mut detail, mut hint) = (None, None, None, None);
-        if let Some(format) = &raise.format {
-            text = Some(raised::message(format, &values)?);
-        }
-        if let Some(condition) = &raise.condition {
-            use diligence_sql::procedural::Condition;
-            code = Some(match condition {
-                Condition::Named(name) => raised::code_of(name)?,
-                Condition::Code(given) => raised::code(given)?,
-                Condition::Others => raised::code_of("others")?,
-            });
-            text = text.or_else(|| Some(raise.condition.as_ref().map(named).unwrap_or_default()));
-        }
-        for (name, value) in &raise.options {
-            let value = self.value_of(value)?.shown(&self.zone)?.unwrap_or_default();
-            match name.as_str() {
-                "message" => text = Some(value),
-                "errcode" => code = Some(raised::code(&value)?),
-                "detail" => detail = Some(value),
-                "hint" => hint = Some(value),
-                "column" | "constraint" | "datatype" | "table" | "schema" => {}
-                other => {
-                    let message = format!("unrecognized RAISE statement option \"{other}\"");
-                    return Err(Error::input(message).with_code("42601"));
-                }
-            }
-        }
-        let is_bare = text.is_none() && code.is_none() && raise.options.is_empty();
-        if is_bare {
-            return Err(self.handled.last().cloned().unwrap_or_else(|| {
-                Error::input("RAISE without parameters cannot be used outside an exception handler").with_code("0Z002")
-            }));
-        }
-        let text = text.unwrap_or_else(|| code.unwrap_or("P0001").to_owned());
-        match raise.level.as_str() {
-            "exception" => {
-                let mut error = Error::value(text).with_code(code.unwrap_or("P0001"));
-                error = if let Some(detail) = detail { error.with_detail(detail) } else { error };
-                Err(if let Some(hint) = hint { error.with_hint(hint) } else { error })
-            }
-            "debug" | "log" => Ok(()),
-            _ => {
-                self.caller.printed(&text);
-                Ok(())
-            }
-        }
-    }
-
     fn rows_of(&mut self, rows: &Rows) -> Result<Ran> {
         match rows {
             Rows::Of(sql) => self.run(sql),
             Rows::Computed(computed) => self.computed(computed),
-            Rows::Cursor { name, arguments } => {
-                self.refuse_open(name)?;
-                self.cursor_rows(name, arguments)
-            }
+            Rows::Cursor { .. } => Err(Error::bug("a loop over a cursor opens it")),
         }
     }
 
     /// EXECUTE.
     fn computed(&mut self, computed: &Computed) -> Result<Ran> {
+        let (tree, using) = self.computed_tree(computed)?;
+        self.on_current(&tree, || self.started(&tree.statement, &self.computed_values(&tree, &using)?))
+    }
+
+    /// The statement of EXECUTE, and the values of `$1`, `$2`, ….
+    fn computed_tree(&mut self, computed: &Computed) -> Result<(Tree, Vec<Typed>)> {
         let Some(text) = self.value_of(&computed.text)?.shown(&self.zone)? else {
             return Err(Error::value("query string argument of EXECUTE is null").with_code("22004"));
         };
@@ -750,40 +704,71 @@ impl<'r> Run<'r> {
         for value in &computed.using {
             using.push(self.value_of(value)?);
         }
-        let given = |names: &[String]| match names {
-            [only] => only.strip_prefix('$').and_then(|place| using.get(place.parse::<usize>().ok()?.checked_sub(1)?)),
-            _ => None,
-        };
-        let tree = self.tree_of(&text, |names| Ok(given(names).cloned()))?;
-        let values = tree.names.iter().filter_map(|(names, _)| given(names)).map(|value| value.value.clone());
-        self.started(&tree.statement, &values.collect::<Vec<_>>())
+        let tree = self.tree_of(&text, |names| self.computed_value(names, &using))?;
+        match tree.failed.clone() {
+            // It is about the row of a cursor, and there is none.
+            Some(failed) => Err(failed),
+            None => Ok((tree, using)),
+        }
+    }
+
+    /// What a name in a statement of EXECUTE stands for.
+    fn computed_value(&self, names: &[String], using: &[Typed]) -> Result<Option<Typed>> {
+        match names {
+            [first, cursor, table @ ..] if first == CURRENT_OF => self.current_number(cursor, table).map(Some),
+            [only] => {
+                let place = only.strip_prefix('$').and_then(|place| place.parse::<usize>().ok()?.checked_sub(1));
+                Ok(place.and_then(|place| using.get(place)).cloned())
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn computed_values(&self, tree: &Tree, using: &[Typed]) -> Result<Vec<ArrayRef>> {
+        let value = |names: &[String]| Ok(self.computed_value(names, using)?.map(|value| value.value));
+        tree.names.iter().filter_map(|(names, _)| value(names).transpose()).collect()
     }
 
     /// Runs a statement with the values of the variables that it names.
     fn run(&mut self, sql: &Sql) -> Result<Ran> {
+        let tree = self.tree(sql)?;
+        let ran = self.on_current(&tree, || self.started(&tree.statement, &self.values(&tree)?));
+        ran.map_err(|error| named_error(&tree, error))
+    }
+
+    /// A statement's tree, for the types that variables have now.
+    fn tree(&self, sql: &Sql) -> Result<Arc<Tree>> {
         self.look()?;
         let known = self.trees.borrow().get(&sql.number).cloned();
-        let is_same = |(names, known): &(Vec<String>, SqlType)| matches!(self.scopes.named(names), Ok(Some(value)) if value.sql_type == *known);
-        let tree = match known.filter(|tree| tree.names.iter().all(is_same)) {
+        let is_same = |(names, known): &(Vec<String>, SqlType)| matches!(self.named(names), Ok(Some(value)) if value.sql_type == *known);
+        Ok(match known.filter(|tree| tree.names.iter().all(is_same)) {
             Some(tree) => tree,
             None => {
-                let tree = Arc::new(self.tree_of(&sql.text, |names| self.scopes.named(names))?);
+                let tree = Arc::new(self.tree_of(&sql.text, |names| self.named(names))?);
                 let mut trees = self.trees.borrow_mut();
                 if trees.len() < TREES_MAX && tree.failed.is_none() {
                     trees.insert(sql.number, tree.clone());
                 }
                 tree
             }
-        };
-        let values = tree.names.iter().map(|(names, _)| self.given_for(names)).collect::<Result<Vec<_>>>()?;
-        self.started(&tree.statement, &values).map_err(|error| match (&tree.failed, error.code()) {
-            (Some(failed), Some("42P01" | "42703")) => failed.clone(),
-            _ => error,
         })
     }
 
+    /// What a name stands for.
+    fn named(&self, names: &[String]) -> Result<Option<Typed>> {
+        match names {
+            [first, cursor, table @ ..] if first == CURRENT_OF => self.current_number(cursor, table).map(Some),
+            names => self.scopes.named(names),
+        }
+    }
+
+    /// The values that a statement's tree takes.
+    fn values(&self, tree: &Tree) -> Result<Vec<ArrayRef>> {
+        tree.names.iter().map(|(names, _)| self.given_for(names)).collect()
+    }
+
     fn given_for(&self, names: &[String]) -> Result<ArrayRef> {
-        let value = self.scopes.named(names)?.ok_or_else(|| Error::bug("a variable is gone"))?;
+        let value = self.named(names)?.ok_or_else(|| Error::bug("a variable is gone"))?;
         Ok(value.value)
     }
 
@@ -870,6 +855,14 @@ fn one(ran: &Ran) -> Result<Typed> {
     value.map(|(_, value)| value).ok_or_else(|| Error::input("query did not return data").with_code("42601"))
 }
 
+/// Why a statement failed: because of a name that no variable has, if that is it.
+fn named_error(tree: &Tree, error: Error) -> Error {
+    match (&tree.failed, error.code()) {
+        (Some(failed), Some("42P01" | "42703")) => failed.clone(),
+        _ => error,
+    }
+}
+
 fn is_query(text: &str) -> bool {
     let first = text.split_whitespace().next().unwrap_or_default();
     ["select", "values", "table"].iter().any(|word| first.eq_ignore_ascii_case(word))
@@ -883,14 +876,6 @@ fn with_field(whole: &Typed, names: &[String], value: Typed, zone: &str) -> Resu
     let column = columns.iter_mut().find(|(known, _)| known == name).ok_or_else(none)?;
     column.1 = with_field(&column.1, rest, value, zone)?.into_type(&column.1.sql_type, zone)?;
     Typed::row(columns)
-}
-
-fn named(condition: &diligence_sql::procedural::Condition) -> String {
-    use diligence_sql::procedural::Condition;
-    match condition {
-        Condition::Named(text) | Condition::Code(text) => text.clone(),
-        Condition::Others => "others".to_owned(),
-    }
 }
 
 /// An error whose place is in the text of a body is none of the statement that was sent.

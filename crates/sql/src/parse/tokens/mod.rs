@@ -11,6 +11,7 @@ mod authority;
 mod changes;
 mod conflicts;
 mod ctes;
+mod current;
 mod definitions;
 mod domains;
 mod duckdb;
@@ -38,6 +39,7 @@ pub(crate) use self::authority::AUTHORITY;
 pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING};
 pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
 use self::ctes::Clauses;
+pub(crate) use self::current::CURRENT_OF;
 pub(crate) use self::definitions::{LIKE, NO_DATA, ONLY_NAMED, REFRESH};
 pub(crate) use self::domains::DOMAIN;
 use self::duckdb::Open;
@@ -227,8 +229,11 @@ impl<'a> Text<'a> {
                 level.in_from = false;
                 self.select(at);
             }
-            Keyword::WHERE
-            | Keyword::HAVING
+            Keyword::WHERE => {
+                level.in_from = false;
+                self.current_of(at);
+            }
+            Keyword::HAVING
             | Keyword::ORDER
             | Keyword::WINDOW
             | Keyword::UNION

@@ -618,7 +618,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
                 let told = Reader::read(a, state.0.get(pattern))?;
                 let wall = told.timestamp(a)?;
                 let seconds = told.offset_hours.map(|hours| hours.saturating_mul(3600) + told.offset_minutes * 60);
-                let offset = seconds.and_then(|seconds| i32::try_from(seconds).ok()).map(Zone::Fixed);
+                let offset = seconds.and_then(|seconds| i32::try_from(seconds).ok()).map(Zone::fixed);
                 let zone = match offset.or(told.zone) {
                     Some(zone) => zone,
                     None => state.1.session(zone)?,

@@ -17,6 +17,7 @@ use super::errors::value_error;
 use super::strings::texts_of;
 use super::{Body, Call};
 use crate::SqlType;
+use crate::text::Zone;
 use crate::text::json::{self, write_text};
 
 /// Declares the functions.
@@ -197,11 +198,12 @@ fn written(
     let columns = Columns::new(arguments, call);
     let Some((zone, values)) = columns.arrays().split_last() else { return Err(Error::bug("a zone is missing")) };
     let zone = zone.as_string_view_opt().filter(|zone| !zone.is_empty() && zone.is_valid(0));
-    let zone = zone.map_or("UTC", |zone| zone.value(0));
+    // Dates in JSON are ISO 8601's, whatever the session's style is.
+    let zone = Zone::setting_with_iso_dates(zone.map_or("UTC", |zone| zone.value(0)))?;
     let writers = values
         .iter()
         .zip(call.arguments)
-        .map(|(array, sql_type)| Writer::new(array, sql_type, zone, usize::from(array.len() != 1)));
+        .map(|(array, sql_type)| Writer::new(array, sql_type, &zone, usize::from(array.len() != 1)));
     let writers = writers.collect::<Result<Vec<_>>>()?;
     let text = |row: usize| {
         let text = make(&writers, row)?;

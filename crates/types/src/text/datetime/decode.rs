@@ -1,11 +1,11 @@
-//! Decides what the fields of a date or time mean (PostgreSQL's `DecodeDateTime` and `DecodeTimeOnly`, with `DateStyle`
-//! at its default: ISO, MDY).
+//! Decides what the fields of a date or time mean (PostgreSQL's `DecodeDateTime` and `DecodeTimeOnly`).
 
 use diligence_base::Error;
 
 use super::fields::{self, FieldKind, TextField};
 use super::words::{self, Reserved, Unit, Word};
 use crate::text::calendar::{self, DAY, SECOND};
+use crate::text::styles::DateOrder;
 use crate::text::zones::Zone;
 use crate::text::{ReadOptions, errors};
 
@@ -34,7 +34,7 @@ impl Flaw {
         match self {
             Self::Format => errors::datetime_syntax(type_name, text),
             Self::Overflow => out_of_range(),
-            Self::MonthOrDay => out_of_range().with_hint("Dates are read as year-month-day or month/day/year"),
+            Self::MonthOrDay => out_of_range().with_hint("Perhaps you need a different \"datestyle\" setting."),
             Self::Displacement => {
                 Error::input(format!("time zone displacement out of range: \"{text}\"")).with_code("22009")
             }
@@ -109,7 +109,7 @@ pub(super) fn time_only(text: &str, options: &ReadOptions) -> Result<i64, Flaw> 
     }
     decoder.check_zone()?;
     // The offset of such a zone depends on the date.
-    if matches!(decoder.zone, Some(Zone::Named(_))) && decoder.parts & DATE != DATE {
+    if decoder.zone.is_some_and(|zone| zone.fixed_offset().is_none()) && decoder.parts & DATE != DATE {
         return Err(Flaw::Format);
     }
     Ok(decoder.time())
@@ -201,7 +201,7 @@ impl<'a> Decoder<'a> {
                 Ok(TIME)
             }
             FieldKind::Signed => {
-                self.zone = Some(Zone::Fixed(displacement(text)?));
+                self.zone = Some(Zone::fixed(displacement(text)?));
                 Ok(ZONE)
             }
             FieldKind::Number => match self.announced.take() {
@@ -227,7 +227,7 @@ impl<'a> Decoder<'a> {
             self.announced = None;
             let (julian, rest) = leading_integer(text)?;
             self.set_julian(julian)?;
-            self.zone = Some(Zone::Fixed(displacement(rest)?));
+            self.zone = Some(Zone::fixed(displacement(rest)?));
             return Ok(DATE | TIME | ZONE);
         }
         if self.announced.is_none() && !self.has(MONTH | DAY_PART) {
@@ -267,7 +267,7 @@ impl<'a> Decoder<'a> {
     /// `040506-08`.
     fn time_and_zone(&mut self, text: &str, parts: Parts) -> Result<Parts, Flaw> {
         let (time, _) = text.split_once('-').ok_or(Flaw::Format)?;
-        self.zone = Some(Zone::Fixed(displacement(&text[time.len()..])?));
+        self.zone = Some(Zone::fixed(displacement(&text[time.len()..])?));
         Ok(self.digits(time, parts)? | ZONE)
     }
 
@@ -437,12 +437,13 @@ impl<'a> Decoder<'a> {
             self.day_of_year = value;
             return Ok(DAY_OF_YEAR | MONTH | DAY_PART);
         }
-        let is_long = text.len() >= 3;
+        let (is_long, order) = (text.len() >= 3, self.options.zone.styles().order);
         let part = match known & DATE {
-            0 if is_long => YEAR,
+            0 if is_long || order == DateOrder::Ymd => YEAR,
+            0 if order == DateOrder::Dmy => DAY_PART,
             0 => MONTH,
             YEAR => MONTH,
-            MONTH if has_month_name && is_long => YEAR,
+            MONTH if has_month_name && (is_long || order == DateOrder::Ymd) => YEAR,
             MONTH => DAY_PART,
             YEAR_AND_MONTH if has_month_name && is_long && self.has_short_year => {
                 // The first number was the day, then, and not the year.
@@ -528,9 +529,9 @@ impl<'a> Decoder<'a> {
                 self.is_after_noon = Some(is_after_noon);
                 Ok(HALF)
             }
-            Some(Word::DaylightSaving) => match self.zone {
-                Some(Zone::Fixed(offset)) => {
-                    self.zone = Some(Zone::Fixed(offset + 3600));
+            Some(Word::DaylightSaving) => match self.zone.and_then(|zone| zone.fixed_offset()) {
+                Some(offset) => {
+                    self.zone = Some(Zone::fixed(offset + 3600));
                     Ok(DAYLIGHT)
                 }
                 _ => Err(Flaw::Format),
@@ -590,7 +591,7 @@ impl<'a> Decoder<'a> {
         self.minute = time / calendar::MINUTE % 60;
         self.second = time / SECOND % 60;
         self.micros = time % SECOND;
-        self.zone = Some(Zone::Fixed(self.options.zone.offset_at(instant)));
+        self.zone = Some(Zone::fixed(self.options.zone.offset_at(instant)));
         Ok(DATE | TIME | ZONE)
     }
 
@@ -638,10 +639,8 @@ impl<'a> Decoder<'a> {
 
     /// `dst` needs a zone with one offset.
     fn check_zone(&self) -> Result<(), Flaw> {
-        match (self.has(DAYLIGHT), self.zone) {
-            (false, _) | (true, Some(Zone::Fixed(_))) => Ok(()),
-            (true, _) => Err(Flaw::Format),
-        }
+        let has_offset = self.zone.is_some_and(|zone| zone.fixed_offset().is_some());
+        if has_offset || !self.has(DAYLIGHT) { Ok(()) } else { Err(Flaw::Format) }
     }
 }
 

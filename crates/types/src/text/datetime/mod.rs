@@ -1,4 +1,4 @@
-//! The text form of dates, times and timestamps: read in every spelling that PostgreSQL takes, written as ISO 8601.
+//! The text form of dates, times and timestamps: read in every spelling that PostgreSQL takes, written in its styles.
 //!
 //! * [`fields`] cuts a text into pieces, [`words`] knows its words, [`decode`] decides what the pieces mean.
 
@@ -14,6 +14,7 @@ pub(super) use self::fields::{FieldKind, TextField, is_space, split};
 pub(super) use self::words::{IntervalWord, Unit, of_interval};
 use super::ReadOptions;
 use super::calendar::{self, DAY, HOUR, MINUTE, SECOND};
+use super::styles::{DateOrder, DateStyle, Styles};
 use super::zones::Zone;
 
 /// Reads a date: days since 1970.
@@ -138,12 +139,12 @@ fn two_digits(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Writes a date.
-pub(crate) fn write_date(out: &mut String, day: i32) {
+pub(crate) fn write_date(out: &mut String, day: i32, styles: &Styles) {
     match day {
         calendar::INFINITE_DAY => out.push_str("infinity"),
         calendar::NEGATIVE_INFINITE_DAY => out.push_str("-infinity"),
         _ => {
-            let is_before_era = write_day(out, day.into());
+            let is_before_era = write_day(out, day.into(), styles);
             write_era(out, is_before_era);
         }
     }
@@ -162,12 +163,12 @@ pub(crate) fn write_time(out: &mut String, time: i64) {
 }
 
 /// Writes a timestamp without time zone.
-pub(crate) fn write_timestamp(out: &mut String, instant: i64) {
+pub(crate) fn write_timestamp(out: &mut String, instant: i64, styles: &Styles) {
     match instant {
         calendar::INFINITE_INSTANT => out.push_str("infinity"),
         calendar::NEGATIVE_INFINITE_INSTANT => out.push_str("-infinity"),
         _ => {
-            let is_before_era = write_local(out, instant);
+            let is_before_era = write_local(out, instant, styles);
             write_era(out, is_before_era);
         }
     }
@@ -175,11 +176,22 @@ pub(crate) fn write_timestamp(out: &mut String, instant: i64) {
 
 /// Writes a timestamp with time zone as it is in a zone.
 pub(crate) fn write_timestamptz(out: &mut String, instant: i64, zone: &Zone) {
+    let styles = zone.styles();
     if calendar::is_infinite(instant) {
-        return write_timestamp(out, instant);
+        return write_timestamp(out, instant, styles);
     }
     let offset = zone.offset_at(instant);
-    let is_before_era = write_local(out, instant.saturating_add(i64::from(offset) * SECOND));
+    let is_before_era = write_local(out, instant.saturating_add(i64::from(offset) * SECOND), styles);
+    let name = if styles.date == DateStyle::Iso { None } else { zone.abbreviation_at(instant) };
+    out.push_str(if styles.date == DateStyle::Iso { "" } else { " " });
+    match name {
+        Some(name) => out.push_str(&name),
+        None => write_offset(out, offset),
+    }
+    write_era(out, is_before_era);
+}
+
+fn write_offset(out: &mut String, offset: i32) {
     out.push(if offset < 0 { '-' } else { '+' });
     let seconds = i64::from(offset.abs());
     write_two(out, seconds / 3600);
@@ -191,19 +203,71 @@ pub(crate) fn write_timestamptz(out: &mut String, instant: i64, zone: &Zone) {
         out.push(':');
         write_two(out, seconds % 60);
     }
-    write_era(out, is_before_era);
 }
 
 /// Writes date and time; says whether the year is before the era.
-fn write_local(out: &mut String, local: i64) -> bool {
-    let is_before_era = write_day(out, local.div_euclid(DAY));
+fn write_local(out: &mut String, local: i64, styles: &Styles) -> bool {
+    const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let day = local.div_euclid(DAY);
+    if styles.date != DateStyle::Postgres {
+        let is_before_era = write_day(out, day, styles);
+        out.push(' ');
+        write_time(out, local.rem_euclid(DAY));
+        return is_before_era;
+    }
+    let (year, month, of_month) = calendar::date_of(day);
+    // The first day of 1970 was a Thursday.
+    out.push_str(WEEKDAYS[day.rem_euclid(7) as usize]);
+    out.push(' ');
+    let month = MONTHS[month as usize - 1];
+    match styles.order {
+        DateOrder::Dmy => {
+            write_two(out, of_month.into());
+            out.push(' ');
+            out.push_str(month);
+        }
+        _ => {
+            out.push_str(month);
+            out.push(' ');
+            write_two(out, of_month.into());
+        }
+    }
     out.push(' ');
     write_time(out, local.rem_euclid(DAY));
-    is_before_era
+    out.push(' ');
+    write_year(out, year);
+    year <= 0
 }
 
-fn write_day(out: &mut String, day: i64) -> bool {
+/// Writes a date; says whether the year is before the era.
+fn write_day(out: &mut String, day: i64, styles: &Styles) -> bool {
     let (year, month, day) = calendar::date_of(day);
+    let sign = match styles.date {
+        DateStyle::Iso | DateStyle::Postgres => '-',
+        DateStyle::Sql => '/',
+        DateStyle::German => '.',
+    };
+    let parts = match (styles.date, styles.order) {
+        (DateStyle::Iso, _) => {
+            write_year(out, year);
+            out.push(sign);
+            [month, day]
+        }
+        (DateStyle::German, _) | (_, DateOrder::Dmy) => [day, month],
+        _ => [month, day],
+    };
+    write_two(out, parts[0].into());
+    out.push(sign);
+    write_two(out, parts[1].into());
+    if styles.date != DateStyle::Iso {
+        out.push(sign);
+        write_year(out, year);
+    }
+    year <= 0
+}
+
+fn write_year(out: &mut String, year: i64) {
     let shown = if year > 0 { year } else { 1 - year };
     if shown < 10_000 {
         write_two(out, shown / 100);
@@ -211,11 +275,6 @@ fn write_day(out: &mut String, day: i64) -> bool {
     } else {
         out.push_str(&shown.to_string());
     }
-    out.push('-');
-    write_two(out, month.into());
-    out.push('-');
-    write_two(out, day.into());
-    year <= 0
 }
 
 fn write_era(out: &mut String, is_before_era: bool) {

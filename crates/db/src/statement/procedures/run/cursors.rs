@@ -1,12 +1,39 @@
 //! Cursors of a procedure. Their rows are there when they are opened.
 
+use super::current::Found;
 use super::*;
 
 /// The rows of a cursor, and where it stands.
 pub(super) struct OpenCursor {
     ran: Ran,
+    /// How its rows are found again, if that may be asked for.
+    pub(super) found: Option<Found>,
     /// 0 before the first row; one more than there are rows behind the last.
     at: i64,
+}
+
+impl OpenCursor {
+    pub(super) fn new(ran: Ran, found: Option<Found>) -> Self {
+        Self { ran, found, at: 0 }
+    }
+
+    /// The row that it stands on, with the numbers of rows behind its columns.
+    pub(super) fn current(&self) -> Option<Vec<(String, Typed)>> {
+        usize::try_from(self.at - 1).ok().and_then(|row| self.ran.row(row))
+    }
+
+    /// The same without these numbers.
+    fn shown(&self, mut row: Vec<(String, Typed)>) -> Vec<(String, Typed)> {
+        let hidden = self.found.as_ref().map_or(0, Found::numbers);
+        row.truncate(row.len().saturating_sub(hidden));
+        row
+    }
+
+    /// The next row, if there is one; the cursor stands on it, or behind the last.
+    pub(super) fn step(&mut self) -> Option<Vec<(String, Typed)>> {
+        self.at = (self.at + 1).min(self.ran.row_count() as i64 + 1);
+        self.current().map(|row| self.shown(row))
+    }
 }
 
 impl Run<'_> {
@@ -14,11 +41,11 @@ impl Run<'_> {
     pub(super) fn cursor_step(&mut self, step: &CursorStep) -> Result<()> {
         match step {
             CursorStep::Open { name, arguments, rows } => {
-                let ran = match rows {
-                    Some(rows) => self.rows_of(rows)?,
+                let opened = match rows {
+                    Some(rows) => self.opened_rows(rows)?,
                     None => self.cursor_rows(name, arguments)?,
                 };
-                self.open_cursor(name, ran)
+                self.open_cursor(name, opened).map(|_| ())
             }
             CursorStep::Close { name } => {
                 let portal = self.portal(name)?;
@@ -27,10 +54,9 @@ impl Run<'_> {
             }
             CursorStep::Fetch { name, way, into } => {
                 let cursor = self.moved(name, way)?.0;
-                let row = usize::try_from(cursor.at - 1).ok().and_then(|row| cursor.ran.row(row));
-                let (is_found, values) = match row {
-                    Some(values) => (true, values),
-                    None => (false, cursor.ran.nulls()),
+                let (is_found, values) = match cursor.current() {
+                    Some(values) => (true, cursor.shown(values)),
+                    None => (false, cursor.shown(cursor.ran.nulls())),
                 };
                 self.store_row(values, into)?;
                 self.note(u64::from(is_found))
@@ -42,8 +68,27 @@ impl Run<'_> {
         }
     }
 
+    /// The rows of a query as those of a cursor.
+    fn opened_rows(&mut self, rows: &Rows) -> Result<OpenCursor> {
+        match rows {
+            Rows::Of(sql) => self.opened_query(sql),
+            Rows::Computed(computed) => {
+                let (tree, using) = self.computed_tree(computed)?;
+                let values = self.computed_values(&tree, &using)?;
+                self.opened(&tree, &values)
+            }
+            Rows::Cursor { name, arguments } => self.cursor_rows(name, arguments),
+        }
+    }
+
+    fn opened_query(&mut self, sql: &Sql) -> Result<OpenCursor> {
+        let tree = self.tree(sql)?;
+        let values = self.values(&tree)?;
+        self.opened(&tree, &values).map_err(|error| named_error(&tree, error))
+    }
+
     /// The rows of a declared cursor's query, which gets these arguments.
-    pub(super) fn cursor_rows(&mut self, name: &str, arguments: &[(Option<String>, Sql)]) -> Result<Ran> {
+    pub(super) fn cursor_rows(&mut self, name: &str, arguments: &[(Option<String>, Sql)]) -> Result<OpenCursor> {
         let declared = self.declared_cursors.iter().rev().find(|(known, ..)| known == name).cloned();
         let Some((_, parameters, query)) = declared else {
             let message = format!("cursor variable \"{name}\" is not bound to a query");
@@ -69,9 +114,9 @@ impl Run<'_> {
             scope.variables.push(variable);
         }
         self.scopes.push(scope);
-        let ran = self.run(&query);
+        let opened = self.opened_query(&query);
         self.scopes.pop();
-        ran
+        opened
     }
 
     /// Fails with 42P03 if a cursor is open.
@@ -82,7 +127,8 @@ impl Run<'_> {
         }
     }
 
-    fn open_cursor(&mut self, name: &str, ran: Ran) -> Result<()> {
+    /// Opens the cursor that a variable names, and gives its name.
+    pub(super) fn open_cursor(&mut self, name: &str, opened: OpenCursor) -> Result<String> {
         let unknown = || Error::input(format!("\"{name}\" is not a known variable")).with_code("42601");
         let value = self.scopes.find(name).ok_or_else(unknown)?.value()?.shown(&self.zone)?;
         let portal = match value {
@@ -102,8 +148,8 @@ impl Run<'_> {
         if self.cursors.contains_key(&portal) {
             return Err(Error::input(format!("cursor \"{portal}\" already in use")).with_code("42P03"));
         }
-        self.cursors.insert(portal, OpenCursor { ran, at: 0 });
-        Ok(())
+        self.cursors.insert(portal.clone(), opened);
+        Ok(portal)
     }
 
     /// The open cursor that a variable names. Fails with 22004 if it names none, 34000 if it is not open.

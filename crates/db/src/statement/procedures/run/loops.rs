@@ -66,16 +66,12 @@ impl Run<'_> {
                 self.found(is_found)?;
                 Ok(left)
             }
+            Over::Rows { targets, rows: Rows::Cursor { name, arguments } } => {
+                self.repeat_cursor(repeated, targets, name, arguments)
+            }
             Over::Rows { targets, rows } => {
                 let ran = self.rows_of(rows)?;
                 let into = Into { targets: targets.clone(), is_strict: false };
-                // That of a cursor has a row of its own.
-                let own = match (rows, targets.as_slice()) {
-                    (Rows::Cursor { .. }, [only]) => Some(Variable::record(only.name.clone())),
-                    _ => None,
-                };
-                let has_own = own.is_some();
-                self.scopes.push(Scope { variables: own.into_iter().collect(), ..Scope::default() });
                 let (mut row, mut failed) = (0, None);
                 while let Some(values) = ran.row(row) {
                     row += 1;
@@ -92,8 +88,6 @@ impl Run<'_> {
                         }
                     }
                 }
-                debug_assert!(has_own || !matches!(rows, Rows::Cursor { .. }));
-                self.scopes.pop();
                 if let Some(error) = failed {
                     return Err(error);
                 }
@@ -122,6 +116,43 @@ impl Run<'_> {
                 Ok(left)
             }
         }
+    }
+
+    /// A loop over the rows of a cursor, which it opens and closes. The row is a variable of the loop alone.
+    fn repeat_cursor(
+        &mut self,
+        repeated: &Loop,
+        targets: &[Target],
+        name: &str,
+        arguments: &[(Option<String>, Sql)],
+    ) -> Result<Flow> {
+        self.refuse_open(name)?;
+        let opened = self.cursor_rows(name, arguments)?;
+        let before = self.variable(name)?.clone();
+        let portal = self.open_cursor(name, opened)?;
+        let into = Into { targets: targets.to_vec(), is_strict: false };
+        let own = match targets {
+            [only] => vec![Variable::record(only.name.clone())],
+            _ => vec![],
+        };
+        self.scopes.push(Scope { variables: own, ..Scope::default() });
+        let (mut is_found, mut done) = (false, Ok(None));
+        while let Some(row) = self.cursors.get_mut(&portal).and_then(OpenCursor::step) {
+            is_found = true;
+            done = self.store_row(row, &into).and_then(|()| self.round(repeated));
+            if !matches!(done, Ok(None)) {
+                break;
+            }
+        }
+        self.scopes.pop();
+        self.cursors.remove(&portal);
+        let left = done?.unwrap_or(Flow::Next);
+        let zone = self.zone.clone();
+        if let Some(variable) = self.scopes.find_mut(name) {
+            variable.assign(before, &zone)?;
+        }
+        self.found(is_found)?;
+        Ok(left)
     }
 
     pub(super) fn integer(&mut self, sql: &Sql, what: &str) -> Result<i64> {

@@ -1,0 +1,169 @@
+//! `pg_settings`: the settings of the client and of the engine, as SHOW has them.
+
+use std::collections::BTreeMap;
+
+use arrow::array::AsArray;
+use diligence_catalog::{RelationName, Resolved, SessionSnapshot};
+
+use super::SERVER_VERSION;
+use super::rows::Cell;
+use crate::duration::duration;
+
+/// What kind of value a setting has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Choice,
+    Switch,
+    Whole,
+    /// A time, in milliseconds.
+    Time,
+}
+
+use Kind::{Choice, Switch, Text, Time, Whole};
+
+const STATEMENTS: &str = "Client Connection Defaults / Statement Behavior";
+const LOCALE: &str = "Client Connection Defaults / Locale and Formatting";
+const PRESET: &str = "Preset Options";
+const COMPATIBILITY: &str = "Version and Platform Compatibility";
+/// The settings that PostgreSQL does not have.
+const OWN: &str = "Diligence";
+
+/// PostgreSQL's settings: names, first values, categories, kinds, and what they are.
+#[rustfmt::skip]
+const KNOWN: [(&str, &str, &str, Kind, &str); 45] = [
+    ("application_name", "", "Reporting and Logging / What to Log", Text, "What the client calls itself."),
+    ("backslash_quote", "safe_encoding", COMPATIBILITY, Choice, "Whether \\' stands for a quote."),
+    ("block_size", "8192", PRESET, Whole, "Bytes of a block."),
+    ("bytea_output", "hex", STATEMENTS, Choice, "How bytes are written."),
+    ("check_function_bodies", "on", STATEMENTS, Switch, "Whether bodies of functions are read when they are made."),
+    ("client_encoding", "UTF8", LOCALE, Text, "The encoding of the client's texts."),
+    ("client_min_messages", "notice", STATEMENTS, Choice, "The least level of messages to the client."),
+    ("datestyle", "ISO, MDY", LOCALE, Text, "How dates are written, and what comes first in them."),
+    ("default_table_access_method", "heap", STATEMENTS, Text, "How new tables are kept."),
+    ("default_tablespace", "", STATEMENTS, Text, "Where new tables are kept."),
+    ("default_transaction_deferrable", "off", STATEMENTS, Switch, "Whether transactions may be deferred."),
+    ("default_transaction_isolation", "read committed", STATEMENTS, Choice, "What transactions see of others."),
+    ("default_transaction_read_only", "off", STATEMENTS, Switch, "Whether transactions only read."),
+    ("default_with_oids", "off", COMPATIBILITY, Switch, "Whether new tables have a column of oids."),
+    ("escape_string_warning", "on", COMPATIBILITY, Switch, "Whether a backslash in a text is warned of."),
+    ("extra_float_digits", "1", LOCALE, Whole, "How many digits of floats are written."),
+    ("geqo", "on", "Query Tuning / Genetic Query Optimizer", Switch, "Means nothing here."),
+    ("idle_in_transaction_session_timeout", "0", STATEMENTS, Time, "How long a transaction may rest."),
+    ("idle_session_timeout", "0", STATEMENTS, Time, "How long a session may rest."),
+    ("in_hot_standby", "off", PRESET, Switch, "Whether the server only follows another one."),
+    ("integer_datetimes", "on", PRESET, Switch, "Whether times are whole numbers."),
+    ("intervalstyle", "postgres", LOCALE, Choice, "How intervals are written."),
+    ("is_superuser", "off", PRESET, Switch, "Whether the user may do everything."),
+    ("jit", "off", "Query Tuning / Other Planner Options", Switch, "Means nothing here."),
+    ("lc_collate", "C", PRESET, Text, "The order of texts."),
+    ("lc_ctype", "C", PRESET, Text, "The classes of letters."),
+    ("lc_messages", "C", LOCALE, Text, "The language of messages."),
+    ("lc_monetary", "C", LOCALE, Text, "How amounts of money are written."),
+    ("lc_numeric", "C", LOCALE, Text, "How numbers are written."),
+    ("lc_time", "C", LOCALE, Text, "The language of dates."),
+    ("max_identifier_length", "63", PRESET, Whole, "Bytes of a name, at most."),
+    ("max_index_keys", "32", PRESET, Whole, "Columns of an index, at most."),
+    ("row_security", "on", STATEMENTS, Switch, "Whether policies of rows hold."),
+    ("server_encoding", "UTF8", PRESET, Text, "The encoding of the database's texts."),
+    ("server_version", SERVER_VERSION, PRESET, Text, "The version of PostgreSQL that clients are told."),
+    ("server_version_num", "160006", PRESET, Whole, "The same as a number."),
+    ("session_authorization", "", PRESET, Text, "Who the session's user is."),
+    ("standard_conforming_strings", "on", COMPATIBILITY, Switch, "Whether backslashes in texts are letters."),
+    ("statement_timeout", "0", STATEMENTS, Time, "How long a statement may run."),
+    ("synchronous_commit", "on", "Write-Ahead Log / Settings", Choice, "Whether COMMIT waits for the disk."),
+    ("timezone", "UTC", LOCALE, Text, "The zone in which times are read and written."),
+    ("transaction_isolation", "read committed", STATEMENTS, Choice, "What the transaction sees of others."),
+    ("transaction_read_only", "off", STATEMENTS, Switch, "Whether the transaction only reads."),
+    ("transaction_timeout", "0", STATEMENTS, Time, "How long a transaction may take."),
+    ("xmloption", "content", STATEMENTS, Choice, "Whether XML is a document."),
+];
+
+/// The names of PostgreSQL's settings that are shown, with their first values.
+pub fn known_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    KNOWN.iter().map(|(name, first, ..)| (*name, *first))
+}
+
+/// The rows of a table of the system's, of four texts each at most.
+fn shown(snapshot: &SessionSnapshot, table: &str) -> Vec<[String; 4]> {
+    let Some(Resolved::Computed(table)) = snapshot.get(&RelationName::new(diligence_catalog::SYSTEM_SCHEMA, table))
+    else {
+        return vec![];
+    };
+    let Ok(rows) = table.rows(snapshot) else { return vec![] };
+    let text = |column: usize, row: usize| {
+        let values = rows.columns().get(column).and_then(|column| column.as_string_view_opt());
+        values.map(|values| values.value(row).to_owned()).unwrap_or_default()
+    };
+    (0..rows.num_rows()).map(|row| [0, 1, 2, 3].map(|column| text(column, row))).collect()
+}
+
+pub(super) fn settings(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let client = shown(snapshot, "client_settings").into_iter().map(|[name, value, ..]| (name, value));
+    let client = client.collect::<BTreeMap<_, _>>();
+    let own = shown(snapshot, "settings");
+    let mut rows = BTreeMap::new();
+    for (name, first, category, kind, description) in KNOWN {
+        let engine = own.iter().find(|[known, ..]| known == name);
+        let value = client.get(name).or(engine.map(|[_, value, ..]| value)).map_or(first, String::as_str);
+        rows.insert(name.to_owned(), row(name, value, first, category, kind, description));
+    }
+    for [name, value, first, description] in &own {
+        if !rows.contains_key(name) {
+            rows.insert(name.clone(), row(name, value, first, OWN, kind_of(value), description));
+        }
+    }
+    rows.into_values().collect()
+}
+
+fn kind_of(value: &str) -> Kind {
+    match value {
+        "on" | "off" => Switch,
+        value if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => Whole,
+        _ => Text,
+    }
+}
+
+/// A setting's name as PostgreSQL writes it.
+fn written(name: &str) -> &str {
+    match name {
+        "datestyle" => "DateStyle",
+        "intervalstyle" => "IntervalStyle",
+        "timezone" => "TimeZone",
+        name => name,
+    }
+}
+
+fn row(name: &str, value: &str, first: &str, category: &str, kind: Kind, description: &str) -> Vec<Cell> {
+    let milliseconds = |text: &str| match duration(text) {
+        Ok(time) if kind == Time => time.as_millis().to_string(),
+        _ => text.to_owned(),
+    };
+    let kind_name = match kind {
+        Text => "string",
+        Choice => "enum",
+        Switch => "bool",
+        Whole | Time => "integer",
+    };
+    let (value, first) = (milliseconds(value), milliseconds(first));
+    let source = if value == first || category == PRESET { "default" } else { "session" };
+    vec![
+        written(name).into(),
+        value.as_str().into(),
+        if kind == Time { "ms".into() } else { Cell::Null },
+        category.into(),
+        description.into(),
+        Cell::Null,
+        if category == PRESET { "internal" } else { "user" }.into(),
+        kind_name.into(),
+        source.into(),
+        Cell::Null,
+        Cell::Null,
+        Cell::Null,
+        first.as_str().into(),
+        first.as_str().into(),
+        Cell::Null,
+        Cell::Null,
+        false.into(),
+    ]
+}
