@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
@@ -88,6 +89,8 @@ struct Inner {
     waiting: RwLock<Option<Waiting>>,
     activities: Arc<Activities>,
     channels: Channels,
+    /// Procedures that run and that others have called, in all sessions.
+    procedures_called: AtomicUsize,
     kept: Option<KeptFolder>,
     /// A folder that is only read.
     read: Option<FolderReader>,
@@ -182,6 +185,7 @@ impl Database {
             waiting: RwLock::default(),
             activities,
             channels: Channels::default(),
+            procedures_called: AtomicUsize::new(0),
         };
         if let Some(folder) = &options.data {
             inner.add_folder(folder)?;
@@ -235,6 +239,11 @@ impl Database {
     /// Has `pg_stat_activity` list the sessions of whoever serves the database.
     pub fn show_activity(&self, sessions: impl Fn() -> Vec<Activity> + Send + Sync + 'static) {
         self.0.activities.show(Arc::new(sessions));
+    }
+
+    /// How many procedures run that others have called.
+    pub(crate) fn procedures_called(&self) -> &AtomicUsize {
+        &self.0.procedures_called
     }
 
     pub(crate) fn channels(&self) -> &Channels {

@@ -24,7 +24,6 @@ use crate::channels::{self, Ears, Notification, Pending};
 use crate::database::Database;
 use crate::put_off::PutOff;
 use crate::remembered::{Remembered, SessionMark, Was};
-use crate::sender::Sender;
 use crate::settings::{self, Settings, SettingsView, Shown};
 use crate::system::{self, SessionView, WaitingQuery};
 
@@ -57,6 +56,8 @@ impl Default for SessionOptions {
 
 /// Procedures within each other at most: a thread waits for each.
 const PROCEDURES_MAX: usize = 64;
+/// The same of all sessions: procedures that others have called.
+const CALLED_MAX: usize = 1024;
 
 /// A savepoint: its name, and what had been changed.
 pub(crate) type Savepoint = (String, SessionMark);
@@ -77,8 +78,6 @@ pub(crate) struct Parts {
     /// What it listens to, and what its transaction has said.
     ears: Arc<Ears>,
     said: Mutex<Pending>,
-    /// Who has sent the statement that runs, if it may call triggers.
-    sender: Mutex<Option<Arc<Sender>>>,
     /// Triggers that run when the transaction ends.
     put_off: Mutex<PutOff>,
     /// What they print then.
@@ -208,19 +207,9 @@ impl Parts {
 }
 
 impl Parts {
-    /// Who has sent the statement that runs.
-    pub(crate) fn sender(&self) -> Option<Arc<Sender>> {
-        self.sender.lock().clone()
-    }
-
     /// Whether the procedure that is called next may end the transaction.
     pub(crate) fn ends_transactions(&self) -> &AtomicBool {
         &self.ends_transactions
-    }
-
-    /// Says who has, and gives who had.
-    pub(crate) fn set_sender(&self, sender: Option<Arc<Sender>>) -> Option<Arc<Sender>> {
-        std::mem::replace(&mut *self.sender.lock(), sender)
     }
 
     /// Has a trigger run when the transaction ends.
@@ -235,11 +224,27 @@ impl Parts {
 }
 
 /// A procedure that runs, until it is dropped.
-pub(crate) struct Within<'s>(&'s AtomicUsize);
+pub(crate) struct Within<'s> {
+    depth: Counted<'s>,
+    _called: Option<Counted<'s>>,
+}
 
-impl Drop for Within<'_> {
+/// One of several that are counted, until it is dropped.
+struct Counted<'c> {
+    count: &'c AtomicUsize,
+    /// How many there were before.
+    others: usize,
+}
+
+impl<'c> Counted<'c> {
+    fn one_more(count: &'c AtomicUsize) -> Self {
+        Self { count, others: count.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -321,7 +326,6 @@ impl Session {
                 remembered: Mutex::default(),
                 ears: Arc::default(),
                 said: Mutex::default(),
-                sender: Mutex::default(),
                 put_off: Mutex::default(),
                 printed: Printed::default(),
             }
@@ -382,13 +386,23 @@ impl Session {
         self.0.settings.lock_timeout()
     }
 
-    /// A procedure begins. Fails with 54001 if too many run within each other.
+    /// A procedure begins. Fails with 54001 if too many run within each other, with 53000 if that many do in all
+    /// sessions.
     pub(crate) fn enter_procedure(&self) -> Result<Within<'_>> {
-        let within = Within(&self.0.depth);
-        if within.0.fetch_add(1, Ordering::Relaxed) >= PROCEDURES_MAX {
+        let mut within = Within { depth: Counted::one_more(&self.0.depth), _called: None };
+        if within.depth.others >= PROCEDURES_MAX {
             let message =
                 format!("stack depth limit exceeded: more than {PROCEDURES_MAX} procedures within each other");
             return Err(Error::resource(message).with_code("54001"));
+        }
+        if within.depth.others > 0 {
+            let called = Counted::one_more(self.database().procedures_called());
+            if called.others >= CALLED_MAX {
+                let message = format!("more than {CALLED_MAX} procedures run that other procedures have called");
+                let hint = "each holds a thread; run fewer statements at once that nest them";
+                return Err(Error::resource(message).with_code("53000").with_hint(hint));
+            }
+            within._called = Some(called);
         }
         Ok(within)
     }

@@ -17,11 +17,21 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Jobs {
     queue: VecDeque<(u64, Job)>,
+    /// Jobs that threads are at, but for those that wait for other work.
     running: usize,
     /// Jobs that may run at once, and threads that were started.
     threads: usize,
     started: usize,
+    /// Threads whose jobs wait for other work.
+    absent: usize,
     stopping: bool,
+}
+
+impl Jobs {
+    /// Threads that work on jobs or sleep.
+    fn present(&self) -> usize {
+        self.started.saturating_sub(self.absent)
+    }
 }
 
 /// The threads and their queue. The queue is bounded by those who fill it: each keeps a bounded number of clusters in
@@ -34,6 +44,7 @@ pub struct IoPool {
     jobs_total: AtomicU64,
     wait_ns_total: AtomicU64,
     service_ns_total: AtomicU64,
+    spawn: Arc<dyn Spawn>,
     /// True if there are no threads.
     inline: bool,
     threads: Mutex<Vec<Box<dyn Thread>>>,
@@ -46,7 +57,7 @@ pub struct PoolInfo {
     pub name: &'static str,
     /// Jobs in its queue.
     pub queued: usize,
-    /// Jobs that threads are at.
+    /// Jobs that threads are at, but for those that wait for other work.
     pub running: usize,
     /// Jobs that ever came.
     pub jobs_total: u64,
@@ -59,7 +70,7 @@ pub struct PoolInfo {
 impl IoPool {
     /// A pool of `threads` threads, started now. Without threads, jobs run at once on the thread that submits them.
     /// Fails with kind `Resource` if the system has no threads left.
-    pub fn start(threads: usize, clock: Arc<dyn Clock>, spawn: &dyn Spawn) -> Result<Arc<Self>> {
+    pub fn start(threads: usize, clock: Arc<dyn Clock>, spawn: Arc<dyn Spawn>) -> Result<Arc<Self>> {
         Self::start_named("io", threads, clock, spawn)
     }
 
@@ -69,7 +80,7 @@ impl IoPool {
         name: &'static str,
         threads: usize,
         clock: Arc<dyn Clock>,
-        spawn: &dyn Spawn,
+        spawn: Arc<dyn Spawn>,
     ) -> Result<Arc<Self>> {
         let pool = Arc::new(Self {
             name,
@@ -79,11 +90,12 @@ impl IoPool {
             jobs_total: AtomicU64::new(0),
             wait_ns_total: AtomicU64::new(0),
             service_ns_total: AtomicU64::new(0),
+            spawn,
             inline: threads == 0,
             threads: Mutex::default(),
         });
         for index in 0..threads {
-            pool.start_thread(index, spawn).map_err(|error| {
+            pool.start_thread().map_err(|error| {
                 pool.stop();
                 Error::resource(format!("the system refuses to start I/O thread {index} of {threads}: {error}"))
             })?;
@@ -92,33 +104,77 @@ impl IoPool {
         Ok(pool)
     }
 
-    fn start_thread(self: &Arc<Self>, index: usize, spawn: &dyn Spawn) -> std::io::Result<()> {
+    fn start_thread(self: &Arc<Self>) -> std::io::Result<()> {
+        let index = {
+            let mut jobs = self.jobs.lock();
+            jobs.started += 1;
+            jobs.started - 1
+        };
         let own = self.clone();
-        let thread = spawn.spawn(format!("diligence-{}-{index}", self.name), Box::new(move || own.serve()))?;
-        self.threads.lock().push(thread);
-        self.jobs.lock().started = index + 1;
+        let started = self.spawn.spawn(format!("diligence-{}-{index}", self.name), Box::new(move || own.serve()));
+        match started {
+            Ok(thread) => self.threads.lock().push(thread),
+            Err(error) => {
+                self.jobs.lock().started -= 1;
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
     /// Has so many threads work from now on, one at least: starts those that are missing, and lets those that are too
     /// many sleep after their present job. A pool without threads stays one, and so does one that has stopped. Returns
     /// how many there are: fewer, if the system has no more. To be called by one thread at a time.
-    pub fn set_threads(self: &Arc<Self>, threads: usize, spawn: &dyn Spawn) -> usize {
-        let started = {
-            let jobs = self.jobs.lock();
-            if self.inline || jobs.stopping {
-                return jobs.threads;
-            }
-            jobs.started
-        };
+    pub fn set_threads(self: &Arc<Self>, threads: usize) -> usize {
         let wanted = threads.max(1);
-        let refused = (started..wanted).find(|&index| self.start_thread(index, spawn).is_err());
+        loop {
+            let present = {
+                let jobs = self.jobs.lock();
+                if self.inline || jobs.stopping {
+                    return jobs.threads;
+                }
+                jobs.present()
+            };
+            if present >= wanted || self.start_thread().is_err() {
+                break;
+            }
+        }
         let mut jobs = self.jobs.lock();
-        jobs.threads = wanted.min(refused.unwrap_or(wanted));
+        jobs.threads = wanted.min(jobs.present());
         let threads = jobs.threads;
         drop(jobs);
         self.available.notify_all();
         threads
+    }
+
+    /// The calling thread, which runs a job, will wait for work that may need this pool. Until it
+    /// [comes back](Self::come_back), another thread takes its place: one that sleeps, or a new one, which stays. If the
+    /// system has no more, its place is taken when another job ends.
+    pub fn leave(self: &Arc<Self>) {
+        if self.inline {
+            return;
+        }
+        let (needs_thread, has_work) = {
+            let mut jobs = self.jobs.lock();
+            jobs.running -= 1;
+            jobs.absent += 1;
+            (jobs.present() < jobs.threads && !jobs.stopping, !jobs.queue.is_empty())
+        };
+        // Without one, jobs wait until another has ended.
+        let has_started = needs_thread && self.start_thread().is_ok();
+        if has_work && !has_started {
+            self.available.notify_one();
+        }
+    }
+
+    /// The calling thread goes on with its job. The thread that has taken its place gives it up after its own job.
+    pub fn come_back(&self) {
+        if self.inline {
+            return;
+        }
+        let mut jobs = self.jobs.lock();
+        jobs.running += 1;
+        jobs.absent -= 1;
     }
 
     /// Queues a job. Where no thread is left, it runs at once.
@@ -214,11 +270,11 @@ mod tests {
 
     #[test]
     fn as_many_jobs_run_at_once_as_there_are_to_be_threads() {
-        let spawn = Few(Mutex::new(3));
-        let pool = IoPool::start(1, Arc::new(SystemClock::default()), &spawn).unwrap();
+        let spawn: Arc<dyn Spawn> = Arc::new(Few(Mutex::new(3)));
+        let pool = IoPool::start(1, Arc::new(SystemClock::default()), spawn.clone()).unwrap();
         // Three, though five were asked for; later two, though three were started.
         for (wanted, there) in [(1, 1), (5, 3), (2, 2), (3, 3), (0, 1)] {
-            assert_eq!(pool.set_threads(wanted, &spawn), there);
+            assert_eq!(pool.set_threads(wanted), there);
             let (began, begins) = mpsc::channel();
             let (end, ends) = mpsc::channel::<()>();
             let ends = Arc::new(std::sync::Mutex::new(ends));
@@ -239,7 +295,40 @@ mod tests {
             }
         }
         pool.stop();
-        assert_eq!(pool.set_threads(9, &spawn), 1, "it has ended");
-        assert_eq!(IoPool::start(0, Arc::new(SystemClock::default()), &spawn).unwrap().set_threads(2, &spawn), 0);
+        assert_eq!(pool.set_threads(9), 1, "it has ended");
+        assert_eq!(IoPool::start(0, Arc::new(SystemClock::default()), spawn).unwrap().set_threads(2), 0);
+    }
+    /// Submits a job within a job, so many deep, each of which waits for the one that it has submitted.
+    fn nest(pool: &Arc<IoPool>, depth: usize, done: mpsc::Sender<()>) {
+        let own = pool.clone();
+        pool.submit(Box::new(move || {
+            if depth > 0 {
+                let (ended, ends) = mpsc::channel();
+                nest(&own, depth - 1, ended);
+                own.leave();
+                ends.recv().unwrap();
+                own.come_back();
+            }
+            done.send(()).unwrap();
+        }));
+    }
+
+    #[test]
+    fn jobs_wait_for_jobs_that_they_have_submitted() {
+        let pool = IoPool::start(2, Arc::new(SystemClock::default()), Arc::new(ThreadSpawn)).unwrap();
+        for _ in 0..3 {
+            let (done, ends) = mpsc::channel();
+            (0..3).for_each(|_| nest(&pool, 20, done.clone()));
+            (0..3).for_each(|_| ends.recv_timeout(Duration::from_secs(60)).unwrap());
+        }
+        // A thread counts its job as ended after others have heard of it.
+        while pool.info().running > 0 {
+            std::thread::yield_now();
+        }
+        let jobs = pool.jobs.lock();
+        assert_eq!((jobs.absent, jobs.threads), (0, 2));
+        assert!(jobs.started <= 2 + 3 * 20, "{} threads were started", jobs.started);
+        drop(jobs);
+        pool.stop();
     }
 }

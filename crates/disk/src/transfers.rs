@@ -53,7 +53,7 @@ impl Transfers {
         };
         // A driver needs one thread beside it, for what blocks.
         let threads = if queue.is_ok() { 1 } else { options.threads };
-        let pool = IoPool::start_named("temp", threads, options.clock.clone(), options.spawn.as_ref())?;
+        let pool = IoPool::start_named("temp", threads, options.clock.clone(), options.spawn.clone())?;
         let (driver, info) = match queue {
             Ok(queue) => (Some(Driver::start(queue, options).inspect_err(|_| pool.stop())?), TempIoInfo::Ring),
             Err(refused) => (None, TempIoInfo::Threads { refused }),

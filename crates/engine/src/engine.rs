@@ -37,6 +37,9 @@ const COMMON_PART_BYTES_DIVISOR: usize = 2 * MEMORY_DIVISOR;
 
 /// Threads that drive requests to object stores and DataFusion's file writers.
 const RUNTIME_THREADS: usize = 2;
+/// Threads for statements that wait for others: those of procedures, above all. They are started when they are needed,
+/// and end when they were not for a while.
+const BLOCKING_THREADS_MAX: usize = 4096;
 
 /// Runs plans. One per process is meant; several do not share anything.
 pub struct Engine {
@@ -56,6 +59,7 @@ impl Engine {
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(RUNTIME_THREADS)
+            .max_blocking_threads(BLOCKING_THREADS_MAX)
             .thread_name("diligence-runtime")
             .enable_all()
             .build()
@@ -379,12 +383,11 @@ fn start_threads(
 ) -> Result<(Arc<IoPool>, Arc<Scheduler>)> {
     let (clock, spawn) = (&options.clock, &options.spawn);
     match options.mode {
-        Mode::Inline { seed } => Ok((
-            IoPool::start(0, clock.clone(), spawn.as_ref())?,
-            Scheduler::inline(seed, knobs.clone(), clock.clone()),
-        )),
+        Mode::Inline { seed } => {
+            Ok((IoPool::start(0, clock.clone(), spawn.clone())?, Scheduler::inline(seed, knobs.clone(), clock.clone())))
+        }
         Mode::Threads => {
-            let pool = IoPool::start(knobs.io_threads.get(), clock.clone(), spawn.as_ref())?;
+            let pool = IoPool::start(knobs.io_threads.get(), clock.clone(), spawn.clone())?;
             Scheduler::start(
                 Crew { workers: options.workers, nice: options.worker_nice, is_pinned: options.pin_workers },
                 options.policy,

@@ -49,7 +49,7 @@ impl Machine for Launcher {
             KnobId::IoThreads => {
                 knobs.io_threads.set(value);
                 // The pool goes on with those that it has if the system has no more.
-                let there = self.io.pool.set_threads(knobs.io_threads.get(), self.spawn.as_ref());
+                let there = self.io.pool.set_threads(knobs.io_threads.get());
                 knobs.io_threads.set(there);
             }
             KnobId::Policy => {

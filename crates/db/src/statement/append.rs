@@ -17,7 +17,6 @@ use diligence_engine::query::Printed;
 use diligence_sql::PlannedAppend;
 use diligence_storage::foreign_error::from_arrow;
 
-use super::procedures::sender_of;
 use super::result::{QueryResult, ResultKind};
 use crate::session::Session;
 
@@ -28,8 +27,8 @@ pub struct Append {
     rows: RowsSender,
     /// The columns of what is sent.
     schema: SchemaRef,
-    /// Whose triggers it calls.
-    calls: Option<Session>,
+    /// Whether it calls triggers.
+    is_calling: bool,
     /// A transaction of its own.
     own: Option<OwnTransaction>,
 }
@@ -70,7 +69,7 @@ impl Append {
 
     /// Whether triggers run for its rows, which may leave some out.
     pub fn is_calling(&self) -> bool {
-        self.calls.is_some()
+        self.is_calling
     }
 
     /// Sends rows, when there is room for them. Fails with kind `Value` if a value does not fit its column, and with
@@ -89,11 +88,8 @@ impl Append {
     /// statement; then the table is as it was.
     pub async fn finish(mut self) -> Result<u64> {
         poll_fn(|context| self.poll_room(context)).await?;
-        let sender = sender_of(&self.result.cancel_token(), self.result.printed());
-        let sent = self.calls.as_ref().map(|session| session.is_sent_by(&sender));
         self.rows.end();
         self.result.settle_async().await?;
-        drop(sent);
         if let Some(own) = self.own.take() {
             own.commit().await?;
         }
@@ -177,7 +173,7 @@ impl Session {
             let options = if is_calling { QueryOptions { packets: Some(1), ..options } } else { options };
             let stream = self.run_query(&query, options)?;
             let result = QueryResult::write("COPY", stream, None).with_retries(None, self.statement_locks());
-            Ok(Append { result, rows, schema, calls: is_calling.then(|| self.clone()), own })
+            Ok(Append { result, rows, schema, is_calling, own })
         })
     }
 

@@ -2,9 +2,12 @@
 //!
 //! Servers that answer BEGIN themselves call the methods; a session's own statements do the same.
 
+use std::sync::Arc;
+
 use diligence_base::limits::SAVEPOINTS_MAX;
 use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
+use diligence_engine::stages::caller;
 use diligence_sql::{DeferredTrigger, TransactionStep};
 
 use crate::put_off::PutOff;
@@ -47,12 +50,14 @@ impl Session {
         if self.put_off().is_done() {
             return Ok(());
         }
-        let own = Sender::new(|| false, self.printed().clone());
-        let _sent = self.parts().sender().is_none().then(|| self.is_sent_by(&own));
-        loop {
+        let run = || loop {
             let next = self.put_off().next(&fits);
             let Some(next) = next else { return Ok(()) };
             next.run()?;
+        };
+        match caller() {
+            Some(_) => run(),
+            None => Arc::new(Sender::new(|| false, self.printed().clone())).sends(run),
         }
     }
 

@@ -51,7 +51,7 @@ impl Stage {
     fn new(budget: usize, threads: usize, disk: FaultyDisk) -> Self {
         let broker = Broker::new(budget * RANGE);
         let clock = Arc::new(ManualClock::stepping(1));
-        let threads = IoPool::start(threads, clock.clone(), &ThreadSpawn).unwrap();
+        let threads = IoPool::start(threads, clock.clone(), Arc::new(ThreadSpawn)).unwrap();
         let pool = BufferPool::new(&broker, clock.clone(), threads.clone(), 50);
         let file = pool.add(Arc::new(File(disk.clone())));
         Self { content: content(), disk, broker, clock, threads, pool, file }

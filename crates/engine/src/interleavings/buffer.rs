@@ -109,7 +109,7 @@ fn all_who_want_a_range_are_told_whoever_goes_and_whatever_fails() {
         // Room for four ranges.
         let broker = Broker::new(8 * RANGE);
         let clock = Arc::new(ManualClock::stepping(1));
-        let threads = IoPool::start(2, clock.clone(), &DrivenSpawn).unwrap();
+        let threads = IoPool::start(2, clock.clone(), Arc::new(DrivenSpawn)).unwrap();
         let pool = BufferPool::new(&broker, clock, threads.clone(), 50);
         let failing = thread_rng().gen_bool(0.5).then(|| thread_rng().gen_range(0..3));
         let file = pool.add(Arc::new(Numbers { failing, ..Numbers::default() }));

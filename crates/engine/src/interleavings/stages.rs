@@ -560,7 +560,7 @@ fn a_worker_may_stop_its_scheduler() {
 fn jobs_run_once_and_stopping_drops_the_rest() {
     interleave(3_000, || {
         let clock = Arc::new(ManualClock::stepping(1));
-        let pool = IoPool::start(2, clock, &DrivenSpawn).unwrap();
+        let pool = IoPool::start(2, clock, Arc::new(DrivenSpawn)).unwrap();
         let token = Arc::new(());
         let done = Countdown::new(4);
         let job = |done: &Arc<Countdown>| {

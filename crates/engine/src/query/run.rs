@@ -4,7 +4,7 @@
 //! Until it is launched it holds no memory, and it can be cancelled as any other.
 //!
 //! A query ends when all sinks are complete, when something fails, or when it is cancelled. However it ends: every
-//! packet drops its states, then the graph is dropped with everything in it, then the query counts as ended, and only
+//! packet drops its states, and jobs of I/O threads that change something end, then the graph is dropped with everything in it, then the query counts as ended, and only
 //! then the reader hears of it. So whoever has seen the end of a stream finds its memory free and its state final.
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -49,7 +49,7 @@ pub(super) struct Status {
     /// The packet that has states at rest give memory back, while it does.
     pub(super) reclaiming: Option<Arc<Packet>>,
     pub(super) launched: bool,
-    /// Packets that are not finished.
+    /// Packets that are not finished, and jobs of other threads that have not ended.
     pub(super) live: usize,
     pub(super) state: QueryState,
     pub(super) error: Option<Error>,
@@ -522,6 +522,14 @@ impl Caller for QueryRun {
 
     fn come_back(&self) {
         self.scheduler.come_back();
+    }
+
+    fn job_begins(&self) {
+        self.status.lock().live += 1;
+    }
+
+    fn job_ended(self: Arc<Self>) {
+        self.packets_ended(1);
     }
 }
 

@@ -7,7 +7,7 @@
 //! [`Scheduler::leave`]: super::Scheduler
 
 use std::cell::RefCell;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 /// Whose work it is: a query, as far as those outside are concerned.
 pub trait Caller: Send + Sync {
@@ -22,6 +22,12 @@ pub trait Caller: Send + Sync {
 
     /// The thread goes on.
     fn come_back(&self) {}
+
+    /// A job of another thread begins, without which the caller's work does not count as ended.
+    fn job_begins(&self) {}
+
+    /// One of these has ended, and has dropped what it held.
+    fn job_ended(self: Arc<Self>) {}
 }
 
 thread_local! {
@@ -40,9 +46,14 @@ impl Drop for Before {
 }
 
 /// Does some work of a caller on this thread.
-pub(crate) fn on_behalf_of<T>(caller: Weak<dyn Caller>, work: impl FnOnce() -> T) -> T {
+pub fn on_behalf_of<T>(caller: Weak<dyn Caller>, work: impl FnOnce() -> T) -> T {
     let _before = Before(CALLER.with(|known| known.borrow_mut().replace(caller)));
     work()
+}
+
+/// Whose work this thread does.
+pub fn caller() -> Option<Arc<dyn Caller>> {
+    CALLER.with(|caller| caller.borrow().as_ref().and_then(Weak::upgrade))
 }
 
 /// Somebody who plans a statement, or computes a value beside all queries: nobody can stop him.
@@ -66,8 +77,8 @@ impl Drop for Away<'_> {
 }
 
 /// Waits for something outside of the engine; what waits is told for whom.
-pub(crate) fn outside<T>(wait: impl FnOnce(&dyn Caller) -> T) -> T {
-    match CALLER.with(|caller| caller.borrow().as_ref().and_then(Weak::upgrade)) {
+pub fn outside<T>(wait: impl FnOnce(&dyn Caller) -> T) -> T {
+    match caller() {
         None => wait(&Alone),
         Some(caller) => {
             caller.leave();

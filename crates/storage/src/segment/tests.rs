@@ -320,7 +320,7 @@ fn what_a_value_decides_is_asked_once_for_each_value() {
 /// A buffer whose reads happen on the thread that asks for them.
 fn buffer() -> Arc<BufferPool> {
     let clock = Arc::new(ManualClock::stepping(1));
-    let threads = IoPool::start(0, clock.clone(), &ThreadSpawn).unwrap();
+    let threads = IoPool::start(0, clock.clone(), Arc::new(ThreadSpawn)).unwrap();
     BufferPool::new(&Broker::new(64 << 20), clock, threads, 50)
 }
 

@@ -10,6 +10,8 @@
 mod conditions;
 mod raised;
 mod run;
+#[cfg(test)]
+mod tests;
 mod variables;
 
 use std::sync::Arc;
@@ -18,11 +20,12 @@ use std::task::Poll;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
 use diligence_engine::QueryOptions;
 use diligence_engine::query::{Printed, QueryStream};
-use diligence_engine::stages::Caller;
+use diligence_engine::stages::{Caller, outside};
 use diligence_sql::procedural::{Gives, Procedure};
 use diligence_sql::{
     Called, Command, DeferredTrigger, Part, Query, QueryRunner, Several, Statement, TriggerRunner, Write,
@@ -59,9 +62,8 @@ impl TriggerRunner for Parts {
         arguments: Vec<ArrayRef>,
         tables: Vec<(String, RecordBatch)>,
     ) -> Result<Vec<ArrayRef>> {
-        let sender = self.sender();
-        let sender = sender.ok_or_else(|| Error::bug("a trigger runs, and nobody has sent its statement"))?;
-        call_with(&self.session()?, procedure, arguments, &*sender, tables)
+        let session = self.session()?;
+        outside(|caller| call_with(&session, procedure, arguments, caller, tables))
     }
 
     fn defer(&self, trigger: DeferredTrigger) {
@@ -69,12 +71,10 @@ impl TriggerRunner for Parts {
     }
 
     fn returned(&self, query: &Query) -> Result<Vec<RecordBatch>> {
-        let sender = self.sender();
-        let sender = sender.ok_or_else(|| Error::bug("RETURNING is computed, and nobody has sent its statement"))?;
         let session = self.session()?;
         // The statement that it is a part of holds what others wait for.
         let _within = session.enter_procedure()?;
-        session.calling(query, session.query_options("RETURNING"), &sender)
+        outside(|caller| session.calling(query, session.query_options("RETURNING"), caller))
     }
 }
 
@@ -107,52 +107,58 @@ fn run(session: &Session, run: Run<'_>, arguments: Vec<ArrayRef>) -> Result<Vec<
 }
 
 /// Who waits for a statement that is cancelled by a token.
-pub(super) fn sender_of(token: &CancelToken, printed: Printed) -> Sender {
+fn sender_of(token: &CancelToken, printed: Printed) -> Sender {
     let token = token.clone();
     Sender::new(move || token.check().is_err(), printed)
 }
 
-/// Has a session know who has sent its statement.
-pub(super) struct SentBy {
-    parts: Arc<Parts>,
-    before: Option<Arc<Sender>>,
-}
-
-impl Drop for SentBy {
-    fn drop(&mut self) {
-        self.parts.set_sender(self.before.take());
-    }
-}
-
 impl Session {
-    /// Runs a query that calls procedures; its rows are given when it has ended.
-    pub(super) fn start_calling(&self, query: Arc<Query>, options: QueryOptions) -> QueryResult {
-        let (session, printed, schema) = (self.clone(), Printed::default(), query.schema().clone());
+    /// Does something in the session's transaction, or in one of its own, on a thread of its own: procedures that it
+    /// calls print for whoever waits, and end when nobody does.
+    fn start_on_thread(
+        &self,
+        tag: &'static str,
+        schema: Option<SchemaRef>,
+        work: impl FnOnce(&Self, &Sender) -> Result<Vec<RecordBatch>> + Send + 'static,
+    ) -> QueryResult {
+        let (session, printed) = (self.clone(), Printed::default());
         let said = printed.clone();
         let work = move |token: &CancelToken| {
-            let sender = sender_of(token, said);
-            in_transaction(&session, Isolation::ReadCommitted, true, || session.calling(&query, options, &sender))
+            let sender = Arc::new(sender_of(token, said));
+            sender.sends(|| work(&session, &sender))
         };
-        QueryResult::elsewhere("SELECT", Some(schema), &self.database().engine().io_handle(), work).printing(printed)
+        QueryResult::elsewhere(tag, schema, &self.database().engine().io_handle(), work).printing(printed)
     }
 
-    fn calling(&self, query: &Query, options: QueryOptions, sender: &Sender) -> Result<Vec<RecordBatch>> {
-        self.called(query, options, sender).map(|(rows, _)| rows)
+    /// Runs a query that calls procedures; its rows are given when it has ended.
+    pub(super) fn start_calling(&self, query: Arc<Query>, options: QueryOptions) -> QueryResult {
+        self.start_on_thread("SELECT", Some(query.schema().clone()), move |session, sender| {
+            in_transaction(session, Isolation::ReadCommitted, true, || session.calling(&query, options, sender))
+        })
+    }
+
+    fn calling(&self, query: &Query, options: QueryOptions, caller: &dyn Caller) -> Result<Vec<RecordBatch>> {
+        self.called(query, options, caller).map(|(rows, _)| rows)
     }
 
     /// The rows of a query that calls procedures, and the query when it has ended.
-    fn called(&self, query: &Query, options: QueryOptions, sender: &Sender) -> Result<(Vec<RecordBatch>, QueryStream)> {
+    fn called(
+        &self,
+        query: &Query,
+        options: QueryOptions,
+        caller: &dyn Caller,
+    ) -> Result<(Vec<RecordBatch>, QueryStream)> {
         let options = QueryOptions { packets: Some(1), ..options };
         let mut stream = self.run_query(query, options)?;
         let (token, printed) = (stream.cancel_token(), stream.printed());
         let mut rows = Vec::new();
         loop {
             let next = stream.next_within(run::LOOK);
-            printed.take().iter().for_each(|text| sender.printed(text));
+            printed.take().iter().for_each(|text| caller.printed(text));
             match next {
                 Poll::Ready(None) => return Ok((rows, stream)),
                 Poll::Ready(Some(batch)) => rows.push(batch?),
-                Poll::Pending if sender.is_stopped() => token.cancel(),
+                Poll::Pending if caller.is_stopped() => token.cancel(),
                 Poll::Pending => {}
             }
         }
@@ -160,36 +166,30 @@ impl Session {
 
     /// The same for one that writes.
     pub(super) fn start_calling_write(&self, write: Write, options: QueryOptions) -> QueryResult {
-        let (session, printed, tag) = (self.clone(), Printed::default(), write.tag);
-        let (schema, counted) = (write.returning.as_ref().map(|(schema, _)| schema.clone()), Arc::default());
-        let (said, is_returning, counting) = (printed.clone(), schema.is_some(), Arc::clone(&counted));
-        let work = move |token: &CancelToken| {
-            let sender = sender_of(token, said);
-            let _sent = session.is_sent_by(&sender);
-            in_transaction(&session, Isolation::ReadCommitted, true, || {
-                let counts = session.calling(&write.query, options, &sender)?;
+        let (tag, schema) = (write.tag, write.returning.as_ref().map(|(schema, _)| schema.clone()));
+        let (is_returning, counted) = (schema.is_some(), Arc::<AtomicU64>::default());
+        let counting = Arc::clone(&counted);
+        let result = self.start_on_thread(tag, schema, move |session, sender| {
+            in_transaction(session, Isolation::ReadCommitted, true, || {
+                let counts = session.calling(&write.query, options, sender)?;
                 AtomicU64::store(&counting, counts.iter().map(count_of).sum(), Ordering::Release);
                 Ok(write.returning.as_ref().map_or_else(Vec::new, |(_, returned)| returned.take()))
             })
-        };
-        let result = QueryResult::elsewhere(tag, schema, &self.database().engine().io_handle(), work);
-        result.writing(tag, is_returning, counted).printing(printed)
+        });
+        result.writing(tag, is_returning, counted)
     }
 
     /// The same for one whose WITH writes: its parts run one after the other.
     pub(super) fn start_calling_several(&self, several: Several, text: &str) -> QueryResult {
-        let (session, printed, text) = (self.clone(), Printed::default(), text.to_owned());
-        let (tag, schema) = (several.tag(), several.schema());
-        let (counted, said, is_returning) = (Arc::<AtomicU64>::default(), printed.clone(), schema.is_some());
+        let (text, tag, schema) = (text.to_owned(), several.tag(), several.schema());
+        let (is_returning, counted) = (schema.is_some(), Arc::<AtomicU64>::default());
         let counting = Arc::clone(&counted);
-        let work = move |token: &CancelToken| {
-            let sender = sender_of(token, said);
-            let _sent = session.is_sent_by(&sender);
-            in_transaction(&session, Isolation::ReadCommitted, true, || {
+        let result = self.start_on_thread(tag.unwrap_or("SELECT"), schema, move |session, sender| {
+            in_transaction(session, Isolation::ReadCommitted, true, || {
                 let run = |part: &Part| -> Result<Vec<RecordBatch>> {
                     let catalogs = session.planner().catalogs();
                     let (query, returned) = part.begin(catalogs.catalog(), catalogs.owner());
-                    let rows = session.calling(&query, session.query_options(&text), &sender)?;
+                    let rows = session.calling(&query, session.query_options(&text), sender)?;
                     if !part.is_writing() {
                         return Ok(rows);
                     }
@@ -201,9 +201,7 @@ impl Session {
                 }
                 run(&several.last)
             })
-        };
-        let runtime = self.database().engine().io_handle();
-        let result = QueryResult::elsewhere(tag.unwrap_or("SELECT"), schema, &runtime, work).printing(printed);
+        });
         match tag {
             Some(tag) => result.writing(tag, is_returning, counted),
             None => result,
@@ -212,83 +210,56 @@ impl Session {
 
     /// The same for EXPLAIN ANALYZE.
     pub(super) fn start_calling_analyze(&self, query: Query, options: QueryOptions, plan: Explained) -> QueryResult {
-        let (session, printed) = (self.clone(), Printed::default());
-        let said = printed.clone();
-        let work = move |token: &CancelToken| {
-            let sender = sender_of(token, said);
-            let _sent = session.is_sent_by(&sender);
-            in_transaction(&session, Isolation::ReadCommitted, true, || {
-                let (_, stream) = session.called(&query, options, &sender)?;
+        self.start_on_thread("EXPLAIN", Some(Statement::plan_schema()), move |session, sender| {
+            in_transaction(session, Isolation::ReadCommitted, true, || {
+                let (_, stream) = session.called(&query, options, sender)?;
                 Ok(vec![plan.ran(&stream)?])
             })
-        };
-        let (schema, runtime) = (Statement::plan_schema(), self.database().engine().io_handle());
-        QueryResult::elsewhere("EXPLAIN", Some(schema), &runtime, work).printing(printed)
+        })
     }
 
     /// The same for TRUNCATE.
     pub(super) fn start_calling_truncate(&self, command: Command) -> QueryResult {
-        let (session, printed) = (self.clone(), Printed::default());
-        let said = printed.clone();
-        let work = move |token: &CancelToken| {
-            let sender = sender_of(token, said);
-            let _sent = session.is_sent_by(&sender);
-            in_transaction(&session, Isolation::ReadCommitted, true, || {
+        self.start_on_thread("TRUNCATE TABLE", None, move |session, _| {
+            in_transaction(session, Isolation::ReadCommitted, true, || {
                 let Command::Truncate { triggers, .. } = &command else { return Err(Error::bug("a TRUNCATE is none")) };
                 triggers.run_before()?;
                 command.apply(session.planner().catalogs())?;
                 triggers.run_behind()?;
                 Ok(vec![])
             })
-        };
-        QueryResult::elsewhere("TRUNCATE TABLE", None, &self.database().engine().io_handle(), work).printing(printed)
+        })
     }
 
     /// The same for SET CONSTRAINTS, which has triggers run that were put off.
     pub(super) fn start_calling_constraints(&self, command: Command) -> QueryResult {
-        let (session, printed) = (self.clone(), Printed::default());
-        let said = printed.clone();
-        let work = move |token: &CancelToken| {
-            let sender = sender_of(token, said);
-            let _sent = session.is_sent_by(&sender);
+        self.start_on_thread("SET CONSTRAINTS", None, move |session, _| {
             command.apply(session.planner().catalogs())?;
             session.run_no_longer_deferred()?;
             Ok(vec![])
-        };
-        QueryResult::elsewhere("SET CONSTRAINTS", None, &self.database().engine().io_handle(), work).printing(printed)
-    }
-
-    /// Who has sent the statement that runs now, until what is given is dropped.
-    pub(super) fn is_sent_by(&self, sender: &Sender) -> SentBy {
-        let parts = self.parts().clone();
-        let before = parts.set_sender(Some(Arc::new(sender.clone())));
-        SentBy { parts, before }
+        })
     }
 
     /// Runs CALL and DO.
     pub(super) fn start_called(&self, called: Called) -> QueryResult {
-        let (session, printed, schema) = (self.clone(), Printed::default(), called.schema());
-        let (said, tag) = (printed.clone(), called.tag);
-        let work = move |token: &CancelToken| {
-            let sender = sender_of(token, said);
+        self.start_on_thread(called.tag, called.schema(), move |session, sender| {
             let is_lent = session.parts().ends_transactions().swap(false, Ordering::AcqRel);
             let may_end = is_lent || session.planner().catalogs().isolation().is_none();
-            in_transaction(&session, Isolation::ReadCommitted, true, || {
+            in_transaction(session, Isolation::ReadCommitted, true, || {
                 let arguments = match &called.arguments {
                     None => vec![],
                     Some(query) => {
-                        let rows = session.calling(query, session.query_options("arguments of CALL"), &sender)?;
+                        let rows = session.calling(query, session.query_options("arguments of CALL"), sender)?;
                         concat_batches(query.schema(), &rows).map_err(from_arrow)?.columns().to_vec()
                     }
                 };
-                let own = Run::new(&session, &called.procedure, &sender).ending_transactions(may_end);
-                let given = run(&session, own, arguments)?;
+                let own = Run::new(session, &called.procedure, sender).ending_transactions(may_end);
+                let given = run(session, own, arguments)?;
                 match (called.schema(), &called.procedure.gives) {
                     (Some(schema), Gives::Row(_)) => Ok(vec![RecordBatch::try_new(schema, given).map_err(from_arrow)?]),
                     _ => Ok(vec![]),
                 }
             })
-        };
-        QueryResult::elsewhere(tag, schema, &self.database().engine().io_handle(), work).printing(printed)
+        })
     }
 }

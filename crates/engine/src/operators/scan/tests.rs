@@ -249,7 +249,7 @@ impl TestScan {
         sharing: Option<ScanSharing>,
     ) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let pool = IoPool::start(io_threads, Arc::new(SystemClock::default()), &ThreadSpawn).unwrap();
+        let pool = IoPool::start(io_threads, Arc::new(SystemClock::default()), Arc::new(ThreadSpawn)).unwrap();
         let io = Io { pool, runtime: runtime.handle().clone(), inline: false, knobs: Arc::new(Knobs::new(2)) };
         let scan = Scan::new(table.as_ref(), "t", vec![0]);
         let source = ScanSource::new((scan, table), vec![], None, ordered, io, Arc::default(), sharing);
@@ -379,7 +379,7 @@ fn reads_that_have_not_begun_end_with_the_last_packet() {
     });
     let reads = reads.collect::<Vec<_>>();
     let mut scan = TestScan::new(vec![], 1, false, 1000, 0);
-    let pool = IoPool::start(1, Arc::new(SystemClock::default()), &ThreadSpawn).unwrap();
+    let pool = IoPool::start(1, Arc::new(SystemClock::default()), Arc::new(ThreadSpawn)).unwrap();
     let io = Io {
         pool: pool.clone(),
         runtime: scan.runtime.handle().clone(),

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use diligence_base::{Error, Result};
+use diligence_disk::IoPool;
 use diligence_storage::{PartIo, WriteIo};
 use futures::FutureExt;
 
 use super::panicked;
 use crate::operators::scan::Io;
+use crate::stages::{Caller, caller, on_behalf_of};
 use crate::sync::Mutex;
 
 /// I/O that a packet has under way at once at most.
@@ -87,16 +89,93 @@ impl Ios {
     }
 }
 
-/// Has I/O done where it belongs, and calls `ended` there.
+/// A query that a job of another thread is for: it does not end before the job has.
+struct JobOf(Option<Arc<dyn Caller>>);
+
+impl JobOf {
+    /// The query whose packet this thread runs.
+    fn this() -> Self {
+        let query = caller();
+        if let Some(query) = &query {
+            query.job_begins();
+        }
+        Self(query)
+    }
+
+    /// Fails with kind `Cancelled` if the query wants nothing any more.
+    fn check(&self) -> Result<()> {
+        match &self.0 {
+            Some(query) if query.is_stopped() => Err(Error::cancelled()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for JobOf {
+    fn drop(&mut self) {
+        if let Some(query) = self.0.take() {
+            query.job_ended();
+        }
+    }
+}
+
+/// A query whose job runs on a thread of a pool. What the job waits for may be other jobs.
+struct OnPool {
+    query: Arc<dyn Caller>,
+    pool: Arc<IoPool>,
+}
+
+impl Caller for OnPool {
+    fn is_stopped(&self) -> bool {
+        self.query.is_stopped()
+    }
+
+    fn printed(&self, text: &str) {
+        self.query.printed(text);
+    }
+
+    fn leave(&self) {
+        self.pool.leave();
+    }
+
+    fn come_back(&self) {
+        self.pool.come_back();
+    }
+}
+
+/// Does a job on a thread of a pool.
+fn on_pool<T>(job: &JobOf, pool: &Arc<IoPool>, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    job.check()?;
+    let work = || catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(panicked()));
+    let Some(query) = &job.0 else { return work() };
+    let own: Arc<dyn Caller> = Arc::new(OnPool { query: query.clone(), pool: pool.clone() });
+    on_behalf_of(Arc::downgrade(&own), work)
+}
+
+/// Has I/O done where it belongs, and calls `ended` there. What it is for has not ended before; I/O that has not begun
+/// when it is stopped is not done.
 pub(super) fn run<T: Send + 'static>(io: &Io, work: WriteIo<T>, ended: impl FnOnce(Result<T>) + Send + 'static) {
     match work {
         WriteIo::Ready(result) => ended(result),
-        WriteIo::Blocking(write) => io.pool.submit(Box::new(move || {
-            ended(catch_unwind(AssertUnwindSafe(write)).unwrap_or_else(|_| Err(panicked())));
-        })),
+        WriteIo::Blocking(write) => {
+            let (job, pool) = (JobOf::this(), io.pool.clone());
+            io.pool.submit(Box::new(move || {
+                let result = on_pool(&job, &pool, write);
+                drop(job);
+                ended(result);
+            }));
+        }
         WriteIo::Waiting(write) => {
+            let job = JobOf::this();
             let write = AssertUnwindSafe(write).catch_unwind();
-            let work = async move { ended(write.await.unwrap_or_else(|_| Err(panicked()))) };
+            let work = async move {
+                let result = match job.check() {
+                    Ok(()) => write.await.unwrap_or_else(|_| Err(panicked())),
+                    Err(error) => Err(error),
+                };
+                drop(job);
+                ended(result);
+            };
             if io.inline { io.runtime.block_on(work) } else { drop(io.runtime.spawn(work)) }
         }
     }

@@ -2,17 +2,20 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use arrow::array::AsArray;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::csv::WriterBuilder;
 use arrow::datatypes::UInt64Type;
-use diligence_base::Result;
 use diligence_base::seams::CrashDisk;
+use diligence_base::{ErrorKind, Result};
 use diligence_storage::external::{Compression, Destination, FileWriter, Packing, WriteFormat};
+use diligence_storage::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
 
 use crate::plan::{Node, Plan};
 use crate::query::tests::{exchange, expr, numbers, options, schema, sort};
+use crate::tuning::settings::KnobId;
 use crate::{Engine, EngineOptions};
 
 const BUDGET: usize = 2 << 20;
@@ -114,4 +117,105 @@ fn a_statement_that_fails_or_is_dropped_leaves_nothing() {
         let kept = written(&disk);
         assert!(kept == [7] || kept.len() == 200_000, "{} rows", kept.len());
     }
+}
+
+/// Takes rows for nothing. Its commit waits until a test lets it go on.
+#[derive(Clone, Debug, Default)]
+struct Gate {
+    begun: Arc<AtomicUsize>,
+    ended: Arc<AtomicUsize>,
+    is_open: Arc<AtomicBool>,
+}
+
+impl Writer for Gate {
+    fn begin(&self, _: &WriteRequest) -> Result<Arc<dyn WriteOperation>> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn describe(&self) -> String {
+        "a gate".to_owned()
+    }
+}
+
+impl WriteOperation for Gate {
+    fn part(self: Arc<Self>) -> Result<Box<dyn WritePart>> {
+        Ok(Box::new(Nowhere))
+    }
+
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
+    fn prepare(self: Arc<Self>) -> WriteIo<()> {
+        WriteIo::Ready(Ok(()))
+    }
+
+    fn commit(self: Arc<Self>) -> WriteIo<u64> {
+        WriteIo::Blocking(Box::new(move || {
+            self.begun.fetch_add(1, Ordering::SeqCst);
+            while !self.is_open.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            self.ended.fetch_add(1, Ordering::SeqCst);
+            Ok(0)
+        }))
+    }
+}
+
+struct Nowhere;
+
+impl WritePart for Nowhere {
+    fn write(&mut self, _: &RecordBatch) -> Result<()> {
+        Ok(())
+    }
+
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
+    fn revoke(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn next_io(&mut self) -> Option<PartIo> {
+        None
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_query_that_is_cancelled_ends_after_its_commit_and_begins_none() {
+    let engine = Engine::start(EngineOptions { workers: 2, ..EngineOptions::default() }).unwrap();
+    let io_threads = engine.knob(KnobId::IoThreads);
+    let gate = Gate::default();
+    let commits = |count: usize| {
+        let end = Instant::now() + Duration::from_secs(60);
+        while gate.begun.load(Ordering::SeqCst) < count {
+            assert!(Instant::now() < end, "{} of {count} commits have begun", gate.begun.load(Ordering::SeqCst));
+            std::thread::yield_now();
+        }
+    };
+    let start = || engine.run(&Plan::write(numbers(10), Arc::new(gate.clone())), options(1000));
+    // All I/O threads are at commits, and one query more waits for one of them.
+    let mut streams: Vec<_> = (0..io_threads).map(|_| start().unwrap()).collect();
+    commits(io_threads);
+    let mut last = start().unwrap();
+    let queued = || engine.stages().iter().map(|stage| (stage.name == "io", stage.queued)).any(|io| io == (true, 1));
+    while !queued() {
+        std::thread::yield_now();
+    }
+    streams.iter().chain([&last]).for_each(|stream| stream.cancel_token().cancel());
+    for stream in streams.iter_mut().chain([&mut last]) {
+        assert!(stream.next_within(Duration::from_millis(5)).is_pending(), "a job of it has not ended");
+    }
+    gate.is_open.store(true, Ordering::SeqCst);
+    for stream in &mut streams {
+        let error = stream.next_blocking().unwrap().unwrap_err();
+        assert_eq!((error.kind(), stream.next_blocking().is_none()), (ErrorKind::Cancelled, true));
+    }
+    assert!(last.next_blocking().unwrap().is_err());
+    assert_eq!((gate.begun.load(Ordering::SeqCst), gate.ended.load(Ordering::SeqCst)), (io_threads, io_threads));
 }
