@@ -122,22 +122,8 @@ impl<'c> Columns<'c> {
         &'a self,
         mut function: impl FnMut(T) -> Result<R>,
     ) -> Result<ColumnarValue> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let data_type = self.call.returns.arrow();
-        if self.rows == 0 {
-            return Ok(ColumnarValue::Array(new_empty_array(&data_type)));
-        }
-        let rows = if self.is_constant { 1 } else { self.rows };
-        // Columns of one row are read again for each; a column of a batch of one row is such a one as well.
-        if let Some(null) = self.arrays.iter().find(|array| *array.data_type() == DataType::Null) {
-            return Err(Error::bug(format!("an argument of type {} for a kernel", null.data_type())));
-        }
-        let columns = T::columns(&self.arrays).ok_or_else(|| {
-            let types: Vec<_> = self.arrays.iter().map(|array| array.data_type().to_string()).collect();
-            Error::bug(format!("a kernel does not take the columns ({})", types.join(", ")))
-        })?;
+        let Some((rows, data_type)) = self.begin()? else { return Ok(self.empty()) };
+        let columns = T::columns(&self.arrays).ok_or_else(|| self.misfit())?;
         let mut builder = R::builder(rows, &data_type)?;
         for row in 0..rows {
             match T::at(&columns, row) {
@@ -146,6 +132,34 @@ impl<'c> Columns<'c> {
             }
         }
         self.result(R::finish(builder)?)
+    }
+
+    // What follows is apart from `map`, of which each kernel has a copy.
+
+    /// How many rows are to be computed, and their type; `None` if the call has no rows. Fails with kind `Bug` if the
+    /// arguments are none of a kernel.
+    fn begin(&self) -> Result<Option<(usize, DataType)>> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if self.rows == 0 {
+            return Ok(None);
+        }
+        // Columns of one row are read again for each; a column of a batch of one row is such a one as well.
+        if let Some(null) = self.arrays.iter().find(|array| *array.data_type() == DataType::Null) {
+            return Err(Error::bug(format!("an argument of type {} for a kernel", null.data_type())));
+        }
+        Ok(Some((self.rows(), self.call.returns.arrow())))
+    }
+
+    fn empty(&self) -> ColumnarValue {
+        ColumnarValue::Array(new_empty_array(&self.call.returns.arrow()))
+    }
+
+    #[cold]
+    fn misfit(&self) -> Error {
+        let types: Vec<_> = self.arrays.iter().map(|array| array.data_type().to_string()).collect();
+        Error::bug(format!("a kernel does not take the columns ({})", types.join(", ")))
     }
 
     /// The array as the call's result: one value if all arguments are. Fails with kind `Bug` if it has no value.
@@ -203,6 +217,7 @@ macro_rules! tuples {
         impl<'a, $($name: Read<'a>),+> Tuple<'a> for ($($name,)+) {
             type Columns = ($(Strided<$name::Column>,)+);
 
+            #[inline(never)]
             fn columns(arrays: &'a [ArrayRef]) -> Option<Self::Columns> {
                 let columns = ($(Strided(
                     $name::column(arrays.get($index)?)?,
@@ -305,6 +320,7 @@ macro_rules! write {
         impl Write for $value {
             type Builder = PrimitiveBuilder<$arrow>;
 
+            #[inline(never)]
             fn builder(rows: usize, data_type: &DataType) -> Result<Self::Builder> {
                 if !PrimitiveArray::<$arrow>::is_compatible(data_type) {
                     return Err(mismatch(data_type));
@@ -319,10 +335,12 @@ macro_rules! write {
                 Ok(())
             }
 
+            #[inline(never)]
             fn append_null(builder: &mut Self::Builder) {
                 builder.append_null();
             }
 
+            #[inline(never)]
             fn finish(mut builder: Self::Builder) -> Result<ArrayRef> {
                 Ok(Arc::new(builder.finish()))
             }
@@ -348,6 +366,7 @@ fn mismatch(data_type: &DataType) -> Error {
 impl Write for bool {
     type Builder = BooleanBuilder;
 
+    #[inline(never)]
     fn builder(rows: usize, data_type: &DataType) -> Result<Self::Builder> {
         match data_type {
             DataType::Boolean => Ok(BooleanBuilder::with_capacity(rows)),
@@ -365,6 +384,7 @@ impl Write for bool {
         builder.append_null();
     }
 
+    #[inline(never)]
     fn finish(mut builder: Self::Builder) -> Result<ArrayRef> {
         Ok(Arc::new(builder.finish()))
     }
@@ -391,6 +411,7 @@ macro_rules! write_views {
         impl Write for $value {
             type Builder = $builder;
 
+            #[inline(never)]
             fn builder(rows: usize, data_type: &DataType) -> Result<Self::Builder> {
                 match data_type {
                     $data_type => Ok(<$builder>::with_capacity(rows).with_fixed_block_size(block_bytes(rows))),
@@ -398,7 +419,7 @@ macro_rules! write_views {
                 }
             }
 
-            #[inline]
+            #[inline(never)]
             fn append(self, builder: &mut Self::Builder) -> Result<()> {
                 if self.len() > VALUE_BYTES_MAX {
                     return Err(too_large());
@@ -407,10 +428,12 @@ macro_rules! write_views {
                 Ok(())
             }
 
+            #[inline(never)]
             fn append_null(builder: &mut Self::Builder) {
                 builder.append_null();
             }
 
+            #[inline(never)]
             fn finish(mut builder: Self::Builder) -> Result<ArrayRef> {
                 Ok(Arc::new(builder.finish()))
             }
@@ -434,6 +457,7 @@ pub(super) enum DecimalBuilder {
 impl Write for Decimal {
     type Builder = DecimalBuilder;
 
+    #[inline(never)]
     fn builder(rows: usize, data_type: &DataType) -> Result<Self::Builder> {
         match data_type {
             DataType::Decimal128(precision, scale) => Ok(DecimalBuilder::Narrow(
@@ -450,6 +474,7 @@ impl Write for Decimal {
         }
     }
 
+    #[inline(never)]
     fn append(self, builder: &mut Self::Builder) -> Result<()> {
         match builder {
             DecimalBuilder::Narrow(builder, scale, precision) => {
@@ -463,6 +488,7 @@ impl Write for Decimal {
         Ok(())
     }
 
+    #[inline(never)]
     fn append_null(builder: &mut Self::Builder) {
         match builder {
             DecimalBuilder::Narrow(builder, ..) => builder.append_null(),
@@ -470,6 +496,7 @@ impl Write for Decimal {
         }
     }
 
+    #[inline(never)]
     fn finish(builder: Self::Builder) -> Result<ArrayRef> {
         Ok(match builder {
             DecimalBuilder::Narrow(mut builder, ..) => Arc::new(builder.finish()),

@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, make_array};
 use arrow::datatypes::*;
 use diligence_base::{Error, Result};
 
@@ -67,24 +67,16 @@ pub(in super::super) fn min_max_state(data_type: &DataType, max: bool, seen: boo
     match data_type {
         DataType::Int8 => state::<Int8Type>(data_type, max, seen),
         DataType::Int16 => state::<Int16Type>(data_type, max, seen),
-        DataType::Int32 => state::<Int32Type>(data_type, max, seen),
-        DataType::Int64 => state::<Int64Type>(data_type, max, seen),
         DataType::UInt8 => state::<UInt8Type>(data_type, max, seen),
         DataType::UInt16 => state::<UInt16Type>(data_type, max, seen),
         DataType::UInt32 => state::<UInt32Type>(data_type, max, seen),
         DataType::UInt64 => state::<UInt64Type>(data_type, max, seen),
         DataType::Float32 => state::<Float32Type>(data_type, max, seen),
         DataType::Float64 => state::<Float64Type>(data_type, max, seen),
-        DataType::Date32 => state::<Date32Type>(data_type, max, seen),
-        DataType::Date64 => state::<Date64Type>(data_type, max, seen),
-        DataType::Time32(TimeUnit::Second) => state::<Time32SecondType>(data_type, max, seen),
-        DataType::Time32(TimeUnit::Millisecond) => state::<Time32MillisecondType>(data_type, max, seen),
-        DataType::Time64(TimeUnit::Microsecond) => state::<Time64MicrosecondType>(data_type, max, seen),
-        DataType::Time64(TimeUnit::Nanosecond) => state::<Time64NanosecondType>(data_type, max, seen),
-        DataType::Timestamp(TimeUnit::Second, _) => state::<TimestampSecondType>(data_type, max, seen),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => state::<TimestampMillisecondType>(data_type, max, seen),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => state::<TimestampMicrosecondType>(data_type, max, seen),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => state::<TimestampNanosecondType>(data_type, max, seen),
+        DataType::Int32 | DataType::Date32 | DataType::Time32(_) => state::<Int32Type>(data_type, max, seen),
+        DataType::Int64 | DataType::Date64 | DataType::Time64(_) | DataType::Timestamp(..) => {
+            state::<Int64Type>(data_type, max, seen)
+        }
         DataType::Decimal128(..) => state::<Decimal128Type>(data_type, max, seen),
         DataType::Utf8
         | DataType::LargeUtf8
@@ -93,6 +85,35 @@ pub(in super::super) fn min_max_state(data_type: &DataType, max: bool, seen: boo
         | DataType::LargeBinary
         | DataType::BinaryView => Some(extreme_bytes(data_type, max)),
         _ => None,
+    }
+}
+
+/// Whether a column's values are in memory as those of a state are.
+fn is_held_as(column: &DataType, state: &DataType) -> bool {
+    match (column, state) {
+        (DataType::Timestamp(one, _), DataType::Timestamp(other, _)) => one == other,
+        (DataType::Decimal128(..), DataType::Decimal128(..)) => true,
+        (one, other) => one == other,
+    }
+}
+
+/// Dates and times as the integers that they are in memory: one state is for all of them.
+fn as_integers(array: &ArrayRef) -> ArrayRef {
+    fn integers<T: ArrowPrimitiveType, I: ArrowPrimitiveType<Native = T::Native>>(array: &ArrayRef) -> ArrayRef {
+        Arc::new(array.as_primitive::<T>().reinterpret_cast::<I>())
+    }
+    match array.data_type() {
+        DataType::Date32 => integers::<Date32Type, Int32Type>(array),
+        DataType::Time32(TimeUnit::Second) => integers::<Time32SecondType, Int32Type>(array),
+        DataType::Time32(TimeUnit::Millisecond) => integers::<Time32MillisecondType, Int32Type>(array),
+        DataType::Date64 => integers::<Date64Type, Int64Type>(array),
+        DataType::Time64(TimeUnit::Microsecond) => integers::<Time64MicrosecondType, Int64Type>(array),
+        DataType::Time64(TimeUnit::Nanosecond) => integers::<Time64NanosecondType, Int64Type>(array),
+        DataType::Timestamp(TimeUnit::Second, _) => integers::<TimestampSecondType, Int64Type>(array),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => integers::<TimestampMillisecondType, Int64Type>(array),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => integers::<TimestampMicrosecondType, Int64Type>(array),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => integers::<TimestampNanosecondType, Int64Type>(array),
+        _ => array.clone(),
     }
 }
 
@@ -191,17 +212,15 @@ where
     T::Native: Ordered,
 {
     fn update(&mut self, values: &ArrayRef, placement: Placement<'_>) -> Result<()> {
-        let values = &canonical_floats(values)?;
-        let wide;
-        let array = match values.as_primitive_opt::<T>() {
-            Some(array) => array,
-            None => {
-                // A narrow decimal, or a dictionary.
-                wide = to_logical(values, &self.data_type)?;
-                wide.as_primitive_opt::<T>()
-                    .ok_or_else(|| Error::bug(format!("min or max met values of type {}", values.data_type())))?
-            }
-        };
+        let mut values = canonical_floats(values)?;
+        if !is_held_as(values.data_type(), &self.data_type) {
+            // A narrow decimal, or a dictionary.
+            values = to_logical(&values, &self.data_type)?;
+        }
+        let values = as_integers(&values);
+        let array = values
+            .as_primitive_opt::<T>()
+            .ok_or_else(|| Error::bug(format!("min or max met values of type {}", values.data_type())))?;
         self.seen.update(array.nulls(), placement);
         self.look_at(array.values(), placement, array.nulls());
         Ok(())
@@ -238,11 +257,13 @@ where
     fn output(&self, range: Range<usize>) -> Result<ArrayRef> {
         let nulls = self.seen.nulls(range.clone());
         let array = PrimitiveArray::<T>::new(self.values[range].to_vec().into(), nulls);
-        Ok(Arc::new(array.with_data_type(self.data_type.clone())))
+        let data = array.into_data().into_builder().data_type(self.data_type.clone());
+        Ok(make_array(data.build().map_err(|error| Error::bug(error.to_string()))?))
     }
 
     fn of_column(&self, column: &ArrayRef) -> Result<Box<dyn MinMaxState>> {
-        let Some(array) = column.as_primitive_opt::<T>() else {
+        let integers = as_integers(column);
+        let Some(array) = integers.as_primitive_opt::<T>() else {
             return Err(Error::bug(format!("extremes came out of temp space as {}", column.data_type())));
         };
         let values = match array.nulls() {
