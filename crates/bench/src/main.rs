@@ -14,6 +14,7 @@ mod contention;
 mod cpu;
 mod curve;
 mod due;
+mod index_costs;
 mod mixes;
 mod planning;
 mod policies;
@@ -89,6 +90,8 @@ enum Benchmark {
     Tuning(tuning::TuningArguments),
     /// Bytes and time of every column of TPC-H and of the web log, as Parquet and as segments of our own.
     Codecs(codecs::CodecsArguments),
+    /// What rows cost that are found by an index, beside a scan of all.
+    IndexCosts(index_costs::IndexCostsArguments),
     /// Runs statements for the benchmarks above, in a process of its own.
     #[command(hide = true)]
     Serve(serve::ServeArguments),
@@ -132,6 +135,7 @@ fn run(command: &Command) -> Result<()> {
         Benchmark::Pool(arguments) => pool::run(arguments)?,
         Benchmark::Tuning(arguments) => tuning::run(arguments, &command.data)?,
         Benchmark::Codecs(arguments) => codecs::run(arguments)?,
+        Benchmark::IndexCosts(arguments) => index_costs::run(arguments, &command.data)?,
         Benchmark::Serve(arguments) => serve::run(arguments)?,
         Benchmark::Blocks(arguments) => blocks::run(arguments)?,
         Benchmark::BlocksMeasured(arguments) => blocks::measured::run(arguments, &command.data)?,

@@ -1,8 +1,6 @@
-//! Measures what it costs to find rows by an index beside looking at all of them, of rows in memory and in segments:
-//! numbers for the rule in `catalog/rows`. One thread, and a condition on one column that is no part of the
-//! scan.
-//!
-//! `cargo run --release -p diligence-catalog --example index_costs -- FOLDER`
+//! `diligence-bench index-costs`: what it costs to find rows by an index beside looking at all of them, of rows in memory
+//! and in segments: numbers for the rule in `catalog/rows`. One thread, and a condition on one column that is no part of
+//! the scan. The least of several rounds counts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,34 +9,52 @@ use std::time::Instant;
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use clap::Args;
 use datafusion_common::ScalarValue;
 use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, Column, Literal};
-use diligence_base::Result;
 use diligence_base::ids::TableVersion;
 use diligence_base::seams::{Disk, LocalDisk, Random};
+use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Key, KeyKind, TableRules};
 use diligence_catalog::{NativeTable, NewRows, RelationName, StoredCluster};
 use diligence_memory::QueryMemory;
 use diligence_storage::segment::{CLUSTER_ROWS_MAX, SegmentWriter};
 use diligence_storage::{DecodeRequest, Fetch, ScanRequest, Table};
+use serde_json::{Value, json};
 
-const ROWS: usize = 2_000_000;
+use crate::report::print_table;
+
 const BATCH_ROWS: usize = 8192;
 
-fn main() -> Result<()> {
-    let folder = std::env::args().nth(1).unwrap_or_else(|| ".".to_owned());
+/// What to run.
+#[derive(Args)]
+pub struct IndexCostsArguments {
+    /// Rows of the table.
+    #[arg(long, default_value_t = 2_000_000)]
+    rows: usize,
+    /// How often each condition is asked.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// What the values are drawn from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs it. Fails with kind `File` if the segments cannot be written.
+pub fn run(arguments: &IndexCostsArguments, data: &Path) -> Result<Value> {
+    let rows_total = arguments.rows;
     let schema: SchemaRef = Arc::new(Schema::new(vec![
         Field::new("any", DataType::Int64, true),
         Field::new("rising", DataType::Int64, true),
         Field::new("value", DataType::Int64, true),
         Field::new("text", DataType::Utf8View, true),
     ]));
-    let mut random = Random::new(1);
-    let batches = (0..ROWS / BATCH_ROWS).map(|batch| {
+    let mut random = Random::new(arguments.seed);
+    let batches = (0..rows_total / BATCH_ROWS).map(|batch| {
         let rows = || batch * BATCH_ROWS..(batch + 1) * BATCH_ROWS;
-        let any = rows().map(|_| random.below(ROWS) as i64).collect::<Vec<_>>();
+        let any = rows().map(|_| random.below(rows_total) as i64).collect::<Vec<_>>();
         let text = any.iter().map(|any| format!("a text with {any} in it")).collect::<Vec<_>>();
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from(any)),
@@ -49,14 +65,11 @@ fn main() -> Result<()> {
         RecordBatch::try_new(schema.clone(), columns).unwrap()
     });
     let batches = batches.collect::<Vec<_>>();
-    println!(
-        "{:<10} {:<8} {:>8} {:>10} {:>12} {:>12} {:>10}",
-        "where", "key", "share", "rows", "index", "scan", "ns a row"
-    );
+    let (mut shown, mut report) = (Vec::new(), Vec::new());
     for place in ["memory", "segments"] {
         let rows = match place {
             "memory" => batches.iter().cloned().map(NewRows::Memory).collect(),
-            _ => stored(&schema, &batches, Path::new(&folder))?,
+            _ => stored(&schema, &batches, data)?,
         };
         let name = RelationName::new("main", "t");
         let memory = QueryMemory::unbounded().reservation("a table");
@@ -66,29 +79,39 @@ fn main() -> Result<()> {
             let rules = TableRules { keys: vec![key], ..TableRules::default() };
             let began = Instant::now();
             let indexed = table.with_rules(rules, &memory, TableVersion(2))?;
-            println!("an index of {ROWS} rows in {:?}, {:?}", began.elapsed(), indexed.indexes());
+            println!("{place}: an index of {rows_total} rows in {:?}", began.elapsed());
             for share in [0.00001, 0.0001, 0.001, 0.005, 0.01, 0.02, 0.04, 0.06] {
-                let condition = below(&schema, column, (ROWS as f64 * share) as i64);
+                let condition = below(&schema, column, (rows_total as f64 * share) as i64);
                 let by_index = indexed.table();
                 let plain = by_index.clone().without_index().unwrap();
-                let (rows, index) = timed(by_index.as_ref(), &condition)?;
-                let (all, scan) = timed(plain.as_ref(), &condition)?;
+                let (rows, index) = timed(by_index.as_ref(), &condition, arguments.rounds)?;
+                let (all, scan) = timed(plain.as_ref(), &condition, arguments.rounds)?;
                 assert_eq!(rows, all);
-                let used = if by_index.access(&condition).is_some() { "" } else { " (not used)" };
-                println!(
-                    "{place:<10} {column:<8} {:>7}% {rows:>10} {index:>9} µs {scan:>9} µs {:>10}{used}",
-                    share * 100.0,
-                    index * 1000 / rows.max(1) as u128
-                );
+                let is_used = by_index.access(&condition).is_some();
+                shown.push(vec![
+                    format!("{place} {column}"),
+                    format!("{} %", share * 100.0),
+                    rows.to_string(),
+                    index.to_string(),
+                    scan.to_string(),
+                    if is_used { "index" } else { "scan" }.to_owned(),
+                ]);
+                report.push(json!({
+                    "place": place, "key": column, "share": share, "rows": rows, "us_index": index as u64,
+                    "us_scan": scan as u64, "uses_index": is_used,
+                }));
             }
         }
     }
-    Ok(())
+    print_table(&["where", "share", "rows", "us index", "us scan", "used"].map(str::to_owned), &shown);
+    Ok(json!({ "benchmark": "index-costs", "rows": rows_total, "conditions": report }))
 }
 
 /// The rows in segments, in clusters of as many as they take.
 fn stored(schema: &SchemaRef, batches: &[RecordBatch], folder: &Path) -> Result<Vec<NewRows>> {
     let disk: Arc<dyn Disk> = Arc::new(LocalDisk);
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Error::file(format!("cannot make {}: {error}", folder.display())))?;
     let path = folder.join("index_costs.segment");
     let _ = disk.remove_file(&path);
     let ids = (0..schema.fields().len() as u32).collect::<Vec<_>>();
@@ -105,9 +128,9 @@ fn below(schema: &SchemaRef, column: &str, bound: i64) -> Arc<dyn PhysicalExpr> 
 }
 
 /// How many rows a condition is true of, and the microseconds that it took to read them: the least of some runs.
-fn timed(table: &dyn Table, condition: &Arc<dyn PhysicalExpr>) -> Result<(usize, u128)> {
+fn timed(table: &dyn Table, condition: &Arc<dyn PhysicalExpr>, rounds: usize) -> Result<(usize, u128)> {
     let (mut rows, mut least) = (0, u128::MAX);
-    for _ in 0..7 {
+    for _ in 0..rounds.max(1) {
         let began = Instant::now();
         rows = read(table, condition)?;
         least = least.min(began.elapsed().as_micros());
