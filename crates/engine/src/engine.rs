@@ -107,7 +107,6 @@ impl Engine {
             temp,
             clock,
             mode: options.mode,
-            spawn: options.spawn,
             workers: options.workers,
             knobs,
             next_query: AtomicU64::new(1),

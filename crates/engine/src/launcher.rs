@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use diligence_base::Result;
 use diligence_base::ids::QueryId;
 use diligence_base::limits::QUERY_HISTORY_MAX;
-use diligence_base::seams::{Clock, Spawn};
+use diligence_base::seams::Clock;
 use diligence_disk::{BufferPool, TempSpace};
 use diligence_memory::Broker;
 
@@ -42,7 +42,6 @@ pub(crate) struct Launcher {
     pub temp: TempSpace,
     pub clock: Arc<dyn Clock>,
     pub mode: Mode,
-    pub spawn: Arc<dyn Spawn>,
     pub workers: usize,
     pub knobs: Arc<Knobs>,
     pub next_query: AtomicU64,
