@@ -33,6 +33,7 @@ pub mod procedural;
 mod procedures;
 mod programs;
 mod query;
+mod quoting;
 mod registry;
 mod renaming;
 mod rewrites;

@@ -6,6 +6,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use crate::quoting::quoted;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
@@ -70,7 +71,6 @@ impl Asker {
         let parsed = RelationName::parse(name).filter(|_| !name.contains('.'))?;
         let mut candidates = self.path.iter().map(|schema| RelationName::new(schema, &parsed.name));
         let found = candidates.find(|name| self.snapshot.catalog.resolve(name).is_some())?;
-        let quoted = |part: &str| format!("\"{}\"", part.replace('"', "\"\""));
         Some(format!("{}.{}", quoted(&found.schema), quoted(&found.name)))
     }
 }

@@ -24,6 +24,7 @@ use sqlparser::ast::{
 
 use crate::parse;
 use crate::parse::lower;
+use crate::quoting::quoted;
 use crate::walking::walk_mut;
 
 /// An object as it is when a schema is named otherwise; `None` if it says nothing of the schema. Fails as reading a
@@ -101,7 +102,6 @@ impl SchemaNames<'_> {
     fn literal(&mut self, value: &mut Expr) {
         let Expr::Value(value) = value else { return };
         let ast::Value::SingleQuotedString(text) = &mut value.value else { return };
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
         let Some((schema, rest)) = text.rsplit_once('.') else { return };
         if schema == self.from || schema == quoted(self.from) {
             *text = format!("{}.{rest}", quoted(self.to));

@@ -11,8 +11,8 @@ use sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
 };
 
+use super::aggregates::is_other_form;
 use super::fields::SET_FIELD;
-use super::grouping::is_other_form;
 use super::operators::{Way, record, row};
 use super::scope::Level;
 use super::subqueries::{constant_elements, subquery_scalar};

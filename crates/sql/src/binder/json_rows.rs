@@ -8,14 +8,7 @@ use sqlparser::ast::{DataType, Expr, FunctionArg, FunctionArgExpr, Query, TableA
 
 use super::scope::{Level, Withs};
 use super::{Binder, Rows, normalized, unsupported};
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
+use crate::quoting::{literal, quoted};
 
 /// A function that makes rows of JSON.
 #[derive(Clone, Copy)]

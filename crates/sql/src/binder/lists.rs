@@ -6,13 +6,14 @@ use diligence_types::SqlType;
 use diligence_types::functions::{aggregates, has_function};
 use sqlparser::ast::{Expr, Function, FunctionArg, FunctionArgExpr, Ident, Query, SelectItem, SetExpr};
 
+use super::aggregates::is_other_form;
 use super::expressions::unnested;
 use super::functions::{bare_name, written};
-use super::grouping::is_other_form;
 use super::scope::Level;
 use super::subqueries::subquery_scalar;
 use super::{Binder, normalized, place, placed};
 use crate::algebra::{Constant, Scalar, SubqueryKind};
+use crate::quoting::quoted;
 
 /// How the queries made here call the list.
 pub(super) const LIST: &str = "$list";
@@ -207,10 +208,6 @@ impl Binder<'_> {
             },
         })
     }
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// The arguments, if they are expressions without names.

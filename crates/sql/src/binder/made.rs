@@ -4,7 +4,7 @@
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 
-use super::grouping::Call;
+use super::aggregates::Call;
 use super::operators::{Way, record};
 use super::{Binder, unsupported};
 use crate::algebra::{AggregateItem, Constant, Scalar, SortKey};

@@ -27,6 +27,7 @@
 //!   column and nothing in a bound relation has that type.
 //! * Binding takes time linear in the statement's size: names are found by hash, subtrees are moved and not cloned.
 
+mod aggregates;
 mod changes;
 mod collations;
 mod domains;
@@ -43,6 +44,7 @@ mod made;
 mod names;
 mod objects;
 mod operators;
+mod order;
 mod patterns;
 mod routines;
 mod samples;

@@ -14,8 +14,9 @@ use super::functions::{bare_name, written};
 use super::lists::lambda_of;
 use super::scope::Level;
 use super::select::is_like;
-use super::turned::{UNPACKED, is_columns, literal, quoted, value_name};
+use super::turned::{UNPACKED, is_columns, value_name};
 use super::{Binder, normalized, place, placed};
+use crate::quoting::{literal, quoted};
 use crate::walking::{each_expression, walk_mut};
 
 /// A column that is meant, and what stands for it.

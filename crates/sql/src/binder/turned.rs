@@ -16,18 +16,11 @@ use super::functions::{bare_name, written};
 use super::scope::{Level, Withs};
 use super::{Binder, Rows, normalized, place, placed, unsupported};
 use crate::parse::{PIVOT_GROUPS, PIVOT_PRODUCT};
+use crate::quoting::{literal, quoted};
 use crate::walking::each_expression;
 
 /// Values that a PIVOT makes columns of at most.
 const PIVOT_VALUES_MAX: usize = 10_000;
-
-pub(super) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-pub(super) fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
 
 /// A call of `COLUMNS` whose columns are arguments of what is around it.
 pub(super) const UNPACKED: &str = "unpacked columns";

@@ -25,6 +25,7 @@ use super::{Planner, guarded};
 use crate::binder::{self, CHANGED, Given};
 use crate::errors::suggest;
 use crate::front;
+use crate::quoting::quoted;
 use crate::statement::Query;
 use crate::write::native::ChangeWay;
 use crate::write::triggers::Operation;
@@ -205,10 +206,6 @@ fn shown_value(field: &Field, cast: &str) -> String {
         },
         _ => name,
     }
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// Puts the sent rows where the plan reads what stands for them.

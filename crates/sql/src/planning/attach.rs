@@ -15,6 +15,7 @@ use super::around::{Around, parts_of};
 use crate::binder::{Named, normalized};
 use crate::external::OptionValue;
 use crate::parse::{ATTACHED, DETACH};
+use crate::quoting::{literal, quoted};
 use crate::statement::{Command, Statement};
 
 /// Functions in FROM that ask a server.
@@ -117,8 +118,6 @@ impl Around<'_> {
             return Ok(nothing);
         }
         let disk = &self.at.options.files;
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        let text = |text: &str| format!("'{}'", text.replace('\'', "''"));
         let tables = sqlite_tables(path, disk)?.into_iter().map(|table| {
             let format = Some(Format::Sqlite);
             let options = OpenOptions { format, table: Some(table.clone()), ..OpenOptions::default() };
@@ -127,8 +126,8 @@ impl Around<'_> {
                 "CREATE EXTERNAL TABLE {}.{} STORED AS SQLITE LOCATION {} OPTIONS ('table' {})",
                 quoted(&schema),
                 quoted(&table),
-                text(path),
-                text(&table)
+                literal(path),
+                literal(&table)
             ));
             (RelationName::new(&schema, &table), Arc::new(relation))
         });
@@ -195,7 +194,7 @@ impl Around<'_> {
 
     /// A server that a statement names, with the snapshot in which it is read. `None` if there is none, or if a schema
     /// has its name.
-    fn server(&self, name: &str) -> Option<(Arc<Server>, Arc<Moment>)> {
+    pub(super) fn server(&self, name: &str) -> Option<(Arc<Server>, Arc<Moment>)> {
         let server = self.at.options.servers.get(name).filter(|_| self.at.snapshot.schema_oid(name).is_none())?;
         let moment = self.moments.borrow_mut().entry(name.to_owned()).or_insert_with(|| server.moment()).clone();
         Some((server, moment))

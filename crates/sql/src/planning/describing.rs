@@ -1,21 +1,27 @@
 //! DESCRIBE and SHOW TABLES, in DuckDB's form: PostgreSQL has no such statements.
 
 use diligence_base::{Error, Result};
-use diligence_catalog::{Relation as CatalogRelation, Resolved};
+use diligence_catalog::{Relation as CatalogRelation, Resolved, no_schema};
 use diligence_types::SqlType;
+use sqlparser::ast::ShowStatementFilter::Like;
+use sqlparser::ast::ShowStatementFilterPosition::{Infix, Suffix};
 use sqlparser::ast::{self, ObjectName};
 
 use super::around::Around;
 use super::statements::BoundStatement;
 use crate::algebra::{Constant, Relation, Scalar};
 use crate::binder::{self, Bound};
-use crate::parse::CopySource;
+use crate::parse::{CopySource, parts_of};
+use crate::quoting::{literal, quoted};
 
-/// What SHOW TABLES shows: what users made.
-const TABLES: &str = "SELECT table_name AS name FROM information_schema.tables \
-     WHERE table_schema NOT IN ('information_schema', 'pg_catalog', 'system') ORDER BY table_schema, table_name";
+/// What SHOW TABLES shows without a schema: what users made.
+const OF_USERS: &str = "table_schema NOT IN ('information_schema', 'pg_catalog', 'system')";
 /// What SHOW SCHEMAS shows.
 const SCHEMAS: &str = "SELECT schema_name FROM information_schema.schemata ORDER BY schema_name";
+
+fn unknown_clause() -> Error {
+    Error::unsupported("SHOW TABLES takes FROM with a schema or a server, and LIKE").with_code("0A000")
+}
 
 /// A column, as DESCRIBE shows it.
 struct Described {
@@ -68,9 +74,43 @@ impl Around<'_> {
         Ok(self.description(columns.collect()))
     }
 
-    /// SHOW TABLES.
-    pub(super) fn show_tables(&self) -> Result<BoundStatement> {
-        binder::bind_query(&crate::parse::query(TABLES)?, self).map(BoundStatement::Query)
+    /// SHOW TABLES, also FROM a schema, an attached server or a schema of one, with LIKE. Fails with 3F000 if there is
+    /// no such schema, with 0A000 for other clauses.
+    pub(super) fn show_tables(&self, options: &ast::ShowStatementOptions) -> Result<BoundStatement> {
+        let ast::ShowStatementOptions { show_in, starts_with, limit, limit_from, filter_position } = options;
+        let (tables, mut condition) = match show_in.as_ref().and_then(|place| place.parent_name.as_ref()) {
+            None => ("information_schema.tables".to_owned(), OF_USERS.to_owned()),
+            Some(name) => self.tables_in(name)?,
+        };
+        match filter_position {
+            None => {}
+            Some(Infix(Like(pattern)) | Suffix(Like(pattern))) => {
+                condition += &format!(" AND table_name LIKE {}", literal(pattern));
+            }
+            Some(_) => return Err(unknown_clause()),
+        }
+        if starts_with.is_some() || limit.is_some() || limit_from.is_some() {
+            return Err(unknown_clause());
+        }
+        let query = format!(
+            "SELECT table_name::text AS name FROM {tables} WHERE {condition} ORDER BY table_schema, table_name"
+        );
+        binder::bind_query(&crate::parse::query(&query)?, self).map(BoundStatement::Query)
+    }
+
+    /// Where the tables of a schema are listed, and the condition for them.
+    fn tables_in(&self, name: &ObjectName) -> Result<(String, String)> {
+        let parts = parts_of(name).unwrap_or_default();
+        let of_schema = |schema: &str| format!("table_schema = {}", literal(schema));
+        let there = |server: &str| format!("{}.information_schema.tables", quoted(server));
+        match parts.as_slice() {
+            [own] if self.at.snapshot.schema_oid(own).is_some() => {
+                Ok(("information_schema.tables".to_owned(), of_schema(own)))
+            }
+            [server] if let Some((known, _)) = self.server(server) => Ok((there(server), of_schema(known.schema()))),
+            [server, schema] if self.server(server).is_some() => Ok((there(server), of_schema(schema))),
+            _ => Err(no_schema(&parts.join("."))),
+        }
     }
 
     /// SHOW SCHEMAS.

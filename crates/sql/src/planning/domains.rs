@@ -19,6 +19,7 @@ use super::definitions::lower;
 use super::enums::no_type;
 use crate::binder;
 use crate::parse::{CONSTRAINT, DOMAIN};
+use crate::quoting::quoted;
 use crate::statement::{Command, Statement};
 
 /// The domain that a table's name stands for.
@@ -202,7 +203,6 @@ impl Around<'_> {
         error: impl Fn(&str, &str) -> Error,
     ) -> Result<()> {
         for (table, column) in self.at.snapshot.catalog.columns_of_type(object.oid()) {
-            let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
             let query = format!(
                 "SELECT 'x' FROM (SELECT {} AS value FROM {}.{}) AS rows WHERE NOT ({condition}) LIMIT 1",
                 quoted(&column),

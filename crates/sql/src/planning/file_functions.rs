@@ -19,6 +19,7 @@ use super::{attach, whole_files};
 use crate::binder::{self, Named};
 use crate::external::{OptionValue, READERS, moment_of, set_all, truth};
 use crate::parse::{COPY_FROM, TABLE_AT};
+use crate::quoting::quoted;
 
 /// Functions that tell about files.
 const ABOUT: [(&str, ParquetAbout); 5] = [
@@ -244,7 +245,6 @@ impl Around<'_> {
     /// reads them.
     pub(super) fn copied_rows(&self, source: &ast::Query, columns: &[(String, SqlType)]) -> Result<ast::Query> {
         let Some(select) = copied(Some(source)) else { return Err(Error::bug("not a COPY from files")) };
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
         // What a domain demands is looked at where the values are stored.
         let columns = columns.iter().map(|(name, told)| (name, told.base())).collect::<Vec<_>>();
         let fields = columns.iter().map(|(name, told)| told.field(name, true));

@@ -9,6 +9,7 @@ use super::path::SEARCH_PATH;
 use super::prepared::no_prepared;
 use super::settings::{set_statement, setting_name};
 use crate::parse::{Parsed, SyntaxTree, VARIABLE};
+use crate::quoting::quoted;
 use crate::statement::{Command, Statement, TransactionStep};
 
 impl Planner {
@@ -73,7 +74,7 @@ impl Planner {
                 if !self.catalogs().snapshot().catalog.has_schema(&schema) {
                     return Err(no_schema(&schema));
                 }
-                let quoted = format!("\"{}\"", schema.replace('"', "\"\""));
+                let quoted = quoted(schema);
                 let value = if schema == DEFAULT_SCHEMA { schema } else { quoted };
                 Ok(Statement::Set { name: SEARCH_PATH.to_owned(), value, is_local: false })
             }

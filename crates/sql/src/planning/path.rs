@@ -11,6 +11,7 @@ use sqlparser::ast;
 
 use super::around::{Around, parts_of};
 use crate::catalog_functions::Visible;
+use crate::quoting::literal;
 
 /// What the setting is called.
 pub(super) const SEARCH_PATH: &str = "search_path";
@@ -118,7 +119,7 @@ impl Around<'_> {
     pub(super) fn current_schemas(&self) -> Result<ast::Expr> {
         let snapshot = &self.at.snapshot.catalog;
         let there = self.schemas().into_iter().filter(|schema| snapshot.has_schema(schema));
-        let quoted = |schema: &String| format!("'{}'", schema.replace('\'', "''"));
+        let quoted = |schema: &String| literal(schema.as_str());
         let there = there.collect::<Vec<_>>();
         let own = there.iter().filter(|schema| !schema.starts_with("pg_temp_")).map(quoted).collect::<Vec<_>>();
         let temporary = there.iter().filter(|schema| schema.starts_with("pg_temp_")).map(quoted);

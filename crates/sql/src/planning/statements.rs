@@ -263,7 +263,7 @@ impl Around<'_> {
             {
                 self.describe_query(statement)
             }
-            ast::Statement::ShowTables { .. } => self.show_tables(),
+            ast::Statement::ShowTables { show_options, .. } => self.show_tables(show_options),
             ast::Statement::ShowSchemas { .. } => self.show_schemas(),
             ast::Statement::Update(update) => self.update(update, None),
             ast::Statement::Delete(delete) => self.delete(delete, None),

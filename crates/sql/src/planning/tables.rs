@@ -21,6 +21,7 @@ use super::definitions::{lower, refuse_twice};
 use crate::binder::{self, Target};
 use crate::errors;
 use crate::parse::LIKE;
+use crate::quoting::quoted;
 use crate::walking::each_expression;
 
 /// A table that is being declared.
@@ -484,11 +485,6 @@ impl Around<'_> {
         }
         Ok(())
     }
-}
-
-/// A name in quotes, as texts name relations.
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// The table whose columns a column stands for, and what of its rules is included.

@@ -39,7 +39,11 @@ use crate::view_shape::OF_VIEW;
 /// Who holds the memory of rows in tables.
 const HOLDER: &str = "a table in memory";
 
+mod part;
 mod triggered;
+
+use self::part::NativePart;
+pub(super) use self::part::{CLUSTER_BYTES, CLUSTERS_MAX, LAST_PART, Load};
 
 /// Writes rows into a table in memory.
 #[derive(Clone, Debug)]
@@ -426,51 +430,6 @@ impl NativeRows {
     }
 }
 
-/// Where rows of a statement go that are many.
-#[derive(Clone)]
-pub(super) struct Load {
-    pub(super) row_store: Arc<dyn RowStore>,
-    name: RelationName,
-    pub(super) columns: SchemaRef,
-    pub(super) ids: Vec<u32>,
-    /// The table, if it is there.
-    table: Option<Arc<NativeTable>>,
-}
-
-impl Load {
-    /// `None` where rows that come stay in memory.
-    fn of(writer: &NativeWriter) -> Option<Self> {
-        if writer.triggers.is_some() {
-            return None;
-        }
-        let row_store = writer.catalog.row_store()?.clone();
-        let of_new = |new: &NewTable| {
-            let columns = table_schema(&new.schema);
-            let ids = ColumnIds::of_new(columns.fields().len()).ids;
-            Self { row_store: row_store.clone(), name: new.name.clone(), columns, ids, table: None }
-        };
-        let load = match &writer.target {
-            NativeTarget::Create(new) | NativeTarget::Rewrite { new, .. } => of_new(new),
-            NativeTarget::Change { table, way: ChangeWay::Insert { .. }, .. } => {
-                let object = writer.catalog.snapshot().get(&table.name).filter(|now| now.id == table.id)?.clone();
-                let Relation::Native(rows) = &object.relation else { return None };
-                let (columns, ids) = (rows.schema().clone(), rows.columns().ids.clone());
-                Self { row_store, name: table.name.clone(), columns, ids, table: Some(rows.clone()) }
-            }
-            NativeTarget::Change { .. } => return None,
-        };
-        load.columns.fields().iter().all(|field| is_storable(field.data_type())).then_some(load)
-    }
-
-    /// The clusters of a segment as rows of the table.
-    fn clusters(&self, segment: &Arc<Segment>, count: usize, fragment: u16) -> impl Iterator<Item = NewRows> {
-        (0..count).map(move |cluster| {
-            let rows = NewRows::Stored(StoredCluster::new(segment.clone(), cluster).in_fragment(fragment));
-            self.table.as_ref().map_or(rows.clone(), |table| table.as_own(rows))
-        })
-    }
-}
-
 impl NativeOperation {
     /// Rows as the table has them.
     fn values(&self, load: &Load, batch: RecordBatch) -> Result<RecordBatch> {
@@ -821,116 +780,5 @@ impl WriteOperation for NativeOperation {
 
     fn commit(self: Arc<Self>) -> WriteIo<u64> {
         WriteIo::Blocking(Box::new(move || self.commit_rows()))
-    }
-}
-
-/// What one packet has.
-struct NativePart {
-    operation: Arc<NativeOperation>,
-    rows: Option<NativeRows>,
-    /// Rows in its batches.
-    count: usize,
-    /// Where its rows go, once they are many.
-    segment: Option<SegmentWriter>,
-    due: VecDeque<SegmentBlock>,
-}
-
-/// Bytes of rows that make a cluster, at most, unless one batch has more.
-pub(super) const CLUSTER_BYTES: usize = 16 << 20;
-/// Clusters of one segment, at most.
-pub(super) const CLUSTERS_MAX: usize = 64;
-/// The last rows of a packet make a cluster if they are one in so many of the most that one has.
-pub(super) const LAST_PART: usize = 4;
-
-impl NativePart {
-    /// Encodes its rows as a cluster.
-    fn store(&mut self, load: &Load) -> Result<()> {
-        let rows = self.rows.as_mut().ok_or_else(|| Error::bug("rows come after their end"))?;
-        let batches = std::mem::take(&mut rows.batches).into_iter();
-        let values = batches.map(|batch| self.operation.values(load, batch)).collect::<Result<Vec<_>>>()?;
-        let mut segment = match self.segment.take() {
-            Some(segment) => segment,
-            None => load.row_store.begin(&load.columns, &load.ids, 0)?,
-        };
-        segment.encode_cluster(&values)?;
-        drop(values);
-        rows.memory.shrink(rows.memory.bytes());
-        self.count = 0;
-        self.due.extend(segment.due());
-        match segment.clusters() == CLUSTERS_MAX {
-            true => self.operation.written.lock().push((0, segment)),
-            false => self.segment = Some(segment),
-        }
-        Ok(())
-    }
-}
-
-impl WritePart for NativePart {
-    /// Keeps rows. They are compacted, since views may refer to much that is the query's, and counted as what they hold
-    /// then.
-    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
-        let batch = &match &self.operation.writer.target {
-            NativeTarget::Create(_) => batch.clone(),
-            NativeTarget::Rewrite { table, layout, .. } | NativeTarget::Change { table, layout, .. } => {
-                match self.operation.writer.triggers.as_ref().is_some_and(|triggers| triggers.change_rows()) {
-                    // Looked at when the rows are what they are to be.
-                    true => layout.unchecked(batch)?,
-                    false => layout.checked(batch, &table.name)?,
-                }
-            }
-        };
-        let bytes = batch.columns().iter().map(|column| bytes_needed(column)).sum::<usize>();
-        // What is given back of rows is kept with them.
-        let load = self.operation.load.clone().filter(|load| load.columns.fields().len() == batch.num_columns());
-        if let (Some(load), Some(divided)) = (&load, &self.operation.divided) {
-            let columns = batch.columns().iter().map(compacted).collect::<Result<Vec<_>>>()?;
-            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-            let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(from_arrow)?;
-            let values = self.operation.values(load, batch)?;
-            self.due.extend(divided.add(load, values, bytes)?);
-            return Ok(());
-        }
-        if let (Some(load), Some(rows)) = (&load, &self.rows)
-            && self.count > 0
-            && (self.count + batch.num_rows() > load.row_store.cluster_rows()
-                || rows.memory.bytes() + bytes > CLUSTER_BYTES)
-        {
-            self.store(load)?;
-        }
-        let rows = self.rows.as_mut().ok_or_else(|| Error::bug("rows come after their end"))?;
-        rows.memory.grow(bytes)?;
-        let columns = batch.columns().iter().map(compacted).collect::<Result<Vec<_>>>()?;
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let batch = RecordBatch::try_new_with_options(batch.schema(), columns, &options).map_err(from_arrow)?;
-        self.count += batch.num_rows();
-        rows.batches.push(batch);
-        Ok(())
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.due.iter().map(SegmentBlock::bytes).sum()
-    }
-
-    fn revoke(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn next_io(&mut self) -> Option<PartIo> {
-        let block = self.due.pop_front()?;
-        Some(PartIo { bytes: block.bytes(), io: WriteIo::Blocking(Box::new(move || block.write())) })
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        if let Some(load) = self.operation.load.clone().filter(|_| self.segment.is_some())
-            && self.count >= load.row_store.cluster_rows() / LAST_PART
-        {
-            self.store(&load)?;
-        }
-        self.operation.written.lock().extend(self.segment.take().map(|segment| (0, segment)));
-        if let (Some(own), Some(all)) = (self.rows.take(), self.operation.rows.lock().as_mut()) {
-            all.batches.extend(own.batches);
-            all.memory.absorb(own.memory);
-        }
-        Ok(())
     }
 }

@@ -5,6 +5,7 @@
 use sqlparser::tokenizer::Token;
 
 use super::{Text, quoted};
+use crate::quoting::literal;
 
 /// What an expression begins with that stands in the place of a column.
 pub(crate) const CONFLICT_VALUE: &str = "conflict \u{1}";
@@ -43,7 +44,7 @@ impl Text<'_> {
     /// Tokens as a text that is read as the same tokens.
     fn written(&self, places: std::ops::Range<usize>) -> String {
         let text = |at| match self.token(at) {
-            Token::SingleQuotedString(text) => format!("'{}'", text.replace('\'', "''")),
+            Token::SingleQuotedString(text) => literal(text),
             other => other.to_string(),
         };
         places.map(text).collect::<Vec<_>>().join(" ")

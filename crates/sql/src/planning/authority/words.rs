@@ -1,5 +1,6 @@
 //! A statement's tokens as they come: words, names, texts, numbers.
 
+use crate::quoting::{literal, quoted};
 use diligence_base::{Error, Result};
 use sqlparser::ast;
 
@@ -215,8 +216,8 @@ impl Part {
     fn text(&self) -> String {
         match self {
             Self::Word(text) | Self::Number(text) | Self::Sign(text) => text.clone(),
-            Self::Quoted(name) => format!("\"{}\"", name.replace('"', "\"\"")),
-            Self::Text(text) => format!("'{}'", text.replace('\'', "''")),
+            Self::Quoted(name) => quoted(name),
+            Self::Text(text) => literal(text),
         }
     }
 }

@@ -1,0 +1,308 @@
+//! Columns that go, that change and that get another name.
+
+use std::sync::Arc;
+
+use arrow::datatypes::FieldRef;
+use diligence_base::{Error, Result};
+use diligence_catalog::rules::{ComputedKey, Deferral, Identity, Key, KeyKind, TableRules};
+use diligence_catalog::sequence::{Sequence, SequenceOptions};
+use diligence_catalog::{NativeTable, Object, OwnedSequence, Relation, RelationName, Resolved, TableAlteration};
+use diligence_storage::memory::ROW_NUMBERS;
+use diligence_types::SqlType;
+use sqlparser::ast::{
+    self, AlterColumnOperation, AlterTableOperation, ColumnOption, Expr, Ident, ObjectName, RenameTableNameKind,
+    SelectItem, SetExpr, TableConstraint,
+};
+
+use super::super::around::Around;
+use super::super::definitions::{lower, unwritable};
+use super::super::depends::Becomes;
+use super::super::fragments;
+use super::super::indexes::{IndexParts, bare, shown};
+use super::super::schemas::OTHER_SCHEMA;
+use super::super::sequences::{self, SequenceChange, arguments_of, changed, changes_of};
+use super::super::statements::BoundStatement;
+use super::super::tables::{Declaration, sequence_options_of};
+use crate::binder::{self, CHANGED, Changed, Given, Target};
+use crate::errors;
+use crate::parse::{ALTER_CONSTRAINT, COLLATED_TYPE, CONSTRAINT};
+use crate::statement::{Command, Statement};
+use crate::walking::{each_expression, each_expression_mut};
+use crate::write::native::{Layout, NativeTarget, NewTable};
+
+impl Around<'_> {
+    fn drop_column(&self, altered: &mut Altered, name: &Ident, cascade: bool) -> Result<()> {
+        let place = altered.place(name)?;
+        let name = lower(name);
+        let uses = |condition: &Expr| names_column(condition, &name);
+        let rules = &mut altered.declaration.rules;
+        if rules.distribution.uses(&name) {
+            let table = &altered.declaration.name.name;
+            let message =
+                format!("cannot drop column \"{name}\" because rows of relation \"{table}\" are divided by it");
+            let hint = "set another distribution first: ALTER TABLE … SET DISTRIBUTED BY ROUND ROBIN FRAGMENTS 1 \
+                        CLUSTERED BY ()";
+            return Err(Error::input(message).with_code("42P16").with_hint(hint));
+        }
+        if let Some((generated, _)) = rules.generated.iter().find(|(own, expression)| **own != name && uses(expression))
+            && !cascade
+        {
+            let table = &altered.declaration.name.name;
+            let message = format!("cannot drop column {name} of table {table} because other objects depend on it");
+            let detail = format!("column {generated} of table {table} depends on column {name} of table {table}");
+            return Err(Error::input(message).with_code("2BP01").with_detail(detail));
+        }
+        rules.checks.retain(|check| !uses(&check.condition));
+        rules.keys.retain(|key| !key.uses(&name));
+        rules.references.retain(|reference| !reference.columns.contains(&name));
+        let gone = rules.generated.iter().filter(|(own, expression)| **own != name && uses(expression));
+        let gone = gone.map(|(own, _)| own.clone()).collect::<Vec<_>>();
+        rules.defaults.remove(&name);
+        rules.generated.remove(&name);
+        rules.identities.remove(&name);
+        rules.comments.remove(&name);
+        altered.declaration.sequences.retain(|sequence| sequence.column != name);
+        altered.declaration.fields.remove(place);
+        altered.from.remove(place);
+        for name in gone {
+            self.drop_column(altered, &Ident::with_quote('"', name), true)?;
+        }
+        Ok(())
+    }
+
+    fn alter_column(&self, altered: &mut Altered, name: &Ident, operation: &AlterColumnOperation) -> Result<()> {
+        let place = altered.place(name)?;
+        let column = altered.declaration.fields[place].name().clone();
+        match operation {
+            AlterColumnOperation::SetNotNull => altered.declaration.set_nullable(&column, false),
+            AlterColumnOperation::DropNotNull => {
+                let primary = altered.declaration.rules.primary_key();
+                if primary.is_some_and(|key| key.columns.contains(&column)) {
+                    return Err(Error::input(format!("column \"{column}\" is in a primary key")).with_code("42P16"));
+                }
+                altered.declaration.set_nullable(&column, true);
+            }
+            AlterColumnOperation::SetDefault { value } => {
+                altered.declaration.rules.defaults.insert(column, Arc::new(value.clone()));
+            }
+            AlterColumnOperation::DropDefault => {
+                altered.declaration.rules.defaults.remove(&column);
+            }
+            AlterColumnOperation::SetDataType { data_type, using, .. } => {
+                let sql_type = binder::named_type(data_type, self)?;
+                let (collation, using) = collated_type(using.as_ref());
+                let sql_type = match collation {
+                    Some(collation) => self.with_collation_named(sql_type, collation)?,
+                    None => sql_type,
+                };
+                let field = &mut altered.declaration.fields[place];
+                if SqlType::of_field(field).as_ref() == Some(&sql_type) && using.is_none() {
+                    return Ok(());
+                }
+                let nullable = field.is_nullable();
+                *field = Arc::new(sql_type.field(&column, nullable));
+                let old = match &altered.from[place] {
+                    From::Column(_) => Expr::Identifier(name.clone()),
+                    From::Null => Expr::Value(ast::Value::Null.into()),
+                    From::Value(value) => value.clone(),
+                };
+                altered.from[place] = From::Value(using.cloned().unwrap_or(old));
+                // Conditions are looked at with the new values.
+                let checks = &altered.declaration.rules.checks;
+                let touched = checks.iter().filter(|check| names_column(&check.condition, &column));
+                altered.new_checks.extend(touched.map(|check| check.name.clone()));
+            }
+            AlterColumnOperation::AddGenerated { .. } => return Err(Error::bug("ADD GENERATED is done elsewhere")),
+        }
+        Ok(())
+    }
+
+    /// What becomes of a column that counts or is generated. Fails with 55000 if it does not, or is not.
+    fn alter_identity(&self, altered: &mut Altered, name: &Ident, call: &ast::Function, object: &Object) -> Result<()> {
+        let place = altered.place(name)?;
+        let column = altered.declaration.fields[place].name().clone();
+        let table = &object.name.name;
+        let changes = changes_of(&arguments_of(call))?;
+        let rules = &mut altered.declaration.rules;
+        if let Some(SequenceChange::DropExpression { if_exists }) = changes.first() {
+            if rules.generated.remove(&column).is_none() && !if_exists {
+                let message = format!("column \"{column}\" of relation \"{table}\" is not a stored generated column");
+                return Err(Error::input(message).with_code("55000"));
+            }
+            return Ok(());
+        }
+        let is_well = matches!(changes.first(), Some(SequenceChange::DropIdentity { if_exists: true }));
+        if !rules.identities.contains_key(&column) {
+            if is_well {
+                return Ok(());
+            }
+            let message = format!("column \"{column}\" of relation \"{table}\" is not an identity column");
+            return Err(Error::input(message).with_code("55000"));
+        }
+        let found =
+            self.sequence_of(object, &column).ok_or_else(|| Error::bug("a column counts without a sequence"))?;
+        let Relation::Sequence(sequence) = &found.relation else { return Err(Error::bug("a sequence is none")) };
+        for change in &changes {
+            match change {
+                SequenceChange::Generated(identity) => {
+                    rules.identities.insert(column.clone(), *identity);
+                }
+                SequenceChange::DropIdentity { .. } => {
+                    rules.identities.remove(&column);
+                    rules.defaults.remove(&column);
+                    altered.also.push(Command::DropSequence(found.name.clone()));
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+        if changes.iter().any(|change| !matches!(change, SequenceChange::Generated(_))) {
+            let (options, state) = changed(sequence, &changes)?;
+            let sequence = found.reference();
+            altered.also.push(Command::AlterSequence { sequence, options, state, tag: "ALTER TABLE" });
+        }
+        Ok(())
+    }
+
+    /// ADD GENERATED … AS IDENTITY. Fails with 55000 if the column counts already, has a default or may be NULL, and
+    /// with 22023 if it is of no integer type.
+    fn add_identity(
+        &self,
+        altered: &mut Altered,
+        name: &Ident,
+        generated_as: Option<ast::GeneratedAs>,
+        options: &[ast::SequenceOptions],
+        object: &Object,
+    ) -> Result<()> {
+        let place = altered.place(name)?;
+        let field = altered.declaration.fields[place].clone();
+        let (column, table) = (field.name().clone(), &object.name.name);
+        let rules = &altered.declaration.rules;
+        let refused = |what: &str| {
+            let message = format!("column \"{column}\" of relation \"{table}\" {what}");
+            Err(Error::input(message).with_code("55000"))
+        };
+        let bits = match SqlType::of_field(&field) {
+            Some(SqlType::SmallInt) => 16,
+            Some(SqlType::Integer) => 32,
+            Some(SqlType::BigInt) => 64,
+            _ => {
+                let error = Error::input("identity column type must be smallint, integer, or bigint");
+                return Err(error.with_code("22023"));
+            }
+        };
+        if field.is_nullable() {
+            return refused("must be declared NOT NULL before identity can be added");
+        }
+        if rules.identities.contains_key(&column) {
+            return refused("is already an identity column");
+        }
+        if rules.defaults.contains_key(&column) {
+            return refused("already has a default value");
+        }
+        let is_always = generated_as == Some(ast::GeneratedAs::Always);
+        let identity = if is_always { Identity::Always } else { Identity::ByDefault };
+        altered.declaration.rules.identities.insert(column.clone(), identity);
+        self.add_sequence(&mut altered.declaration, &column, sequence_options_of(options, bits)?);
+        // The rows stay as they are, so it is made beside them.
+        for OwnedSequence { name, column, options } in std::mem::take(&mut altered.declaration.sequences) {
+            let options = SequenceOptions { owner: Some((object.id, column)), ..options };
+            let sequence = Arc::new(Sequence::new(options));
+            altered.also.push(Command::CreateSequence { name, sequence });
+        }
+        Ok(())
+    }
+}
+
+/// Whether an expression names a column of its table.
+fn names_column(expression: &Expr, column: &str) -> bool {
+    let is_it = |expression: &Expr| match expression {
+        Expr::Identifier(name) => lower(name) == column,
+        Expr::CompoundIdentifier(names) => names.last().is_some_and(|name| lower(name) == column),
+        _ => false,
+    };
+    let visit = |expression: &Expr| match is_it(expression) {
+        true => std::ops::ControlFlow::Break(()),
+        false => std::ops::ControlFlow::Continue(()),
+    };
+    each_expression(expression, visit).is_break()
+}
+/// Gives a column another name, in the table's rules, too.
+fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Result<()> {
+    let place = altered.place(old)?;
+    let old = lower(old);
+    if altered.declaration.has_column(new) {
+        let table = &altered.declaration.name.name;
+        let message = format!("column \"{new}\" of relation \"{table}\" already exists");
+        return Err(Error::input(message).with_code("42701"));
+    }
+    let field: &mut FieldRef = &mut altered.declaration.fields[place];
+    *field = Arc::new(field.as_ref().clone().with_name(new));
+    let rules = &mut altered.declaration.rules;
+    let named = |names: &mut Vec<String>| {
+        names.iter_mut().filter(|name| **name == old).for_each(|name| new.clone_into(name));
+    };
+    rules.distribution.rename(&old, new);
+    rules.keys.iter_mut().for_each(|key| named(&mut key.columns));
+    rules.references.iter_mut().for_each(|reference| named(&mut reference.columns));
+    if let Some(default) = rules.defaults.remove(&old) {
+        rules.defaults.insert(new.to_owned(), default);
+    }
+    if let Some(generated) = rules.generated.remove(&old) {
+        rules.generated.insert(new.to_owned(), generated);
+    }
+    if let Some(identity) = rules.identities.remove(&old) {
+        rules.identities.insert(new.to_owned(), identity);
+    }
+    if let Some(comment) = rules.comments.remove(&old) {
+        rules.comments.insert(new.to_owned(), comment);
+    }
+    let in_expression = |expression: &mut Arc<Expr>| {
+        let mut copy = expression.as_ref().clone();
+        let _ = each_expression_mut(&mut copy, |expression| {
+            let name = match expression {
+                Expr::Identifier(name) => Some(name),
+                Expr::CompoundIdentifier(names) => names.last_mut(),
+                _ => None,
+            };
+            if let Some(name) = name.filter(|name| lower(name) == old) {
+                *name = Ident::with_quote('"', new);
+            }
+            std::ops::ControlFlow::Continue(())
+        });
+        *expression = Arc::new(copy);
+    };
+    for key in &mut rules.keys {
+        let Some(computed) = &mut key.computed else { continue };
+        computed.condition.iter_mut().for_each(in_expression);
+        for (column, expression) in key.columns.iter_mut().zip(&mut computed.expressions) {
+            if let Some(expression) = expression {
+                in_expression(expression);
+                *column = shown(expression);
+            }
+        }
+    }
+    rules.checks.iter_mut().for_each(|check| in_expression(&mut check.condition));
+    rules.generated.values_mut().for_each(in_expression);
+    Ok(())
+}
+
+/// The collation in the USING of ALTER COLUMN, and the expression that a statement wrote there.
+fn collated_type(using: Option<&Expr>) -> (Option<&ast::ObjectName>, Option<&Expr>) {
+    let Some(Expr::Function(call)) = using else { return (None, using) };
+    let ast::FunctionArguments::List(list) = &call.args else { return (None, using) };
+    let name = call.name.0.last().and_then(|part| part.as_ident());
+    if name.is_none_or(|name| name.value != COLLATED_TYPE) {
+        return (None, using);
+    }
+    fn expression(argument: Option<&ast::FunctionArg>) -> Option<&Expr> {
+        match argument {
+            Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expression))) => Some(expression),
+            _ => None,
+        }
+    }
+    match expression(list.args.first()) {
+        Some(Expr::Collate { collation, .. }) => (Some(collation), expression(list.args.get(1))),
+        _ => (None, using),
+    }
+}
