@@ -48,6 +48,7 @@ mod remembered;
 mod sender;
 mod session;
 mod settings;
+mod sqlstate;
 mod statement;
 pub mod status;
 mod system;
@@ -81,6 +82,7 @@ pub use plans::{GenericPlan, ParsedStatement, PlanCache, PlannedStatement, Used}
 pub use remembered::SessionMark;
 pub use session::{Session, SessionOptions};
 pub use settings::{bytes, memory_budget};
+pub use sqlstate::sqlstate;
 pub use statement::{Append, CancelToken, PendingStatement, QueryResult, ResultKind, Short};
 pub use status::Progress;
 pub use system::WaitingQuery;

@@ -165,6 +165,7 @@ fn schemas_hold_tables() {
         [
             "attached",
             "buffer",
+            "client_settings",
             "fragments",
             "history",
             "indexes",

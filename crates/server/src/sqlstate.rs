@@ -29,29 +29,9 @@ pub const DENIED: &str = "42501";
 /// `program_limit_exceeded`.
 pub const LIMIT: &str = "54000";
 
-/// The error's code: its own, or one by its kind and, for values, by what is wrong with the value.
+/// The error's code, as [`diligence_db::sqlstate`] finds it.
 pub fn of(error: &Error) -> &'static str {
-    if let Some(code) = error.code() {
-        return code;
-    }
-    let message = error.message();
-    match error.kind() {
-        ErrorKind::Input if message.contains("exists already") => "42P07",
-        ErrorKind::Input if message.starts_with("no setting is named") => "42704",
-        ErrorKind::Input if message.starts_with("no prepared statement") => "26000",
-        ErrorKind::Input => "42000",
-        ErrorKind::Value if message.contains("ivi") && message.contains("zero") => "22012",
-        ErrorKind::Value if message.contains("verflow") || message.contains("out of range") => "22003",
-        ErrorKind::Value if message.contains("does not allow NULL") => "23502",
-        ErrorKind::Value if message.to_lowercase().contains("cast") || message.contains("parse") => "22P02",
-        ErrorKind::Value => "22000",
-        ErrorKind::File => "58030",
-        ErrorKind::Unsupported => UNSUPPORTED,
-        ErrorKind::Resource => "53200",
-        ErrorKind::Retry => SERIALIZATION_FAILURE,
-        ErrorKind::Cancelled => CANCELLED,
-        ErrorKind::Bug => "XX000",
-    }
+    diligence_db::sqlstate(error)
 }
 
 /// HTTP's status for the error.

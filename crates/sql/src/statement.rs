@@ -5,30 +5,19 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use diligence_base::ids::ObjectVersion;
-use diligence_base::{Error, Result};
-use diligence_catalog::authority::{Privilege, RoleChange};
-use diligence_catalog::locks::{LockOwner, TableLock};
-use diligence_catalog::sequence::{Sequence, SequenceOptions, SequenceState};
-use diligence_catalog::{
-    Catalog, CompositeDefinition, DomainDefinition, EnumChange, EnumDefinition, FileRelation, Isolation, LockWay,
-    Object, ObjectRef, Relation, RelationName, Routine, SessionCatalogs, SessionSnapshot, TableAlteration, View,
-    may_change, no_schema,
-};
+use diligence_base::Result;
+use diligence_catalog::authority::Privilege;
+use diligence_catalog::locks::LockOwner;
+use diligence_catalog::{Catalog, Isolation, Object, RelationName, SessionCatalogs, SessionSnapshot};
 use diligence_engine::plan::{Needs, Node, Plan};
-use diligence_memory::QueryMemory;
-use diligence_remote::{Server, Servers};
 use diligence_storage::Writer;
-use diligence_types::collation::TextOrder;
 
 mod command;
 
 pub use self::command::{Command, DroppedKind};
 use crate::procedural::{Gives, Procedure};
 pub use crate::query::Query;
-use crate::renaming;
 use crate::write::native::{NativeWriter, Returned};
-use crate::write::triggers::TableTriggers;
 use crate::written::WrittenRows;
 
 /// A planned statement.

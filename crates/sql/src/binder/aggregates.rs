@@ -7,20 +7,15 @@ use diligence_types::SqlType;
 use diligence_types::functions::{AggregateBody, AggregateCall, resolve_aggregate};
 use diligence_types::sql_type::RecordField;
 use sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr,
-    GroupByWithModifier, OrderByExpr, OrderByOptions, Value, ValueWithSpan,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, OrderByExpr,
+    OrderByOptions,
 };
 
-use super::collations::{grouping_key, unlabelled};
-use super::functions::{bare_name, is_distinct, written};
+use super::functions::{is_distinct, written};
 use super::operators::Way;
-use super::scope::{Clause, Level, Tracker};
-use super::select::Item;
-use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
-use crate::algebra::{
-    Aggregate, AggregateItem, Column, ColumnId, Comparison, Constant, GroupingSets, Relation, Scalar, SortKey,
-};
-use crate::errors;
+use super::scope::{Level, Tracker};
+use super::{Binder, place, placed, unsupported};
+use crate::algebra::{AggregateItem, Comparison, Constant, Scalar, SortKey};
 
 /// DuckDB's names of aggregates that are others of PostgreSQL, written otherwise.
 const OTHER_FORMS: [&str; 11] = [
@@ -90,7 +85,7 @@ impl Binder<'_> {
 
     /// DuckDB's aggregates as those that PostgreSQL has, and `first_value`. Fails with 42883 for another number of
     /// arguments.
-    fn as_postgres<'n>(&self, name: &'n str, mut parts: Call) -> Result<(&'n str, Call)> {
+    pub(super) fn as_postgres<'n>(&self, name: &'n str, mut parts: Call) -> Result<(&'n str, Call)> {
         if !is_other_form(name) {
             return Ok((name, parts));
         }
@@ -131,7 +126,7 @@ impl Binder<'_> {
         }
     }
 
-    fn aggregate_parts(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Call> {
+    pub(super) fn aggregate_parts(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Call> {
         let mut arguments = self.aggregate_arguments(name, function, level)?;
         let mut order = &[][..];
         if let FunctionArguments::List(list) = &function.args {
@@ -216,7 +211,7 @@ impl Binder<'_> {
         Ok(SortKey { scalar, descending, nulls_first: options.nulls_first.unwrap_or(descending) })
     }
 
-    fn chosen(&self, name: &str, parts: &Call) -> Result<AggregateCall> {
+    pub(super) fn chosen(&self, name: &str, parts: &Call) -> Result<AggregateCall> {
         let candidates = parts.arguments.iter().map(Self::candidate).collect::<Vec<_>>();
         let call = resolve_aggregate(name, &candidates)?;
         if call.overload.is_ordered_set != parts.is_within_group {
@@ -231,7 +226,7 @@ impl Binder<'_> {
     }
 
     /// An aggregate by name over bound arguments.
-    fn plain(
+    pub(super) fn plain(
         &self,
         name: &str,
         arguments: Vec<Scalar>,
@@ -265,7 +260,7 @@ impl Binder<'_> {
 
     /// The value of an aggregate: one item that the engine computes, or an expression of several. `place` puts an item
     /// where it belongs and gives its column.
-    fn computed(
+    pub(super) fn computed(
         &self,
         name: &str,
         call: AggregateCall,
@@ -296,7 +291,7 @@ impl Binder<'_> {
     }
 
     /// `avg` of integers and numerics: the sum by the count.
-    fn average(
+    pub(super) fn average(
         &self,
         call: &AggregateCall,
         mut parts: Call,
@@ -314,7 +309,7 @@ impl Binder<'_> {
     }
 
     /// An integer as a numeric without digits behind the point.
-    fn as_numeric(&self, scalar: Scalar) -> Result<Scalar> {
+    pub(super) fn as_numeric(&self, scalar: Scalar) -> Result<Scalar> {
         match scalar.sql_type() {
             SqlType::SmallInt | SqlType::Integer | SqlType::BigInt => {
                 self.cast(scalar, &SqlType::decimal(19, 0), Way::Implicit)
@@ -324,7 +319,7 @@ impl Binder<'_> {
     }
 
     /// Aggregates that are expressions of others.
-    fn rewritten(
+    pub(super) fn rewritten(
         &self,
         name: &str,
         call: AggregateCall,
@@ -352,7 +347,7 @@ impl Binder<'_> {
     }
 
     /// Variances and deviations of integers and numerics: a function of the count, the sum and the sum of squares.
-    fn deviation(
+    pub(super) fn deviation(
         &self,
         name: &str,
         call: AggregateCall,
@@ -473,7 +468,7 @@ impl Binder<'_> {
     }
 
     /// Whether a row of the group is before the hypothetical one, whether it is its peer, its keys, and FILTER.
-    fn hypothetical_parts(
+    pub(super) fn hypothetical_parts(
         &self,
         function: &Function,
         direct: &[Scalar],
@@ -510,7 +505,7 @@ impl Binder<'_> {
     }
 
     /// An aggregate's column at the level that it belongs to.
-    fn placed_in(&self, target: &Level<'_>, item: AggregateItem, nullable: bool) -> Scalar {
+    pub(super) fn placed_in(&self, target: &Level<'_>, item: AggregateItem, nullable: bool) -> Scalar {
         let mut aggregates = target.aggregates.borrow_mut();
         let known = aggregates.iter().find(|(_, other)| *other == item).map(|(column, _)| column.clone());
         let column = known.unwrap_or_else(|| {

@@ -693,6 +693,17 @@ impl Binder<'_> {
         }
         let Level { names: own, .. } = level;
         let mut computed = Vec::new();
+        let zero = || Scalar::Constant(Constant::bigint(0));
+        let xmax = match front.as_slice() {
+            [] => Some(zero()),
+            // Of steps: the number of the row that was there.
+            [number, _] => Some(Scalar::Case {
+                arms: vec![(Scalar::IsNull(Box::new(number.scalar())), zero())],
+                otherwise: Some(Box::new(Scalar::Constant(Constant::bigint(1)))),
+                sql_type: SqlType::BigInt,
+            }),
+            _ => None,
+        };
         let mut outputs = front;
         outputs.extend(columns.iter().cloned());
         for check in checks {
@@ -709,6 +720,7 @@ impl Binder<'_> {
                 names.sources[0].qualifiers.clone_from(&changed.qualifiers);
                 let withheld = self.context.withheld(&changed_name());
                 names.sources[0].withheld = Withheld::of(withheld, &columns);
+                names.sources[0].xmax = xmax;
             }
             false => names.replace_columns(0, columns),
         }
@@ -732,7 +744,7 @@ impl Binder<'_> {
         let own = own.map(|column| self.numbers.named(&column.name, column.sql_type.clone(), true));
         let mut columns = own.collect::<Vec<_>>();
         names.replace_columns(0, columns.clone());
-        names.sources.iter_mut().for_each(|source| source.number = None);
+        names.sources.iter_mut().for_each(|source| (source.number, source.xmax) = (None, None));
         let others = names.beside_first();
         outputs.extend(others.iter().cloned());
         let returned = others.len();

@@ -46,6 +46,8 @@ enum JoinedKind {
     Left,
     Right,
     Full,
+    /// Each row with the one of the same number.
+    Positional,
     /// The nearest row of the right side.
     AsOf,
     AsOfLeft,
@@ -150,7 +152,9 @@ impl Binder<'_> {
                 Expr::Value(value) if value.value == Value::Boolean(true) => (JoinedKind::AsOf, constraint),
                 other => return Err(placed(unsupported("MATCH_CONDITION"), || place(other))),
             },
-            JoinOperator::ArrayJoin | JoinOperator::LeftArrayJoin | JoinOperator::InnerArrayJoin => {
+            // What `POSITIONAL JOIN` is read as.
+            JoinOperator::InnerArrayJoin => (JoinedKind::Positional, &none),
+            JoinOperator::ArrayJoin | JoinOperator::LeftArrayJoin => {
                 return Err(unsupported("ARRAY JOIN"));
             }
         };
@@ -159,8 +163,13 @@ impl Binder<'_> {
             return Err(error.with_hint("the combining JOIN type must be INNER or LEFT for a LATERAL reference"));
         }
         let has_condition = !matches!(constraint, JoinConstraint::None);
-        let needs_none =
-            matches!(operator, JoinOperator::CrossJoin(_) | JoinOperator::CrossApply | JoinOperator::OuterApply);
+        let needs_none = matches!(
+            operator,
+            JoinOperator::CrossJoin(_)
+                | JoinOperator::CrossApply
+                | JoinOperator::OuterApply
+                | JoinOperator::InnerArrayJoin
+        );
         if !has_condition && !needs_none {
             let error = Error::input("a JOIN needs a condition: ON … or USING (…)").with_code("42601");
             return Err(error.with_hint("CROSS JOIN joins each row with each"));
@@ -203,7 +212,7 @@ impl Binder<'_> {
         match kind {
             JoinedKind::Left | JoinedKind::AsOfLeft => pad(&right_range),
             JoinedKind::Right => pad(&left_range),
-            JoinedKind::Full => {
+            JoinedKind::Full | JoinedKind::Positional => {
                 pad(&left_range);
                 pad(&right_range);
             }
@@ -215,6 +224,7 @@ impl Binder<'_> {
             JoinedKind::Inner => combine(JoinKind::Inner, left_relation, right_relation, on, is_lateral),
             JoinedKind::Left => combine(JoinKind::Left, left_relation, right_relation, on, is_lateral),
             JoinedKind::Full => combine(JoinKind::Full, left_relation, right_relation, on, false),
+            JoinedKind::Positional => self.by_position(left_relation, right_relation)?,
             JoinedKind::AsOf => nearest(JoinKind::Inner, left_relation, right_relation, on)?,
             JoinedKind::AsOfLeft => nearest(JoinKind::Left, left_relation, right_relation, on)?,
             // The engine's left joins keep the left side.
@@ -228,7 +238,7 @@ impl Binder<'_> {
             JoinedKind::Semi | JoinedKind::Anti => names.keep(left_range.0),
             JoinedKind::RightSemi | JoinedKind::RightAnti => names.keep(right_range.0),
             JoinedKind::Inner | JoinedKind::Left | JoinedKind::Right | JoinedKind::Full => {}
-            JoinedKind::AsOf | JoinedKind::AsOfLeft => {}
+            JoinedKind::AsOf | JoinedKind::AsOfLeft | JoinedKind::Positional => {}
         }
         if merged.is_empty()
             || matches!(kind, JoinedKind::Semi | JoinedKind::Anti | JoinedKind::RightSemi | JoinedKind::RightAnti)
@@ -798,7 +808,8 @@ fn named(
     Ok(JoinedSide { relation, names: Namespace::of(source) })
 }
 
-/// A join; a dependent one if the right side reads the left. Functions of the left side's columns are put on top of it.
+/// A join; a dependent one if the right side reads the left. What is computed for each row of the left side alone is put
+/// on top of it.
 fn combine(kind: JoinKind, left: Relation, right: Relation, on: Scalar, is_lateral: bool) -> Relation {
     let (left, right) = (Box::new(left), Box::new(right));
     if !is_lateral {
@@ -806,14 +817,33 @@ fn combine(kind: JoinKind, left: Relation, right: Relation, on: Scalar, is_later
     }
     let is_always = on.as_constant().and_then(Constant::as_bool) == Some(true);
     match (&kind, *right) {
-        (JoinKind::Inner, Relation::TableFunction(function)) if *function.input == Relation::one_row() => {
-            let function = TableFunction { input: left, ..function };
-            Relation::TableFunction(function).filtered(on)
-        }
+        (JoinKind::Inner, right) if is_of_one_row(&right) => on_top(right, left).filtered(on),
         (JoinKind::Left, Relation::TableFunction(function)) if is_always && *function.input == Relation::one_row() => {
             Relation::TableFunction(TableFunction { input: left, keeps_all: true, ..function })
         }
         (_, right) => Relation::Apply(Apply { kind, left, right: Box::new(right), on }),
+    }
+}
+
+/// Whether a relation only computes values, leaves out rows and calls functions, from one row without columns on.
+fn is_of_one_row(relation: &Relation) -> bool {
+    match relation {
+        Relation::Map { input, .. } | Relation::Filter { input, .. } => is_of_one_row(input),
+        Relation::TableFunction(function) => is_of_one_row(&function.input),
+        other => *other == Relation::one_row(),
+    }
+}
+
+/// Such a relation, from other rows on.
+fn on_top(relation: Relation, input: Box<Relation>) -> Relation {
+    match relation {
+        Relation::Map { input: below, columns } => Relation::Map { input: Box::new(on_top(*below, input)), columns },
+        Relation::Filter { input: below, condition } => on_top(*below, input).filtered(condition),
+        Relation::TableFunction(function) => {
+            let input = Box::new(on_top(*function.input, input));
+            Relation::TableFunction(TableFunction { input, ..function })
+        }
+        _ => *input,
     }
 }
 

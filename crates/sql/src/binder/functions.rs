@@ -8,7 +8,7 @@ use diligence_types::SqlType;
 use diligence_types::functions::{aggregates, has_function, nearest_function, scalars};
 use diligence_types::search::SearchKind;
 use sqlparser::ast::{
-    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
+    DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Value,
 };
 
 use super::aggregates::is_other_form;
@@ -392,6 +392,16 @@ impl Binder<'_> {
                 let form = Scalar::Constant(Constant::text(form.value.clone()));
                 self.call("normalize", vec![self.argument(text, level)?, form])?
             }
+            // A literal is a text here, and not that of a list.
+            "list_slice" | "array_slice" | "list_extract" | "list_element" | "array_extract"
+                if begins_with_text(written(function)) =>
+            {
+                let mut arguments = bound()?;
+                if let Some(text) = arguments.first_mut() {
+                    *text = self.explicit(text.clone(), &SqlType::Text, false)?;
+                }
+                self.call(name, arguments)?
+            }
             "in value" => {
                 let [value, list] = two(bound()?).ok_or_else(|| wrong("a value and a list"))?;
                 self.in_value(value, list)?
@@ -622,4 +632,13 @@ fn two(arguments: Vec<Scalar>) -> Option<[Scalar; 2]> {
 
 fn three(arguments: Vec<Scalar>) -> Option<[Scalar; 3]> {
     arguments.try_into().ok()
+}
+
+fn begins_with_text(arguments: &[FunctionArg]) -> bool {
+    match arguments.first() {
+        Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))) => {
+            matches!(value.value, Value::SingleQuotedString(_))
+        }
+        _ => false,
+    }
 }

@@ -8,22 +8,17 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
-use diligence_types::functions::{AggregateBody, AggregateCall, resolve_aggregate};
-use diligence_types::sql_type::RecordField;
+use diligence_types::functions::resolve_aggregate;
 use sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, GroupByExpr,
-    GroupByWithModifier, OrderByExpr, OrderByOptions, Value, ValueWithSpan,
+    Expr, Function, FunctionArg, FunctionArgExpr, GroupByExpr, GroupByWithModifier, Value, ValueWithSpan,
 };
 
 use super::collations::{grouping_key, unlabelled};
-use super::functions::{bare_name, is_distinct, written};
-use super::operators::Way;
-use super::scope::{Clause, Level, Tracker};
+use super::functions::{bare_name, written};
+use super::scope::{Clause, Level};
 use super::select::Item;
-use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
-use crate::algebra::{
-    Aggregate, AggregateItem, Column, ColumnId, Comparison, Constant, GroupingSets, Relation, Scalar, SortKey,
-};
+use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, unsupported};
+use crate::algebra::{Aggregate, AggregateItem, Column, ColumnId, Constant, GroupingSets, Relation, Scalar};
 use crate::errors;
 
 /// Grouping sets of one GROUP BY at most, as in PostgreSQL.

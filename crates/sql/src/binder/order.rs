@@ -1,40 +1,37 @@
 //! ORDER BY, DISTINCT ON and LIMIT of a query.
 
-use std::collections::HashSet;
-
-use diligence_base::{Error, Result, Span};
+use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use sqlparser::ast::{
-    self, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, Fetch, FunctionArg, FunctionArgExpr, GroupByExpr, Ident,
-    LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, RenameSelectItem, Select, SelectFlavor,
-    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, Value, ValueWithSpan, WildcardAdditionalOptions,
+    Expr, Fetch, FunctionArg, FunctionArgExpr, LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query,
+    SelectItem, SetExpr, TableFactor, Value, ValueWithSpan,
 };
 
-use super::from::JoinedSide;
 use super::functions::{bare_name, written};
 use super::locking::Locking;
 use super::operators::Way;
 use super::scope::{Clause, Level, Namespace, Withs};
-use super::{Binder, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
-use crate::algebra::{Column, ColumnId, Constant, FunctionItem, Limit, Relation, Scalar, SortKey, TableFunction};
+use super::select::Item;
+use super::{Binder, Rows, name_place, normalized, place, placed, unsupported};
+use crate::algebra::{Column, Constant, Limit, Relation, Scalar, SortKey};
 use crate::errors;
 use crate::parse::LIMIT_PERCENT;
 
 /// What ORDER BY and DISTINCT ON sort by: an item of the list, or an expression of their own.
-enum By {
+pub(super) enum By {
     Item(usize),
     Scalar(Scalar),
 }
 
 /// A part of ORDER BY.
-struct Key<'e> {
-    by: By,
-    options: &'e OrderByOptions,
-    expression: Option<&'e Expr>,
+pub(super) struct Key<'e> {
+    pub by: By,
+    pub options: &'e OrderByOptions,
+    pub expression: Option<&'e Expr>,
 }
 impl Binder<'_> {
     /// The item of the list that a part of ORDER BY or DISTINCT ON means, or the expression that it is.
-    fn by(&self, expression: &Expr, clause: &str, items: &[Item<'_>], level: &Level<'_>) -> Result<By> {
+    pub(super) fn by(&self, expression: &Expr, clause: &str, items: &[Item<'_>], level: &Level<'_>) -> Result<By> {
         match expression {
             Expr::Value(ValueWithSpan { value: Value::Number(number, _), .. }) => {
                 let position = number.parse::<usize>().ok().filter(|position| (1..=items.len()).contains(position));
@@ -64,7 +61,12 @@ impl Binder<'_> {
         }
     }
 
-    fn keys<'e>(&self, order: Option<&'e OrderBy>, items: &[Item<'_>], level: &Level<'_>) -> Result<Vec<Key<'e>>> {
+    pub(super) fn keys<'e>(
+        &self,
+        order: Option<&'e OrderBy>,
+        items: &[Item<'_>],
+        level: &Level<'_>,
+    ) -> Result<Vec<Key<'e>>> {
         level.clause.set(Clause::OrderBy);
         let Some(order) = order else { return Ok(vec![]) };
         if order.interpolate.is_some() {
@@ -87,13 +89,13 @@ impl Binder<'_> {
         }
     }
 
-    fn distinct_on(&self, expressions: &[Expr], items: &[Item<'_>], level: &Level<'_>) -> Result<Vec<By>> {
+    pub(super) fn distinct_on(&self, expressions: &[Expr], items: &[Item<'_>], level: &Level<'_>) -> Result<Vec<By>> {
         level.clause.set(Clause::DistinctOn);
         expressions.iter().map(|expression| self.by(expression, "SELECT DISTINCT ON", items, level)).collect()
     }
 
     /// ORDER BY of a set operation: by names and positions of its columns. Fails with 0A000 for another expression.
-    fn ordered(&self, mut rows: Rows, order: &OrderBy) -> Result<(Rows, Vec<SortKey>)> {
+    pub(super) fn ordered(&self, mut rows: Rows, order: &OrderBy) -> Result<(Rows, Vec<SortKey>)> {
         let columns = rows.columns();
         let all = match &order.kind {
             OrderByKind::Expressions(keys) => keys.as_slice(),
@@ -144,7 +146,7 @@ impl Binder<'_> {
     }
 
     /// LIMIT, OFFSET and FETCH, of rows that are locked if `locking` says so.
-    fn limited(
+    pub(super) fn limited(
         &self,
         mut rows: Rows,
         keys: Vec<SortKey>,
@@ -202,7 +204,7 @@ impl Binder<'_> {
     }
 
     /// A number of rows; `None` for all. Fails with 2201W and 2201X if it is negative, 42804 if it is no number.
-    fn count(
+    pub(super) fn count(
         &self,
         expression: &Expr,
         clause: &str,

@@ -307,7 +307,10 @@ impl Binder<'_> {
         if definition.is_record {
             definition.columns = declared_columns(&definition, alias)?;
         } else if alias.is_some_and(|alias| alias.columns.iter().any(|column| column.data_type.is_some())) {
-            let message = "a column definition list is only allowed for functions returning \"record\"";
+            let message = match definition.columns.len() {
+                0 => "a column definition list is only allowed for functions returning \"record\"",
+                _ => "a column definition list is redundant for a function with OUT parameters",
+            };
             return Err(Error::input(message).with_code("42601"));
         }
         let as_query = |value: &Expr| -> Result<Arc<Query>> {
@@ -502,6 +505,7 @@ impl Binder<'_> {
             let Some(kind) = parameter.data_type.as_ref().and_then(polymorphic) else { continue };
             let element = match (kind.is_array, given) {
                 (_, SqlType::Unknown) => continue,
+                (true, SqlType::Array(element)) if **element == SqlType::Unknown => SqlType::Text,
                 (true, SqlType::Array(element)) => element.as_ref().clone(),
                 (true, _) => return Err(refused()),
                 (false, given) => given.clone(),

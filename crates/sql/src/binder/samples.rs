@@ -1,4 +1,4 @@
-//! Samples of rows, and the nearest rows of an ASOF JOIN.
+//! Samples of rows, the nearest rows of an ASOF JOIN, and the rows of a POSITIONAL JOIN.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use sqlparser::ast::{
 };
 
 use super::{Binder, place, unsupported};
-use crate::algebra::{Apply, Comparison, Constant, JoinKind, Limit, Relation, Scalar, SortKey};
+use crate::algebra::{Apply, Comparison, Constant, Join, JoinKind, Limit, Relation, Scalar, SortKey};
 use crate::errors;
 
 impl Binder<'_> {
@@ -128,4 +128,18 @@ pub(super) fn nearest(kind: JoinKind, left: Relation, right: Relation, on: Scala
     let fetch = Some(Scalar::Constant(Constant::bigint(1)));
     let right = Box::new(Relation::Limit(Limit { input: Box::new(sorted), skip: None, fetch, ties: None }));
     Ok(Relation::Apply(Apply { kind, left: Box::new(left), right, on: Scalar::boolean(true) }))
+}
+
+impl Binder<'_> {
+    /// A POSITIONAL JOIN: each row of a side with the row of the other that has its number; what is left of the longer
+    /// side stays alone.
+    pub(super) fn by_position(&self, left: Relation, right: Relation) -> Result<Relation> {
+        let numbered = |input: Relation| {
+            let (relation, number, _) = self.numbered_alike(input, &[], &[]);
+            (Box::new(relation), number)
+        };
+        let ((left, own), (right, other)) = (numbered(left), numbered(right));
+        let on = self.compare(Comparison::Equal, own.scalar(), other.scalar())?;
+        Ok(Relation::Join(Join { kind: JoinKind::Full, left, right, on }))
+    }
 }

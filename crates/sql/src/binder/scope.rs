@@ -43,6 +43,8 @@ pub(super) struct Source {
     pub key: Vec<ColumnId>,
     /// The numbers of a table's rows, which only their names find; where the statement has asked for them.
     pub number: Option<Column>,
+    /// What `xmax` is of a row that has been written: 0, unless it has taken the place of another.
+    pub xmax: Option<Scalar>,
     /// Whether it is a table.
     pub is_table: bool,
     /// What of it may not be read.
@@ -66,6 +68,9 @@ impl Withheld {
     }
 }
 
+/// What tells in RETURNING of ON CONFLICT which rows were there: `(xmax = 0) AS inserted`.
+const XMAX: &str = "xmax";
+
 /// What the numbers of rows are called: in PostgreSQL, and in DuckDB.
 const NUMBER_NAMES: [&str; 2] = ["ctid", "rowid"];
 
@@ -86,6 +91,7 @@ impl Source {
             is_scalar: false,
             key: Vec::new(),
             number: None,
+            xmax: None,
             is_table: false,
             withheld: Withheld::default(),
         }
@@ -657,6 +663,9 @@ impl Binder<'_> {
         if let Some(found) = alias.or_else(|| self.whole_row(std::slice::from_ref(name), level)) {
             return Ok(Some(found));
         }
+        if name.value.eq_ignore_ascii_case(XMAX) {
+            return Ok(level.names.sources.iter().find_map(|source| source.xmax.clone()));
+        }
         if is_number_name(name) { self.row_number(name, level) } else { Ok(None) }
     }
 
@@ -730,6 +739,11 @@ impl Binder<'_> {
                     let number = number.ok_or_else(|| Error::bug("a number that is there is gone"))?;
                     self.met(at, level, &number, &names[..length + 1]);
                     return Ok(number);
+                }
+                Found::Nothing
+                    if fields.is_empty() && name.value.eq_ignore_ascii_case(XMAX) && source.xmax.is_some() =>
+                {
+                    return source.xmax.clone().ok_or_else(|| Error::bug("xmax that is there is gone"));
                 }
                 Found::Nothing if names.len() > 2 => continue,
                 Found::Nothing => {

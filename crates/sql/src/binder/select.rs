@@ -5,20 +5,19 @@ use std::collections::HashSet;
 use diligence_base::{Error, Result, Span};
 use diligence_types::SqlType;
 use sqlparser::ast::{
-    self, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, Fetch, FunctionArg, FunctionArgExpr, GroupByExpr, Ident,
-    LimitClause, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, RenameSelectItem, Select, SelectFlavor,
-    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, Value, ValueWithSpan, WildcardAdditionalOptions,
+    self, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident,
+    OrderBy, Query, RenameSelectItem, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    WildcardAdditionalOptions,
 };
 
 use super::from::JoinedSide;
 use super::functions::{bare_name, written};
 use super::locking::Locking;
-use super::operators::Way;
-use super::scope::{Clause, Level, Namespace, Withs};
+use super::order::By;
+use super::scope::{Clause, Level, Withs};
 use super::{Binder, Output, Rows, STACK_GROWTH, STACK_RED_ZONE, name_place, normalized, place, placed, unsupported};
-use crate::algebra::{Column, ColumnId, Constant, FunctionItem, Limit, Relation, Scalar, SortKey, TableFunction};
+use crate::algebra::{Column, ColumnId, FunctionItem, Relation, Scalar, SortKey, TableFunction};
 use crate::errors;
-use crate::parse::LIMIT_PERCENT;
 
 /// Functions that give rows, for each row of a relation.
 fn rows_on(input: Relation, items: Vec<FunctionItem>) -> Relation {
@@ -331,7 +330,7 @@ impl Binder<'_> {
     }
 
     /// A sort by the keys of the types that have one; the relation itself without keys.
-    fn sorted_relation(&self, relation: Relation, keys: &[SortKey]) -> Result<Relation> {
+    pub(super) fn sorted_relation(&self, relation: Relation, keys: &[SortKey]) -> Result<Relation> {
         if keys.is_empty() {
             return Ok(relation);
         }
@@ -339,7 +338,7 @@ impl Binder<'_> {
     }
 
     /// Sort keys as they are compared.
-    fn comparable(&self, keys: &[SortKey]) -> Result<Vec<SortKey>> {
+    pub(super) fn comparable(&self, keys: &[SortKey]) -> Result<Vec<SortKey>> {
         let key = |key: &SortKey| Ok(SortKey { scalar: self.key(key.scalar.clone())?, ..key.clone() });
         keys.iter().map(key).collect()
     }

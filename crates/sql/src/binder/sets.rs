@@ -163,7 +163,12 @@ impl Binder<'_> {
     }
 
     /// Rows with their numbers among those of equal keys, and these columns as the first of them has them.
-    fn numbered_alike(&self, input: Relation, keys: &[Column], shown: &[Column]) -> (Relation, Column, Vec<Column>) {
+    pub(super) fn numbered_alike(
+        &self,
+        input: Relation,
+        keys: &[Column],
+        shown: &[Column],
+    ) -> (Relation, Column, Vec<Column>) {
         let item = |function, arguments| {
             let frame = WindowFrame::known(datafusion_expr::WindowFrame::new(None));
             WindowItem { kind: WindowKind::Engine(function), arguments, filter: None, frame }

@@ -81,6 +81,11 @@ impl Dialect for PostgresSyntax {
         TypeId::of::<GenericDialect>()
     }
 
+    /// `INNER ARRAY JOIN` is what `POSITIONAL JOIN` is read as.
+    fn supports_array_join_syntax(&self) -> bool {
+        true
+    }
+
     fn is_delimited_identifier_start(&self, ch: char) -> bool {
         ch == '"' || ch == '`'
     }

@@ -9,11 +9,10 @@ mod index_names;
 
 use std::sync::Arc;
 
-use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::{ComputedKey, Deferral, Identity, Key, KeyKind, TableRules};
-use diligence_catalog::sequence::{Sequence, SequenceOptions};
-use diligence_catalog::{NativeTable, Object, OwnedSequence, Relation, RelationName, Resolved, TableAlteration};
+use diligence_catalog::rules::{ComputedKey, Deferral, Key, KeyKind, TableRules};
+use diligence_catalog::sequence::Sequence;
+use diligence_catalog::{NativeTable, Object, Relation, RelationName, Resolved, TableAlteration};
 use diligence_storage::memory::ROW_NUMBERS;
 use diligence_types::SqlType;
 use sqlparser::ast::{
@@ -21,20 +20,20 @@ use sqlparser::ast::{
     SelectItem, SetExpr, TableConstraint,
 };
 
+use self::columns::rename_column;
 use super::around::Around;
 use super::definitions::{lower, unwritable};
 use super::depends::Becomes;
 use super::fragments;
-use super::indexes::{IndexParts, bare, shown};
+use super::indexes::{IndexParts, bare};
 use super::schemas::OTHER_SCHEMA;
-use super::sequences::{self, SequenceChange, arguments_of, changed, changes_of};
+use super::sequences::{self};
 use super::statements::BoundStatement;
 use super::tables::{Declaration, sequence_options_of};
 use crate::binder::{self, CHANGED, Changed, Given, Target};
 use crate::errors;
-use crate::parse::{ALTER_CONSTRAINT, COLLATED_TYPE, CONSTRAINT};
+use crate::parse::{ALTER_CONSTRAINT, CONSTRAINT};
 use crate::statement::{Command, Statement};
-use crate::walking::{each_expression, each_expression_mut};
 use crate::write::native::{Layout, NativeTarget, NewTable};
 
 /// Where the values of a column come from.
@@ -279,7 +278,7 @@ impl Around<'_> {
         };
         let given = Given::Places(given);
         let bound = binder::bind_new_rows(Some(&query), &given, true, None, &changed, self)?;
-        let layout = Layout { values: targets.len(), checks: names, ..Layout::default() };
+        let layout = Layout { values: targets.len(), checks: names, is_old: true, ..Layout::default() };
         let new = NewTable {
             name: object.name.clone(),
             or_replace: false,

@@ -134,6 +134,7 @@ impl ChangedTable {
             has_steps: false,
             values: self.targets.len(),
             checks: self.checks.iter().map(|(name, _)| name.clone()).collect(),
+            is_old: false,
         }
     }
 

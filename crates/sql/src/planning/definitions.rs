@@ -569,7 +569,11 @@ fn unenforced(constraint: &impl std::fmt::Display) -> Error {
 /// Gives the first columns these names.
 pub(super) fn rename(rows: &mut Bound, names: &[&Ident], what: &str) -> Result<()> {
     if names.len() > rows.columns.len() {
-        return Err(Error::input(format!("{what} specifies too many column names")).with_code("42601"));
+        let message = match what {
+            "CREATE TABLE AS" => "too many column names were specified".to_owned(),
+            what => format!("{what} specifies too many column names"),
+        };
+        return Err(Error::input(message).with_code("42601"));
     }
     for (column, name) in rows.columns.iter_mut().zip(names) {
         column.name = lower(name);

@@ -74,7 +74,7 @@ impl Planner {
                 if !self.catalogs().snapshot().catalog.has_schema(&schema) {
                     return Err(no_schema(&schema));
                 }
-                let quoted = quoted(schema);
+                let quoted = quoted(&schema);
                 let value = if schema == DEFAULT_SCHEMA { schema } else { quoted };
                 Ok(Statement::Set { name: SEARCH_PATH.to_owned(), value, is_local: false })
             }

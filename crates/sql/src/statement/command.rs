@@ -2,22 +2,19 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
 use diligence_base::ids::ObjectVersion;
 use diligence_base::{Error, Result};
-use diligence_catalog::authority::{Privilege, RoleChange};
+use diligence_catalog::authority::RoleChange;
 use diligence_catalog::locks::TableLock;
 use diligence_catalog::sequence::{Sequence, SequenceOptions, SequenceState};
 use diligence_catalog::{
-    Catalog, CompositeDefinition, DomainDefinition, EnumChange, EnumDefinition, FileRelation, Isolation, LockWay,
-    Object, ObjectRef, Relation, RelationName, Routine, SessionCatalogs, TableAlteration, View, may_change, no_schema,
+    Catalog, CompositeDefinition, DomainDefinition, EnumChange, EnumDefinition, FileRelation, LockWay, ObjectRef,
+    Relation, RelationName, Routine, SessionCatalogs, TableAlteration, View, may_change, no_schema,
 };
 use diligence_memory::QueryMemory;
 use diligence_remote::{Server, Servers};
 use diligence_types::collation::TextOrder;
 
-use super::ChannelStep;
 use crate::renaming;
 use crate::write::triggers::TableTriggers;
 

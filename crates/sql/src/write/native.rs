@@ -9,26 +9,25 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int32Type, Int64Type, SchemaRef};
 use datafusion_common::ScalarValue;
 use diligence_base::ids::ObjectVersion;
 use diligence_base::{About, Error, Result};
 use diligence_catalog::distribution::Distribution;
-use diligence_catalog::journal::RowStore;
 use diligence_catalog::locks::LockOwner;
 use diligence_catalog::rules::{RowFunction, TableRules};
 use diligence_catalog::transaction::Transaction;
 use diligence_catalog::{
-    Catalog, ColumnIds, NativeTable, NewRows, ObjectRef, OwnedSequence, Relation, RelationName, RowChange,
-    StoredCluster, TableAlteration, failing_row, table_schema,
+    Catalog, NativeTable, NewRows, ObjectRef, OwnedSequence, Relation, RelationName, RowChange, TableAlteration,
+    failing_row,
 };
-use diligence_engine::batch::{bytes_needed, compacted};
+use diligence_engine::batch::bytes_needed;
 use diligence_memory::{QueryMemory, Reservation};
 use diligence_storage::foreign_error::{from_arrow, from_datafusion};
-use diligence_storage::segment::{Segment, SegmentBlock, SegmentWriter, is_storable};
-use diligence_storage::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
+use diligence_storage::segment::SegmentWriter;
+use diligence_storage::{WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
 use diligence_types::{SqlType, functions};
 use parking_lot::Mutex;
 
@@ -193,6 +192,12 @@ pub(crate) fn check_holds(
     Err(error.with_detail(failing_row(&values()?, row)))
 }
 
+/// The error of a row that was there before the condition that it breaks.
+fn of_old_row(error: Error, name: &str, table: &RelationName) -> Error {
+    let message = format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
+    Error::value(message).with_code("23514").with_about(error.about().clone())
+}
+
 /// The columns of rows that are written, in this order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
@@ -204,6 +209,8 @@ pub(crate) struct Layout {
     pub(crate) values: usize,
     /// The names of conditions, which are truth values; NULL is well, too.
     pub(crate) checks: Vec<String>,
+    /// Whether the rows were there before the conditions.
+    pub(crate) is_old: bool,
 }
 
 impl Layout {
@@ -227,7 +234,8 @@ impl Layout {
         for (index, name) in self.checks.iter().enumerate() {
             let holds = rows.columns().get(first + index).and_then(|column| column.as_boolean_opt());
             let holds = holds.ok_or_else(|| Error::bug("a condition is no truth value"))?;
-            check_holds(holds, name, table, || rows.project(&self.value_places()).map_err(from_arrow))?;
+            let held = check_holds(holds, name, table, || rows.project(&self.value_places()).map_err(from_arrow));
+            held.map_err(|error| if self.is_old { of_old_row(error, name, table) } else { error })?;
         }
         self.unchecked(rows)
     }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use diligence_base::{Error, ErrorKind, Result};
+use diligence_base::{Error, Result};
 use diligence_sql::procedural::Condition;
 use parking_lot::Mutex;
 
 use super::conditions::NAMES;
+use crate::sqlstate::sqlstate;
 
 /// Codes of no condition's that statements may make up, at most.
 const CODES_MAX: usize = 1024;
@@ -40,23 +41,9 @@ pub(super) fn code(text: &str) -> Result<&'static str> {
     Ok(code)
 }
 
-/// An error's code, or one by its kind.
-pub(super) fn code_of_error(error: &Error) -> &'static str {
-    error.code().unwrap_or(match error.kind() {
-        ErrorKind::Input => "42000",
-        ErrorKind::Value => "22000",
-        ErrorKind::File => "58030",
-        ErrorKind::Unsupported => "0A000",
-        ErrorKind::Resource => "53200",
-        ErrorKind::Retry => "40001",
-        ErrorKind::Cancelled => "57014",
-        ErrorKind::Bug => "XX000",
-    })
-}
-
 /// Whether a handler of these conditions is for an error. Fails with 42704 for a condition that there is not.
 pub(super) fn is_for(conditions: &[Condition], error: &Error) -> Result<bool> {
-    let given = code_of_error(error);
+    let given = sqlstate(error);
     for condition in conditions {
         let wanted = match condition {
             Condition::Others if matches!(given, "57014" | "P0004") => continue,

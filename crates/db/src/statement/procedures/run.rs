@@ -22,6 +22,7 @@ use super::raised;
 use super::variables::{Scope, Scopes, Typed, Variable};
 use crate::plans::ParsedStatement;
 use crate::session::Session;
+use crate::sqlstate::sqlstate;
 use crate::statement::result::{QueryResult, ResultKind};
 use crate::statement::start::Short;
 
@@ -328,7 +329,7 @@ impl<'r> Run<'r> {
     /// What the first handler for an error does; fails with the error if there is none.
     fn handle(&mut self, handlers: &[Handler], error: Error) -> Result<Flow> {
         let mut scope = Scope::default();
-        scope.variables.push(Variable::new("sqlstate", Typed::text(raised::code_of_error(&error))));
+        scope.variables.push(Variable::new("sqlstate", Typed::text(sqlstate(&error))));
         scope.variables.push(Variable::new("sqlerrm", Typed::text(error.message())));
         self.scopes.push(scope);
         if error.kind() == ErrorKind::Cancelled && self.caller.is_stopped() {
@@ -511,7 +512,7 @@ impl<'r> Run<'r> {
         let about = error.map(|error| error.about().clone()).unwrap_or_default();
         match item {
             "row_count" => Ok(Typed::bigint(self.count.get() as i64)),
-            "returned_sqlstate" => text(error.map(raised::code_of_error)),
+            "returned_sqlstate" => text(error.map(sqlstate)),
             "message_text" => text(error.map(Error::message)),
             "pg_exception_detail" => text(error.and_then(Error::detail)),
             "pg_exception_hint" => text(error.and_then(Error::hint)),

@@ -59,7 +59,7 @@ fn a_statement_that_is_cancelled_leaves_nothing_of_its_triggers() {
     let session = database.session();
     run(&session, &["CREATE TABLE log (i INTEGER)", slow, trigger]);
     for depth in [30, 20] {
-        let result = session.execute(&format!("INSERT INTO t VALUES (1, {depth})")).unwrap();
+        let result = session.start(&format!("INSERT INTO t VALUES (1, {depth})")).unwrap();
         let token = result.cancel_token();
         let canceller = std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(150));

@@ -7,6 +7,7 @@
 //! * `FROM t … USING SAMPLE 10%`: a last part of FROM, `"using sample"(10, '%')`;
 //! * `ASOF JOIN t USING (a)`: `ASOF JOIN t MATCH_CONDITION (TRUE) USING (a)`; FALSE if it is an ASOF LEFT JOIN;
 //! * `2 ** 3`: `2 ^ 3`; `FROM t WHERE …` without SELECT: `SELECT * FROM t WHERE …`;
+//! * `a POSITIONAL JOIN b`: `a INNER ARRAY JOIN b`;
 //! * `SUMMARIZE q`: `SELECT * FROM "summarize"((q))`;
 //! * `UNPIVOT t ON a, b INTO NAME n VALUE v`: `SELECT * FROM t UNPIVOT (v FOR n IN (a, b))`, and PIVOT likewise.
 
@@ -19,6 +20,9 @@ pub(crate) const PIVOT_GROUPS: &str = "pivot groups";
 
 /// What PIVOT is by, where it is by several: their values are combined.
 pub(crate) const PIVOT_PRODUCT: &str = "pivot product";
+
+/// What stands for POSITIONAL in front of JOIN.
+const POSITIONAL: [&str; 2] = ["INNER", "ARRAY"];
 
 /// Functions that take a lambda.
 const LAMBDA_FUNCTIONS: [&str; 12] = [
@@ -238,6 +242,7 @@ impl Text<'_> {
             Keyword::FOR if !open.is_parenthesis && !open.is_comprehension => self.comprehension(at, open),
             Keyword::IF if open.is_comprehension => self.replace(at, [Token::Comma]),
             Keyword::ASOF => self.asof(at),
+            _ if self.is(at, "POSITIONAL") && self.is(at + 1, "JOIN") => self.replace(at, POSITIONAL.map(word)),
             Keyword::STRUCT if at > 0 && (*self.token(at - 1) == Token::DoubleColon || self.follows(at, &["AS"])) => {
                 self.struct_type(at + 1);
             }

@@ -75,6 +75,7 @@ impl Text<'_> {
                         before,
                         &["UNION", "INTERSECT", "EXCEPT", "ALL", "DISTINCT", "EXPLAIN", "ANALYZE", "VERBOSE"],
                     )
+                    || self.is(before, "AS") && self.statement == Keyword::CREATE && self.ends_with_table(at)
             }
         };
         if !begins || !matches!(self.token(at + 1), Token::Word(_)) {
@@ -84,6 +85,12 @@ impl Text<'_> {
         if self.is(at + 1, "ONLY") && matches!(self.token(at + 2), Token::Word(_)) {
             self.drop(at + 1..at + 2);
         }
+    }
+
+    /// Whether `TABLE t` is the rest of a statement, but for WITH.
+    fn ends_with_table(&self, at: usize) -> bool {
+        let end = self.name_end(at + 1);
+        end > at + 1 && (self.ends_statement(end) || self.is(end, "WITH"))
     }
 
     /// `GROUP BY DISTINCT a, b`: `GROUP BY "group by distinct"(), a, b`; `GROUP BY ALL a, b`: without ALL.

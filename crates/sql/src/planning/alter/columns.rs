@@ -4,34 +4,25 @@ use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::{ComputedKey, Deferral, Identity, Key, KeyKind, TableRules};
+use diligence_catalog::rules::Identity;
 use diligence_catalog::sequence::{Sequence, SequenceOptions};
-use diligence_catalog::{NativeTable, Object, OwnedSequence, Relation, RelationName, Resolved, TableAlteration};
-use diligence_storage::memory::ROW_NUMBERS;
+use diligence_catalog::{Object, OwnedSequence, Relation};
 use diligence_types::SqlType;
-use sqlparser::ast::{
-    self, AlterColumnOperation, AlterTableOperation, ColumnOption, Expr, Ident, ObjectName, RenameTableNameKind,
-    SelectItem, SetExpr, TableConstraint,
-};
+use sqlparser::ast::{self, AlterColumnOperation, Expr, Ident};
 
 use super::super::around::Around;
-use super::super::definitions::{lower, unwritable};
-use super::super::depends::Becomes;
-use super::super::fragments;
-use super::super::indexes::{IndexParts, bare, shown};
-use super::super::schemas::OTHER_SCHEMA;
-use super::super::sequences::{self, SequenceChange, arguments_of, changed, changes_of};
-use super::super::statements::BoundStatement;
-use super::super::tables::{Declaration, sequence_options_of};
-use crate::binder::{self, CHANGED, Changed, Given, Target};
-use crate::errors;
-use crate::parse::{ALTER_CONSTRAINT, COLLATED_TYPE, CONSTRAINT};
-use crate::statement::{Command, Statement};
+use super::super::definitions::lower;
+use super::super::indexes::shown;
+use super::super::sequences::{SequenceChange, arguments_of, changed, changes_of};
+use super::super::tables::sequence_options_of;
+use super::{Altered, From};
+use crate::binder::{self};
+use crate::parse::COLLATED_TYPE;
+use crate::statement::Command;
 use crate::walking::{each_expression, each_expression_mut};
-use crate::write::native::{Layout, NativeTarget, NewTable};
 
 impl Around<'_> {
-    fn drop_column(&self, altered: &mut Altered, name: &Ident, cascade: bool) -> Result<()> {
+    pub(super) fn drop_column(&self, altered: &mut Altered, name: &Ident, cascade: bool) -> Result<()> {
         let place = altered.place(name)?;
         let name = lower(name);
         let uses = |condition: &Expr| names_column(condition, &name);
@@ -70,7 +61,12 @@ impl Around<'_> {
         Ok(())
     }
 
-    fn alter_column(&self, altered: &mut Altered, name: &Ident, operation: &AlterColumnOperation) -> Result<()> {
+    pub(super) fn alter_column(
+        &self,
+        altered: &mut Altered,
+        name: &Ident,
+        operation: &AlterColumnOperation,
+    ) -> Result<()> {
         let place = altered.place(name)?;
         let column = altered.declaration.fields[place].name().clone();
         match operation {
@@ -118,7 +114,13 @@ impl Around<'_> {
     }
 
     /// What becomes of a column that counts or is generated. Fails with 55000 if it does not, or is not.
-    fn alter_identity(&self, altered: &mut Altered, name: &Ident, call: &ast::Function, object: &Object) -> Result<()> {
+    pub(super) fn alter_identity(
+        &self,
+        altered: &mut Altered,
+        name: &Ident,
+        call: &ast::Function,
+        object: &Object,
+    ) -> Result<()> {
         let place = altered.place(name)?;
         let column = altered.declaration.fields[place].name().clone();
         let table = &object.name.name;
@@ -166,7 +168,7 @@ impl Around<'_> {
 
     /// ADD GENERATED … AS IDENTITY. Fails with 55000 if the column counts already, has a default or may be NULL, and
     /// with 22023 if it is of no integer type.
-    fn add_identity(
+    pub(super) fn add_identity(
         &self,
         altered: &mut Altered,
         name: &Ident,
@@ -215,7 +217,7 @@ impl Around<'_> {
 }
 
 /// Whether an expression names a column of its table.
-fn names_column(expression: &Expr, column: &str) -> bool {
+pub(super) fn names_column(expression: &Expr, column: &str) -> bool {
     let is_it = |expression: &Expr| match expression {
         Expr::Identifier(name) => lower(name) == column,
         Expr::CompoundIdentifier(names) => names.last().is_some_and(|name| lower(name) == column),
@@ -228,7 +230,7 @@ fn names_column(expression: &Expr, column: &str) -> bool {
     each_expression(expression, visit).is_break()
 }
 /// Gives a column another name, in the table's rules, too.
-fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Result<()> {
+pub(super) fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Result<()> {
     let place = altered.place(old)?;
     let old = lower(old);
     if altered.declaration.has_column(new) {
@@ -288,14 +290,14 @@ fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Result<()> {
 }
 
 /// The collation in the USING of ALTER COLUMN, and the expression that a statement wrote there.
-fn collated_type(using: Option<&Expr>) -> (Option<&ast::ObjectName>, Option<&Expr>) {
+pub(super) fn collated_type(using: Option<&Expr>) -> (Option<&ast::ObjectName>, Option<&Expr>) {
     let Some(Expr::Function(call)) = using else { return (None, using) };
     let ast::FunctionArguments::List(list) = &call.args else { return (None, using) };
     let name = call.name.0.last().and_then(|part| part.as_ident());
     if name.is_none_or(|name| name.value != COLLATED_TYPE) {
         return (None, using);
     }
-    fn expression(argument: Option<&ast::FunctionArg>) -> Option<&Expr> {
+    pub(super) fn expression(argument: Option<&ast::FunctionArg>) -> Option<&Expr> {
         match argument {
             Some(ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expression))) => Some(expression),
             _ => None,

@@ -1,34 +1,19 @@
 //! What one packet has of a statement that writes: rows in memory, or in clusters of a segment once they are many.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::filter_record_batch;
-use arrow::datatypes::{Int32Type, Int64Type, SchemaRef};
-use datafusion_common::ScalarValue;
-use diligence_base::ids::ObjectVersion;
-use diligence_base::{About, Error, Result};
-use diligence_catalog::distribution::Distribution;
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use diligence_base::{Error, Result};
 use diligence_catalog::journal::RowStore;
-use diligence_catalog::locks::LockOwner;
-use diligence_catalog::rules::{RowFunction, TableRules};
-use diligence_catalog::transaction::Transaction;
-use diligence_catalog::{
-    Catalog, ColumnIds, NativeTable, NewRows, ObjectRef, OwnedSequence, Relation, RelationName, RowChange,
-    StoredCluster, TableAlteration, failing_row, table_schema,
-};
+use diligence_catalog::{ColumnIds, NativeTable, NewRows, Relation, RelationName, StoredCluster, table_schema};
 use diligence_engine::batch::{bytes_needed, compacted};
-use diligence_memory::{QueryMemory, Reservation};
-use diligence_storage::foreign_error::{from_arrow, from_datafusion};
+use diligence_storage::foreign_error::from_arrow;
 use diligence_storage::segment::{Segment, SegmentBlock, SegmentWriter, is_storable};
-use diligence_storage::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
-use diligence_types::{SqlType, functions};
-use parking_lot::Mutex;
+use diligence_storage::{PartIo, WriteIo, WritePart};
 
-use super::divided::{Divided, Rest};
-use super::triggers::{ComputedLater, Triggers};
-use crate::view_shape::OF_VIEW;
+use super::{ChangeWay, NativeOperation, NativeRows, NativeTarget, NativeWriter, NewTable};
 
 /// Where rows of a statement go that are many.
 #[derive(Clone)]
