@@ -38,8 +38,8 @@ impl Text<'_> {
         }
         let end = self.statement_end(at);
         let mut name = String::new();
-        for at in first..end {
-            match self.token(at) {
+        for place in first..end {
+            match self.token(place) {
                 Token::Word(part) if part.quote_style.is_some() => name += &format!("\"{}\"", part.value),
                 Token::Word(part) => name += &part.value,
                 Token::Period => name.push('.'),
