@@ -830,6 +830,7 @@ fn is_of_one_row(relation: &Relation) -> bool {
     match relation {
         Relation::Map { input, .. } | Relation::Filter { input, .. } => is_of_one_row(input),
         Relation::TableFunction(function) => is_of_one_row(&function.input),
+        Relation::Join(Join { kind: JoinKind::Inner, left, right, .. }) => is_of_one_row(left) && is_of_one_row(right),
         other => *other == Relation::one_row(),
     }
 }
@@ -843,6 +844,7 @@ fn on_top(relation: Relation, input: Box<Relation>) -> Relation {
             let input = Box::new(on_top(*function.input, input));
             Relation::TableFunction(TableFunction { input, ..function })
         }
+        Relation::Join(join) => on_top(*join.right, Box::new(on_top(*join.left, input))).filtered(join.on),
         _ => *input,
     }
 }

@@ -8,7 +8,7 @@ use sqlparser::ast::{Expr, FunctionArg, FunctionArgExpr, Ident, Value};
 use super::functions::{bare_name, written};
 use super::scope::Level;
 use super::select::Item;
-use super::{Binder, normalized};
+use super::{Binder, normalized, unsupported};
 use crate::algebra::Scalar;
 
 impl Binder<'_> {
@@ -46,6 +46,10 @@ impl Binder<'_> {
         while left > 1 && array.sql_type().element().is_some_and(|element| element.element().is_some()) {
             array = self.call("flatten", vec![array])?;
             left -= 1;
+        }
+        if name == "max_depth" && array.sql_type().element().is_some_and(|element| element.element().is_some()) {
+            let error = unsupported("max_depth := n of lists that nest deeper");
+            return Err(error.with_hint("unnest(x) takes lists in lists apart, as PostgreSQL takes arrays"));
         }
         let row = match array.sql_type() {
             SqlType::Record(_) => array,
