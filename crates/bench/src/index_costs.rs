@@ -1,6 +1,6 @@
-//! `diligence-bench index-costs`: what it costs to find rows by an index beside looking at all of them, of rows in memory
-//! and in segments: numbers for the rule in `catalog/rows`. One thread, and a condition on one column that is no part of
-//! the scan. The least of several rounds counts.
+//! `diligence-bench index-costs`: what it costs to find rows by an index beside looking at all of them, of rows in
+//! memory and in segments: numbers for the rule in `catalog/rows`. One thread, and a condition on one column that is no
+//! part of the scan. The least of several rounds counts.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -58,6 +58,7 @@ pub mod privileges;
 mod references;
 pub mod rights;
 mod routine;
+mod row_places;
 mod rows;
 pub mod rules;
 mod run;

@@ -147,8 +147,8 @@ impl IoPool {
         threads
     }
 
-    /// The calling thread, which runs a job, will wait for work that may need this pool. Until it
-    /// [comes back](Self::come_back), another thread takes its place: one that sleeps, or a new one, which stays. If the
+    /// The calling thread, which runs a job, will wait for work that may need this pool. Until it [comes
+    /// back](Self::come_back), another thread takes its place: one that sleeps, or a new one, which stays. If the
     /// system has no more, its place is taken when another job ends.
     pub fn leave(self: &Arc<Self>) {
         if self.inline {

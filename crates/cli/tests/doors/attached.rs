@@ -248,7 +248,8 @@ fn large_tables_are_read_in_parts_of_one_snapshot_and_a_limit_ends_them() {
     let script = format!("ATTACH '{}' AS pg;\nSELECT count(DISTINCT t) AS n FROM pg.large", postgres.url);
     let ran = run(home.path(), &["sql", "--memory", "32MiB", "--format", "csv", "-"], &script);
     assert_eq!(lines(&ran), ["100000"]);
-    // What nobody reads any more ends at the server as well. (In FROM, the server would make all rows before the first.)
+    // What nobody reads any more ends at the server as well. (In FROM, the server would make all rows before the
+    // first.)
     let endless = "SELECT count(*) FROM (SELECT * FROM postgres_query('pg', \
                    'SELECT generate_series(1, 1000000000) AS i, pg_sleep(0.0001)::text') WHERE i > 5 LIMIT 3)";
     let ran = postgres.attached(home.path(), endless);

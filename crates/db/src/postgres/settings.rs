@@ -11,7 +11,7 @@ use crate::duration::duration;
 
 /// What kind of value a setting has.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SettingKind {
     Text,
     Choice,
     Switch,
@@ -20,7 +20,7 @@ enum Kind {
     Time,
 }
 
-use Kind::{Choice, Switch, Text, Time, Whole};
+use SettingKind::{Choice, Switch, Text, Time, Whole};
 
 const STATEMENTS: &str = "Client Connection Defaults / Statement Behavior";
 const LOCALE: &str = "Client Connection Defaults / Locale and Formatting";
@@ -31,7 +31,7 @@ const OWN: &str = "Diligence";
 
 /// PostgreSQL's settings: names, first values, categories, kinds, and what they are.
 #[rustfmt::skip]
-const KNOWN: [(&str, &str, &str, Kind, &str); 45] = [
+const KNOWN: [(&str, &str, &str, SettingKind, &str); 45] = [
     ("application_name", "", "Reporting and Logging / What to Log", Text, "What the client calls itself."),
     ("backslash_quote", "safe_encoding", COMPATIBILITY, Choice, "Whether \\' stands for a quote."),
     ("block_size", "8192", PRESET, Whole, "Bytes of a block."),
@@ -116,7 +116,7 @@ pub(super) fn settings(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     rows.into_values().collect()
 }
 
-fn kind_of(value: &str) -> Kind {
+fn kind_of(value: &str) -> SettingKind {
     match value {
         "on" | "off" => Switch,
         value if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => Whole,
@@ -134,7 +134,7 @@ fn written(name: &str) -> &str {
     }
 }
 
-fn row(name: &str, value: &str, first: &str, category: &str, kind: Kind, description: &str) -> Vec<Cell> {
+fn row(name: &str, value: &str, first: &str, category: &str, kind: SettingKind, description: &str) -> Vec<Cell> {
     let milliseconds = |text: &str| match duration(text) {
         Ok(time) if kind == Time => time.as_millis().to_string(),
         _ => text.to_owned(),

@@ -4,8 +4,9 @@
 //! Until it is launched it holds no memory, and it can be cancelled as any other.
 //!
 //! A query ends when all sinks are complete, when something fails, or when it is cancelled. However it ends: every
-//! packet drops its states, and jobs of I/O threads that change something end, then the graph is dropped with everything in it, then the query counts as ended, and only
-//! then the reader hears of it. So whoever has seen the end of a stream finds its memory free and its state final.
+//! packet drops its states, and jobs of I/O threads that change something end, then the graph is dropped with
+//! everything in it, then the query counts as ended, and only then the reader hears of it. So whoever has seen the end
+//! of a stream finds its memory free and its state final.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Poll, Waker};

@@ -808,8 +808,8 @@ fn named(
     Ok(JoinedSide { relation, names: Namespace::of(source) })
 }
 
-/// A join; a dependent one if the right side reads the left. What is computed for each row of the left side alone is put
-/// on top of it.
+/// A join; a dependent one if the right side reads the left. What is computed for each row of the left side alone is
+/// put on top of it.
 fn combine(kind: JoinKind, left: Relation, right: Relation, on: Scalar, is_lateral: bool) -> Relation {
     let (left, right) = (Box::new(left), Box::new(right));
     if !is_lateral {

@@ -1,7 +1,8 @@
-//! Fields of columns that INSERT and UPDATE set: `SET place.street = 'x'`, `INSERT INTO t (place.street, place.number)`.
+//! Fields of columns that INSERT and UPDATE set: `SET place.street = 'x'`, `INSERT INTO t (place.street,
+//! place.number)`.
 //!
-//! Fields of one column become one value of the column, before anything else looks at the statement: in UPDATE a call of
-//! `"set field"`, in INSERT a row.
+//! Fields of one column become one value of the column, before anything else looks at the statement: in UPDATE a call
+//! of `"set field"`, in INSERT a row.
 
 use std::borrow::Cow;
 

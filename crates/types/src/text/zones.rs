@@ -1,5 +1,5 @@
-//! Time zones: their names, and the offset that they have at an instant or a local time. The session's zone brings along
-//! how dates are written.
+//! Time zones: their names, and the offset that they have at an instant or a local time. The session's zone brings
+//! along how dates are written.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,13 +15,13 @@ use super::{abbreviations, errors};
 /// A time zone, and how dates are written there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {
-    place: Place,
+    place: ZonePlace,
     styles: Styles,
 }
 
 /// Where it is how late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ZonePlace {
     /// So many seconds east of Greenwich, always.
     Fixed(i32),
     /// A zone of the IANA's database.
@@ -44,10 +44,10 @@ impl Zone {
 
     /// So many seconds east of Greenwich, always.
     pub const fn fixed(offset: i32) -> Self {
-        Self::at(Place::Fixed(offset))
+        Self::at(ZonePlace::Fixed(offset))
     }
 
-    const fn at(place: Place) -> Self {
+    const fn at(place: ZonePlace) -> Self {
         let styles = Styles { date: DateStyle::Iso, order: DateOrder::Mdy, interval: IntervalStyle::Postgres };
         Self { place, styles }
     }
@@ -55,8 +55,8 @@ impl Zone {
     /// Seconds east of Greenwich, if they are always the same.
     pub fn fixed_offset(&self) -> Option<i32> {
         match self.place {
-            Place::Fixed(offset) => Some(offset),
-            Place::Named(_) => None,
+            ZonePlace::Fixed(offset) => Some(offset),
+            ZonePlace::Named(_) => None,
         }
     }
 
@@ -88,9 +88,9 @@ impl Zone {
     /// What the zone is called at an instant, such as `CEST`; `None` if it is only an offset.
     pub fn abbreviation_at(&self, instant: i64) -> Option<String> {
         match self.place {
-            Place::Fixed(0) => Some("UTC".to_owned()),
-            Place::Fixed(_) => None,
-            Place::Named(zone) => {
+            ZonePlace::Fixed(0) => Some("UTC".to_owned()),
+            ZonePlace::Fixed(_) => None,
+            ZonePlace::Named(zone) => {
                 let instant = DateTime::from_timestamp(instant.div_euclid(SECOND), 0).unwrap_or_default();
                 Some(zone.offset_from_utc_datetime(&instant.naive_utc()).to_string())
             }
@@ -122,7 +122,7 @@ impl Zone {
     pub fn of_name(text: &str) -> Option<Self> {
         match NAMES.get(&text.to_ascii_lowercase()) {
             Some(zone) if matches!(zone.name(), "UTC" | "Etc/UTC" | "GMT" | "Zulu") => Some(Self::UTC),
-            Some(zone) => Some(Self::at(Place::Named(*zone))),
+            Some(zone) => Some(Self::at(ZonePlace::Named(*zone))),
             None => posix(text),
         }
     }
@@ -162,8 +162,8 @@ impl Zone {
     /// Seconds east of Greenwich at an instant in microseconds.
     pub fn offset_at(&self, instant: i64) -> i32 {
         match self.place {
-            Place::Fixed(offset) => offset,
-            Place::Named(zone) => offset_of(zone, instant.div_euclid(SECOND)),
+            ZonePlace::Fixed(offset) => offset,
+            ZonePlace::Named(zone) => offset_of(zone, instant.div_euclid(SECOND)),
         }
     }
 
@@ -171,8 +171,8 @@ impl Zone {
     /// gap, one that they show twice the offset after the overlap, as PostgreSQL does.
     pub fn offset_of_local(&self, local: i64) -> i32 {
         let zone = match self.place {
-            Place::Fixed(offset) => return offset,
-            Place::Named(zone) => zone,
+            ZonePlace::Fixed(offset) => return offset,
+            ZonePlace::Named(zone) => zone,
         };
         let local = local.div_euclid(SECOND);
         let day = DAY / SECOND;

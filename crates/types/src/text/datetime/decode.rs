@@ -47,24 +47,24 @@ impl Flaw {
 }
 
 /// Which parts a text has told so far, as bits.
-type Parts = u32;
+type PartSet = u32;
 
-const YEAR: Parts = 1 << 0;
-const MONTH: Parts = 1 << 1;
-const DAY_PART: Parts = 1 << 2;
-const HOUR: Parts = 1 << 3;
-const MINUTE: Parts = 1 << 4;
-const SECOND_PART: Parts = 1 << 5;
-const ZONE: Parts = 1 << 6;
-const DAYLIGHT: Parts = 1 << 7;
-const DAY_OF_YEAR: Parts = 1 << 8;
-const WEEKDAY: Parts = 1 << 9;
-const HALF: Parts = 1 << 10;
-const ERA: Parts = 1 << 11;
-const YEAR_AND_MONTH: Parts = YEAR | MONTH;
-const MONTH_AND_DAY: Parts = MONTH | DAY_PART;
-const DATE: Parts = YEAR | MONTH | DAY_PART;
-const TIME: Parts = HOUR | MINUTE | SECOND_PART;
+const YEAR: PartSet = 1 << 0;
+const MONTH: PartSet = 1 << 1;
+const DAY_PART: PartSet = 1 << 2;
+const HOUR: PartSet = 1 << 3;
+const MINUTE: PartSet = 1 << 4;
+const SECOND_PART: PartSet = 1 << 5;
+const ZONE: PartSet = 1 << 6;
+const DAYLIGHT: PartSet = 1 << 7;
+const DAY_OF_YEAR: PartSet = 1 << 8;
+const WEEKDAY: PartSet = 1 << 9;
+const HALF: PartSet = 1 << 10;
+const ERA: PartSet = 1 << 11;
+const YEAR_AND_MONTH: PartSet = YEAR | MONTH;
+const MONTH_AND_DAY: PartSet = MONTH | DAY_PART;
+const DATE: PartSet = YEAR | MONTH | DAY_PART;
+const TIME: PartSet = HOUR | MINUTE | SECOND_PART;
 
 /// What a text says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ pub(super) fn time_only(text: &str, options: &ReadOptions) -> Result<i64, Flaw> 
 struct Decoder<'a> {
     options: &'a ReadOptions,
     is_time_only: bool,
-    parts: Parts,
+    parts: PartSet,
     year: i64,
     month: i64,
     day: i64,
@@ -183,11 +183,11 @@ impl<'a> Decoder<'a> {
         ((self.hour * 60 + self.minute) * 60 + self.second) * SECOND + self.micros
     }
 
-    fn has(&self, parts: Parts) -> bool {
+    fn has(&self, parts: PartSet) -> bool {
         self.parts & parts == parts
     }
 
-    fn field(&mut self, fields: &[TextField], index: usize) -> Result<Parts, Flaw> {
+    fn field(&mut self, fields: &[TextField], index: usize) -> Result<PartSet, Flaw> {
         let TextField { kind, text } = &fields[index];
         match kind {
             FieldKind::Date if self.is_time_only => self.date_field_of_time(fields, index),
@@ -222,7 +222,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// `2024-01-05`, `Jan-5-2024`, `America/New_York`, or a time and a zone as in `040506-08`.
-    fn date_field(&mut self, text: &str) -> Result<Parts, Flaw> {
+    fn date_field(&mut self, text: &str) -> Result<PartSet, Flaw> {
         if self.announced == Some(Unit::Julian) {
             self.announced = None;
             let (julian, rest) = leading_integer(text)?;
@@ -244,7 +244,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// As [`date_field`](Self::date_field), where only a time is wanted.
-    fn date_field_of_time(&mut self, fields: &[TextField], index: usize) -> Result<Parts, Flaw> {
+    fn date_field_of_time(&mut self, fields: &[TextField], index: usize) -> Result<PartSet, Flaw> {
         let text = &fields[index].text;
         let is_last_a_date = fields.last().is_some_and(|field| field.kind == FieldKind::Date);
         if index == 0 && fields.len() >= 2 && (is_last_a_date || fields[1].kind == FieldKind::Time) {
@@ -259,20 +259,20 @@ impl<'a> Decoder<'a> {
         self.time_and_zone(text, self.parts | DATE)
     }
 
-    fn named_zone(&mut self, text: &str) -> Result<Parts, Flaw> {
+    fn named_zone(&mut self, text: &str) -> Result<PartSet, Flaw> {
         self.zone = Some(Zone::of_name(text).ok_or_else(|| Flaw::Zone(text.to_owned()))?);
         Ok(ZONE)
     }
 
     /// `040506-08`.
-    fn time_and_zone(&mut self, text: &str, parts: Parts) -> Result<Parts, Flaw> {
+    fn time_and_zone(&mut self, text: &str, parts: PartSet) -> Result<PartSet, Flaw> {
         let (time, _) = text.split_once('-').ok_or(Flaw::Format)?;
         self.zone = Some(Zone::fixed(displacement(&text[time.len()..])?));
         Ok(self.digits(time, parts)? | ZONE)
     }
 
     /// A date whose parts have delimiters.
-    fn date(&mut self, text: &str) -> Result<Parts, Flaw> {
+    fn date(&mut self, text: &str) -> Result<PartSet, Flaw> {
         let mut rest = text;
         let mut parts: Vec<&str> = Vec::with_capacity(3);
         while !rest.is_empty() {
@@ -321,7 +321,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// A number that nothing announced, in a date with or without a time.
-    fn number(&mut self, text: &str) -> Result<Parts, Flaw> {
+    fn number(&mut self, text: &str) -> Result<PartSet, Flaw> {
         let point = text.find('.');
         if point.is_some() && self.parts & DATE == 0 {
             self.date(text)
@@ -333,7 +333,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// A number that nothing announced, where only a time is wanted.
-    fn number_of_time(&mut self, fields: &[TextField], index: usize) -> Result<Parts, Flaw> {
+    fn number_of_time(&mut self, fields: &[TextField], index: usize) -> Result<PartSet, Flaw> {
         let text = &fields[index].text;
         match text.find('.') {
             Some(point) => {
@@ -352,7 +352,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// A number whose unit the field before it told: `d12`, `T040506`, `J2451187.5`.
-    fn announced_number(&mut self, text: &str, unit: Unit) -> Result<Parts, Flaw> {
+    fn announced_number(&mut self, text: &str, unit: Unit) -> Result<PartSet, Flaw> {
         let (value, rest) = leading_integer(text)?;
         let takes_fraction = matches!(unit, Unit::Julian | Unit::Time | Unit::Second);
         if !(rest.is_empty() || (rest.starts_with('.') && takes_fraction)) {
@@ -423,7 +423,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// One number: a year, a month or a day, by what is known already.
-    fn part(&mut self, text: &str, has_month_name: bool, known: Parts) -> Result<Parts, Flaw> {
+    fn part(&mut self, text: &str, has_month_name: bool, known: PartSet) -> Result<PartSet, Flaw> {
         let (value, rest) = leading_integer(text)?;
         if rest.starts_with('.') {
             if text.len() - rest.len() > 2 {
@@ -470,7 +470,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// A date or a time without delimiters: `20240105`, `040506.789`, `0405`.
-    fn digits(&mut self, text: &str, known: Parts) -> Result<Parts, Flaw> {
+    fn digits(&mut self, text: &str, known: PartSet) -> Result<PartSet, Flaw> {
         let (digits, micros) = match text.find('.') {
             Some(point) => (&text[..point], Some((fraction(&text[point..])? * 1e6).round_ties_even() as i64)),
             None => (text, None),
@@ -496,7 +496,7 @@ impl<'a> Decoder<'a> {
         Err(Flaw::Format)
     }
 
-    fn word(&mut self, fields: &[TextField], index: usize) -> Result<Parts, Flaw> {
+    fn word(&mut self, fields: &[TextField], index: usize) -> Result<PartSet, Flaw> {
         let text = fields[index].text.as_str();
         if let Some(zone) = Zone::of_abbreviation(text) {
             self.zone = Some(zone);
@@ -556,7 +556,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn reserved(&mut self, reserved: Reserved) -> Result<Parts, Flaw> {
+    fn reserved(&mut self, reserved: Reserved) -> Result<PartSet, Flaw> {
         if self.is_time_only && !matches!(reserved, Reserved::Now | Reserved::Midnight) {
             return Err(Flaw::Format);
         }
