@@ -1,7 +1,7 @@
 //! A disk that fails at the n-th operation, for n from the first to the last: one query ends with an error that says
 //! why, or with the right rows; nothing is left of it; and the next query runs.
 //!
-//! `DILIGENCE_FAULT_POINTS` says at how many operations of each query (24 unless given), more of the first ones than of
+//! `DILIGENCE_FAULT_POINTS` says at how many operations of each query (12 unless given), more of the first ones than of
 //! the last: what reads again and again, as pairs do, has written early. `all` says at every one, which takes hours
 //! (`.ci/nightly`).
 
@@ -19,7 +19,7 @@ use diligence_tests::idle;
 const BUDGETS: [usize; 9] = [4 << 20, 4 << 20, 4 << 20, 8 << 20, 4 << 20, 4 << 20, 4 << 20, 12 << 20, 4 << 20];
 
 /// Operations of each query that fail unless the environment says otherwise.
-const POINTS: u64 = 24;
+const POINTS: u64 = 12;
 
 /// How many of a query's operations fail, each in a run of its own.
 fn points(operations: u64) -> u64 {
