@@ -156,7 +156,8 @@ impl IoPool {
         }
         let (needs_thread, has_work) = {
             let mut jobs = self.jobs.lock();
-            jobs.running -= 1;
+            // A pool that has stopped runs jobs where they come from, and counts none.
+            jobs.running = jobs.running.saturating_sub(1);
             jobs.absent += 1;
             (jobs.present() < jobs.threads && !jobs.stopping, !jobs.queue.is_empty())
         };
@@ -174,7 +175,7 @@ impl IoPool {
         }
         let mut jobs = self.jobs.lock();
         jobs.running += 1;
-        jobs.absent -= 1;
+        jobs.absent = jobs.absent.saturating_sub(1);
     }
 
     /// Queues a job. Where no thread is left, it runs at once.
