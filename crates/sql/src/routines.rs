@@ -308,7 +308,6 @@ impl Definition {
 
     /// The arguments with those in one array that the last parameter takes; nothing inside of a value if none does,
     /// and `None` if it must take one and there is none.
-    #[expect(clippy::option_option, reason = "no change, and no call")]
     fn gathered(&self, call: &[(Option<String>, Expr)]) -> Option<Option<Vec<(Option<String>, Expr)>>> {
         let place = match self.parameters.last() {
             Some(last) if last.is_variadic => self.parameters.len() - 1,

@@ -198,7 +198,7 @@ fn row_of(
         match own.as_slice() {
             [] => Ok(Expr::Value(ast::Value::Null.into())),
             // Of several values the last one counts.
-            [.., (rest, place)] if rest.is_empty() => {
+            [.., ([], place)] => {
                 let value = value(*place);
                 match is_default(&value) {
                     true => Err(Error::unsupported("cannot set a subfield to DEFAULT").with_code("0A000")),

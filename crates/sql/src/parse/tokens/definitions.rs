@@ -89,7 +89,7 @@ impl Text<'_> {
     pub(super) fn named_columns(&mut self, opened: usize) {
         let Some(closed) = self.closed.get(&opened).copied() else { return };
         let names = (opened + 1..closed).step_by(2);
-        let is_list = (closed - opened) % 2 == 0
+        let is_list = (closed - opened).is_multiple_of(2)
             && names.clone().all(|at| matches!(self.token(at), Token::Word(_)))
             && (opened + 2..closed).step_by(2).all(|at| *self.token(at) == Token::Comma);
         if !is_list || self.statement != Keyword::CREATE || !self.is_table_definition(opened) {
