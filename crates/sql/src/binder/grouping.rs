@@ -1,8 +1,8 @@
-//! Aggregates and groups.
+//! Groups. Calls of aggregates are bound in `aggregates`.
 //!
 //! Expressions above a GROUP BY are bound over the columns of FROM first, their aggregates as columns of their own.
 //! Once all are bound, what is equal to a group's expression becomes the group's column; a column that is left then is
-//! in no group (42803). An aggregate belongs to the SELECT of its innermost argument, which may be one around it.
+//! in no group (42803).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

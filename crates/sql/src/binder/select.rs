@@ -1,4 +1,4 @@
-//! SELECT from WHERE to LIMIT, and what a query has around it.
+//! SELECT from WHERE on, and what a query has around it. Its order and its LIMIT are bound in `order`.
 
 use std::collections::HashSet;
 
