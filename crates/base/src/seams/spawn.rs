@@ -2,9 +2,9 @@
 
 use std::thread::JoinHandle;
 
-/// Starts threads. The engine calls it while it starts, and for threads that take the places of others: of workers that
-/// wait for something outside of it, and of I/O threads whose jobs wait for other jobs. Each of these stays, so no query
-/// starts one that comes later.
+/// Starts threads. The engine calls it while it starts, and for threads that take the places of others: of workers
+/// that wait for something outside of it, and of I/O threads whose jobs wait for other jobs. Each of these stays, so no
+/// query starts one that comes later.
 pub trait Spawn: Send + Sync + std::fmt::Debug {
     /// Starts a thread with a name that shows up in debuggers. Fails if the system has no more.
     fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send>) -> std::io::Result<Box<dyn Thread>>;
