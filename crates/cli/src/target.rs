@@ -115,7 +115,10 @@ impl RunningStatement for OwnRunning<'_> {
         if next.is_ready() {
             // What functions print is no part of the result.
             let printed = self.result.printed().take();
-            printed.iter().for_each(|text| complain(format!("notice: {}", printable(text.trim_end()))));
+            printed.iter().for_each(|message| {
+                let level = message.level.to_string().to_lowercase();
+                complain(format!("{level}: {}", printable(message.text().trim_end())));
+            });
         }
         next.map(|next| next.map(|rows| rows.and_then(|rows| self.session.shown(rows))))
     }

@@ -440,7 +440,8 @@ $$",
     while let Some(batch) = result.next_blocking() {
         batch.unwrap();
     }
-    assert_eq!(printed.take(), ["x is 7\nand more\n"]);
+    let texts = printed.take().iter().map(|message| message.text().to_owned()).collect::<Vec<_>>();
+    assert_eq!(texts, ["x is 7\nand more\n"]);
 }
 
 /// Processes are killed while queries run: each gives what it is to, or the error of its own process.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use diligence_engine::query::Printed;
-use diligence_engine::stages::{Caller, on_behalf_of};
+use diligence_engine::stages::{Caller, Message, on_behalf_of};
 
 /// Who has sent a statement.
 pub(crate) struct Sender {
@@ -29,7 +29,7 @@ impl Caller for Sender {
         (self.has_gone)()
     }
 
-    fn printed(&self, text: &str) {
-        self.printed.add(text);
+    fn printed(&self, message: Message) {
+        self.printed.add(message);
     }
 }

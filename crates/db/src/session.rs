@@ -6,14 +6,17 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::FieldRef;
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use diligence_base::{Error, Result};
 use diligence_catalog::authority::RoleDefinition;
 use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
-use diligence_engine::query::{Printed, QueryStream};
+use diligence_engine::query::{KeptRows, Printed, QueryStream};
 use diligence_engine::{QueryOptions, SharingMode};
+use diligence_memory::Reservation;
 use diligence_remote::Server;
-use diligence_sql::{ChannelStep, DeferredTrigger, Facts, Planner, PlannerOptions, Query, QueryRunner, SettingsSink};
+use diligence_sql::{
+    ChannelStep, DeferredTrigger, Facts, Formula, Planner, PlannerOptions, Query, QueryRunner, SettingsSink,
+};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
 use diligence_types::range_type::RangeKind;
@@ -22,6 +25,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::channels::{self, Ears, Notification, Pending};
 use crate::database::Database;
+use crate::plans::{KnownBlocks, ParsedStatement};
 use crate::put_off::PutOff;
 use crate::remembered::{Remembered, SessionMark, Was};
 use crate::settings::{self, Settings, SettingsView, Shown};
@@ -70,6 +74,8 @@ pub(crate) struct Parts {
     savepoints: Mutex<Vec<Savepoint>>,
     /// Procedures that run within each other.
     depth: AtomicUsize,
+    /// What it knows of the procedures that it runs.
+    blocks: KnownBlocks,
     /// Whether the procedure that is called next may end the transaction, as the one may that calls it.
     ends_transactions: AtomicBool,
     itself: Weak<Parts>,
@@ -208,6 +214,10 @@ impl Parts {
 
 impl Parts {
     /// Whether the procedure that is called next may end the transaction.
+    pub(crate) fn blocks(&self) -> &KnownBlocks {
+        &self.blocks
+    }
+
     pub(crate) fn ends_transactions(&self) -> &AtomicBool {
         &self.ends_transactions
     }
@@ -324,6 +334,7 @@ impl Session {
                 ends_transactions: AtomicBool::new(false),
                 itself: parts.clone(),
                 remembered: Mutex::default(),
+                blocks: KnownBlocks::default(),
                 ears: Arc::default(),
                 said: Mutex::default(),
                 put_off: Mutex::default(),
@@ -525,6 +536,22 @@ impl Session {
     /// The relations that a statement of this session sees which begins now.
     pub(crate) fn snapshot(&self) -> SessionSnapshot {
         self.0.planner.catalogs().snapshot()
+    }
+
+    /// A place for rows of these columns that are read when their query has ended.
+    pub(crate) fn keep_rows(&self, schema: SchemaRef) -> KeptRows {
+        self.database().engine().keep_rows(schema)
+    }
+
+    /// Memory for rows that procedures give.
+    pub(crate) fn kept_memory(&self) -> Reservation {
+        self.database().engine().kept_memory().reservation("rows of a function")
+    }
+
+    /// What a statement computes for values of these types, if it reads nothing. Fails where it cannot be planned
+    /// without values.
+    pub(crate) fn formula(&self, parsed: &ParsedStatement, types: &[DataType]) -> Result<Option<Formula>> {
+        self.planner().formula(&self.snapshot(), parsed.tree(), types)
     }
 
     pub(crate) fn planner(&self) -> &Planner {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
 use diligence_disk::{BufferPool, IoPool, TempOptions, TempSpace};
@@ -18,7 +19,7 @@ use crate::options::{EngineOptions, Mode, QueryOptions, SharingMode};
 use crate::pipeline::Graph;
 use crate::plan::bytes::PlanPass;
 use crate::plan::{Plan, PlanTables};
-use crate::query::{Inline, QueryInfo, QueryStream};
+use crate::query::{Inline, KeptRows, QueryInfo, QueryStream};
 use crate::reuse::SharingInfo;
 use crate::reuse::columns::Scans;
 use crate::reuse::retained::Retained;
@@ -46,6 +47,7 @@ pub struct Engine {
     launcher: Arc<Launcher>,
     pub(crate) running: Arc<RunningPlan>,
     tables: QueryMemory,
+    kept: QueryMemory,
     tuning: Arc<Tuning>,
     plan_pass: Option<Arc<dyn PlanPass>>,
     runtime: Option<tokio::runtime::Runtime>,
@@ -91,7 +93,7 @@ impl Engine {
             }
         };
         let broker = Broker::new(options.memory_bytes);
-        let tables = broker.table_account();
+        let (tables, kept) = (broker.table_account(), broker.kept_account());
         // What was noted first is dropped last.
         let buffer = BufferPool::new(&broker, clock.clone(), pool.clone(), options.buffer_percent);
         let scans = Scans::new(&broker, clock.clone(), options.columns_percent);
@@ -124,7 +126,7 @@ impl Engine {
             }
         }));
         let plan_pass = options.plan_pass;
-        let engine = Self { launcher, running, tables, tuning, plan_pass, runtime: Some(runtime) };
+        let engine = Self { launcher, running, tables, kept, tuning, plan_pass, runtime: Some(runtime) };
         engine.set_tuning_mode(options.tuning);
         Ok(Arc::new(engine))
     }
@@ -371,6 +373,16 @@ impl Engine {
     /// The account of the tables in memory: what they hold is held outside of any query, and counts against the budget.
     pub fn table_memory(&self) -> &QueryMemory {
         &self.tables
+    }
+
+    /// The account of rows that sessions keep: of cursors and of procedures.
+    pub fn kept_memory(&self) -> &QueryMemory {
+        &self.kept
+    }
+
+    /// A place for rows of these columns that are to be read more than once, or later.
+    pub fn keep_rows(&self, schema: SchemaRef) -> KeptRows {
+        KeptRows::new(schema, &self.kept, self.temp())
     }
 }
 

@@ -53,7 +53,7 @@ pub use closures::Closure;
 pub use facts::Facts;
 pub use lowering::SqlFunctions;
 pub use planning::{
-    Description, FollowedRows, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions,
+    Description, FollowedRows, Formula, GenericPlan, Planned, PlannedAppend, Planner, PlannerOption, PlannerOptions,
     SessionLive, kept_tables, parameter_value,
 };
 pub use registry::Closures;

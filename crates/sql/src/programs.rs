@@ -12,7 +12,7 @@ use arrow::datatypes::DataType;
 use datafusion_expr::{ScalarUDF, Volatility};
 use diligence_base::{Error, Result};
 use diligence_engine::expressions::{Outside, outside_function};
-use diligence_engine::stages::Caller;
+use diligence_engine::stages::{Caller, Message};
 use diligence_pool::{Answer, Code, CodeSpec, Form, Kind, Pool, Runtime};
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::SqlType;
@@ -180,7 +180,7 @@ impl diligence_pool::Caller for Asker<'_> {
     }
 
     fn printed(&self, text: &str) {
-        self.0.printed(text);
+        self.0.printed(Message::notice(text));
     }
 }
 

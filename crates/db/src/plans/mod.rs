@@ -11,11 +11,14 @@
 //! values of its parameters gets a generic plan, if it has one: then planning is what it costs most. A heavy one is
 //! planned with its values.
 //!
+//! What procedures run has a room of its own (`of_blocks`): their statements come again within one statement.
+//!
 //! Invariant: no plan stays in the cache that uses a table or a view which has been dropped or has another definition.
 //! The catalog tells each change, and a change of one table forgets no plan of another.
 
 mod history;
 mod key;
+mod of_blocks;
 mod planned;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +32,7 @@ use parking_lot::Mutex;
 pub use history::{PlanHistory, Used};
 use key::TemplateKey;
 pub use key::{GenericKey, PlanKey, normalized};
+pub(crate) use of_blocks::{BlockTrees, ComputedRow, KnownBlocks, Tree, Way};
 pub(crate) use planned::Source;
 pub use planned::{GenericPlan, ParsedStatement, PlannedStatement};
 

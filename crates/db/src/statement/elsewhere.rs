@@ -4,10 +4,10 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use arrow::array::RecordBatch;
 use diligence_base::{Error, Result};
 use tokio::task::JoinHandle;
 
+use super::ready::ReadyRows;
 use super::result::CancelToken;
 
 /// The work, and what it gave when it is done. Dropping it cancels it, as far as it looks at its token.
@@ -17,8 +17,8 @@ pub(super) struct Elsewhere {
 }
 
 enum State {
-    AtWork(JoinHandle<Result<Vec<RecordBatch>>>),
-    Done(Option<Result<Vec<RecordBatch>>>),
+    AtWork(JoinHandle<Result<ReadyRows>>),
+    Done(Option<Result<ReadyRows>>),
 }
 
 impl Elsewhere {
@@ -26,7 +26,7 @@ impl Elsewhere {
     pub(super) fn begin(
         runtime: &tokio::runtime::Handle,
         token: CancelToken,
-        work: impl FnOnce(&CancelToken) -> Result<Vec<RecordBatch>> + Send + 'static,
+        work: impl FnOnce(&CancelToken) -> Result<ReadyRows> + Send + 'static,
     ) -> Self {
         let own = token.clone();
         let handle = runtime.spawn_blocking(move || work(&own));
@@ -39,7 +39,7 @@ impl Elsewhere {
     }
 
     /// What it gave, once. Fails with its error.
-    pub(super) fn take(&mut self) -> Result<Vec<RecordBatch>> {
+    pub(super) fn take(&mut self) -> Result<ReadyRows> {
         match &mut self.state {
             State::Done(done) => done.take().unwrap_or_else(|| Err(Error::bug("work is done once"))),
             State::AtWork(_) => Err(Error::bug("work was taken before it was done")),

@@ -22,7 +22,7 @@ impl Session {
         let session = self.clone();
         QueryResult::elsewhere(tag, schema, &self.database().engine().io_handle(), move |token| {
             let database = session.database();
-            match &maintenance {
+            let rows = match &maintenance {
                 Maintenance::Checkpoint => database.checkpoint().map(|()| vec![]),
                 Maintenance::BackUp { to, earlier } => database.back_up(to, earlier.as_deref()).map(|_| vec![]),
                 Maintenance::Export { to, format } => export::export(&session, to, *format, token).map(|()| vec![]),
@@ -32,7 +32,8 @@ impl Session {
                     tables.iter().try_for_each(|table| found.table(table))?;
                     found.rows(&maintenance)
                 }
-            }
+            };
+            rows.map(Into::into)
         })
     }
 }

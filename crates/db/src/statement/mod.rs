@@ -24,6 +24,7 @@ mod parse;
 mod pending;
 mod plan;
 mod procedures;
+mod ready;
 mod result;
 mod several;
 mod start;

@@ -1,6 +1,5 @@
 //! Result: what a statement gives, which is rows as they appear, or the word that it is done.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
 use diligence_catalog::locks::{GivenUp, LOCK_NOT_AVAILABLE, LockOwner, LockWait, Locks, MUST_WAIT, WaitEnder};
 use diligence_engine::flow::profile::Profile;
-use diligence_engine::query::{CancelToken as QueryToken, Printed, QueryStream};
+use diligence_engine::query::{CancelToken as QueryToken, KeptRows, Printed, QueryStream};
 use diligence_sql::{Planned, Query, Returned, Statement};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
@@ -23,6 +22,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::elsewhere::Elsewhere;
+use super::ready::ReadyRows;
 use super::several::{Committing, SeveralEnd, SeveralRun};
 use crate::plan_json;
 use crate::plans::Used;
@@ -136,7 +136,7 @@ pub(crate) enum Restarted {
     /// It writes anew.
     Writes(QueryStream, Option<Arc<Returned>>),
     /// It reads anew.
-    Reads(QueryStream),
+    Reads(QueryStream, KeptRows),
     /// It is several, and runs anew.
     Several(Box<SeveralRun>),
     /// It is done.
@@ -180,13 +180,13 @@ pub(crate) type Again = Box<dyn FnMut(Option<Error>, bool) -> Result<Restarted> 
 
 enum Body {
     /// Rows that are there already.
-    Ready(VecDeque<RecordBatch>),
+    Ready(ReadyRows),
     /// Rows of a running query.
     Query(QueryStream),
     /// A query that writes, and gives the number of rows; with what RETURNING gives then.
     Write(QueryStream, Option<Arc<Returned>>),
     /// A query that locks rows; they are given when all of them are locked.
-    Held(QueryStream, VecDeque<RecordBatch>),
+    Held(Box<Held>),
     /// A statement that is several.
     Several(Box<SeveralRun>),
     /// One whose changes are being committed.
@@ -197,6 +197,31 @@ enum Body {
     Elsewhere(Elsewhere),
     /// A query whose rows nobody wants, only how it ran; and its plan.
     Analyze(QueryStream, Explained),
+}
+
+/// A query that locks rows, and those that it has locked.
+struct Held {
+    stream: QueryStream,
+    kept: KeptRows,
+    /// Rows that are about to be kept.
+    next: Option<RecordBatch>,
+}
+
+impl Held {
+    fn new(stream: QueryStream, kept: KeptRows) -> Box<Self> {
+        Box::new(Self { stream, kept, next: None })
+    }
+
+    fn keep(&mut self, rows: RecordBatch, pull: &mut Pull<'_, '_>) -> Poll<Result<()>> {
+        let kept = match pull {
+            Pull::Polled(context) => self.kept.poll_push(&rows, context.waker()),
+            Pull::Blocking | Pull::Within(_) => Poll::Ready(self.kept.push(&rows)),
+        };
+        if kept.is_pending() {
+            self.next = Some(rows);
+        }
+        kept
+    }
 }
 
 /// How somebody reads.
@@ -215,6 +240,13 @@ impl Pull<'_, '_> {
             Self::Blocking => Poll::Ready(stream.next_blocking()),
             Self::Polled(context) => stream.poll_next_unpin(context),
             Self::Within(end) => stream.next_within(end.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    fn rows(&mut self, rows: &mut ReadyRows) -> Poll<Option<Result<RecordBatch>>> {
+        match self {
+            Self::Polled(context) => rows.poll_next(context),
+            Self::Blocking | Self::Within(_) => Poll::Ready(rows.next_blocking()),
         }
     }
 
@@ -301,8 +333,8 @@ impl QueryResult {
     }
 
     /// A query whose rows are given when all of them are locked.
-    pub(crate) fn held(stream: QueryStream) -> Self {
-        Self::of(stream.schema(), None, stream, |stream| Body::Held(stream, VecDeque::new()))
+    pub(crate) fn held(stream: QueryStream, kept: KeptRows) -> Self {
+        Self::of(stream.schema(), None, stream, |stream| Body::Held(Held::new(stream, kept)))
     }
 
     pub(crate) fn analyze(stream: QueryStream, plan: Explained) -> Self {
@@ -334,7 +366,7 @@ impl QueryResult {
         tag: &'static str,
         schema: Option<SchemaRef>,
         runtime: &tokio::runtime::Handle,
-        work: impl FnOnce(&CancelToken) -> Result<Vec<RecordBatch>> + Send + 'static,
+        work: impl FnOnce(&CancelToken) -> Result<ReadyRows> + Send + 'static,
     ) -> Self {
         let result = match schema {
             Some(schema) => Self::rows(schema, vec![]),
@@ -575,9 +607,24 @@ impl QueryResult {
     /// A step of a statement that gives nothing before it is done. Fails with its error.
     fn work(&mut self, pull: &mut Pull<'_, '_>) -> Poll<Result<()>> {
         let may_block = !matches!(pull, Pull::Polled(_));
-        let (stream, held) = match &mut self.body {
-            Body::Write(stream, _) => (stream, None),
-            Body::Held(stream, held) => (stream, Some(held)),
+        let stream = match &mut self.body {
+            Body::Write(stream, _) => stream,
+            Body::Held(held) => {
+                if let Some(rows) = held.next.take() {
+                    return match ready!(held.keep(rows, pull)) {
+                        Ok(()) => Poll::Ready(Ok(())),
+                        Err(error) => Poll::Ready(self.fail(error)),
+                    };
+                }
+                return Poll::Ready(match ready!(pull.batch(&mut held.stream)) {
+                    Some(Ok(rows)) => {
+                        held.next = Some(rows);
+                        Ok(())
+                    }
+                    Some(Err(error)) => self.failed(error, may_block),
+                    None => self.end(),
+                });
+            }
             Body::Several(run) => {
                 let batch = ready!(pull.batch(run.stream_mut()));
                 return Poll::Ready(self.several_step(batch, may_block));
@@ -598,7 +645,7 @@ impl QueryResult {
                 ready!(pull.wait(work));
                 return Poll::Ready(match work.take() {
                     Ok(rows) => {
-                        self.body = Body::Ready(rows.into());
+                        self.body = Body::Ready(rows);
                         if let (Some(done), Some(counted)) = (&mut self.command, &self.counted) {
                             done.rows = Some(counted.load(Ordering::Acquire));
                         }
@@ -611,21 +658,23 @@ impl QueryResult {
         };
         Poll::Ready(match ready!(pull.batch(stream)) {
             Some(Ok(batch)) => {
-                match held {
-                    Some(held) => held.push_back(batch),
-                    None => {
-                        let count = count_of(&batch);
-                        if let Some(done) = &mut self.command {
-                            done.rows = Some(done.rows.unwrap_or(0) + count);
-                        }
-                    }
+                let count = count_of(&batch);
+                if let Some(done) = &mut self.command {
+                    done.rows = Some(done.rows.unwrap_or(0) + count);
                 }
                 Ok(())
             }
-            Some(Err(error)) if matches!(error.code(), Some("40001" | MUST_WAIT)) => self.go_on(Some(error), may_block),
-            Some(Err(error)) => self.fail(error),
+            Some(Err(error)) => self.failed(error, may_block),
             None => self.end(),
         })
+    }
+
+    /// What an error leads to: starting anew, if others were in the way.
+    fn failed(&mut self, error: Error, may_block: bool) -> Result<()> {
+        match error.code() {
+            Some("40001" | MUST_WAIT) => self.go_on(Some(error), may_block),
+            _ => self.fail(error),
+        }
     }
 
     /// What a batch of one of several statements, or its end, leads to.
@@ -647,16 +696,13 @@ impl QueryResult {
                 Err(error) => error,
             },
         };
-        match error.code() {
-            Some("40001" | MUST_WAIT) => self.go_on(Some(error), may_block),
-            _ => self.fail(error),
-        }
+        self.failed(error, may_block)
     }
 
     /// All of several statements have run.
     fn several_end(&mut self, may_block: bool) -> Result<()> {
         self.last = self.stream().map(|stream| (stream.profile(), stream.progress()));
-        let Body::Several(run) = std::mem::replace(&mut self.body, Body::Ready(VecDeque::new())) else {
+        let Body::Several(run) = std::mem::replace(&mut self.body, Body::Ready(ReadyRows::default())) else {
             return Err(Error::bug("a statement is not several"));
         };
         let committing = run.commit(may_block);
@@ -681,7 +727,7 @@ impl QueryResult {
             }
             Err(error) => return self.fail(error),
         }
-        let end = match std::mem::replace(&mut self.body, Body::Ready(VecDeque::new())) {
+        let end = match std::mem::replace(&mut self.body, Body::Ready(ReadyRows::default())) {
             Body::Several(run) => run.end(),
             Body::Committing(_, end) => end,
             _ => return Err(Error::bug("a statement is not several")),
@@ -695,7 +741,7 @@ impl QueryResult {
     }
 
     fn fail(&mut self, error: Error) -> Result<()> {
-        self.body = Body::Ready(VecDeque::new());
+        self.body = Body::Ready(ReadyRows::default());
         // What it has changed goes with what would start it anew.
         (self.locked, self.again) = (None, None);
         Err(if error.code() == Some(MUST_WAIT) { error.with_code(LOCK_NOT_AVAILABLE) } else { error })
@@ -711,7 +757,7 @@ impl QueryResult {
         };
         let is_now = match restarted {
             Ok(Restarted::Writes(stream, returned)) => self.runs(&stream).map(|()| Body::Write(stream, returned)),
-            Ok(Restarted::Reads(stream)) => self.runs(&stream).map(|()| Body::Held(stream, VecDeque::new())),
+            Ok(Restarted::Reads(stream, kept)) => self.runs(&stream).map(|()| Body::Held(Held::new(stream, kept))),
             Ok(Restarted::Several(run)) => self.runs(run.stream()).map(|()| Body::Several(run)),
             Ok(Restarted::Waits(wait)) => self.token.is_now(None, Some(wait.ender())).map(|()| Body::Waiting(wait)),
             Ok(Restarted::Done(DoneAtOnce { rows, count })) => {
@@ -743,9 +789,8 @@ impl QueryResult {
         match &self.body {
             Body::Ready(_) | Body::Waiting(_) | Body::Elsewhere(_) | Body::Committing(..) => None,
             Body::Several(run) => Some(run.stream()),
-            Body::Query(stream) | Body::Write(stream, _) | Body::Held(stream, _) | Body::Analyze(stream, _) => {
-                Some(stream)
-            }
+            Body::Held(held) => Some(&held.stream),
+            Body::Query(stream) | Body::Write(stream, _) | Body::Analyze(stream, _) => Some(stream),
         }
     }
 
@@ -753,7 +798,7 @@ impl QueryResult {
     fn advance(&mut self, pull: &mut Pull<'_, '_>) -> Poll<Option<Result<RecordBatch>>> {
         loop {
             let ended = match &mut self.body {
-                Body::Ready(batches) => return Poll::Ready(batches.pop_front().map(Ok)),
+                Body::Ready(rows) => return pull.rows(rows),
                 Body::Query(stream) => return pull.batch(stream),
                 Body::Write(..)
                 | Body::Held(..)
@@ -778,7 +823,7 @@ impl QueryResult {
                     }
                 }
                 Err(error) => {
-                    self.body = Body::Ready(VecDeque::new());
+                    self.body = Body::Ready(ReadyRows::default());
                     return Poll::Ready(Some(Err(error)));
                 }
             }
@@ -789,12 +834,12 @@ impl QueryResult {
     fn end(&mut self) -> Result<()> {
         self.last = self.stream().map(|stream| (stream.profile(), stream.progress()));
         self.locked = None;
-        match std::mem::replace(&mut self.body, Body::Ready(VecDeque::new())) {
+        match std::mem::replace(&mut self.body, Body::Ready(ReadyRows::default())) {
             Body::Analyze(stream, plan) => {
-                self.body = Body::Ready(VecDeque::from([plan.ran(&stream)?]));
+                self.body = Body::Ready(vec![plan.ran(&stream)?].into());
             }
             Body::Write(_, Some(returned)) => self.body = Body::Ready(returned.take().into()),
-            Body::Held(_, held) => self.body = Body::Ready(held),
+            Body::Held(held) => self.body = Body::Ready(ReadyRows::kept(held.kept)),
             Body::Ready(_)
             | Body::Query(_)
             | Body::Write(_, None)

@@ -150,6 +150,12 @@ impl Session {
         })
     }
 
+    fn reads_anew(&self, query: &Query, options: QueryOptions) -> Result<Restarted> {
+        let stream = self.run_query(query, options)?;
+        let kept = self.keep_rows(stream.schema());
+        Ok(Restarted::Reads(stream, kept))
+    }
+
     fn start_anew(&self, source: &Source, may_block: bool) -> Result<Restarted> {
         let planned = source.planned(self.planner(), &self.snapshot())?;
         if (may_block || self.commits_at_once(false))
@@ -159,9 +165,9 @@ impl Session {
         }
         let options = self.query_options(source.parsed.text());
         match planned {
-            Planned::Query(query, _) => Ok(Restarted::Reads(self.run_query(&query, options)?)),
+            Planned::Query(query, _) => self.reads_anew(&query, options),
             Planned::Other(statement) => match *statement {
-                Statement::Query(query) => Ok(Restarted::Reads(self.run_query(&query, options)?)),
+                Statement::Query(query) => self.reads_anew(&query, options),
                 Statement::Write(write) => {
                     let stream = self.run_query(&write.query, options)?;
                     Ok(Restarted::Writes(stream, write.returning.map(|(_, returned)| returned)))
@@ -250,7 +256,8 @@ impl Session {
             return Ok(QueryResult::query(stream));
         }
         let again = source.map(|source| self.again(source));
-        Ok(QueryResult::held(stream).with_retries(again, self.statement_locks()))
+        let kept = self.keep_rows(stream.schema());
+        Ok(QueryResult::held(stream, kept).with_retries(again, self.statement_locks()))
     }
 
     fn start_statement(

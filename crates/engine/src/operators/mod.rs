@@ -21,7 +21,7 @@ pub mod unnest;
 pub mod values;
 pub(crate) mod widening;
 pub mod window;
-mod work_table;
+pub(crate) mod work_table;
 pub mod write;
 
 pub(crate) use work_table::MEMORY_DIVISOR;

@@ -25,7 +25,7 @@ const PREPARED_PARTS: usize = 4;
 
 /// Where some tables are. Clones are the same place.
 #[derive(Clone)]
-pub(super) struct Storage {
+pub(crate) struct Storage {
     memory: QueryMemory,
     temp: Option<TempSpace>,
     /// The name in `system.memory` and in errors.
@@ -43,6 +43,12 @@ impl Storage {
     /// table that is written, two for each that is read, and one more.
     pub fn new(context: &QueryContext, holder: &'static str, clusters_min: usize) -> Self {
         let (memory, temp) = (context.memory.clone(), context.temp.clone());
+        Self { memory, temp, holder, writers: 1, clusters_min, buffers: Arc::default() }
+    }
+
+    /// The same for rows that no query holds.
+    pub fn outside(memory: &QueryMemory, temp: &TempSpace, holder: &'static str, clusters_min: usize) -> Self {
+        let (memory, temp) = (memory.clone(), Some(temp.clone()));
         Self { memory, temp, holder, writers: 1, clusters_min, buffers: Arc::default() }
     }
 
@@ -86,7 +92,7 @@ impl Storage {
 }
 
 /// Rows that come one batch after another.
-pub(super) struct TableWriter {
+pub(crate) struct TableWriter {
     storage: Storage,
     batches: VecDeque<(Batch, usize)>,
     /// Once there is one, all rows go there.
@@ -178,7 +184,7 @@ impl WorkTable {
     }
 
     /// The rows in memory.
-    pub(super) fn batches(&self) -> &[Batch] {
+    pub(crate) fn batches(&self) -> &[Batch] {
         &self.batches
     }
 
@@ -188,7 +194,7 @@ impl WorkTable {
     }
 
     /// Reads a file, which may be read again; `None` if there is none.
-    pub(super) fn reader(&self, file: usize) -> Option<BatchReader> {
+    pub(crate) fn reader(&self, file: usize) -> Option<BatchReader> {
         let buffers = self.storage.buffers.lock().clone()?;
         Some(self.files.get(file)?.reader(&buffers, ReadOptions { recycle: false, ..ReadOptions::default() }))
     }

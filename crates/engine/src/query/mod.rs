@@ -1,6 +1,7 @@
 //! Queries: start, run, cancel, profile, result.
 
 mod info;
+mod kept_rows;
 #[cfg(test)]
 mod pause_tests;
 mod run;
@@ -15,6 +16,7 @@ pub(crate) mod tests;
 mod work;
 
 pub use info::{QueryInfo, QueryState, Waits};
+pub use kept_rows::KeptRows;
 pub use run::{Printed, QueryRun};
 pub(crate) use stream::Inline;
 pub use stream::{CancelToken, Progress, QueryStream};

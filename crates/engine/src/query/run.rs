@@ -26,7 +26,7 @@ use crate::operators::result::Outcome;
 use crate::operators::scan::ScanProgress;
 use crate::options::QueryOptions;
 use crate::pipeline::{Graph, GraphProgress, PipelinePacket};
-use crate::stages::{Arrival, Caller, Packet, Scheduler, StageId, Work};
+use crate::stages::{Arrival, Caller, Message, Packet, Scheduler, StageId, Work};
 use crate::sync::{
     Latch, Mutex,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -490,20 +490,20 @@ impl QueryRun {
 
 /// What functions outside of the engine print for a query, until somebody takes it. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Printed(Arc<Mutex<Vec<String>>>);
+pub struct Printed(Arc<Mutex<Vec<Message>>>);
 
 impl Printed {
     /// What was printed since this was asked last; what was too much is lost.
-    pub fn take(&self) -> Vec<String> {
+    pub fn take(&self) -> Vec<Message> {
         std::mem::take(&mut *self.0.lock())
     }
 
     /// Something is printed; it is lost if too much is there already.
-    pub fn add(&self, text: &str) {
+    pub fn add(&self, message: Message) {
         let mut printed = self.0.lock();
-        let held = printed.iter().map(String::len).sum::<usize>();
-        if held + text.len() <= PRINTED_BYTES_MAX {
-            printed.push(text.to_owned());
+        let held = printed.iter().map(|message| message.text().len()).sum::<usize>();
+        if held + message.text().len() <= PRINTED_BYTES_MAX {
+            printed.push(message);
         }
     }
 }
@@ -513,8 +513,8 @@ impl Caller for QueryRun {
         self.stopped.load(Ordering::Acquire)
     }
 
-    fn printed(&self, text: &str) {
-        self.printed.add(text);
+    fn printed(&self, message: Message) {
+        self.printed.add(message);
     }
 
     fn leave(&self) {

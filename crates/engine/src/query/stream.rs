@@ -79,14 +79,14 @@ impl CancelToken {
     }
 }
 
-/// Wakes a thread that is parked in [`QueryStream::next_blocking`].
-struct Unpark {
+/// Wakes a thread that is parked in [`QueryStream::next_blocking`], or until rows are written or read.
+pub(super) struct Unpark {
     thread: Thread,
     called: AtomicBool,
 }
 
 impl Unpark {
-    fn new() -> Arc<Self> {
+    pub(super) fn new() -> Arc<Self> {
         Arc::new(Self { thread: thread::current(), called: AtomicBool::new(false) })
     }
 

@@ -29,7 +29,7 @@ mod policy;
 mod scheduler;
 
 pub use info::{StageCounters, StageInfo, WorkerInfo};
-pub use outside::{Caller, caller, on_behalf_of, outside};
+pub use outside::{Caller, Level, Message, caller, on_behalf_of, outside};
 pub use packet::{Packet, PacketState, Quantum, Step, Work};
 pub use policies::Policies;
 pub use policy::{Arrival, Policy, PolicyKind};

@@ -7,15 +7,63 @@
 //! [`Scheduler::leave`]: super::Scheduler
 
 use std::cell::RefCell;
+use std::fmt;
 use std::sync::{Arc, Weak};
+
+use diligence_base::Error;
+
+/// How serious a message is, as PostgreSQL says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Told because it was asked for.
+    Info,
+    /// What may be of use.
+    Notice,
+    /// What may be wrong.
+    Warning,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Info => "INFO",
+            Self::Notice => "NOTICE",
+            Self::Warning => "WARNING",
+        })
+    }
+}
+
+/// What those outside have to say to the client whose statement runs.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// How serious it is.
+    pub level: Level,
+    /// Its text, SQLSTATE, detail and hint: those of an error that is none.
+    pub said: Error,
+}
+
+impl Message {
+    /// The SQLSTATE of a notice that has none of its own.
+    const SUCCESS: &str = "00000";
+
+    /// A notice.
+    pub fn notice(text: impl Into<String>) -> Self {
+        Self { level: Level::Notice, said: Error::input(text.into()).with_code(Self::SUCCESS) }
+    }
+
+    /// Its text.
+    pub fn text(&self) -> &str {
+        self.said.message()
+    }
+}
 
 /// Whose work it is: a query, as far as those outside are concerned.
 pub trait Caller: Send + Sync {
     /// Whether nobody wants the values any more.
     fn is_stopped(&self) -> bool;
 
-    /// What those outside have to say to whoever asked.
-    fn printed(&self, text: &str);
+    /// What those outside have to say to the client that has asked.
+    fn printed(&self, message: Message);
 
     /// The thread will wait, from now on.
     fn leave(&self) {}
@@ -64,7 +112,7 @@ impl Caller for Alone {
         false
     }
 
-    fn printed(&self, _text: &str) {}
+    fn printed(&self, _message: Message) {}
 }
 
 /// Tells the caller that the thread is back, however it comes back.
@@ -103,16 +151,16 @@ mod tests {
             true
         }
 
-        fn printed(&self, text: &str) {
-            self.0.lock().push(text.to_owned());
+        fn printed(&self, message: Message) {
+            self.0.lock().push(message.text().to_owned());
         }
 
         fn leave(&self) {
-            self.printed("leaves");
+            self.printed(Message::notice("leaves"));
         }
 
         fn come_back(&self) {
-            self.printed("comes back");
+            self.printed(Message::notice("comes back"));
         }
     }
 
@@ -122,7 +170,7 @@ mod tests {
         let weak = |noted: &Arc<Noted>| Arc::downgrade(noted) as Weak<dyn Caller>;
         assert!(!outside(|caller| caller.is_stopped()), "nobody's work");
         on_behalf_of(weak(&noted), || {
-            on_behalf_of(weak(&other), || outside(|caller| caller.printed("inner")));
+            on_behalf_of(weak(&other), || outside(|caller| caller.printed(Message::notice("inner"))));
             let panicked = std::panic::catch_unwind(|| outside(|_| panic!("as it happens")));
             assert!(panicked.is_err() && outside(|caller| caller.is_stopped()));
         });

@@ -28,6 +28,8 @@ pub(super) enum Owner {
     Tables,
     /// States that are shared: kept for later queries, or read by several at the moment.
     Retained,
+    /// Rows that sessions keep: of cursors and of procedures.
+    Kept,
 }
 
 impl fmt::Display for Owner {
@@ -36,6 +38,7 @@ impl fmt::Display for Owner {
             Owner::Query(query) => write!(f, "{query} holds"),
             Owner::Tables => f.write_str("the tables in memory hold"),
             Owner::Retained => f.write_str("the retained states hold"),
+            Owner::Kept => f.write_str("the rows of cursors and procedures hold"),
         }
     }
 }
@@ -67,7 +70,7 @@ pub(super) struct Holder {
 /// Who holds memory: a row of `system.memory`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderInfo {
-    /// The query; `None` for the tables in memory and for retained states.
+    /// The query; `None` for the tables in memory, for retained states, and for rows of cursors and procedures.
     pub query: Option<QueryId>,
     /// The operator.
     pub operator: &'static str,
@@ -169,7 +172,7 @@ impl Account {
     pub fn holders(&self) -> Vec<HolderInfo> {
         let query = match self.owner {
             Owner::Query(query) => Some(query),
-            Owner::Tables | Owner::Retained => None,
+            Owner::Tables | Owner::Retained | Owner::Kept => None,
         };
         let holders = self.holders.lock();
         let infos = holders.iter().map(|holder| HolderInfo {
@@ -432,7 +435,7 @@ impl QueryMemory {
                 let bytes = bytes.min(self.0.limit_bytes);
                 self.0.broker.poll_admit(&self.0, query, bytes, waker)
             }
-            Owner::Tables | Owner::Retained => Poll::Ready(()),
+            Owner::Tables | Owner::Retained | Owner::Kept => Poll::Ready(()),
         }
     }
 

@@ -227,6 +227,11 @@ impl Broker {
         self.open(Owner::Retained, None)
     }
 
+    /// The account for rows that sessions keep: of cursors and of procedures.
+    pub fn kept_account(self: &Arc<Self>) -> QueryMemory {
+        self.open(Owner::Kept, None)
+    }
+
     /// Says what holds memory that no query needs. Whoever is short has it dropped, at once, before anybody is asked,
     /// spills, waits or is refused; what was noted first goes last. It must give back without waiting, and reserve
     /// nothing itself while it is locked.

@@ -214,9 +214,8 @@ impl PgSession {
 
     /// Tells the client what functions have printed.
     pub(super) fn show_printed(&mut self, printed: &Printed) {
-        for text in printed.take() {
-            let text = Error::input(text.trim_end()).with_code(sqlstate::SUCCESS);
-            self.outbox.put(notice("NOTICE", &text));
+        for message in printed.take() {
+            self.outbox.put(notice(&message.level.to_string(), &message.said));
         }
     }
 

@@ -9,7 +9,7 @@ use datafusion_common::config::ConfigOptions;
 use datafusion_common::error::Result as DataFusionResult;
 use datafusion_common::tree_node::{Transformed, TreeNode};
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
-use datafusion_physical_expr::expressions::Literal;
+use datafusion_physical_expr::expressions::{Column, Literal};
 use datafusion_physical_expr::simplifier::PhysicalExprSimplifier;
 use datafusion_physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use diligence_base::Result;
@@ -84,6 +84,23 @@ pub(crate) fn put(plan: &mut Plan, values: &[ScalarValue]) -> Result<()> {
     plan.inputs_mut().into_iter().try_for_each(|input| put(input, values))
 }
 
+/// The expression with a column in the place of each parameter: column n in that of parameter n + 1. `None` if it reads
+/// columns already.
+pub(crate) fn as_columns(expression: &Arc<dyn PhysicalExpr>) -> DataFusionResult<Option<Arc<dyn PhysicalExpr>>> {
+    if expression.exists(|node| Ok(node.is::<Column>()))? {
+        return Ok(None);
+    }
+    let columns = expression.clone().transform_up(|node| {
+        let function = node.downcast_ref::<ScalarFunctionExpr>().map(|call| call.fun().inner());
+        let parameter = function.and_then(|function| function.downcast_ref::<Parameter>());
+        Ok(match parameter.and_then(|parameter| parameter.number.checked_sub(1)) {
+            Some(place) => Transformed::yes(Arc::new(Column::new("parameter", place)) as Arc<dyn PhysicalExpr>),
+            None => Transformed::no(node),
+        })
+    })?;
+    Ok(Some(columns.data))
+}
+
 /// The condition with values; `None` if it has no parameter.
 fn with_values(
     condition: &Arc<dyn PhysicalExpr>,
@@ -105,6 +122,6 @@ fn with_values(
     // A cast of the column to the parameter's type becomes one of the value: then clusters can be told by their
     // statistics.
     let simplified = PhysicalExprSimplifier::new(schema).simplify(put.data.clone())?;
-    let looks_at_rows = simplified.exists(|node| Ok(node.is::<datafusion_physical_expr::expressions::Column>()))?;
+    let looks_at_rows = simplified.exists(|node| Ok(node.is::<Column>()))?;
     Ok(Some(if looks_at_rows { simplified } else { put.data }))
 }

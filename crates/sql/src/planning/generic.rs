@@ -16,6 +16,7 @@ use diligence_catalog::{Rebinding, SessionSnapshot, Uses};
 use diligence_engine::plan::{Needs, Node, Plan, PlanTables};
 use diligence_engine::short::may_be_short;
 
+use super::formula::Formula;
 use super::kinds::has_rows;
 use super::statements::Unvalued;
 use super::{Planned, Planner, guarded, parameters};
@@ -52,20 +53,36 @@ impl Planner {
         parsed: &Parsed,
         types: &[DataType],
     ) -> Result<Option<GenericPlan>> {
+        if types.is_empty() {
+            return Ok(None);
+        }
+        Ok(self.unvalued(snapshot, parsed, types)?.map(|Unvalued { plan, tables, write, uses }| {
+            let (needs, tables) = (plan.needs(&tables), kept_tables(&tables, &uses));
+            GenericPlan { plan, tables, needs, write, parameters: types.len(), uses }
+        }))
+    }
+
+    /// What a query of one row computes for values of these types of its parameters; `None` if it reads a table, waits
+    /// for something outside of the engine, or has no plan for all values. Fails as [`plan_generic`](Self::plan_generic)
+    /// does.
+    pub fn formula(&self, snapshot: &SessionSnapshot, parsed: &Parsed, types: &[DataType]) -> Result<Option<Formula>> {
+        match self.unvalued(snapshot, parsed, types)? {
+            Some(Unvalued { plan, write: None, uses, .. }) => Formula::new(&plan, types, uses),
+            _ => Ok(None),
+        }
+    }
+
+    fn unvalued(&self, snapshot: &SessionSnapshot, parsed: &Parsed, types: &[DataType]) -> Result<Option<Unvalued>> {
         let at = self.planning(snapshot);
         guarded(|| {
             parse::with_stack(parsed.depth, || {
-                if types.is_empty() || parameters::count(parsed)? != types.len() || !has_rows(parsed) {
+                if parameters::count(parsed)? != types.len() || !has_rows(parsed) {
                     return Ok(None);
                 }
-                let planned = match self.plan_without_values(&at, parsed, types) {
-                    Err(error) if error.kind() == ErrorKind::Input && error.code() == Some(WITHOUT_VALUE) => None,
-                    planned => planned?,
-                };
-                Ok(planned.map(|Unvalued { plan, tables, write, uses }| {
-                    let (needs, tables) = (plan.needs(&tables), kept_tables(&tables, &uses));
-                    GenericPlan { plan, tables, needs, write, parameters: types.len(), uses }
-                }))
+                match self.plan_without_values(&at, parsed, types) {
+                    Err(error) if error.kind() == ErrorKind::Input && error.code() == Some(WITHOUT_VALUE) => Ok(None),
+                    planned => planned,
+                }
             })
         })
     }

@@ -29,6 +29,7 @@ mod enums;
 mod fields;
 mod file_functions;
 mod followed;
+mod formula;
 mod fragments;
 mod function_users;
 mod generic;
@@ -80,6 +81,7 @@ use parking_lot::{Mutex, RwLock};
 
 pub use self::appends::PlannedAppend;
 pub use self::followed::FollowedRows;
+pub use self::formula::Formula;
 pub use self::generic::{GenericPlan, kept_tables};
 pub use self::live::SessionLive;
 pub use self::parameters::parameter_value;

@@ -24,7 +24,7 @@ use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
 use diligence_catalog::Isolation;
 use diligence_engine::QueryOptions;
-use diligence_engine::query::{Printed, QueryStream};
+use diligence_engine::query::{KeptRows, Printed, QueryStream};
 use diligence_engine::stages::{Caller, outside};
 use diligence_sql::procedural::{Gives, Procedure};
 use diligence_sql::{
@@ -33,6 +33,7 @@ use diligence_sql::{
 use diligence_storage::foreign_error::from_arrow;
 
 use self::run::Run;
+use super::ready::ReadyRows;
 use super::result::{CancelToken, Explained, QueryResult, count_of};
 use super::transaction::in_transaction;
 use crate::sender::Sender;
@@ -119,7 +120,7 @@ impl Session {
         &self,
         tag: &'static str,
         schema: Option<SchemaRef>,
-        work: impl FnOnce(&Self, &Sender) -> Result<Vec<RecordBatch>> + Send + 'static,
+        work: impl FnOnce(&Self, &Sender) -> Result<ReadyRows> + Send + 'static,
     ) -> QueryResult {
         let (session, printed) = (self.clone(), Printed::default());
         let said = printed.clone();
@@ -133,31 +134,35 @@ impl Session {
     /// Runs a query that calls procedures; its rows are given when it has ended.
     pub(super) fn start_calling(&self, query: Arc<Query>, options: QueryOptions) -> QueryResult {
         self.start_on_thread("SELECT", Some(query.schema().clone()), move |session, sender| {
-            in_transaction(session, Isolation::ReadCommitted, true, || session.calling(&query, options, sender))
+            in_transaction(session, Isolation::ReadCommitted, true, || {
+                session.called(&query, options, sender).map(|(rows, _)| ReadyRows::kept(rows))
+            })
         })
     }
 
+    /// The rows of a query that calls procedures and gives few.
     fn calling(&self, query: &Query, options: QueryOptions, caller: &dyn Caller) -> Result<Vec<RecordBatch>> {
-        self.called(query, options, caller).map(|(rows, _)| rows)
+        let (mut kept, _) = self.called(query, options, caller)?;
+        let (mut rows, mut next) = (Vec::new(), 0);
+        while let Some(batch) = kept.rows_from(next)? {
+            next += batch.num_rows() as u64;
+            rows.push(batch);
+        }
+        Ok(rows)
     }
 
     /// The rows of a query that calls procedures, and the query when it has ended.
-    fn called(
-        &self,
-        query: &Query,
-        options: QueryOptions,
-        caller: &dyn Caller,
-    ) -> Result<(Vec<RecordBatch>, QueryStream)> {
+    fn called(&self, query: &Query, options: QueryOptions, caller: &dyn Caller) -> Result<(KeptRows, QueryStream)> {
         let options = QueryOptions { packets: Some(1), ..options };
         let mut stream = self.run_query(query, options)?;
         let (token, printed) = (stream.cancel_token(), stream.printed());
-        let mut rows = Vec::new();
+        let mut rows = self.keep_rows(stream.schema());
         loop {
             let next = stream.next_within(run::LOOK);
-            printed.take().iter().for_each(|text| caller.printed(text));
+            printed.take().into_iter().for_each(|message| caller.printed(message));
             match next {
                 Poll::Ready(None) => return Ok((rows, stream)),
-                Poll::Ready(Some(batch)) => rows.push(batch?),
+                Poll::Ready(Some(batch)) => rows.push(&batch?)?,
                 Poll::Pending if caller.is_stopped() => token.cancel(),
                 Poll::Pending => {}
             }
@@ -173,7 +178,7 @@ impl Session {
             in_transaction(session, Isolation::ReadCommitted, true, || {
                 let counts = session.calling(&write.query, options, sender)?;
                 AtomicU64::store(&counting, counts.iter().map(count_of).sum(), Ordering::Release);
-                Ok(write.returning.as_ref().map_or_else(Vec::new, |(_, returned)| returned.take()))
+                Ok(write.returning.as_ref().map_or_else(Vec::new, |(_, returned)| returned.take()).into())
             })
         });
         result.writing(tag, is_returning, counted)
@@ -199,7 +204,7 @@ impl Session {
                 for part in &several.before {
                     part.gave(run(part)?)?;
                 }
-                run(&several.last)
+                run(&several.last).map(Into::into)
             })
         });
         match tag {
@@ -213,7 +218,7 @@ impl Session {
         self.start_on_thread("EXPLAIN", Some(Statement::plan_schema()), move |session, sender| {
             in_transaction(session, Isolation::ReadCommitted, true, || {
                 let (_, stream) = session.called(&query, options, sender)?;
-                Ok(vec![plan.ran(&stream)?])
+                Ok(vec![plan.ran(&stream)?].into())
             })
         })
     }
@@ -226,7 +231,7 @@ impl Session {
                 triggers.run_before()?;
                 command.apply(session.planner().catalogs())?;
                 triggers.run_behind()?;
-                Ok(vec![])
+                Ok(ReadyRows::default())
             })
         })
     }
@@ -236,7 +241,7 @@ impl Session {
         self.start_on_thread("SET CONSTRAINTS", None, move |session, _| {
             command.apply(session.planner().catalogs())?;
             session.run_no_longer_deferred()?;
-            Ok(vec![])
+            Ok(ReadyRows::default())
         })
     }
 
@@ -256,8 +261,10 @@ impl Session {
                 let own = Run::new(session, &called.procedure, sender).ending_transactions(may_end);
                 let given = run(session, own, arguments)?;
                 match (called.schema(), &called.procedure.gives) {
-                    (Some(schema), Gives::Row(_)) => Ok(vec![RecordBatch::try_new(schema, given).map_err(from_arrow)?]),
-                    _ => Ok(vec![]),
+                    (Some(schema), Gives::Row(_)) => {
+                        Ok(vec![RecordBatch::try_new(schema, given).map_err(from_arrow)?].into())
+                    }
+                    _ => Ok(ReadyRows::default()),
                 }
             })
         })

@@ -1,14 +1,14 @@
 //! The steps of a block.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
-use arrow::compute::{cast, concat};
-use arrow::datatypes::{Int64Type, SchemaRef};
+use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
+use arrow::compute::cast;
+use arrow::datatypes::Int64Type;
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_engine::stages::Caller;
 use diligence_sql::procedural::{
@@ -20,7 +20,7 @@ use diligence_types::SqlType;
 
 use super::raised;
 use super::variables::{Scope, Scopes, Typed, Variable};
-use crate::plans::ParsedStatement;
+use crate::plans::{BlockTrees, ComputedRow, ParsedStatement, PlannedStatement, Tree, Way};
 use crate::session::Session;
 use crate::sqlstate::sqlstate;
 use crate::statement::result::{QueryResult, ResultKind};
@@ -28,17 +28,20 @@ use crate::statement::start::Short;
 
 mod current;
 mod cursors;
+mod gathered;
 mod loops;
 mod raising;
+mod ran;
+mod statements;
 mod transactions;
 mod types;
 
 use cursors::OpenCursor;
+use gathered::Gathered;
+use ran::Ran;
 
 /// How often it is looked whether whoever called still wants the answer.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
-/// Statements whose trees are kept while a procedure runs.
-const TREES_MAX: usize = 1000;
 
 /// How a block goes on.
 enum Flow {
@@ -52,59 +55,6 @@ enum Flow {
     Return,
 }
 
-/// A statement's tree, for values of variables.
-struct Tree {
-    statement: ParsedStatement,
-    /// The names whose values it takes, and the types that these had.
-    names: Vec<(Vec<String>, SqlType)>,
-    /// Why a name of it has no value. It may be a column's.
-    failed: Option<Error>,
-}
-
-/// What a statement gave.
-struct Ran {
-    schema: SchemaRef,
-    rows: Vec<RecordBatch>,
-    count: u64,
-}
-
-impl Ran {
-    fn row_count(&self) -> usize {
-        self.rows.iter().map(RecordBatch::num_rows).sum()
-    }
-
-    /// The values of a row, counted from 0, with their names.
-    fn row(&self, mut row: usize) -> Option<Vec<(String, Typed)>> {
-        for batch in &self.rows {
-            if row < batch.num_rows() {
-                let columns = self.schema.fields().iter().zip(batch.columns());
-                return Some(
-                    columns.map(|(field, column)| (field.name().clone(), typed(field, column, row))).collect(),
-                );
-            }
-            row -= batch.num_rows();
-        }
-        None
-    }
-
-    /// A row of NULLs.
-    fn nulls(&self) -> Vec<(String, Typed)> {
-        let fields = self.schema.fields().iter();
-        fields.map(|field| (field.name().clone(), Typed::null(type_of(field)))).collect()
-    }
-}
-
-fn type_of(field: &arrow::datatypes::Field) -> SqlType {
-    SqlType::of_field(field).unwrap_or(SqlType::Text)
-}
-
-fn typed(field: &arrow::datatypes::Field, column: &ArrayRef, row: usize) -> Typed {
-    let sql_type = type_of(field);
-    let value = column.slice(row, 1);
-    let value = cast(&value, &sql_type.arrow()).unwrap_or(value);
-    Typed { sql_type, value }
-}
-
 /// A procedure that runs.
 pub(super) struct Run<'r> {
     session: &'r Session,
@@ -112,12 +62,12 @@ pub(super) struct Run<'r> {
     caller: &'r dyn Caller,
     scopes: Scopes,
     zone: String,
-    trees: RefCell<HashMap<usize, Arc<Tree>>>,
+    trees: Arc<BlockTrees>,
     /// Rows of the last statement.
     count: Cell<u64>,
     /// What it gives.
     value: Option<Typed>,
-    rows: Vec<Vec<ArrayRef>>,
+    rows: Gathered,
     /// The errors that handlers are at work on.
     handled: Vec<Error>,
     level: usize,
@@ -141,10 +91,10 @@ impl<'r> Run<'r> {
             caller,
             scopes: Scopes::default(),
             zone: session.planner().zone_setting(),
-            trees: RefCell::default(),
+            trees: session.parts().blocks().trees(&procedure.block),
             count: Cell::new(0),
             value: None,
-            rows: Vec::new(),
+            rows: Gathered::new(session.kept_memory()),
             handled: Vec::new(),
             level: 0,
             cursors: HashMap::new(),
@@ -261,14 +211,8 @@ impl<'r> Run<'r> {
             },
             Gives::Values(_) | Gives::Rows(_) => {
                 let types = self.row_types();
-                let column = |place: usize| {
-                    let parts = self.rows.iter().map(|columns| columns[place].as_ref()).collect::<Vec<_>>();
-                    match parts.is_empty() {
-                        true => Ok(new_null_array(&types[place].arrow(), 0)),
-                        false => concat(&parts).map_err(from_arrow),
-                    }
-                };
-                (0..types.len()).map(column).collect()
+                let none = || types.iter().map(|sql_type| new_null_array(&sql_type.arrow(), 0)).collect();
+                Ok(self.rows.columns()?.unwrap_or_else(none))
             }
         }
     }
@@ -437,7 +381,7 @@ impl<'r> Run<'r> {
             Step::ReturnNext(value) => self.return_next(value.as_ref())?,
             Step::ReturnRows(rows) => {
                 let ran = self.rows_of(rows)?;
-                self.note(ran.row_count() as u64)?;
+                self.note(ran.row_count())?;
                 self.give(&ran)?;
             }
             Step::Raise(raise) => self.raise(raise)?,
@@ -453,11 +397,11 @@ impl<'r> Run<'r> {
             }
             Step::Perform(sql) => {
                 let ran = self.run(sql)?;
-                self.note(ran.row_count() as u64)?;
+                self.note(ran.row_count())?;
             }
             Step::Execute(computed, into) => {
                 let ran = self.computed(computed)?;
-                self.count.set(ran.count);
+                self.count.set(ran.count());
                 if let Some(into) = into {
                     self.store(&ran, into)?;
                 }
@@ -468,14 +412,14 @@ impl<'r> Run<'r> {
                 drop(lent);
                 let ran = ran?;
                 if into.is_none()
-                    && !ran.schema.fields().is_empty()
+                    && !ran.schema().fields().is_empty()
                     && is_query(&sql.text)
                     && !self.procedure.block.is_sql
                 {
                     let error = Error::input("query has no destination for result data").with_code("42601");
                     return Err(error.with_hint("If you want to discard the results of a SELECT, use PERFORM instead."));
                 }
-                self.note(ran.count)?;
+                self.note(ran.count())?;
                 if let Some(into) = into {
                     self.store(&ran, into)?;
                 }
@@ -570,12 +514,7 @@ impl<'r> Run<'r> {
         });
         let values = values.collect::<Result<Vec<_>>>()?;
         let ran = self.started(&tree.statement, &values)?;
-        one(&ran)
-    }
-
-    fn value_of(&mut self, sql: &Sql) -> Result<Typed> {
-        let ran = self.run(&Sql { number: sql.number, text: format!("SELECT {}", sql.text) })?;
-        one(&ran)
+        ran.value()
     }
 
     fn store(&mut self, ran: &Ran, into: &Into) -> Result<()> {
@@ -596,7 +535,7 @@ impl<'r> Run<'r> {
             _ => {}
         }
         self.found(true)?;
-        self.store_row(ran.row(0).unwrap_or_default(), into)
+        self.store_row(ran.row(0)?.unwrap_or_default(), into)
     }
 
     fn store_row(&mut self, values: Vec<(String, Typed)>, into: &Into) -> Result<()> {
@@ -628,7 +567,10 @@ impl<'r> Run<'r> {
                     let message = "RETURN NEXT must have a parameter";
                     return Err(Error::input(message).with_code("42601"));
                 };
-                columns.iter().map(|(name, _)| self.variable(name).cloned()).collect::<Result<Vec<_>>>()?
+                let output = |(name, _): &(String, SqlType)| {
+                    self.scopes.output(name).map_or_else(|| self.variable(name), Variable::value).cloned()
+                };
+                columns.iter().map(output).collect::<Result<Vec<_>>>()?
             }
             Some(value) => {
                 let value = self.value_of(value)?;
@@ -650,34 +592,32 @@ impl<'r> Run<'r> {
         }
         let values = values.into_iter().zip(&types);
         let row = values.map(|(value, to)| Ok(value.into_type(to, &self.zone)?.value)).collect::<Result<_>>()?;
-        self.rows.push(row);
-        Ok(())
+        self.rows.push(row)
     }
 
     /// Gives rows.
     fn give(&mut self, ran: &Ran) -> Result<()> {
         let types = self.row_types();
-        if ran.schema.fields().len() != types.len() {
+        let given = ran.schema().fields().len();
+        if given != types.len() {
             let error = Error::input("structure of query does not match function result type").with_code("42804");
-            let detail = format!(
-                "Number of returned columns ({}) does not match expected column count ({}).",
-                ran.schema.fields().len(),
-                types.len()
-            );
+            let detail =
+                format!("Number of returned columns ({given}) does not match expected column count ({}).", types.len());
             return Err(error.with_detail(detail));
         }
-        if ran.rows.is_empty() {
-            self.rows.push(types.iter().map(|sql_type| new_null_array(&sql_type.arrow(), 0)).collect());
+        if ran.row_count() == 0 {
+            self.rows.push(types.iter().map(|sql_type| new_null_array(&sql_type.arrow(), 0)).collect())?;
         }
-        for batch in &ran.rows {
-            let columns = batch.columns().iter().zip(ran.schema.fields()).zip(&types);
-            let columns = columns.map(|((column, field), to)| {
-                let from = type_of(field);
+        let mut next = 0;
+        while let Some(batch) = ran.rows_from(next)? {
+            next += batch.num_rows() as u64;
+            let columns = batch.columns().iter().zip(ran.types()).zip(&types);
+            let columns = columns.map(|((column, from), to)| {
                 let value = cast(column, &from.arrow()).map_err(from_arrow)?;
-                Ok(Typed { sql_type: from, value }.into_type(to, &self.zone)?.value)
+                Ok(Typed { sql_type: from.clone(), value }.into_type(to, &self.zone)?.value)
             });
             let columns = columns.collect::<Result<Vec<_>>>()?;
-            self.rows.push(columns);
+            self.rows.push(columns)?;
         }
         Ok(())
     }
@@ -688,179 +628,6 @@ impl<'r> Run<'r> {
             Rows::Computed(computed) => self.computed(computed),
             Rows::Cursor { .. } => Err(Error::bug("a loop over a cursor opens it")),
         }
-    }
-
-    /// EXECUTE.
-    fn computed(&mut self, computed: &Computed) -> Result<Ran> {
-        let (tree, using) = self.computed_tree(computed)?;
-        self.on_current(&tree, || self.started(&tree.statement, &self.computed_values(&tree, &using)?))
-    }
-
-    /// The statement of EXECUTE, and the values of `$1`, `$2`, ….
-    fn computed_tree(&mut self, computed: &Computed) -> Result<(Tree, Vec<Typed>)> {
-        let Some(text) = self.value_of(&computed.text)?.shown(&self.zone)? else {
-            return Err(Error::value("query string argument of EXECUTE is null").with_code("22004"));
-        };
-        let mut using = Vec::with_capacity(computed.using.len());
-        for value in &computed.using {
-            using.push(self.value_of(value)?);
-        }
-        let tree = self.tree_of(&text, |names| self.computed_value(names, &using))?;
-        match tree.failed.clone() {
-            // It is about the row of a cursor, and there is none.
-            Some(failed) => Err(failed),
-            None => Ok((tree, using)),
-        }
-    }
-
-    /// What a name in a statement of EXECUTE stands for.
-    fn computed_value(&self, names: &[String], using: &[Typed]) -> Result<Option<Typed>> {
-        match names {
-            [first, cursor, table @ ..] if first == CURRENT_OF => self.current_number(cursor, table).map(Some),
-            [only] => {
-                let place = only.strip_prefix('$').and_then(|place| place.parse::<usize>().ok()?.checked_sub(1));
-                Ok(place.and_then(|place| using.get(place)).cloned())
-            }
-            _ => Ok(None),
-        }
-    }
-
-    fn computed_values(&self, tree: &Tree, using: &[Typed]) -> Result<Vec<ArrayRef>> {
-        let value = |names: &[String]| Ok(self.computed_value(names, using)?.map(|value| value.value));
-        tree.names.iter().filter_map(|(names, _)| value(names).transpose()).collect()
-    }
-
-    /// Runs a statement with the values of the variables that it names.
-    fn run(&mut self, sql: &Sql) -> Result<Ran> {
-        let tree = self.tree(sql)?;
-        let ran = self.on_current(&tree, || self.started(&tree.statement, &self.values(&tree)?));
-        ran.map_err(|error| named_error(&tree, error))
-    }
-
-    /// A statement's tree, for the types that variables have now.
-    fn tree(&self, sql: &Sql) -> Result<Arc<Tree>> {
-        self.look()?;
-        let known = self.trees.borrow().get(&sql.number).cloned();
-        let is_same = |(names, known): &(Vec<String>, SqlType)| matches!(self.named(names), Ok(Some(value)) if value.sql_type == *known);
-        Ok(match known.filter(|tree| tree.names.iter().all(is_same)) {
-            Some(tree) => tree,
-            None => {
-                let tree = Arc::new(self.tree_of(&sql.text, |names| self.named(names))?);
-                let mut trees = self.trees.borrow_mut();
-                if trees.len() < TREES_MAX && tree.failed.is_none() {
-                    trees.insert(sql.number, tree.clone());
-                }
-                tree
-            }
-        })
-    }
-
-    /// What a name stands for.
-    fn named(&self, names: &[String]) -> Result<Option<Typed>> {
-        match names {
-            [first, cursor, table @ ..] if first == CURRENT_OF => self.current_number(cursor, table).map(Some),
-            names => self.scopes.named(names),
-        }
-    }
-
-    /// The values that a statement's tree takes.
-    fn values(&self, tree: &Tree) -> Result<Vec<ArrayRef>> {
-        tree.names.iter().map(|(names, _)| self.given_for(names)).collect()
-    }
-
-    fn given_for(&self, names: &[String]) -> Result<ArrayRef> {
-        let value = self.named(names)?.ok_or_else(|| Error::bug("a variable is gone"))?;
-        Ok(value.value)
-    }
-
-    /// A statement's tree, with parameters in the places of names that have values.
-    fn tree_of(&self, text: &str, find: impl Fn(&[String]) -> Result<Option<Typed>>) -> Result<Tree> {
-        let parsed = self.session.parse(text).map_err(without_place)?;
-        let (mut names, mut failed) = (Vec::<(Vec<String>, SqlType)>::new(), None);
-        let conflict = self.procedure.block.conflict;
-        let tree = placed(parsed.tree(), conflict, &mut |wanted| {
-            let found = match find(wanted) {
-                Ok(found) => found?,
-                Err(error) => {
-                    failed.get_or_insert(error);
-                    return None;
-                }
-            };
-            let type_name = match &found.sql_type {
-                SqlType::Unknown | SqlType::Record(_) | SqlType::Void => None,
-                SqlType::Array(element) if matches!(**element, SqlType::Record(_)) => None,
-                other => Some(other.to_string()),
-            };
-            let known = names.iter().position(|(known, _)| known == wanted);
-            let number = known.unwrap_or_else(|| {
-                names.push((wanted.to_vec(), found.sql_type.clone()));
-                names.len() - 1
-            });
-            Some(Place { number: number + 1, type_name })
-        });
-        Ok(Tree { statement: ParsedStatement::new(text, tree), names, failed })
-    }
-
-    fn ask(&self, text: &str) -> Result<Ran> {
-        let parsed = self.session.parse(text).map_err(without_place)?;
-        self.started(&parsed, &[])
-    }
-
-    /// Runs a statement to its end.
-    fn started(&self, parsed: &ParsedStatement, values: &[ArrayRef]) -> Result<Ran> {
-        let planned = self.session.plan(parsed, values).map_err(without_place)?;
-        if planned.is_transaction_step() {
-            let error = Error::input("a procedure cannot begin or end transactions").with_code("2D000");
-            return Err(error.with_hint("BEGIN … EXCEPTION … END takes back what fails within it"));
-        }
-        let mut result = match self.session.run_short(planned).map_err(without_place)? {
-            Short::Done(result) => result,
-            Short::Not(planned) => self.session.start_planned(planned).map_err(without_place)?,
-        };
-        let (schema, token, printed) = (result.schema(), result.cancel_token(), result.printed());
-        let mut rows = Vec::new();
-        loop {
-            let next = result.next_within(LOOK);
-            printed.take().iter().for_each(|text| self.caller.printed(text));
-            match next {
-                Poll::Ready(None) => break,
-                Poll::Ready(Some(batch)) => rows.push(batch.map_err(without_place)?),
-                Poll::Pending if self.caller.is_stopped() => token.cancel(),
-                Poll::Pending => {}
-            }
-        }
-        let count = counted(&result, &rows);
-        Ok(Ran { schema, rows, count })
-    }
-}
-
-fn counted(result: &QueryResult, rows: &[RecordBatch]) -> u64 {
-    let read = || rows.iter().map(|batch| batch.num_rows() as u64).sum();
-    match (result.written(), result.kind()) {
-        (Some((_, count)), _) => count,
-        (None, ResultKind::Command { rows: count, .. }) => count.unwrap_or(0),
-        (None, ResultKind::Rows) => read(),
-    }
-}
-
-/// The one value of a query. Fails with 21000 if it gives several rows.
-fn one(ran: &Ran) -> Result<Typed> {
-    if ran.row_count() > 1 {
-        return Err(Error::value("query returned more than one row").with_code("21000"));
-    }
-    if ran.schema.fields().len() > 1 {
-        let count = ran.schema.fields().len();
-        return Err(Error::input(format!("query returned {count} columns")).with_code("42601"));
-    }
-    let value = ran.row(0).unwrap_or_else(|| ran.nulls()).pop();
-    value.map(|(_, value)| value).ok_or_else(|| Error::input("query did not return data").with_code("42601"))
-}
-
-/// Why a statement failed: because of a name that no variable has, if that is it.
-fn named_error(tree: &Tree, error: Error) -> Error {
-    match (&tree.failed, error.code()) {
-        (Some(failed), Some("42P01" | "42703")) => failed.clone(),
-        _ => error,
     }
 }
 

@@ -78,6 +78,9 @@ impl Typed {
 
     /// The value in another type, as where it is stored. Fails as such a cast does.
     pub(super) fn into_type(self, to: &SqlType, zone: &str) -> Result<Self> {
+        if self.sql_type == *to && *self.value.data_type() == to.arrow() {
+            return Ok(self);
+        }
         if let (SqlType::Record(fields), SqlType::Record(_)) = (to, &self.sql_type) {
             // Column by column: their names may differ.
             let given = self.fields();
@@ -99,7 +102,17 @@ impl Typed {
         Ok(Self { sql_type: to.clone(), value })
     }
 
-    /// As a text, as it is shown in messages.
+    /// As a text, as clients see it: booleans are `t` and `f`.
+    pub(super) fn put_out(&self, zone: &str) -> Result<Option<String>> {
+        match (&self.sql_type, self.value.as_boolean_opt()) {
+            (SqlType::Boolean, Some(value)) if !value.is_null(0) => {
+                Ok(Some(if value.value(0) { "t" } else { "f" }.to_owned()))
+            }
+            _ => self.shown(zone),
+        }
+    }
+
+    /// As a text, as it is cast.
     pub(super) fn shown(&self, zone: &str) -> Result<Option<String>> {
         if self.is_null() {
             return Ok(None);
@@ -214,6 +227,11 @@ impl Scopes {
 
     pub(super) fn find_mut(&mut self, name: &str) -> Option<&mut Variable> {
         self.place(name).map(|(scope, variable)| &mut self.0[scope].variables[variable])
+    }
+
+    /// A variable of the procedure itself, whatever blocks within it call theirs.
+    pub(super) fn output(&self, name: &str) -> Option<&Variable> {
+        self.0.first()?.variables.iter().find(|variable| variable.name == name)
     }
 
     /// What a name stands for: a variable, a field of one, or a variable of a block with a label. `None` if it is no

@@ -11,7 +11,7 @@ use futures::FutureExt;
 
 use super::panicked;
 use crate::operators::scan::Io;
-use crate::stages::{Caller, caller, on_behalf_of};
+use crate::stages::{Caller, Message, caller, on_behalf_of};
 use crate::sync::Mutex;
 
 /// I/O that a packet has under way at once at most.
@@ -130,8 +130,8 @@ impl Caller for OnPool {
         self.query.is_stopped()
     }
 
-    fn printed(&self, text: &str) {
-        self.query.printed(text);
+    fn printed(&self, message: Message) {
+        self.query.printed(message);
     }
 
     fn leave(&self) {

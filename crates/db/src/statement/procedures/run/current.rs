@@ -52,7 +52,7 @@ impl Run<'_> {
         }
         let _ = self.catalog().follow_rows();
         let ran = self.started(&statement, values)?;
-        let first = ran.schema.fields().len().saturating_sub(tables.len());
+        let first = ran.schema().fields().len().saturating_sub(tables.len());
         found.since = self.catalog().follow_rows();
         found.tables = tables.iter().map(|object| object.reference()).zip(first..).collect();
         Ok(OpenCursor::new(ran, Some(found)))
@@ -96,7 +96,7 @@ impl Run<'_> {
             }
         };
         let off = || Error::input(format!("cursor \"{portal}\" is not positioned on a row")).with_code("24000");
-        let mut row = open.current().ok_or_else(off)?;
+        let mut row = open.current()?.ok_or_else(off)?;
         let number = row.swap_remove(column).1;
         let since = found.and_then(|found| found.since.as_ref()).ok_or_else(|| Error::bug("nobody follows rows"))?;
         if number.is_null() {

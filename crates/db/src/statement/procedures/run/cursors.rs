@@ -1,6 +1,7 @@
 //! Cursors of a procedure. Their rows are there when they are opened.
 
 use super::current::Found;
+use super::statements::named_error;
 use super::*;
 
 /// The rows of a cursor, and where it stands.
@@ -18,8 +19,11 @@ impl OpenCursor {
     }
 
     /// The row that it stands on, with the numbers of rows behind its columns.
-    pub(super) fn current(&self) -> Option<Vec<(String, Typed)>> {
-        usize::try_from(self.at - 1).ok().and_then(|row| self.ran.row(row))
+    pub(super) fn current(&self) -> Result<Option<Vec<(String, Typed)>>> {
+        match u64::try_from(self.at - 1) {
+            Ok(row) => self.ran.row(row),
+            Err(_) => Ok(None),
+        }
     }
 
     /// The same without these numbers.
@@ -30,9 +34,9 @@ impl OpenCursor {
     }
 
     /// The next row, if there is one; the cursor stands on it, or behind the last.
-    pub(super) fn step(&mut self) -> Option<Vec<(String, Typed)>> {
+    pub(super) fn step(&mut self) -> Result<Option<Vec<(String, Typed)>>> {
         self.at = (self.at + 1).min(self.ran.row_count() as i64 + 1);
-        self.current().map(|row| self.shown(row))
+        Ok(self.current()?.map(|row| self.shown(row)))
     }
 }
 
@@ -54,7 +58,7 @@ impl Run<'_> {
             }
             CursorStep::Fetch { name, way, into } => {
                 let cursor = self.moved(name, way)?.0;
-                let (is_found, values) = match cursor.current() {
+                let (is_found, values) = match cursor.current()? {
                     Some(values) => (true, cursor.shown(values)),
                     None => (false, cursor.shown(cursor.ran.nulls())),
                 };
@@ -82,7 +86,7 @@ impl Run<'_> {
     }
 
     fn opened_query(&mut self, sql: &Sql) -> Result<OpenCursor> {
-        let tree = self.tree(sql)?;
+        let tree = self.tree("", sql)?;
         let values = self.values(&tree)?;
         self.opened(&tree, &values).map_err(|error| named_error(&tree, error))
     }

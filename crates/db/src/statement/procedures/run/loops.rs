@@ -73,7 +73,7 @@ impl Run<'_> {
                 let ran = self.rows_of(rows)?;
                 let into = Into { targets: targets.clone(), is_strict: false };
                 let (mut row, mut failed) = (0, None);
-                while let Some(values) = ran.row(row) {
+                while let Some(values) = ran.row(row)? {
                     row += 1;
                     let done = self.store_row(values, &into).and_then(|()| self.round(repeated));
                     match done {
@@ -137,9 +137,14 @@ impl Run<'_> {
         };
         self.scopes.push(Scope { variables: own, ..Scope::default() });
         let (mut is_found, mut done) = (false, Ok(None));
-        while let Some(row) = self.cursors.get_mut(&portal).and_then(OpenCursor::step) {
+        loop {
+            let row = self.cursors.get_mut(&portal).map_or(Ok(None), OpenCursor::step);
+            done = match row {
+                Ok(None) => break,
+                Ok(Some(row)) => self.store_row(row, &into).and_then(|()| self.round(repeated)),
+                Err(error) => Err(error),
+            };
             is_found = true;
-            done = self.store_row(row, &into).and_then(|()| self.round(repeated));
             if !matches!(done, Ok(None)) {
                 break;
             }

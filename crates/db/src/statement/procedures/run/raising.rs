@@ -1,15 +1,19 @@
 //! RAISE: an error, or a message to whoever sent the statement.
 
+use diligence_base::About;
+use diligence_engine::stages::{Level, Message};
+
 use super::*;
 
 impl Run<'_> {
     pub(super) fn raise(&mut self, raise: &Raise) -> Result<()> {
         let mut values = Vec::with_capacity(raise.values.len());
         for value in &raise.values {
-            let value = self.value_of(value)?.shown(&self.zone)?;
+            let value = self.value_of(value)?.put_out(&self.zone)?;
             values.push(value.unwrap_or_else(|| "<NULL>".to_owned()));
         }
         let (mut text, mut code, mut detail, mut hint) = (None, None, None, None);
+        let mut about = About::default();
         if let Some(format) = &raise.format {
             text = Some(raised::message(format, &values)?);
         }
@@ -29,7 +33,11 @@ impl Run<'_> {
                 "errcode" => code = Some(raised::code(&value)?),
                 "detail" => detail = Some(value),
                 "hint" => hint = Some(value),
-                "column" | "constraint" | "datatype" | "table" | "schema" => {}
+                "column" => about.column = Some(value.into()),
+                "constraint" => about.constraint = Some(value.into()),
+                "table" => about.table = Some(value.into()),
+                "schema" => about.schema = Some(value.into()),
+                "datatype" => {}
                 other => {
                     let message = format!("unrecognized RAISE statement option \"{other}\"");
                     return Err(Error::input(message).with_code("42601"));
@@ -43,15 +51,23 @@ impl Run<'_> {
             }));
         }
         let text = text.unwrap_or_else(|| code.unwrap_or("P0001").to_owned());
+        let explained = |mut error: Error| {
+            error = if let Some(detail) = detail { error.with_detail(detail) } else { error };
+            error = if let Some(hint) = hint { error.with_hint(hint) } else { error };
+            error.with_about(about)
+        };
         match raise.level.as_str() {
-            "exception" => {
-                let mut error = Error::value(text).with_code(code.unwrap_or("P0001"));
-                error = if let Some(detail) = detail { error.with_detail(detail) } else { error };
-                Err(if let Some(hint) = hint { error.with_hint(hint) } else { error })
-            }
+            "exception" => Err(explained(Error::value(text).with_code(code.unwrap_or("P0001")))),
             "debug" | "log" => Ok(()),
-            _ => {
-                self.caller.printed(&text);
+            level => {
+                let level = match level {
+                    "warning" => Level::Warning,
+                    "info" => Level::Info,
+                    _ => Level::Notice,
+                };
+                let usual = if level == Level::Warning { "01000" } else { "00000" };
+                let said = explained(Error::input(text).with_code(code.unwrap_or(usual)));
+                self.caller.printed(Message { level, said });
                 Ok(())
             }
         }
