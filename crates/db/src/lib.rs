@@ -29,6 +29,7 @@
 
 mod activity;
 mod channels;
+mod cursors;
 mod database;
 pub mod duration;
 #[cfg(test)]
@@ -60,6 +61,7 @@ mod words;
 
 pub use activity::Activity;
 pub use channels::Notification;
+pub use cursors::{CursorInfo, CursorRows, CursorWay, Passed};
 pub use database::{Database, DatabaseOptions, TableInfo};
 pub use diligence_base::{Error, ErrorKind, Result};
 pub use diligence_catalog::Isolation;

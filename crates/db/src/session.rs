@@ -24,6 +24,7 @@ use diligence_types::text::{Printer, Zone};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::channels::{self, Ears, Notification, Pending};
+use crate::cursors::{CursorInfo, CursorRows, Cursors, OpenCursor};
 use crate::database::Database;
 use crate::plans::{KnownBlocks, ParsedStatement};
 use crate::put_off::PutOff;
@@ -76,6 +77,8 @@ pub(crate) struct Parts {
     depth: AtomicUsize,
     /// What it knows of the procedures that it runs.
     blocks: KnownBlocks,
+    /// Its open cursors.
+    cursors: Cursors,
     /// Whether the procedure that is called next may end the transaction, as the one may that calls it.
     ends_transactions: AtomicBool,
     itself: Weak<Parts>,
@@ -214,6 +217,10 @@ impl Parts {
 
 impl Parts {
     /// Whether the procedure that is called next may end the transaction.
+    pub(crate) fn cursors(&self) -> &Cursors {
+        &self.cursors
+    }
+
     pub(crate) fn blocks(&self) -> &KnownBlocks {
         &self.blocks
     }
@@ -276,6 +283,10 @@ impl SessionView for Parts {
         self.database.catalog().history()
     }
 
+    fn cursors(&self) -> Vec<(String, CursorInfo)> {
+        self.cursors.infos()
+    }
+
     fn attached(&self) -> Vec<Arc<Server>> {
         self.database.servers().all()
     }
@@ -335,6 +346,7 @@ impl Session {
                 itself: parts.clone(),
                 remembered: Mutex::default(),
                 blocks: KnownBlocks::default(),
+                cursors: Cursors::default(),
                 ears: Arc::default(),
                 said: Mutex::default(),
                 put_off: Mutex::default(),
@@ -590,8 +602,39 @@ impl Session {
         ears.woken().await;
     }
 
+    /// A place for rows that a cursor is to have.
+    pub fn rows_to_keep(&self, schema: SchemaRef) -> KeptRows {
+        self.keep_rows(schema)
+    }
+
+    /// Opens a cursor whose rows somebody else has. Fails with 42P03 if one of its name is open.
+    pub fn open_cursor(&self, name: &str, info: CursorInfo) -> Result<()> {
+        self.0.cursors.open(name, info, None)
+    }
+
+    /// From now on an open cursor's rows are there, for procedures too.
+    pub fn cursor_is_kept(&self, name: &str, rows: &Arc<Mutex<CursorRows>>) {
+        self.0.cursors.keep(name, OpenCursor { rows: rows.clone(), found: None });
+    }
+
+    /// The rows of a cursor that a procedure has opened; `None` if there is no such cursor.
+    pub fn cursor(&self, name: &str) -> Option<Arc<Mutex<CursorRows>>> {
+        self.0.cursors.get(name).ok().flatten().map(|cursor| cursor.rows)
+    }
+
+    /// Closes a cursor; whether it was open.
+    pub fn close_cursor(&self, name: &str) -> bool {
+        self.0.cursors.close(name)
+    }
+
+    /// Closes all of them.
+    pub fn close_cursors(&self) {
+        self.0.cursors.close_all();
+    }
+
     /// Gives back what only the session has: temporary objects, and numbers that applications lock.
     pub fn discard(&self) {
+        self.close_cursors();
         let catalogs = self.planner().catalogs();
         // Nothing keeps them, so nothing can fail.
         let _ = catalogs.drop_temporary();

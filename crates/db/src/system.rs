@@ -6,9 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use std::time::SystemTime;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::temporal_conversions::timestamp_us_to_datetime;
 use diligence_base::Result;
 use diligence_catalog::distribution::Distribution;
 use diligence_catalog::{
@@ -19,6 +21,7 @@ use diligence_engine::tuning::Decision;
 use diligence_remote::Server;
 use diligence_storage::foreign_error::from_arrow;
 
+use crate::cursors::CursorInfo;
 use crate::settings::Shown;
 use crate::status::{
     BufferInfo, BuildInfo, DirectoryInfo, HolderInfo, LatchInfo, ProcessInfo, QueryInfo, ShardInfo, StageInfo, Status,
@@ -54,6 +57,9 @@ pub(crate) trait SessionView: Send + Sync {
     /// How much there is of its database's past.
     fn history(&self) -> HistoryState;
 
+    /// Its open cursors.
+    fn cursors(&self) -> Vec<(String, CursorInfo)>;
+
     /// The servers that are attached to its database.
     fn attached(&self) -> Vec<Arc<Server>>;
 }
@@ -76,6 +82,7 @@ pub(crate) fn tables(status: &Status, session: &Weak<dyn SessionView>) -> BTreeM
         table("attached", &ATTACHED, RowsOf::Running(attached)),
         table("buffer", &BUFFER, RowsOf::Running(buffer)),
         table("client_settings", &CLIENT_SETTINGS, RowsOf::Running(client_settings)),
+        table("cursors", &CURSORS, RowsOf::Running(cursors)),
         table("latches", &LATCHES, RowsOf::Running(latches)),
         table("fragments", &FRAGMENTS, RowsOf::Kept(fragments)),
         table("history", &HISTORY, RowsOf::Running(history)),
@@ -655,6 +662,28 @@ fn attached(_: &Status, session: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
         vec![server.name().into(), "postgres".into(), server.address().into(), server.schema().into()]
     };
     session.map_or_else(Vec::new, |session| session.attached().into_iter().map(row).collect())
+}
+
+const CURSORS: [Column; 6] = [
+    ("name", Kind::Text),
+    ("statement", Kind::Text),
+    ("is_holdable", Kind::Text),
+    ("is_binary", Kind::Text),
+    ("is_scrollable", Kind::Text),
+    ("creation_time", Kind::Text),
+];
+
+/// The cursors that are open.
+fn cursors(_: &Status, session: Option<&dyn SessionView>) -> Vec<Vec<Value>> {
+    let flag = |is: bool| Value::from(if is { "t" } else { "f" });
+    let row = |(name, info): (String, CursorInfo)| {
+        let since = info.opened.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let opened = timestamp_us_to_datetime(since.as_micros() as i64);
+        let opened = opened.map(|opened| format!("{opened}+00"));
+        let flags = [flag(info.is_holdable), flag(info.is_binary), flag(info.is_scrollable)];
+        [name.into(), info.statement.into()].into_iter().chain(flags).chain([Value::Text(opened)]).collect()
+    };
+    session.map_or_else(Vec::new, |session| session.cursors().into_iter().map(row).collect())
 }
 
 const SETTINGS: [Column; 4] =

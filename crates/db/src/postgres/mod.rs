@@ -613,6 +613,7 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
     add("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype defaclacl:T", roles::defaults);
     add("pg_role_names", "role_oid:o role_name", roles::names);
     add("pg_single_grants", "of:o kind grantor grantee privilege grantable:b", roles::single_grants);
+    add("pg_cursors", "name statement is_holdable:b is_binary:b is_scrollable:b creation_time:z", settings::cursors);
     add(
         "pg_settings",
         "name setting unit category short_desc extra_desc context vartype source min_val max_val enumvals:T boot_val reset_val \

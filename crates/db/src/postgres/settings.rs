@@ -84,8 +84,8 @@ pub fn known_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
     KNOWN.iter().map(|(name, first, ..)| (*name, *first))
 }
 
-/// The rows of a table of the system's, of four texts each at most.
-fn shown(snapshot: &SessionSnapshot, table: &str) -> Vec<[String; 4]> {
+/// The rows of a table of the system's, of so many texts each at most.
+fn shown<const COLUMNS: usize>(snapshot: &SessionSnapshot, table: &str) -> Vec<[String; COLUMNS]> {
     let Some(Resolved::Computed(table)) = snapshot.get(&RelationName::new(diligence_catalog::SYSTEM_SCHEMA, table))
     else {
         return vec![];
@@ -95,13 +95,13 @@ fn shown(snapshot: &SessionSnapshot, table: &str) -> Vec<[String; 4]> {
         let values = rows.columns().get(column).and_then(|column| column.as_string_view_opt());
         values.map(|values| values.value(row).to_owned()).unwrap_or_default()
     };
-    (0..rows.num_rows()).map(|row| [0, 1, 2, 3].map(|column| text(column, row))).collect()
+    (0..rows.num_rows()).map(|row| std::array::from_fn(|column| text(column, row))).collect()
 }
 
 pub(super) fn settings(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
-    let client = shown(snapshot, "client_settings").into_iter().map(|[name, value, ..]| (name, value));
+    let client = shown::<2>(snapshot, "client_settings").into_iter().map(|[name, value]| (name, value));
     let client = client.collect::<BTreeMap<_, _>>();
-    let own = shown(snapshot, "settings");
+    let own = shown::<4>(snapshot, "settings");
     let mut rows = BTreeMap::new();
     for (name, first, category, kind, description) in KNOWN {
         let engine = own.iter().find(|[known, ..]| known == name);
@@ -114,6 +114,23 @@ pub(super) fn settings(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         }
     }
     rows.into_values().collect()
+}
+
+/// `pg_cursors`.
+pub(super) fn cursors(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let row = |[name, statement, is_holdable, is_binary, is_scrollable, opened]: [String; 6]| {
+        let flags = [is_holdable, is_binary, is_scrollable].map(|flag| Cell::Flag(flag == "t"));
+        let [is_holdable, is_binary, is_scrollable] = flags;
+        vec![
+            name.as_str().into(),
+            statement.as_str().into(),
+            is_holdable,
+            is_binary,
+            is_scrollable,
+            opened.as_str().into(),
+        ]
+    };
+    shown(snapshot, "cursors").into_iter().map(row).collect()
 }
 
 fn kind_of(value: &str) -> SettingKind {

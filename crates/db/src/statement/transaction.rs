@@ -32,6 +32,7 @@ impl Session {
         }
         *self.put_off() = PutOff::default();
         self.savepoints().clear();
+        self.parts().cursors().end_transaction();
         let committed = self.planner().catalogs().commit();
         let undone = self.remembered().end(committed.is_ok());
         self.restore(undone);
@@ -69,6 +70,7 @@ impl Session {
     /// Ends the transaction; nothing of it is left.
     pub fn roll_back(&self) {
         self.savepoints().clear();
+        self.parts().cursors().end_transaction();
         *self.put_off() = PutOff::default();
         let undone = self.remembered().end(false);
         self.restore(undone);

@@ -3,7 +3,7 @@
 //! They are told by their first words. What is none of them, or is written in a way that is not known here, goes to the
 //! planner, which says what is wrong with it.
 
-use diligence_db::Isolation;
+use diligence_db::{CursorWay, Isolation};
 
 use crate::encoding::copy::{CopyFormat, CopyOptions, Forced, Verbosity};
 
@@ -52,11 +52,11 @@ pub enum Command {
     /// CLOSE; all if `None`.
     Close(Option<String>),
     /// DECLARE name CURSOR FOR a query.
-    Declare(String, String),
+    Declare(Declared),
     /// FETCH a number of rows from a cursor; all if `None`.
-    Fetch(Option<usize>, String),
+    Fetch(CursorWay, String),
     /// MOVE: as FETCH, without the rows.
-    Move(Option<usize>, String),
+    Move(CursorWay, String),
     /// UNLISTEN: nothing was listened to.
     Unlisten,
     /// COPY … TO STDOUT.
@@ -81,6 +81,23 @@ pub enum Lasts {
     Session,
     /// As long as the block: SET LOCAL.
     Block,
+}
+
+/// DECLARE of a cursor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name.
+    pub name: String,
+    /// What it reads.
+    pub query: String,
+    /// The whole statement.
+    pub statement: String,
+    /// Whether it goes back.
+    pub is_scroll: bool,
+    /// Whether it outlives its transaction.
+    pub is_holdable: bool,
+    /// Whether its rows are sent in binary form.
+    pub is_binary: bool,
 }
 
 /// COPY … TO STDOUT.
@@ -144,8 +161,8 @@ pub fn command(sql: &str) -> Result<Option<Command>, String> {
         ("CLOSE", "ALL", _) => Command::Close(None),
         ("CLOSE", ..) => Command::Close(Some(name(&tokens, 1)?)),
         ("DECLARE", ..) => return declare(sql, &tokens),
-        ("FETCH", ..) => return fetch(&tokens).map(|(count, name)| Some(Command::Fetch(count, name))),
-        ("MOVE", ..) => return fetch(&tokens).map(|(count, name)| Some(Command::Move(count, name))),
+        ("FETCH", ..) => return fetch(&tokens).map(|(way, name)| Some(Command::Fetch(way, name))),
+        ("MOVE", ..) => return fetch(&tokens).map(|(way, name)| Some(Command::Move(way, name))),
         ("UNLISTEN", ..) => Command::Unlisten,
         ("COPY", ..) => return copy(sql, &tokens),
         _ => return Ok(None),
@@ -348,34 +365,72 @@ fn set(tokens: &[Placed<'_>]) -> Option<Command> {
 }
 
 fn declare(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
-    let cursor = name(tokens, 1)?;
     let is = |token: &Token<'_>, word: &str| matches!(token, Token::Word(found) if found.eq_ignore_ascii_case(word));
-    let query = tokens.iter().skip(2).find(|(token, _)| is(token, "FOR")).ok_or("expected FOR and a query")?;
-    Ok(Some(Command::Declare(cursor, sql[query.1 + 3..].trim().to_owned())))
+    let mut declared = Declared { name: name(tokens, 1)?, statement: sql.trim().to_owned(), ..Declared::default() };
+    let place = tokens.iter().skip(2).position(|(token, _)| is(token, "FOR")).ok_or("expected FOR and a query")?;
+    let between = &tokens[2..2 + place];
+    let before = |at: usize, word: &str| at > 0 && is(&between[at - 1].0, word);
+    for (at, (token, _)) in between.iter().enumerate() {
+        if is(token, "SCROLL") {
+            declared.is_scroll = !before(at, "NO");
+        } else if is(token, "HOLD") {
+            declared.is_holdable = before(at, "WITH");
+        } else if is(token, "BINARY") {
+            declared.is_binary = true;
+        } else if !["NO", "WITH", "WITHOUT", "CURSOR", "INSENSITIVE", "ASENSITIVE"].iter().any(|word| is(token, word)) {
+            return Err(
+                "expected DECLARE name [BINARY] [INSENSITIVE] [NO SCROLL] CURSOR [WITH HOLD] FOR query".to_owned()
+            );
+        }
+    }
+    declared.query = sql[tokens[2 + place].1 + 3..].trim().to_owned();
+    Ok(Some(Command::Declare(declared)))
 }
 
-/// How many rows of which cursor.
-fn fetch(tokens: &[Placed<'_>]) -> Result<(Option<usize>, String), String> {
-    let mut count = Some(1);
-    let mut at = 1;
-    loop {
-        match tokens.get(at).map(|(token, _)| token) {
-            Some(Token::Word(word)) => match word.to_ascii_uppercase().as_str() {
-                "NEXT" | "FORWARD" | "FROM" | "IN" => {}
-                "ALL" => count = None,
-                "PRIOR" | "BACKWARD" | "FIRST" | "LAST" | "ABSOLUTE" | "RELATIVE" => {
-                    return Err("cursors only go forward".to_owned());
-                }
-                _ => return Ok((count, word.to_lowercase())),
-            },
-            Some(Token::Quoted(text, '"')) => return Ok((count, text.clone())),
-            Some(Token::Symbol(number)) => {
-                count = Some(number.parse().map_err(|_| "expected a number of rows".to_owned())?);
-            }
-            _ => return Err("expected the name of a cursor".to_owned()),
+/// Where which cursor goes.
+fn fetch(tokens: &[Placed<'_>]) -> Result<(CursorWay, String), String> {
+    let word = |at: usize| match tokens.get(at) {
+        Some((Token::Word(word), _)) => word.to_ascii_uppercase(),
+        _ => String::new(),
+    };
+    // A number, and where what follows it begins.
+    let number = |at: usize| -> Result<Option<(i64, usize)>, String> {
+        let symbol = |at: usize| match tokens.get(at) {
+            Some((Token::Symbol(symbol), _)) => Some(*symbol),
+            _ => None,
+        };
+        let (sign, at) = match symbol(at) {
+            Some("-") => (-1, at + 1),
+            Some("+") => (1, at + 1),
+            _ => (1, at),
+        };
+        let Some(digits) = symbol(at).filter(|symbol| *symbol != ";") else { return Ok(None) };
+        let number: i64 = digits.parse().map_err(|_| "expected a number of rows".to_owned())?;
+        Ok(Some((sign * number, at + 1)))
+    };
+    let wanted = |at: usize| number(at)?.ok_or_else(|| "expected a number".to_owned());
+    let counted = |at: usize, sign: i64, all: CursorWay| -> Result<(CursorWay, usize), String> {
+        if word(at) == "ALL" {
+            return Ok((all, at + 1));
         }
+        let (count, at) = number(at)?.unwrap_or((1, at));
+        Ok((CursorWay::By(sign * count), at))
+    };
+    let (way, mut at) = match word(1).as_str() {
+        "NEXT" => (CursorWay::By(1), 2),
+        "PRIOR" => (CursorWay::By(-1), 2),
+        "FIRST" => (CursorWay::To(1), 2),
+        "LAST" => (CursorWay::To(-1), 2),
+        "ABSOLUTE" => wanted(2).map(|(to, at)| (CursorWay::To(to), at))?,
+        "RELATIVE" => wanted(2).map(|(by, at)| (CursorWay::Relative(by), at))?,
+        "BACKWARD" => counted(2, -1, CursorWay::AllBackward)?,
+        "FORWARD" => counted(2, 1, CursorWay::All)?,
+        _ => counted(1, 1, CursorWay::All)?,
+    };
+    if matches!(word(at).as_str(), "FROM" | "IN") {
         at += 1;
     }
+    name(tokens, at).map(|name| (way, name)).map_err(|_| "expected the name of a cursor".to_owned())
 }
 
 fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
@@ -678,9 +733,33 @@ mod tests {
         assert_eq!(found("set local packets = 2"), Command::Set("packets".into(), "2".into(), Lasts::Block));
         assert_eq!(found("SET LOCAL TIME ZONE DEFAULT"), Command::Reset("timezone".into(), Lasts::Block));
         assert_eq!(found("SHOW TRANSACTION ISOLATION LEVEL"), Command::Show("transaction_isolation".into()));
-        assert_eq!(found("DECLARE c CURSOR WITH HOLD FOR SELECT 1"), Command::Declare("c".into(), "SELECT 1".into()));
-        assert_eq!(found("FETCH FORWARD 10 FROM \"c\""), Command::Fetch(Some(10), "c".into()));
-        assert_eq!(found("MOVE FORWARD ALL IN c"), Command::Move(None, "c".into()));
+        let declared = |sql: &str, is_scroll, is_holdable, is_binary| {
+            let (name, query, statement) = ("c".to_owned(), "SELECT 1".to_owned(), sql.to_owned());
+            Command::Declare(Declared { name, query, statement, is_scroll, is_holdable, is_binary })
+        };
+        for (words, flags) in [
+            ("CURSOR WITH HOLD", (false, true, false)),
+            ("BINARY INSENSITIVE SCROLL CURSOR WITHOUT HOLD", (true, false, true)),
+            ("NO SCROLL CURSOR", (false, false, false)),
+        ] {
+            let sql = format!("DECLARE c {words} FOR SELECT 1");
+            assert_eq!(found(&sql), declared(&sql, flags.0, flags.1, flags.2));
+        }
+        for (sql, way) in [
+            ("FETCH FORWARD 10 FROM \"c\"", CursorWay::By(10)),
+            ("FETCH c", CursorWay::By(1)),
+            ("fetch prior from c", CursorWay::By(-1)),
+            ("FETCH -3 IN c", CursorWay::By(-3)),
+            ("FETCH BACKWARD -2 c", CursorWay::By(2)),
+            ("FETCH ALL c", CursorWay::All),
+            ("FETCH BACKWARD ALL IN c;", CursorWay::AllBackward),
+            ("FETCH ABSOLUTE -1 FROM c", CursorWay::To(-1)),
+            ("FETCH RELATIVE 0 c", CursorWay::Relative(0)),
+            ("FETCH LAST c", CursorWay::To(-1)),
+        ] {
+            assert_eq!(found(sql), Command::Fetch(way, "c".into()), "{sql}");
+        }
+        assert_eq!(found("MOVE FORWARD ALL IN c"), Command::Move(CursorWay::All, "c".into()));
         for sql in
             ["SELECT 1", "", "WITH x AS (SELECT 1) SELECT * FROM x", "SHOW ALL", "COPY t TO 'file'", "(SELECT 1)"]
         {

@@ -8,6 +8,7 @@
 pub(crate) mod changes;
 pub(crate) mod commands;
 mod copy;
+mod cursors;
 mod deadlines;
 mod listener;
 mod portal;

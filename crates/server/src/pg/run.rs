@@ -72,7 +72,7 @@ impl PgSession {
     }
 
     /// Starts the portal's statement. False for one without rows, which is done and answered then.
-    async fn start(&mut self, portal: &mut Portal, statement: &Prepared) -> Outcome<bool> {
+    pub(super) async fn start(&mut self, portal: &mut Portal, statement: &Prepared) -> Outcome<bool> {
         let PreparedKind::Statement(parsed, _) = &statement.kind else {
             return Err(Error::bug("not a statement").into());
         };
@@ -139,7 +139,7 @@ impl PgSession {
     }
 
     /// Sends rows; true at the end of them.
-    async fn rows(&mut self, portal: &mut Portal, most: Option<usize>) -> Outcome<bool> {
+    pub(super) async fn rows(&mut self, portal: &mut Portal, most: Option<usize>) -> Outcome<bool> {
         let deadline = self.deadline();
         let mut left = most.unwrap_or(usize::MAX);
         loop {
@@ -220,7 +220,7 @@ impl PgSession {
     }
 
     /// Goes over rows without sending them; how many there were.
-    async fn pass_over(&mut self, portal: &mut Portal, most: Option<usize>) -> Outcome<usize> {
+    pub(super) async fn pass_over(&mut self, portal: &mut Portal, most: Option<usize>) -> Outcome<usize> {
         let deadline = self.deadline();
         let most = most.unwrap_or(usize::MAX);
         let mut passed = 0;
@@ -379,17 +379,10 @@ impl PgSession {
                 }
                 self.complete(if name.is_some() { "DEALLOCATE" } else { "DEALLOCATE ALL" });
             }
-            Command::Close(name) => {
-                match name {
-                    None => self.cursors.clear(),
-                    Some(name) if self.cursors.remove(name).is_some() => {}
-                    Some(name) => return Err(no_cursor(name).into()),
-                }
-                self.complete("CLOSE CURSOR");
-            }
-            Command::Declare(name, query) => self.declare(name, query).await?,
-            Command::Fetch(count, name) => self.fetch(*count, name, describe).await?,
-            Command::Move(count, name) => self.move_on(*count, name).await?,
+            Command::Close(name) => self.close_cursor(name.as_deref())?,
+            Command::Declare(declared) => self.declare(declared).await?,
+            Command::Fetch(way, name) => self.fetch(*way, name, true, describe).await?,
+            Command::Move(way, name) => self.fetch(*way, name, false, describe).await?,
             Command::Unlisten => self.complete("UNLISTEN"),
             Command::CopyOut(copy) => self.copy_out(copy).await?,
             Command::CopyIn(copy) => self.copy_in(copy).await?,
@@ -518,61 +511,6 @@ impl PgSession {
         if let Some((name, value)) = report {
             self.outbox.put(Out::ParameterStatus(ParameterStatus::new(name.to_owned(), value)));
         }
-    }
-
-    async fn declare(&mut self, name: &str, query: &str) -> Outcome {
-        if self.cursors.contains_key(name) {
-            return Err(Error::input(format!("a cursor named '{name}' exists already")).with_code("42P03").into());
-        }
-        let prepared = Box::pin(self.prepare(query.to_owned(), vec![], true)).await?;
-        if !matches!(&prepared.kind, PreparedKind::Statement(_, description) if description.schema.is_some()) {
-            return Err(Error::input("a cursor needs a query").with_code("42P11").into());
-        }
-        let portal = Portal {
-            statement: Arc::new(prepared),
-            values: vec![],
-            forms: vec![],
-            state: PortalState::Bound,
-            sent: 0,
-            written: None,
-        };
-        self.cursors.insert(name.to_owned(), (portal, self.block != Block::None));
-        self.complete("DECLARE CURSOR");
-        Ok(())
-    }
-
-    async fn fetch(&mut self, count: Option<usize>, name: &str, describe: bool) -> Outcome {
-        let (mut portal, in_block) = self.cursors.remove(name).ok_or_else(|| no_cursor(name))?;
-        let statement = portal.statement.clone();
-        if matches!(portal.state, PortalState::Bound) {
-            self.start(&mut portal, &statement).await?;
-        }
-        if describe
-            && let PreparedKind::Statement(_, description) = &statement.kind
-            && let Some(schema) = &description.schema
-        {
-            let columns = Columns::all(schema, Form::Text);
-            self.describe_rows(schema, &columns);
-        }
-        let before = portal.sent;
-        self.rows(&mut portal, count).await?;
-        let sent = portal.sent - before;
-        self.cursors.insert(name.to_owned(), (portal, in_block));
-        self.complete(format!("FETCH {sent}"));
-        Ok(())
-    }
-
-    /// As FETCH, but for the rows.
-    async fn move_on(&mut self, count: Option<usize>, name: &str) -> Outcome {
-        let (mut portal, in_block) = self.cursors.remove(name).ok_or_else(|| no_cursor(name))?;
-        let statement = portal.statement.clone();
-        if matches!(portal.state, PortalState::Bound) {
-            self.start(&mut portal, &statement).await?;
-        }
-        let passed = self.pass_over(&mut portal, count).await?;
-        self.cursors.insert(name.to_owned(), (portal, in_block));
-        self.complete(format!("MOVE {passed}"));
-        Ok(())
     }
 
     async fn copy_out(&mut self, copy: &CopyOut) -> Outcome {
@@ -749,12 +687,8 @@ fn check_forced(option: &str, forced: &Forced, schema: &arrow::datatypes::Schema
     }
 }
 
-fn no_cursor(name: &str) -> Error {
-    Error::input(format!("no cursor is named '{name}'")).with_code("34000")
-}
-
 /// Rows as messages, as many as go out at once; and the first that is left.
-fn messages(rows: &Rows, from: usize, to: usize, mut out: BytesMut) -> (usize, BytesMut) {
+pub(super) fn messages(rows: &Rows, from: usize, to: usize, mut out: BytesMut) -> (usize, BytesMut) {
     out.reserve(ROWS_BYTES + ROWS_BYTES / 8);
     (rows.write_messages(from, to, ROWS_BYTES, &mut out), out)
 }

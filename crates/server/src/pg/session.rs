@@ -31,6 +31,7 @@ use tokio::time::Instant;
 use super::Peer;
 use super::changes::Changes;
 use super::commands::{self, Command, Lasts};
+use super::cursors::Cursor;
 use super::deadlines::Deadline;
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, number_of_object, same_columns};
 use super::settings::{ClientSettings, SHARED, command_line_settings};
@@ -100,7 +101,7 @@ pub(super) struct PgSession {
     pub(super) changes: Changes,
     statements: HashMap<String, Arc<Prepared>>,
     portals: HashMap<String, Portal>,
-    pub(super) cursors: HashMap<String, (Portal, bool)>,
+    pub(super) cursors: HashMap<String, Cursor>,
     /// Skips messages up to Sync, after an error.
     skipping: bool,
 }
@@ -267,7 +268,7 @@ impl PgSession {
 
     /// Queries that the client has not read to their end: of portals, and of cursors.
     fn readings(&mut self) -> impl Iterator<Item = &mut Reading> {
-        let portals = self.portals.values_mut().chain(self.cursors.values_mut().map(|(portal, _)| portal));
+        let portals = self.portals.values_mut().chain(self.cursors.values_mut().map(|cursor| &mut cursor.portal));
         portals.filter_map(|portal| match &mut portal.state {
             PortalState::Running(reading) => Some(&mut **reading),
             PortalState::Bound | PortalState::Done => None,
@@ -579,7 +580,7 @@ impl PgSession {
             (self.statement(name)?, vec![])
         } else {
             // What DECLARE has opened is a portal, too.
-            let cursor = || self.cursors.get(name).map(|(portal, _)| portal);
+            let cursor = || self.cursors.get(name).map(|cursor| &cursor.portal);
             let portal = self.portals.get(name).or_else(cursor).ok_or_else(|| no_portal(name))?;
             (portal.statement.clone(), portal.forms.clone())
         };
@@ -597,7 +598,15 @@ impl PgSession {
             },
             PreparedKind::Command(Command::Show(name)) => self.describe_text(name),
             PreparedKind::Command(Command::Fetch(_, cursor)) => {
-                let found = self.cursors.get(cursor).map(|(portal, _)| portal.statement.clone());
+                let found = self.cursors.get(cursor).map(|cursor| cursor.portal.statement.clone());
+                let of_procedure = || self.session.cursor(cursor).map(|rows| rows.lock().schema().clone());
+                if found.is_none()
+                    && let Some(schema) = of_procedure()
+                {
+                    let columns = Columns::new(&schema, &[])?;
+                    self.describe_rows(&schema, &columns);
+                    return Ok(());
+                }
                 match found.as_deref().map(|statement| &statement.kind) {
                     Some(PreparedKind::Statement(_, description)) if description.schema.is_some() => {
                         let schema =
@@ -679,6 +688,8 @@ impl PgSession {
     /// The end of a block: its portals and cursors end, too, and settings become what they are to be after it. Fails
     /// where its changes cannot be committed; then it is rolled back.
     pub(super) async fn end_block(&mut self, commits: bool) -> Outcome {
+        let held = if commits { self.hold_cursors().await } else { Ok(()) };
+        let commits = commits && held.is_ok();
         let committed = match commits {
             false => {
                 self.session.roll_back();
@@ -698,7 +709,8 @@ impl PgSession {
         let undone = self.changes.end(commits && committed.is_ok());
         self.undo(undone);
         self.portals.clear();
-        self.cursors.retain(|_, (_, in_block)| !*in_block);
+        self.end_cursors(commits && committed.is_ok());
+        held?;
         Ok(committed?)
     }
 

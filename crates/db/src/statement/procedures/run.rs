@@ -1,7 +1,6 @@
 //! The steps of a block.
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -36,9 +35,8 @@ mod statements;
 mod transactions;
 mod types;
 
-use cursors::OpenCursor;
 use gathered::Gathered;
-use ran::Ran;
+use ran::{Ran, type_of};
 
 /// How often it is looked whether whoever called still wants the answer.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
@@ -71,11 +69,8 @@ pub(super) struct Run<'r> {
     /// The errors that handlers are at work on.
     handled: Vec<Error>,
     level: usize,
-    /// The open cursors, by the names that variables have.
-    cursors: HashMap<String, OpenCursor>,
     /// Those of the blocks around: names, what their queries take, and the queries.
     declared_cursors: Vec<(String, Vec<(String, String)>, Sql)>,
-    portals: usize,
     /// Whether it may end the transaction, and how many blocks with handlers are being run.
     may_end: bool,
     guarded: usize,
@@ -97,9 +92,7 @@ impl<'r> Run<'r> {
             rows: Gathered::new(session.kept_memory()),
             handled: Vec::new(),
             level: 0,
-            cursors: HashMap::new(),
             declared_cursors: Vec::new(),
-            portals: 0,
             may_end: false,
             guarded: 0,
             stands_on_own: Cell::new(false),

@@ -3,30 +3,15 @@
 //! A cursor knows its rows by the numbers that they had when it was opened. The catalog knows where they have gone
 //! since ([`Catalog::row_now`](diligence_catalog::Catalog::row_now)).
 
-use diligence_catalog::{Catalog, FollowedSince, ObjectRef, Relation};
+use diligence_catalog::{Catalog, Relation};
 use diligence_sql::procedural::numbered;
 
-use super::cursors::OpenCursor;
+use super::ran::first_of;
 use super::*;
+use crate::cursors::{Found, OpenCursor};
 
 /// How often a statement begins anew because rows have got other numbers while it was planned.
 const TRIES_MAX: usize = 16;
-
-/// How the rows of a cursor are found again.
-pub(super) struct Found {
-    /// The tables whose rows they are made of, with the columns of their numbers.
-    tables: Vec<(ObjectRef, usize)>,
-    /// Whether its query locks rows.
-    is_locking: bool,
-    since: Option<FollowedSince>,
-}
-
-impl Found {
-    /// How many columns are numbers of rows.
-    pub(super) fn numbers(&self) -> usize {
-        self.tables.len()
-    }
-}
 
 impl Run<'_> {
     fn catalog(&self) -> Arc<Catalog> {
@@ -36,26 +21,26 @@ impl Run<'_> {
     /// The rows of a cursor's query, with the numbers that `WHERE CURRENT OF` needs, if it may be asked for.
     pub(super) fn opened(&self, tree: &Tree, values: &[ArrayRef]) -> Result<OpenCursor> {
         if !self.procedure.block.has_current {
-            return Ok(OpenCursor::new(self.started(&tree.statement, values)?, None));
+            return self.started(&tree.statement, values)?.into_cursor(None);
         }
         let numbered = numbered(tree.statement.tree());
         let mut found = Found { tables: vec![], is_locking: numbered.is_locking, since: None };
         let tables = numbered.tables.iter().map(|name| self.session.planner().object_named(name));
         let tables = tables.map(|object| object.filter(|object| matches!(object.relation, Relation::Native(_))));
         let Some(tables) = tables.collect::<Option<Vec<_>>>().filter(|tables| !tables.is_empty()) else {
-            return Ok(OpenCursor::new(self.started(&tree.statement, values)?, Some(found)));
+            return self.started(&tree.statement, values)?.into_cursor(Some(found));
         };
         let statement = ParsedStatement::new(tree.statement.text(), numbered.query);
         // A query of one group has no rows of the table, for example.
         if self.session.plan(&statement, values).is_err() {
-            return Ok(OpenCursor::new(self.started(&tree.statement, values)?, Some(found)));
+            return self.started(&tree.statement, values)?.into_cursor(Some(found));
         }
         let _ = self.catalog().follow_rows();
         let ran = self.started(&statement, values)?;
         let first = ran.schema().fields().len().saturating_sub(tables.len());
         found.since = self.catalog().follow_rows();
         found.tables = tables.iter().map(|object| object.reference()).zip(first..).collect();
-        Ok(OpenCursor::new(ran, Some(found)))
+        ran.into_cursor(Some(found))
     }
 
     /// The number of the row of a table that a cursor stands on; NULL if there is none any more. Fails with 34000 if
@@ -65,7 +50,7 @@ impl Run<'_> {
         let named = named.map(|value| value.shown(&self.zone)).transpose()?.flatten();
         let portal = named.unwrap_or_else(|| cursor.to_owned());
         let missing = || Error::input(format!("cursor \"{portal}\" does not exist")).with_code("34000");
-        let open = self.cursors.get(&portal).ok_or_else(missing)?;
+        let open = self.session.parts().cursors().get(&portal)?.ok_or_else(missing)?;
         let Some(object) = self.session.planner().object_named(table) else {
             // The statement fails by itself.
             return Ok(Typed::null(SqlType::BigInt));
@@ -75,7 +60,7 @@ impl Run<'_> {
             let error = Error::unsupported("WHERE CURRENT OF on a view is not implemented").with_code("0A000");
             return Err(error.with_hint("change the rows of the table behind it"));
         }
-        let found = open.found.as_ref();
+        let found = open.found.as_deref();
         let own = found.iter().flat_map(|found| &found.tables).filter(|(table, _)| table.id == object.id);
         let column = match (own.collect::<Vec<_>>().as_slice(), found.is_some_and(|found| found.is_locking)) {
             ([(_, column)], _) => *column,
@@ -96,8 +81,8 @@ impl Run<'_> {
             }
         };
         let off = || Error::input(format!("cursor \"{portal}\" is not positioned on a row")).with_code("24000");
-        let mut row = open.current()?.ok_or_else(off)?;
-        let number = row.swap_remove(column).1;
+        let row = open.rows.lock().current_whole()?.ok_or_else(off)?;
+        let number = first_of(&SqlType::BigInt, row.column(column));
         let since = found.and_then(|found| found.since.as_ref()).ok_or_else(|| Error::bug("nobody follows rows"))?;
         if number.is_null() {
             return Ok(number);

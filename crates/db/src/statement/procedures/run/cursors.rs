@@ -1,43 +1,28 @@
-//! Cursors of a procedure. Their rows are there when they are opened.
+//! Cursors of a procedure. Their rows are there when they are opened, and stay until the transaction ends.
 
-use super::current::Found;
+use std::time::SystemTime;
+
+use parking_lot::MutexGuard;
+
+use super::ran::first_of;
 use super::statements::named_error;
 use super::*;
+use crate::cursors::{CursorInfo, CursorRows, OpenCursor, Passed};
 
-/// The rows of a cursor, and where it stands.
-pub(super) struct OpenCursor {
-    ran: Ran,
-    /// How its rows are found again, if that may be asked for.
-    pub(super) found: Option<Found>,
-    /// 0 before the first row; one more than there are rows behind the last.
-    at: i64,
+/// The values of a row, with their names.
+type Row = Vec<(String, Typed)>;
+
+/// The values of the row on which a cursor stands, if it is on one.
+fn current(rows: &mut CursorRows) -> Result<Option<Row>> {
+    let Some(row) = rows.current()? else { return Ok(None) };
+    let values = rows.schema().fields().iter().zip(row.columns());
+    Ok(Some(values.map(|(field, column)| (field.name().clone(), first_of(&type_of(field), column))).collect()))
 }
 
-impl OpenCursor {
-    pub(super) fn new(ran: Ran, found: Option<Found>) -> Self {
-        Self { ran, found, at: 0 }
-    }
-
-    /// The row that it stands on, with the numbers of rows behind its columns.
-    pub(super) fn current(&self) -> Result<Option<Vec<(String, Typed)>>> {
-        match u64::try_from(self.at - 1) {
-            Ok(row) => self.ran.row(row),
-            Err(_) => Ok(None),
-        }
-    }
-
-    /// The same without these numbers.
-    fn shown(&self, mut row: Vec<(String, Typed)>) -> Vec<(String, Typed)> {
-        let hidden = self.found.as_ref().map_or(0, Found::numbers);
-        row.truncate(row.len().saturating_sub(hidden));
-        row
-    }
-
-    /// The next row, if there is one; the cursor stands on it, or behind the last.
-    pub(super) fn step(&mut self) -> Result<Option<Vec<(String, Typed)>>> {
-        self.at = (self.at + 1).min(self.ran.row_count() as i64 + 1);
-        Ok(self.current()?.map(|row| self.shown(row)))
-    }
+/// A row of NULLs.
+fn nulls(rows: &CursorRows) -> Row {
+    let fields = rows.schema().fields().iter();
+    fields.map(|field| (field.name().clone(), Typed::null(type_of(field)))).collect()
 }
 
 impl Run<'_> {
@@ -53,16 +38,17 @@ impl Run<'_> {
             }
             CursorStep::Close { name } => {
                 let portal = self.portal(name)?;
-                self.cursors.remove(&portal);
+                self.session.parts().cursors().close(&portal);
                 Ok(())
             }
             CursorStep::Fetch { name, way, into } => {
-                let cursor = self.moved(name, way)?.0;
-                let (is_found, values) = match cursor.current()? {
-                    Some(values) => (true, cursor.shown(values)),
-                    None => (false, cursor.shown(cursor.ran.nulls())),
+                let (found, nulls) = {
+                    let cursor = self.moved(name, way)?.0;
+                    let mut rows = cursor.rows.lock();
+                    (current(&mut rows)?, nulls(&rows))
                 };
-                self.store_row(values, into)?;
+                let is_found = found.is_some();
+                self.store_row(found.unwrap_or(nulls), into)?;
                 self.note(u64::from(is_found))
             }
             CursorStep::Move { name, way } => {
@@ -70,6 +56,14 @@ impl Run<'_> {
                 self.note(passed)
             }
         }
+    }
+
+    /// The next row of a cursor; it stands on it, or behind the last.
+    pub(super) fn next_row(&self, portal: &str) -> Result<Option<Row>> {
+        let Some(cursor) = self.session.parts().cursors().get(portal)? else { return Ok(None) };
+        let mut rows: MutexGuard<'_, CursorRows> = cursor.rows.lock();
+        rows.go(crate::cursors::CursorWay::By(1));
+        current(&mut rows)
     }
 
     /// The rows of a query as those of a cursor.
@@ -135,24 +129,29 @@ impl Run<'_> {
     pub(super) fn open_cursor(&mut self, name: &str, opened: OpenCursor) -> Result<String> {
         let unknown = || Error::input(format!("\"{name}\" is not a known variable")).with_code("42601");
         let value = self.scopes.find(name).ok_or_else(unknown)?.value()?.shown(&self.zone)?;
+        let cursors = self.session.parts().cursors();
         let portal = match value {
             Some(portal) => portal,
             None => {
-                self.portals += 1;
                 let is_declared = self.declared_cursors.iter().any(|(known, ..)| known == name);
-                let portal = match is_declared && !self.cursors.contains_key(name) {
+                let portal = match is_declared && !cursors.is_open(name) {
                     true => name.to_owned(),
-                    false => format!("<unnamed portal {}>", self.portals),
+                    false => cursors.next_name(),
                 };
                 let zone = self.zone.clone();
                 self.scopes.find_mut(name).ok_or_else(unknown)?.assign(Typed::text(&portal), &zone)?;
                 portal
             }
         };
-        if self.cursors.contains_key(&portal) {
-            return Err(Error::input(format!("cursor \"{portal}\" already in use")).with_code("42P03"));
-        }
-        self.cursors.insert(portal.clone(), opened);
+        let info = CursorInfo {
+            statement: String::new(),
+            is_holdable: false,
+            is_binary: false,
+            is_scrollable: true,
+            opened: SystemTime::now(),
+        };
+        let in_use = |_| Error::input(format!("cursor \"{portal}\" already in use")).with_code("42P03");
+        cursors.open(&portal, info, Some(opened)).map_err(in_use)?;
         Ok(portal)
     }
 
@@ -162,45 +161,31 @@ impl Run<'_> {
         let value = self.scopes.find(name).ok_or_else(unknown)?.value()?.shown(&self.zone)?;
         let null = || Error::value(format!("cursor variable \"{name}\" is null")).with_code("22004");
         let portal = value.ok_or_else(null)?;
-        match self.cursors.contains_key(&portal) {
+        match self.session.parts().cursors().is_open(&portal) {
             true => Ok(portal),
             false => Err(Error::input(format!("cursor \"{portal}\" does not exist")).with_code("34000")),
         }
     }
 
     /// A cursor where it has gone, and how many rows it has passed.
-    fn moved(&mut self, name: &str, way: &CursorWay) -> Result<(&OpenCursor, u64)> {
+    fn moved(&mut self, name: &str, way: &CursorWay) -> Result<(OpenCursor, u64)> {
+        use crate::cursors::CursorWay as Way;
         let number = match way {
             CursorWay::By(Some(sql), _) | CursorWay::To(sql) => Some(self.integer(sql, "cursor position")?),
             _ => None,
         };
         let portal = self.portal(name)?;
         let missing = || Error::bug("a cursor is not there");
-        let cursor = self.cursors.get_mut(&portal).ok_or_else(missing)?;
-        let rows = cursor.ran.row_count() as i64;
-        let before = cursor.at;
-        let to = match way {
-            CursorWay::By(_, sign) => before.saturating_add(number.unwrap_or(1).saturating_mul(*sign)),
-            CursorWay::To(_) => match number.unwrap_or(0) {
-                number if number < 0 => (rows + 1).saturating_add(number),
-                number => number,
-            },
-            CursorWay::First => 1,
-            CursorWay::Last => rows.max(1),
-            CursorWay::All => rows + 1,
-            CursorWay::AllBackward => 0,
+        let cursor = self.session.parts().cursors().get(&portal)?.ok_or_else(missing)?;
+        let way = match way {
+            CursorWay::By(_, sign) => Way::By(number.unwrap_or(1).saturating_mul(*sign)),
+            CursorWay::To(_) => Way::To(number.unwrap_or(0)),
+            CursorWay::First => Way::To(1),
+            CursorWay::Last => Way::To(-1),
+            CursorWay::All => Way::All,
+            CursorWay::AllBackward => Way::AllBackward,
         };
-        cursor.at = to.clamp(0, rows + 1);
-        let is_on_row = (1..=rows).contains(&cursor.at);
-        let passed = match way {
-            CursorWay::By(..) | CursorWay::All | CursorWay::AllBackward => {
-                let (low, high) = (before.min(cursor.at), before.max(cursor.at));
-                let first = if cursor.at > before { low + 1 } else { low };
-                let last = if cursor.at > before { high } else { high - 1 };
-                (last.min(rows) - first.max(1) + 1).max(0) as u64
-            }
-            _ => u64::from(is_on_row),
-        };
-        Ok((&*cursor, passed))
+        let passed: Passed = cursor.rows.lock().go(way);
+        Ok((cursor, passed.rows()))
     }
 }

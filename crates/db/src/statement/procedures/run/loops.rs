@@ -138,8 +138,7 @@ impl Run<'_> {
         self.scopes.push(Scope { variables: own, ..Scope::default() });
         let (mut is_found, mut done) = (false, Ok(None));
         loop {
-            let row = self.cursors.get_mut(&portal).map_or(Ok(None), OpenCursor::step);
-            done = match row {
+            done = match self.next_row(&portal) {
                 Ok(None) => break,
                 Ok(Some(row)) => self.store_row(row, &into).and_then(|()| self.round(repeated)),
                 Err(error) => Err(error),
@@ -150,7 +149,7 @@ impl Run<'_> {
             }
         }
         self.scopes.pop();
-        self.cursors.remove(&portal);
+        self.session.parts().cursors().close(&portal);
         let left = done?.unwrap_or(Flow::Next);
         let zone = self.zone.clone();
         if let Some(variable) = self.scopes.find_mut(name) {

@@ -1,6 +1,7 @@
 //! What a statement of a block gave.
 
 use std::cell::{OnceCell, RefCell};
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::cast;
@@ -8,7 +9,9 @@ use arrow::datatypes::{Field, SchemaRef};
 use diligence_base::{Error, Result};
 use diligence_engine::query::KeptRows;
 use diligence_types::SqlType;
+use parking_lot::Mutex;
 
+use crate::cursors::{CursorRows, Found, OpenCursor};
 use crate::statement::procedures::variables::Typed;
 
 /// The rows of a statement, and how many it has written or given.
@@ -33,6 +36,17 @@ impl Ran {
     /// A row that was computed.
     pub(super) fn one(row: RecordBatch) -> Self {
         Self { schema: row.schema(), types: OnceCell::new(), given: RefCell::new(Given::One(row)), count: 1 }
+    }
+
+    /// Its rows as those of a cursor that stands before them.
+    pub(super) fn into_cursor(self, found: Option<Found>) -> Result<OpenCursor> {
+        let rows = match self.given.into_inner() {
+            Given::Any(rows) => rows,
+            Given::One(_) => return Err(Error::bug("a cursor is opened for a row that was computed")),
+        };
+        let hidden = found.as_ref().map_or(0, Found::numbers);
+        let rows = Arc::new(Mutex::new(CursorRows::new(rows).hiding(hidden)));
+        Ok(OpenCursor { rows, found: found.map(Arc::new) })
     }
 
     pub(super) fn schema(&self) -> &SchemaRef {
