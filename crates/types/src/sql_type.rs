@@ -121,6 +121,8 @@ pub enum SqlType {
     Domain(Arc<DomainType>),
     /// Texts with a collation that is not the database's.
     Collated(Arc<CollatedType>),
+    /// `refcursor`: the name of a cursor that a procedure has opened.
+    RefCursor,
     /// `void`: the result of functions that are called for what they do.
     Void,
 }
@@ -213,7 +215,7 @@ impl SqlType {
     pub fn arrow(&self) -> DataType {
         match self {
             Self::Unknown | Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => DataType::Utf8View,
-            Self::Uuid | Self::Json | Self::Jsonb | Self::Enum(_) => DataType::Utf8View,
+            Self::Uuid | Self::Json | Self::Jsonb | Self::Enum(_) | Self::RefCursor => DataType::Utf8View,
             Self::Bit(_) | Self::VarBit(_) | Self::Range(_) | Self::TimeTz => DataType::Utf8View,
             Self::Multirange(_) | Self::Network(_) | Self::Search(_) => DataType::Utf8View,
             Self::Boolean => DataType::Boolean,
@@ -343,7 +345,7 @@ impl SqlType {
             }
             Self::Oid(_) => Category::Numeric,
             Self::Text | Self::Varchar(_) | Self::Char(_) | Self::Name => Category::String,
-            Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb => Category::UserDefined,
+            Self::Bytea | Self::Uuid | Self::Json | Self::Jsonb | Self::RefCursor => Category::UserDefined,
             Self::Range(_) | Self::Multirange(_) => Category::UserDefined,
             Self::Search(SearchKind::Vector | SearchKind::Query) => Category::UserDefined,
             Self::Search(SearchKind::Configuration | SearchKind::Dictionary) => Category::Numeric,
@@ -426,6 +428,7 @@ impl SqlType {
             Self::Varchar(_) => 1043,
             Self::Char(_) => 1042,
             Self::Name => 19,
+            Self::RefCursor => 1790,
             Self::Bytea => 17,
             Self::Date => 1082,
             Self::Time => 1083,
@@ -455,6 +458,7 @@ impl SqlType {
                 Self::Varchar(_) => 1015,
                 Self::Char(_) => 1014,
                 Self::Name => 1003,
+                Self::RefCursor => 2201,
                 Self::Bytea => 1001,
                 Self::Date => 1182,
                 Self::Time => 1183,
@@ -512,6 +516,7 @@ impl SqlType {
             Self::Varchar(_) => "varchar",
             Self::Char(_) => "bpchar",
             Self::Name => "name",
+            Self::RefCursor => "refcursor",
             Self::Bytea => "bytea",
             Self::Date => "date",
             Self::Time => "time",
@@ -614,6 +619,7 @@ impl SqlType {
             "bpchar" if modifiers.is_empty() => Self::Char(None),
             "char" | "character" | "bpchar" => Self::Char(Some(length.unwrap_or(1))),
             "name" => Self::Name,
+            "refcursor" => Self::RefCursor,
             "bytea" | "blob" | "varbinary" | "binary" | "bytes" => Self::Bytea,
             "date" => Self::Date,
             "time" | "time without time zone" => Self::Time,

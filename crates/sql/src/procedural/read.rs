@@ -126,8 +126,11 @@ impl<'t> Reader<'t> {
     }
 
     fn name(&mut self) -> Result<String> {
-        let name = match self.peek().map(|word| &word.kind) {
-            Some(Kind::Name(name) | Kind::Quoted(name)) => name.clone(),
+        let is_place = |text: &str| text.len() > 1 && text.starts_with('$');
+        let name = match self.peek().map(|word| (&word.kind, word.text)) {
+            Some((Kind::Name(name) | Kind::Quoted(name), _)) => name.clone(),
+            // A parameter without a name, or with one.
+            Some((Kind::Sign, text)) if is_place(text) => text.to_owned(),
             _ => return Err(self.wrong()),
         };
         self.at += 1;

@@ -91,9 +91,12 @@ impl<'a> Printer<'a> {
             SqlType::Char(Some(length)) => {
                 array.as_string_view_opt().map(|array| Kind::Padded(array, *length as usize))
             }
-            SqlType::Unknown | SqlType::Text | SqlType::Varchar(_) | SqlType::Char(None) | SqlType::Name => {
-                array.as_string_view_opt().map(Kind::Text)
-            }
+            SqlType::Unknown
+            | SqlType::Text
+            | SqlType::Varchar(_)
+            | SqlType::Char(None)
+            | SqlType::Name
+            | SqlType::RefCursor => array.as_string_view_opt().map(Kind::Text),
             SqlType::Uuid
             | SqlType::Json
             | SqlType::Jsonb

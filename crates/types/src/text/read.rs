@@ -49,7 +49,7 @@ pub fn parse_array(texts: &StringViewArray, sql_type: &SqlType, options: &ReadOp
     Ok(match sql_type.base() {
         SqlType::Domain(_) => return Err(Error::bug("a domain is another type's values")),
         SqlType::Collated(one) => return parse_array(texts, &one.base, options),
-        SqlType::Unknown | SqlType::Text | SqlType::Varchar(None) => Arc::new(texts.clone()),
+        SqlType::Unknown | SqlType::Text | SqlType::Varchar(None) | SqlType::RefCursor => Arc::new(texts.clone()),
         SqlType::Varchar(Some(length)) => {
             reader.slices(|text| strings::fit_varchar(text, *length, options.is_explicit))?
         }
