@@ -120,6 +120,55 @@ async fn a_statement_whose_columns_have_changed_fails_until_it_is_parsed_again()
 }
 
 #[tokio::test]
+async fn cursors_go_back_outlive_their_block_and_come_from_functions() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    let rows = "SELECT g AS a FROM generate_series(1, 3000) g ORDER BY g";
+    assert_eq!(said(&mut ann, &format!("DECLARE c CURSOR FOR {rows}")).await, ["E ERROR 25P01", "Z I"]);
+    said(&mut ann, "CREATE TABLE ct (a INT); INSERT INTO ct VALUES (1)").await;
+    // What the transaction does afterwards is not seen.
+    said(&mut ann, "BEGIN; DECLARE s CURSOR FOR SELECT a FROM ct; INSERT INTO ct VALUES (2)").await;
+    assert_eq!(said(&mut ann, "FETCH ALL s").await, ["T a:23", "D 1", "C FETCH 1", "Z T"]);
+    assert_eq!(said(&mut ann, "FETCH PRIOR s").await, ["E ERROR 55000", "Z E"]);
+    said(&mut ann, "ROLLBACK").await;
+    said(&mut ann, &format!("BEGIN; DECLARE c SCROLL CURSOR FOR {rows}")).await;
+    for (sql, told) in [
+        ("FETCH 2 c", ["D 1", "D 2", "C FETCH 2"].as_slice()),
+        ("FETCH PRIOR c", &["D 1", "C FETCH 1"]),
+        ("FETCH PRIOR c", &["C FETCH 0"]),
+        ("FETCH LAST c", &["D 3000", "C FETCH 1"]),
+        ("FETCH BACKWARD 2 c", &["D 2999", "D 2998", "C FETCH 2"]),
+        ("FETCH ABSOLUTE -2 c", &["D 2999", "C FETCH 1"]),
+        ("FETCH RELATIVE 0 c", &["D 2999", "C FETCH 1"]),
+        ("FETCH ABSOLUTE 7 c", &["D 7", "C FETCH 1"]),
+    ] {
+        let said = said(&mut ann, sql).await;
+        assert_eq!(said[0], "T a:23", "{sql}");
+        assert_eq!(said[1..said.len() - 1], *told, "{sql}");
+    }
+    assert_eq!(said(&mut ann, "MOVE ALL c").await, ["C MOVE 2993", "Z T"]);
+    // Rows come turned around, over many batches.
+    let back = said(&mut ann, "FETCH BACKWARD ALL c").await;
+    let expected = (1..=3000).rev().map(|row| format!("D {row}")).collect::<Vec<_>>();
+    assert_eq!(back[1..back.len() - 2], expected);
+    assert_eq!(said(&mut ann, "COMMIT").await, ["C COMMIT", "Z I"]);
+    assert_eq!(said(&mut ann, "FETCH c").await, ["E ERROR 34000", "Z I"]);
+    // One that is held stays, unless its transaction is taken back.
+    said(&mut ann, "BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT a FROM ct; FETCH h; COMMIT; DELETE FROM ct").await;
+    assert_eq!(said(&mut ann, "FETCH FIRST h").await, ["T a:23", "D 1", "C FETCH 1", "Z I"]);
+    let shown = said(&mut ann, "SELECT name, is_holdable FROM pg_cursors").await;
+    assert_eq!(shown[1..], ["D h,t", "C SELECT 1", "Z I"]);
+    said(&mut ann, "CLOSE ALL; BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT 1; ROLLBACK").await;
+    assert_eq!(said(&mut ann, "FETCH h").await, ["E ERROR 34000", "Z I"]);
+    // A function opens one for its client.
+    let body = "DECLARE r refcursor := 'rc'; BEGIN OPEN r FOR SELECT g FROM generate_series(1, 3) g; RETURN r; END";
+    said(&mut ann, &format!("CREATE FUNCTION rf() RETURNS refcursor LANGUAGE plpgsql AS $$ {body} $$")).await;
+    assert_eq!(said(&mut ann, "BEGIN; SELECT rf()").await, ["C BEGIN", "T rf:1790", "D rc", "C SELECT 1", "Z T"]);
+    assert_eq!(said(&mut ann, "FETCH 2 rc").await, ["T g:23", "D 1", "D 2", "C FETCH 2", "Z T"]);
+    assert_eq!(said(&mut ann, "COMMIT; FETCH rc").await, ["C COMMIT", "E ERROR 34000", "Z I"]);
+}
+
+#[tokio::test]
 async fn a_block_is_committed_or_taken_back_as_a_whole() {
     let (_server, address) = serve().await;
     let (mut ann, mut bob) = (connect(&address).await, connect(&address).await);
