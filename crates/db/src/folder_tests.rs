@@ -160,6 +160,9 @@ fn repair_applies_the_log_up_to_the_first_record_that_is_damaged() {
     bytes[end / 2] ^= 0x5a;
     fs::write(&log, bytes).unwrap();
     let before = fs::read(&log).unwrap();
+    let error = Database::open(options(&path)).unwrap_err();
+    assert_eq!(error.code(), Some("XX001"), "{error}");
+    assert!(error.hint().unwrap().contains("diligence repair"), "{error}");
     let repaired = Database::repair(&path, &saved, None).unwrap();
     assert_eq!(repaired.findings.len(), 1, "{:?}", repaired.findings);
     assert!(repaired.findings[0].contains("the records from it on are left out"));
