@@ -100,7 +100,7 @@ pub use object::{Object, ObjectRef, Relation, sequence_schema};
 pub use paths::looks_like_path;
 pub use pieces::{NewRows, Piece, PieceRows, StoredCluster, StoredRows};
 pub use rights::{RelationPattern, Rights};
-pub use routine::Routine;
+pub use routine::{Routine, settings_of};
 pub use session::{ComputedTable, Isolation, Resolved, SessionCatalogs, SessionSnapshot};
 pub use snapshot::CatalogSnapshot;
 pub use table::{NativeTable, RestoredPiece, RowChange, StoredPiece, TableAlteration};

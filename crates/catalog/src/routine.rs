@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use sqlparser::ast::{FunctionBehavior, FunctionCalledOnNull, FunctionSecurity, Statement};
+use sqlparser::ast::{
+    CreateFunction, Expr, FunctionBehavior, FunctionCalledOnNull, FunctionSecurity, FunctionSetValue, Statement, Value,
+};
 
 use crate::RelationName;
 
@@ -26,6 +28,17 @@ impl Routine {
     /// The text of the statement that made it.
     pub fn definition(&self) -> String {
         self.source.to_string()
+    }
+
+    /// The same, where a procedure is made by CREATE PROCEDURE, as PostgreSQL writes it.
+    pub fn statement(&self) -> String {
+        match self.source.as_ref() {
+            Statement::CreateFunction(create) if self.is_procedure() => {
+                let made = CreateFunction { return_type: None, ..create.clone() };
+                Statement::CreateFunction(made).to_string().replacen(" FUNCTION ", " PROCEDURE ", 1)
+            }
+            other => other.to_string(),
+        }
     }
 
     /// The language of its body, in lower case.
@@ -61,11 +74,44 @@ impl Routine {
             if matches!(create.security, Some(FunctionSecurity::Definer)))
     }
 
+    /// What its settings are while it runs.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        match self.source.as_ref() {
+            Statement::CreateFunction(create) => settings_of(create),
+            _ => vec![],
+        }
+    }
+
     /// Whether it is NULL if an argument is.
     pub fn is_strict(&self) -> bool {
         let strict = Some(FunctionCalledOnNull::Strict);
         matches!(self.source.as_ref(), Statement::CreateFunction(create) if create.called_on_null == strict
             || create.called_on_null == Some(FunctionCalledOnNull::ReturnsNullOnNullInput))
+    }
+}
+
+/// What a function's settings are while it runs, by name: SET name = value. Of several of one name the last counts.
+pub fn settings_of(create: &CreateFunction) -> Vec<(String, String)> {
+    let mut settings = Vec::<(String, String)>::new();
+    for set in &create.set_params {
+        let name = set.name.to_string().replace('"', "").to_lowercase();
+        settings.retain(|(known, _)| *known != name);
+        if let FunctionSetValue::Values(values) = &set.value {
+            let value = values.iter().map(setting_value).collect::<Vec<_>>().join(", ");
+            settings.push((name, value));
+        }
+    }
+    settings
+}
+
+/// A value as SET takes it: a name in quotes keeps them, a text loses them.
+fn setting_value(value: &Expr) -> String {
+    match value {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => text.clone(),
+            other => other.to_string(),
+        },
+        other => other.to_string(),
     }
 }
 

@@ -160,6 +160,9 @@ fn repair_applies_the_log_up_to_the_first_record_that_is_damaged() {
     bytes[end / 2] ^= 0x5a;
     fs::write(&log, bytes).unwrap();
     let before = fs::read(&log).unwrap();
+    let error = Database::open(options(&path)).unwrap_err();
+    assert_eq!(error.code(), Some("XX001"), "{error}");
+    assert!(error.hint().unwrap().contains("diligence repair"), "{error}");
     let repaired = Database::repair(&path, &saved, None).unwrap();
     assert_eq!(repaired.findings.len(), 1, "{:?}", repaired.findings);
     assert!(repaired.findings[0].contains("the records from it on are left out"));
@@ -209,6 +212,10 @@ fn tables_are_read_as_they_were() {
     assert_eq!(code(&session, "SELECT * FROM nowhere FOR SYSTEM_TIME AS OF now()"), "42P01");
     assert_eq!(number(&session, "SELECT retention_ms FROM system.history"), 3_600_000);
     assert!(number(&session, "SELECT states FROM system.history") > 4);
+    // Another table of its name does not stand in its way.
+    run(&session, "CREATE TABLE t (x INT)");
+    assert_eq!(at(&first, "SELECT count(*) FROM $"), 500);
+    assert_eq!(at(&time(), "SELECT count(x) FROM $"), 0);
     // Names that were words of the clause before.
     run(&session, "CREATE TABLE at (before INT)");
     assert_eq!(number(&session, "SELECT count(*) FROM at at WHERE at.before IS NULL"), 0);
@@ -380,6 +387,49 @@ fn roles_and_grants_are_kept_copied_and_taken_back() {
     run(&session, "DROP OWNED BY ann, team CASCADE");
     run(&session, "DROP ROLE ann, team");
     assert!(!authority_of(&other).contains("ann"));
+}
+
+#[test]
+fn what_tables_need_is_exported_before_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, export) = (folder.path().join("db"), folder.path().join("export"));
+    let database = open(&path);
+    let session = database.session();
+    for sql in [
+        "CREATE TYPE mood AS ENUM ('sad', 'happy')",
+        "CREATE FUNCTION next_to(a INT) RETURNS INT LANGUAGE sql IMMUTABLE AS 'SELECT a + 1'",
+        "CREATE FUNCTION twice(a INT) RETURNS INT LANGUAGE sql IMMUTABLE AS 'SELECT 2 * next_to(a - 1)'",
+        "CREATE FUNCTION is_well(m mood) RETURNS BOOLEAN LANGUAGE sql IMMUTABLE AS $$ SELECT m = 'happy' $$",
+        "CREATE DOMAIN even AS INT CHECK (twice(VALUE / 2) = VALUE)",
+        "CREATE TABLE t (id INT GENERATED ALWAYS AS IDENTITY (START WITH 10 INCREMENT BY 5), s SERIAL, a INT DEFAULT twice(21), \
+         m mood CHECK (is_well(m)), g INT GENERATED ALWAYS AS (twice(a)) STORED, e even)",
+        "INSERT INTO t (m, e) VALUES ('happy', 4)",
+        "ALTER SEQUENCE t_id_seq RENAME TO counts",
+        "ALTER TABLE t RENAME COLUMN s TO serial",
+        "CREATE FUNCTION all_of() RETURNS SETOF t LANGUAGE sql AS 'SELECT * FROM t'",
+        "CREATE PROCEDURE fill(n INT) LANGUAGE plpgsql SET search_path = public AS $$ BEGIN \
+         FOR i IN 1..n LOOP INSERT INTO t (m) VALUES ('happy'); END LOOP; END $$",
+    ] {
+        run(&session, sql);
+    }
+    run(&session, &format!("EXPORT DATABASE '{}'", export.display()));
+    let written = fs::read_to_string(export.join("load.sql")).unwrap();
+    assert!(written.contains("CREATE PROCEDURE") && !written.contains("\"procedure\""), "{written}");
+    let other = open(&folder.path().join("other"));
+    run(&other.session(), &format!("IMPORT DATABASE '{}'", export.display()));
+    for database in [&database, &other] {
+        let session = database.session();
+        run(&session, "CALL fill(2)");
+        let sums = "SELECT sum(id) * 10000 + sum(serial) * 1000 + sum(a) + sum(g) FROM all_of()";
+        assert_eq!(number(&session, sums), 456_378);
+        assert_eq!(code(&session, "INSERT INTO t (m) VALUES ('sad')"), "23514");
+        assert_eq!(code(&session, "INSERT INTO t (e) VALUES (3)"), "23514");
+        let own = "SELECT (pg_get_serial_sequence('t', 'serial') = 'public.t_s_seq')::int";
+        assert_eq!(number(&session, own), 1);
+        run(&session, "DROP FUNCTION all_of()");
+        run(&session, "DROP TABLE t");
+        assert_eq!(number(&session, "SELECT count(*) FROM pg_class WHERE relkind = 'S'"), 0);
+    }
 }
 
 #[test]

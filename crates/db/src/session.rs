@@ -27,6 +27,7 @@ use crate::channels::{self, Ears, Notification, Pending};
 use crate::cursors::{CursorInfo, CursorRows, Cursors, OpenCursor};
 use crate::database::Database;
 use crate::plans::{KnownBlocks, ParsedStatement};
+use crate::postgres::known_settings;
 use crate::put_off::PutOff;
 use crate::remembered::{Remembered, SessionMark, Was};
 use crate::settings::{self, Settings, SettingsView, Shown};
@@ -141,6 +142,13 @@ impl SettingsSink for Parts {
         self.channel(ChannelStep::Notify { channel: channel.to_owned(), payload: payload.to_owned() })
     }
 
+    fn setting(&self, name: &str) -> Option<String> {
+        let own = self.settings().show(name).ok().map(|shown| shown.value);
+        let of_client = || self.planner.facts().settings.get(name).cloned();
+        let at_first = || known_settings().find(|(known, _)| *known == name).map(|(_, value)| value.to_owned());
+        own.or_else(of_client).or_else(at_first).or_else(|| settings::is_custom(name).then(String::new))
+    }
+
     fn set_config(&self, name: &str, value: &str, is_local: bool) -> Result<String> {
         let name = name.to_lowercase();
         if self.settings().show(&name).is_err() && !settings::is_custom(&name) {
@@ -199,7 +207,9 @@ impl Parts {
             // They had that value, so it is one.
             let _ = match was {
                 // One that had no value is shown as nothing.
-                Was::Setting { name, value } if value.is_empty() => self.settings().reset(&name),
+                Was::Setting { name, value } if value.is_empty() && settings::is_custom(&name) => {
+                    self.settings().reset(&name)
+                }
                 Was::Setting { name, value } => self.settings().set(&name, &value),
                 Was::Role(role) => {
                     self.planner.catalogs().restore_role(role);
@@ -237,6 +247,18 @@ impl Parts {
     /// The session. Fails with kind `Cancelled` when it has ended.
     pub(crate) fn session(&self) -> Result<Session> {
         self.itself.upgrade().map(Session).ok_or_else(Error::cancelled)
+    }
+}
+
+/// Settings that a procedure has changed, until it is dropped.
+pub(crate) struct SetMeanwhile {
+    session: Session,
+    was: Vec<Was>,
+}
+
+impl Drop for SetMeanwhile {
+    fn drop(&mut self) {
+        self.session.restore(std::mem::take(&mut self.was));
     }
 }
 
@@ -506,6 +528,33 @@ impl Session {
     /// Makes what was changed what it was.
     pub(crate) fn restore(&self, changed: Vec<Was>) {
         self.0.restore(changed);
+    }
+
+    /// Changes settings for a procedure, until what is given is dropped: then they are what they were, whatever it has
+    /// changed. Those of the client, which only it changes, stay as they are. Fails with kind `Input` if one is no
+    /// value of its setting, and with code 55P02 if its setting is everybody's.
+    pub(crate) fn set_meanwhile(&self, changed: &[(String, String)]) -> Result<SetMeanwhile> {
+        let mut set = SetMeanwhile { session: self.clone(), was: vec![] };
+        for (name, value) in changed {
+            if !settings::is_custom(name) && self.0.settings().show(name).is_err() {
+                continue;
+            }
+            let Some(now) = self.0.own_setting(name)? else {
+                let message = format!("the setting '{name}' is everybody's: a function has no own value of it");
+                return Err(Error::input(message).with_code("55P02"));
+            };
+            self.0.settings().set(name, value)?;
+            let was = Was::Setting { name: name.clone(), value: now };
+            // What it sets for the transaction is gone with the function, too.
+            if self.planner().catalogs().isolation().is_some() {
+                self.0.remembered.lock().note(was.clone(), true);
+            }
+            set.was.push(was);
+        }
+        if !set.was.is_empty() {
+            self.tell_settings();
+        }
+        Ok(set)
     }
 
     /// The session's own settings that differ from their defaults.

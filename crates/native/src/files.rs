@@ -3,9 +3,16 @@
 //! ```text
 //!   file:    magic (8) | version (4) | number (8) | first record (8) | checksum (4) | records …
 //!   record:  length (4) | checksum (4) | place in the order (8) | bytes
+//!   mark:    0 (4)      | checksum (4) | place of the next record (8)
 //! ```
-//! A checksum is CRC-32 of what follows it (of what precedes it, in the file's head). A length of 0 is the end of a
-//! file whose space was taken in advance.
+//! A checksum is CRC-32 of what follows it (of what precedes it, in the file's head). A length of 0 that is no mark is
+//! the end of a file whose space was taken in advance.
+//!
+//! A *mark* stands in a log, and was written when everything before it was synced. Its checksum is of the file's number
+//! and its own offset, too, so no other bytes are taken for one. That is how damage is told from a write that a crash
+//! has torn: what cannot be read in front of a mark was whole once, and is damaged; behind the last mark nothing may
+//! have been acknowledged, and the log ends at the first record that is not whole, whatever lies behind it. (Records
+//! behind that one tell nothing: of a group that was never synced any sectors may have arrived.)
 
 use std::io::{self, ErrorKind as IoErrorKind};
 use std::path::{Path, PathBuf};
@@ -18,8 +25,10 @@ use diligence_base::{Error, Result};
 pub const FILE_HEAD_BYTES: u64 = 32;
 /// Bytes before a record's own.
 const RECORD_HEAD_BYTES: usize = 16;
-/// The version of the format.
-const FORMAT_VERSION: u32 = 1;
+/// Bytes of a mark.
+pub const MARK_BYTES: u64 = 16;
+/// Bytes that are searched for a mark at once.
+const SEARCH_BYTES: usize = 1 << 20;
 
 /// What a file is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +44,14 @@ impl Purpose {
         match self {
             Self::Log => b"DLGLOG\r\n",
             Self::Image => b"DLGIMG\r\n",
+        }
+    }
+
+    /// The version of the format. Logs of version 1 have no marks, and are read.
+    fn version(self) -> u32 {
+        match self {
+            Self::Log => 2,
+            Self::Image => 1,
         }
     }
 
@@ -71,7 +88,7 @@ pub fn create(
     let file = disk.open(path, OpenMode::CREATE_NEW)?;
     let mut head = Vec::with_capacity(FILE_HEAD_BYTES as usize);
     head.extend_from_slice(purpose.magic());
-    head.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+    head.extend_from_slice(&purpose.version().to_le_bytes());
     head.extend_from_slice(&number.to_le_bytes());
     head.extend_from_slice(&first.to_le_bytes());
     head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
@@ -96,10 +113,22 @@ pub fn frame(frames: &mut Vec<u8>, place: u64, record: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// What says at an offset of a log that everything before it is synced, and that the record of this place comes next.
+pub fn mark(log: u64, offset: u64, place: u64) -> [u8; MARK_BYTES as usize] {
+    let mut checksum = crc32fast::Hasher::new();
+    [log, offset, place].iter().for_each(|number| checksum.update(&number.to_le_bytes()));
+    let mut mark = [0; MARK_BYTES as usize];
+    mark[4..8].copy_from_slice(&checksum.finalize().to_le_bytes());
+    mark[8..].copy_from_slice(&place.to_le_bytes());
+    mark
+}
+
 /// Reads the records of a file, one after another.
 pub struct RecordFile {
     path: PathBuf,
     file: Arc<dyn DiskFile>,
+    /// The file's number, if it has marks.
+    marked: Option<u64>,
     offset: u64,
     bytes: u64,
     /// The place of the next record.
@@ -108,7 +137,8 @@ pub struct RecordFile {
 
 impl RecordFile {
     /// Opens a file. `None` if its head is not complete: then it has no record, as the head is synced before the first.
-    /// Fails with kind `File` if it cannot be read, or is of another version.
+    /// Fails with kind `File` if it cannot be read, or is of another version, with code XX001 if it is a log whose head
+    /// is damaged.
     pub fn open(disk: &dyn Disk, path: &Path, purpose: Purpose) -> Result<Option<Self>> {
         let file = disk.open(path, OpenMode::READ).map_err(|error| failed(path, &error))?;
         let bytes = file.bytes().map_err(|error| failed(path, &error))?;
@@ -119,31 +149,55 @@ impl RecordFile {
         }
         let (content, checksum) = head.split_at(head.len() - 4);
         if checksum != crc32fast::hash(content).to_le_bytes() {
-            return Ok(None);
+            // It grows for its first record, and its head was synced before.
+            return if purpose == Purpose::Log && bytes > FILE_HEAD_BYTES { Err(damaged(path, 0)) } else { Ok(None) };
         }
         if !content.starts_with(purpose.magic()) {
             return Err(Error::file(format!("{}: this is not what its name says", path.display())));
         }
-        if content[8..12] != FORMAT_VERSION.to_le_bytes() {
+        let number = |range: std::ops::Range<usize>| content[range].try_into().map_or(0, u64::from_le_bytes);
+        let version = content[8..12].try_into().map_or(0, u32::from_le_bytes);
+        if !(1..=purpose.version()).contains(&version) {
             let error = Error::file(format!("{}: the file is of another version of the format", path.display()));
             return Err(error.with_hint("open the database with the version that wrote it"));
         }
-        let next = content[20..28].try_into().map_or(0, u64::from_le_bytes);
-        Ok(Some(Self { path: path.to_owned(), file, offset: FILE_HEAD_BYTES, bytes, next }))
+        let marked = (purpose == Purpose::Log && version >= 2).then(|| number(12..20));
+        Ok(Some(Self { path: path.to_owned(), file, marked, offset: FILE_HEAD_BYTES, bytes, next: number(20..28) }))
     }
 
     /// The next record; `None` where there is none that is complete. Fails with kind `File` if the file cannot be read.
     pub fn read(&mut self) -> Result<Option<Vec<u8>>> {
         let mut head = [0; RECORD_HEAD_BYTES];
-        if self.offset + head.len() as u64 > self.bytes {
+        while let Some(log) = self.marked.filter(|_| self.offset + MARK_BYTES <= self.bytes) {
+            self.fill(&mut head, self.offset)?;
+            if head != mark(log, self.offset, self.next) {
+                break;
+            }
+            self.offset += MARK_BYTES;
+        }
+        let mut found = self.read_at(self.offset)?;
+        if found.is_none() && self.marked.is_some() {
+            // A mark that cannot be read has nothing that is missed.
+            found = self.read_at(self.offset + MARK_BYTES)?;
+        }
+        let Some((record, end)) = found else { return Ok(None) };
+        (self.offset, self.next) = (end, self.next + 1);
+        Ok(Some(record))
+    }
+
+    /// The next record, if it is at an offset, and where it ends.
+    fn read_at(&self, offset: u64) -> Result<Option<(Vec<u8>, u64)>> {
+        let mut head = [0; RECORD_HEAD_BYTES];
+        let from = offset + head.len() as u64;
+        if from > self.bytes {
             return Ok(None);
         }
-        self.fill(&mut head, self.offset)?;
+        self.fill(&mut head, offset)?;
         let number = |range: std::ops::Range<usize>| head[range].try_into().map_or(0, u32::from_le_bytes);
         let (length, checksum) = (number(0..4), number(4..8));
-        let from = self.offset + head.len() as u64;
         let place = head[8..].try_into().map_or(0, u64::from_le_bytes);
-        if length == 0 || place != self.next || from + u64::from(length) > self.bytes {
+        let end = from + u64::from(length);
+        if length == 0 || place != self.next || end > self.bytes {
             return Ok(None);
         }
         let mut record = vec![0; length as usize];
@@ -151,12 +205,38 @@ impl RecordFile {
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&head[8..]);
         hasher.update(&record);
-        if hasher.finalize() != checksum {
-            return Ok(None);
+        Ok((hasher.finalize() == checksum).then_some((record, end)))
+    }
+
+    /// Fails with code XX001 if what lies where the records end was whole once: a mark behind it says so. Fails with
+    /// kind `File` if the file cannot be read.
+    pub fn check_end(&self) -> Result<()> {
+        let Some(log) = self.marked else { return Ok(()) };
+        // No record is shorter than its head.
+        let places = self.next..self.next + (self.bytes - self.offset) / RECORD_HEAD_BYTES as u64 + 1;
+        let mut buffer = vec![0; SEARCH_BYTES];
+        let mut from = self.offset;
+        while from + MARK_BYTES <= self.bytes {
+            let part = &mut buffer[..SEARCH_BYTES.min((self.bytes - from) as usize)];
+            self.fill(part, from)?;
+            for (offset, found) in (from..).zip(part.windows(MARK_BYTES as usize)) {
+                let place = found[8..].try_into().map_or(0, u64::from_le_bytes);
+                if offset > self.offset
+                    && found[..4] == [0; 4]
+                    && places.contains(&place)
+                    && *found == mark(log, offset, place)
+                {
+                    return Err(damaged(&self.path, self.offset));
+                }
+            }
+            from += part.len() as u64 + 1 - MARK_BYTES;
         }
-        self.offset = from + u64::from(length);
-        self.next += 1;
-        Ok(Some(record))
+        Ok(())
+    }
+
+    /// The error for records that were here once, as what follows them says.
+    pub fn damaged(&self) -> Error {
+        damaged(&self.path, self.offset)
     }
 
     /// Passes a record that cannot be read, if the one behind it can. Fails with kind `File` if the file cannot be
@@ -176,6 +256,11 @@ impl RecordFile {
         Ok(is_there)
     }
 
+    /// Has the disk keep what is in the file. Fails with kind `File`.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync().map_err(|error| failed(&self.path, &error))
+    }
+
     /// The file, in messages.
     pub fn name(&self) -> String {
         self.path.display().to_string()
@@ -189,6 +274,16 @@ impl RecordFile {
     fn fill(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         self.file.read_exact_at(buffer, offset).map_err(|error| failed(&self.path, &error))
     }
+}
+
+/// The error for a file of which a part cannot be read that was there once.
+pub fn damaged(path: &Path, offset: u64) -> Error {
+    let what = "what was written here cannot be read any more, and others follow it";
+    let what = if offset == 0 { "its beginning cannot be read any more" } else { what };
+    let error = Error::file(format!("{}, byte {offset}: {what}", path.display())).with_code("XX001");
+    let hint =
+        "restore the folder from a backup, or save what can be saved with 'diligence repair'; nothing was changed";
+    error.with_hint(hint)
 }
 
 /// The error for a file that cannot be read or written; of a full disk, one that says what to do.

@@ -5,6 +5,9 @@
 //!   append ──▶ queue ──▶ one of those who wait writes and syncs all that has gathered ──▶ all of them go on
 //! ```
 //!
+//! Behind what is synced stands a mark, so that damage before it is told from what a crash has torn. It is written when
+//! the sync has ended, and waits for no other; where that goes wrong, it goes in front of the next records.
+//!
 //! When a write fails, all entries that are not synced are lost, and the file is what it was before; after that entries
 //! may come again. When a sync fails, nobody knows what the disk has: nothing more is written until the database is
 //! opened again.
@@ -21,7 +24,7 @@ use diligence_catalog::journal::{Entry, Journal, LogPosition, Staged};
 use diligence_catalog::{NewRows, StoredCluster};
 use parking_lot::{Condvar, Mutex};
 
-use crate::files::{FILE_HEAD_BYTES, Purpose, create, failed, frame};
+use crate::files::{FILE_HEAD_BYTES, MARK_BYTES, Purpose, create, failed, frame, mark};
 use crate::record::{encode_entry, encode_group, encode_rows, encode_stored};
 
 /// Rows that are more than this go into the log before their entry.
@@ -78,6 +81,10 @@ struct Target {
     allocated: u64,
     /// The place of the next record.
     next: u64,
+    /// Whether all records are synced.
+    is_synced: bool,
+    /// Whether a mark belongs where they end.
+    wants_mark: bool,
 }
 
 /// How a write went wrong.
@@ -143,6 +150,12 @@ impl Log {
         if self.staged.load(Ordering::Acquire) > 0 || !state.queue.is_empty() {
             return Ok(false);
         }
+        // Rows whose statement has failed meanwhile: the next log counts them, too.
+        if !state.target.is_synced {
+            let synced = state.target.file.sync().map_err(|error| failed(&state.target.path, &error));
+            synced.inspect_err(|error| state.failed = Some(closed(error)))?;
+            state.target.is_synced = true;
+        }
         let target = Target::create(&*self.disk, &self.folder, state.target.number + 1, state.target.next)?;
         state.next_statement = target.number << STATEMENTS_BITS;
         state.target = target;
@@ -197,9 +210,7 @@ impl Log {
                 state.queue.clear();
                 state.queued_bytes = 0;
                 if is_final {
-                    let closed = Error::file(format!("the database takes no more changes: {}", error.message()));
-                    let hint = "open it again when the disk is well; what was acknowledged is kept";
-                    state.failed = Some(closed.with_code("25006").with_hint(hint));
+                    state.failed = Some(closed(&error));
                 }
                 Err(error)
             }
@@ -208,6 +219,12 @@ impl Log {
         self.written.notify_all();
         outcome
     }
+}
+
+/// The error of all changes that come after one that has left the disk in a state that is not known.
+fn closed(error: &Error) -> Error {
+    let closed = Error::file(format!("the database takes no more changes: {}", error.message()));
+    closed.with_code("25006").with_hint("open it again when the disk is well; what was acknowledged is kept")
 }
 
 impl Journal for Log {
@@ -319,11 +336,16 @@ impl Target {
             let _ = disk.remove_file(&path);
             failed(&path, &error)
         })?;
-        Ok(Self { path, number, file, end: FILE_HEAD_BYTES, allocated: FILE_HEAD_BYTES, next })
+        let (end, allocated) = (FILE_HEAD_BYTES, FILE_HEAD_BYTES);
+        Ok(Self { path, number, file, end, allocated, next, is_synced: true, wants_mark: false })
     }
 
     fn write(&mut self, records: &[Vec<u8>], syncs: bool) -> std::result::Result<(), Failure> {
-        let mut frames = Vec::with_capacity(records.iter().map(|record| record.len() + 16).sum());
+        let bytes = records.iter().map(|record| record.len() + 16).sum::<usize>();
+        let mut frames = Vec::with_capacity(bytes + MARK_BYTES as usize);
+        if self.wants_mark {
+            frames.extend_from_slice(&mark(self.number, self.end, self.next));
+        }
         let mut next = self.next;
         for record in records {
             frame(&mut frames, next, record).map_err(|error| Failure { error, is_final: false })?;
@@ -345,10 +367,23 @@ impl Target {
             self.allocated = self.end;
             return Err(Failure { error: failed(&self.path, &error), is_final: cleared.is_err() });
         }
+        (self.end, self.next) = (end, next);
+        (self.is_synced, self.wants_mark) = (syncs, false);
         if syncs {
             self.file.sync().map_err(|error| Failure { error: failed(&self.path, &error), is_final: true })?;
+            self.wants_mark = true;
+            self.put_mark();
         }
-        (self.end, self.next) = (end, next);
         Ok(())
+    }
+
+    /// Puts a mark behind what is synced, if there is room for it. Nobody waits for it to be on the disk, and nothing
+    /// is lost without it.
+    fn put_mark(&mut self) {
+        let end = self.end + MARK_BYTES;
+        let mark = mark(self.number, self.end, self.next);
+        if end <= self.allocated && self.file.write_all_at(&mark, self.end).is_ok() {
+            (self.end, self.wants_mark) = (end, false);
+        }
     }
 }

@@ -8,9 +8,9 @@ use diligence_base::{Error, Result};
 use diligence_catalog::journal::{Entry, Journal, LogPosition, Staged};
 use diligence_catalog::{Catalog, NewRows};
 
-use crate::files::{Purpose, RecordFile};
+use crate::files::{Purpose, RecordFile, damaged};
 use crate::lock::ReadersLock;
-use crate::replay::{Replay, Surroundings, damaged};
+use crate::replay::{Replay, Surroundings};
 use crate::segments::Segments;
 use crate::store::StoreOptions;
 
@@ -43,17 +43,17 @@ impl FolderReader {
                     opened = Some((number, file));
                     break;
                 }
-                Ok(None) => return Err(damaged(&path.display().to_string())),
+                Ok(None) => return Err(damaged(&path, 0)),
                 // A checkpoint has removed it, and has made another one before.
                 Err(_) if disk.meta(&path).is_err() => {}
                 Err(error) => return Err(error),
             }
         }
         let image = opened.as_ref().map(|(number, _)| *number);
-        if let Some((number, file)) = opened {
+        if let Some((_, file)) = opened {
             let replayed = Replay::new(catalog, surroundings, &segments).file(file)?;
             if !replayed.is_complete {
-                return Err(damaged(&Purpose::Image.path(folder, number).display().to_string()));
+                return Err(replayed.file.damaged());
             }
         }
         catalog.keep_in(Arc::new(Refusal));

@@ -170,7 +170,7 @@ fn read_logs(options: &StoreOptions, first: u64, replay: &mut Replay<'_>, repair
         loop {
             let place = file.next;
             let Some(record) = file.read()? else {
-                if file.skip()? {
+                if file.check_end().is_err() || file.skip()? {
                     let what = format!("the checksum of record {place} is wrong");
                     repaired.found(format!("{}: {what}; the records from it on{rest} are left out", path.display()));
                     return Ok(());

@@ -74,12 +74,12 @@ pub struct LostCluster {
 
 /// How far a file was read.
 pub struct Replayed {
-    /// The place of the record that would come next.
-    pub next: u64,
     /// Whether an image says that this was all of it.
     pub is_complete: bool,
     /// Bytes up to the last record.
     pub bytes: u64,
+    /// The file, at the end of its records.
+    pub file: RecordFile,
 }
 
 impl<'a> Replay<'a> {
@@ -124,7 +124,7 @@ impl<'a> Replay<'a> {
         }
         // Rows without an entry were nobody's.
         self.rows.clear();
-        Ok(Replayed { next: file.next, is_complete, bytes: file.offset() })
+        Ok(Replayed { is_complete, bytes: file.offset(), file })
     }
 
     fn apply(&mut self, record: Record) -> Result<()> {
@@ -285,11 +285,4 @@ impl<'a> Replay<'a> {
         memory.grow(rows.iter().map(NewRows::bytes_in_memory).sum())?;
         Ok((rows, memory))
     }
-}
-
-/// The error for a file that ends before its end.
-pub fn damaged(name: &str) -> Error {
-    let error =
-        Error::file(format!("{name}: a record in the middle of the database cannot be read")).with_code("XX001");
-    error.with_hint("restore the folder from a backup; nothing was changed")
 }

@@ -14,11 +14,11 @@ use diligence_storage::BufferPool;
 use diligence_storage::segment::{FormatChoice, Segment};
 use parking_lot::{Condvar, Mutex};
 
-use crate::files::{Purpose, RecordFile, failed};
+use crate::files::{Purpose, RecordFile, damaged, failed};
 use crate::image;
 use crate::lock::ReadersLock;
 use crate::log::Log;
-use crate::replay::{Replay, Replayed, Surroundings, damaged};
+use crate::replay::{Replay, Replayed, Surroundings};
 use crate::segments::{SegmentSizes, Segments};
 
 /// Bytes of logs before a checkpoint is due.
@@ -198,6 +198,11 @@ impl Store {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn log_for_tests(&self) -> Arc<Log> {
+        self.log.clone()
+    }
+
     /// Ends [`make_checkpoints`](Self::make_checkpoints).
     pub fn stop(&self) {
         *self.stop.lock() = true;
@@ -256,15 +261,14 @@ fn recover(
     if let Some(&number) = images.last() {
         let path = Purpose::Image.path(folder, number);
         let file = RecordFile::open(disk, &path, Purpose::Image)?;
-        let Replayed { is_complete, bytes, .. } =
-            replay.file(file.ok_or_else(|| damaged(&path.display().to_string()))?)?;
+        let Replayed { is_complete, bytes, file, .. } = replay.file(file.ok_or_else(|| damaged(&path, 0))?)?;
         if !is_complete {
-            return Err(damaged(&path.display().to_string()));
+            return Err(file.damaged());
         }
         (kept.first_log, kept.image_bytes) = (number, bytes);
     }
     let mut last = kept.first_log - 1;
-    let mut next = None;
+    let mut before: Option<RecordFile> = None;
     for number in logs.into_iter().filter(|number| *number >= kept.first_log) {
         let path = Purpose::Log.path(folder, number);
         if number != last + 1 {
@@ -272,21 +276,32 @@ fn recover(
             return Err(Error::file(format!("{}: the file is missing", missing.display())).with_code("XX001"));
         }
         let opened = RecordFile::open(disk, &path, Purpose::Log)?;
-        let Some(file) = opened.filter(|file| next.is_none_or(|next| next == file.next)) else {
-            // One that was not begun to its end has no records, and none comes after it.
+        // A log is begun when all records of the one before it are on the disk, and knows how many these are.
+        if let (Some(file), Some(before)) = (&opened, &before)
+            && file.next > before.next
+        {
+            return Err(before.damaged());
+        }
+        let Some(file) = opened.filter(|file| before.as_ref().is_none_or(|before| before.next == file.next)) else {
+            // One that was not begun to its end has no records, and none comes after it; the one before it went on.
             let is_empty = match RecordFile::open(disk, &path, Purpose::Log)? {
                 Some(mut file) => file.read()?.is_none(),
                 None => true,
             };
             if !is_empty || disk.meta(&Purpose::Log.path(folder, number + 1)).is_ok() {
-                return Err(damaged(&Purpose::Log.path(folder, last).display().to_string()));
+                return Err(before.map_or_else(|| damaged(&path, 0), |before| before.damaged()));
             }
             disk.remove_file(&path).map_err(|error| failed(&path, &error))?;
             break;
         };
         let replayed = replay.file(file)?;
+        replayed.file.check_end()?;
         kept.earlier_bytes += replayed.bytes;
-        (next, last) = (Some(replayed.next), number);
+        (before, last) = (Some(replayed.file), number);
     }
-    Ok((kept, next.unwrap_or(1), last))
+    if let Some(before) = &before {
+        // What was read may be in the memory of the system alone, and the next log will build on it.
+        before.sync()?;
+    }
+    Ok((kept, before.map_or(1, |before| before.next), last))
 }

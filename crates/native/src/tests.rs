@@ -550,6 +550,99 @@ fn damage_is_found() {
     assert!(refused > 50, "{refused}");
 }
 
+/// A bit of a log that changes is an error as long as anything says that what it belongs to was acknowledged.
+#[test]
+fn no_bit_of_a_log_changes_unseen() {
+    let disk = CrashDisk::default();
+    let log = Path::new("/db/log-000001");
+    let change = |inserted: Vec<i64>| Operation::Change { table: "t".into(), deleted: vec![], inserted };
+    let mut states = Vec::new();
+    let mut ends = Vec::new();
+    // Behind the mark, whose last number is small.
+    let end_of = |files: &BTreeMap<PathBuf, Vec<u8>>| files[log].iter().rposition(|byte| *byte != 0).unwrap() + 8;
+    {
+        let (catalog, store) = open(Arc::new(disk.clone())).unwrap();
+        Operation::Create { table: "t".into(), values: vec![1] }.run(&catalog, &store).unwrap();
+        for value in 0..4 {
+            change(vec![value, value + 7]).run(&catalog, &store).unwrap();
+            states.push(content(&catalog));
+            ends.push(end_of(&disk.files()));
+        }
+    }
+    let (last, before) = (states.pop().unwrap(), states.pop().unwrap());
+    let (end, last_begins) = (ends.pop().unwrap(), ends.pop().unwrap());
+    let flipped = |files: &BTreeMap<PathBuf, Vec<u8>>, byte: usize, bit: usize| {
+        let mut files = files.clone();
+        files.get_mut(log).unwrap()[byte] ^= 1 << bit;
+        open(Arc::new(CrashDisk::holding(files))).map(|(catalog, _)| content(&catalog))
+    };
+    let is_refused = |found: &Error, byte: usize| {
+        let (message, hint) = (found.message(), found.hint().unwrap_or_default());
+        assert_eq!(found.code(), Some("XX001"), "{byte}: {found}");
+        assert!(message.contains("/db/log-000001, byte ") && hint.contains("diligence repair"), "{byte}: {found}");
+    };
+    let whole = disk.files();
+    // With only the head of a log behind it, which a crash before the first record leaves.
+    let mut followed = whole.clone();
+    followed.extend({
+        let disk = CrashDisk::holding(whole.clone());
+        open(Arc::new(disk.clone())).unwrap();
+        disk.files().into_iter().filter(|(path, _)| path.ends_with("log-000002"))
+    });
+    // As a power failure leaves it that comes before the mark is on the disk.
+    let mut unmarked = whole.clone();
+    unmarked.get_mut(log).unwrap()[end - 16..].fill(0);
+    let mut refused = 0;
+    for byte in 0..end + 40 {
+        for bit in [byte % 8, (byte / 8 + 3) % 8] {
+            let is_of_records = byte < end - 16;
+            for files in [&whole, &followed] {
+                match flipped(files, byte, bit) {
+                    // It was of a mark, or of nothing.
+                    Ok(found) => assert_eq!(found, last, "{byte}"),
+                    Err(error) => {
+                        refused += 1;
+                        is_refused(&error, byte);
+                    }
+                }
+            }
+            // Here the last group may never have been acknowledged, though a record of it is whole behind the byte.
+            match flipped(&unmarked, byte, bit) {
+                Ok(found) if byte >= last_begins && is_of_records => assert_eq!(found, before, "{byte}"),
+                Ok(found) => assert_eq!(found, last, "{byte}"),
+                Err(error) => is_refused(&error, byte),
+            }
+        }
+    }
+    assert!(refused > 3 * (end - 16 * 6), "{refused} of {end}");
+    // A log that has records, and whose head is damaged.
+    {
+        let (catalog, store) = open(Arc::new(disk.clone())).unwrap();
+        change(vec![9]).run(&catalog, &store).unwrap();
+    }
+    let mut files = disk.files();
+    files.get_mut(Path::new("/db/log-000002")).unwrap()[17] ^= 4;
+    let error = open(Arc::new(CrashDisk::holding(files))).unwrap_err();
+    assert!(error.message().contains("/db/log-000002, byte 0"), "{error}");
+}
+
+/// Rows that came before an entry that never came are not synced by anybody, and the next log counts them.
+#[test]
+fn a_log_follows_rows_whose_statement_has_failed() {
+    for seed in 0..20 {
+        let disk = CrashDisk::default();
+        let (catalog, store) = open(Arc::new(disk.clone())).unwrap();
+        Operation::Create { table: "t".into(), values: vec![1] }.run(&catalog, &store).unwrap();
+        let log = store.log_for_tests();
+        let values = (0..200_000).collect::<Vec<i64>>();
+        drop(diligence_catalog::journal::Journal::stage(&*log, &[rows(&values).into()]).unwrap());
+        store.checkpoint().unwrap();
+        Operation::Change { table: "t".into(), deleted: vec![], inserted: vec![2] }.run(&catalog, &store).unwrap();
+        let (found, _store) = open(Arc::new(disk.crash(seed))).unwrap_or_else(|error| panic!("{error}, seed {seed}"));
+        assert_eq!(content(&found), content(&catalog), "seed {seed}");
+    }
+}
+
 #[test]
 fn many_writers_are_synced_together_and_none_is_lost() {
     let folder = tempfile::tempdir().unwrap();
@@ -657,7 +750,8 @@ fn many_rows_of_one_statement_are_there_or_not() {
     // Rows whose entry is missing are nobody's: the file ends in front of it.
     let mut files = disk.files();
     let log = files.get_mut(Path::new("/db/log-000001")).unwrap();
-    let end = log.iter().rposition(|byte| *byte != 0).unwrap();
+    // The mark behind the entry ends with its place in the order.
+    let end = log.iter().rposition(|byte| *byte != 0).unwrap() - 8;
     log.truncate(end - 8);
     let (catalog, _) = open(Arc::new(CrashDisk::holding(files))).unwrap();
     assert_eq!(content(&catalog)["t"].0.len(), 1);

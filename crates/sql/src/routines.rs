@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion_expr::Volatility;
 use diligence_base::{Error, Result};
+use diligence_catalog::settings_of;
 use diligence_pool::{Form, Runtime};
 use sqlparser::ast::{
     self, ArgMode, CreateFunctionBody, DataType, Expr, FunctionBehavior, FunctionCalledOnNull, FunctionReturnType,
@@ -43,6 +44,8 @@ pub(crate) struct Definition {
     pub is_trigger: bool,
     /// As whom it runs, if that is not whoever calls it.
     pub acts_as: Option<String>,
+    /// What its settings are while it runs.
+    pub settings: Vec<(String, String)>,
     /// Whether its calls say what its columns are: RETURNS record.
     pub is_record: bool,
 }
@@ -102,6 +105,7 @@ impl Definition {
                     output: None,
                     is_trigger: false,
                     acts_as: None,
+                    settings: vec![],
                     is_record: false,
                 }
                 .with_placeholders())
@@ -122,6 +126,14 @@ impl Definition {
             ));
         }
         let is_procedure = create.return_type.as_ref().is_some_and(is_of_procedure);
+        let settings = settings_of(create);
+        if form.is_some() && !settings.is_empty() {
+            let error = Error::unsupported(format!("functions in {language} have no settings of their own"));
+            let hint = "leave SET out, or call it from a function in SQL or PL/pgSQL that has the clause";
+            return Err(error.with_code("0A000").with_hint(hint));
+        }
+        // What runs as somebody else, or under other settings, does not stand in the place of the call.
+        let is_apart = !settings.is_empty() || matches!(create.security, Some(ast::FunctionSecurity::Definer));
         let (mut parameters, mut columns) = (Vec::new(), Vec::new());
         for given in create.args.iter().flatten() {
             let name = given.name.as_ref().map(lower).unwrap_or_default();
@@ -203,13 +215,15 @@ impl Definition {
                 Body::Program(Arc::new(Program { form, text, export, volatility, closure: None }))
             }
             _ if form.is_some() => return Err(no_body()),
+            Some(CreateFunctionBody::Return(value)) if is_apart => {
+                let statements = parse::split(&format!("SELECT {value}"))?;
+                Body::Block(Arc::new(procedural::statements(statements, gives)))
+            }
             Some(CreateFunctionBody::Return(value)) => Body::Value(Arc::new(value.clone())),
             Some(CreateFunctionBody::AsBeforeOptions { body, .. } | CreateFunctionBody::AsAfterOptions(body)) => {
                 let text = text_of(body).ok_or_else(no_body)?;
                 let statements = parse::split(text)?;
-                // What runs as somebody else does not stand in the place of the call.
-                let acts_as_owner = matches!(create.security, Some(ast::FunctionSecurity::Definer));
-                match only_query(&statements).filter(|_| !is_procedure && !acts_as_owner) {
+                match only_query(&statements).filter(|_| !is_procedure && !is_apart) {
                     None => Body::Block(Arc::new(procedural::statements(statements, gives))),
                     // Of several rows the first counts.
                     Some(query) => match value_of(&query).filter(|_| !gives_rows && !is_record && columns.is_empty()) {
@@ -251,6 +265,7 @@ impl Definition {
             output,
             is_trigger: is_called_by_tables,
             acts_as: None,
+            settings,
             is_record,
         };
         Ok(definition.with_placeholders())

@@ -24,6 +24,9 @@ pub trait SettingsSink: Send + Sync + Debug {
     /// with kind `Input` if this is no value of it.
     fn set_config(&self, name: &str, value: &str, is_local: bool) -> diligence_base::Result<String>;
 
+    /// A setting's value; `None` if there is no such setting.
+    fn setting(&self, name: &str) -> Option<String>;
+
     /// `pg_notify`: says something in a channel. Fails with code 22023 for what is no message, 54000 if too many wait.
     fn notify(&self, channel: &str, payload: &str) -> diligence_base::Result<()>;
 }

@@ -205,6 +205,11 @@ pub enum TransactionStep {
     Commit,
     /// ROLLBACK.
     RollBack,
+    /// COMMIT AND CHAIN and ROLLBACK AND CHAIN: another one like it begins.
+    Chain {
+        /// Whether its changes stay.
+        commits: bool,
+    },
     /// SAVEPOINT name.
     Savepoint(String),
     /// RELEASE name.
@@ -222,6 +227,8 @@ pub struct Write {
     pub query: Query,
     /// Whether a rollback undoes it.
     pub is_undoable: bool,
+    /// Whether it changes rows of a temporary table, as a transaction may that only reads.
+    pub is_temporary: bool,
     /// What RETURNING gives, when it is done.
     pub returning: Option<(SchemaRef, Arc<Returned>)>,
 }
@@ -229,10 +236,10 @@ pub struct Write {
 impl Write {
     /// Gives the rows of a query to a writer.
     pub(crate) fn new(tag: &'static str, mut rows: Query, writer: Arc<dyn Writer>) -> Self {
-        let is_undoable = writer.is_undoable();
+        let (is_undoable, is_temporary) = (writer.is_undoable(), writer.is_temporary());
         keep_listed_order(&mut rows.plan);
         let query = Query { plan: Plan::write(rows.plan, writer), ..rows };
-        Self { tag, query, is_undoable, returning: None }
+        Self { tag, query, is_undoable, is_temporary, returning: None }
     }
 }
 

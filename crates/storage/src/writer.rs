@@ -31,6 +31,10 @@ pub trait Writer: Send + Sync + fmt::Debug {
     fn is_undoable(&self) -> bool {
         false
     }
+    /// Whether only one session sees what it changes.
+    fn is_temporary(&self) -> bool {
+        false
+    }
 }
 
 /// What is going to be written.

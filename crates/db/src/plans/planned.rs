@@ -122,6 +122,12 @@ impl PlannedStatement {
         }
     }
 
+    /// Whether it changes rows of a temporary table, and nothing else: nobody else sees them.
+    pub fn is_temporary(&self) -> bool {
+        let Planned::Other(statement) = &self.planned else { return false };
+        matches!(statement.as_ref(), Statement::Write(write) if write.is_temporary)
+    }
+
     /// Whether a transaction begins, ends or goes back with it.
     pub fn is_transaction_step(&self) -> bool {
         matches!(&self.planned, Planned::Other(statement) if matches!(statement.as_ref(), Statement::Transaction(_)))

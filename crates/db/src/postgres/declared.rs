@@ -535,7 +535,10 @@ pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 Cell::Null,
                 routine.definition().into(),
                 Cell::Null,
-                Cell::Null,
+                match routine.settings() {
+                    none if none.is_empty() => Cell::Null,
+                    settings => Cell::Texts(settings.iter().map(|(name, value)| format!("{name}={value}")).collect()),
+                },
                 roles::grants(snapshot, Subject::Object(object.id)),
             ])
         }

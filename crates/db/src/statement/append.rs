@@ -139,6 +139,19 @@ impl Session {
         self.planner().appendable(&snapshot, &name)
     }
 
+    /// Whether a table is a temporary one.
+    pub fn is_temporary(&self, schema: Option<&str>, table: &str) -> bool {
+        self.planner().table_to_append(&self.snapshot(), schema, table).is_temporary()
+    }
+
+    /// The columns that COPY takes of a table or gives it, of those that it names: none for all of them. Fails with
+    /// code 42P10 if one of them is generated.
+    pub fn copied_columns(&self, schema: Option<&str>, table: &str, named: &[String]) -> Result<Vec<String>> {
+        let snapshot = self.snapshot();
+        let name = self.planner().table_to_append(&snapshot, schema, table);
+        self.planner().copied_columns(&snapshot, &name, named)
+    }
+
     /// Begins to add rows to a table in memory. `columns` names the columns of what is sent, which are converted to the
     /// table's types; columns that are not named get their defaults. Fails as [`appendable`](Self::appendable), and
     /// with kind `Input` if the table has no such column.

@@ -1,13 +1,14 @@
 //! EXPORT DATABASE and IMPORT DATABASE: a database as statements and files that any version reads.
 //!
 //! ```text
-//!   folder/  schema.sql     what makes roles, schemas, sequences, tables and functions
-//!            load.sql       COPY of each table's file, then indexes, references, views, where sequences are,
-//!                           triggers and grants
+//!   folder/  schema.sql     what makes roles, schemas, sequences, types and tables, and functions that these call
+//!            load.sql       COPY of each table's file, then indexes, references, views, other functions, where
+//!                           sequences are, triggers and grants
 //!            shop.orders.parquet
 //! ```
 //! Everything is of one snapshot, and comes back in one transaction.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use diligence_base::ids::ObjectId;
 use diligence_base::seams::{Disk, LocalDisk, OpenMode};
 use diligence_base::{Error, Result};
 use diligence_catalog::rules::{Identity, KeyKind};
-use diligence_catalog::sequence::Sequence;
+use diligence_catalog::sequence::{Sequence, SequenceOptions};
 use diligence_catalog::{DEFAULT_SCHEMA, Isolation, NativeTable, Object, Relation, RelationName};
 use diligence_sql::ExportFormat;
 use diligence_types::SqlType;
@@ -120,12 +121,15 @@ struct Exported<'a> {
     after: String,
     /// Views, and functions that may be of tables.
     last: String,
+    /// Functions that are written.
+    made: HashSet<ObjectId>,
 }
 
 impl<'a> Exported<'a> {
     fn new(session: &'a Session, folder: &Path, format: ExportFormat, token: &'a CancelToken) -> Self {
         let [schema, load, after, last] = [const { String::new() }; 4];
-        Self { session, folder: folder.to_owned(), format, token, schema, load, after, last }
+        let (folder, made) = (folder.to_owned(), HashSet::new());
+        Self { session, folder, format, token, schema, load, after, last, made }
     }
 
     fn write(mut self, disk: &dyn Disk) -> Result<()> {
@@ -148,6 +152,9 @@ impl<'a> Exported<'a> {
                     let _ = writeln!(self.schema, "CREATE TYPE {} AS ENUM ({labels});", qualified(&object.name));
                 }
                 Relation::Domain(definition) => {
+                    let checks = definition.checks.iter().map(|check| check.condition.to_string());
+                    let default = definition.default.iter().map(ToString::to_string);
+                    self.functions_of(&checks.chain(default).collect::<Vec<_>>(), &objects);
                     let _ = write!(self.schema, "CREATE DOMAIN {} AS {}", qualified(&object.name), definition.base);
                     self.schema.push_str(&collation_clause(&definition.base));
                     if let Some(default) = &definition.default {
@@ -187,12 +194,15 @@ impl<'a> Exported<'a> {
         for object in &objects {
             self.token.check()?;
             match &object.relation {
-                Relation::Native(table) => self.table(object, table)?,
-                Relation::View(view) => self.defined(&object.name, &view.definition()),
-                Relation::Routine(routine) => self.defined(&object.name, &routine.definition()),
+                Relation::Native(table) => self.table(object, table, &objects)?,
+                Relation::View(view) => self.last.push_str(&defined(&object.name, &view.definition())),
+                Relation::Routine(routine) if self.made.insert(object.id) => {
+                    self.last.push_str(&defined(&object.name, &routine.statement()));
+                }
+                Relation::Routine(_) => {}
                 Relation::Files(files) => {
                     if let Some(definition) = &files.definition {
-                        self.defined(&object.name, definition);
+                        self.last.push_str(&defined(&object.name, definition));
                     }
                 }
                 Relation::Sequence(_) | Relation::Table(_) => {}
@@ -228,13 +238,19 @@ impl<'a> Exported<'a> {
         disk.sync_folder(&self.folder).map_err(|error| failed(&self.folder, &error))
     }
 
-    /// A statement as it was given, where its names mean what they meant.
-    fn defined(&mut self, name: &RelationName, definition: &str) {
-        let path = match name.schema.as_str() {
-            DEFAULT_SCHEMA => quoted(DEFAULT_SCHEMA),
-            schema => format!("{}, {}", quoted(schema), quoted(DEFAULT_SCHEMA)),
-        };
-        let _ = writeln!(self.last, "SET search_path = {path};\n{definition};\nRESET search_path;");
+    /// Functions that texts call, and those that they call: they come before what has the texts.
+    fn functions_of(&mut self, texts: &[String], objects: &[Arc<Object>]) {
+        for object in objects {
+            let Relation::Routine(routine) = &object.relation else { continue };
+            let shown = object.name.routine().unwrap_or_default();
+            let name = shown.split('(').next().unwrap_or_default();
+            if !self.made.contains(&object.id) && texts.iter().any(|text| calls(text, name)) {
+                self.made.insert(object.id);
+                let statement = routine.statement();
+                self.functions_of(std::slice::from_ref(&statement), objects);
+                self.schema.push_str(&defined(&object.name, &statement));
+            }
+        }
     }
 
     fn sequence(&mut self, object: &Object, sequence: &Sequence, objects: &[Arc<Object>]) -> Result<()> {
@@ -247,32 +263,37 @@ impl<'a> Exported<'a> {
                 32 => "integer",
                 _ => "bigint",
             };
-            let cycle = if options.cycles { " CYCLE" } else { "" };
-            let _ = writeln!(
-                self.schema,
-                "CREATE SEQUENCE {name} AS {bits} INCREMENT BY {} MINVALUE {} MAXVALUE {} START WITH {}{cycle};",
-                options.increment, options.min, options.max, options.start
-            );
+            let _ = writeln!(self.schema, "CREATE SEQUENCE {name} AS {bits} {};", counted(options));
         }
         let state = sequence.state();
         let _ = writeln!(self.after, "SELECT setval({}, {}, {});", literal(&name), state.last, state.is_called);
         Ok(())
     }
 
-    fn table(&mut self, object: &Object, table: &NativeTable) -> Result<()> {
+    fn table(&mut self, object: &Object, table: &NativeTable, objects: &[Arc<Object>]) -> Result<()> {
         let (name, rules) = (qualified(&object.name), table.rules());
         if let Some(view) = &rules.materialized {
             let without = if view.is_populated { "" } else { " WITH NO DATA" };
             let query = &view.query;
-            self.defined(&object.name, &format!("CREATE MATERIALIZED VIEW {name} AS {query}{without}"));
+            let statement = format!("CREATE MATERIALIZED VIEW {name} AS {query}{without}");
+            self.last.push_str(&defined(&object.name, &statement));
             for key in &rules.keys {
                 let _ = writeln!(self.last, "{};", index_definition(&object.name, key));
             }
             return Ok(());
         }
+        let owned = objects.iter().filter_map(|own| match &own.relation {
+            Relation::Sequence(sequence) => {
+                let (owner, column) = sequence.options.owner.as_ref()?;
+                (*owner == object.id).then_some((column, &own.name, &sequence.options))
+            }
+            _ => None,
+        });
+        let owned = owned.collect::<Vec<_>>();
         let mut parts = Vec::new();
         for field in table.schema().fields() {
-            parts.push(column_definition(field, table)?);
+            let counts = owned.iter().find(|(column, ..)| *column == field.name()).map(|(.., options)| *options);
+            parts.push(column_definition(field, table, counts)?);
         }
         for key in rules.keys.iter().filter(|key| key.kind.is_constraint()) {
             parts.push(format!("CONSTRAINT {} {}", quoted(&key.name), key_definition(key)));
@@ -282,7 +303,21 @@ impl<'a> Exported<'a> {
         }
         let divided = rules.distribution.to_string();
         let divided = if divided.is_empty() { divided } else { format!(" {divided}") };
+        self.functions_of(&expressions(table), objects);
         let _ = writeln!(self.schema, "CREATE TABLE {name} (\n  {}\n){divided};", parts.join(",\n  "));
+        for (column, sequence, _) in owned {
+            let own = qualified(sequence);
+            if !rules.identities.contains_key(column) {
+                let _ = writeln!(self.schema, "ALTER SEQUENCE {own} OWNED BY {name}.{};", quoted(column));
+                continue;
+            }
+            // That of an identity column is made with the table, and called after it.
+            let called = RelationName::new(&object.name.schema, format!("{}_{column}_seq", object.name.name));
+            if *sequence != called {
+                let to = quoted(&sequence.name);
+                let _ = writeln!(self.schema, "ALTER SEQUENCE {} RENAME TO {to};", qualified(&called));
+            }
+        }
         for (column, comment) in &rules.comments {
             let on = match column.is_empty() {
                 true => format!("TABLE {name}"),
@@ -340,7 +375,42 @@ fn is_identity((table, column): &(ObjectId, String), objects: &[Arc<Object>]) ->
     matches!(owner, Some(Relation::Native(table)) if table.rules().identities.contains_key(column))
 }
 
-fn column_definition(field: &FieldRef, table: &NativeTable) -> Result<String> {
+/// A statement as it was given, where its names mean what they meant.
+fn defined(name: &RelationName, definition: &str) -> String {
+    let path = match name.schema.as_str() {
+        DEFAULT_SCHEMA => quoted(DEFAULT_SCHEMA),
+        schema => format!("{}, {}", quoted(schema), quoted(DEFAULT_SCHEMA)),
+    };
+    format!("SET search_path = {path};\n{definition};\nRESET search_path;\n")
+}
+
+/// How a sequence counts, as statements say it.
+fn counted(options: &SequenceOptions) -> String {
+    let SequenceOptions { start, increment, min, max, cycles, .. } = options;
+    let cycle = if *cycles { " CYCLE" } else { "" };
+    format!("INCREMENT BY {increment} MINVALUE {min} MAXVALUE {max} START WITH {start}{cycle}")
+}
+
+/// What the statement that makes a table computes.
+fn expressions(table: &NativeTable) -> Vec<String> {
+    let rules = table.rules();
+    let values = rules.defaults.values().chain(rules.generated.values());
+    let checks = rules.checks.iter().map(|check| &check.condition);
+    values.chain(checks).map(ToString::to_string).collect()
+}
+
+/// Whether a text may call a function of this name.
+fn calls(text: &str, name: &str) -> bool {
+    let is_of_name = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
+    let (text, name) = (text.to_lowercase(), name.to_lowercase());
+    !name.is_empty()
+        && text.match_indices(&name).any(|(at, _)| {
+            let behind = text[at + name.len()..].trim_start_matches('"').trim_start();
+            behind.starts_with('(') && !text[..at].ends_with(is_of_name)
+        })
+}
+
+fn column_definition(field: &FieldRef, table: &NativeTable, counts: Option<&SequenceOptions>) -> Result<String> {
     let (name, rules) = (field.name(), table.rules());
     let sql_type = SqlType::of_field(field).ok_or_else(|| {
         let message = format!("the column '{name}' of {} has no type that a statement can say", table.name());
@@ -348,8 +418,11 @@ fn column_definition(field: &FieldRef, table: &NativeTable) -> Result<String> {
     })?;
     let value = match (rules.generated.get(name), rules.identities.get(name), rules.defaults.get(name)) {
         (Some(generated), ..) => format!(" GENERATED ALWAYS AS ({generated}) STORED"),
-        (_, Some(Identity::Always), _) => " GENERATED ALWAYS AS IDENTITY".to_owned(),
-        (_, Some(Identity::ByDefault), _) => " GENERATED BY DEFAULT AS IDENTITY".to_owned(),
+        (_, Some(identity), _) => {
+            let when = if *identity == Identity::Always { "ALWAYS" } else { "BY DEFAULT" };
+            let options = counts.map_or_else(String::new, |options| format!(" ({})", counted(options)));
+            format!(" GENERATED {when} AS IDENTITY{options}")
+        }
         (.., Some(default)) => format!(" DEFAULT {default}"),
         _ => String::new(),
     };

@@ -122,6 +122,20 @@ impl Session {
                 self.roll_back();
                 "ROLLBACK"
             }
+            TransactionStep::Chain { commits } => {
+                let Some(isolation) = self.planner().catalogs().isolation() else {
+                    let what = if commits { "COMMIT" } else { "ROLLBACK" };
+                    let message = format!("{what} AND CHAIN can only be used in transaction blocks");
+                    return Err(Error::input(message).with_code("25P01"));
+                };
+                if commits {
+                    self.commit()?;
+                } else {
+                    self.roll_back();
+                }
+                self.begin(isolation)?;
+                if commits { "COMMIT" } else { "ROLLBACK" }
+            }
             TransactionStep::Savepoint(name) => {
                 inside()?;
                 let mark = self.transaction_mark().ok_or_else(|| Error::bug("a transaction has ended"))?;

@@ -105,6 +105,9 @@ impl Allowed {
         if self == Self::Anything || planned.is_read_only() {
             return Ok(());
         }
+        if self == Self::Reading && planned.is_temporary() {
+            return Ok(());
+        }
         if self == Self::Reading {
             let error = Error::unsupported("this statement cannot run in a read-only transaction");
             return Err(error.with_code(sqlstate::READ_ONLY).with_hint("begin one that may write: BEGIN READ WRITE"));

@@ -27,6 +27,11 @@ pub enum Command {
     Commit,
     /// ROLLBACK, ABORT.
     Rollback,
+    /// COMMIT AND CHAIN and ROLLBACK AND CHAIN: another one like it begins.
+    Chain {
+        /// Whether its changes stay.
+        commits: bool,
+    },
     /// SAVEPOINT name.
     Savepoint(String),
     /// RELEASE SAVEPOINT name.
@@ -103,8 +108,10 @@ pub struct Declared {
 /// COPY … TO STDOUT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyOut {
-    /// The query that gives the rows.
-    pub query: String,
+    /// The query that gives the rows; none, if a table does.
+    pub query: Option<String>,
+    /// The table's schema, if it is named, the table, and its columns; all if there are none.
+    pub table: (Option<String>, String, Vec<String>),
     /// How they are written.
     pub options: CopyOptions,
 }
@@ -124,8 +131,39 @@ pub struct CopyIn {
     pub condition: Option<String>,
 }
 
-/// The statement for the session, if it is one. `Err` is a COPY that cannot be read: the reason.
-pub fn command(sql: &str) -> Result<Option<Command>, String> {
+/// Why a statement of the session cannot be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refused {
+    /// What is wrong.
+    pub message: String,
+    /// The SQLSTATE.
+    pub code: &'static str,
+}
+
+impl From<String> for Refused {
+    fn from(message: String) -> Self {
+        Self { message, code: "42601" }
+    }
+}
+
+impl From<&str> for Refused {
+    fn from(message: &str) -> Self {
+        message.to_owned().into()
+    }
+}
+
+/// An option of COPY that is none of what is meant there.
+fn not_meant(message: impl Into<String>) -> Refused {
+    Refused { message: message.into(), code: "22023" }
+}
+
+/// An option of COPY that does not go with others.
+fn not_with(message: impl Into<String>) -> Refused {
+    Refused { message: message.into(), code: "0A000" }
+}
+
+/// The statement for the session, if it is one. Fails if it cannot be read.
+pub fn command(sql: &str) -> Result<Option<Command>, Refused> {
     let tokens = tokens(sql, TOKENS_MAX);
     let word = |index: usize| match tokens.get(index) {
         Some((Token::Word(word), _)) => word.to_ascii_uppercase(),
@@ -136,9 +174,11 @@ pub fn command(sql: &str) -> Result<Option<Command>, String> {
     Ok(Some(match (first.as_str(), second.as_str(), third.as_str()) {
         ("BEGIN", ..) | ("START", "TRANSACTION", _) => Command::Begin(mode(&tokens)),
         ("COMMIT", "PREPARED", _) | ("ROLLBACK", "PREPARED", _) => return Ok(None),
+        ("COMMIT" | "END", ..) if chains(&tokens) => Command::Chain { commits: true },
         ("COMMIT", ..) | ("END", ..) => Command::Commit,
         ("ROLLBACK", "TO", _) => Command::RollbackTo(savepoint(&tokens, 2)?),
         ("ROLLBACK", "TRANSACTION" | "WORK", "TO") => Command::RollbackTo(savepoint(&tokens, 3)?),
+        ("ROLLBACK" | "ABORT", ..) if chains(&tokens) => Command::Chain { commits: false },
         ("ROLLBACK", ..) | ("ABORT", ..) => Command::Rollback,
         ("SAVEPOINT", ..) => Command::Savepoint(name(&tokens, 1)?),
         ("RELEASE", ..) => Command::Release(savepoint(&tokens, 1)?),
@@ -160,9 +200,9 @@ pub fn command(sql: &str) -> Result<Option<Command>, String> {
         }
         ("CLOSE", "ALL", _) => Command::Close(None),
         ("CLOSE", ..) => Command::Close(Some(name(&tokens, 1)?)),
-        ("DECLARE", ..) => return declare(sql, &tokens),
-        ("FETCH", ..) => return fetch(&tokens).map(|(way, name)| Some(Command::Fetch(way, name))),
-        ("MOVE", ..) => return fetch(&tokens).map(|(way, name)| Some(Command::Move(way, name))),
+        ("DECLARE", ..) => return Ok(declare(sql, &tokens)?),
+        ("FETCH", ..) => return Ok(fetch(&tokens).map(|(way, name)| Some(Command::Fetch(way, name)))?),
+        ("MOVE", ..) => return Ok(fetch(&tokens).map(|(way, name)| Some(Command::Move(way, name)))?),
         ("UNLISTEN", ..) => Command::Unlisten,
         ("COPY", ..) => return copy(sql, &tokens),
         _ => return Ok(None),
@@ -295,6 +335,16 @@ fn mode(tokens: &[Placed<'_>]) -> TransactionMode {
         }
     }
     mode
+}
+
+/// Whether COMMIT or ROLLBACK ends with AND CHAIN.
+fn chains(tokens: &[Placed<'_>]) -> bool {
+    let words = tokens.iter().filter_map(|(token, _)| match token {
+        Token::Word(word) => Some(word.to_ascii_uppercase()),
+        _ => None,
+    });
+    let words = words.skip(1).filter(|word| !matches!(word.as_str(), "WORK" | "TRANSACTION")).collect::<Vec<_>>();
+    words == ["AND", "CHAIN"]
 }
 
 /// A name, with or without SAVEPOINT before it.
@@ -433,7 +483,7 @@ fn fetch(tokens: &[Placed<'_>]) -> Result<(CursorWay, String), String> {
     name(tokens, at).map(|name| (way, name)).map_err(|_| "expected the name of a cursor".to_owned())
 }
 
-fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
+fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, Refused> {
     let is = |at: usize, word: &str| matches!(tokens.get(at), Some((Token::Word(found), _)) if found.eq_ignore_ascii_case(word));
     let symbol =
         |at: usize, wanted: &str| matches!(tokens.get(at), Some((Token::Symbol(found), _)) if *found == wanted);
@@ -473,7 +523,7 @@ fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
     }
     let options = copy_options(&tokens[direction + 2..condition.unwrap_or(tokens.len())])?;
     if condition.is_some() && !is(direction, "FROM") {
-        return Err("WHERE clause not allowed with COPY TO".to_owned());
+        return Err("WHERE clause not allowed with COPY TO".into());
     }
     let refused = [
         (options.force_quote != Forced::None && is(direction, "FROM"), "FORCE_QUOTE only available using COPY TO"),
@@ -485,7 +535,7 @@ fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
         (options.ignores_errors && is(direction, "TO"), "ON_ERROR only available using COPY FROM"),
     ];
     if let Some((_, message)) = refused.iter().find(|(is_refused, _)| *is_refused) {
-        return Err(format!("COPY {message}"));
+        return Err(not_with(format!("COPY {message}")));
     }
     let condition = condition.map(|at| {
         let from = tokens[at].1 + "WHERE".len();
@@ -493,10 +543,10 @@ fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
     });
     if symbol(1, "(") {
         if is(direction, "FROM") {
-            return Err("COPY FROM needs a table".to_owned());
+            return Err("COPY FROM needs a table".into());
         }
         let inside = sql[tokens[1].1 + 1..tokens[direction - 1].1].trim().to_owned();
-        return Ok(Some(Command::CopyOut(CopyOut { query: inside, options })));
+        return Ok(Some(Command::CopyOut(CopyOut { query: Some(inside), table: Default::default(), options })));
     }
     let mut table = name(tokens, 1)?;
     let mut schema = None;
@@ -516,21 +566,31 @@ fn copy(sql: &str, tokens: &[Placed<'_>]) -> Result<Option<Command>, String> {
                 break;
             }
             if !symbol(at - 1, ",") {
-                return Err("expected , or ) behind a column".to_owned());
+                return Err("expected , or ) behind a column".into());
             }
         }
     }
     if at != direction {
-        return Err("expected TO STDOUT or FROM STDIN".to_owned());
+        return Err("expected TO STDOUT or FROM STDIN".into());
     }
     if is(direction, "FROM") {
         return Ok(Some(Command::CopyIn(CopyIn { schema, table, columns, options, condition })));
     }
-    let quote = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
-    let list =
-        if columns.is_empty() { "*".to_owned() } else { columns.iter().map(quote).collect::<Vec<_>>().join(", ") };
-    let from = schema.iter().chain([&table]).map(quote).collect::<Vec<_>>().join(".");
-    Ok(Some(Command::CopyOut(CopyOut { query: format!("SELECT {list} FROM {from}"), options })))
+    Ok(Some(Command::CopyOut(CopyOut { query: None, table: (schema, table, columns), options })))
+}
+
+impl CopyOut {
+    /// The query that gives the rows, with these columns of a table; all if there are none.
+    pub fn query_of(&self, columns: &[String]) -> String {
+        let (schema, table, _) = &self.table;
+        let quote = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
+        let list = match columns.is_empty() {
+            true => "*".to_owned(),
+            false => columns.iter().map(quote).collect::<Vec<_>>().join(", "),
+        };
+        let from = schema.iter().chain([table]).map(quote).collect::<Vec<_>>().join(".");
+        self.query.clone().unwrap_or_else(|| format!("SELECT {list} FROM {from}"))
+    }
 }
 
 /// The columns that an option names, from a place on: `*`, or names with commas between them, which may have
@@ -561,8 +621,9 @@ fn forced_columns(tokens: &[&Token<'_>], at: usize) -> Result<(Forced, usize), S
     Ok((Forced::Named(names), at + usize::from(is_listed)))
 }
 
-fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
+fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, Refused> {
     let mut format = CopyFormat::Text;
+    let mut said = Vec::new();
     let (mut delimiter, mut null, mut header, mut quote, mut escape) = (None, None, false, None, None);
     let tokens = tokens.iter().map(|(token, _)| token).collect::<Vec<_>>();
     let mut forced = [Forced::None, Forced::None, Forced::None];
@@ -573,19 +634,34 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
     };
     let one = |text: String, what: &str| match text.as_bytes() {
         [byte] => Ok(*byte),
-        _ => Err(format!("COPY {what} must be one byte")),
+        _ => Err(not_with(format!("COPY {what} must be a single one-byte character"))),
     };
+    let is_with = |token: &Token<'_>| matches!(token, Token::Word(word) if word.eq_ignore_ascii_case("WITH"));
+    let is_listed = matches!(tokens.iter().find(|token| !is_with(token)), Some(Token::Symbol("(")));
     let mut at = 0;
     while at < tokens.len() {
         if matches!(tokens[at], Token::Symbol("(" | ")" | "," | ";")) {
             at += 1;
             continue;
         }
-        let Token::Word(word) = tokens[at] else { return Err("expected an option of COPY".to_owned()) };
+        let Token::Word(word) = tokens[at] else { return Err("expected an option of COPY".into()) };
         let word = word.to_ascii_uppercase();
         at += 1;
         if matches!(tokens.get(at), Some(Token::Word(filler)) if filler.eq_ignore_ascii_case("AS")) {
             at += 1;
+        }
+        // Those that say the same twice, or one thing and another.
+        let meant = match word.as_str() {
+            "CSV" | "BINARY" => Some("FORMAT"),
+            "DELIMITERS" => Some("DELIMITER"),
+            "WITH" | "FORCE" => None,
+            other => Some(other),
+        };
+        if let Some(meant) = meant {
+            if said.iter().any(|known| *known == meant) {
+                return Err("conflicting or redundant options".into());
+            }
+            said.push(meant.to_owned());
         }
         match word.as_str() {
             "WITH" => {}
@@ -599,7 +675,7 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
                     "text" => CopyFormat::Text,
                     "csv" => CopyFormat::Csv,
                     "binary" => CopyFormat::Binary,
-                    _ => return Err(format!("COPY has no format '{name}'")),
+                    _ => return Err(not_meant(format!("COPY format \"{name}\" not recognized"))),
                 };
                 at += 1;
             }
@@ -616,7 +692,7 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
                     _ if is(at, "QUOTE") => 0,
                     _ if is(at, "NULL") => 1,
                     _ if is(at, "NOT") && is(at + 1, "NULL") => 2,
-                    _ => return Err("expected QUOTE, NULL or NOT NULL behind FORCE".to_owned()),
+                    _ => return Err("expected QUOTE, NULL or NOT NULL behind FORCE".into()),
                 };
                 if word == "FORCE" {
                     at += if which == 2 { 2 } else { 1 };
@@ -633,7 +709,7 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
                 ignores_errors = match name.as_str() {
                     "stop" => false,
                     "ignore" => true,
-                    _ => return Err(format!("COPY ON_ERROR \"{name}\" not recognized")),
+                    _ => return Err(not_meant(format!("COPY ON_ERROR \"{name}\" not recognized"))),
                 };
             }
             "LOG_VERBOSITY" => {
@@ -647,16 +723,31 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
                     "silent" => Verbosity::Silent,
                     "default" => Verbosity::Default,
                     "verbose" => Verbosity::Verbose,
-                    _ => return Err(format!("COPY LOG_VERBOSITY \"{name}\" not recognized")),
+                    _ => return Err(not_meant(format!("COPY LOG_VERBOSITY \"{name}\" not recognized"))),
                 };
             }
             "CSV" => format = CopyFormat::Csv,
             "BINARY" => format = CopyFormat::Binary,
             "HEADER" | "FREEZE" => {
-                let said = match tokens.get(at) {
-                    Some(Token::Word(value)) => crate::encoding::parameters::boolean(value),
+                let given = match tokens.get(at) {
+                    Some(Token::Word(value)) => Some((*value).to_owned()),
+                    Some(Token::Quoted(value, '\'')) => Some(value.clone()),
+                    Some(Token::Symbol(number)) if number.starts_with(|digit: char| digit.is_ascii_digit()) => {
+                        Some((*number).to_owned())
+                    }
                     _ => None,
                 };
+                let said = given.as_deref().and_then(crate::encoding::parameters::boolean);
+                // Without parentheses, another option may follow.
+                if let (Some(given), true) = (&given, is_listed) {
+                    if said.is_none() && word == "HEADER" && given.eq_ignore_ascii_case("match") {
+                        return Err(not_with("COPY reads no HEADER match: write HEADER, and name the columns"));
+                    }
+                    if said.is_none() {
+                        let also = if word == "HEADER" { " or \"match\"" } else { "" };
+                        return Err(format!("{} requires a Boolean value{also}", word.to_lowercase()).into());
+                    }
+                }
                 at += usize::from(said.is_some());
                 // Rows of this system are always as PostgreSQL's are when they are frozen.
                 if word == "HEADER" {
@@ -664,27 +755,67 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
                 }
             }
             "DELIMITER" | "DELIMITERS" | "NULL" | "QUOTE" | "ESCAPE" | "ENCODING" => {
-                let value = text(at).ok_or_else(|| format!("COPY {word} needs a text in quotes"))?;
+                let value = text(at).ok_or_else(|| format!("{} requires a text in quotes", word.to_lowercase()))?;
                 at += 1;
                 match word.as_str() {
-                    "DELIMITER" | "DELIMITERS" => delimiter = Some(one(value, "DELIMITER")?),
+                    "DELIMITER" | "DELIMITERS" => delimiter = Some(one(value, "delimiter")?),
                     "NULL" => null = Some(value),
-                    "QUOTE" => quote = Some(one(value, "QUOTE")?),
-                    "ESCAPE" => escape = Some(one(value, "ESCAPE")?),
+                    "QUOTE" => quote = Some(one(value, "quote")?),
+                    "ESCAPE" => escape = Some(one(value, "escape")?),
                     _ if matches!(value.to_ascii_lowercase().as_str(), "utf8" | "utf-8" | "unicode") => {}
-                    _ => return Err(format!("COPY ENCODING '{value}' is not supported; everything is UTF8")),
+                    _ => {
+                        let message = format!("argument to option \"encoding\" must be UTF8, and is '{value}'");
+                        return Err(not_meant(message));
+                    }
                 }
             }
-            _ => return Err(format!("COPY {word} is not supported")),
+            _ => return Err(format!("option \"{}\" not recognized", word.to_lowercase()).into()),
         }
     }
     let csv = format == CopyFormat::Csv;
+    if format == CopyFormat::Binary {
+        let is_said = [delimiter.is_some(), null.is_some()];
+        if let Some((_, name)) = is_said.into_iter().zip(["DELIMITER", "NULL"]).find(|(is_said, _)| *is_said) {
+            return Err(format!("cannot specify {name} in BINARY mode").into());
+        }
+        if header {
+            return Err(not_with("cannot specify HEADER in BINARY mode"));
+        }
+    }
+    let is_said = [quote.is_some(), escape.is_some()];
+    if let (Some((_, name)), false) = (is_said.into_iter().zip(["quote", "escape"]).find(|(is_said, _)| *is_said), csv)
+    {
+        return Err(not_with(format!("COPY {name} available only in CSV mode")));
+    }
     let quote = quote.unwrap_or(b'"');
     let names = ["FORCE_QUOTE", "FORCE_NULL", "FORCE_NOT_NULL"];
     if let Some((_, name)) = forced.iter().zip(names).find(|(forced, _)| **forced != Forced::None && !csv) {
-        return Err(format!("COPY {name} requires CSV mode"));
+        return Err(not_with(format!("COPY {name} requires CSV mode")));
     }
     let [force_quote, force_null, force_not_null] = forced;
+    let delimiter = delimiter.unwrap_or(if csv { b',' } else { b'\t' });
+    let null = null.unwrap_or_else(|| if csv { String::new() } else { "\\N".to_owned() });
+    if matches!(delimiter, b'\n' | b'\r') {
+        return Err(not_meant("COPY delimiter cannot be newline or carriage return"));
+    }
+    if null.contains(['\n', '\r']) {
+        return Err(not_meant("COPY null representation cannot use newline or carriage return"));
+    }
+    // Each of these has a meaning behind a backslash.
+    if format == CopyFormat::Text
+        && (delimiter == b'\\' || delimiter == b'.' || delimiter.is_ascii_digit() || delimiter.is_ascii_lowercase())
+    {
+        return Err(not_meant(format!("COPY delimiter cannot be \"{}\"", char::from(delimiter))));
+    }
+    if csv && matches!(quote, b'\n' | b'\r') || csv && delimiter == quote {
+        return Err(not_meant("COPY delimiter and quote must be different"));
+    }
+    if format != CopyFormat::Binary && null.as_bytes().contains(&delimiter) {
+        return Err(not_with("COPY delimiter must not appear in the NULL specification"));
+    }
+    if csv && null.as_bytes().contains(&quote) {
+        return Err(not_with("CSV quote character must not appear in the NULL specification"));
+    }
     Ok(CopyOptions {
         force_quote,
         force_null,
@@ -692,8 +823,8 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, String> {
         ignores_errors,
         verbosity,
         format,
-        delimiter: delimiter.unwrap_or(if csv { b',' } else { b'\t' }),
-        null: null.unwrap_or_else(|| if csv { String::new() } else { "\\N".to_owned() }),
+        delimiter,
+        null,
         header,
         quote,
         escape: escape.unwrap_or(quote),
@@ -717,6 +848,9 @@ mod tests {
         assert_eq!(found("BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY"), Command::Begin(mode));
         let mode = TransactionMode { isolation: Some(Isolation::RepeatableRead), writes: Some(true) };
         assert_eq!(found("set transaction isolation level repeatable read read write"), Command::SetTransaction(mode));
+        assert_eq!(found("commit and chain;"), Command::Chain { commits: true });
+        assert_eq!(found("ABORT WORK AND CHAIN"), Command::Chain { commits: false });
+        assert_eq!((found("END AND NO CHAIN"), found("ROLLBACK AND NO CHAIN")), (Command::Commit, Command::Rollback));
         for sql in ["ROLLBACK TO SAVEPOINT A", "rollback work to a;", "ROLLBACK TRANSACTION TO SAVEPOINT \"a\""] {
             assert_eq!(found(sql), Command::RollbackTo("a".into()), "{sql}");
         }
@@ -788,9 +922,10 @@ mod tests {
         let Command::CopyOut(copy) = found("COPY (SELECT a FROM t) TO STDOUT DELIMITER AS E'\\t' CSV") else {
             panic!("no COPY TO");
         };
-        assert_eq!((copy.query.as_str(), copy.options.delimiter), ("SELECT a FROM t", b'\t'));
+        assert_eq!((copy.query.as_deref(), copy.options.delimiter), (Some("SELECT a FROM t"), b'\t'));
         let Command::CopyOut(copy) = found("COPY t TO STDOUT (FORMAT BINARY)") else { panic!("no COPY TO") };
-        assert_eq!((copy.query.as_str(), copy.options.format), ("SELECT * FROM \"t\"", CopyFormat::Binary));
+        assert_eq!((copy.query_of(&[]).as_str(), copy.options.format), ("SELECT * FROM \"t\"", CopyFormat::Binary));
+        assert_eq!(copy.query_of(&["A".to_owned(), "b".to_owned()]), "SELECT \"A\", \"b\" FROM \"t\"");
         let text = "COPY t (a, b) FROM STDIN (FORMAT csv, FORCE_NULL (a, \"B\"), FORCE_NOT_NULL *, ON_ERROR ignore, \
                     LOG_VERBOSITY verbose) \
                     WHERE a IN (1, 2);";
@@ -813,7 +948,32 @@ mod tests {
         ] {
             assert!(command(wrong).is_err(), "{wrong}");
         }
-        assert!(command("COPY t FROM STDIN (FORMAT parquet)").is_err());
-        assert!(command("COPY t FROM STDIN (DELIMITER 'ab')").is_err());
+        for (options, code) in [
+            ("FORMAT parquet", "22023"),
+            ("DELIMITER 'ab'", "0A000"),
+            ("DELIMITER E'\\n'", "22023"),
+            ("DELIMITER 'a'", "22023"),
+            ("NULL E'\\n'", "22023"),
+            ("FORMAT binary, HEADER", "0A000"),
+            ("FORMAT binary, NULL 'x'", "42601"),
+            ("QUOTE '\"'", "0A000"),
+            ("FORMAT csv, QUOTE ','", "22023"),
+            ("FORMAT csv, ESCAPE ''", "0A000"),
+            ("FORMAT csv, NULL 'a,b'", "0A000"),
+            ("FORMAT csv, NULL 'a\"b'", "0A000"),
+            ("FORMAT csv, FORMAT csv", "42601"),
+            ("NULL 'a', NULL 'b'", "42601"),
+            ("NOSUCH 1", "42601"),
+            ("HEADER 3", "42601"),
+            ("FORMAT csv, HEADER maybe", "42601"),
+            ("FREEZE 7", "42601"),
+            ("ENCODING 'nothing'", "22023"),
+            ("FORCE_NULL (a)", "0A000"),
+        ] {
+            let refused = command(&format!("COPY t FROM STDIN ({options})")).unwrap_err();
+            assert_eq!(refused.code, code, "{options}: {}", refused.message);
+        }
+        assert!(command("COPY t FROM STDIN (FORMAT csv, DELIMITER 'a', HEADER 1, NULL 'x')").is_ok());
+        assert!(command("COPY t FROM STDIN CSV HEADER DELIMITER ';' FORCE NOT NULL a FORCE NULL b").is_ok());
     }
 }

@@ -175,15 +175,9 @@ impl CopyDecoder {
                 }
             } else if byte == Some(b'\\') && at + 1 < line.len() {
                 at += 1;
-                field.push(match line[at] {
-                    b'n' => b'\n',
-                    b'r' => b'\r',
-                    b't' => b'\t',
-                    b'b' => 8,
-                    b'v' => 11,
-                    b'f' => 12,
-                    other => other,
-                });
+                let (value, bytes) = escaped(&line[at..]);
+                field.push(value);
+                at += bytes - 1;
             } else {
                 field.extend(byte);
             }
@@ -237,6 +231,9 @@ impl CopyDecoder {
         for (index, field) in fields.into_iter().enumerate() {
             match field {
                 None => self.texts[index].append_null(),
+                Some(bytes) if bytes.contains(&0) => {
+                    return Err(self.wrong("invalid byte sequence for encoding \"UTF8\": 0x00").with_code("22021"));
+                }
                 Some(bytes) => match String::from_utf8(bytes) {
                     Ok(text) => self.texts[index].append_value(text),
                     Err(_) => return Err(self.wrong("the text is not valid UTF-8").with_code("22021")),
@@ -431,6 +428,33 @@ impl CopyDecoder {
     }
 }
 
+/// The byte that stands behind a backslash, and in how many bytes it is written: `n`, `x4A`, `112`.
+fn escaped(text: &[u8]) -> (u8, usize) {
+    let digits = |from: usize, most: usize, base: u32| {
+        let digits = text[from.min(text.len())..].iter().take(most);
+        digits.map_while(|byte| char::from(*byte).to_digit(base)).collect::<Vec<_>>()
+    };
+    // Of three octal digits the lowest eight bits count.
+    let value = |digits: &[u32], base: u32| digits.iter().fold(0, |value, digit| value * base + digit) as u8;
+    match text[0] {
+        b'n' => (b'\n', 1),
+        b'r' => (b'\r', 1),
+        b't' => (b'\t', 1),
+        b'b' => (8, 1),
+        b'v' => (11, 1),
+        b'f' => (12, 1),
+        b'x' => match digits(1, 2, 16) {
+            none if none.is_empty() => (b'x', 1),
+            digits => (value(&digits, 16), 1 + digits.len()),
+        },
+        b'0'..=b'7' => {
+            let digits = digits(0, 3, 8);
+            (value(&digits, 8), digits.len())
+        }
+        other => (other, 1),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
@@ -496,6 +520,21 @@ mod tests {
         assert!(decoder.feed(b"", true).unwrap_err().message().contains("quote"));
         let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema());
         assert_eq!(decoder.feed(b"x\ta\n", true).unwrap_err().code(), Some("22P02"));
+    }
+
+    #[test]
+    fn bytes_are_written_as_numbers() {
+        let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema());
+        let rows = decoder.feed(b"\\x31\\62\tx\\x\\xg\\101\\1012\\x4a\\xC3\\251\\9\n", true).unwrap();
+        let text = rows[0].column(1).as_any().downcast_ref::<StringViewArray>().unwrap();
+        assert_eq!(text.value(0), "xxxgAA2J\u{e9}9");
+        assert_eq!(rows[0].column(0).as_any().downcast_ref::<arrow::array::Int64Array>().unwrap().value(0), 12);
+        for (row, code) in
+            [("1\t\\0\n", "22021"), ("1\t\\x00\n", "22021"), ("1\ta\0b\n", "22021"), ("1\t\\377\n", "22021")]
+        {
+            let mut decoder = CopyDecoder::new(options(CopyFormat::Text), schema());
+            assert_eq!(decoder.feed(row.as_bytes(), true).unwrap_err().code(), Some(code), "{row}");
+        }
     }
 
     #[test]

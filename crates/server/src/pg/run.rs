@@ -109,6 +109,7 @@ impl PgSession {
         allowed: Allowed,
     ) -> Outcome<RunningStatement> {
         let execution = self.service.execution().clone();
+        self.has_seen = true;
         let (asker, outbox) = (&self.asker, &mut self.outbox);
         let started = async {
             let start = execution.start(&self.session, asker, parsed, values, allowed);
@@ -240,7 +241,7 @@ impl PgSession {
     /// Answers a command of the session.
     async fn command(&mut self, command: &Command, describe: bool) -> Outcome {
         if self.block == Block::Failed
-            && !matches!(command, Command::Commit | Command::Rollback | Command::RollbackTo(_))
+            && !matches!(command, Command::Commit | Command::Rollback | Command::Chain { .. } | Command::RollbackTo(_))
         {
             return Err(failed_block());
         }
@@ -251,10 +252,7 @@ impl PgSession {
                     self.outbox.put(notice("WARNING", &error));
                 } else {
                     let isolation = mode.isolation.unwrap_or_else(|| self.settings.isolation());
-                    self.session.begin(isolation)?;
-                    self.block_began = Some(Instant::now());
-                    self.isolation = isolation;
-                    self.writes = mode.writes.unwrap_or_else(|| !self.settings.is_read_only());
+                    self.open_block(isolation, mode.writes.unwrap_or_else(|| !self.settings.is_read_only()))?;
                 }
                 self.block = Block::Open;
                 self.complete("BEGIN");
@@ -266,6 +264,18 @@ impl PgSession {
                 }
                 let commits = *command == Command::Commit && self.block != Block::Failed;
                 self.end_block(commits).await?;
+                self.complete(if commits { "COMMIT" } else { "ROLLBACK" });
+            }
+            Command::Chain { commits } => {
+                if self.block == Block::None {
+                    let what = if *commits { "COMMIT" } else { "ROLLBACK" };
+                    let message = format!("{what} AND CHAIN can only be used in transaction blocks");
+                    return Err(Error::input(message).with_code("25P01").into());
+                }
+                let commits = *commits && self.block != Block::Failed;
+                let (isolation, writes) = (self.isolation, self.writes);
+                self.end_block(commits).await?;
+                self.open_block(isolation, writes)?;
                 self.complete(if commits { "COMMIT" } else { "ROLLBACK" });
             }
             Command::Savepoint(name) => {
@@ -339,6 +349,19 @@ impl PgSession {
                 self.complete("SHOW");
             }
             Command::SetTransaction(mode) => {
+                if self.block == Block::None {
+                    let error = Error::input("SET TRANSACTION can only be used in transaction blocks");
+                    self.outbox.put(notice("WARNING", &error.with_code("25P01")));
+                }
+                let is_late = self.block != Block::None && self.has_seen;
+                if is_late && mode.isolation.is_some_and(|isolation| isolation != self.isolation) {
+                    let error = Error::input("SET TRANSACTION ISOLATION LEVEL must be called before any query");
+                    return Err(error.with_code("25001").into());
+                }
+                if is_late && mode.writes == Some(true) && !self.writes {
+                    let error = Error::input("transaction read-write mode must be set before any query");
+                    return Err(error.with_code("25001").into());
+                }
                 if let Some(isolation) = mode.isolation {
                     self.session.set_isolation(isolation);
                     self.isolation = isolation;
@@ -469,6 +492,14 @@ impl PgSession {
         }
     }
 
+    /// Begins a block.
+    fn open_block(&mut self, isolation: Isolation, writes: bool) -> Result<()> {
+        self.session.begin(isolation)?;
+        (self.block, self.block_began) = (Block::Open, Some(Instant::now()));
+        (self.isolation, self.writes, self.has_seen) = (isolation, writes, false);
+        Ok(())
+    }
+
     fn check_savepoint(&self) -> Result<()> {
         if self.block != Block::None {
             return Ok(());
@@ -515,7 +546,13 @@ impl PgSession {
 
     async fn copy_out(&mut self, copy: &CopyOut) -> Outcome {
         let (execution, deadline) = (self.service.execution().clone(), self.deadline());
-        let parse = execution.parse(&self.session, copy.query.clone());
+        let query = match (&copy.query, &copy.table) {
+            (Some(query), _) => query.clone(),
+            (None, (schema, table, columns)) => {
+                copy.query_of(&self.session.copied_columns(schema.as_deref(), table, columns)?)
+            }
+        };
+        let parse = execution.parse(&self.session, query);
         let parsed = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, parse).await?;
         let mut running = self.started(deadline, &parsed, vec![], Allowed::Reading).await?;
         if running.is_command() {
@@ -566,16 +603,17 @@ impl PgSession {
     }
 
     async fn copy_in(&mut self, copy: &CopyIn) -> Outcome {
-        if self.allowed() == Allowed::Reading {
+        if self.allowed() == Allowed::Reading && !self.session.is_temporary(copy.schema.as_deref(), &copy.table) {
             let error = Error::unsupported("COPY FROM cannot run in a read-only transaction");
             return Err(error.with_code(sqlstate::READ_ONLY).into());
         }
         let execution = self.service.execution().clone();
+        self.has_seen = true;
         let table = self.session.appendable(copy.schema.as_deref(), &copy.table)?;
         let columns = if copy.columns.is_empty() {
             table.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
         } else {
-            copy.columns.clone()
+            self.session.copied_columns(copy.schema.as_deref(), &copy.table, &copy.columns)?
         };
         let fields = columns.iter().map(|name| {
             let field = table.field_with_name(name).ok().cloned();

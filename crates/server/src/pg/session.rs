@@ -97,6 +97,8 @@ pub(super) struct PgSession {
     pub(super) writes: bool,
     /// What the block sees of others.
     pub(super) isolation: Isolation,
+    /// Whether a statement of the block has seen something.
+    pub(super) has_seen: bool,
     /// Settings that were changed in the block.
     pub(super) changes: Changes,
     statements: HashMap<String, Arc<Prepared>>,
@@ -149,6 +151,7 @@ pub(crate) async fn run(service: Arc<Service>, arrival: Arrival, peer: Peer) {
         block_began: None,
         writes: true,
         isolation: Isolation::default(),
+        has_seen: false,
         changes: Changes::default(),
         statements: HashMap::new(),
         portals: HashMap::new(),
@@ -442,7 +445,8 @@ impl PgSession {
         if normalized(&text).is_empty() {
             return Ok(Prepared { text, kind: PreparedKind::Empty, declared: oids, parameters: vec![] });
         }
-        let command = commands::command(&text).map_err(|reason| Error::input(reason).with_code("42601"))?;
+        let command =
+            commands::command(&text).map_err(|refused| Error::input(refused.message).with_code(refused.code))?;
         if let Some(command) = command {
             return Ok(Prepared { text, kind: PreparedKind::Command(command), declared: oids, parameters: vec![] });
         }

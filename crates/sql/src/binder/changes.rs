@@ -153,6 +153,8 @@ pub(crate) struct Conflict<'a> {
     pub key: Vec<KeyTerm<'a>>,
     /// Which rows have a key; all if `None`.
     pub condition: Option<&'a Expr>,
+    /// Whether NULL is a value like others: NULLS NOT DISTINCT.
+    pub nulls_are_equal: bool,
     /// The columns that change, by place, with their values.
     pub values: Vec<(usize, NewValue<'a>)>,
     /// Which rows change.
@@ -189,22 +191,39 @@ pub(crate) struct MergeStep<'a> {
     pub is_nothing: bool,
 }
 
-/// Binds INSERT. `overrides` says that values of columns that count are taken. Fails like
-/// [`bind_insert`](super::bind_insert).
+/// What becomes of the values that INSERT gives to identity columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Overriding {
+    /// They are taken, unless a column is GENERATED ALWAYS.
+    #[default]
+    Nothing,
+    /// They are taken: OVERRIDING SYSTEM VALUE.
+    System,
+    /// They are left out, and the columns count: OVERRIDING USER VALUE.
+    User,
+}
+
+impl Overriding {
+    fn of(self, target: &Target) -> Target {
+        match self {
+            Self::Nothing => target.clone(),
+            Self::System => Target { is_always: false, ..target.clone() },
+            Self::User => Target { is_always: false, is_ignored: target.counts, ..target.clone() },
+        }
+    }
+}
+
+/// Binds INSERT. Fails like [`bind_insert`](super::bind_insert).
 pub(crate) fn bind_new_rows(
     source: Option<&ast::Query>,
     given: &Given,
-    overrides: bool,
+    overriding: Overriding,
     conflict: Option<&Conflict<'_>>,
     changed: &Changed<'_>,
     context: &dyn Context,
 ) -> Result<BoundChange> {
     let binder = Binder::new(context);
-    let targets = changed.targets.iter().map(|target| match overrides {
-        true => Target { is_always: false, ..target.clone() },
-        false => target.clone(),
-    });
-    let targets = targets.collect::<Vec<_>>();
+    let targets = changed.targets.iter().map(|target| overriding.of(target)).collect::<Vec<_>>();
     binder.change(changed, |withs| {
         let (relation, columns) = binder.given_values(source, &targets, given, withs)?;
         let Some(conflict) = conflict else {
@@ -217,8 +236,9 @@ pub(crate) fn bind_new_rows(
         let (mut names, number) = old_names(old.names, changed)?;
         let (new, mut conditions) = binder.key_of(conflict, &columns, changed, withs)?;
         let (there, wanted) = binder.key_of(conflict, &names.sources[0].columns, changed, withs)?;
+        let is_same = if conflict.nulls_are_equal { Comparison::IsNotDistinctFrom } else { Comparison::Equal };
         for (new, there) in new.into_iter().zip(there) {
-            conditions.push(binder.compare(Comparison::Equal, new, there)?);
+            conditions.push(binder.compare(is_same, new, there)?);
         }
         conditions.extend(wanted);
         let (left, right) = (Box::new(relation), Box::new(old.relation));
@@ -238,16 +258,14 @@ pub(crate) fn bind_new_rows(
 pub(crate) fn bind_proposed_rows(
     source: Option<&ast::Query>,
     given: &Given,
-    overrides: bool,
+    overriding: Overriding,
     conflict: &Conflict<'_>,
     changed: &Changed<'_>,
     version: TableVersion,
     context: &dyn Context,
 ) -> Result<(Bound, BoundJudgement)> {
     let binder = Binder::new(context);
-    let targets =
-        changed.targets.iter().map(|target| Target { is_always: target.is_always && !overrides, ..target.clone() });
-    let targets = targets.collect::<Vec<_>>();
+    let targets = changed.targets.iter().map(|target| overriding.of(target)).collect::<Vec<_>>();
     let withs = Withs::default();
     let definitions = changed.with.map(|with| binder.definitions(with, None, &withs)).transpose()?;
     let (relation, columns) = binder.given_values(source, &targets, given, &withs)?;
@@ -806,12 +824,17 @@ impl Binder<'_> {
             Given::All | Given::ByName => (0..table.len()).collect(),
             Given::Places(places) => places.clone(),
         };
+        // A default that nobody takes is not computed.
+        let taking = |place: &usize| match table.get(*place) {
+            Some(target) if target.is_ignored => Some(Target { default: None, ..target.clone() }),
+            target => target.cloned(),
+        };
         let rows = match source {
             None => Rows { relation: Relation::one_row(), outputs: vec![] },
             Some(source) => match Binder::plain_values(source) {
                 Some(values) if !matches!(given, Given::ByName) => {
-                    let targets = places.iter().filter_map(|place| table.get(*place)).collect::<Vec<_>>();
-                    self.values(values, None, withs, Some(&targets))?
+                    let targets = places.iter().filter_map(taking).collect::<Vec<_>>();
+                    self.values(values, None, withs, Some(&targets.iter().collect::<Vec<_>>()))?
                 }
                 _ => {
                     let rows = self.query_part(source, None, withs)?;
@@ -832,7 +855,7 @@ impl Binder<'_> {
         }
         let mut values: Vec<Option<Scalar>> = vec![None; table.len()];
         for (place, output) in places.iter().zip(rows.outputs) {
-            values[*place] = Some(output.scalar);
+            values[*place] = Some(output.scalar).filter(|_| !table[*place].is_ignored);
         }
         let mut columns = Vec::with_capacity(table.len());
         let mut computed = Vec::new();

@@ -10,7 +10,7 @@ use diligence_types::SqlType;
 use diligence_types::functions::{has_function, scalars};
 use sqlparser::ast::{
     self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, JoinConstraint, JoinOperator,
-    ObjectName, TableAlias, TableFactor, TableSampleKind, TableVersion, TableWithJoins, Value,
+    ObjectName, SetExpr, TableAlias, TableFactor, TableSampleKind, TableVersion, TableWithJoins, Value,
 };
 
 use super::functions::{bare_name, is_row_function, written};
@@ -162,6 +162,14 @@ impl Binder<'_> {
             let error = Error::input("invalid reference to the left side of a RIGHT or FULL JOIN").with_code("42P10");
             return Err(error.with_hint("the combining JOIN type must be INNER or LEFT for a LATERAL reference"));
         }
+        if let Some(locking) = &*self.locking.borrow() {
+            if matches!(kind, JoinedKind::Left | JoinedKind::AsOfLeft | JoinedKind::Full | JoinedKind::Positional) {
+                locking.refuse_nullable(&right.relation)?;
+            }
+            if matches!(kind, JoinedKind::Right | JoinedKind::Full | JoinedKind::Positional) {
+                locking.refuse_nullable(&left.relation)?;
+            }
+        }
         let has_condition = !matches!(constraint, JoinConstraint::None);
         let needs_none = matches!(
             operator,
@@ -306,9 +314,22 @@ impl Binder<'_> {
             }
             TableFactor::Derived { lateral, subquery, alias, sample } => {
                 let around = if *lateral { Some(before) } else { outer };
-                let rows = self.query(subquery, around, withs)?;
+                let called = alias.as_ref().map(|alias| normalized(&alias.name));
+                let locks = self.locking.borrow_mut().as_mut().map(|locking| locking.clauses_of(called.as_deref()));
+                let locks = locks.filter(|locks| !locks.is_empty() && !matches!(*subquery.body, SetExpr::Values(_)));
+                let rows = match &locks {
+                    None => self.query(subquery, around, withs)?,
+                    Some(locks) => {
+                        let mut locked = subquery.as_ref().clone();
+                        locked.locks.extend_from_slice(locks);
+                        self.query(&locked, around, withs)?
+                    }
+                };
                 let rows = self.settled(rows)?;
                 let columns = rows.columns();
+                if let (Some(_), Some(locking)) = (locks, &mut *self.locking.borrow_mut()) {
+                    locking.found_within(&columns);
+                }
                 let relation = self.sampled(rows.relation, sample.as_ref())?;
                 named(relation, columns, alias.as_ref(), None)
             }

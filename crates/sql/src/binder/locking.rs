@@ -12,11 +12,11 @@ use diligence_catalog::LockWay;
 use diligence_catalog::locks::RowLock;
 use diligence_storage::Table;
 use diligence_types::SqlType;
-use sqlparser::ast::{Distinct, LockClause, LockType, NonBlock, Query, Select, SetExpr};
+use sqlparser::ast::{Distinct, LockClause, LockType, NonBlock, ObjectName, ObjectNamePart, Query, Select, SetExpr};
 
 use super::select::has_groups;
 use super::{Binder, Rows, normalized};
-use crate::algebra::{Column, Constant, Scalar};
+use crate::algebra::{Column, Constant, Relation, Scalar};
 use crate::parse::{KEY_SHARE, NO_KEY_UPDATE};
 
 /// A table whose rows can be locked.
@@ -33,6 +33,8 @@ pub(crate) struct Lockable {
 pub(super) struct Locking {
     wanted: Vec<WantedLock>,
     found: Vec<FoundLock>,
+    /// Columns of subqueries whose rows are locked within.
+    within: Vec<Column>,
 }
 
 /// A clause behind the query.
@@ -44,6 +46,8 @@ struct WantedLock {
     /// Of which table; of all, without one.
     of: Option<String>,
     is_met: bool,
+    /// The same for a subquery: of all of its tables.
+    behind: LockClause,
 }
 
 /// A table that is locked.
@@ -68,7 +72,7 @@ impl Locking {
         };
         match refused {
             Some(message) => Err(Error::input(message).with_code("0A000")),
-            None => Ok(Some(Self { wanted, found: vec![] })),
+            None => Ok(Some(Self { wanted, found: vec![], within: vec![] })),
         }
     }
 
@@ -84,6 +88,41 @@ impl Locking {
         way
     }
 
+    /// The clauses for a subquery that FROM calls so.
+    pub(super) fn clauses_of(&mut self, name: Option<&str>) -> Vec<LockClause> {
+        let is_its = |wanted: &&mut WantedLock| wanted.of.as_deref().is_none_or(|of| Some(of) == name);
+        let meet = |wanted: &mut WantedLock| {
+            wanted.is_met = true;
+            wanted.behind.clone()
+        };
+        self.wanted.iter_mut().filter(is_its).map(meet).collect()
+    }
+
+    /// Rows with these columns are locked in a subquery.
+    pub(super) fn found_within(&mut self, columns: &[Column]) {
+        self.within.extend_from_slice(columns);
+    }
+
+    /// Fails with 0A000 if rows of one side of a join are locked, which may be none of its table.
+    pub(super) fn refuse_nullable(&self, side: &Relation) -> Result<()> {
+        let columns = side.columns();
+        let locked = self.found.iter().map(|found| &found.number).chain(&self.within);
+        if !locked.into_iter().any(|own| columns.iter().any(|column| column.id == own.id)) {
+            return Ok(());
+        }
+        let message = format!("{} cannot be applied to the nullable side of an outer join", self.clause());
+        Err(Error::input(message).with_code("0A000"))
+    }
+
+    /// Fails with 0A000: there are window functions.
+    pub(super) fn refuse_windows(&self) -> Result<()> {
+        Err(Error::input(format!("{} is not allowed with window functions", self.clause())).with_code("0A000"))
+    }
+
+    fn clause(&self) -> &'static str {
+        self.wanted.first().map_or("FOR UPDATE", |wanted| wanted.clause)
+    }
+
     /// A table is locked by the numbers in this column.
     pub(super) fn found(&mut self, number: Column, function: Arc<ScalarUDF>) {
         self.found.push(FoundLock { number, function });
@@ -92,6 +131,11 @@ impl Locking {
 
 impl WantedLock {
     fn of(clause: &LockClause) -> Self {
+        let is_marker = |part: &&ObjectNamePart| {
+            part.as_ident().is_some_and(|part| [NO_KEY_UPDATE, KEY_SHARE].contains(&part.value.as_str()))
+        };
+        let markers = clause.of.iter().flat_map(|of| &of.0).filter(is_marker).cloned().collect::<Vec<_>>();
+        let behind = LockClause { of: (!markers.is_empty()).then(|| ObjectName(markers)), ..clause.clone() };
         let mut parts = clause.of.iter().flat_map(|of| &of.0).filter_map(|part| part.as_ident()).peekable();
         let is_marked = parts.next_if(|part| [NO_KEY_UPDATE, KEY_SHARE].contains(&part.value.as_str())).is_some();
         let (clause_name, mode) = match (&clause.lock_type, is_marked) {
@@ -105,7 +149,7 @@ impl WantedLock {
             Some(NonBlock::Nowait) => LockWay::Fail,
             Some(NonBlock::SkipLocked) => LockWay::Skip,
         };
-        Self { clause: clause_name, mode, way, of: parts.last().map(normalized), is_met: false }
+        Self { clause: clause_name, mode, way, of: parts.last().map(normalized), is_met: false, behind }
     }
 }
 
@@ -130,19 +174,12 @@ impl Binder<'_> {
         fetch: Option<&Scalar>,
         skip: Option<&Scalar>,
     ) -> Result<Rows> {
-        if let Some(wanted) = locking.wanted.iter().find(|wanted| !wanted.is_met) {
-            let clause = wanted.clause;
-            return Err(match &wanted.of {
-                Some(of) => {
-                    let message = format!("relation \"{of}\" in {clause} clause not found in FROM clause");
-                    Error::input(message).with_code("42P01")
-                }
-                None => {
-                    let message = format!("{clause} locks rows of tables in FROM, and there is none");
-                    let error = Error::unsupported(message).with_code("0A000");
-                    error.with_hint("write the clause into the query that names the table")
-                }
-            });
+        // Without a name, the clause is for those tables that there are.
+        for WantedLock { clause, of, .. } in locking.wanted.iter().filter(|wanted| !wanted.is_met) {
+            if let Some(of) = of {
+                let message = format!("relation \"{of}\" in {clause} clause not found in FROM clause");
+                return Err(Error::input(message).with_code("42P01"));
+            }
         }
         let columns = rows.relation.columns();
         for FoundLock { number, function } in locking.found {

@@ -87,7 +87,7 @@ use crate::routines::Definition;
 use crate::written::WrittenRows;
 pub(crate) use changes::{
     BoundChange, BoundJudgement, BoundLater, CHANGED, Changed, Conflict, Given, KeyTerm, Meeting, MergeStep, NewValue,
-    bind_delete, bind_merge, bind_new_rows, bind_proposed_rows, bind_update,
+    Overriding, bind_delete, bind_merge, bind_new_rows, bind_proposed_rows, bind_update,
 };
 pub(crate) use collations::not_collatable;
 pub(crate) use domains::bind_domain_check;

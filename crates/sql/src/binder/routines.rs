@@ -156,6 +156,7 @@ impl Binder<'_> {
                 && !matches!(definition.columns.as_slice(), [(name, _)] if *name == definition.name),
             output: definition.output.clone(),
             acts_as: definition.acts_as.clone(),
+            settings: definition.settings.clone(),
         })
     }
 

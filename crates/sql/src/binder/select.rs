@@ -187,6 +187,9 @@ impl Binder<'_> {
 
         // Everything is bound: the operators, from the bottom up.
         let mut uses = level.window_uses.take();
+        if let (false, Some(locking)) = (uses.is_empty(), &*self.locking.borrow()) {
+            locking.refuse_windows()?;
+        }
         let mut layers = level.row_functions.take();
         let mut hoisted = level.hoisted.take();
         let mut relation = self.with_markers(relation, &level.names);

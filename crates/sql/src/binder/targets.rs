@@ -25,12 +25,24 @@ pub(crate) struct Target {
     pub generated: Option<Arc<Expr>>,
     /// Whether it counts, and takes no values.
     pub is_always: bool,
+    /// Whether it counts: an identity column.
+    pub counts: bool,
+    /// Whether the values that it is given are left out.
+    pub is_ignored: bool,
 }
 
 impl Target {
     /// A column that takes values, without a default.
     pub(crate) fn new(name: impl Into<String>, sql_type: SqlType) -> Self {
-        Self { name: name.into(), sql_type, default: None, generated: None, is_always: false }
+        Self {
+            name: name.into(),
+            sql_type,
+            default: None,
+            generated: None,
+            is_always: false,
+            counts: false,
+            is_ignored: false,
+        }
     }
 
     /// The type of its values.

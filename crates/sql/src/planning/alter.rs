@@ -10,8 +10,8 @@ mod index_names;
 use std::sync::Arc;
 
 use diligence_base::{Error, Result};
-use diligence_catalog::rules::{ComputedKey, Deferral, Key, KeyKind, TableRules};
-use diligence_catalog::sequence::Sequence;
+use diligence_catalog::rules::{ComputedKey, Deferral, Key, KeyKind, Reference, TableRules};
+use diligence_catalog::sequence::{Sequence, SequenceOptions};
 use diligence_catalog::{NativeTable, Object, Relation, RelationName, Resolved, TableAlteration};
 use diligence_storage::memory::ROW_NUMBERS;
 use diligence_types::SqlType;
@@ -30,7 +30,7 @@ use super::schemas::OTHER_SCHEMA;
 use super::sequences::{self};
 use super::statements::BoundStatement;
 use super::tables::{Declaration, sequence_options_of};
-use crate::binder::{self, CHANGED, Changed, Given, Target};
+use crate::binder::{self, CHANGED, Changed, Given, Overriding, Target};
 use crate::errors;
 use crate::parse::{ALTER_CONSTRAINT, CONSTRAINT};
 use crate::statement::{Command, Statement};
@@ -68,6 +68,14 @@ impl Altered {
             let known = self.declaration.fields.iter().map(|field| field.name().clone()).collect::<Vec<_>>();
             errors::suggest(Error::input(message).with_code("42703"), &wanted, &known)
         })
+    }
+
+    /// What refers to the table itself refers to this one.
+    fn refer_to(&mut self, object: &Object) {
+        let references = self.declaration.rules.references.iter_mut();
+        for reference in references.filter(|reference| reference.table == Reference::ITSELF) {
+            reference.table = object.id;
+        }
     }
 
     /// Only constraints that are there are not proven.
@@ -186,7 +194,27 @@ impl Around<'_> {
             }
             return self.rewritten(object, table, altered);
         }
+        altered.also.extend(self.sequences_of(object, table, &altered));
         self.altered(object, altered, TAG)
+    }
+
+    /// What becomes of the sequences of columns that get another name or go.
+    fn sequences_of(&self, object: &Object, table: &NativeTable, altered: &Altered) -> Vec<Command> {
+        let change = |own: &Arc<Object>| {
+            let Relation::Sequence(sequence) = &own.relation else { return None };
+            let (_, column) = sequence.options.owner.as_ref().filter(|(owner, _)| *owner == object.id)?;
+            let place = table.schema().index_of(column).ok()?;
+            let is_it = |from: &From| matches!(from, From::Column(from) if *from == place);
+            let Some(at) = altered.from.iter().position(is_it) else {
+                return Some(Command::DropSequence(own.name.clone()));
+            };
+            let name = altered.declaration.fields[at].name();
+            (name != column).then(|| {
+                let options = SequenceOptions { owner: Some((object.id, name.clone())), ..sequence.options.clone() };
+                Command::AlterSequence { sequence: own.reference(), options, state: None, tag: "ALTER TABLE" }
+            })
+        };
+        self.at.snapshot.catalog.objects().filter_map(change).collect()
     }
 
     /// A table without some columns, and without what has them.
@@ -277,7 +305,7 @@ impl Around<'_> {
             is_view: false,
         };
         let given = Given::Places(given);
-        let bound = binder::bind_new_rows(Some(&query), &given, true, None, &changed, self)?;
+        let bound = binder::bind_new_rows(Some(&query), &given, Overriding::System, None, &changed, self)?;
         let layout = Layout { values: targets.len(), checks: names, is_old: true, ..Layout::default() };
         let new = NewTable {
             name: object.name.clone(),
@@ -306,6 +334,7 @@ impl Around<'_> {
                 }
                 self.add_column(&mut altered.declaration, column_def)?;
                 self.add_column_constraints(&mut altered.declaration, column_def)?;
+                altered.refer_to(object);
                 let rules = &altered.declaration.rules;
                 let counts = altered.declaration.sequences.iter().any(|sequence| sequence.column == name);
                 let value = match (counts, rules.defaults.get(&name), rules.generated.get(&name)) {
@@ -352,11 +381,7 @@ impl Around<'_> {
                     return Err(Error::unsupported(message).with_code("0A000"));
                 }
                 self.add_constraint(&mut altered.declaration, constraint)?;
-                for reference in &mut altered.declaration.rules.references {
-                    if reference.table == diligence_catalog::rules::Reference::ITSELF {
-                        reference.table = object.id;
-                    }
-                }
+                altered.refer_to(object);
                 let rules = &mut altered.declaration.rules;
                 let is_check = matches!(constraint, TableConstraint::Check(_));
                 let last = match is_check {

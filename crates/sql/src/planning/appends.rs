@@ -22,7 +22,7 @@ use super::materialized::refuse_materialized;
 use super::names::Names;
 use super::statements::BoundStatement;
 use super::{Planner, guarded};
-use crate::binder::{self, CHANGED, Given};
+use crate::binder::{self, CHANGED, Given, Overriding};
 use crate::errors::suggest;
 use crate::front;
 use crate::quoting::quoted;
@@ -77,6 +77,28 @@ impl Planner {
                 Around::new(self, &at, &Names::new(&at), vec![]).in_path(table)
             }
         }
+    }
+
+    /// The columns that COPY takes of a table or gives it, of those that it names: none for all of them. Fails with
+    /// code 42P10 if one of them is generated.
+    pub fn copied_columns(
+        &self,
+        snapshot: &SessionSnapshot,
+        name: &RelationName,
+        named: &[String],
+    ) -> Result<Vec<String>> {
+        let Some(Resolved::Object(object)) = snapshot.get(name) else { return Ok(named.to_vec()) };
+        let Relation::Native(table) = &object.relation else { return Ok(named.to_vec()) };
+        let generated = &table.rules().generated;
+        if let Some(column) = named.iter().find(|column| generated.contains_key(*column)) {
+            let error = Error::input(format!("column \"{column}\" is a generated column")).with_code("42P10");
+            return Err(error.with_detail("Generated columns cannot be used in COPY."));
+        }
+        if generated.is_empty() || !named.is_empty() {
+            return Ok(named.to_vec());
+        }
+        let columns = table.schema().fields().iter().map(|field| field.name());
+        Ok(columns.filter(|column| !generated.contains_key(*column)).cloned().collect())
     }
 
     /// The columns of a table that rows can be sent to: those that are not computed from others. Fails with kind
@@ -138,7 +160,7 @@ impl Planner {
             let changed = ChangedTable::new(&object, &table, (&alias, false), around.next_table_version())?;
             let described = changed.described(None, None, &[Operation::Insert]);
             let given = Given::Places(places);
-            let bound = binder::bind_new_rows(Some(&source), &given, true, None, &described, &around)?;
+            let bound = binder::bind_new_rows(Some(&source), &given, Overriding::System, None, &described, &around)?;
             let layout = changed.layout();
             let way = ChangeWay::Insert { replace: false };
             let meant = Meant { operations: vec![Operation::Insert], ..Meant::default() };

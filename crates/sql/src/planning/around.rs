@@ -496,9 +496,17 @@ impl Context for Around<'_> {
             return self.files_at(files, LakeMoment::Time(moment), relation.name).map(Some);
         }
         let past = self.planner.catalogs().catalog().at_moment(moment)?;
+        // One that was dropped since: what it was granted then is not known now.
+        let dropped = |then: &&Arc<Object>| {
+            let is_gone = !self.at.snapshot.catalog.all_objects().any(|now| now.id == then.id);
+            let owner = past.authority().owner_of(Subject::Object(then.id));
+            is_gone && (self.at.snapshot.rights.are_all() || owner == self.planner.current_user())
+        };
         let then = match &now {
-            Some(now) => past.all_objects().find(|then| then.id == now.id),
-            // It was dropped since.
+            Some(now) => {
+                let same = past.all_objects().find(|then| then.id == now.id);
+                same.or_else(|| past.get(&relation).filter(dropped))
+            }
             None => past.get(&relation).filter(|_| self.at.snapshot.rights.may_read(&relation)),
         };
         match then.map(|then| &then.relation) {

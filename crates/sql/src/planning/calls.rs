@@ -37,6 +37,7 @@ pub(super) fn do_block(call: &ast::Function) -> Result<Statement> {
         has_outputs: false,
         output: None,
         acts_as: None,
+        settings: vec![],
     };
     Ok(Statement::Call(Called { tag: "DO", procedure: Arc::new(procedure), arguments: None }))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arrow::datatypes::{Schema, SchemaRef};
 use diligence_base::seams::OpenMode;
@@ -17,6 +17,7 @@ use sqlparser::ast::{self, ColumnDef, ColumnOption, Ident, ObjectType, Value};
 use super::around::Around;
 use super::fragments;
 use super::materialized::refuse_materialized;
+use super::settings::setting_name;
 use super::statements::{BoundStatement, schema_of};
 use super::tables::Declaration;
 use crate::binder::{self, Bound};
@@ -373,6 +374,8 @@ impl Around<'_> {
         let name = self.creatable(name, false)?;
         let with_module = routines::with_module(statement, |path| self.module(path))?;
         let statement = with_module.as_ref().unwrap_or(statement);
+        let with_settings = self.with_settings(statement)?;
+        let statement = with_settings.as_ref().unwrap_or(statement);
         let definition = Definition::of(statement)?;
         let tag = if definition.is_procedure { "CREATE PROCEDURE" } else { tag };
         if !definition.is_macro {
@@ -391,6 +394,30 @@ impl Around<'_> {
             self.check_replaced(&name)?;
         }
         Ok(Statement::Command(Command::CreateRoutine { name, routine, or_replace, others, tag }))
+    }
+
+    /// A statement that makes a function with settings of its own, whose values are those that are meant now by FROM
+    /// CURRENT; `None` for any other. Fails with 42704 if there is no such setting.
+    fn with_settings(&self, statement: &ast::Statement) -> Result<Option<ast::Statement>> {
+        let ast::Statement::CreateFunction(create) = statement else { return Ok(None) };
+        if create.set_params.is_empty() {
+            return Ok(None);
+        }
+        let mut made = create.clone();
+        for set in &mut made.set_params {
+            let name = setting_name(&set.name);
+            let sink = self.planner.settings_sink.get().and_then(Weak::upgrade);
+            let now = sink.map_or_else(|| self.at.facts.settings.get(&name).cloned(), |sink| sink.setting(&name));
+            let Some(now) = now else {
+                let message = format!("unrecognized configuration parameter \"{name}\"");
+                return Err(Error::input(message).with_code("42704"));
+            };
+            if matches!(set.value, ast::FunctionSetValue::FromCurrent) {
+                let now = ast::Expr::Value(ast::Value::SingleQuotedString(now).into());
+                set.value = ast::FunctionSetValue::Values(vec![now]);
+            }
+        }
+        Ok(Some(ast::Statement::CreateFunction(made)))
     }
 
     /// Fails with 42501 unless the user may make functions in other languages.

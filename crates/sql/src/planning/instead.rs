@@ -12,7 +12,7 @@ use super::around::Around;
 use super::changes::{ChangedTable, names_columns, others};
 use super::statements::{BoundStatement, schema_of};
 use super::writes::places;
-use crate::binder::{self, BoundChange, BoundLater, Given};
+use crate::binder::{self, BoundChange, BoundLater, Given, Overriding};
 use crate::write::instead::InsteadWriter;
 use crate::write::native::Returned;
 use crate::write::triggers::{Operation, Triggers};
@@ -85,7 +85,8 @@ impl Around<'_> {
             columns => Given::Places(places(columns, &changed.targets, &view.name)?),
         };
         let described = changed.described(insert.returning.as_deref(), with, &[]);
-        let bound = binder::bind_new_rows(insert.source.as_deref(), &given, false, None, &described, self)?;
+        let bound =
+            binder::bind_new_rows(insert.source.as_deref(), &given, Overriding::Nothing, None, &described, self)?;
         self.instead_of("INSERT", Operation::Insert, view, None, bound)
     }
 

@@ -40,6 +40,12 @@ impl Planner {
                 };
                 Ok(Statement::Transaction(TransactionStep::Begin(isolation)))
             }
+            ast::Statement::Commit { chain: true, .. } => {
+                Ok(Statement::Transaction(TransactionStep::Chain { commits: true }))
+            }
+            ast::Statement::Rollback { chain: true, savepoint: None } => {
+                Ok(Statement::Transaction(TransactionStep::Chain { commits: false }))
+            }
             ast::Statement::Commit { .. } => Ok(Statement::Transaction(TransactionStep::Commit)),
             ast::Statement::Rollback { savepoint, .. } => Ok(Statement::Transaction(match savepoint {
                 None => TransactionStep::RollBack,

@@ -9,7 +9,7 @@ use diligence_catalog::Uses;
 use diligence_engine::plan::{Plan, PlanTables};
 use diligence_storage::Writer;
 use diligence_types::SqlType;
-use sqlparser::ast::{self, SetExpr};
+use sqlparser::ast::{self, Ident, SetExpr};
 
 use super::around::Around;
 use super::names::Names;
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::binder::{self, Bound};
 use crate::front;
-use crate::parse::{Explain, Parsed, SyntaxTree, VARIABLE};
+use crate::parse::{CopySource, Explain, Parsed, SyntaxTree, VARIABLE, lower};
 use crate::statement::{AnyWrite, Command, Query, Statement, Write};
 use crate::write::native::{NativeWriter, Returned};
 
@@ -212,6 +212,15 @@ impl Around<'_> {
             SyntaxTree::Statement(statement) => self.bind_statement(statement, parsed),
             SyntaxTree::CopyTo(copy) => {
                 let mut copy = copy.clone();
+                if let CopySource::Relation(name, columns) = &mut copy.source
+                    && let Ok(table) = self.relation_name(name)
+                {
+                    let named = columns.iter().map(lower).collect::<Vec<_>>();
+                    let copied = self.planner.copied_columns(self.at.snapshot, &table, &named)?;
+                    if copied.len() != named.len() {
+                        *columns = copied.iter().map(|name| Ident::with_quote('"', name)).collect();
+                    }
+                }
                 let query = copy.source.query()?;
                 self.copy(&mut copy, &query)
             }

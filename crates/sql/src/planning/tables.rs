@@ -141,6 +141,7 @@ pub(super) fn targets(schema: &Schema, rules: &TableRules) -> Result<Vec<Target>
             default: rules.defaults.get(field.name()).cloned(),
             generated: rules.generated.get(field.name()).cloned(),
             is_always: rules.identities.get(field.name()) == Some(&Identity::Always),
+            counts: rules.identities.contains_key(field.name()),
             ..Target::new(field.name(), sql_type)
         })
     };
@@ -404,6 +405,11 @@ impl Around<'_> {
                 return Err(Error::input(message).with_code("42809"));
             }
         };
+        if declaration.name.is_temporary() != referred_name.is_temporary() {
+            let kind = if declaration.name.is_temporary() { "temporary" } else { "permanent" };
+            let message = format!("constraints on {kind} tables may reference only {kind} tables");
+            return Err(Error::input(message).with_code("42P16"));
+        }
         let referred = match key.referred_columns.as_slice() {
             [] => {
                 let primary = keys.iter().find(|key| key.kind == KeyKind::Primary).ok_or_else(|| {

@@ -446,6 +446,7 @@ impl Around<'_> {
             has_outputs: false,
             output: None,
             acts_as: self.owner_acting(object),
+            settings: definition.settings.clone(),
         };
         let is_row = trigger.is_row && (trigger.is_before || trigger.is_instead);
         Ok(Some(Fired {

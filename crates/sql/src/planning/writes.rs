@@ -17,10 +17,10 @@ use super::file_functions::copied;
 use super::materialized::refuse_materialized;
 use super::statements::BoundStatement;
 use super::tables::{name_in, targets};
-use crate::binder::{self, BoundChange, BoundJudgement, Conflict, Given, KeyTerm, Target};
+use crate::binder::{self, BoundChange, BoundJudgement, Conflict, Given, KeyTerm, Overriding, Target};
 use crate::errors;
 use crate::external::column_names;
-use crate::parse::{BY_NAME, CopyTo, OVERRIDING};
+use crate::parse::{BY_NAME, CopyTo, OVERRIDING, OVERRIDING_USER};
 use crate::write::native::{ChangeWay, ConflictKey, Layout, NativeTarget, NativeWriter, Proposed, Step};
 use crate::write::plan::{copy_plan, insert_plan};
 use crate::write::triggers::{Operation, Triggers};
@@ -28,8 +28,8 @@ use crate::write::{CopyTarget, option_pairs};
 
 /// What an INSERT says that the parser's tree has no place for: see `parse/tokens`.
 struct InsertClauses {
-    /// OVERRIDING SYSTEM VALUE.
-    overrides: bool,
+    /// OVERRIDING.
+    overriding: Overriding,
     /// BY NAME.
     is_by_name: bool,
 }
@@ -37,10 +37,16 @@ struct InsertClauses {
 impl InsertClauses {
     fn of(insert: &ast::Insert) -> Result<Self> {
         let alias = insert.table_alias.as_ref().map(|alias| alias.alias.value.as_str());
-        let mut clauses = Self { overrides: alias == Some(OVERRIDING), is_by_name: alias == Some(BY_NAME) };
+        let overriding = |word: &str| match word {
+            OVERRIDING => Some(Overriding::System),
+            OVERRIDING_USER => Some(Overriding::User),
+            _ => None,
+        };
+        let before = alias.and_then(overriding).unwrap_or_default();
+        let mut clauses = Self { overriding: before, is_by_name: alias == Some(BY_NAME) };
         for marker in insert.partitioned.iter().flatten() {
             match marker {
-                ast::Expr::Identifier(name) if name.value == OVERRIDING => clauses.overrides = true,
+                ast::Expr::Identifier(name) if let Some(said) = overriding(&name.value) => clauses.overriding = said,
                 ast::Expr::Identifier(name) if name.value == BY_NAME => clauses.is_by_name = true,
                 _ => return Err(Error::unsupported("PARTITION is not supported").with_code("0A000")),
             }
@@ -157,7 +163,7 @@ impl Around<'_> {
         let own = Ident::with_quote('"', &object.name.name);
         let clauses = InsertClauses::of(insert)?;
         let alias = insert.table_alias.as_ref().map(|alias| &alias.alias);
-        let alias = alias.filter(|alias| ![BY_NAME, OVERRIDING].contains(&alias.value.as_str()));
+        let alias = alias.filter(|alias| ![BY_NAME, OVERRIDING, OVERRIDING_USER].contains(&alias.value.as_str()));
         let changed =
             ChangedTable::new(object, table, (alias.unwrap_or(&own), alias.is_some()), self.next_table_version())?;
         let changed = changed.checked(self.view_checks.take());
@@ -176,7 +182,7 @@ impl Around<'_> {
         self.check_columns(&object.name, named.into_iter(), Privilege::Insert)?;
         let returning = insert.returning.as_deref();
         let source = insert.source.as_deref();
-        let overrides = clauses.overrides;
+        let overriding = clauses.overriding;
         let on = match &insert.on {
             None => None,
             Some(ast::OnInsert::OnConflict(on)) => Some(on),
@@ -189,7 +195,7 @@ impl Around<'_> {
         let described = changed.described(returning, with, &operations);
         let (way, bound) = match on {
             None => {
-                let bound = binder::bind_new_rows(source, &given, overrides, None, &described, self)?;
+                let bound = binder::bind_new_rows(source, &given, overriding, None, &described, self)?;
                 (ChangeWay::Insert { replace: insert.overwrite }, bound)
             }
             Some(on) => {
@@ -197,7 +203,7 @@ impl Around<'_> {
                 changed.refuse_deferrable(key)?;
                 match &on.action {
                     OnConflictAction::DoNothing => {
-                        let bound = binder::bind_new_rows(source, &given, overrides, None, &described, self)?;
+                        let bound = binder::bind_new_rows(source, &given, overriding, None, &described, self)?;
                         (ChangeWay::InsertNew(key.iter().map(|key| key.name.clone()).collect()), bound)
                     }
                     OnConflictAction::DoUpdate(update) => {
@@ -220,6 +226,7 @@ impl Around<'_> {
                         let conflict = Conflict {
                             key: key.columns.iter().enumerate().map(term).collect(),
                             condition: computed.and_then(|computed| computed.condition.as_deref()),
+                            nulls_are_equal: key.nulls_are_equal,
                             values: changed.values(&assignments)?,
                             selection: update.selection.as_ref(),
                         };
@@ -233,12 +240,13 @@ impl Around<'_> {
                         let twice = "ON CONFLICT DO UPDATE command cannot affect row a second time";
                         let steps = vec![Step::Update, Step::Insert];
                         let key_name = key.name.clone();
-                        let key = ConflictKey { places, function, sql_types };
+                        let nulls_are_equal = key.nulls_are_equal;
+                        let key = ConflictKey { places, function, sql_types, nulls_are_equal };
                         self.set_changed(table.numbered());
                         if changed.has_triggers_before(Operation::Insert) {
                             let version = self.next_table_version();
                             let (rows, judgement) = binder::bind_proposed_rows(
-                                source, &given, overrides, &conflict, &described, version, self,
+                                source, &given, overriding, &conflict, &described, version, self,
                             )?;
                             let BoundJudgement { change, from } = judgement;
                             let BoundChange { rows: judged, returning, later } = change;
@@ -248,7 +256,7 @@ impl Around<'_> {
                             (ChangeWay::Proposed(way), BoundChange { rows, returning, later })
                         } else {
                             let bound =
-                                binder::bind_new_rows(source, &given, overrides, Some(&conflict), &described, self)?;
+                                binder::bind_new_rows(source, &given, overriding, Some(&conflict), &described, self)?;
                             (ChangeWay::Steps { steps, twice, key: Some(key) }, bound)
                         }
                     }

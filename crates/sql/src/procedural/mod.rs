@@ -38,6 +38,8 @@ pub struct Procedure {
     pub output: Option<String>,
     /// As whom it runs, if that is not whoever calls it: the owner of a SECURITY DEFINER one.
     pub acts_as: Option<String>,
+    /// What settings are while it runs, by name.
+    pub settings: Vec<(String, String)>,
 }
 
 /// The type of a row with these columns.
@@ -316,6 +318,8 @@ pub enum Step {
     EndTransaction {
         /// Whether its changes stay.
         commits: bool,
+        /// Whether the next transaction is like it: AND CHAIN.
+        chains: bool,
     },
     /// A block within.
     Block(Block),

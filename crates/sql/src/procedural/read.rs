@@ -382,11 +382,12 @@ impl<'t> Reader<'t> {
             "open" | "fetch" | "move" | "close" => self.cursor_step(&keyword)?,
             "commit" | "rollback" => {
                 let _ = self.skip("work") || self.skip("transaction");
+                let mut chains = false;
                 if self.skip("and") {
-                    let _ = self.skip("no");
+                    chains = !self.skip("no");
                     self.expect("chain")?;
                 }
-                Step::EndTransaction { commits: keyword == "commit" }
+                Step::EndTransaction { commits: keyword == "commit", chains }
             }
             _ => {
                 self.at = begin;
@@ -697,11 +698,12 @@ mod tests {
             assert_eq!(read(wrong).unwrap_err().code(), Some("42601"), "{wrong}");
         }
         let ends = |step: &Step| match step {
-            Step::EndTransaction { commits } => Some(*commits),
+            Step::EndTransaction { commits, chains } => Some((*commits, *chains)),
             _ => None,
         };
-        let block = read("BEGIN COMMIT; ROLLBACK; END").unwrap();
-        assert_eq!(block.steps.iter().map(ends).collect::<Vec<_>>(), [Some(true), Some(false)]);
+        let block = read("BEGIN COMMIT; ROLLBACK AND CHAIN; COMMIT AND NO CHAIN; END").unwrap();
+        let wanted = [Some((true, false)), Some((false, true)), Some((true, false))];
+        assert_eq!(block.steps.iter().map(ends).collect::<Vec<_>>(), wanted);
     }
 
     #[test]

@@ -140,6 +140,8 @@ pub(crate) struct ConflictKey {
     pub(crate) function: Option<Arc<dyn RowFunction>>,
     /// The values' types.
     pub(crate) sql_types: Vec<SqlType>,
+    /// Whether NULL is a value like others: NULLS NOT DISTINCT.
+    pub(crate) nulls_are_equal: bool,
 }
 
 impl ConflictKey {
@@ -389,6 +391,10 @@ impl Writer for NativeWriter {
 
     fn is_undoable(&self) -> bool {
         true
+    }
+
+    fn is_temporary(&self) -> bool {
+        matches!(&self.target, NativeTarget::Change { table, .. } if table.name.is_temporary())
     }
 
     fn describe(&self) -> String {
@@ -729,7 +735,9 @@ impl RowSteps {
                             let value = |key: &ArrayRef| ScalarValue::try_from_array(key, row);
                             let values =
                                 keys.iter().map(value).collect::<Result<Vec<_>, _>>().map_err(from_datafusion)?;
-                            values.iter().any(ScalarValue::is_null) || met.keys.insert(values)
+                            let nulls_are_equal = key.is_some_and(|key| key.nulls_are_equal);
+                            let is_free = !nulls_are_equal && values.iter().any(ScalarValue::is_null);
+                            is_free || met.keys.insert(values)
                         }
                     },
                     Step::Update | Step::Delete => met.numbers.insert(numbers.value(row)),

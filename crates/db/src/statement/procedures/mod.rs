@@ -104,6 +104,7 @@ fn call_with(
 fn run(session: &Session, run: Run<'_>, arguments: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
     let _within = session.enter_procedure()?;
     let _acting = run.acts_as().map(|owner| session.planner().catalogs().act_as_owner(owner));
+    let _set = session.set_meanwhile(run.settings())?;
     run.called(arguments)
 }
 

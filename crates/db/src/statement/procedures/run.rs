@@ -424,7 +424,7 @@ impl<'r> Run<'r> {
                 }
             }
             Step::Cursor(step) => self.cursor_step(step)?,
-            Step::EndTransaction { commits } => self.end_transaction(*commits)?,
+            Step::EndTransaction { commits, chains } => self.end_transaction(*commits, *chains)?,
             Step::Block(block) => return self.block(block),
         }
         Ok(Flow::Next)

@@ -6,6 +6,8 @@ use super::{Text, quoted, word};
 
 /// INSERT … OVERRIDING SYSTEM VALUE, as the parser's tree has it: a partition or an alias of this name.
 pub(crate) const OVERRIDING: &str = "overriding system value";
+/// INSERT … OVERRIDING USER VALUE, in the same place.
+pub(crate) const OVERRIDING_USER: &str = "overriding user value";
 
 /// INSERT … BY NAME, likewise.
 pub(crate) const BY_NAME: &str = "by name";

@@ -36,7 +36,7 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 pub(crate) use self::alterations::{ALTER_CONSTRAINT, ALTER_IDENTITY, ALTER_SEQUENCE, COLLATED_TYPE, IF_EXISTS};
 pub(crate) use self::attach::{ATTACHED, DETACH};
 pub(crate) use self::authority::AUTHORITY;
-pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING};
+pub(crate) use self::changes::{BY_NAME, NOTHING, OVERRIDING, OVERRIDING_USER};
 pub(crate) use self::conflicts::{CONFLICT_VALUE, CONFLICT_WHERE};
 use self::ctes::Clauses;
 pub(crate) use self::current::CURRENT_OF;
@@ -383,10 +383,12 @@ impl<'a> Text<'a> {
                     self.drop(at + 1..at + 2);
                 }
             }
-            _ if self.is(at, "OVERRIDING") && self.is(at + 2, "VALUE") => match self.is(at + 1, "SYSTEM") {
-                true => self.insert_clause(at, 3, OVERRIDING),
-                false => self.drop(at..at + 3),
-            },
+            _ if self.is(at, "OVERRIDING") && self.is(at + 1, "SYSTEM") && self.is(at + 2, "VALUE") => {
+                self.insert_clause(at, 3, OVERRIDING);
+            }
+            _ if self.is(at, "OVERRIDING") && self.is(at + 1, "USER") && self.is(at + 2, "VALUE") => {
+                self.insert_clause(at, 3, OVERRIDING_USER);
+            }
             _ => {}
         }
     }

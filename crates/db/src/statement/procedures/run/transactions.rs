@@ -13,7 +13,7 @@ use crate::session::Parts;
 impl Run<'_> {
     /// The same run, whose steps may end the transaction if that is the procedure's own.
     pub(crate) fn ending_transactions(mut self, may_end: bool) -> Self {
-        self.may_end = may_end && self.procedure.acts_as.is_none();
+        self.may_end = may_end && self.procedure.acts_as.is_none() && self.procedure.settings.is_empty();
         self
     }
 
@@ -22,9 +22,14 @@ impl Run<'_> {
         self.procedure.acts_as.as_deref()
     }
 
-    /// Ends the transaction. Fails with 2D000 within the caller's, in a function, and where a handler would take back
+    /// What settings are while it runs.
+    pub(crate) fn settings(&self) -> &[(String, String)] {
+        &self.procedure.settings
+    }
+
+    /// Ends the transaction, and begins another one: like it if it `chains`, else as the session's do. Fails with 2D000 within the caller's, in a function, and where a handler would take back
     /// what is committed.
-    pub(super) fn end_transaction(&self, commits: bool) -> Result<()> {
+    pub(super) fn end_transaction(&self, commits: bool, chains: bool) -> Result<()> {
         if self.guarded > 0 && self.may_end {
             let what = if commits { "commit" } else { "roll back" };
             let message = format!("cannot {what} while a subtransaction is active");
@@ -33,7 +38,13 @@ impl Run<'_> {
         if !self.may_end {
             return Err(Error::input("invalid transaction termination").with_code("2D000"));
         }
-        let isolation = self.session.planner().catalogs().isolation().unwrap_or(Isolation::ReadCommitted);
+        let planner = self.session.planner();
+        let isolation = match planner.facts().settings.get("default_transaction_isolation").map(String::as_str) {
+            _ if chains => planner.catalogs().isolation().unwrap_or(Isolation::ReadCommitted),
+            Some("repeatable read") => Isolation::RepeatableRead,
+            Some("serializable") => Isolation::Serializable,
+            _ => Isolation::ReadCommitted,
+        };
         let ended = match commits {
             true => self.session.commit(),
             false => {
