@@ -9,12 +9,14 @@ use std::sync::Arc;
 use arrow::array::builder::NullBufferBuilder;
 use arrow::array::{
     Array, ArrayBuilder, ArrayRef, AsArray, BooleanBuilder, Date32Builder, Decimal128Builder, Float64Builder,
-    Int64Builder, ListArray, MapArray, StringArray, StringViewBuilder, StructArray, TimestampMicrosecondBuilder,
+    Int64Builder, ListArray, MapArray, StringArray, StringViewArray, StringViewBuilder, StructArray,
+    TimestampMicrosecondBuilder,
 };
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, FieldRef, Fields, TimeUnit};
 use diligence_base::{Error, Result};
+use diligence_types::SqlType;
 use diligence_types::text::{ReadOptions, parse_array};
 
 use super::csv_values::{
@@ -262,7 +264,9 @@ impl Column {
                 utf8(plain, at)?.map(|text| values.append_value(text))
             }
             // No JSON has these words.
-            Values::Json(_) if is_number && !raw[raw.len() - 1].is_ascii_digit() => None,
+            Values::Json(_) if kind != Kind::Text && memchr::memchr2(b'N', b'I', raw).is_some() && !is_json(raw) => {
+                None
+            }
             Values::Json(values) => utf8(raw, at)?.map(|text| values.append_value(text)),
             Values::Cast(values) => utf8(plain, at)?.map(|text| values.append_value(text)),
             _ => None,
@@ -349,6 +353,13 @@ fn whole(raw: &[u8]) -> Option<i64> {
         let value = parse_text::<f64>(raw)?;
         (value.fract() == 0.0 && value.abs() <= (1u64 << 53) as f64).then_some(value as i64)
     })
+}
+
+/// Whether a value that may have `NaN` or `Infinity` in it has none.
+fn is_json(raw: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(raw);
+    let text = StringViewArray::from(vec![text.as_ref()]);
+    parse_array(&text, &SqlType::Json, &ReadOptions::default()).is_ok()
 }
 
 fn utf8(raw: &[u8], at: usize) -> Result<Option<&str>, Flaw> {
