@@ -630,6 +630,22 @@ def sqlite(path):
         (path / name).unlink(missing_ok=True)
     (path / "log_writing.db").rename(path / "writing.db")
     (path / "log_writing.db-wal").rename(path / "writing.db-wal")
+    added = sqlite3.connect(path / "added.db")
+    added.executescript(
+        """
+        CREATE TABLE t (a INTEGER);
+        INSERT INTO t VALUES (1), (2);
+        ALTER TABLE t ADD COLUMN b INTEGER NOT NULL DEFAULT -7;
+        ALTER TABLE t ADD COLUMN c TEXT DEFAULT 'x, y';
+        ALTER TABLE t ADD COLUMN d REAL DEFAULT 1.5e2;
+        ALTER TABLE t ADD COLUMN e BLOB DEFAULT x'00ff';
+        ALTER TABLE t ADD COLUMN f DATE DEFAULT '2024-02-29';
+        ALTER TABLE t ADD COLUMN g TEXT;
+        INSERT INTO t VALUES (3, 4, NULL, NULL, NULL, NULL, 'g');
+        """
+    )
+    added.commit()
+    added.close()
     wide = sqlite3.connect(path / "wide.db")
     wide.executescript("PRAGMA encoding = 'UTF-16le'; CREATE TABLE t (a TEXT); INSERT INTO t VALUES ('täxt €');")
     wide.commit()

@@ -242,6 +242,24 @@ mod tests {
     }
 
     #[test]
+    fn no_cell_holds_the_text_of_an_error() {
+        let dates = arrow::array::Date32Array::from(vec![Some(i32::MAX), None, Some(0)]);
+        let times = arrow::array::Time64MicrosecondArray::from(vec![86_400_000_000, 0, 1]);
+        let batch = RecordBatch::try_from_iter([("d", Arc::new(dates) as _), ("t", Arc::new(times) as _)]).unwrap();
+        for (format, expected) in [
+            (
+                Format::JsonLines,
+                "{\"d\":\"infinity\",\"t\":\"24:00:00\"}\n{\"d\":null,\"t\":\"00:00:00\"}\n\
+                 {\"d\":\"1970-01-01\",\"t\":\"00:00:00.000001\"}\n",
+            ),
+            (Format::Csv, "infinity,24:00:00\n,00:00:00\n1970-01-01,00:00:00.000001\n"),
+        ] {
+            let mut writer = BodyWriter::new(format, batch.schema()).unwrap();
+            assert_eq!(String::from_utf8(writer.batch(&batch).unwrap()).unwrap(), expected);
+        }
+    }
+
+    #[test]
     fn numbers_have_no_zeros_at_their_end() {
         let tenths = |tenths| Some(i256::from_i128(tenths).wrapping_mul(i256::from_i128(10_i128.pow(37))));
         let numbers = Decimal256Array::from(vec![tenths(25), None, tenths(-100), tenths(0)]);

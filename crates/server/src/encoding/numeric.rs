@@ -1,18 +1,17 @@
-//! A `numeric` without parentheses where Arrow writes values: without zeros at its end, as everywhere else.
+//! What Arrow would write otherwise: a `numeric` without parentheses, which has no zeros at its end, and dates and times
+//! that Arrow has no text for.
 
 use std::fmt::Write;
 
 use arrow::array::{Array, AsArray, Decimal256Array};
-use arrow::datatypes::{
-    DataType, Date32Type, Field, FieldRef, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampSecondType,
-};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::error::ArrowError;
 use arrow::json::writer::{Encoder, EncoderFactory, EncoderOptions, NullableEncoder};
 use arrow::util::display::{ArrayFormatter, ArrayFormatterFactory, DisplayIndex, FormatOptions, FormatResult};
+use diligence_db::Forms;
 use diligence_db::postgres::UNBOUNDED_NUMERIC;
 
-/// Has Arrow's formatters of text and encoders of JSON write such numbers, also in lists and structs. All else is left
+/// Has Arrow's formatters of text and encoders of JSON write such values, also in lists and structs. All else is left
 /// to them.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainNumeric;
@@ -32,34 +31,6 @@ impl<'a> Plain<'a> {
             _ => None,
         }
     }
-}
-
-/// Fails if a date or a time is so far away that it has no text: it is an error of the query, and no text of a cell.
-fn check_times(array: &dyn Array) -> Result<(), ArrowError> {
-    let is_shown = |is_time: &dyn Fn(usize) -> bool| (0..array.len()).all(|row| array.is_null(row) || is_time(row));
-    let is_right = match array.data_type() {
-        DataType::Date32 => {
-            let dates = array.as_primitive::<Date32Type>();
-            is_shown(&|row| dates.value_as_date(row).is_some())
-        }
-        DataType::Timestamp(TimeUnit::Second, _) => {
-            let times = array.as_primitive::<TimestampSecondType>();
-            is_shown(&|row| times.value_as_datetime(row).is_some())
-        }
-        DataType::Timestamp(TimeUnit::Millisecond, _) => {
-            let times = array.as_primitive::<TimestampMillisecondType>();
-            is_shown(&|row| times.value_as_datetime(row).is_some())
-        }
-        DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            let times = array.as_primitive::<TimestampMicrosecondType>();
-            is_shown(&|row| times.value_as_datetime(row).is_some())
-        }
-        _ => true,
-    };
-    if is_right {
-        return Ok(());
-    }
-    Err(ArrowError::CastError("a date or a timestamp is out of range: it has no text".to_owned()))
 }
 
 /// The text of a decimal with zeros at its end, without them.
@@ -89,23 +60,25 @@ impl ArrayFormatterFactory for PlainNumeric {
         &self,
         array: &'formatter dyn Array,
         options: &FormatOptions<'formatter>,
-        _field: Option<&'formatter Field>,
+        field: Option<&'formatter Field>,
     ) -> Result<Option<ArrayFormatter<'formatter>>, ArrowError> {
-        check_times(array)?;
-        let plain = Plain::of(array, options.null());
-        Ok(plain.map(|plain| ArrayFormatter::new(Box::new(plain), options.safe())))
+        match Plain::of(array, options.null()) {
+            Some(plain) => Ok(Some(ArrayFormatter::new(Box::new(plain), options.safe()))),
+            None => Forms::Iso.create_array_formatter(array, options, field),
+        }
     }
 }
 
 impl EncoderFactory for PlainNumeric {
     fn make_default_encoder<'a>(
         &self,
-        _field: &'a FieldRef,
+        field: &'a FieldRef,
         array: &'a dyn Array,
-        _options: &'a EncoderOptions,
+        options: &'a EncoderOptions,
     ) -> Result<Option<NullableEncoder<'a>>, ArrowError> {
-        check_times(array)?;
-        let plain = Plain::of(array, "");
-        Ok(plain.map(|plain| NullableEncoder::new(Box::new(plain), array.nulls().cloned())))
+        match Plain::of(array, "") {
+            Some(plain) => Ok(Some(NullableEncoder::new(Box::new(plain), array.nulls().cloned()))),
+            None => Forms::Iso.make_default_encoder(field, array, options),
+        }
     }
 }

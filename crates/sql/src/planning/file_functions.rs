@@ -132,9 +132,17 @@ impl Around<'_> {
         pairs.sort_by_key(|(option, _)| !matches!(option.as_str(), "names" | "column_names"));
         set_all(&mut options, &pairs, &|text| self.type_named(text))?;
         if name == COPY_FROM {
-            let is_text = options.format.as_ref().is_none_or(|format| *format == Format::Csv);
             let columns = self.copied.borrow().clone();
-            options.schema = columns.map(|columns| if is_text { Arc::new(of_text_files(&columns)) } else { columns });
+            options.schema = match (columns, options.format) {
+                (None, _) => None,
+                (Some(columns), None | Some(Format::Csv)) => Some(Arc::new(of_text_files(&columns))),
+                (Some(columns), Some(Format::Json)) => Some(columns),
+                // These say what their values are, which are assigned as those of an INSERT.
+                (Some(columns), Some(_)) => {
+                    let own = FileRelation::new(first, options.clone(), disk.clone()).table()?.schema();
+                    Some(Arc::new(as_in_files(&columns, &own)))
+                }
+            };
         }
         if name == "sniff_csv" {
             return self.computed(&relation, sniffed(first, &options, disk.clone())?);
@@ -217,8 +225,8 @@ fn is_plain(told: &SqlType) -> bool {
     )
 }
 
-/// Whether a text becomes the type where it is stored, if it is not too long.
-fn has_length(told: &SqlType) -> bool {
+/// Whether a text becomes the type where it is stored.
+fn is_of_texts(told: &SqlType) -> bool {
     matches!(told, SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Name)
 }
 
@@ -229,6 +237,52 @@ fn of_text_files(columns: &Schema) -> Schema {
         _ => field.clone(),
     };
     Schema::new(columns.fields().iter().map(field).collect::<Vec<_>>())
+}
+
+/// The columns in the types that files have them in, which is not the table's; those that no file has in the table's.
+fn as_in_files(columns: &Schema, files: &Schema) -> Schema {
+    let field = |wanted: &Arc<Field>| {
+        let alike = |name: &String| name.eq_ignore_ascii_case(wanted.name());
+        let mut alike = files.fields().iter().filter(|field| alike(field.name()));
+        let only = match (alike.next(), alike.next()) {
+            (Some(only), None) => Some(only),
+            _ => None,
+        };
+        let own = files.field_with_name(wanted.name()).ok().or(only.map(Arc::as_ref));
+        let Some((own, found)) = own.and_then(|own| Some((own, SqlType::of_field(own)?))) else {
+            return wanted.clone();
+        };
+        let told = SqlType::of_field(wanted).unwrap_or(SqlType::Text);
+        match (found.innermost(), told.innermost()) {
+            // A text becomes a number or a date as it is read: it was never one.
+            (SqlType::Text, _) if found == SqlType::Text && is_plain(&told) => wanted.clone(),
+            // Fields of records are found by their names.
+            (_, SqlType::Record(_) | SqlType::Map(_)) => wanted.clone(),
+            // Labels are those of the table's enum, whatever those of the file's were.
+            (SqlType::Enum(_), _) => Arc::new(of_labels(&found).field(wanted.name(), true)),
+            _ => Arc::new(own.clone().with_name(wanted.name())),
+        }
+    };
+    Schema::new(columns.fields().iter().map(field).collect::<Vec<_>>())
+}
+
+/// Texts in the place of an enum.
+fn of_labels(found: &SqlType) -> SqlType {
+    match found {
+        SqlType::Array(element) => SqlType::array_of(of_labels(element)),
+        _ => SqlType::Text,
+    }
+}
+
+/// The type whose values a file has for a column: any length, which is looked at where they are stored.
+fn of_any_length(told: &SqlType) -> SqlType {
+    match told {
+        SqlType::Varchar(_) => SqlType::Varchar(None),
+        SqlType::Char(_) => SqlType::Text,
+        SqlType::Bit(_) | SqlType::VarBit(_) => SqlType::VarBit(None),
+        SqlType::Array(element) => SqlType::array_of(of_any_length(element)),
+        other => other.clone(),
+    }
 }
 
 /// The part of FROM that a COPY from files reads, if the source of an INSERT is that.
@@ -246,10 +300,10 @@ impl Around<'_> {
     pub(super) fn copied_rows(&self, source: &ast::Query, columns: &[(String, SqlType)]) -> Result<ast::Query> {
         let Some(select) = copied(Some(source)) else { return Err(Error::bug("not a COPY from files")) };
         // What a domain demands is looked at where the values are stored.
-        let columns = columns.iter().map(|(name, told)| (name, told.base())).collect::<Vec<_>>();
+        let columns = columns.iter().map(|(name, told)| (name, of_any_length(told.base()))).collect::<Vec<_>>();
         let fields = columns.iter().map(|(name, told)| told.field(name, true));
         *self.copied.borrow_mut() = Some(Arc::new(Schema::new(fields.collect::<Vec<_>>())));
-        let casts = columns.iter().map(|(name, told)| match is_plain(told) || has_length(told) {
+        let casts = columns.iter().map(|(name, told)| match is_plain(told) || is_of_texts(told) {
             true => quoted(name),
             false => format!("CAST({} AS {told})", quoted(name)),
         });

@@ -115,6 +115,10 @@ impl Partitions {
             None => infer(raw.iter().filter_map(|values| values[number].as_deref())),
         });
         let types = types.collect::<Vec<_>>();
+        if let Some(name) = options.filename.as_ref().filter(|name| files.index_of(name).is_ok()) {
+            let error = format!("the option filename adds the column '{name}', and the files have one of that name");
+            return Err(Error::input(error).with_code("42701").with_hint("give it another name: filename = 'file'"));
+        }
         let in_files = files.fields().iter().enumerate();
         let mut columns = in_files.map(|(at, field)| (Field::clone(field), Place::InFiles(at))).collect::<Vec<_>>();
         for (number, (name, ty)) in names.iter().zip(&types).enumerate() {

@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray, StructArray, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeBinaryBuilder, ListArray, StringViewArray, StructArray, new_null_array,
+};
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options, take};
 use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Field, FieldRef, Fields, Schema, SchemaRef, TimeUnit,
@@ -24,6 +26,22 @@ pub(crate) const JSON_TYPE: &str = "json";
 
 /// The SQL type of UUIDs.
 pub(crate) const UUID_TYPE: &str = "uuid";
+
+/// The key of a field's metadata that names a type of Arrow's extensions.
+const EXTENSION_KEY: &str = "ARROW:extension:name";
+
+/// Whether a field is of 16 bytes that are a UUID.
+pub(crate) fn is_uuid_bytes(field: &Field) -> bool {
+    *field.data_type() == DataType::FixedSizeBinary(16)
+        && (field.metadata().get(TYPE_KEY).is_some_and(|told| told == UUID_TYPE)
+            || field.metadata().get(EXTENSION_KEY).is_some_and(|name| name == "arrow.uuid"))
+}
+
+/// Whether a field is of bytes that are truth values.
+fn is_boolean_bytes(field: &Field) -> bool {
+    *field.data_type() == DataType::Int8
+        && field.metadata().get(EXTENSION_KEY).is_some_and(|name| name == "arrow.bool8")
+}
 
 /// What a file says of a group with the parts of a variant; SQL sees JSON.
 pub(crate) const VARIANT_TYPE: &str = "variant";
@@ -72,9 +90,11 @@ pub(crate) fn logical_schema(physical: &Schema) -> Schema {
                 told = Some((TYPE_KEY.to_owned(), JSON_TYPE.to_owned()));
                 DataType::Utf8View
             }
-            DataType::FixedSizeBinary(16) if told.as_ref().is_some_and(|(_, told)| told == UUID_TYPE) => {
+            _ if is_uuid_bytes(field) => {
+                told = Some((TYPE_KEY.to_owned(), UUID_TYPE.to_owned()));
                 DataType::Utf8View
             }
+            _ if is_boolean_bytes(field) => DataType::Boolean,
             other => logical_type(other),
         };
         let logical = Field::new(name, ty, field.is_nullable());
@@ -392,13 +412,46 @@ pub(crate) fn uuid_texts(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(bytes.iter().map(|bytes| bytes.map(text)).collect::<StringViewArray>()))
 }
 
+/// The 16 bytes of UUIDs that are texts. Fails with kind `Value` if one is none.
+pub(crate) fn uuid_bytes(array: &ArrayRef) -> Result<ArrayRef> {
+    let texts = cast_with_options(array, &DataType::Utf8View, &CastOptions::default()).map_err(from_arrow)?;
+    let mut bytes = FixedSizeBinaryBuilder::with_capacity(texts.len(), 16);
+    for text in texts.as_string_view() {
+        let Some(text) = text else {
+            bytes.append_null();
+            continue;
+        };
+        let wrong = || Error::value(format!("'{text}' is no UUID")).with_code("22P02");
+        let digits = text.bytes().filter(|byte| *byte != b'-');
+        let digits =
+            digits.map(|digit| char::from(digit).to_digit(16)).collect::<Option<Vec<_>>>().ok_or_else(wrong)?;
+        let pairs = digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8));
+        bytes.append_value(pairs.collect::<Vec<_>>()).map_err(|_| wrong())?;
+    }
+    Ok(Arc::new(bytes.finish()))
+}
+
 /// As [`conform`] to a declared type; an error says which column has a value that does not convert.
 pub(crate) fn conform_column(array: ArrayRef, column: &Field, narrow: bool) -> Result<ArrayRef> {
     let found = array.data_type().clone();
+    if found == DataType::FixedSizeBinary(16)
+        && *column.data_type() == DataType::Utf8View
+        && column.metadata().get(TYPE_KEY).is_some_and(|told| told == UUID_TYPE)
+    {
+        return uuid_texts(&array);
+    }
     conform(array, column.data_type(), narrow).map_err(|error| {
         let (name, wanted) = (column.name(), type_name(column.data_type()));
         Error::new(error.kind(), format!("column '{name}' is {found}, declared as {wanted}: {}", error.message()))
     })
+}
+
+/// What people call the type of a column.
+pub(crate) fn field_type_name(field: &Field) -> String {
+    match field.metadata().get(TYPE_KEY) {
+        Some(told) => told.to_uppercase(),
+        None => type_name(field.data_type()),
+    }
 }
 
 /// What people call a type.
@@ -507,6 +560,23 @@ mod tests {
         let error = merge(&["a"], &[file], Some(&missing)).err().unwrap();
         assert!(error.message().contains("'y' is declared NOT NULL, but a does not"), "{error}");
         assert!(merge(&[], &[], Some(&missing)).unwrap().positions.is_empty());
+    }
+
+    #[test]
+    fn uuids_are_bytes_and_texts() {
+        let texts: ArrayRef = Arc::new(StringViewArray::from(vec![Some("00000000-0000-0000-0000-0000000000ff"), None]));
+        let bytes = uuid_bytes(&texts).unwrap();
+        assert_eq!(bytes.as_fixed_size_binary().value(0)[15], 255);
+        assert_eq!(&uuid_texts(&bytes).unwrap(), &texts);
+        let wrong: ArrayRef = Arc::new(StringViewArray::from(vec!["00"]));
+        assert_eq!(uuid_bytes(&wrong).unwrap_err().code(), Some("22P02"));
+        let told = |ty, name: &str| {
+            Field::new("a", ty, true).with_metadata([(EXTENSION_KEY.to_owned(), name.to_owned())].into())
+        };
+        let fields = vec![told(DataType::FixedSizeBinary(16), "arrow.uuid"), told(DataType::Int8, "arrow.bool8")];
+        let logical = logical_schema(&Schema::new(fields));
+        assert_eq!(logical.field(0).metadata()[TYPE_KEY], UUID_TYPE);
+        assert_eq!(logical.field(1).data_type(), &DataType::Boolean);
     }
 
     #[test]

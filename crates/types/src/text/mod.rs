@@ -4,7 +4,7 @@
 //! * [`datetime`], [`interval`], [`calendar`] and [`zones`]: dates, times, and where it is how late.
 //! * [`strings`], [`bytes`] and [`json`]: `varchar(n)`, `char(n)` and `name`; `bytea` and `uuid`; `json` and `jsonb`.
 //! * [`literals`]: the braces, parentheses and quotes of arrays, records and maps.
-//! * [`read`] and [`print`] do all this to whole arrays.
+//! * [`read`] and [`print`] do all this to whole arrays; [`forms`] has Arrow's own writers do it.
 //!
 //! What is written is what PostgreSQL writes with its default settings: `extra_float_digits` 1, `bytea_output` hex. How
 //! dates and intervals are written, [`styles`] say, which a [`Zone`] brings along.
@@ -16,6 +16,7 @@ pub mod calendar;
 pub(crate) mod datetime;
 pub mod decimals;
 pub(crate) mod errors;
+mod forms;
 pub(crate) mod interval;
 pub(crate) mod json;
 mod literals;
@@ -37,6 +38,7 @@ use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 
 pub use self::decimals::numeric_type_of;
+pub use self::forms::{Forms, file_texts};
 pub use self::literals::array_type_of;
 pub use self::multiranges::Multirange;
 pub use self::print::Printer;

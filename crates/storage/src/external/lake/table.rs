@@ -225,6 +225,11 @@ impl LakeTable {
                 let renamed = (renamed != *is).then_some(renamed);
                 mapped.push(MappedColumn { field: table_field.clone(), root, renamed });
             }
+            // Nothing but NULLs would come of a file whose columns have other names.
+            let is_strange = mapped.is_empty() && !fields.is_empty() && of_log.constants.len() < columns.len();
+            if is_strange && self.parts.format == Format::Delta {
+                return Err(source.error("it has none of the table's columns under the names that the log gives them"));
+            }
             Ok(mapped)
         })?;
         let rows = table.rows();

@@ -164,6 +164,24 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+#[test]
+fn columns_have_other_names_only_where_the_protocol_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    copy(&made("delta/mapped_by_name"), folder.path());
+    let log = folder.path().join("_delta_log/00000000000000000000.json");
+    let text = fs::read_to_string(&log).unwrap();
+    let request = |table: &ExternalTable| ScanRequest { columns: all(table), predicate: None };
+    let table = open_at(folder.path(), None).unwrap();
+    assert!(try_read_all(&table, &request(&table), &[], 1000, true).unwrap().num_rows() > 0);
+    // Without the feature the files have none of the columns, which is no reason for NULLs.
+    let without = text.replacen("\"readerFeatures\":[\"columnMapping\"]", "\"readerFeatures\":[]", 1);
+    assert_ne!(without, text);
+    fs::write(&log, without).unwrap();
+    let table = open_at(folder.path(), None).unwrap();
+    let error = try_read_all(&table, &request(&table), &[], 1000, true).unwrap_err();
+    assert!(error.message().contains("none of the table's columns"), "{error}");
+}
+
 fn files_in(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {

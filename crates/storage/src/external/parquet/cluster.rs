@@ -19,7 +19,7 @@ use super::survey::Surveyed;
 use super::variant::{is_variant_group, json_texts};
 use super::{ParquetFile, ParquetTable, Piece};
 use crate::external::lake::rename;
-use crate::external::schema::{TYPE_KEY, UUID_TYPE, conform_column, nulls, uuid_texts};
+use crate::external::schema::{conform_column, is_uuid_bytes, nulls, uuid_texts};
 use crate::external::sieve::{SharedWindows, Sieve, Windows};
 use crate::memory::RowNumbers;
 use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, FirstStep, Zone};
@@ -344,7 +344,8 @@ impl Windows for ParquetWindows {
                 ),
             ));
         }
-        let is_uuid = file.schema.field(root).metadata().get(TYPE_KEY).is_some_and(|told| told == UUID_TYPE);
+        let is_uuid =
+            is_uuid_bytes(file.schema.field(root)) && matches!(array.data_type(), DataType::FixedSizeBinary(16));
         if is_uuid && *target == DataType::Utf8View {
             return uuid_texts(&array);
         }

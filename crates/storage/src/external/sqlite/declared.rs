@@ -11,6 +11,53 @@ pub(super) struct DeclaredColumn {
     /// Whether it is the number of its row, which records do not have.
     pub is_row_number: bool,
     pub is_generated: bool,
+    /// What records have that were there before the column was.
+    pub default: Option<Literal>,
+}
+
+/// A constant in a statement.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Literal {
+    Whole(i64),
+    Real(f64),
+    Text(String),
+    Blob(Vec<u8>),
+}
+
+/// The constant behind DEFAULT; `None` if it is NULL or no constant.
+fn default_of(constraints: &[Token]) -> Option<Literal> {
+    let at = constraints.iter().position(|token| token.is("DEFAULT"))?;
+    let mut rest = &constraints[at + 1..];
+    // Constants may stand in parentheses.
+    while let [Token::Mark('('), inner @ ..] = rest {
+        rest = inner;
+    }
+    match rest {
+        [Token::Quoted(text), ..] => return Some(Literal::Text(text.clone())),
+        [Token::Word(word), Token::Quoted(digits), ..] if word.eq_ignore_ascii_case("x") => {
+            let pairs = digits.as_bytes().chunks(2);
+            let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+            return pairs.map(byte).collect::<Option<_>>().map(Literal::Blob);
+        }
+        [Token::Word(word), ..] if word.eq_ignore_ascii_case("true") => return Some(Literal::Whole(1)),
+        [Token::Word(word), ..] if word.eq_ignore_ascii_case("false") => return Some(Literal::Whole(0)),
+        _ => {}
+    }
+    // A number's sign, point and exponent are tokens of their own.
+    let mut number = String::new();
+    for token in rest {
+        match token {
+            Token::Mark(mark @ ('+' | '-' | '.')) => number.push(*mark),
+            Token::Word(word) if word.starts_with(|first: char| first.is_ascii_digit()) => number.push_str(word),
+            _ => break,
+        }
+    }
+    let number = number.strip_prefix('+').unwrap_or(&number);
+    let whole = match number.strip_prefix("0x").or_else(|| number.strip_prefix("0X")) {
+        Some(digits) => i64::from_str_radix(digits, 16).ok(),
+        None => number.parse().ok(),
+    };
+    whole.map(Literal::Whole).or_else(|| number.parse().ok().map(Literal::Real))
 }
 
 impl DeclaredColumn {
@@ -156,6 +203,7 @@ pub(super) fn columns(sql: &str) -> Option<Declared> {
             name: name.clone(),
             ty: type_of(&told),
             is_row_number: primary.is_some() && is_integer && !is_descending,
+            default: default_of(constraints),
             is_generated: constraints.iter().any(|token| token.is("GENERATED") || token.is("AS")),
         });
     }
@@ -211,6 +259,23 @@ mod tests {
         assert_eq!(found[1].1, DataType::Utf8View);
         assert_eq!(found[2].1, DataType::Float64);
         assert_eq!(found[4].1, DataType::Utf8View);
+        let declared = columns(
+            "CREATE TABLE t (a INT, b INT DEFAULT -5, c REAL DEFAULT 1.5e-3 NOT NULL, d TEXT DEFAULT 'x y', \
+             e BLOB DEFAULT x'01ff', f INT DEFAULT NULL, g TEXT DEFAULT (7))",
+        );
+        let defaults = declared.unwrap().columns.into_iter().map(|column| column.default).collect::<Vec<_>>();
+        assert_eq!(
+            defaults,
+            [
+                None,
+                Some(Literal::Whole(-5)),
+                Some(Literal::Real(1.5e-3)),
+                Some(Literal::Text("x y".to_owned())),
+                Some(Literal::Blob(vec![1, 255])),
+                None,
+                Some(Literal::Whole(7)),
+            ]
+        );
         assert!(told("CREATE TABLE t (a INTEGER, b TEXT, PRIMARY KEY (a))")[0].2);
         assert!(!told("CREATE TABLE t (a INT PRIMARY KEY, b TEXT)")[0].2);
         assert!(!told("CREATE TABLE t (a INTEGER PRIMARY KEY DESC, b TEXT)")[0].2);

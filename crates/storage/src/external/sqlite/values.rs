@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, BinaryViewBuilder, BooleanBuilder, Float64Builder, 
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::DataType;
 
-use super::declared::DeclaredColumn;
+use super::declared::{DeclaredColumn, Literal};
 use super::tree::Cell;
 use crate::external::schema::type_name;
 
@@ -30,6 +30,19 @@ pub(super) enum Value {
 }
 
 impl Value {
+    fn of_literal(literal: &Literal, encoding: Encoding) -> Self {
+        match literal {
+            Literal::Whole(number) => Value::Whole(*number),
+            Literal::Real(number) => Value::Real(*number),
+            Literal::Blob(bytes) => Value::Blob(bytes.clone()),
+            Literal::Text(text) => Value::Text(match encoding {
+                Encoding::Utf8 => text.clone().into_bytes(),
+                Encoding::Utf16 => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+                Encoding::Utf16BigEndian => text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
+            }),
+        }
+    }
+
     pub fn whole(&self) -> Option<i64> {
         match self {
             Value::Whole(number) => Some(*number),
@@ -81,11 +94,12 @@ pub(super) fn array(
             "row {row}: column '{name}': {shown} is no {ty}; the option all_varchar = true reads all columns as texts"
         )
     };
+    let default = column.default.as_ref().map_or(Value::Null, |literal| Value::of_literal(literal, encoding));
     let values = cells.iter().map(|cell| {
-        // A column that was added later has no value in older records.
+        // A column that was added later has no value in older records: there it has its default.
         let value = match column.is_row_number {
             true => Value::Whole(cell.row),
-            false => cell.values.get(place).cloned().unwrap_or(Value::Null),
+            false => cell.values.get(place).cloned().unwrap_or_else(|| default.clone()),
         };
         (cell.row, value)
     });

@@ -23,7 +23,7 @@ use super::{
 use crate::external::batches::missing_columns_of;
 use crate::external::options::{Compression, OpenOptions};
 use crate::external::rejects::{Reject, RejectKind, RejectScan, ScanRejects, Written};
-use crate::external::schema::{logical_schema, type_name, with_types};
+use crate::external::schema::{field_type_name, logical_schema, type_name, with_types};
 use crate::external::sieve::{Sieve, Windows};
 use crate::external::source::Source;
 use crate::external::table::FileScan;
@@ -153,11 +153,12 @@ impl CsvTable {
         columns.find_map(|(number, (column, position))| {
             let position = (*position)?;
             let field = record.get(position)?;
-            let is_right = match *column.data_type() == DataType::Utf8View {
+            let is_text = *column.data_type() == DataType::Utf8View && csv_values::checked_type(column).is_none();
+            let is_right = match is_text {
                 true => std::str::from_utf8(field.raw(text)).is_ok(),
                 false => {
                     let one = std::iter::once(*field);
-                    csv_values::column(column.data_type(), text, one, &file.dialect, &self.forms).is_ok()
+                    csv_values::column(column, text, one, &file.dialect, &self.forms).is_ok()
                 }
             };
             (!is_right).then_some((number, position))
@@ -710,7 +711,7 @@ impl CsvWindows {
         let (kind, column, within, message) = match wrong {
             Some(((column, position), field)) => {
                 let column = table.schema.field(column);
-                let (name, ty) = (column.name(), type_name(column.data_type()));
+                let (name, ty) = (column.name(), field_type_name(column));
                 let is_text = std::str::from_utf8(field.raw(text)).is_ok();
                 let value = shorten(&String::from_utf8_lossy(&field.text(text, &file.dialect)));
                 let (kind, message) = match is_text {
@@ -822,7 +823,8 @@ impl Windows for CsvWindows {
 
     fn column(&mut self, column: usize, selected: Option<&BooleanBuffer>) -> Result<ArrayRef> {
         let file = &self.table.files[self.file];
-        let ty = self.table.schema.field(column).data_type();
+        let told = self.table.schema.field(column);
+        let ty = told.data_type();
         let slot = file.positions[column].map(|position| self.slots[position]);
         let fields = match slot {
             None => {
@@ -843,7 +845,7 @@ impl Windows for CsvWindows {
                 &chosen
             }
         };
-        let array = csv_values::column(ty, text, fields.iter().copied(), &file.dialect, &self.table.forms);
+        let array = csv_values::column(told, text, fields.iter().copied(), &file.dialect, &self.table.forms);
         array.map_err(|no_value| {
             let row = match selected {
                 None => Some(no_value.position),
@@ -854,7 +856,7 @@ impl Windows for CsvWindows {
             let value = value.map_or_else(String::new, |value| shorten(&String::from_utf8_lossy(&value)));
             let name = self.table.schema.field(column).name();
             self.input
-                .error(at as usize, format!("column '{name}': '{value}' is no {}", type_name(ty)))
+                .error(at as usize, format!("column '{name}': '{value}' is no {}", field_type_name(told)))
                 .with_hint(match self.table.is_declared {
                     true => "declare the column as VARCHAR, or give the text that stands for NULL".to_owned(),
                     false => format!(

@@ -6,13 +6,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::types::*;
-use arrow::array::{ArrayRef, BooleanBuilder, Decimal128Builder, NullArray, PrimitiveBuilder, StringViewBuilder};
+use arrow::array::{
+    ArrayRef, AsArray, BooleanBuilder, Decimal128Builder, NullArray, PrimitiveBuilder, StringViewArray,
+    StringViewBuilder,
+};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{ArrowPrimitiveType, DataType, TimeUnit};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Field as ColumnField, TimeUnit};
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
+use diligence_types::SqlType;
+use diligence_types::text::{ReadOptions, parse_array};
 
 use super::csv_fields::{Dialect, Field};
 use crate::external::options::CsvOptions;
+use crate::external::schema::TYPE_KEY;
+use crate::foreign_error::from_arrow;
 
 /// How values are written.
 #[derive(Clone, Debug, Default)]
@@ -129,15 +136,29 @@ pub(super) fn is_readable(ty: &DataType) -> bool {
     }
 }
 
-/// The fields as an array of the type. The text is known to be UTF-8.
+/// The fields as an array of the column's type. The text is known to be UTF-8.
 pub(super) fn column(
-    ty: &DataType,
+    told: &ColumnField,
     text: &[u8],
     fields: impl ExactSizeIterator<Item = Field>,
     dialect: &Dialect,
     forms: &Forms,
 ) -> Result<ArrayRef, NoValue> {
     let source = Fields { text, dialect, forms };
+    let ty = told.data_type();
+    if let Some(sql_type) = checked_type(told) {
+        let fields = fields.collect::<Vec<_>>();
+        let options = ReadOptions { is_explicit: false, ..ReadOptions::default() };
+        let convert = |fields: &[Field]| {
+            let strings = source.strings_but_empty(fields.iter().copied()).finish();
+            parse_array(&strings, &sql_type, &options)
+                .and_then(|array| cast_with_options(&array, ty, &CastOptions::default()).map_err(from_arrow))
+        };
+        return convert(&fields).map_err(|_| {
+            let bad = (0..fields.len()).find(|&i| convert(&fields[i..=i]).is_err());
+            NoValue { position: bad.unwrap_or(0) }
+        });
+    }
     Ok(match ty {
         DataType::Null => Arc::new(NullArray::new(fields.len())),
         DataType::Boolean => {
@@ -155,7 +176,9 @@ pub(super) fn column(
         DataType::UInt64 => source.primitive::<UInt64Type>(fields, ty, |raw| parse_integer(&forms.number(raw)))?,
         DataType::Float32 => source.primitive::<Float32Type>(fields, ty, |raw| parse_text(&forms.number(raw)))?,
         DataType::Float64 => source.primitive::<Float64Type>(fields, ty, |raw| parse_text(&forms.number(raw)))?,
-        DataType::Date32 => source.primitive::<Date32Type>(fields, ty, |raw| forms.date(raw))?,
+        DataType::Date32 => {
+            source.primitive::<Date32Type>(fields, ty, |raw| forms.date(raw).or_else(|| rare_date(raw)))?
+        }
         DataType::Timestamp(TimeUnit::Second, zone) => {
             source.timestamp::<TimestampSecondType>(fields, ty, zone.as_deref(), |t| Some(t.timestamp()))?
         }
@@ -163,7 +186,11 @@ pub(super) fn column(
             source.timestamp::<TimestampMillisecondType>(fields, ty, zone.as_deref(), |t| Some(t.timestamp_millis()))?
         }
         DataType::Timestamp(TimeUnit::Microsecond, zone) => {
-            source.timestamp::<TimestampMicrosecondType>(fields, ty, zone.as_deref(), |t| Some(t.timestamp_micros()))?
+            let tz = zone.as_deref().and_then(|zone| zone.parse::<arrow::array::timezone::Tz>().ok());
+            source.primitive::<TimestampMicrosecondType>(fields, ty, |raw| {
+                let usual = forms.timestamp(raw, tz.as_ref()).map(|time| time.timestamp_micros());
+                usual.or_else(|| rare_timestamp(raw, zone.is_some()))
+            })?
         }
         DataType::Timestamp(TimeUnit::Nanosecond, zone) => {
             source.timestamp::<TimestampNanosecondType>(fields, ty, zone.as_deref(), |t| t.timestamp_nanos_opt())?
@@ -197,6 +224,49 @@ pub(super) fn column(
             }
         }
     })
+}
+
+/// The SQL type of a column whose values are texts of its own, which not all texts are.
+pub(super) fn checked_type(told: &ColumnField) -> Option<SqlType> {
+    let is_own = match told.data_type() {
+        DataType::Utf8View => told.metadata().contains_key(TYPE_KEY),
+        DataType::BinaryView | DataType::Time64(TimeUnit::Microsecond) => true,
+        _ => false,
+    };
+    let sql_type = SqlType::of_field(told).filter(|_| is_own)?;
+    let is_text = matches!(
+        sql_type.base(),
+        SqlType::Unknown
+            | SqlType::Text
+            | SqlType::Varchar(_)
+            | SqlType::Char(_)
+            | SqlType::Name
+            | SqlType::Collated(_)
+    );
+    (!is_text).then_some(sql_type)
+}
+
+/// Dates that SQL has and few programs write: the infinities, those before our era, and those of the far future.
+pub(super) fn rare_date(raw: &[u8]) -> Option<i32> {
+    let read = rare(raw, &SqlType::Date)?;
+    Some(read.as_primitive::<Date32Type>().value(0))
+}
+
+/// Such timestamps.
+pub(super) fn rare_timestamp(raw: &[u8], has_zone: bool) -> Option<i64> {
+    let read = rare(raw, if has_zone { &SqlType::TimestampTz } else { &SqlType::Timestamp })?;
+    Some(read.as_primitive::<TimestampMicrosecondType>().value(0))
+}
+
+fn rare(raw: &[u8], sql_type: &SqlType) -> Option<ArrayRef> {
+    let text = std::str::from_utf8(raw).ok()?;
+    let is_rare = matches!(text, "infinity" | "-infinity")
+        || text.ends_with(" BC")
+        || text.bytes().take_while(u8::is_ascii_digit).count() > 4 && text.contains('-');
+    if !is_rare {
+        return None;
+    }
+    parse_array(&StringViewArray::from(vec![text]), sql_type, &ReadOptions::default()).ok()
 }
 
 struct Fields<'a> {

@@ -8,17 +8,23 @@ use std::sync::Arc;
 
 use arrow::array::builder::NullBufferBuilder;
 use arrow::array::{
-    Array, ArrayBuilder, ArrayRef, BooleanBuilder, Date32Builder, Decimal128Builder, Float64Builder, Int64Builder,
-    ListArray, MapArray, StringArray, StringViewBuilder, StructArray, TimestampMicrosecondBuilder,
+    Array, ArrayBuilder, ArrayRef, AsArray, BooleanBuilder, Date32Builder, Decimal128Builder, Float64Builder,
+    Int64Builder, ListArray, MapArray, StringArray, StringViewArray, StringViewBuilder, StructArray,
+    TimestampMicrosecondBuilder,
 };
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, FieldRef, Fields, TimeUnit};
 use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use diligence_types::text::{ReadOptions, parse_array};
 
-use super::csv_values::{parse_boolean, parse_date, parse_decimal, parse_integer, parse_text, parse_timestamp};
+use super::csv_values::{
+    checked_type, parse_boolean, parse_date, parse_decimal, parse_integer, parse_text, parse_timestamp, rare_date,
+    rare_timestamp,
+};
 use super::json_text::{Flaw, Kind, each_item, each_member, kind, string, value_end};
-use crate::external::schema::{JSON_TYPE, TYPE_KEY, type_name};
+use crate::external::schema::{JSON_TYPE, TYPE_KEY, field_type_name, type_name};
 use crate::foreign_error::from_arrow;
 
 /// The values of one key.
@@ -96,6 +102,7 @@ impl Column {
                 let zone = zone.as_deref().map(|zone| zone.parse::<arrow::array::timezone::Tz>()).transpose();
                 Values::Timestamp(builder, zone.map_err(from_arrow)?)
             }
+            _ if checked_type(field).is_some() => Values::Cast(StringViewBuilder::new()),
             DataType::Utf8View | DataType::Utf8 => Values::Text(StringViewBuilder::new()),
             DataType::List(item) => Values::List {
                 offsets: vec![0],
@@ -227,23 +234,38 @@ impl Column {
             Values::Boolean(values) if kind == Kind::Boolean || may_convert => {
                 parse_boolean(plain).map(|value| values.append_value(value))
             }
-            Values::Integer(values) if is_number => whole(plain.trim_ascii()).map(|value| values.append_value(value)),
+            Values::Integer(values) if is_number => {
+                // A number with a fraction is rounded where the statement says the type; a text is none.
+                let value = whole(plain.trim_ascii()).or_else(|| match may_convert && kind == Kind::Number {
+                    true => parse_decimal(plain, 0, i128::MAX).and_then(|value| i64::try_from(value).ok()),
+                    false => None,
+                });
+                value.map(|value| values.append_value(value))
+            }
             Values::Double(values) if is_number => {
                 let value = parse_text::<f64>(plain.trim_ascii());
-                value.filter(|value| value.is_finite() || kind == Kind::Text).map(|value| values.append_value(value))
+                let is_said = kind == Kind::Text || plain.ends_with(b"N") || plain.ends_with(b"y");
+                value.filter(|value| value.is_finite() || is_said).map(|value| values.append_value(value))
             }
             Values::Decimal { values, scale, limit } if is_number => {
                 parse_decimal(plain.trim_ascii(), *scale, *limit).map(|value| values.append_value(value))
             }
             Values::Date(values) if kind == Kind::Text => {
-                parse_date(plain.trim_ascii()).map(|value| values.append_value(value))
+                let plain = plain.trim_ascii();
+                parse_date(plain).or_else(|| rare_date(plain)).map(|value| values.append_value(value))
             }
             Values::Timestamp(values, zone) if kind == Kind::Text => {
-                let time = parse_timestamp(plain.trim_ascii(), zone.as_ref());
-                time.map(|time| values.append_value(time.timestamp_micros()))
+                let plain = plain.trim_ascii();
+                let time = parse_timestamp(plain, zone.as_ref()).map(|time| time.timestamp_micros());
+                let time = time.or_else(|| rare_timestamp(plain, zone.is_some()));
+                time.map(|time| values.append_value(time))
             }
             Values::Text(values) if matches!(kind, Kind::Text | Kind::Number | Kind::Boolean) || !self.is_strict => {
                 utf8(plain, at)?.map(|text| values.append_value(text))
+            }
+            // No JSON has these words.
+            Values::Json(_) if kind != Kind::Text && memchr::memchr2(b'N', b'I', raw).is_some() && !is_json(raw) => {
+                None
             }
             Values::Json(values) => utf8(raw, at)?.map(|text| values.append_value(text)),
             Values::Cast(values) => utf8(plain, at)?.map(|text| values.append_value(text)),
@@ -295,15 +317,24 @@ impl Column {
                 Arc::new(StructArray::try_new(fields, arrays, nulls).map_err(from_arrow)?)
             }
         };
-        if *array.data_type() == ty {
+        let sql_type = checked_type(&self.field).filter(|_| matches!(self.values, Values::Cast(_)));
+        if *array.data_type() == ty && sql_type.is_none() {
             return Ok(array);
         }
         let options = CastOptions { safe: false, ..CastOptions::default() };
-        cast_with_options(&array, &ty, &options).map_err(|error| {
-            let wrong = (0..array.len()).find(|&row| cast_with_options(&array.slice(row, 1), &ty, &options).is_err());
+        let convert = |array: &ArrayRef| match (&sql_type, array.as_string_view_opt()) {
+            (Some(sql_type), Some(texts)) => {
+                let read = parse_array(texts, sql_type, &ReadOptions { is_explicit: false, ..ReadOptions::default() });
+                read.and_then(|array| cast_with_options(&array, &ty, &options).map_err(from_arrow))
+            }
+            _ => cast_with_options(array, &ty, &options).map_err(from_arrow),
+        };
+        convert(&array).map_err(|error| {
+            let wrong = (0..array.len()).find(|&row| convert(&array.slice(row, 1)).is_err());
+            let (name, ty) = (self.field.name(), field_type_name(&self.field));
             match wrong.and_then(|row| shown(&array, row)) {
-                Some(value) => Error::file(format!("key '{}': '{value}' is no {}", self.field.name(), type_name(&ty))),
-                None => from_arrow(error),
+                Some(value) => Error::file(format!("key '{name}': '{value}' is no {ty}")).with_code("22P02"),
+                None => error,
             }
         })
     }
@@ -322,6 +353,13 @@ fn whole(raw: &[u8]) -> Option<i64> {
         let value = parse_text::<f64>(raw)?;
         (value.fract() == 0.0 && value.abs() <= (1u64 << 53) as f64).then_some(value as i64)
     })
+}
+
+/// Whether a value that may have `NaN` or `Infinity` in it has none.
+fn is_json(raw: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(raw);
+    let text = StringViewArray::from(vec![text.as_ref()]);
+    parse_array(&text, &SqlType::Json, &ReadOptions::default()).is_ok()
 }
 
 fn utf8(raw: &[u8], at: usize) -> Result<Option<&str>, Flaw> {

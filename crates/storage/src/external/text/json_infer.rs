@@ -52,6 +52,10 @@ impl Numbers {
             self.whole_digits = self.whole_digits.max(raw.len() - usize::from(raw[0] == b'-'));
             return;
         }
+        if matches!(raw, b"NaN" | b"Infinity" | b"-Infinity") {
+            self.fraction = true;
+            return;
+        }
         let unsigned = raw.strip_prefix(b"-").unwrap_or(raw);
         let whole = unsigned.iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.whole_digits = self.whole_digits.max(whole);
@@ -248,6 +252,7 @@ mod tests {
             (&["123456789012345678901234567890123456789"], "Utf8View"),
             (&["1e999"], "Utf8View"),
             (&["1", "\"007\""], "Utf8View"),
+            (&["1", "NaN", "-Infinity"], "Float64"),
             (&["true", "null"], "Boolean"),
             (&["null"], "Utf8View"),
             (&["\"2024-02-29\""], "Date32"),

@@ -48,7 +48,8 @@ pub(super) fn kind(text: &[u8], at: usize) -> Result<Kind, Flaw> {
         Some(b'"') => Kind::Text,
         Some(b'[') => Kind::List,
         Some(b'{') => Kind::Object,
-        Some(b'-' | b'0'..=b'9') => Kind::Number,
+        // NaN and the infinities, which JSON does not have, but several programs write.
+        Some(b'-' | b'0'..=b'9' | b'N' | b'I') => Kind::Number,
         Some(_) => return malformed(at, "expected a value"),
     })
 }
@@ -59,6 +60,9 @@ pub(super) fn value_end(text: &[u8], at: usize, depth: usize) -> Result<usize, F
         Kind::Null => word_end(text, at, b"null"),
         Kind::Boolean if text[at] == b't' => word_end(text, at, b"true"),
         Kind::Boolean => word_end(text, at, b"false"),
+        Kind::Number if text[at] == b'N' => word_end(text, at, b"NaN"),
+        Kind::Number if text[at] == b'I' => word_end(text, at, b"Infinity"),
+        Kind::Number if text.get(at + 1) == Some(&b'I') => word_end(text, at, b"-Infinity"),
         Kind::Number => number_end(text, at),
         Kind::Text => string_end(text, at),
         Kind::List => each_item(text, at, depth, |at| value_end(text, at, depth + 1)),

@@ -1,17 +1,20 @@
 //! How files are written: what COPY and the options of a table say about it.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::csv::WriterBuilder;
 use arrow::datatypes::SchemaRef;
-use arrow::json::LineDelimitedWriter;
+use arrow::json::writer::{LineDelimited, WriterBuilder as JsonBuilder};
 use bzip2::write::BzEncoder;
 use datafusion_common::config::TableParquetOptions;
 use diligence_base::{Error, Result};
+use diligence_types::text::Forms;
 use flate2::write::GzEncoder;
 use liblzma::write::XzEncoder;
 
+use super::csv::{write_header, write_rows};
 use crate::external::options::{Compression, Format};
 use crate::foreign_error::from_arrow;
 
@@ -115,11 +118,14 @@ impl TextEncoder {
 
     fn add(&mut self, rows: &RecordBatch, header: bool) -> Result<()> {
         match &self.form {
-            TextForm::Csv(builder) => {
-                let mut writer = builder.clone().with_header(header).build(&mut self.text);
+            TextForm::Csv(builder) if header => write_header(builder, &rows.schema(), &mut self.text),
+            TextForm::Csv(builder) => write_rows(builder, rows, &mut self.text)?,
+            TextForm::Json => {
+                let builder = JsonBuilder::new().with_explicit_nulls(true);
+                let mut writer =
+                    builder.with_encoder_factory(Arc::new(Forms::Files)).build::<_, LineDelimited>(&mut self.text);
                 writer.write(rows).map_err(from_arrow)?;
             }
-            TextForm::Json => LineDelimitedWriter::new(&mut self.text).write(rows).map_err(from_arrow)?,
         }
         if self.packing.compression == Compression::Plain || self.text.is_empty() {
             return Ok(());

@@ -1,6 +1,6 @@
 //! Rows that go into files: COPY … TO, and INSERT into a folder.
 //!
-//! The life of a row: a packet's [`FilePart`](output::FilePart) encodes it (`format`, `row_groups`), the
+//! The life of a row: a packet's [`FilePart`](output::FilePart) encodes it (`format`, `csv`, `row_groups`), the
 //! [`OutputFile`](output::OutputFile) that it shares with the other packets puts what is encoded in order and cuts it
 //! into blocks (`blocks`), which go to the disk (`local`) or to an object store. Where files come to are folders beside
 //! the target (`staging`): so nothing takes the target's place before all rows are written and synced, and nothing is
@@ -12,6 +12,7 @@
 mod blocks;
 #[cfg(test)]
 mod crash_tests;
+mod csv;
 mod format;
 mod local;
 mod output;
@@ -47,6 +48,7 @@ use self::local::{CACHED_BYTES, LocalOutput};
 use self::output::{FilePart, ObjectOutput, OutputFile, OutputPlace, unwritable};
 use self::row_groups::RowGroupBounds;
 use super::partitions::NULL_NAME;
+use super::schema::{TYPE_KEY, UUID_TYPE, uuid_bytes};
 use crate::foreign_error::from_arrow;
 use crate::writer::{PartIo, WriteIo, WriteOperation, WritePart, WriteRequest, Writer};
 
@@ -164,9 +166,13 @@ impl FileOperation {
         let required = writer.required_columns.iter().map(place).collect::<Result<Vec<_>>>()?;
         let is_in_files = |index: &usize| writer.keeps_partition_columns || !partitions.contains(index);
         let columns = (0..request.schema.fields().len()).filter(is_in_files).collect::<Vec<_>>();
+        let is_parquet = matches!(writer.format, WriteFormat::Parquet(_));
         let field = |&column: &usize| {
             let field = request.schema.field(column);
-            field.clone().with_nullable(field.is_nullable() && !required.contains(&column))
+            let field = field.clone().with_nullable(field.is_nullable() && !required.contains(&column));
+            // UUIDs are bytes in Parquet, which other programs take for UUIDs.
+            let is_bytes = is_parquet && field.metadata().get(TYPE_KEY).is_some_and(|told| told == UUID_TYPE);
+            if is_bytes { field.with_data_type(DataType::FixedSizeBinary(16)) } else { field }
         };
         let fields = columns.iter().map(field).collect::<Vec<_>>();
         let schema = Arc::new(Schema::new_with_metadata(fields, request.schema.metadata().clone()));
@@ -291,8 +297,13 @@ impl FileOperation {
         let in_files = rows.project(&self.columns).map_err(from_arrow)?;
         // Columns that allow no NULL have none: that was looked at before.
         let count = RecordBatchOptions::new().with_row_count(Some(in_files.num_rows()));
-        let in_files = RecordBatch::try_new_with_options(self.schema.clone(), in_files.columns().to_vec(), &count)
-            .map_err(from_arrow)?;
+        let columns =
+            in_files.columns().iter().zip(self.schema.fields()).map(|(array, field)| match field.data_type() {
+                DataType::FixedSizeBinary(16) if array.data_type() != field.data_type() => uuid_bytes(array),
+                _ => Ok(array.clone()),
+            });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let in_files = RecordBatch::try_new_with_options(self.schema.clone(), columns, &count).map_err(from_arrow)?;
         if self.partitions.is_empty() {
             return Ok(vec![(PathBuf::new(), in_files)]);
         }

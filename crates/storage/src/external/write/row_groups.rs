@@ -16,18 +16,19 @@ use arrow::compute::take;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion_common::config::TableParquetOptions;
 use diligence_base::{Error, Result};
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{
     ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriterOptions, compute_leaves,
 };
-use parquet::basic::{Encoding, PageType};
+use parquet::arrow::{ArrowSchemaConverter, ArrowWriter};
+use parquet::basic::{Encoding, LogicalType, PageType, Type as PhysicalType};
 use parquet::file::metadata::{ColumnChunkMetaData, KeyValue};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterPropertiesPtr};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::ColumnPath;
+use parquet::schema::types::{ColumnPath, SchemaDescriptor, Type as ParquetType};
 
 use super::blocks::Outbox;
 use crate::external::parquet::chunk_range;
+use crate::external::schema::is_uuid_bytes;
 use crate::foreign_error::{from_arrow, from_datafusion, from_parquet};
 
 /// Rows are kept as they are until they have so many bytes.
@@ -270,8 +271,36 @@ fn arrow_writer(
     properties: WriterProperties,
     skip_arrow_metadata: bool,
 ) -> Result<ArrowWriter<Outbox>> {
-    let options = ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(skip_arrow_metadata);
+    let told = told_schema(schema, properties.coerce_types())?;
+    let mut options =
+        ArrowWriterOptions::new().with_properties(properties).with_skip_arrow_metadata(skip_arrow_metadata);
+    if let Some(told) = told {
+        options = options.with_parquet_schema(told);
+    }
     ArrowWriter::try_new_with_options(outbox, schema.clone(), options).map_err(from_parquet)
+}
+
+/// The schema of a file with UUIDs, which says what they are; `None` if it has none.
+fn told_schema(schema: &SchemaRef, coerces: bool) -> Result<Option<SchemaDescriptor>> {
+    if !schema.fields().iter().any(|field| is_uuid_bytes(field)) {
+        return Ok(None);
+    }
+    let told = || {
+        let plain = ArrowSchemaConverter::new().with_coerce_types(coerces).convert(schema)?;
+        let root = plain.root_schema();
+        let fields = root.get_fields().iter().zip(schema.fields()).map(|(ty, field)| {
+            if !is_uuid_bytes(field) {
+                return Ok(ty.clone());
+            }
+            let builder = ParquetType::primitive_type_builder(ty.name(), PhysicalType::FIXED_LEN_BYTE_ARRAY);
+            let builder = builder.with_length(16).with_repetition(ty.get_basic_info().repetition());
+            builder.with_logical_type(Some(LogicalType::Uuid)).build().map(Arc::new)
+        });
+        let fields = fields.collect::<parquet::errors::Result<Vec<_>>>()?;
+        let root = ParquetType::group_type_builder(root.name()).with_fields(fields).build()?;
+        Ok(Some(SchemaDescriptor::new(Arc::new(root))))
+    };
+    told().map_err(from_parquet)
 }
 
 /// Whether a column began with a dictionary and went on without.

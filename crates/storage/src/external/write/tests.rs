@@ -3,19 +3,24 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use arrow::array::{
+    ArrayRef, BinaryViewArray, Date32Array, Float64Array, Int64Array, RecordBatch, StringViewArray,
+    Time64MicrosecondArray, TimestampMicrosecondArray,
+};
 use arrow::csv::WriterBuilder;
+use arrow::datatypes::Field;
 use arrow::util::display::array_value_to_string;
 use bytes::Bytes;
 use datafusion_common::config::TableParquetOptions;
 use diligence_base::seams::{CrashDisk, DiskFault, FaultyDisk};
+use diligence_types::SqlType;
 use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::*;
 use crate::external::testing::{all, try_read_all};
-use crate::external::{Compression, ExternalTable, OpenOptions, open};
+use crate::external::{Compression, ExternalTable, Format, OpenOptions, open};
 use crate::{ScanRequest, Table};
 
 /// Runs I/O as the engine would.
@@ -166,6 +171,47 @@ fn what_is_written_is_read_back_in_every_format() {
                 assert_eq!(read(&path, disk.clone()).unwrap().len(), 0, "{ending}");
             }
             assert_eq!(disk.list(Path::new("/f")).unwrap().len(), 1, "{ending}: nothing else is left");
+        }
+    }
+}
+
+#[test]
+fn rare_values_are_read_back_in_every_format() {
+    let day = 86_400_000_000;
+    let columns: Vec<(Field, ArrayRef)> = vec![
+        (
+            SqlType::Uuid.field("u", true),
+            Arc::new(StringViewArray::from(vec![Some("00000000-0000-0000-0000-0000000000ff"), None])),
+        ),
+        (SqlType::Date.field("d", true), Arc::new(Date32Array::from(vec![i32::MAX, -735_526]))),
+        (SqlType::Time.field("t", true), Arc::new(Time64MicrosecondArray::from(vec![Some(day), None]))),
+        (
+            SqlType::Timestamp.field("m", true),
+            Arc::new(TimestampMicrosecondArray::from(vec![i64::MIN, 4_000_000 * day])),
+        ),
+        (SqlType::Bytea.field("b", true), Arc::new(BinaryViewArray::from(vec![&b"\x00\xff"[..], b""]))),
+        (SqlType::Double.field("x", true), Arc::new(Float64Array::from(vec![f64::NAN, f64::NEG_INFINITY]))),
+        (SqlType::Text.field("s", true), Arc::new(StringViewArray::from(vec![Some(""), None]))),
+        (SqlType::Json.field("j", true), Arc::new(StringViewArray::from(vec![Some("{\"a\": [1, null]}"), None]))),
+    ];
+    let (fields, arrays): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
+    let schema = Arc::new(Schema::new(fields));
+    let rows = RecordBatch::try_new(schema.clone(), arrays).unwrap();
+    for (ending, format) in formats() {
+        let disk: Arc<dyn Disk> = Arc::new(CrashDisk::default());
+        let path = format!("/f/out.{ending}");
+        let to_file = writer(Destination::File(path.clone().into()), format, disk.clone());
+        assert_eq!(run(&to_file, &[vec![rows.clone()]], 1 << 30, false).unwrap(), 2, "{ending}");
+        let declared = OpenOptions { schema: Some(schema.clone()), ..OpenOptions::default() };
+        let table = open(&path, &declared, disk.clone()).unwrap();
+        let request = ScanRequest { columns: all(&table), predicate: None };
+        let read = try_read_all(&table, &request, &[], 1000, false).unwrap();
+        for (column, field) in schema.fields().iter().enumerate() {
+            assert_eq!(read.column(column), rows.column(column), "{ending}: {}", field.name());
+        }
+        let own = open(&path, &OpenOptions::default(), disk).unwrap();
+        if matches!(own.format(), Format::Parquet | Format::Arrow) {
+            assert_eq!(own.schema(), schema, "{ending}");
         }
     }
 }

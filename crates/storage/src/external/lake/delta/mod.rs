@@ -61,7 +61,9 @@ pub(super) fn open(mut place: Place, moment: Option<LakeMoment>) -> Result<LakeT
     if let Some(format) = format.as_ref().filter(|format| !format.provider.eq_ignore_ascii_case("parquet")) {
         return Err(unsupported(&name, format!("a table of Delta Lake with {} files", format.provider)));
     }
+    // The property counts only where the protocol has the feature.
     let mapping = configuration.get("delta.columnMapping.mode").cloned().flatten();
+    let mapping = mapping.filter(|_| has_mapping(&state.protocol));
     let (by, is_mapped) = match mapping.as_deref().unwrap_or("none") {
         "none" => (By::Names, false),
         "name" => (By::Names, true),
@@ -129,6 +131,16 @@ fn check(name: &str, protocol: &Protocol) -> Result<()> {
     }
 }
 
+/// Whether columns may have other names in files: from version 2 of the protocol on, or as a feature of version 3.
+fn has_mapping(protocol: &Protocol) -> bool {
+    match &protocol.reader_features {
+        Some(features) if protocol.min_reader_version >= READER_VERSION => {
+            features.iter().any(|feature| feature == "columnMapping")
+        }
+        _ => protocol.min_reader_version == 2,
+    }
+}
+
 fn wrong_partition(name: &str, path: &str, field: &LakeField, text: Option<&str>) -> Error {
     let (column, text) = (&field.name, text.unwrap_or_default());
     let ty = type_name(field.arrow(true).data_type());
@@ -138,8 +150,8 @@ fn wrong_partition(name: &str, path: &str, field: &LakeField, text: Option<&str>
 /// The value of a partition column from its text; `None` if it is none.
 fn partition_value(field: &LakeField, text: Option<&str>) -> Option<ScalarValue> {
     let LakeType::Plain(ty) = &field.ty else { return None };
-    // An empty text is NULL, but where texts are wanted.
-    match text.filter(|text| !text.is_empty() || *ty == DataType::Utf8View) {
+    // An empty text is NULL, also where texts are wanted.
+    match text.filter(|text| !text.is_empty()) {
         None => ScalarValue::try_from(ty).ok(),
         Some(text) if *ty == DataType::BinaryView => Some(ScalarValue::BinaryView(Some(text.as_bytes().to_vec()))),
         Some(text) => {
