@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, BooleanArray, ListArray, make_array, new_null_array};
+use arrow::array::{Array, AsArray, BooleanArray, ListArray, make_array, new_null_array};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::filter;
 use arrow::datatypes::DataType;
@@ -12,7 +12,7 @@ use diligence_base::{Error, Result};
 
 use super::arrays::{Pick, Rows, integers, picked};
 use super::catalog::Catalog;
-use super::columns::{Columns, lists};
+use super::columns::{Columns, VALUE_BYTES_MAX, lists};
 use super::errors::value_error;
 use super::{Body, Call};
 use crate::SqlType;
@@ -93,6 +93,10 @@ fn cut_within(list: &ListArray, depth: i32, bounds: &[Bounds]) -> Result<ListArr
             values.clone()
         }
         false => {
+            // It has no such dimension.
+            if values.as_list_opt::<i32>().is_none() {
+                return Ok(list.clone());
+            }
             let mut inner = vec![None; values.len()];
             for (row, bounds) in bounds.iter().enumerate().filter(|(_, bounds)| bounds.is_some()) {
                 inner[range(row)].fill(*bounds);
@@ -116,7 +120,8 @@ fn cut_within(list: &ListArray, depth: i32, bounds: &[Bounds]) -> Result<ListArr
 /// where it ends earlier; NULL counts as empty, and a part that is NULL changes nothing. Fails with 2202E if the part
 /// has too few elements.
 fn with_part(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
-    const LENGTH_MAX: i64 = 134_217_727;
+    /// Each element takes a pick of 16 bytes while the array is made.
+    const LENGTH_MAX: i64 = (VALUE_BYTES_MAX / 16) as i64;
     let columns = Columns::new(arguments, call);
     let arrays = columns.arrays();
     let (rows, part) = (Rows::of(&arrays[0])?, Rows::of(&arrays[3])?);
@@ -139,7 +144,10 @@ fn with_part(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarVal
             (to, _) => i64::from(to),
         };
         let from = i64::from(from);
-        if from > to + 1 || to > LENGTH_MAX {
+        if to > LENGTH_MAX {
+            return Err(value_error("array size exceeds the maximum allowed", "54000"));
+        }
+        if from > to + 1 {
             return Err(value_error("upper bound cannot be less than lower bound", "2202E"));
         }
         let count = (to + 1 - from) as usize;
