@@ -11,11 +11,17 @@ use sqlparser::parser::Parser;
 const FUNCTIONS: [(&str, &str); 56] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
-    ("format_type", "(SELECT concat(max(_t.type_sql_name), CASE WHEN COALESCE(CAST($2 AS INTEGER), 0) < 1 THEN '' \
+    ("format_type", "COALESCE(CASE WHEN $1 = 0 THEN '-' WHEN $1 = 2249 THEN 'record' \
+      WHEN $1 = 2287 THEN 'record[]' WHEN $1 = 2278 THEN 'void' WHEN $1 = 2279 THEN 'trigger' \
+      WHEN COALESCE(CAST($2 AS INTEGER), -1) < 0 THEN CAST(NULL AS TEXT) \
+      WHEN $1 = 1083 THEN concat('time(', CAST($2 AS INTEGER), ') without time zone') \
+      WHEN $1 = 1114 THEN concat('timestamp(', CAST($2 AS INTEGER), ') without time zone') \
+      WHEN $1 = 1184 THEN concat('timestamp(', CAST($2 AS INTEGER), ') with time zone') END, \
+      (SELECT concat(CASE WHEN $1 IS NOT NULL THEN COALESCE(max(_t.type_sql_name), '???') END, CASE WHEN COALESCE(CAST($2 AS INTEGER), 0) < 1 THEN '' \
       WHEN $1 IN (1560, 1562) THEN concat('(', CAST($2 AS INTEGER), ')') WHEN CAST($2 AS INTEGER) < 4 THEN '' \
       WHEN $1 = 1700 THEN concat('(', (CAST($2 AS INTEGER) - 4) / 65536, ',', (CAST($2 AS INTEGER) - 4) % 65536, ')') \
       WHEN $1 IN (1042, 1043) THEN concat('(', CAST($2 AS INTEGER) - 4, ')') ELSE '' END) \
-      FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1)"),
+      FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1))"),
     ("inet_client_addr", "CAST(NULL AS INET)"),
     ("inet_client_port", "CAST(NULL AS INTEGER)"),
     ("inet_server_addr", "CAST(NULL AS INET)"),

@@ -184,8 +184,15 @@ impl Binder<'_> {
         level: &Level<'_>,
     ) -> Result<Vec<Scalar>> {
         match written(function) {
+            [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if name == "count" && is_distinct(function) => {
+                let error = Error::input("DISTINCT specified for count(*), which has no argument").with_code("42601");
+                Err(error.with_hint("name a column, or count the rows of SELECT DISTINCT"))
+            }
             [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if name == "count" => Ok(vec![]),
-            [] if name == "count" && !matches!(function.args, FunctionArguments::None) => Ok(vec![]),
+            [] if name == "count" && !matches!(function.args, FunctionArguments::None) => {
+                let message = "count(*) must be used to call a parameterless aggregate function";
+                Err(Error::input(message).with_code("42809"))
+            }
             arguments => self.arguments(name, arguments, level),
         }
     }

@@ -9,11 +9,13 @@ use sqlparser::ast::{
     ValueWithSpan,
 };
 
+use super::functions::bare_name;
 use super::operators::{record, row};
 use super::scope::{Clause, Level};
 use super::subqueries::subquery_scalar;
 use super::{Binder, STACK_GROWTH, STACK_RED_ZONE, literals, name_place, normalized, place, placed, unsupported};
 use crate::algebra::{Comparison, Constant, Quantifier, Scalar, SubqueryKind};
+use crate::parse::WHOLE_ROW;
 
 impl Binder<'_> {
     /// An expression with a type. Fails like [`scalar`](Self::scalar).
@@ -297,6 +299,19 @@ impl Binder<'_> {
             });
             return Ok(Scalar::all(tests));
         }
+        // So is one that is held; the fields of a row that is NULL are NULL.
+        if let SqlType::Record(fields) = scalar.sql_type()
+            && fields.is_row()
+            && !fields.is_empty()
+        {
+            let row = self.evaluated_once(scalar, level)?;
+            let tests = fields.iter().enumerate().map(|(index, field)| {
+                let value = Scalar::Field { input: Box::new(row.clone()), index, sql_type: field.sql_type.clone() };
+                let test = Scalar::IsNull(Box::new(value));
+                if is_negated { test.negate() } else { test }
+            });
+            return Ok(Scalar::all(tests.collect::<Vec<_>>()));
+        }
         let test = Scalar::IsNull(Box::new(scalar));
         Ok(if is_negated { test.negate() } else { test })
     }
@@ -346,8 +361,18 @@ impl Binder<'_> {
         if let (Expr::Tuple(_), Expr::Subquery(query)) = (unnested(left), unnested(right)) {
             return self.row_and_subquery(left, &sign, query, level);
         }
+        let is_of_rows = is_whole_row(left) || is_whole_row(right);
         let (left, right) = (self.scalar(left, level)?, self.scalar(right, level)?);
-        self.operator(&sign, vec![left, right])
+        // Rows of tables are values: their NULLs are equal, where those of ROW(…) are unknown.
+        match (sign.as_str(), &left, &right) {
+            ("=", Scalar::Record { .. }, Scalar::Record { .. }) if is_of_rows => {
+                self.compare(Comparison::IsNotDistinctFrom, left, right)
+            }
+            ("<>", Scalar::Record { .. }, Scalar::Record { .. }) if is_of_rows => {
+                self.compare(Comparison::IsDistinctFrom, left, right)
+            }
+            _ => self.operator(&sign, vec![left, right]),
+        }
     }
 
     /// The two parts of a side of OVERLAPS.
@@ -452,6 +477,11 @@ pub(super) fn unnested(mut expression: &Expr) -> &Expr {
         expression = inner;
     }
     expression
+}
+
+/// Whether an operand is `t.*`.
+fn is_whole_row(operand: &Expr) -> bool {
+    matches!(unnested(operand), Expr::Function(function) if bare_name(function) == WHOLE_ROW)
 }
 
 /// The terms of a chain of one operator, in order.

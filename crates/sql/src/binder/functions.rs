@@ -20,7 +20,7 @@ use super::targets::Target;
 use super::{Binder, name_place, normalized, unsupported, windows};
 use crate::algebra::{Column, Comparison, Constant, FunctionItem, Scalar, SubqueryKind};
 use crate::errors;
-use crate::parse::CURRENT_OF;
+use crate::parse::{CURRENT_OF, WHOLE_ROW};
 
 /// Functions that give a row per element of the array that the catalog's function of that name gives.
 const ROW_FUNCTIONS: [&str; 23] = [
@@ -268,6 +268,52 @@ impl Binder<'_> {
         }
     }
 
+    /// The fields of `ROW(…)`: of `t.*`, all of the columns.
+    fn row_fields(&self, arguments: &[FunctionArg], level: &Level<'_>) -> Result<Vec<Scalar>> {
+        let mut fields = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(name)) => {
+                    let names = name.0.iter().filter_map(|part| part.as_ident()).cloned().collect::<Vec<_>>();
+                    match self.fields_of_row(&names, level)? {
+                        Some(columns) => fields.extend(columns),
+                        None => fields.extend(self.arguments("row", std::slice::from_ref(argument), level)?),
+                    }
+                }
+                one => fields.extend(self.arguments("row", std::slice::from_ref(one), level)?),
+            }
+        }
+        Ok(fields)
+    }
+
+    /// `a[1][2] = x`: the array with another array in a place, which has another element. Fails with 2202E for more
+    /// places than there are dimensions.
+    fn with_inner_element(&self, array: Scalar, places: &[Scalar], element: Scalar) -> Result<Scalar> {
+        let SqlType::Array(own) = array.sql_type() else {
+            return Err(Error::input("wrong number of array subscripts").with_code("2202E"));
+        };
+        let Some((place, inner)) = places.split_first() else { return Err(Error::bug("an element without a place")) };
+        let element = match inner {
+            [] => self.assign(element, &Target::new("", own.as_ref().clone()))?,
+            inner => {
+                let there = self.call("array_get", vec![array.clone(), place.clone()])?;
+                self.with_inner_element(there, inner, element)?
+            }
+        };
+        self.call("array_with_element", vec![array, place.clone(), element])
+    }
+
+    /// The columns of a source, each by itself; `None` if the names are none's.
+    fn fields_of_row(&self, names: &[Ident], level: &Level<'_>) -> Result<Option<Vec<Scalar>>> {
+        let Some(whole) = self.whole_row(names, level) else { return Ok(None) };
+        let SqlType::Record(types) = whole.sql_type() else { return Ok(Some(vec![whole])) };
+        if let Scalar::Record { fields, .. } = whole {
+            return Ok(Some(fields));
+        }
+        let field = |name: &str| self.field(whole.clone(), &Ident::with_quote('"', name));
+        types.iter().map(|own| field(&own.name)).collect::<Result<_>>().map(Some)
+    }
+
     /// What is written like a call but is an expression of its own.
     fn special(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Option<Scalar>> {
         let bound = || self.arguments(name, written(function), level);
@@ -318,7 +364,22 @@ impl Binder<'_> {
                 let name = self.collation_for(&scalar)?;
                 Scalar::Constant(name.map_or_else(|| Constant::null(SqlType::Text), Constant::text))
             }
-            "row" => row(bound()?),
+            "row" => row(self.row_fields(written(function), level)?),
+            WHOLE_ROW => {
+                let [FunctionArg::Unnamed(FunctionArgExpr::Expr(name))] = written(function) else {
+                    return Err(wrong("the name of a table"));
+                };
+                let names = match name {
+                    Expr::Identifier(name) => vec![name.clone()],
+                    Expr::CompoundIdentifier(names) => names.clone(),
+                    _ => vec![],
+                };
+                match self.fields_of_row(&names, level)? {
+                    Some(fields) => row(fields),
+                    // A variable, in PL/pgSQL.
+                    None => self.scalar(name, level)?,
+                }
+            }
             "struct" if scalars(name).is_empty() => record(bound()?, (1..).map(|index| format!("c{}", index - 1))),
             "struct_pack" => {
                 let mut names = Vec::new();
@@ -448,12 +509,45 @@ impl Binder<'_> {
                         let element = Scalar::Coalesce(vec![element, json("null")?]);
                         self.call("jsonb_with_element", vec![value, path, element])?
                     }
-                    (SqlType::Array(_), _) => return Err(unsupported("an element of an array of several dimensions")),
+                    (SqlType::Array(own), _) if own.element().is_some() => {
+                        self.with_inner_element(value, &places, element)?
+                    }
+                    (SqlType::Array(_), _) => {
+                        let error = Error::input("wrong number of array subscripts").with_code("2202E");
+                        return Err(error.with_hint("the column's type has one dimension: declare it as type[][]"));
+                    }
                     (other, _) => {
                         let message = format!("cannot subscript type {other} because it does not support subscripting");
                         return Err(Error::input(message).with_code("42804"));
                     }
                 }
+            }
+            "set part" => {
+                let [value, low, high, part] =
+                    <[Scalar; 4]>::try_from(bound()?).map_err(|_| wrong("an array, two places and an array"))?;
+                let target = Target::new("", value.sql_type());
+                let part = self.assign(part, &target)?;
+                self.call("array_with_part", vec![value, low, high, part])?
+            }
+            // Of several dimensions: an array of arrays.
+            "array_fill" => {
+                let [element, lengths] =
+                    two(bound()?).ok_or_else(|| wrong("an element and the array of its lengths"))?;
+                let known = match &lengths {
+                    Scalar::Array { elements, .. } => elements.clone(),
+                    Scalar::Constant(constant) if constant.sql_type.element().is_some() && !constant.is_null() => {
+                        constant_elements(constant)?
+                    }
+                    _ => vec![],
+                };
+                if known.len() < 2 {
+                    return Ok(Some(self.call("array_fill", vec![element, lengths])?));
+                }
+                let mut filled = self.typed(element)?;
+                for length in known.into_iter().rev() {
+                    filled = self.call("array_fill", vec![filled, self.array(vec![length])?])?;
+                }
+                filled
             }
             "get_current_timestamp" => {
                 bound()?;

@@ -263,7 +263,34 @@ impl Binder<'_> {
             let (Some(left), Some(right)) = (sides.next(), sides.next()) else { return Err(Error::bug("no sides")) };
             return self.compare(comparison, left, right);
         }
+        // All elements count, whatever dimensions the arrays have.
+        let are_arrays = sides.len() == 2 && sides.iter().all(|side| side.sql_type().element().is_some());
+        if matches!(sign, "@>" | "<@" | "&&") && are_arrays {
+            let sides = sides.into_iter().map(|side| self.flattened(side)).collect::<Result<Vec<_>>>()?;
+            return self.call(sign, sides);
+        }
         self.call(sign, sides)
+    }
+
+    /// All elements of an array of any dimensions, as an array of one.
+    pub(super) fn flattened(&self, mut array: Scalar) -> Result<Scalar> {
+        const FLATTEN: &str = "all elements";
+        while matches!(array.sql_type().element(), Some(SqlType::Array(_))) {
+            array = match array {
+                Scalar::Array { elements, .. }
+                    if elements.iter().all(|element| matches!(element, Scalar::Array { .. }))
+                        && !elements.is_empty() =>
+                {
+                    let parts = elements.into_iter().flat_map(|element| match element {
+                        Scalar::Array { elements, .. } => elements,
+                        other => vec![other],
+                    });
+                    self.array(parts.collect())?
+                }
+                other => self.call(FLATTEN, vec![other])?,
+            };
+        }
+        Ok(array)
     }
 
     /// A comparison: of rows, part by part. Fails with 42883 if there is no such operator for the types.

@@ -84,6 +84,7 @@ impl Binder<'_> {
         // Whatever dimensions it has, its values are compared, and whether there are any or not.
         let innermost = array.sql_type().innermost().clone();
         self.operator(sign, vec![left.clone(), Scalar::Constant(Constant::null(innermost.clone()))])?;
+        let array = self.flattened(array)?;
         if SqlType::array_of(innermost) != array.sql_type() {
             return self.over_elements(left, sign, quantifier, array);
         }

@@ -16,6 +16,9 @@ const SUBSCRIPT: &str = "array_get";
 /// The function that takes a part of an array.
 const SLICE: &str = "array part";
 
+/// The function that takes a part of a dimension that is not the outer one.
+const SLICE_WITHIN: &str = "array part within";
+
 impl Binder<'_> {
     /// Subscripts, slices and fields behind a value.
     pub(super) fn accessed(&self, root: &Expr, chain: &[AccessExpr], level: &Level<'_>) -> Result<Scalar> {
@@ -40,7 +43,15 @@ impl Binder<'_> {
             [name] => self.identifier(name, level)?,
             names => self.compound(names, level)?,
         };
-        for access in chain {
+        while let Some(access) = chain.next() {
+            if is_slice_within(access, chain.peek().copied(), &scalar) {
+                let mut slices = vec![access];
+                while let Some(next) = chain.next_if(|next| bounds_of(next).is_some()) {
+                    slices.push(next);
+                }
+                scalar = self.sliced(scalar, &slices, level)?;
+                continue;
+            }
             scalar = match access {
                 AccessExpr::Dot(Expr::Identifier(name)) => self.field(scalar, name)?,
                 // A call as a method: what is before the point is the first argument.
@@ -86,6 +97,43 @@ impl Binder<'_> {
         Ok(scalar)
     }
 
+    /// `a[1:2][2:3]`: a part of each dimension. Beside a slice a subscript is the end of one that begins at 1, as in
+    /// PostgreSQL.
+    fn sliced(&self, array: Scalar, slices: &[&AccessExpr], level: &Level<'_>) -> Result<Scalar> {
+        let mut dimensions = 0;
+        let mut sql_type = array.sql_type();
+        while let SqlType::Array(element) = &sql_type {
+            dimensions += 1;
+            sql_type = element.as_ref().clone();
+        }
+        let nothing = slices.len() > dimensions;
+        let mut array = array;
+        for (depth, slice) in slices.iter().take(dimensions).enumerate() {
+            let Some((low, high)) = bounds_of(slice) else { return Err(Error::bug("a slice without bounds")) };
+            let bound = |bound: Option<&Expr>, open: i32| match bound {
+                Some(bound) => self.scalar(bound, level),
+                None => Ok(Scalar::Constant(Constant::integer(open))),
+            };
+            let (low, high) = (bound(low, 1)?, bound(high, i32::MAX)?);
+            array = match depth {
+                0 => self.call(SLICE, vec![array, low, high])?,
+                depth => {
+                    let depth = i32::try_from(depth).map_err(|_| Error::bug("more dimensions than a type has"))?;
+                    self.call(SLICE_WITHIN, vec![array, Scalar::Constant(Constant::integer(depth)), low, high])?
+                }
+            };
+        }
+        match nothing {
+            // There is nothing in a dimension that the array does not have.
+            true => {
+                let none = [1, 0].map(|bound| Scalar::Constant(Constant::integer(bound)));
+                let [low, high] = none;
+                self.call(SLICE, vec![array, low, high])
+            }
+            false => Ok(array),
+        }
+    }
+
     /// `value IN list` of a list, a map or a text. Fails with 42601 for anything else.
     pub(super) fn in_value(&self, value: Scalar, list: Scalar) -> Result<Scalar> {
         match list.sql_type() {
@@ -118,6 +166,27 @@ impl Binder<'_> {
             }
         }
     }
+}
+
+/// The bounds of a subscript or a slice without a step; `None` for anything else.
+fn bounds_of(access: &AccessExpr) -> Option<(Option<&Expr>, Option<&Expr>)> {
+    match access {
+        AccessExpr::Subscript(Subscript::Index { index }) => Some((None, Some(index))),
+        AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, stride: None }) => {
+            Some((lower_bound.as_ref(), upper_bound.as_ref()))
+        }
+        _ => None,
+    }
+}
+
+/// Whether an array of several dimensions has subscripts in a row of which the first or the second is a slice.
+fn is_slice_within(access: &AccessExpr, next: Option<&AccessExpr>, array: &Scalar) -> bool {
+    let is_slice = |access: &AccessExpr| {
+        matches!(access, AccessExpr::Subscript(Subscript::Slice { stride: None, .. })) && bounds_of(access).is_some()
+    };
+    let has_dimensions = array.sql_type().element().is_some_and(|element| element.element().is_some());
+    let Some(next) = next.filter(|next| bounds_of(next).is_some()) else { return false };
+    has_dimensions && bounds_of(access).is_some() && (is_slice(access) || is_slice(next))
 }
 
 /// Whether a value is a text, or a literal in quotes.

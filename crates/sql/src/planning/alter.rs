@@ -56,11 +56,20 @@ struct Altered {
     new_checks: Vec<String>,
     /// What becomes of its sequences.
     also: Vec<Command>,
+    /// What is done before: other tables lose references to a key.
+    before: Vec<Command>,
+    /// The tables and names of these references.
+    cut: Vec<(RelationName, String)>,
     /// Whether its rows are divided or ordered anew.
     is_recut: bool,
 }
 
 impl Altered {
+    fn new(declaration: Declaration, from: Vec<From>) -> Self {
+        let (new_checks, also, before, cut) = (vec![], vec![], vec![], vec![]);
+        Self { declaration, from, new_checks, also, before, cut, is_recut: false }
+    }
+
     fn place(&self, name: &Ident) -> Result<usize> {
         let wanted = lower(name);
         self.declaration.fields.iter().position(|field| *field.name() == wanted).ok_or_else(|| {
@@ -171,7 +180,7 @@ impl Around<'_> {
         }
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
         let declaration = Declaration::of(name.clone(), table);
-        let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
+        let mut altered = Altered::new(declaration, from);
         for operation in &alter.operations {
             self.alter(&mut altered, operation, object)?;
         }
@@ -188,7 +197,7 @@ impl Around<'_> {
         }
         altered.also.extend(views);
         if is_rewritten {
-            if !altered.also.is_empty() {
+            if !altered.also.is_empty() || !altered.before.is_empty() {
                 let error = Error::unsupported("a change of rows and one of how a column counts are two statements");
                 return Err(error.with_code("0A000"));
             }
@@ -222,7 +231,7 @@ impl Around<'_> {
         let Relation::Native(table) = &object.relation else { return Err(Error::bug("a column is in no table")) };
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
         let declaration = Declaration::of(object.name.clone(), table);
-        let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
+        let mut altered = Altered::new(declaration, from);
         for column in columns.iter() {
             // One that is generated from another is gone with it.
             if !altered.declaration.has_column(column) {
@@ -237,14 +246,14 @@ impl Around<'_> {
     /// A change that leaves the rows as they are.
     fn altered(&self, object: &Object, mut altered: Altered, tag: &'static str) -> Result<BoundStatement> {
         self.settle_indexes(&mut altered.declaration)?;
-        let also = std::mem::take(&mut altered.also);
+        let (before, also) = (std::mem::take(&mut altered.before), std::mem::take(&mut altered.also));
         let alteration = altered.alteration();
         let memory = self.planner.options.tables.clone();
         let (table, built_on) = (object.reference(), object.version);
         let command = Command::Alter { table, built_on, alteration: Box::new(alteration), memory, tag };
-        let command = match also.is_empty() {
+        let command = match before.is_empty() && also.is_empty() {
             true => command,
-            false => Command::All { commands: std::iter::once(command).chain(also).collect(), tag },
+            false => Command::All { commands: before.into_iter().chain([command]).chain(also).collect(), tag },
         };
         Ok(BoundStatement::Other(Statement::Command(command)))
     }
@@ -394,8 +403,13 @@ impl Around<'_> {
                     (false, false) => {}
                 }
             }
-            AlterTableOperation::DropConstraint { if_exists, name, .. } => {
+            AlterTableOperation::DropConstraint { if_exists, name, drop_behavior } => {
                 let name = lower(name);
+                let is_cascade = *drop_behavior == Some(ast::DropBehavior::Cascade);
+                let dropped = altered.declaration.rules.keys.iter().find(|key| key.name == name).cloned();
+                if let Some(key) = dropped.filter(|key| key.kind.is_constraint()) {
+                    self.drop_referring(altered, &key, is_cascade, object)?;
+                }
                 let rules = &mut altered.declaration.rules;
                 if !rules.has_name(&name) {
                     return if *if_exists { Ok(()) } else { Err(no_constraint(&name, &object.name)) };
@@ -482,7 +496,10 @@ impl Around<'_> {
             let Relation::Native(rows) = &other.relation else { continue };
             let own = &altered.declaration.rules.references;
             let references = if other.id == object.id { own } else { &rows.rules().references };
-            for reference in references.iter().filter(|reference| reference.table == object.id) {
+            let is_cut = |reference: &Reference| {
+                altered.cut.iter().any(|(table, name)| *table == other.name && *name == reference.name)
+            };
+            for reference in references.iter().filter(|reference| reference.table == object.id && !is_cut(reference)) {
                 let there = |keys: &[Key]| keys.iter().any(|key| key.refers_to(&reference.referred));
                 if there(&table.rules().keys) && !there(keys) {
                     let message = format!(
@@ -523,13 +540,7 @@ impl Around<'_> {
             return Err(Error::input(message).with_code("42P07"));
         }
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
-        let mut altered = Altered {
-            declaration: Declaration::of(name, table),
-            from,
-            new_checks: vec![],
-            also: vec![],
-            is_recut: false,
-        };
+        let mut altered = Altered::new(Declaration::of(name, table), from);
         let kind = if create.unique { KeyKind::UniqueIndex } else { KeyKind::Index };
         let equal = create.nulls_distinct == Some(false);
         let parts = IndexParts::of(&create.columns);
@@ -592,7 +603,7 @@ impl Around<'_> {
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
         let mut declaration = Declaration::of(object.name.clone(), table);
         change(&mut declaration.rules);
-        let altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
+        let altered = Altered::new(declaration, from);
         self.altered(object, altered, tag)
     }
 

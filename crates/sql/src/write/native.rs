@@ -170,16 +170,18 @@ pub(crate) enum Step {
     Delete,
 }
 
-/// Fails with code 23514 if a condition is false for a row; `values` gives the rows, for the message.
+/// Fails with code 23514 if a condition is false for a row, and with 44000 if one of a view is not true: a row for
+/// which it is NULL would not be seen in the view. `values` gives the rows, for the message.
 pub(crate) fn check_holds(
     holds: &BooleanArray,
     name: &str,
     table: &RelationName,
     values: impl FnOnce() -> Result<RecordBatch>,
 ) -> Result<()> {
-    let broken = (0..holds.len()).find(|row| holds.is_valid(*row) && !holds.value(*row));
-    let Some(row) = broken else { return Ok(()) };
-    if let Some(view) = name.strip_prefix(OF_VIEW) {
+    let view = name.strip_prefix(OF_VIEW);
+    let is_broken = |row: &usize| if holds.is_valid(*row) { !holds.value(*row) } else { view.is_some() };
+    let Some(row) = (0..holds.len()).find(is_broken) else { return Ok(()) };
+    if let Some(view) = view {
         let error = Error::value(format!("new row violates check option for view \"{view}\"")).with_code("44000");
         return Err(error.with_detail(failing_row(&values()?, row)));
     }
@@ -209,7 +211,7 @@ pub(crate) struct Layout {
     pub(crate) has_steps: bool,
     /// How many values a new row has.
     pub(crate) values: usize,
-    /// The names of conditions, which are truth values; NULL is well, too.
+    /// The names of conditions, which are truth values; NULL is well, too, but for those of views.
     pub(crate) checks: Vec<String>,
     /// Whether the rows were there before the conditions.
     pub(crate) is_old: bool,
@@ -236,10 +238,25 @@ impl Layout {
         for (index, name) in self.checks.iter().enumerate() {
             let holds = rows.columns().get(first + index).and_then(|column| column.as_boolean_opt());
             let holds = holds.ok_or_else(|| Error::bug("a condition is no truth value"))?;
+            let of_new = self.has_steps && name.starts_with(OF_VIEW) && holds.null_count() > 0;
+            let of_new = of_new.then(|| self.without_gone(rows, holds)).transpose()?;
+            let holds = of_new.as_ref().unwrap_or(holds);
             let held = check_holds(holds, name, table, || rows.project(&self.value_places()).map_err(from_arrow));
             held.map_err(|error| if self.is_old { of_old_row(error, name, table) } else { error })?;
         }
         self.unchecked(rows)
+    }
+
+    /// What a condition says of rows with steps, true of those that only go: they have a number and no values.
+    fn without_gone(&self, rows: &RecordBatch, holds: &BooleanArray) -> Result<BooleanArray> {
+        let numbers = rows.columns().first().ok_or_else(|| Error::bug("rows that change have no numbers"))?;
+        let values = self.values(rows)?;
+        let goes = |row: usize| numbers.is_valid(row) && values.columns().iter().all(|column| column.is_null(row));
+        let says = |row: usize| match holds.is_valid(row) {
+            true => Some(holds.value(row)),
+            false => goes(row).then_some(true),
+        };
+        Ok((0..holds.len()).map(says).collect())
     }
 
     fn value_places(&self) -> Vec<usize> {

@@ -43,18 +43,18 @@ pub(super) fn declare(catalog: &mut Catalog) {
 }
 
 /// The rows of a list argument.
-struct Rows<'a> {
-    list: &'a ListArray,
-    step: usize,
+pub(super) struct Rows<'a> {
+    pub(super) list: &'a ListArray,
+    pub(super) step: usize,
 }
 
 impl<'a> Rows<'a> {
-    fn of(array: &'a ArrayRef) -> Result<Self> {
+    pub(super) fn of(array: &'a ArrayRef) -> Result<Self> {
         Ok(Self { list: lists(array)?, step: usize::from(array.len() != 1) })
     }
 
     /// The places of a row's elements among all; `None` for NULL.
-    fn range(&self, row: usize) -> Option<std::ops::Range<usize>> {
+    pub(super) fn range(&self, row: usize) -> Option<std::ops::Range<usize>> {
         let row = row * self.step;
         let offsets = self.list.value_offsets();
         self.list.is_valid(row).then(|| offsets[row] as usize..offsets[row + 1] as usize)
@@ -62,10 +62,10 @@ impl<'a> Rows<'a> {
 }
 
 /// Where an element of a result comes from: which source, and where in it.
-type Pick = (usize, usize);
+pub(super) type Pick = (usize, usize);
 
 /// The lists of elements picked from sources. Fails if the elements are too many.
-fn picked(call: &Call<'_>, sources: &[&dyn Array], rows: Vec<Option<Vec<Pick>>>) -> Result<ArrayRef> {
+pub(super) fn picked(call: &Call<'_>, sources: &[&dyn Array], rows: Vec<Option<Vec<Pick>>>) -> Result<ArrayRef> {
     let data_type = call.returns.arrow();
     let DataType::List(item) = &data_type else { return Err(Error::bug("an array function gives an array")) };
     let mut offsets = vec![0_i32];
@@ -208,7 +208,7 @@ fn joined(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue>
 }
 
 /// The integers of a column, by row.
-fn integers(array: &ArrayRef) -> Result<impl Fn(usize) -> Option<i32> + '_> {
+pub(super) fn integers(array: &ArrayRef) -> Result<impl Fn(usize) -> Option<i32> + '_> {
     let integers: &Int32Array =
         array.as_primitive_opt::<Int32Type>().ok_or_else(|| Error::bug("a subscript that is no integer"))?;
     let step = usize::from(array.len() != 1);

@@ -13,9 +13,9 @@ use std::sync::LazyLock;
 
 use super::{AggregateBody, AggregateOverload, Argument, Body, Overload, Returns, Stability};
 use super::{
-    arithmetic, arrays, bits, bytes, collated, comparisons, date_units, datetime, domains, duckdb, enums, foreign,
-    formatting, intervals, json, lists, maps, math, more_texts, multiranges, networks, numeric, others, patterns,
-    ranges, strftime, strings, text_search, zoned_times,
+    arithmetic, arrays, bits, bytes, collated, comparisons, date_units, datetime, dimensions, domains, duckdb, enums,
+    foreign, formatting, intervals, json, lists, maps, math, more_texts, multiranges, networks, numeric, others,
+    patterns, ranges, strftime, strings, text_search, zoned_times,
 };
 use crate::SqlType;
 
@@ -34,6 +34,7 @@ static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     intervals::declare(&mut catalog);
     formatting::declare(&mut catalog);
     arrays::declare(&mut catalog);
+    dimensions::declare(&mut catalog);
     json::declare(&mut catalog);
     maps::declare(&mut catalog);
     lists::declare(&mut catalog);

@@ -20,6 +20,7 @@ mod comparisons;
 mod date_units;
 mod datetime;
 mod decimal;
+mod dimensions;
 mod domains;
 mod duckdb;
 mod enums;

@@ -7,6 +7,9 @@ use super::{Text, quoted};
 
 /// The function that gives a value with another element: of the value, the places and the element.
 const SET_ELEMENT: &str = "set element";
+/// The same for a part of an array: of the value, the first place, the last one and the new part. A place that is left
+/// out is 1, or the array's end.
+const SET_PART: &str = "set part";
 
 impl Text<'_> {
     /// Whether an UPDATE's SET has an element of a column among what it sets.
@@ -61,6 +64,43 @@ impl Text<'_> {
         }
     }
 
+    /// `SET a[1:2] = x`: `SET a = "set part"(a, 1, 2, x)`. Whether there is a slice from `begin` to `end`.
+    fn set_part(&mut self, name: &Token, begin: usize, end: usize) -> bool {
+        let (mut depth, mut colon, mut closed) = (0_usize, None, None);
+        for at in begin + 1..end {
+            match self.token(at) {
+                Token::LBracket | Token::LParen => depth += 1,
+                Token::RBracket | Token::RParen => {
+                    depth = depth.saturating_sub(1);
+                    if depth == 0 {
+                        closed = Some(at);
+                        break;
+                    }
+                }
+                Token::Colon if depth == 1 && colon.is_none() => colon = Some(at),
+                _ => {}
+            }
+        }
+        let (Some(colon), Some(closed)) = (colon, closed) else { return false };
+        if *self.token(closed + 1) != Token::Eq {
+            return false;
+        }
+        let call = [Token::Eq, quoted(SET_PART), Token::LParen, name.clone(), Token::Comma];
+        self.replace(begin + 1, call);
+        let number = |number: i32| Token::Number(number.to_string(), false);
+        if colon == begin + 2 {
+            self.insert(colon, [number(1)]);
+        }
+        self.replace(colon, [Token::Comma]);
+        if closed == colon + 1 {
+            self.insert(closed, [number(i32::MAX)]);
+        }
+        self.replace(closed, []);
+        self.replace(closed + 1, [Token::Comma]);
+        self.insert_or_end(end, [Token::RParen]);
+        true
+    }
+
     /// `SET a[1] = x`: `SET a = "set element"(a, 1, x)`; of `a['b']['c']`, all of the places.
     pub(super) fn set_elements(&mut self, set: usize) {
         for (begin, end) in self.assignments(set) {
@@ -68,6 +108,9 @@ impl Text<'_> {
                 name @ Token::Word(_) if *self.token(begin + 1) == Token::LBracket => name.clone(),
                 _ => continue,
             };
+            if self.set_part(&name, begin, end) {
+                continue;
+            }
             let (mut at, mut depth, mut edits) = (begin + 1, 0_usize, Vec::new());
             while at < end && !(depth == 0 && *self.token(at) == Token::Eq) {
                 match self.token(at) {

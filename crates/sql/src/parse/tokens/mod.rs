@@ -24,6 +24,7 @@ mod moments;
 mod procedures;
 mod queries;
 mod row_locks;
+mod rows;
 mod shown;
 mod strings;
 mod words;
@@ -52,6 +53,7 @@ pub(crate) use self::moments::TABLE_AT;
 pub(crate) use self::procedures::{DO, PROCEDURE};
 pub(crate) use self::queries::{LIMIT_PERCENT, VARIADIC_ARRAY};
 pub(crate) use self::row_locks::{KEY_SHARE, NO_KEY_UPDATE};
+pub(crate) use self::rows::WHOLE_ROW;
 use self::strings::{with_hexadecimal_numbers, with_whole_strings};
 
 /// What stands in front of the name of a variable (DuckDB's SET VARIABLE), which is a setting's in the parser's tree.
@@ -200,6 +202,7 @@ impl<'a> Text<'a> {
                     self.replace(at, [Token::CustomBinaryOperator("-|-".to_owned())]);
                     self.drop(at + 1..at + 2);
                 }
+                Token::Mul if at > 1 => self.whole_row(at),
                 Token::Sharp => self.replace(at, [Token::CustomBinaryOperator("#".to_owned())]),
                 Token::Word(word) if word.quote_style.is_none() => self.word(at, word.keyword, &mut levels[last]),
                 _ => {}

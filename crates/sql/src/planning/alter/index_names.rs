@@ -38,7 +38,7 @@ impl Around<'_> {
             let Relation::Native(table) = &object.relation else { continue };
             let from = (0..table.schema().fields().len()).map(From::Column).collect();
             let declaration = Declaration::of(object.name.clone(), table);
-            let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
+            let mut altered = Altered::new(declaration, from);
             altered.declaration.rules.keys.retain(|key| !keys.contains(&key.name));
             self.check_referred(&object, table, &altered)?;
             match self.altered(&object, altered, TAG)? {
@@ -93,7 +93,7 @@ impl Around<'_> {
         self.at.snapshot.rights.check_owner(&object.name)?;
         let from = (0..table.schema().fields().len()).map(From::Column).collect();
         let declaration = Declaration::of(object.name.clone(), table);
-        let mut altered = Altered { declaration, from, new_checks: vec![], also: vec![], is_recut: false };
+        let mut altered = Altered::new(declaration, from);
         for key in altered.declaration.rules.keys.iter_mut().filter(|key| key.name == name.name) {
             key.name.clone_from(&to);
         }

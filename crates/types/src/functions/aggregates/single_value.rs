@@ -41,6 +41,11 @@ impl AggregateUDFImpl for SingleValue {
         Ok(arguments[0].clone())
     }
 
+    /// What the field notes of the SQL type goes with the value.
+    fn return_field(&self, arguments: &[FieldRef]) -> Result<FieldRef> {
+        Ok(Arc::new(Field::clone(&arguments[0]).with_name(self.name()).with_nullable(true)))
+    }
+
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let value = ScalarValue::try_from(arguments.return_field.data_type())?;
         Ok(Box::new(Value { value, seen: false }))

@@ -19,7 +19,7 @@ fn types(overload: &Overload) -> Vec<SqlType> {
     let numbers = || SqlType::array_of(SqlType::Integer);
     match overload.name {
         "map" | "list_zip" | "array_zip" => return vec![numbers(), numbers()],
-        "flatten" => return vec![SqlType::array_of(numbers())],
+        "flatten" | "all elements" => return vec![SqlType::array_of(numbers())],
         "map_from_entries" | "json_of_pairs" | "jsonb_of_pairs" => {
             let field = |name: &str| crate::sql_type::RecordField { name: name.to_owned(), sql_type: SqlType::Text };
             return vec![SqlType::array_of(SqlType::Record([field("key"), field("value")].into()))];

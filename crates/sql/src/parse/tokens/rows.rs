@@ -1,0 +1,99 @@
+//! `t.*` as a value: `t.* = u.*`, `old.* IS DISTINCT FROM new.*`, `t.* IS NOT NULL`.
+
+use sqlparser::keywords::Keyword;
+use sqlparser::tokenizer::Token;
+
+use super::{Text, quoted};
+
+/// The function that gives a source's row, of the source's name.
+pub(crate) const WHOLE_ROW: &str = "whole row";
+
+impl Text<'_> {
+    /// `t.*` beside an operator: `"whole row"(t)`. `at` is the star.
+    pub(super) fn whole_row(&mut self, at: usize) {
+        let Some(begin) = self.begin_of_name(at) else { return };
+        // Parentheses around the star alone, which are no call's.
+        let mut around = (begin, at);
+        while around.0 > 0
+            && *self.token(around.0 - 1) == Token::LParen
+            && *self.token(around.1 + 1) == Token::RParen
+            && !self.is_called(around.0 - 1)
+        {
+            around = (around.0 - 1, around.1 + 1);
+        }
+        if !self.is_operand(around.0, around.1) {
+            return;
+        }
+        self.insert(begin, [quoted(WHOLE_ROW), Token::LParen]);
+        self.replace(at - 1, []);
+        self.replace(at, [Token::RParen]);
+    }
+
+    /// Where the name in front of `.*` begins.
+    fn begin_of_name(&self, star: usize) -> Option<usize> {
+        let is_word = |at: usize| matches!(self.token(at), Token::Word(_));
+        let mut begin = star.checked_sub(2).filter(|at| is_word(*at) && *self.token(star - 1) == Token::Period)?;
+        while begin >= 2 && *self.token(begin - 1) == Token::Period && is_word(begin - 2) {
+            begin -= 2;
+        }
+        Some(begin)
+    }
+
+    /// Whether a parenthesis stands behind a function's name.
+    fn is_called(&self, opened: usize) -> bool {
+        const NO_NAMES: [&str; 15] = [
+            "WHERE", "AND", "OR", "NOT", "ON", "HAVING", "WHEN", "SELECT", "FROM", "IF", "THEN", "ELSE", "CASE", "BY",
+            "RETURN",
+        ];
+        opened > 0 && matches!(self.token(opened - 1), Token::Word(_)) && !self.is_any(opened - 1, &NO_NAMES)
+    }
+
+    /// Whether an operator that takes rows stands in front of what begins here, or behind its end.
+    fn is_operand(&self, begin: usize, end: usize) -> bool {
+        let compares = |at: usize| {
+            matches!(
+                self.token(at),
+                Token::Eq | Token::Neq | Token::Lt | Token::Gt | Token::LtEq | Token::GtEq | Token::DoubleColon
+            )
+        };
+        let is_tested = match self.token(end + 1) {
+            Token::Word(word) if word.quote_style.is_none() => {
+                word.keyword == Keyword::IS || self.is_any(end + 1, &["ISNULL", "NOTNULL"])
+            }
+            _ => compares(end + 1),
+        };
+        let is_right = begin > 0 && compares(begin - 1) && *self.token(begin - 1) != Token::DoubleColon
+            || begin > 1
+                && self.is(begin - 1, "FROM")
+                && self.is(begin - 2, "DISTINCT")
+                && self.is_distinct_from(begin);
+        is_tested || is_right
+    }
+
+    /// Whether DISTINCT FROM in front of an operand is an operator: IS or IS NOT stands before it.
+    fn is_distinct_from(&self, operand: usize) -> bool {
+        let before = operand.saturating_sub(3);
+        self.is_any(before, &["IS", "NOT"])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parse::parse_one;
+
+    #[test]
+    fn a_star_beside_an_operator_is_a_row() {
+        for (sql, expected) in [
+            ("SELECT t.* = u.* FROM t, u", "SELECT \"whole row\"(t) = \"whole row\"(u) FROM t, u"),
+            (
+                "SELECT 1 FROM s.t WHERE (s.t.*) IS NOT DISTINCT FROM (u.*)",
+                "SELECT 1 FROM s.t WHERE (\"whole row\"(s.t)) IS NOT DISTINCT FROM (\"whole row\"(u))",
+            ),
+            ("SELECT t.* IS NOT NULL, t.* FROM t", "SELECT \"whole row\"(t) IS NOT NULL, t.* FROM t"),
+            ("SELECT count(t.*) = 3, 2 * t.a = 3 FROM t", "SELECT count(t.*) = 3, 2 * t.a = 3 FROM t"),
+        ] {
+            let crate::parse::SyntaxTree::Statement(statement) = parse_one(sql).unwrap().statement else { panic!() };
+            assert_eq!(statement.to_string(), expected);
+        }
+    }
+}
