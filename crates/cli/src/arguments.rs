@@ -3,8 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use diligence_server::LogLevel;
 
 use crate::output::Format;
 
@@ -42,6 +44,7 @@ Exit codes: 0 success, 1 a statement failed, 2 invalid command line.")]
     #[command(
         after_help = "By default the server accepts connections from this machine only. Connections from other machines require --users.
 SIGTERM and Ctrl-C stop the server after running statements have finished; a second signal stops it at once.
+SIGHUP reads --config, --users and --endpoints again and opens the log anew.
 Exit codes: 0 stopped by a signal, 1 failed, 2 invalid command line."
     )]
     Serve(ServeArguments),
@@ -272,9 +275,36 @@ pub struct ServeArguments {
     /// Niceness of worker threads, from 0 to 19; above 0, network threads and other programs run first [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=19))]
     pub worker_nice: Option<u8>,
+    /// TOML file with options of this command, and users and roles; options of the command line come before it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// SQL file to run at the start, before clients are let in; an error ends the start. May be repeated
+    #[arg(long, value_name = "FILE")]
+    pub init: Vec<PathBuf>,
+    /// How the log looks: text, or json with one object per line
+    #[arg(long, value_enum, default_value_t = LogFormatChoice::Text)]
+    pub log_format: LogFormatChoice,
+    /// What is logged at least: off, error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log_level: LogLevel,
+    /// File to which the log is added; SIGHUP opens it anew [default: standard error]
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+    /// Log statements that take at least so long, such as 500ms or 1s, with their plans [default: off]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub slow_statement: Option<Duration>,
     /// Read a password from standard input, print its hash for the users file, and exit
     #[arg(long)]
     pub hash_password: bool,
+}
+
+/// How the log looks.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LogFormatChoice {
+    /// Lines for people
+    Text,
+    /// One JSON object per line
+    Json,
 }
 
 /// The address that a protocol listens on, or `off`.
@@ -422,6 +452,15 @@ fn count(text: &str) -> Result<NonZeroUsize, String> {
     text.trim().parse().map_err(|_| "expected a whole number of at least 1".to_owned())
 }
 
+/// Parses a time with its unit.
+fn time(text: &str) -> Result<Duration, String> {
+    if text.trim().parse::<u64>().is_ok_and(|number| number > 0) {
+        return Err("expected a unit, as in 500ms or 1s".to_owned());
+    }
+    let time = diligence_db::duration::duration(text.trim());
+    time.map_err(|_| "expected a time such as 500ms, 1s or 1min".to_owned())
+}
+
 /// Parses a time from a tenth of a second to an hour.
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
@@ -465,6 +504,13 @@ mod tests {
         assert_eq!(address("0.0.0.0").as_deref(), Some("0.0.0.0:1"));
         assert_eq!(address("[::1]:7").as_deref(), Some("[::1]:7"));
         assert!(listen_address("example.com").is_err());
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(time("1s"), Ok(Duration::from_secs(1)));
+        assert_eq!(time("0"), Ok(Duration::ZERO));
+        assert!(time("250").is_err() && time("soon").is_err());
     }
 
     #[test]

@@ -16,6 +16,7 @@
 mod arguments;
 mod check;
 mod completions;
+mod configuration;
 mod failure;
 mod generate;
 mod interrupt;
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse_from(std::env::args_os().map(not_a_flag)).command {
         Command::Sql(arguments) => sql::run(&arguments),
         Command::Shell(arguments) => shell::run(&arguments),
-        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Serve(arguments) => serve::run(arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Repair(arguments) => repair::run(&arguments),

@@ -2,29 +2,40 @@
 
 use std::io::{BufRead, Write, stdin, stdout};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
+use clap::Parser;
 use diligence_base::ErrorKind;
+use diligence_db::{Database, QueryResult, Session};
 use diligence_server::config::{FLIGHT_PORT, HTTP_PORT, Limits, POSTGRES_PORT, WORKER_NICE};
 use diligence_server::execution::ExecutionOptions;
 use diligence_server::scram::Verifier;
-use diligence_server::{Addresses, ServerOptions, TlsFiles, Users};
+use diligence_server::{Addresses, LogFormat, LogOptions, ServerOptions, TlsFiles, Users, log};
 
-use crate::arguments::ServeArguments;
+use crate::arguments::{Arguments, Command, LogFormatChoice, ServeArguments};
+use crate::configuration::{Configured, configured};
 use crate::failure::{Done, Failure, complain};
 use crate::open::open;
+use crate::sources::Source;
 
 /// Runs the subcommand. Fails if the options are invalid, the database cannot be opened, or an address is in use.
-pub fn run(arguments: &ServeArguments) -> Done {
+pub fn run(arguments: ServeArguments) -> Done {
     if arguments.hash_password {
         return hash_password();
     }
-    let options = options(arguments)?;
+    let Configured { arguments, users } = configured(arguments)?;
+    let options = options(&arguments, users)?;
+    let opened_as = format!("{:?} {:?}", arguments.database, arguments.worker_nice);
+    log::start(&log_options(&arguments)).map_err(failed)?;
     // Opening the database may take a while, so mistakes are reported before.
     options.check().map_err(failed)?;
     let database = open(&arguments.database, arguments.worker_nice.unwrap_or(WORKER_NICE))?;
     for (name, why) in database.left_out() {
         complain(format!("warning: the directory '{name}' cannot be read as a table: {why}"));
+    }
+    for path in &arguments.init {
+        initialize(&database, path)?;
     }
     let encrypted = options.tls.is_some();
     let own = database.clone();
@@ -37,16 +48,58 @@ pub fn run(arguments: &ServeArguments) -> Done {
         }
         announce(&addresses, encrypted);
     };
-    let served = diligence_server::process::serve(database, options, announce).map_err(failed)?;
+    let served =
+        diligence_server::process::serve(database, options, announce, move || reread(&opened_as)).map_err(failed)?;
     if !served {
         complain("some sessions were closed before their statements finished");
     }
     Ok(())
 }
 
-fn options(arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
+/// Runs the statements of a file, one after the other. Fails with the first error.
+fn initialize(database: &Database, path: &Path) -> Done {
+    let source = Source::file(path)?;
+    let session = database.session();
+    let whole = || source.locations(std::slice::from_ref(&source.text)).into_iter().next();
+    let statements = Session::split(&source.text).map_err(|error| Failure::Statement(error, whole()))?;
+    for location in source.locations(&statements) {
+        let done = session.execute(&location.statement).and_then(QueryResult::collect);
+        done.map_err(|error| Failure::Statement(error, Some(location)))?;
+    }
+    Ok(())
+}
+
+/// The arguments of this process with its configuration as it is now, after SIGHUP; the log follows them. How the
+/// database was `opened_as` stays.
+fn reread(opened_as: &str) -> diligence_base::Result<ServerOptions> {
+    let wrong = |failure: Failure| diligence_base::Error::input(failure.to_string());
+    let command = Arguments::try_parse_from(std::env::args_os());
+    let Command::Serve(arguments) = command.map_err(|error| wrong(Failure::Usage(error.to_string())))?.command else {
+        return Err(diligence_base::Error::bug("a server without its arguments"));
+    };
+    let Configured { arguments, users } = configured(arguments).map_err(wrong)?;
+    let options = options(&arguments, users).map_err(wrong)?;
+    log::change(&log_options(&arguments))?;
+    if format!("{:?} {:?}", arguments.database, arguments.worker_nice) != opened_as {
+        log::warn("options of the database, its memory and its workers change with a restart only");
+    }
+    Ok(options)
+}
+
+fn log_options(arguments: &ServeArguments) -> LogOptions {
+    let format = match arguments.log_format {
+        LogFormatChoice::Text => LogFormat::Text,
+        LogFormatChoice::Json => LogFormat::Json,
+    };
+    LogOptions { format, level: arguments.log_level, file: arguments.log_file.clone() }
+}
+
+fn options(arguments: &ServeArguments, in_configuration: Option<Users>) -> Result<ServerOptions, Failure> {
     let defaults = ServerOptions::default();
-    let users = arguments.users.as_deref().map(Users::read).transpose().map_err(failed)?;
+    let users = arguments.users.as_deref().map(Users::read).transpose().map_err(failed)?.or(in_configuration);
+    if arguments.files && users.is_some() {
+        return Err(Failure::Usage("'files' is for servers without users; users have it one by one".to_owned()));
+    }
     let tls = match (&arguments.tls_certificate, &arguments.tls_key) {
         (Some(certificates), Some(key)) => Some(TlsFiles { certificates: certificates.clone(), key: key.clone() }),
         _ => None,
@@ -55,6 +108,7 @@ fn options(arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
         running_max: arguments.running_max.map_or(defaults.execution.running_max, usize::from),
         heavy_max: arguments.heavy_max.map_or(defaults.execution.heavy_max, usize::from),
         queue_max: arguments.queue_max.unwrap_or(defaults.execution.queue_max),
+        slow_statement: arguments.slow_statement.filter(|time| !time.is_zero()),
         ..defaults.execution
     };
     let limits = Limits {
@@ -72,6 +126,7 @@ fn options(arguments: &ServeArguments) -> Result<ServerOptions, Failure> {
         users,
         tls,
         endpoints: arguments.endpoints.clone(),
+        check_endpoints: true,
         files: arguments.files,
         limits,
         execution,

@@ -12,7 +12,7 @@ use diligence_base::limits::WORKERS_MAX;
 use diligence_base::seams::{Disk, LocalDisk};
 use diligence_base::{Error, Result};
 use diligence_catalog::{
-    Catalog, ComputedTable, DEFAULT_SCHEMA, FileRelation, Object, Relation, RelationName, Rights, SessionCatalogs,
+    Catalog, ComputedTable, DEFAULT_SCHEMA, Object, Relation, RelationName, Rights, SessionCatalogs,
 };
 use diligence_disk::TempOptions;
 use diligence_engine::plan::bytes::PlanPass;
@@ -22,12 +22,12 @@ use diligence_pool::{Pool, PoolOptions};
 use diligence_remote::Servers;
 use diligence_sql::{Closures, FollowedRows, Planner, PlannerOptions};
 use diligence_storage::Table;
-use diligence_storage::external::{Discovered, OpenOptions, discover};
 use diligence_storage::segment::FormatChoice;
 use parking_lot::RwLock;
 
 use crate::activity::{Activities, Activity};
 use crate::channels::Channels;
+use crate::data_folder::{DataChanges, DataFolder};
 use crate::kept::KeptFolder;
 use crate::plans::PlanCache;
 use crate::postgres;
@@ -94,6 +94,8 @@ struct Inner {
     kept: Option<KeptFolder>,
     /// A folder that is only read.
     read: Option<FolderReader>,
+    /// The folder of data.
+    data: Option<DataFolder>,
 }
 
 type Waiting = Arc<dyn Fn() -> Vec<WaitingQuery> + Send + Sync>;
@@ -169,7 +171,7 @@ impl Database {
                 false => kept = Some(KeptFolder::open(store, &catalog, &planner, engine.table_memory())?),
             }
         }
-        let inner = Inner {
+        let mut inner = Inner {
             defaults: Defaults::new(&engine),
             segment_format,
             engine,
@@ -180,6 +182,7 @@ impl Database {
             planner,
             kept,
             read,
+            data: None,
             postgres,
             more_system_tables: RwLock::default(),
             waiting: RwLock::default(),
@@ -188,7 +191,9 @@ impl Database {
             procedures_called: AtomicUsize::new(0),
         };
         if let Some(folder) = &options.data {
-            inner.add_folder(folder)?;
+            let data = DataFolder::new(folder, &inner.files)?;
+            data.look(&inner.catalog, &inner.files)?;
+            inner.data = Some(data);
         }
         // A wrong name or value is an error now, not in every session. What is the engine's or the planner's is set
         // here, what is a session's in every session.
@@ -272,6 +277,21 @@ impl Database {
     /// The plans of statements that sessions have planned.
     pub fn plan_cache(&self) -> &PlanCache {
         &self.0.plans
+    }
+
+    /// Looks at the folder of data again: files and folders that have come since are tables, those that have gone are
+    /// none any more. Statements do not wait for it. Does nothing if there is no such folder. Fails if it cannot be
+    /// listed; then everything is as it was.
+    pub fn look_at_data(&self) -> Result<DataChanges> {
+        self.0
+            .data
+            .as_ref()
+            .map_or_else(|| Ok(DataChanges::default()), |data| data.look(&self.0.catalog, &self.0.files))
+    }
+
+    /// Whether it has a folder of data.
+    pub fn has_data(&self) -> bool {
+        self.0.data.is_some()
     }
 
     /// Whether it has a folder that it only reads.
@@ -401,25 +421,6 @@ impl Inner {
         let store = self.kept.as_ref().map(|kept| kept.store());
         let (engine, defaults) = (&self.engine, &self.defaults);
         SettingsView { settings: own, engine, planner, defaults, segment_format, store }
-    }
-
-    fn add_folder(&self, folder: &Path) -> Result<()> {
-        if !self.files.is_folder(folder) {
-            return Err(Error::input(format!("{}: there is no such folder", folder.display())));
-        }
-        let Discovered { tables, left_out } = discover(folder, &self.files)?;
-        self.catalog.leave_out(left_out);
-        for (name, location) in tables {
-            let relation = FileRelation::new(location, OpenOptions::default(), self.files.clone());
-            let name = RelationName::new(DEFAULT_SCHEMA, name);
-            if self.catalog.snapshot().get(&name).is_some() {
-                let why = "the database has a relation of this name".to_owned();
-                self.catalog.leave_out([(name.name, why)]);
-                continue;
-            }
-            self.catalog.create(&name, Relation::Files(Arc::new(relation)), false)?;
-        }
-        Ok(())
     }
 }
 

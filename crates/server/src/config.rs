@@ -47,6 +47,8 @@ pub struct ServerOptions {
     pub tls: Option<TlsFiles>,
     /// A folder of `.sql` files that are served as HTTP endpoints.
     pub endpoints: Option<PathBuf>,
+    /// Whether tables, columns and functions that endpoints name must be there when the server starts.
+    pub check_endpoints: bool,
     /// Whether strangers on loopback may name files, when there are no users.
     pub files: bool,
     /// Limits.
@@ -65,6 +67,7 @@ impl Default for ServerOptions {
             users: None,
             tls: None,
             endpoints: None,
+            check_endpoints: false,
             files: false,
             limits: Limits::default(),
             execution: ExecutionOptions::default(),
@@ -219,6 +222,26 @@ pub(crate) fn user_named(users: Option<&Users>, database: &Database, name: &str)
 }
 
 impl ServerOptions {
+    /// What is another in `wanted`, and cannot change while a server runs: names of options.
+    pub(crate) fn unlike(&self, wanted: &Self) -> Vec<&'static str> {
+        let paths = |tls: &Option<TlsFiles>| tls.as_ref().map(|tls| (tls.certificates.clone(), tls.key.clone()));
+        let (limits, wanted_limits) = (&self.limits, &wanted.limits);
+        let (execution, wanted_execution) = (&self.execution, &wanted.execution);
+        let same = [
+            ("postgres", self.postgres == wanted.postgres),
+            ("socket", self.socket_directory == wanted.socket_directory),
+            ("http", self.http == wanted.http),
+            ("flight", self.flight == wanted.flight),
+            ("users", self.users.is_some() == wanted.users.is_some()),
+            ("tls-certificate", paths(&self.tls) == paths(&wanted.tls)),
+            ("running-max", execution.running_max == wanted_execution.running_max),
+            ("heavy-max", execution.heavy_max == wanted_execution.heavy_max),
+            ("queue-max", execution.queue_max == wanted_execution.queue_max),
+            ("result-rows-max", limits.result_rows_max == wanted_limits.result_rows_max),
+        ];
+        same.into_iter().filter(|(_, same)| !same).map(|(name, _)| name).collect()
+    }
+
     /// Refuses what is of no use, a server without a door, and what is not safe: strangers beyond loopback, and
     /// passwords in the clear.
     pub fn check(&self) -> Result<()> {

@@ -11,7 +11,7 @@
 //!    client's form (`encoding`) on the threads of *execute*, and go out as fast as the client takes them.
 //! 5. *disconnect* frees what it held.
 //!
-//! The rooms, of which each imports only those before it: `sqlstate`, `scram`, `roles`, `encoding`,
+//! The rooms, of which each imports only those before it: `log`, `sqlstate`, `measures`, `scram`, `roles`, `encoding`,
 //! `stages`, `registry`, `admission`, `execution`, `config`, `service`, `accepting`, `listing`, `http`, `pg`, `flight`,
 //! `server`, `process`.
 //!
@@ -28,6 +28,8 @@ pub mod execution;
 pub mod flight;
 pub mod http;
 mod listing;
+pub mod log;
+pub mod measures;
 pub mod pg;
 pub mod process;
 pub mod registry;
@@ -40,4 +42,5 @@ pub mod stages;
 
 pub use config::{Limits, ServerOptions, TlsFiles, Users};
 pub use encoding::{PlainNumeric, compact, texts};
+pub use log::{LogFormat, LogLevel, LogOptions};
 pub use server::{Addresses, Server};

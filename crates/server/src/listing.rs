@@ -70,7 +70,7 @@ struct Stage {
 
 fn stages(service: &Service) -> Vec<ArrayRef> {
     let registry = service.registry();
-    let limits = &service.options().limits;
+    let limits = service.options().limits;
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
     let connecting = registry.connecting.load(std::sync::atomic::Ordering::Relaxed);
     let mut rows = vec![Stage {

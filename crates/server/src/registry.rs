@@ -184,6 +184,12 @@ impl std::ops::Deref for Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         self.registry.sessions.lock().remove(&self.entry.id);
+        let Entry { id, user, door, peer, began, .. } = &*self.entry;
+        let seconds = began.elapsed().as_secs_f64();
+        match *door {
+            "http" => tracing::debug!(session = id, user, door, seconds, "a session ended"),
+            _ => tracing::info!(session = id, user, door, peer, seconds, "a session ended"),
+        }
         self.registry.ended.notify_waiters();
     }
 }
@@ -220,6 +226,11 @@ impl Registry {
         });
         sessions.insert(id, entry.clone());
         self.sessions_total.fetch_add(1, Ordering::Relaxed);
+        match door {
+            // One for each request.
+            "http" => tracing::debug!(session = id, user, door, "a session began"),
+            _ => tracing::info!(session = id, user, door, peer = %entry.peer, "a session began"),
+        }
         Ok(Registered { registry: self.clone(), entry })
     }
 
@@ -229,6 +240,7 @@ impl Registry {
         if let Some(entry) = entry
             && same(&entry.key, key)
         {
+            tracing::info!(session = id, user = %entry.user, door = entry.door, "a statement is cancelled by its client");
             entry.cancel_asked.store(true, Ordering::Release);
             entry.cancel.notify_waiters();
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use diligence_base::{Error, Result};
 use diligence_db::Database;
+use parking_lot::RwLock;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -24,6 +25,8 @@ use crate::{flight, http, listing, pg};
 pub struct Server {
     service: Arc<Service>,
     addresses: Addresses,
+    /// HTTP's, if it is spoken.
+    routes: Option<http::Routes>,
     /// What lets PostgreSQL's clients in, until the doors close.
     doors: parking_lot::Mutex<Vec<JoinHandle<()>>>,
 }
@@ -75,15 +78,21 @@ impl Server {
             let only_own_user = options.users.is_none();
             doors.push(pg::Listener::Local(pg::LocalListener::bind(path, only_own_user).await?));
         }
-        let router = if http.is_some() { Some(http::router(&service)?) } else { None };
+        let routes = match http {
+            Some(_) => {
+                let router = http::router(&service, options.endpoints.as_deref()).await?;
+                Some(Arc::new(RwLock::new(router)))
+            }
+            None => None,
+        };
         let doors = doors.into_iter().map(|door| tokio::spawn(pg::listen(service.clone(), door))).collect();
-        if let (Some(listener), Some(router)) = (http, router) {
-            tokio::spawn(http::listen(service.clone(), listener, router));
+        if let (Some(listener), Some(routes)) = (http, routes.clone()) {
+            tokio::spawn(http::listen(service.clone(), listener, routes));
         }
         if let Some(listener) = flight {
             tokio::spawn(flight::listen(service.clone(), listener));
         }
-        Ok(Arc::new(Self { service, addresses, doors: parking_lot::Mutex::new(doors) }))
+        Ok(Arc::new(Self { service, addresses, routes, doors: parking_lot::Mutex::new(doors) }))
     }
 
     /// Where the doors are.
@@ -92,7 +101,7 @@ impl Server {
     }
 
     /// How it was set up.
-    pub fn options(&self) -> &ServerOptions {
+    pub fn options(&self) -> Arc<ServerOptions> {
         self.service.options()
     }
 
@@ -104,6 +113,21 @@ impl Server {
     /// The sessions.
     pub fn registry(&self) -> &Arc<Registry> {
         self.service.registry()
+    }
+
+    /// Takes over what can change while it runs: users, endpoints, whether files may be named, limits of sessions and
+    /// statements, what is slow. Sessions that are there keep what they have. Options that were to change as well, and
+    /// cannot without a restart. Fails if an endpoint makes no sense or it would not be safe; then nothing is changed.
+    pub async fn reload(&self, options: ServerOptions) -> Result<Vec<&'static str>> {
+        let router = match self.routes {
+            Some(_) => Some(http::router(&self.service, options.endpoints.as_deref()).await?),
+            None => None,
+        };
+        let left = self.service.reload(options)?;
+        if let (Some(routes), Some(router)) = (&self.routes, router) {
+            *routes.write() = router;
+        }
+        Ok(left)
     }
 
     /// Closes the doors and waits until the sessions have ended: those at rest at once, the others with their

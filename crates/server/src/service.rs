@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use base64::Engine;
 use diligence_base::{Error, Result};
 use diligence_db::Database;
+use parking_lot::RwLock;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::sync::{Notify, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{self, ServerConfig};
 
-use crate::config::{ServerOptions, TlsFiles, user_named};
+use crate::config::{Limits, ServerOptions, TlsFiles, user_named};
 use crate::execution::StatementExecution;
 use crate::registry::Registry;
 use crate::roles::Role;
@@ -22,7 +23,7 @@ use crate::scram::{self, Verifier};
 
 /// What the doors serve: statement execution over a database, and the sessions that are there.
 pub struct Service {
-    options: ServerOptions,
+    options: RwLock<Arc<ServerOptions>>,
     execution: Arc<StatementExecution>,
     registry: Arc<Registry>,
     connecting: Arc<Semaphore>,
@@ -73,13 +74,42 @@ impl Service {
             secret: scram::random(32)?,
             shutdown: Shutdown::default(),
             execution,
-            options,
+            options: RwLock::new(Arc::new(options)),
         }))
     }
 
-    /// How it was set up.
-    pub fn options(&self) -> &ServerOptions {
-        &self.options
+    /// How it is set up.
+    pub fn options(&self) -> Arc<ServerOptions> {
+        self.options.read().clone()
+    }
+
+    /// Takes over what can change while it runs: users, whether files may be named, limits of sessions and statements,
+    /// and what is slow. Sessions that are there keep what they have. What was to change as well, and cannot. Fails with
+    /// kind `Input` if it would not be safe; then nothing is changed.
+    pub(crate) fn reload(&self, wanted: ServerOptions) -> Result<Vec<&'static str>> {
+        let mut options = self.options.write();
+        let now = options.as_ref();
+        let left = now.unlike(&wanted);
+        let mut next = ServerOptions { files: wanted.files, endpoints: wanted.endpoints, ..now.clone() };
+        // Whether anybody may come is what the doors were opened for.
+        if now.users.is_some() == wanted.users.is_some() {
+            next.users = wanted.users;
+        }
+        next.limits = Limits {
+            connecting_max: now.limits.connecting_max,
+            result_rows_max: now.limits.result_rows_max,
+            message_bytes_max: now.limits.message_bytes_max,
+            flight_message_bytes_max: now.limits.flight_message_bytes_max,
+            ..wanted.limits
+        };
+        next.execution.slow_statement = wanted.execution.slow_statement;
+        next.check()?;
+        if let Some(users) = &next.users {
+            self.database().set_users(users.rights());
+        }
+        self.execution.measures().slow_from(next.execution.slow_statement);
+        *options = Arc::new(next);
+        Ok(left)
     }
 
     /// What runs statements.
@@ -113,8 +143,13 @@ impl Service {
 
     /// What a user may do who shows this password; `None` if it is wrong, or there is no such user. Fails with kind
     /// `Resource` if the server is stopping.
-    pub(crate) async fn log_in(&self, user: &str, password: String) -> Result<Option<Arc<Role>>> {
-        let known = user_named(self.options.users.as_ref(), self.database(), user);
+    pub(crate) async fn log_in(
+        &self,
+        user: &str,
+        password: String,
+        (door, peer): (&'static str, &str),
+    ) -> Result<Option<Arc<Role>>> {
+        let known = user_named(self.options().users.as_ref(), self.database(), user);
         // Hashing takes as long for a user who does not exist.
         let fits = move || match known {
             Some(known) => Ok(known.verifier.fits(&password).then_some(known.role)),
@@ -123,7 +158,11 @@ impl Service {
                 Ok(None)
             }
         };
-        self.execution.compute(fits).await
+        let role = self.execution.compute(fits).await?;
+        if role.is_none() {
+            tracing::warn!(user, door, peer, "a log-in failed");
+        }
+        Ok(role)
     }
 
     /// Random bytes that nobody else knows, other ones for each process.

@@ -6,6 +6,7 @@ mod damage;
 mod generate;
 mod install;
 mod remote;
+mod serving;
 mod shell;
 mod spill;
 mod sql_command;

@@ -68,14 +68,22 @@ pub struct Asker {
     pub user: String,
     /// What he may do.
     pub role: Arc<Role>,
+    /// By which door he came.
+    pub door: &'static str,
     /// His ticket while he waits; 0 while he does not.
     ticket: AtomicU64,
 }
 
 impl Asker {
-    /// Somebody who does not ask yet.
+    /// Somebody who does not ask yet, and comes by the door of PostgreSQL's protocol.
     pub fn new(user: &str, role: Arc<Role>) -> Self {
-        Self { user: user.to_owned(), role, ticket: AtomicU64::new(0) }
+        Self { user: user.to_owned(), role, door: "postgres", ticket: AtomicU64::new(0) }
+    }
+
+    /// The same, at another door.
+    #[must_use]
+    pub fn at(self, door: &'static str) -> Self {
+        Self { door, ..self }
     }
 }
 

@@ -32,6 +32,7 @@ pub use self::running::{CommandDone, RunningStatement};
 use self::running::{Runner, StartedStatement};
 use crate::admission::lanes::Ticket;
 use crate::admission::{Admission, AdmissionOptions, Asker, Class, Query};
+use crate::measures::{Measures, Watch};
 use crate::sqlstate;
 use crate::stages::{Stage, StageCounters};
 
@@ -51,6 +52,8 @@ pub struct ExecutionOptions {
     pub heavy_max: usize,
     /// Queries that wait for their turn to run, of each class.
     pub queue_max: usize,
+    /// From which time on a statement is slow, and is logged; none is if `None`.
+    pub slow_statement: Option<Duration>,
 }
 
 impl Default for ExecutionOptions {
@@ -58,7 +61,14 @@ impl Default for ExecutionOptions {
     /// waiting ones are some seconds of short queries. Heavy ones that run together share work and share the workers:
     /// with more of them each takes longer, and cheap ones wait longer for a worker.
     fn default() -> Self {
-        Self { threads: None, stage_queue_max: 256, running_max: 64, heavy_max: 16, queue_max: 1024 }
+        Self {
+            threads: None,
+            stage_queue_max: 256,
+            running_max: 64,
+            heavy_max: 16,
+            queue_max: 1024,
+            slow_statement: None,
+        }
     }
 }
 
@@ -73,6 +83,7 @@ pub struct StatementExecution {
     optimize: Stage,
     runner: Arc<Runner>,
     admission: Arc<Admission>,
+    measures: Arc<Measures>,
 }
 
 /// A plan that is ready to start, and where to note what it uses.
@@ -136,7 +147,9 @@ impl StatementExecution {
         let write = Stage::start("write", WRITE_THREADS, queue)?;
         let disconnect = Stage::start("disconnect", 1, queue)?;
         let runner = Arc::new(Runner::new(execute, write, disconnect, result_rows_max));
-        Ok(Arc::new(Self { database, parse, optimize, runner, admission }))
+        let measures = Arc::new(Measures::default());
+        measures.slow_from(options.slow_statement);
+        Ok(Arc::new(Self { database, parse, optimize, runner, admission, measures }))
     }
 
     /// The database.
@@ -147,6 +160,11 @@ impl StatementExecution {
     /// Who may run.
     pub fn admission(&self) -> &Arc<Admission> {
         &self.admission
+    }
+
+    /// What statements took and how they ended.
+    pub fn measures(&self) -> &Arc<Measures> {
+        &self.measures
     }
 
     /// Whose a query is that runs.
@@ -160,12 +178,16 @@ impl StatementExecution {
     pub fn cancel(&self, number: i64, may: impl Fn(Option<&str>) -> bool) -> bool {
         let Some(ticket) = Ticket::numbered(number) else {
             let id = number.unsigned_abs();
-            return may(self.owner(id).as_deref()) && self.database.cancel(QueryId(id));
+            let is_found = may(self.owner(id).as_deref()) && self.database.cancel(QueryId(id));
+            tracing::info!(query = id, is_found, "a query is cancelled by its number");
+            return is_found;
         };
         // Noted at the door first: a query that has no number yet is looked for there when it has one.
         let is_known = self.admission.cancel(ticket, |user| may(Some(user)));
         let running = self.runner.query_of(ticket, |user| may(Some(user)));
-        running.is_some_and(|id| self.database.cancel(QueryId(id))) || is_known
+        let is_found = running.is_some_and(|id| self.database.cancel(QueryId(id))) || is_known;
+        tracing::info!(query = number, is_found, "a waiting query is cancelled by its number");
+        is_found
     }
 
     /// Plans that are remembered.
@@ -192,7 +214,8 @@ impl StatementExecution {
             return Ok(parsed);
         }
         let (own, text) = (session.clone(), sql.clone());
-        let parsed = self.parse.run(move || own.parse(&text)).await?;
+        let parsed = self.parse.run(move || own.parse(&text)).await;
+        let parsed = parsed.inspect_err(|error| self.measures.failed(error, "", &sql))?;
         self.plan_cache().put_parsed(identity, &sql, &parsed);
         Ok(parsed)
     }
@@ -217,7 +240,8 @@ impl StatementExecution {
             let planned = is_whole.then(|| own.plan(&statement, &[]).ok()).flatten();
             Ok((description, planned))
         });
-        let (description, planned) = described.await?;
+        let described = described.await;
+        let (description, planned) = described.inspect_err(|error| self.measures.failed(error, "", parsed.text()))?;
         if let (Some(key), Some(planned)) = (key, planned) {
             self.plan_cache().put(key, &planned);
         }
@@ -228,6 +252,18 @@ impl StatementExecution {
     /// kind `Retry` if too many queries wait, with kind `Cancelled` if somebody wants it to wait no more, and with kind
     /// `Unsupported` if it would do what is not allowed.
     pub async fn start(
+        &self,
+        session: &Session,
+        asker: &Asker,
+        parsed: &ParsedStatement,
+        values: Vec<ArrayRef>,
+        allowed: Allowed,
+    ) -> Result<RunningStatement> {
+        let watch = Watch::begin(&self.measures, asker.door, &asker.user, parsed.text());
+        watched(watch, self.start_unwatched(session, asker, parsed, values, allowed)).await
+    }
+
+    async fn start_unwatched(
         &self,
         session: &Session,
         asker: &Asker,
@@ -257,7 +293,7 @@ impl StatementExecution {
         {
             cache.put_generic(generic, RememberedGeneric { plan: None, history: history.shared() });
         }
-        self.start_ready(session, asker, parsed.text(), ready).await
+        self.start_planned(session, asker, parsed.text(), ready).await
     }
 
     /// Starts a statement by the plan that is remembered, or gives the rows that are remembered; `None` if the plan is
@@ -412,6 +448,17 @@ impl StatementExecution {
         statement: &str,
         ready: ReadyStatement,
     ) -> Result<RunningStatement> {
+        let watch = Watch::begin(&self.measures, asker.door, &asker.user, statement);
+        watched(watch, self.start_planned(session, asker, statement, ready)).await
+    }
+
+    async fn start_planned(
+        &self,
+        session: &Session,
+        asker: &Asker,
+        statement: &str,
+        ready: ReadyStatement,
+    ) -> Result<RunningStatement> {
         let ReadyStatement { planned, history } = ready;
         let used = history.as_ref().and_then(|history| history.used());
         let (offer, planned) = self.offer(session, planned).await?;
@@ -491,5 +538,16 @@ impl StatementExecution {
     /// and with kind `Resource` if the server is stopping.
     pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
         self.runner.compute(work).await
+    }
+}
+
+/// Has a statement watched from its start to its end.
+async fn watched(mut watch: Watch, start: impl Future<Output = Result<RunningStatement>>) -> Result<RunningStatement> {
+    match start.await {
+        Ok(running) => Ok(running.watched(watch)),
+        Err(error) => {
+            watch.failed(&error);
+            Err(error)
+        }
     }
 }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::admission::lanes::Ticket;
 use crate::admission::{Admitted, Asker, Class, Expected, Passed};
+use crate::measures::Watch;
 use crate::sqlstate;
 use crate::stages::Stage;
 
@@ -128,6 +129,7 @@ pub struct RunningStatement {
     answer: Option<(Vec<RecordBatch>, Arc<OnceLock<Vec<RecordBatch>>>)>,
     /// Its second start, while it is under way.
     restarting: Option<BoxFuture<'static, Result<StartedStatement>>>,
+    watch: Option<Watch>,
 }
 
 /// What a command did.
@@ -161,6 +163,13 @@ fn note(history: Option<Arc<PlanHistory>>, result: &QueryResult, complete: bool)
     }
 }
 
+/// Says that a statement is at its end.
+fn done(watch: Option<Watch>, result: Option<&QueryResult>) {
+    if let Some(mut watch) = watch {
+        watch.done(|| Some(result?.profile()?.to_string()));
+    }
+}
+
 impl RunningStatement {
     pub(super) fn new(
         runner: &Arc<Runner>,
@@ -187,6 +196,7 @@ impl RunningStatement {
             retry: started.retry,
             answer: None,
             restarting: None,
+            watch: None,
         };
         running.is(result);
         running
@@ -216,12 +226,19 @@ impl RunningStatement {
             retry: None,
             answer: None,
             restarting: None,
+            watch: None,
         }
     }
 
     /// The same, whose rows will be remembered if they are few.
     pub(super) fn remembering(mut self, answer: Option<Arc<OnceLock<Vec<RecordBatch>>>>) -> Self {
         self.answer = answer.map(|answer| (Vec::new(), answer));
+        self
+    }
+
+    /// The same, and told of how it ends.
+    pub(super) fn watched(mut self, watch: Watch) -> Self {
+        self.watch = Some(watch);
         self
     }
 
@@ -285,7 +302,9 @@ impl RunningStatement {
                     let error = Error::resource(format!("the result has more than {most} rows: no more are given"));
                     let hint =
                         "end the query with LIMIT, or have it aggregate; the limit is the server's or the role's";
-                    Some(Err(error.with_code(sqlstate::LIMIT).with_hint(hint)))
+                    let error = error.with_code(sqlstate::LIMIT).with_hint(hint);
+                    self.failed(&error);
+                    Some(Err(error))
                 }
                 _ => batch,
             };
@@ -293,12 +312,22 @@ impl RunningStatement {
         if let Some(result) = &self.result {
             note(self.history.take(), result, batch.is_none());
         }
+        match &batch {
+            Some(Err(error)) => self.failed(error),
+            _ => done(self.watch.take(), self.result.as_ref()),
+        }
         if let (Some((rows, answer)), None) = (self.answer.take(), &batch) {
             let _ = answer.set(rows);
         }
         // Others may run while the last rows are on their way.
         self.admitted = None;
         batch
+    }
+
+    fn failed(&mut self, error: &Error) {
+        if let Some(watch) = &mut self.watch {
+            watch.failed(error);
+        }
     }
 
     async fn poll_once(&mut self) -> Option<Result<RecordBatch>> {
@@ -366,6 +395,20 @@ impl RunningStatement {
 
     /// Does a command's work to its end. Fails with the error that ends it.
     pub async fn finish(mut self) -> Result<CommandDone> {
+        let mut watch = self.watch.take();
+        let ended = self.run_to_its_end().await;
+        match &ended {
+            Ok((_, result)) => done(watch, Some(result)),
+            Err(error) => {
+                if let Some(watch) = &mut watch {
+                    watch.failed(error);
+                }
+            }
+        }
+        ended.map(|(command, _)| command)
+    }
+
+    async fn run_to_its_end(&mut self) -> Result<(CommandDone, QueryResult)> {
         let Some(mut result) = self.result.take() else { return Err(Error::bug("a command ran twice")) };
         let token = CancelOnDrop(Some(result.cancel_token()));
         while !result.is_done() {
@@ -390,7 +433,10 @@ impl RunningStatement {
         token.keep();
         note(self.history.take(), &result, true);
         match result.kind() {
-            ResultKind::Command { tag, rows } => Ok(CommandDone { tag: tag.to_owned(), rows }),
+            ResultKind::Command { tag, rows } => {
+                let command = CommandDone { tag: tag.to_owned(), rows };
+                Ok((command, result))
+            }
             ResultKind::Rows => Err(Error::bug("rows were taken for a command")),
         }
     }

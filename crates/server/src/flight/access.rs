@@ -104,11 +104,11 @@ impl Access {
     }
 
     /// What a user may do. Fails if the password is wrong.
-    async fn role(&self, user: &str, password: String) -> std::result::Result<Arc<Role>, Status> {
+    async fn role(&self, user: &str, password: String, peer: &str) -> std::result::Result<Arc<Role>, Status> {
         if self.service.options().users.is_none() {
             return Ok(Arc::new(Role::none(self.service.options().files)));
         }
-        let role = told(self.service.log_in(user, password).await)?;
+        let role = told(self.service.log_in(user, password, ("flight", peer)).await)?;
         role.ok_or_else(|| unauthenticated(&format!("the password of '{user}' is wrong")))
     }
 
@@ -125,7 +125,7 @@ impl Access {
                 return Err(unauthenticated("a handshake needs a user and a password: 'authorization: Basic …'"));
             }
         };
-        let role = self.role(&user, password).await?;
+        let role = self.role(&user, password, &connection.peer()).await?;
         let session = told(FlightSession::open(&self.service, &user, role, connection.peer()))?;
         let token = BASE64.encode(told(random(TOKEN_BYTES))?);
         let held = Arc::new(TokenSession { session, connections: AtomicUsize::new(0) });
@@ -152,7 +152,7 @@ impl Access {
                 Ok(session)
             }
             Shown::Password(user, password) => {
-                let role = self.role(&user, password).await?;
+                let role = self.role(&user, password, &connection.peer()).await?;
                 told(connection.session(&user, || FlightSession::open(&self.service, &user, role, connection.peer())))
             }
             Shown::Nothing if self.service.options().users.is_none() => {

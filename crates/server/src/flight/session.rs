@@ -125,7 +125,7 @@ impl FlightSession {
 
     /// Who asks at the door to the engine, for one statement.
     pub(super) fn asker(&self) -> Asker {
-        Asker::new(&self.entry.user, self.role.clone())
+        Asker::new(&self.entry.user, self.role.clone()).at("flight")
     }
 
     /// A number that nothing of this session had before.

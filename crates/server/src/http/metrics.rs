@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use diligence_db::status::{LatchInfo, ProcessState, StageInfo};
 
 use crate::admission::lanes::LaneInfo;
+use crate::measures::{BUCKETS_US, Measures};
 use crate::service::Service;
 use crate::stages::StageCounters;
 
@@ -213,5 +214,35 @@ fn text(service: &Service) -> String {
     text.one("buffer_reads_total", "counter", "Reads of files for it.", buffer.reads_total);
     text.one("buffer_read_bytes_total", "counter", "Bytes that they brought.", buffer.read_bytes_total);
     text.one("memory_reserved_bytes", "gauge", "What is reserved.", status.memory_reserved_bytes() as u64);
+    let temp = status.temp();
+    text.one("temp_files", "gauge", "Files of what does not fit in memory.", temp.files);
+    text.one("temp_written_bytes_total", "counter", "Bytes written to them.", temp.written_bytes_total);
+    text.one("temp_read_bytes_total", "counter", "Bytes read of them.", temp.read_bytes_total);
+    statements(&mut text, service.execution().measures());
+    let version = env!("CARGO_PKG_VERSION");
+    text.metric("build_info", "gauge", "The program.", &[(format!("{{version=\"{version}\"}}"), 1)]);
     text.0
+}
+
+/// Times of statements by door, and their errors by SQLSTATE.
+fn statements(text: &mut Text, measures: &Measures) {
+    let histograms = measures.histograms();
+    let name = "diligence_statement_seconds";
+    // Writing to a string does not fail.
+    let _ = writeln!(text.0, "# HELP {name} From a statement's start to its end.\n# TYPE {name} histogram");
+    for histogram in &histograms {
+        let door = histogram.door;
+        for (most, count) in BUCKETS_US.iter().zip(&histogram.cumulated) {
+            let most = *most as f64 / 1e6;
+            let _ = writeln!(text.0, "{name}_bucket{{door=\"{door}\",le=\"{most}\"}} {count}");
+        }
+        let (count, sum) = (histogram.count, histogram.sum_us as f64 / 1e6);
+        let _ = writeln!(text.0, "{name}_bucket{{door=\"{door}\",le=\"+Inf\"}} {count}");
+        let _ = writeln!(text.0, "{name}_sum{{door=\"{door}\"}} {sum}\n{name}_count{{door=\"{door}\"}} {count}");
+    }
+    let by_door = histograms.iter().map(|one| (format!("{{door=\"{}\"}}", one.door), one.given_up));
+    let help = "Statements that were cancelled, out of time, or whose clients wanted no more rows.";
+    text.metric("statements_given_up_total", "counter", help, &by_door.collect::<Vec<_>>());
+    let by_code = measures.errors().into_iter().map(|(code, count)| (format!("{{sqlstate=\"{code}\"}}"), count));
+    text.metric("errors_total", "counter", "Errors of statements, by SQLSTATE.", &by_code.collect::<Vec<_>>());
 }

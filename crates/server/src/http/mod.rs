@@ -39,9 +39,11 @@ use axum::serve::Listener;
 use axum::{Extension, Router};
 use diligence_base::{Error, ErrorKind, Result};
 use diligence_db::{Facts, Isolation, Session, SessionOptions};
+use parking_lot::RwLock;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tonic::codegen::Service as _;
 use tower_http::compression::CompressionLayer;
 
 use crate::accepting::{Arrived, Socket, accepted};
@@ -77,7 +79,7 @@ impl Caller {
 
     /// The caller at the door to the engine.
     fn asker(&self) -> Asker {
-        Asker::new(&self.user, self.role.clone())
+        Asker::new(&self.user, self.role.clone()).at("http")
     }
 
     /// Whether the caller may see the query, and end it: his own, unless he is an administrator.
@@ -86,9 +88,17 @@ impl Caller {
     }
 }
 
-/// All routes. Fails if the folder of endpoints cannot be read or one of them makes no sense.
-pub(crate) fn router(service: &Arc<Service>) -> Result<Router> {
-    let endpoints = Arc::new(endpoints::Endpoints::read(service.options().endpoints.as_deref())?);
+/// All routes, which others may replace while the server runs.
+pub(crate) type Routes = Arc<RwLock<Router>>;
+
+/// All routes, with the endpoints of a folder. Fails if the folder cannot be read, or endpoints make no sense; then all
+/// their mistakes are told.
+pub(crate) async fn router(service: &Arc<Service>, folder: Option<&std::path::Path>) -> Result<Router> {
+    let endpoints = endpoints::Endpoints::read(folder)?;
+    if service.options().check_endpoints {
+        endpoints.check(service).await?;
+    }
+    let endpoints = Arc::new(endpoints);
     let description = openapi::description(&endpoints);
     let mut guarded = Router::new()
         .route("/v1/sql", post(sql::run).layer(DefaultBodyLimit::max(service.options().limits.message_bytes_max)))
@@ -105,7 +115,7 @@ pub(crate) fn router(service: &Arc<Service>) -> Result<Router> {
     for file in console::FILES {
         guarded = guarded.route(file.path, get(move |headers: HeaderMap| async move { file.answer(&headers) }));
     }
-    if let Some(public) = public::Public::of(service.options().endpoints.as_deref())? {
+    if let Some(public) = public::Public::of(folder)? {
         guarded = guarded.fallback(move |request: Request| public.serve(request));
     }
     let guarded = guarded.layer(from_fn_with_state(service.clone(), guard)).layer(CompressionLayer::new());
@@ -129,7 +139,7 @@ async fn guard(State(service): State<Arc<Service>>, mut request: Request, next: 
         }
         Some(_) => {
             let Some((user, password)) = credentials(request.headers()) else { return unauthorized() };
-            match service.log_in(&user, password).await {
+            match service.log_in(&user, password, ("http", "")).await {
                 Ok(Some(role)) => Caller { user, role },
                 Ok(None) => return unauthorized(),
                 Err(error) => return failure(&error),
@@ -318,11 +328,16 @@ async fn cancel(
 }
 
 /// Serves until the server stops.
-pub(crate) async fn listen(service: Arc<Service>, listener: TcpListener, router: Router) {
+pub(crate) async fn listen(service: Arc<Service>, listener: TcpListener, routes: Routes) {
     let Ok(address) = listener.local_addr() else { return };
     let accepted = accepted(service.clone(), listener, service.tls().cloned());
     let until = service.clone();
     let stopping = async move { until.stopping().await };
+    let current = move |request: Request| {
+        let mut router = routes.read().clone();
+        async move { router.call(request).await }
+    };
+    let router = Router::new().fallback(current);
     // It only ends with the server.
     let _ = axum::serve(Accepted { accepted, address }, router).with_graceful_shutdown(stopping).await;
 }

@@ -77,6 +77,8 @@ pub(super) async fn arrive(service: &Arc<Service>, mut stream: Box<dyn Socket>, 
         }
         Err(Broken::Gone) => None,
         Err(Broken::Malformed(error)) => {
+            let (code, peer) = (sqlstate::of(&error), peer.to_string());
+            tracing::warn!(door = "postgres", peer, code, error = error.message(), "a client was not let in");
             outbox.put(error_response(&error, None, true));
             outbox.close().await;
             None

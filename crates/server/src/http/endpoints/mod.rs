@@ -26,7 +26,7 @@ mod origin;
 mod reading;
 mod redirect;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
@@ -40,12 +40,32 @@ pub(super) use self::file::{Endpoint, Kind};
 use self::given::GivenValues;
 use super::{Caller, Refused, wanted_types};
 use crate::encoding::formats::Format;
+use crate::roles::Role;
 use crate::service::Service;
+use crate::sqlstate;
 
 /// The endpoints of a folder.
 pub(super) struct Endpoints {
     endpoints: Vec<Endpoint>,
+    /// Their files.
+    files: Vec<PathBuf>,
     templates: Environment<'static>,
+}
+
+/// SQLSTATEs of statements with names that stand for nothing, and of those that are none.
+const NAMELESS: [&str; 6] = ["42P01", "42703", "42883", "42704", "3F000", "42601"];
+
+/// Mistakes as one error.
+fn together(mut mistakes: Vec<Error>) -> Option<Error> {
+    if mistakes.len() < 2 {
+        return mistakes.pop();
+    }
+    let line = |error: &Error| match error.hint() {
+        Some(hint) => format!("\n  {} ({hint})", error.message()),
+        None => format!("\n  {}", error.message()),
+    };
+    let lines = mistakes.iter().map(line).collect::<String>();
+    Some(Error::input(format!("the endpoints have {} mistakes:{lines}", mistakes.len())))
 }
 
 /// A path with the endpoints of its methods.
@@ -57,42 +77,61 @@ pub(super) struct Route {
 }
 
 impl Endpoints {
-    /// Reads a folder; without one there are none.
+    /// Reads a folder; without one there are none. Fails if it cannot be read, or files make no sense; then the
+    /// mistakes of all of them are told.
     pub(super) fn read(folder: Option<&Path>) -> Result<Self> {
-        let mut templates = Environment::new();
-        let mut endpoints: Vec<Endpoint> = Vec::new();
-        let Some(folder) = folder else { return Ok(Self { endpoints, templates }) };
+        let mut all = Self { endpoints: Vec::new(), files: Vec::new(), templates: Environment::new() };
+        let Some(folder) = folder else { return Ok(all) };
         let unreadable = |path: &Path, error: std::io::Error| Error::file(format!("{}: {error}", path.display()));
+        let mut mistakes = Vec::new();
         for path in LocalDisk.list(folder).map_err(|error| unreadable(folder, error))? {
-            let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default().to_owned();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-            if !["sql", "html"].contains(&extension.as_str()) || !LocalDisk.is_file(&path) {
-                continue;
+            let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+            if ["sql", "html"].contains(&extension) && LocalDisk.is_file(&path) {
+                let text = LocalDisk.read_text(&path).map_err(|error| unreadable(&path, error))?;
+                let added = if extension == "html" { all.add_template(&path, text) } else { all.add(&path, &text) };
+                mistakes.extend(added.err().map(|error| error.context(path.display())));
             }
-            let text = LocalDisk.read_text(&path).map_err(|error| unreadable(&path, error))?;
-            if extension == "html" {
-                let added = templates.add_template_owned(name.clone(), text);
-                added.map_err(|error| Error::input(format!("{}: {error:#}", path.display())))?;
-                continue;
-            }
-            let endpoint = Endpoint::parse(&text).map_err(|error| error.context(path.display()))?;
-            let is_same = |other: &&Endpoint| other.method == endpoint.method && other.route() == endpoint.route();
-            if let Some(other) = endpoints.iter().find(is_same) {
-                let error = Error::input(format!("another file has the endpoint {other} already"));
-                return Err(error.context(path.display()));
-            }
-            endpoints.push(endpoint);
         }
-        for endpoint in &endpoints {
+        for (endpoint, path) in all.endpoints.iter().zip(&all.files) {
             if let Some(template) = &endpoint.template
-                && templates.get_template(template).is_err()
+                && all.templates.get_template(template).is_err()
             {
-                return Err(Error::input(format!(
-                    "the endpoint {endpoint} wants the template '{template}', which is not in the folder"
-                )));
+                let text =
+                    format!("the endpoint {endpoint} wants the template '{template}', which is not in the folder");
+                mistakes.push(Error::input(text).context(path.display()));
             }
         }
-        Ok(Self { endpoints, templates })
+        together(mistakes).map_or(Ok(all), Err)
+    }
+
+    fn add_template(&mut self, path: &Path, text: String) -> Result<()> {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        self.templates.add_template_owned(name, text).map_err(|error| Error::input(format!("{error:#}")))
+    }
+
+    fn add(&mut self, path: &Path, text: &str) -> Result<()> {
+        let endpoint = Endpoint::parse(text)?;
+        let is_same = |other: &&Endpoint| other.method == endpoint.method && other.route() == endpoint.route();
+        if let Some(other) = self.endpoints.iter().find(is_same) {
+            return Err(Error::input(format!("another file has the endpoint {other} already")));
+        }
+        self.endpoints.push(endpoint);
+        self.files.push(path.to_owned());
+        Ok(())
+    }
+
+    /// Plans the statements of all endpoints. Fails if names in them stand for nothing: tables, columns, functions. What
+    /// is behind a statement that makes or changes such things is not looked at.
+    pub(super) async fn check(&self, service: &Arc<Service>) -> Result<()> {
+        let mut mistakes = Vec::new();
+        for (endpoint, path) in self.endpoints.iter().zip(&self.files) {
+            let Err(error) = endpoint.check_names(service).await else { continue };
+            match NAMELESS.contains(&sqlstate::of(&error)) {
+                true => mistakes.push(error.context(path.display())),
+                false => tracing::warn!(file = %path.display(), %error, "an endpoint may not work"),
+            }
+        }
+        together(mistakes).map_or(Ok(()), Err)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Endpoint> {
@@ -131,6 +170,25 @@ impl Endpoints {
 }
 
 impl Endpoint {
+    /// Plans its statements, up to the first that makes or changes something that has a name. Fails as planning does.
+    async fn check_names(&self, service: &Arc<Service>) -> Result<()> {
+        let role = Role::none(true);
+        let session = service.database().session_with(role.endpoint_options(!self.is_reading()));
+        for statement in &self.statements {
+            let code =
+                statement.sql.lines().map(str::trim_start).find(|line| !line.is_empty() && !line.starts_with("--"));
+            let word = code.and_then(|code| code.split_whitespace().next()).unwrap_or_default();
+            if ["create", "alter", "drop", "attach", "set"].iter().any(|defining| word.eq_ignore_ascii_case(defining)) {
+                return Ok(());
+            }
+            let types = statement.parameters.iter().map(|place| Some(self.parameters[*place].kind.data_type()));
+            let (own, sql, types) = (session.clone(), statement.sql.clone(), types.collect::<Vec<_>>());
+            let describe = move || own.parse(&sql).and_then(|parsed| own.describe(&parsed, &types)).map(drop);
+            service.execution().compute(describe).await?;
+        }
+        Ok(())
+    }
+
     /// Its path as the router wants it. Equal for paths that the same requests fit.
     fn route(&self) -> String {
         let mut place = 0;
