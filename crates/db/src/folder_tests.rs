@@ -404,6 +404,8 @@ fn what_tables_need_is_exported_before_them() {
         "CREATE TABLE t (id INT GENERATED ALWAYS AS IDENTITY (START WITH 10 INCREMENT BY 5), s SERIAL, a INT DEFAULT twice(21), \
          m mood CHECK (is_well(m)), g INT GENERATED ALWAYS AS (twice(a)) STORED, e even)",
         "INSERT INTO t (m, e) VALUES ('happy', 4)",
+        "CREATE FUNCTION half(a INT) RETURNS INT LANGUAGE sql IMMUTABLE AS 'SELECT a / 2'",
+        "CREATE INDEX halves ON t (half(a))",
         "ALTER SEQUENCE t_id_seq RENAME TO counts",
         "ALTER TABLE t RENAME COLUMN s TO serial",
         "CREATE FUNCTION all_of() RETURNS SETOF t LANGUAGE sql AS 'SELECT * FROM t'",

@@ -391,12 +391,14 @@ fn counted(options: &SequenceOptions) -> String {
     format!("INCREMENT BY {increment} MINVALUE {min} MAXVALUE {max} START WITH {start}{cycle}")
 }
 
-/// What the statement that makes a table computes.
+/// What the statements compute that make a table and its indexes.
 fn expressions(table: &NativeTable) -> Vec<String> {
     let rules = table.rules();
     let values = rules.defaults.values().chain(rules.generated.values());
     let checks = rules.checks.iter().map(|check| &check.condition);
-    values.chain(checks).map(ToString::to_string).collect()
+    let computed = rules.keys.iter().filter_map(|key| key.computed.as_ref());
+    let indexed = computed.flat_map(|computed| computed.expressions.iter().flatten().chain(&computed.condition));
+    values.chain(checks).chain(indexed).map(ToString::to_string).collect()
 }
 
 /// Whether a text may call a function of this name.

@@ -37,6 +37,11 @@ impl FlightSession {
                 self.in_transaction()?;
                 self.roll_back();
             }
+            // The client names its transactions, and would not know the next one's name.
+            Command::Chain { .. } => {
+                let error = Error::unsupported("AND CHAIN belongs to PostgreSQL's protocol").with_code("0A000");
+                return Err(error.with_hint("end the transaction, and begin another one"));
+            }
             Command::Savepoint(name) => self.savepoint(name)?,
             Command::Release(name) => self.release(name)?,
             Command::RollbackTo(name) => self.back_to(name)?,

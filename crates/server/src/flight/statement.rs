@@ -108,7 +108,8 @@ impl FlightSession {
 
     /// What a statement is.
     pub(super) async fn parse(&self, statement: String, cancellation: &Cancellation) -> Result<Kind> {
-        let command = commands::command(&statement).map_err(|reason| Error::input(reason).with_code("42601"))?;
+        let command =
+            commands::command(&statement).map_err(|refused| Error::input(refused.message).with_code(refused.code))?;
         if let Some(command) = command {
             return Ok(Kind::Command(command));
         }

@@ -738,7 +738,6 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, Refused> {
                     _ => None,
                 };
                 let said = given.as_deref().and_then(crate::encoding::parameters::boolean);
-                // Without parentheses, another option may follow.
                 if let (Some(given), true) = (&given, is_listed) {
                     if said.is_none() && word == "HEADER" && given.eq_ignore_ascii_case("match") {
                         return Err(not_with("COPY reads no HEADER match: write HEADER, and name the columns"));
