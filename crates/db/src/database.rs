@@ -22,12 +22,13 @@ use diligence_pool::{Pool, PoolOptions};
 use diligence_remote::Servers;
 use diligence_sql::{Closures, FollowedRows, Planner, PlannerOptions};
 use diligence_storage::Table;
-use diligence_storage::external::{Discovered, OpenOptions, discover};
+use diligence_storage::external::{Discovered, OpenOptions};
 use diligence_storage::segment::FormatChoice;
 use parking_lot::RwLock;
 
 use crate::activity::{Activities, Activity};
 use crate::channels::Channels;
+use crate::data::tables_of;
 use crate::kept::KeptFolder;
 use crate::plans::PlanCache;
 use crate::postgres;
@@ -46,8 +47,9 @@ pub struct DatabaseOptions {
     pub read_only: bool,
     /// How many rows the segments of that folder have.
     pub segments: SegmentSizes,
-    /// A folder: every file in it that can be a table, and every folder of such files, is one, named by its stem.
-    pub data: Option<PathBuf>,
+    /// Folders, in which every file that can be a table, and every folder of such files, is one, named by its stem; and
+    /// files, each of which is one.
+    pub data: Vec<PathBuf>,
     /// Worker threads; one per core if `None`.
     pub workers: Option<usize>,
     /// How far workers stand back behind other threads, from 0, which is not at all, to 19, as nice(2) counts it: for a
@@ -111,7 +113,7 @@ pub struct TableInfo {
 
 impl Database {
     /// Opens a database: starts its engine, and lists the folder's files without opening them. Fails with kind `Input`
-    /// if an option or a setting makes no sense, or if there is no such folder of data; with kind `File` if the folder
+    /// if an option or a setting makes no sense, or if there is no such folder or file of data, or two of them have tables of one name; with kind `File` if the folder
     /// or temp space cannot be used, or the database is open in another process; with kind `Resource` if the system has
     /// no threads left, or the tables that the database keeps do not fit into memory.
     pub fn open(options: DatabaseOptions) -> Result<Self> {
@@ -187,9 +189,7 @@ impl Database {
             channels: Channels::default(),
             procedures_called: AtomicUsize::new(0),
         };
-        if let Some(folder) = &options.data {
-            inner.add_folder(folder)?;
-        }
+        inner.add_data(&options.data)?;
         // A wrong name or value is an error now, not in every session. What is the engine's or the planner's is set
         // here, what is a session's in every session.
         for (name, value) in &options.settings {
@@ -403,11 +403,8 @@ impl Inner {
         SettingsView { settings: own, engine, planner, defaults, segment_format, store }
     }
 
-    fn add_folder(&self, folder: &Path) -> Result<()> {
-        if !self.files.is_folder(folder) {
-            return Err(Error::input(format!("{}: there is no such folder", folder.display())));
-        }
-        let Discovered { tables, left_out } = discover(folder, &self.files)?;
+    fn add_data(&self, places: &[PathBuf]) -> Result<()> {
+        let Discovered { tables, left_out } = tables_of(places, &self.files)?;
         self.catalog.leave_out(left_out);
         for (name, location) in tables {
             let relation = FileRelation::new(location, OpenOptions::default(), self.files.clone());

@@ -22,13 +22,14 @@
 //! PostgreSQL's clients look at it in [`postgres`].
 //!
 //! The rooms, of which each imports only those before it: `duration`, `sqlstate`, `channels`, `sender`, `settings`,
-//! `status`, `system`, `plan_json`, `activity`, `postgres`, `plans`, `kept`, `put_off`, `remembered`, `database`,
+//! `status`, `system`, `plan_json`, `activity`, `postgres`, `plans`, `kept`, `put_off`, `remembered`, `data`, `database`,
 //! `session`, `words`, `statement`.
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 
 mod activity;
 mod channels;
+mod data;
 mod database;
 pub mod duration;
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod generate;
 mod install;
 mod remote;
 mod shell;
+mod shell_commands;
 mod spill;
 mod sql_command;
 mod support;
