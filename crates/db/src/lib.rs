@@ -22,14 +22,15 @@
 //! PostgreSQL's clients look at it in [`postgres`].
 //!
 //! The rooms, of which each imports only those before it: `duration`, `sqlstate`, `channels`, `sender`, `settings`,
-//! `status`, `system`, `plan_json`, `activity`, `postgres`, `plans`, `kept`, `put_off`, `remembered`, `data_folder`,
-//! `database`, `session`, `words`, `statement`.
+//! `status`, `system`, `plan_json`, `activity`, `postgres`, `plans`, `cursors`, `kept`, `put_off`, `remembered`, `data`,
+//! `data_folder`, `database`, `session`, `words`, `statement`.
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 
 mod activity;
 mod channels;
 mod cursors;
+mod data;
 mod data_folder;
 mod database;
 pub mod duration;
