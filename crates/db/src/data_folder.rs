@@ -103,7 +103,7 @@ impl DataFolder {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+
     use crate::{Database, DatabaseOptions};
 
     #[test]
