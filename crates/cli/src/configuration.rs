@@ -41,8 +41,8 @@ pub struct Configured {
     pub users: Option<Users>,
 }
 
-/// Reads the configuration that the arguments of this process name, if they do. Fails with all its mistakes, if they are
-/// wrong names or types of values, otherwise with the first.
+/// Reads the configuration that the arguments of this process name, if they do. Fails with all its mistakes, if they
+/// are wrong names or types of values, otherwise with the first.
 pub fn configured(arguments: ServeArguments) -> Result<Configured, Failure> {
     let Some(path) = arguments.config.clone() else { return Ok(Configured { arguments, users: None }) };
     let text = std::fs::read_to_string(&path)
@@ -132,7 +132,8 @@ fn unknown<'a>(key: &str, names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// The values of an option as the command line has them; one `None` for a flag that is set. Fails with what is expected.
+/// The values of an option as the command line has them; one `None` for a flag that is set. Fails with what is
+/// expected.
 fn texts(value: &Value, option: &Arg) -> Result<Vec<Option<String>>, &'static str> {
     let one = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),

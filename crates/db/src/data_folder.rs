@@ -103,7 +103,6 @@ impl DataFolder {
 
 #[cfg(test)]
 mod tests {
-
     use crate::{Database, DatabaseOptions};
 
     #[test]

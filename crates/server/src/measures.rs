@@ -182,6 +182,7 @@ pub(crate) struct Watch {
     statement: String,
     began: Instant,
     is_over: bool,
+    gave_rows: bool,
 }
 
 impl Watch {
@@ -194,12 +195,18 @@ impl Watch {
             statement: cut(statement, STATEMENT_BYTES_LOGGED).to_owned(),
             began: Instant::now(),
             is_over: false,
+            gave_rows: false,
         }
     }
 
     fn times(&self) -> &Times {
         let place = DOORS.iter().position(|door| *door == self.door).unwrap_or(0);
         &self.measures.times[place]
+    }
+
+    /// The client has rows of it.
+    pub(crate) fn gave_rows(&mut self) {
+        self.gave_rows = true;
     }
 
     /// The statement is at its end. `plan` tells how it ran, with what was measured.
@@ -241,13 +248,11 @@ impl Drop for Watch {
         self.times().given_up.fetch_add(1, Ordering::Relaxed);
         let milliseconds = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (door, user, statement) = (self.door, &*self.user, without_passwords(&self.statement));
-        tracing::info!(
-            milliseconds,
-            door,
-            user,
-            %statement,
-            "a statement was given up: cancelled, out of time, or its client wanted no more rows"
-        );
+        if self.gave_rows {
+            tracing::debug!(milliseconds, door, user, %statement, "a statement was not read to its end");
+        } else {
+            tracing::info!(milliseconds, door, user, %statement, "a statement was given up: cancelled, or out of time");
+        }
     }
 }
 

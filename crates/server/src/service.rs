@@ -84,8 +84,8 @@ impl Service {
     }
 
     /// Takes over what can change while it runs: users, whether files may be named, limits of sessions and statements,
-    /// and what is slow. Sessions that are there keep what they have. What was to change as well, and cannot. Fails with
-    /// kind `Input` if it would not be safe; then nothing is changed.
+    /// and what is slow. Sessions that are there keep what they have. What was to change as well, and cannot. Fails
+    /// with kind `Input` if it would not be safe; then nothing is changed.
     pub(crate) fn reload(&self, wanted: ServerOptions) -> Result<Vec<&'static str>> {
         let mut options = self.options.write();
         let now = options.as_ref();

@@ -291,6 +291,9 @@ impl RunningStatement {
         };
         if let Some(Ok(rows)) = &batch {
             self.rows += rows.num_rows() as u64;
+            if let Some(watch) = &mut self.watch {
+                watch.gave_rows();
+            }
             if let Some((kept, _)) = &mut self.answer {
                 kept.push(rows.clone());
                 if kept.iter().map(RecordBatch::get_array_memory_size).sum::<usize>() > ANSWER_BYTES_MAX {

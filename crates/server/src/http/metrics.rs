@@ -227,11 +227,11 @@ fn text(service: &Service) -> String {
 /// Times of statements by door, and their errors by SQLSTATE.
 fn statements(text: &mut Text, measures: &Measures) {
     let histograms = measures.histograms();
+    text.metric("statement_seconds", "histogram", "From a statement's start to its end.", &[]);
     let name = "diligence_statement_seconds";
-    // Writing to a string does not fail.
-    let _ = writeln!(text.0, "# HELP {name} From a statement's start to its end.\n# TYPE {name} histogram");
     for histogram in &histograms {
         let door = histogram.door;
+        // Writing to a string does not fail.
         for (most, count) in BUCKETS_US.iter().zip(&histogram.cumulated) {
             let most = *most as f64 / 1e6;
             let _ = writeln!(text.0, "{name}_bucket{{door=\"{door}\",le=\"{most}\"}} {count}");

@@ -120,8 +120,8 @@ impl Endpoints {
         Ok(())
     }
 
-    /// Plans the statements of all endpoints. Fails if names in them stand for nothing: tables, columns, functions. What
-    /// is behind a statement that makes or changes such things is not looked at.
+    /// Plans the statements of all endpoints. Fails if names in them stand for nothing: tables, columns, functions.
+    /// What is behind a statement that makes or changes such things is not looked at.
     pub(super) async fn check(&self, service: &Arc<Service>) -> Result<()> {
         let mut mistakes = Vec::new();
         for (endpoint, path) in self.endpoints.iter().zip(&self.files) {
