@@ -29,11 +29,13 @@ pub fn serve(memory_bytes: Option<usize>) -> ExitCode {
         let (budget, charge) = database.engine().process_budget();
         diligence_allocator::keep_within(diligence_allocator::QUIET, budget, charge);
         database.engine().between_turns(diligence_allocator::tidy);
-        process::serve(database, server, |addresses| {
+        let again = server.clone();
+        let ready = |addresses: diligence_server::Addresses| {
             if let (Some(postgres), Some(http)) = (addresses.postgres, addresses.http) {
                 println!("postgres://{postgres}/diligence\nhttp://{http}/");
             }
-        })
+        };
+        process::serve(database, server, ready, move || Ok(again.clone()))
     });
     match served {
         Ok(true) => ExitCode::SUCCESS,

@@ -19,7 +19,6 @@ use arrow::datatypes::{DataType, SchemaRef};
 use diligence_db::SqlType;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::frame::Frame;
 use super::text::{formatters, options, printable};
 use super::{Demand, Expanded, ResultWriter, TableOptions, WriteError};
 
