@@ -378,6 +378,7 @@ mod tests {
     use super::super::Format;
     use super::super::tests::{sample, text, written};
     use super::*;
+    use crate::output::frame::Frame;
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, Int64Array, StringArray};
