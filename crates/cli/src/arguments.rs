@@ -95,8 +95,8 @@ pub struct DatabaseArguments {
     /// there [default: a database in memory, which ends with the program]
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
-    /// A directory in which every Parquet, CSV, JSON or Arrow file, and every directory of such files, is a table, or one
-    /// such file; may be repeated. A table has the name of its file without the extension
+    /// A directory in which every Parquet, CSV, JSON or Arrow file, and every directory of such files, is a table, or
+    /// one such file; may be repeated. A table has the name of its file without the extension
     #[arg(long, value_name = "PATH")]
     pub data: Vec<PathBuf>,
     /// Number of worker threads [default: one per core]
@@ -167,8 +167,8 @@ pub struct OutputArguments {
     /// Print row counts and elapsed times on standard error
     #[arg(long)]
     pub timer: bool,
-    /// Maximum number of rows to print in table format; 0 means all [default on a terminal: 1000, in the shell the first
-    /// and the last 20; otherwise all]
+    /// Maximum number of rows to print in table format; 0 means all [default on a terminal: 1000, in the shell the
+    /// first and the last 20; otherwise all]
     #[arg(long, value_name = "N")]
     pub max_rows: Option<usize>,
 }

@@ -114,9 +114,10 @@ pub struct TableInfo {
 
 impl Database {
     /// Opens a database: starts its engine, and lists the folder's files without opening them. Fails with kind `Input`
-    /// if an option or a setting makes no sense, or if there is no such folder or file of data, or two of them have tables of one name; with kind `File` if the folder
-    /// or temp space cannot be used, or the database is open in another process; with kind `Resource` if the system has
-    /// no threads left, or the tables that the database keeps do not fit into memory.
+    /// if an option or a setting makes no sense, or if there is no such folder or file of data, or two of them have
+    /// tables of one name; with kind `File` if the folder or temp space cannot be used, or the database is open in
+    /// another process; with kind `Resource` if the system has no threads left, or the tables that the database keeps
+    /// do not fit into memory.
     pub fn open(options: DatabaseOptions) -> Result<Self> {
         if let Some(workers) = options.workers.filter(|workers| *workers > WORKERS_MAX) {
             return Err(Error::input(format!(

@@ -21,9 +21,9 @@
 //! use the same plan cache ([`Database::plan_cache`]), show what happens ([`status`]), and find the catalog as
 //! PostgreSQL's clients look at it in [`postgres`].
 //!
-//! The rooms, of which each imports only those before it: `duration`, `sqlstate`, `channels`, `sender`, `settings`,
-//! `status`, `system`, `plan_json`, `activity`, `postgres`, `plans`, `cursors`, `kept`, `put_off`, `remembered`, `data`,
-//! `data_folder`, `database`, `session`, `words`, `statement`.
+//! The rooms, of which each imports only those before it: `duration`, `sqlstate`, `cursors`, `channels`, `sender`,
+//! `settings`, `status`, `system`, `plan_json`, `activity`, `postgres`, `plans`, `kept`, `put_off`, `remembered`,
+//! `data`, `data_folder`, `database`, `session`, `words`, `statement`.
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 

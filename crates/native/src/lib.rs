@@ -23,8 +23,8 @@
 //! * What is acknowledged is there when the database is opened again, and of what is not acknowledged all or nothing.
 //! * A file is complete under its name, or its end says how far it is: each record has a checksum and its place in the
 //!   order, so a record that is half there, or an old one, ends the log.
-//! * A record in the middle that cannot be read is an error that names the file, never a shorter database: a mark behind
-//!   it, or a log that was begun behind it, says that it was whole (`files`).
+//! * A record in the middle that cannot be read is an error that names the file, never a shorter database: a mark
+//!   behind it, or a log that was begun behind it, says that it was whole (`files`).
 
 mod backup;
 mod bytes;

@@ -87,7 +87,8 @@ impl KeptRows {
         wait_for(|waker| self.poll_push(rows, waker))
     }
 
-    /// The same, without waiting. After `Pending`, call it again with the same rows when the waker was woken.
+    /// The same, without waiting. After `Pending`, call it again with the same rows when the waker was woken. Fails as
+    /// [`push`](Self::push) does.
     pub fn poll_push(&mut self, rows: &RecordBatch, waker: &Waker) -> Poll<Result<()>> {
         if rows.num_rows() == 0 {
             return Poll::Ready(Ok(()));
@@ -121,7 +122,8 @@ impl KeptRows {
         wait_for(|waker| self.poll_rows_from(row, waker))
     }
 
-    /// The same, without waiting. After `Pending`, call it again with the same number when the waker was woken.
+    /// The same, without waiting. After `Pending`, call it again with the same number when the waker was woken. Fails
+    /// as [`rows_from`](Self::rows_from) does.
     pub fn poll_rows_from(&mut self, row: u64, waker: &Waker) -> Poll<Result<Option<RecordBatch>>> {
         if row >= self.rows {
             return Poll::Ready(Ok(None));

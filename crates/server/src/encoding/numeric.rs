@@ -1,5 +1,5 @@
-//! What Arrow would write otherwise: a `numeric` without parentheses, which has no zeros at its end, and dates and times
-//! that Arrow has no text for.
+//! What Arrow would write otherwise: a `numeric` without parentheses, which has no zeros at its end, and dates and
+//! times that Arrow has no text for.
 
 use std::fmt::Write;
 

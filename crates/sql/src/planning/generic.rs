@@ -63,8 +63,8 @@ impl Planner {
     }
 
     /// What a query of one row computes for values of these types of its parameters; `None` if it reads a table, waits
-    /// for something outside of the engine, or has no plan for all values. Fails as [`plan_generic`](Self::plan_generic)
-    /// does.
+    /// for something outside of the engine, or has no plan for all values. Fails as
+    /// [`plan_generic`](Self::plan_generic) does.
     pub fn formula(&self, snapshot: &SessionSnapshot, parsed: &Parsed, types: &[DataType]) -> Result<Option<Formula>> {
         match self.unvalued(snapshot, parsed, types)? {
             Some(Unvalued { plan, write: None, uses, .. }) => Formula::new(&plan, types, uses),

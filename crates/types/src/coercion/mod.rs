@@ -23,7 +23,7 @@ use diligence_base::{Error, Result};
 
 pub use self::common::common_type;
 pub use self::contexts::{cast_context, is_arrows};
-pub use self::normalize::normalize;
+pub use self::normalize::{file_texts, normalize};
 use crate::SqlType;
 use crate::text::{self, ReadOptions, Zone};
 

@@ -5,17 +5,17 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewBuilder, Decimal128Array, ListArray, MapArray, PrimitiveArray,
-    StringViewBuilder, StructArray, new_null_array,
+    Array, ArrayRef, AsArray, BinaryViewBuilder, Decimal128Array, ListArray, MapArray, PrimitiveArray, StringViewArray,
+    StringViewBuilder, StructArray, make_array, new_null_array,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{CastOptions as ArrowOptions, cast_with_options, take};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
-    DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType, IntervalDayTimeType,
-    IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType, Time32MillisecondType,
-    Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt64Type,
+    DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType, Field,
+    IntervalDayTimeType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, IntervalYearMonthType,
+    Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt64Type,
 };
 use diligence_base::{Error, Result};
 
@@ -23,7 +23,22 @@ use super::{Cast, broken};
 use crate::SqlType;
 use crate::sql_type::RecordField;
 use crate::text::calendar::DAY;
-use crate::text::{Zone, bytes, errors, field_of};
+use crate::text::{Printer, Zone, bytes, errors, field_of};
+
+/// The texts of a column's values as files of text have them, which are SQL's; `None` where Arrow has the same.
+/// Fails as [`normalize`] does.
+pub fn file_texts(array: &dyn Array, field: &Field) -> Result<Option<StringViewArray>> {
+    let Some(sql_type) = SqlType::of_field(field) else { return Ok(None) };
+    if !matches!(
+        sql_type,
+        SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Interval | SqlType::Bytea
+    ) {
+        return Ok(None);
+    }
+    let held = make_array(array.to_data());
+    let held = normalize(&held, &sql_type)?;
+    Ok(Some(Printer::new(&held, &sql_type, Zone::UTC)?.texts()))
+}
 
 /// An array as its SQL type is held. Fails with kind `Input` if a value is beyond what the type holds (22003, 22008),
 /// and if the array's type has no way to the SQL type (42846).

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, Date32Array, Decimal256Array, IntervalMonthDayNanoArray, MapArray, StringViewArray,
-    Time64MicrosecondArray, TimestampMicrosecondArray, make_array,
+    Time64MicrosecondArray, TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
@@ -162,13 +162,13 @@ impl ArrayFormatterFactory for Forms {
     }
 }
 
-/// Texts that stand in JSON as they are, or between quotes.
-struct Texts {
+/// JsonTexts that stand in JSON as they are, or between quotes.
+struct JsonTexts {
     texts: StringViewArray,
     is_json: bool,
 }
 
-impl Encoder for Texts {
+impl Encoder for JsonTexts {
     fn encode(&mut self, row: usize, out: &mut Vec<u8>) {
         let text = self.texts.value(row);
         if self.is_json {
@@ -285,12 +285,12 @@ impl EncoderFactory for Forms {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => match SqlType::of_field(field) {
                 Some(SqlType::Json | SqlType::Jsonb) => {
                     let texts = cast(array, &DataType::Utf8View)?.as_string_view().clone();
-                    Box::new(Texts { texts, is_json: true })
+                    Box::new(JsonTexts { texts, is_json: true })
                 }
                 _ => return Ok(None),
             },
             DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
-                Box::new(Texts { texts: texts(array, &SqlType::Bytea)?, is_json: false })
+                Box::new(JsonTexts { texts: texts(array, &SqlType::Bytea)?, is_json: false })
             }
             DataType::Float64 => {
                 let floats = array.as_primitive::<Float64Type>();
@@ -316,20 +316,6 @@ impl EncoderFactory for Forms {
         };
         Ok(Some(NullableEncoder::new(encoder, nulls)))
     }
-}
-
-/// The texts of a column's values as files of text have them, which are SQL's; `None` where Arrow has the same.
-pub fn file_texts(array: &dyn Array, field: &Field) -> diligence_base::Result<Option<StringViewArray>> {
-    let Some(sql_type) = SqlType::of_field(field) else { return Ok(None) };
-    if !matches!(
-        sql_type,
-        SqlType::Date | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Interval | SqlType::Bytea
-    ) {
-        return Ok(None);
-    }
-    let held = make_array(array.to_data());
-    let held = crate::coercion::normalize(&held, &sql_type)?;
-    Ok(Some(Printer::new(&held, &sql_type, Zone::UTC)?.texts()))
 }
 
 #[cfg(test)]

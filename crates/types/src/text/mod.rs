@@ -38,7 +38,7 @@ use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 
 pub use self::decimals::numeric_type_of;
-pub use self::forms::{Forms, file_texts};
+pub use self::forms::Forms;
 pub use self::literals::array_type_of;
 pub use self::multiranges::Multirange;
 pub use self::print::Printer;

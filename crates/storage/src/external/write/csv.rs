@@ -11,7 +11,7 @@ use arrow::csv::writer::{QuoteStyle, Terminator};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use diligence_base::{Error, Result};
-use diligence_types::text::file_texts;
+use diligence_types::coercion::file_texts;
 
 use crate::foreign_error::from_arrow;
 

@@ -27,8 +27,8 @@ impl Run<'_> {
         &self.procedure.settings
     }
 
-    /// Ends the transaction, and begins another one: like it if it `chains`, else as the session's do. Fails with 2D000 within the caller's, in a function, and where a handler would take back
-    /// what is committed.
+    /// Ends the transaction, and begins another one: like it if it `chains`, else as the session's do. Fails with 2D000
+    /// within the caller's, in a function, and where a handler would take back what is committed.
     pub(super) fn end_transaction(&self, commits: bool, chains: bool) -> Result<()> {
         if self.guarded > 0 && self.may_end {
             let what = if commits { "commit" } else { "roll back" };
