@@ -135,7 +135,7 @@ impl WantedLock {
             part.as_ident().is_some_and(|part| [NO_KEY_UPDATE, KEY_SHARE].contains(&part.value.as_str()))
         };
         let markers = clause.of.iter().flat_map(|of| &of.0).filter(is_marker).cloned().collect::<Vec<_>>();
-        let behind = LockClause { of: (!markers.is_empty()).then(|| ObjectName(markers)), ..clause.clone() };
+        let behind = LockClause { of: (!markers.is_empty()).then_some(ObjectName(markers)), ..clause.clone() };
         let mut parts = clause.of.iter().flat_map(|of| &of.0).filter_map(|part| part.as_ident()).peekable();
         let is_marked = parts.next_if(|part| [NO_KEY_UPDATE, KEY_SHARE].contains(&part.value.as_str())).is_some();
         let (clause_name, mode) = match (&clause.lock_type, is_marked) {
