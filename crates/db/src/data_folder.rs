@@ -35,8 +35,9 @@ impl DataChanges {
 
 /// The folder.
 pub(crate) struct DataFolder {
-    /// Folders, and single files.
-    places: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+    /// Single files.
+    files: Vec<PathBuf>,
     known: Mutex<Known>,
 }
 
@@ -50,7 +51,8 @@ impl DataFolder {
     /// Places that have not been looked at. Fails as [`tables_of`] does.
     pub(crate) fn new(places: &[PathBuf], files: &Arc<dyn Disk>) -> Result<Self> {
         tables_of(places, files)?;
-        Ok(Self { places: places.to_vec(), known: Mutex::default() })
+        let (folders, files) = places.iter().cloned().partition(|place| files.is_folder(place));
+        Ok(Self { folders, files, known: Mutex::default() })
     }
 
     /// Makes tables of what has come since the last look, and takes those away that have gone. Fails if the folder, or
@@ -58,8 +60,12 @@ impl DataFolder {
     pub(crate) fn look(&self, catalog: &Catalog, files: &Arc<dyn Disk>) -> Result<DataChanges> {
         let mut known = self.known.lock();
         // A single file that has gone is no mistake any more.
-        let places = self.places.iter().filter(|place| files.is_folder(place) || files.resolve(place).is_ok());
-        let Discovered { tables, left_out } = tables_of(&places.cloned().collect::<Vec<_>>(), files)?;
+        let there = self.files.iter().filter(|file| files.resolve(file).is_ok());
+        let places = self.folders.iter().chain(there).cloned().collect::<Vec<_>>();
+        if let Some(gone) = self.folders.iter().find(|folder| !files.is_folder(folder)) {
+            return Err(Error::input(format!("{}: there is no such folder", gone.display())));
+        }
+        let Discovered { tables, left_out } = tables_of(&places, files)?;
         let mut changes = DataChanges::default();
         let found = tables.into_iter().collect::<BTreeMap<_, _>>();
         let mut left_out = left_out.into_iter().collect::<BTreeMap<_, _>>();

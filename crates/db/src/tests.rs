@@ -166,6 +166,7 @@ fn schemas_hold_tables() {
             "attached",
             "buffer",
             "client_settings",
+            "cursors",
             "fragments",
             "history",
             "indexes",

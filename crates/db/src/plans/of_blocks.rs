@@ -65,21 +65,25 @@ impl Tree {
     }
 }
 
-/// The trees of a block, by the numbers of its texts.
+/// The trees of a block, by the numbers of its texts. Several texts may have one number, where a trigger's condition
+/// stands around the block of its function.
 #[derive(Default)]
-pub(crate) struct BlockTrees(Mutex<HashMap<usize, Arc<Tree>>>);
+pub(crate) struct BlockTrees(Mutex<HashMap<usize, Vec<Arc<Tree>>>>);
 
 impl BlockTrees {
-    /// The tree of a number.
-    pub(crate) fn get(&self, number: usize) -> Option<Arc<Tree>> {
-        self.0.lock().get(&number).cloned()
+    /// The tree of a number and a text, which is two parts.
+    pub(crate) fn get(&self, number: usize, (before, text): (&str, &str)) -> Option<Arc<Tree>> {
+        let is_of_text = |tree: &&Arc<Tree>| tree.statement.text().strip_prefix(before) == Some(text);
+        self.0.lock().get(&number)?.iter().find(is_of_text).cloned()
     }
 
-    /// Remembers one.
+    /// Remembers one, instead of one of the same text.
     pub(crate) fn put(&self, number: usize, tree: &Arc<Tree>) {
         let mut trees = self.0.lock();
         if trees.len() < TREES_MAX || trees.contains_key(&number) {
-            trees.insert(number, tree.clone());
+            let known = trees.entry(number).or_default();
+            known.retain(|known| known.statement.text() != tree.statement.text());
+            known.push(tree.clone());
         }
     }
 }

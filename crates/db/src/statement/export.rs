@@ -191,15 +191,20 @@ impl<'a> Exported<'a> {
                 _ => {}
             }
         }
+        // Tables first: they write the functions that they call.
         for object in &objects {
             self.token.check()?;
+            if let Relation::Native(table) = &object.relation {
+                self.table(object, table, &objects)?;
+            }
+        }
+        for object in &objects {
             match &object.relation {
-                Relation::Native(table) => self.table(object, table, &objects)?,
                 Relation::View(view) => self.last.push_str(&defined(&object.name, &view.definition())),
                 Relation::Routine(routine) if self.made.insert(object.id) => {
                     self.last.push_str(&defined(&object.name, &routine.statement()));
                 }
-                Relation::Routine(_) => {}
+                Relation::Native(_) | Relation::Routine(_) => {}
                 Relation::Files(files) => {
                     if let Some(definition) = &files.definition {
                         self.last.push_str(&defined(&object.name, definition));

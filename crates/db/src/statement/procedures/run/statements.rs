@@ -126,7 +126,7 @@ impl Run<'_> {
     pub(super) fn tree(&self, before: &str, sql: &Sql) -> Result<Arc<Tree>> {
         self.look()?;
         let is_same = |(names, known): &(Vec<String>, SqlType)| matches!(self.named(names), Ok(Some(value)) if value.sql_type == *known);
-        if let Some(tree) = self.trees.get(sql.number)
+        if let Some(tree) = self.trees.get(sql.number, (before, &sql.text))
             && tree.names.iter().all(is_same)
         {
             return Ok(tree);
