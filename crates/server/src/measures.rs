@@ -91,7 +91,7 @@ impl Measures {
             let mut cumulated = times.counts.iter().map(cumulate).collect::<Vec<_>>();
             let count = cumulated.pop().unwrap_or_default();
             let (sum_us, given_up) = (times.sum_us.load(Ordering::Relaxed), times.given_up.load(Ordering::Relaxed));
-            Histogram { door: *door, cumulated, count, sum_us, given_up }
+            Histogram { door, cumulated, count, sum_us, given_up }
         };
         DOORS.iter().zip(&self.times).map(shown).collect()
     }

@@ -806,7 +806,7 @@ fn copy_options(tokens: &[Placed<'_>]) -> Result<CopyOptions, Refused> {
     {
         return Err(not_meant(format!("COPY delimiter cannot be \"{}\"", char::from(delimiter))));
     }
-    if csv && matches!(quote, b'\n' | b'\r') || csv && delimiter == quote {
+    if csv && (matches!(quote, b'\n' | b'\r') || delimiter == quote) {
         return Err(not_meant("COPY delimiter and quote must be different"));
     }
     if format != CopyFormat::Binary && null.as_bytes().contains(&delimiter) {

@@ -33,10 +33,10 @@ impl Run<'_> {
                 "errcode" => code = Some(raised::code(&value)?),
                 "detail" => detail = Some(value),
                 "hint" => hint = Some(value),
-                "column" => about.column = Some(value.into()),
-                "constraint" => about.constraint = Some(value.into()),
-                "table" => about.table = Some(value.into()),
-                "schema" => about.schema = Some(value.into()),
+                "column" => about.column = Some(value),
+                "constraint" => about.constraint = Some(value),
+                "table" => about.table = Some(value),
+                "schema" => about.schema = Some(value),
                 "datatype" => {}
                 other => {
                     let message = format!("unrecognized RAISE statement option \"{other}\"");
