@@ -3,7 +3,6 @@
 use std::io::{IsTerminal, stdin, stdout};
 
 use crate::arguments::SqlArguments;
-use crate::display::Display;
 use crate::failure::{Done, Failure};
 use crate::interrupt::Interrupt;
 use crate::open::target;
@@ -20,7 +19,7 @@ pub fn run(arguments: &SqlArguments) -> Done {
     let sources = sources(arguments)?;
     let interrupt = Interrupt::install()?;
     let (target, _) = target(arguments.connect.as_deref(), &arguments.database)?;
-    let runner = Runner::new(target.as_ref(), &interrupt, Display::of_sql(&arguments.output, terminal), terminal);
+    let runner = Runner::new(target.as_ref(), &interrupt, &arguments.output, terminal);
     for source in &sources {
         runner.run(source)?;
     }
@@ -29,7 +28,7 @@ pub fn run(arguments: &SqlArguments) -> Done {
 
 fn sources(arguments: &SqlArguments) -> Result<Vec<Source>, Failure> {
     let mut sources = arguments.files.iter().map(|path| Source::file(path)).collect::<Result<Vec<_>, _>>()?;
-    for text in arguments.commands.iter().chain(&arguments.statements) {
+    for text in &arguments.statements {
         sources.push(if text == "-" { Source::standard_input()? } else { Source::typed(text) });
     }
     if sources.is_empty() {
@@ -41,9 +40,8 @@ fn sources(arguments: &SqlArguments) -> Result<Vec<Source>, Failure> {
         }
         sources.push(Source::standard_input()?);
     }
-    // A command of the shell is not SQL; say so rather than report a syntax error.
-    let mut typed = arguments.commands.iter().chain(&arguments.statements);
-    if let Some(command) = typed.find(|text| shell::is_command(text)) {
+    // A dot command is not SQL; say so rather than report a syntax error.
+    if let Some(command) = arguments.statements.iter().find(|text| shell::is_command(text)) {
         return Err(Failure::Usage(format!("'{}' works only in 'diligence shell'", command.trim())));
     }
     Ok(sources)

@@ -8,7 +8,6 @@ mod install;
 mod remote;
 mod serving;
 mod shell;
-mod shell_commands;
 mod spill;
 mod sql_command;
 mod support;
