@@ -32,7 +32,7 @@ fn a_cancelled_query_leaves_nothing_behind() {
     unsafe { std::env::set_var("TMPDIR", &passing) };
 
     let tables = data::tpch(temporary, 0.1).unwrap();
-    let options = DatabaseOptions { data: Some(tables), workers: Some(4), ..DatabaseOptions::default() };
+    let options = DatabaseOptions { data: vec![tables], workers: Some(4), ..DatabaseOptions::default() };
     let database = Database::open(options).unwrap();
     let session = database.session();
     let mut statements: Vec<String> = TPCH.iter().map(|query| QUERIES[query - 1].to_owned()).collect();

@@ -53,7 +53,12 @@ struct Latencies {
 pub fn run(arguments: &PoliciesArguments, data: &Path) -> Result<Value> {
     let directory = setup::data(data, arguments.sf)?;
     let (data, workers) = (Some(directory), Some(arguments.workers));
-    let options = DatabaseOptions { data, workers, settings: setup::settings(), ..DatabaseOptions::default() };
+    let options = DatabaseOptions {
+        data: data.into_iter().collect(),
+        workers,
+        settings: setup::settings(),
+        ..DatabaseOptions::default()
+    };
     let database = Database::open(options)?;
     let mut all: Vec<(PolicyKind, Latencies)> =
         PolicyKind::ALL.into_iter().map(|kind| (kind, Latencies::default())).collect();

@@ -40,7 +40,7 @@ pub fn run(arguments: &ServeArguments) -> Result<Value> {
         ..TempOptions::within(arguments.memory_bytes)
     };
     let options = DatabaseOptions {
-        data: Some(arguments.folder.clone()),
+        data: vec![arguments.folder.clone()],
         workers: Some(arguments.workers),
         memory_bytes: Some(arguments.memory_bytes),
         temp: Some(temp),

@@ -25,6 +25,11 @@ pub fn settings() -> Vec<(String, String)> {
 /// A session over the files of a directory. Fails if the database cannot be opened.
 pub fn session(directory: &Path, workers: usize) -> Result<Session> {
     let (data, workers) = (Some(directory.to_owned()), Some(workers));
-    let options = DatabaseOptions { data, workers, settings: settings(), ..DatabaseOptions::default() };
+    let options = DatabaseOptions {
+        data: data.into_iter().collect(),
+        workers,
+        settings: settings(),
+        ..DatabaseOptions::default()
+    };
     Ok(Database::open(options)?.session())
 }

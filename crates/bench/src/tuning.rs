@@ -138,7 +138,13 @@ fn contestant(
         TempOptions { files: Arc::new(SlowFiles(is_slow.clone())), ..TempOptions::within(arguments.memory_mb << 20) };
     let settings = setup::settings().into_iter().chain(settings.iter().cloned()).collect();
     let (workers, data, temp) = (Some(arguments.workers), Some(data.to_owned()), Some(temp));
-    let database = Database::open(DatabaseOptions { data, workers, temp, settings, ..DatabaseOptions::default() })?;
+    let database = Database::open(DatabaseOptions {
+        data: data.into_iter().collect(),
+        workers,
+        temp,
+        settings,
+        ..DatabaseOptions::default()
+    })?;
     database.session().execute("CREATE TABLE looked_up AS SELECT * FROM orders")?.collect()?;
     if arguments.record.is_some() {
         database.engine().tuning().record(true);

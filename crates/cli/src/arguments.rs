@@ -18,6 +18,8 @@ use crate::output::Format;
 #[command(name = "diligence", version, propagate_version = true, max_term_width = 110)]
 #[command(after_help = "Examples:
   diligence sql \"SELECT count(*) FROM 'events/*.parquet'\"
+  diligence trips.csv -c \"SELECT count(*) FROM trips\"
+  diligence trips.csv zones.parquet
   diligence sql --data sales/ --format csv \"SELECT region, sum(price) FROM orders GROUP BY region\"
   diligence shell --data sales/
   diligence shell --db shop/
@@ -93,10 +95,10 @@ pub struct DatabaseArguments {
     /// there [default: a database in memory, which ends with the program]
     #[arg(long, value_name = "DIR")]
     pub db: Option<PathBuf>,
-    /// A directory in which every Parquet, CSV, JSON or Arrow file, and every directory of such files, is a table. The
-    /// table has the name of the file without its extension
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
+    /// A directory in which every Parquet, CSV, JSON or Arrow file, and every directory of such files, is a table, or
+    /// one such file; may be repeated. A table has the name of its file without the extension
+    #[arg(long, value_name = "PATH")]
+    pub data: Vec<PathBuf>,
     /// Number of worker threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = count)]
     pub workers: Option<NonZeroUsize>,
@@ -165,7 +167,8 @@ pub struct OutputArguments {
     /// Print row counts and elapsed times on standard error
     #[arg(long)]
     pub timer: bool,
-    /// Maximum number of rows to print in table format; 0 means all [default: 1000 on a terminal, otherwise all]
+    /// Maximum number of rows to print in table format; 0 means all [default on a terminal: 1000, in the shell the
+    /// first and the last 20; otherwise all]
     #[arg(long, value_name = "N")]
     pub max_rows: Option<usize>,
 }
@@ -182,6 +185,9 @@ pub struct SqlArguments {
     /// How results are printed.
     #[command(flatten)]
     pub output: OutputArguments,
+    /// SQL statements, as the argument SQL; may be repeated
+    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    pub commands: Vec<String>,
     /// File of SQL statements, or - for standard input; may be repeated; files run before SQL arguments
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub files: Vec<PathBuf>,
@@ -202,6 +208,9 @@ pub struct ShellArguments {
     /// How results are printed.
     #[command(flatten)]
     pub output: OutputArguments,
+    /// Do not run the file that $DILIGENCE_INIT names, or ~/.diligencerc, first
+    #[arg(long)]
+    pub no_init: bool,
 }
 
 /// `diligence top`.

@@ -2,7 +2,8 @@
 //! database, and data generation.
 //!
 //! `diligence sql "…"` runs in these steps:
-//! 1. [`arguments`] parses the command line. [`sources`] collects the SQL from it, from files, or from standard input.
+//! 1. [`shortcuts`] adds the subcommand where files or `-c` come first, and [`arguments`] parses the command line.
+//!    [`sources`] collects the SQL from it, from files, or from standard input.
 //! 2. [`open`] opens a database over the data directory, or [`remote`] connects to a server; both are a [`target`].
 //!    Each source is split into statements with their [`location`]s.
 //! 3. [`statements`] runs them one by one, draws progress, reacts to Ctrl-C ([`interrupt`]), and passes batches to
@@ -17,6 +18,7 @@ mod arguments;
 mod check;
 mod completions;
 mod configuration;
+mod display;
 mod failure;
 mod generate;
 mod interrupt;
@@ -29,6 +31,8 @@ mod remote;
 mod repair;
 mod serve;
 mod shell;
+mod shortcuts;
+mod sink;
 mod sources;
 mod sql;
 mod statements;
@@ -43,16 +47,17 @@ use clap::Parser;
 use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse_from(std::env::args_os().map(not_a_flag)).command {
-        Command::Sql(arguments) => sql::run(&arguments),
-        Command::Shell(arguments) => shell::run(&arguments),
-        Command::Serve(arguments) => serve::run(arguments),
-        Command::Top(arguments) => top::run(&arguments),
-        Command::Check(arguments) => check::run(&arguments),
-        Command::Repair(arguments) => repair::run(&arguments),
-        Command::Generate(arguments) => generate::run(&arguments),
-        Command::Completions(arguments) => completions::run(&arguments),
-    };
+    let done =
+        match Arguments::parse_from(shortcuts::spelled_out(std::env::args_os().map(not_a_flag).collect())).command {
+            Command::Sql(arguments) => sql::run(&arguments),
+            Command::Shell(arguments) => shell::run(&arguments),
+            Command::Serve(arguments) => serve::run(arguments),
+            Command::Top(arguments) => top::run(&arguments),
+            Command::Check(arguments) => check::run(&arguments),
+            Command::Repair(arguments) => repair::run(&arguments),
+            Command::Generate(arguments) => generate::run(&arguments),
+            Command::Completions(arguments) => completions::run(&arguments),
+        };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),

@@ -44,11 +44,8 @@ pub fn target(connect: Option<&str>, arguments: &DatabaseArguments) -> Result<(B
 }
 
 fn open_as(arguments: &DatabaseArguments, worker_nice: u8, read_only: bool) -> Result<Database, Failure> {
-    if let Some(data) = &arguments.data
-        && !data.is_dir()
-    {
-        let what = if data.exists() { "is not a directory" } else { "does not exist" };
-        return Err(Failure::Usage(format!("the data directory {} {what}", data.display())));
+    if let Some(missing) = arguments.data.iter().find(|data| !data.exists()) {
+        return Err(Failure::Usage(format!("the data {} does not exist", missing.display())));
     }
     let defaults = arguments.memory.map_or_else(TempOptions::default, TempOptions::within);
     let temp = TempOptions {

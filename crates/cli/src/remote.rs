@@ -1,6 +1,7 @@
 //! A server as the target of statements.
 
 use std::cell::{Cell, RefCell, RefMut};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -17,15 +18,15 @@ use crate::failure::{Failure, complain};
 use crate::interrupt::InterruptGuard;
 use crate::output::printable;
 use crate::progress::StatementProgress;
-use crate::target::{LOOK_EVERY, RunningStatement, StatementResult, Target};
+use crate::target::{KnownWords, LOOK_EVERY, RunningStatement, StatementResult, Target};
 
 /// The `application_name` of this client.
 const APPLICATION: &str = "diligence";
 
 const RELATIONS: &str = "SELECT table_schema, table_name FROM information_schema.tables \
     WHERE table_schema <> 'information_schema' AND table_schema <> 'pg_catalog' ORDER BY 1, 2";
-const COLUMNS: &str = "SELECT DISTINCT column_name FROM information_schema.columns \
-    WHERE table_schema <> 'information_schema' AND table_schema <> 'pg_catalog' ORDER BY 1";
+const COLUMNS: &str = "SELECT table_schema, table_name, column_name FROM information_schema.columns \
+    WHERE table_schema <> 'information_schema' AND table_schema <> 'pg_catalog' ORDER BY 1, 2, ordinal_position";
 
 /// A session on a server.
 pub struct Remote {
@@ -33,7 +34,7 @@ pub struct Remote {
     connection: RefCell<Connection>,
     /// Whether tables may have changed since `words` was filled.
     changed: Cell<bool>,
-    words: RefCell<(Vec<String>, Vec<String>)>,
+    words: RefCell<KnownWords>,
 }
 
 /// Connects to the server that the URL names, and asks for a password on the terminal if the server requires one that
@@ -156,22 +157,36 @@ impl Target for Remote {
         Ok(Box::new(running))
     }
 
-    fn words(&self) -> (Vec<String>, Vec<String>) {
+    fn words(&self) -> KnownWords {
         if self.changed.replace(false) {
+            let named = |schema: &str, name: &str| match schema {
+                "public" => name.to_owned(),
+                schema => format!("{schema}.{name}"),
+            };
             let relations = self.texts(RELATIONS).into_iter().filter_map(|row| match &row[..] {
-                [schema, name] if schema == "public" => Some(name.clone()),
-                [schema, name] => Some(format!("{schema}.{name}")),
+                [schema, name] => Some(named(schema, name)),
                 _ => None,
             });
             let relations = relations.collect::<Vec<_>>();
+            let mut columns = BTreeMap::<String, Vec<String>>::new();
+            for row in self.texts(COLUMNS) {
+                if let [schema, table, column] = &row[..] {
+                    columns.entry(named(schema, table)).or_default().push(column.clone());
+                }
+            }
             let mut words = Session::keywords().iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
             words.extend(relations.iter().cloned());
-            words.extend(self.texts(COLUMNS).into_iter().flatten());
+            words.extend(columns.values().flatten().cloned());
             words.sort();
             words.dedup();
-            self.words.replace((words, relations));
+            self.words.replace(KnownWords { words, relations, columns });
         }
         self.words.borrow().clone()
+    }
+
+    /// Dates, times and the like come as texts.
+    fn knows_types(&self) -> bool {
+        false
     }
 
     fn left_out(&self) -> Vec<(String, String)> {

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, stdin, stdout};
 
 use crate::arguments::SqlArguments;
+use crate::display::Display;
 use crate::failure::{Done, Failure};
 use crate::interrupt::Interrupt;
 use crate::open::target;
@@ -19,7 +20,7 @@ pub fn run(arguments: &SqlArguments) -> Done {
     let sources = sources(arguments)?;
     let interrupt = Interrupt::install()?;
     let (target, _) = target(arguments.connect.as_deref(), &arguments.database)?;
-    let runner = Runner::new(target.as_ref(), &interrupt, &arguments.output, terminal);
+    let runner = Runner::new(target.as_ref(), &interrupt, Display::of_sql(&arguments.output, terminal), terminal);
     for source in &sources {
         runner.run(source)?;
     }
@@ -28,7 +29,7 @@ pub fn run(arguments: &SqlArguments) -> Done {
 
 fn sources(arguments: &SqlArguments) -> Result<Vec<Source>, Failure> {
     let mut sources = arguments.files.iter().map(|path| Source::file(path)).collect::<Result<Vec<_>, _>>()?;
-    for text in &arguments.statements {
+    for text in arguments.commands.iter().chain(&arguments.statements) {
         sources.push(if text == "-" { Source::standard_input()? } else { Source::typed(text) });
     }
     if sources.is_empty() {
@@ -40,8 +41,9 @@ fn sources(arguments: &SqlArguments) -> Result<Vec<Source>, Failure> {
         }
         sources.push(Source::standard_input()?);
     }
-    // A dot command is not SQL; say so rather than report a syntax error.
-    if let Some(command) = arguments.statements.iter().find(|text| shell::is_command(text)) {
+    // A command of the shell is not SQL; say so rather than report a syntax error.
+    let mut typed = arguments.commands.iter().chain(&arguments.statements);
+    if let Some(command) = typed.find(|text| shell::is_command(text)) {
         return Err(Failure::Usage(format!("'{}' works only in 'diligence shell'", command.trim())));
     }
     Ok(sources)

@@ -1,6 +1,6 @@
 //! Runs statements one after the other and writes their results.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::io::{BufWriter, Write, stdout};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -8,17 +8,15 @@ use std::time::{Duration, Instant};
 use diligence_base::Error;
 use diligence_db::Session;
 
-use crate::arguments::OutputArguments;
+use crate::display::Display;
 use crate::failure::{Failure, complain};
 use crate::interrupt::{Interrupt, InterruptGuard};
 use crate::location::Location;
-use crate::output::{Demand, Format, LineWriter, ResultWriter, TableLimits, writer};
+use crate::output::{Demand, Format, LineWriter, ResultWriter, TableOptions, writer};
 use crate::progress::{StatementProgress, count_text};
+use crate::sink::{Pager, Sink};
 use crate::sources::Source;
 use crate::target::{LOOK_EVERY, RunningStatement, StatementResult, Target};
-
-/// The most rows of a table on a terminal by default: a few screens.
-const TERMINAL_ROWS_MAX: usize = 1_000;
 
 /// How long an interrupted statement is waited for. After that it stops in the background.
 const STOPPING_TIME: Duration = Duration::from_secs(1);
@@ -38,35 +36,50 @@ pub fn check_for_terminal(format: Format) -> Result<(), Failure> {
 pub struct Runner<'a> {
     target: &'a dyn Target,
     interrupt: &'a Interrupt,
-    format: Cell<Format>,
-    timer: Cell<bool>,
-    rows_max: Option<usize>,
+    display: RefCell<Display>,
+    /// Where results go, if not to standard output.
+    sink: RefCell<Option<Sink>>,
     terminal: bool,
 }
 
 impl<'a> Runner<'a> {
     /// A runner for a target. `terminal` is whether the output is a terminal.
-    pub fn new(target: &'a dyn Target, interrupt: &'a Interrupt, output: &OutputArguments, terminal: bool) -> Self {
-        let rows_max = match output.max_rows {
-            Some(0) => None,
-            Some(rows) => Some(rows),
-            None => terminal.then_some(TERMINAL_ROWS_MAX),
-        };
-        Self { target, interrupt, format: Cell::new(output.format), timer: Cell::new(output.timer), rows_max, terminal }
+    pub fn new(target: &'a dyn Target, interrupt: &'a Interrupt, display: Display, terminal: bool) -> Self {
+        Self { target, interrupt, display: RefCell::new(display), sink: RefCell::default(), terminal }
     }
 
-    /// Changes the format of results. Fails for a binary format on a terminal.
-    pub fn set_format(&self, format: Format) -> Result<(), Failure> {
-        if self.terminal {
-            check_for_terminal(format)?;
+    /// How results are shown.
+    pub fn display(&self) -> Display {
+        self.display.borrow().clone()
+    }
+
+    /// Changes how results are shown. Fails for a binary format on a terminal.
+    pub fn set_display(&self, display: Display) -> Result<(), Failure> {
+        if self.terminal && self.sink.borrow().is_none() {
+            check_for_terminal(display.format)?;
         }
-        self.format.set(format);
+        *self.display.borrow_mut() = display;
         Ok(())
     }
 
-    /// Turns the printing of times on or off.
-    pub fn set_timer(&self, timer: bool) {
-        self.timer.set(timer);
+    /// Directs results from now on to a file or a command, or back to standard output. Gives what they went to before,
+    /// which is complete once that is dropped.
+    pub fn set_sink(&self, sink: Option<Sink>) -> Option<Sink> {
+        self.sink.replace(sink)
+    }
+
+    /// Prints a line where results go.
+    pub fn print_line(&self, what: impl std::fmt::Display) -> Result<(), Failure> {
+        let written = match self.sink.borrow_mut().as_mut() {
+            Some(sink) => writeln!(sink, "{what}"),
+            None => writeln!(stdout(), "{what}"),
+        };
+        written.map_err(|error| Failure::output(&error))
+    }
+
+    /// Directs interrupts to what goes on until the guard is dropped, rather than to the process.
+    pub fn interrupts(&self) -> InterruptGuard<'_> {
+        self.interrupt.statement()
     }
 
     /// Runs the statements of the source in order. Fails with the first error.
@@ -86,28 +99,61 @@ impl<'a> Runner<'a> {
         let mut progress = StatementProgress::begin();
         let mut result = self.target.begin(&location.statement, &interrupt, &mut progress).map_err(failed)?;
 
-        let mut output = BufWriter::new(stdout().lock());
-        let rows = match self.show(result.as_mut(), location.is_explain(), &interrupt, &mut progress, &mut output) {
-            Ok(rows) => rows,
-            Err(Failure::Statement(error, _)) => {
-                // Show the rows that came before the error. If they cannot be written, the error still is.
-                let _ = output.flush();
-                return Err(failed(error));
+        let display = self.display();
+        let mut sink = self.sink.borrow_mut();
+        let pages = sink.is_none() && self.terminal && display.pager && result.kind() == StatementResult::Rows;
+        let table = if sink.is_some() || pages { display.roomy() } else { self.table_here(&display) };
+        let look = Display { table, ..display };
+        let shown = match sink.as_mut() {
+            Some(sink) => {
+                let mut output = BufWriter::new(sink);
+                enough(self.show_all(result.as_mut(), location, &look, &interrupt, &mut progress, &mut output))
             }
-            Err(other) => return Err(other),
+            None if pages => {
+                let mut output = BufWriter::new(Pager::new());
+                enough(self.show_all(result.as_mut(), location, &look, &interrupt, &mut progress, &mut output))
+            }
+            None => {
+                let mut output = BufWriter::new(stdout().lock());
+                self.show_all(result.as_mut(), location, &look, &interrupt, &mut progress, &mut output)
+            }
         };
-        output.flush().map_err(|error| Failure::output(&error))?;
-        if self.timer.get() {
+        let rows = shown?;
+        if look.timer {
             let seconds = begun.elapsed().as_secs_f64();
             complain(format!("{} in {seconds:.3} s", count_text(rows, "row")));
         }
         Ok(())
     }
 
-    /// The limits of a table; on a terminal, its current width.
-    fn table_limits(&self) -> TableLimits {
+    /// How tables look on standard output; on a terminal, in its current width.
+    fn table_here(&self, display: &Display) -> TableOptions {
         let width = || console::Term::stdout().size_checked().map(|(_, width)| usize::from(width));
-        TableLimits { rows: self.rows_max, width: self.terminal.then(width).flatten() }
+        TableOptions { width: self.terminal.then(width).flatten(), ..display.table.clone() }
+    }
+
+    /// As [`show`](Self::show), to the last byte.
+    fn show_all(
+        &self,
+        result: &mut dyn RunningStatement,
+        location: &Location,
+        look: &Display,
+        interrupt: &InterruptGuard<'_>,
+        progress: &mut StatementProgress,
+        output: &mut dyn Write,
+    ) -> Result<u64, Failure> {
+        match self.show(result, location.is_explain(), look, interrupt, progress, output) {
+            Ok(rows) => {
+                output.flush().map_err(|error| Failure::output(&error))?;
+                Ok(rows)
+            }
+            Err(Failure::Statement(error, _)) => {
+                // Show the rows that came before the error. If they cannot be written, the error still is.
+                let _ = output.flush();
+                Err(Failure::Statement(error, Some(location.clone())))
+            }
+            Err(other) => Err(other),
+        }
     }
 
     /// Writes a result and returns its number of rows. A plan is written as plain lines rather than as a table.
@@ -115,27 +161,31 @@ impl<'a> Runner<'a> {
         &self,
         result: &mut dyn RunningStatement,
         is_plan: bool,
+        look: &Display,
         interrupt: &InterruptGuard<'_>,
         progress: &mut StatementProgress,
         output: &mut dyn Write,
     ) -> Result<u64, Failure> {
         let mut rows = 0;
         if result.kind() == StatementResult::Rows {
-            let mut writer: Box<dyn ResultWriter> = match self.format.get() {
+            let mut writer: Box<dyn ResultWriter> = match look.format {
                 Format::Table if is_plan => Box::new(LineWriter::new(output)),
-                format => writer(format, output, self.table_limits()),
+                format => {
+                    let types = look.table.types && self.target.knows_types();
+                    writer(format, output, TableOptions { types, ..look.table.clone() })
+                }
             };
             writer.begin(&result.schema())?;
             rows = pump(result, writer.as_mut(), interrupt, progress)?;
             writer.end()?;
         } else {
             // A command returns no rows, but reading its result is what runs it.
-            pump(result, writer(Format::None, output, TableLimits::default()).as_mut(), interrupt, progress)?;
+            pump(result, writer(Format::None, output, TableOptions::default()).as_mut(), interrupt, progress)?;
         }
         // The row count of a command is known only at its end.
         if let StatementResult::Command { tag, rows: affected } = result.kind() {
             rows = affected.unwrap_or(0);
-            if self.format.get() == Format::Table {
+            if look.format == Format::Table && look.table.footer {
                 // `CREATE TABLE 0` would say nothing more than `CREATE TABLE`.
                 let count = affected.filter(|affected| *affected > 0 || !tag.starts_with("CREATE"));
                 let count = count.map(|count| format!(" {count}")).unwrap_or_default();
@@ -143,6 +193,14 @@ impl<'a> Runner<'a> {
             }
         }
         Ok(rows)
+    }
+}
+
+/// Who leaves a pager, or ends as `head` does, has seen enough; that ends the statement only.
+fn enough(shown: Result<u64, Failure>) -> Result<u64, Failure> {
+    match shown {
+        Err(Failure::OutputClosed) => Ok(0),
+        shown => shown,
     }
 }
 
@@ -168,7 +226,9 @@ fn pump(
             }
             Poll::Ready(Some(batch)) => {
                 let batch = batch.map_err(|error| Failure::Statement(error, None))?;
-                progress.clear();
+                if !writer.is_silent() {
+                    progress.clear();
+                }
                 rows += batch.num_rows() as u64;
                 flushed = false;
                 if writer.write(&batch)? == Demand::Enough {

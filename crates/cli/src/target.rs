@@ -1,5 +1,6 @@
 //! The target of statements: a database in this process, or a server.
 
+use std::collections::BTreeMap;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -27,11 +28,25 @@ pub trait Target {
         progress: &mut StatementProgress,
     ) -> Result<Box<dyn RunningStatement + 'a>, Error>;
 
-    /// Words for completion, and the tables and views among them.
-    fn words(&self) -> (Vec<String>, Vec<String>);
+    /// Names for completion.
+    fn words(&self) -> KnownWords;
+
+    /// Whether the columns of results have the types that they have in SQL.
+    fn knows_types(&self) -> bool;
 
     /// Directories in the data directory that cannot be read as tables, and why.
     fn left_out(&self) -> Vec<(String, String)>;
+}
+
+/// Names that a statement may use.
+#[derive(Clone, Debug, Default)]
+pub struct KnownWords {
+    /// All of them: keywords (in capitals), tables, columns, functions and settings.
+    pub words: Vec<String>,
+    /// The tables and views.
+    pub relations: Vec<String>,
+    /// The columns of each table and view that can be read.
+    pub columns: BTreeMap<String, Vec<String>>,
 }
 
 /// A running statement. Dropping it cancels the statement.
@@ -83,8 +98,16 @@ impl Target for Session {
         Ok(Box::new(OwnRunning { result, session: self }))
     }
 
-    fn words(&self) -> (Vec<String>, Vec<String>) {
-        (self.completions(), self.relation_names())
+    fn words(&self) -> KnownWords {
+        let columns = self.database().tables().into_iter().filter_map(|table| {
+            let fields = table.schema.ok()?;
+            Some((table.name, fields.fields().iter().map(|field| field.name().clone()).collect()))
+        });
+        KnownWords { words: self.completions(), relations: self.relation_names(), columns: columns.collect() }
+    }
+
+    fn knows_types(&self) -> bool {
+        true
     }
 
     fn left_out(&self) -> Vec<(String, String)> {

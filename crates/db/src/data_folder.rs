@@ -4,14 +4,16 @@
 //! then, and what has gone is none any more. Nothing is opened by that.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_catalog::{Catalog, DEFAULT_SCHEMA, FileRelation, Relation, RelationName};
-use diligence_storage::external::{Discovered, OpenOptions, discover};
+use diligence_storage::external::{Discovered, OpenOptions};
 use parking_lot::Mutex;
+
+use crate::data::tables_of;
 
 /// What a look at the folder of data has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +35,9 @@ impl DataChanges {
 
 /// The folder.
 pub(crate) struct DataFolder {
-    path: PathBuf,
+    folders: Vec<PathBuf>,
+    /// Single files.
+    files: Vec<PathBuf>,
     known: Mutex<Known>,
 }
 
@@ -44,19 +48,24 @@ struct Known {
 }
 
 impl DataFolder {
-    /// A folder that has not been looked at. Fails with kind `Input` if it is none.
-    pub(crate) fn new(path: &Path, files: &Arc<dyn Disk>) -> Result<Self> {
-        if !files.is_folder(path) {
-            return Err(Error::input(format!("{}: there is no such folder", path.display())));
-        }
-        Ok(Self { path: path.to_owned(), known: Mutex::default() })
+    /// Places that have not been looked at. Fails as [`tables_of`] does.
+    pub(crate) fn new(places: &[PathBuf], files: &Arc<dyn Disk>) -> Result<Self> {
+        tables_of(places, files)?;
+        let (folders, files) = places.iter().cloned().partition(|place| files.is_folder(place));
+        Ok(Self { folders, files, known: Mutex::default() })
     }
 
     /// Makes tables of what has come since the last look, and takes those away that have gone. Fails if the folder, or
     /// one in it, cannot be listed; then nothing is changed.
     pub(crate) fn look(&self, catalog: &Catalog, files: &Arc<dyn Disk>) -> Result<DataChanges> {
         let mut known = self.known.lock();
-        let Discovered { tables, left_out } = discover(&self.path, files)?;
+        // A single file that has gone is no mistake any more.
+        let there = self.files.iter().filter(|file| files.resolve(file).is_ok());
+        let places = self.folders.iter().chain(there).cloned().collect::<Vec<_>>();
+        if let Some(gone) = self.folders.iter().find(|folder| !files.is_folder(folder)) {
+            return Err(Error::input(format!("{}: there is no such folder", gone.display())));
+        }
+        let Discovered { tables, left_out } = tables_of(&places, files)?;
         let mut changes = DataChanges::default();
         let found = tables.into_iter().collect::<BTreeMap<_, _>>();
         let mut left_out = left_out.into_iter().collect::<BTreeMap<_, _>>();
@@ -100,7 +109,6 @@ impl DataFolder {
 
 #[cfg(test)]
 mod tests {
-
     use crate::{Database, DatabaseOptions};
 
     #[test]
@@ -108,7 +116,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         write("a.csv", "x\n1\n");
-        let data = Some(folder.path().to_owned());
+        let data = vec![folder.path().to_owned()];
         let database = Database::open(DatabaseOptions { data, ..DatabaseOptions::default() }).unwrap();
         let session = database.session();
         let rows = |sql: &str| {

@@ -46,8 +46,9 @@ pub struct DatabaseOptions {
     pub read_only: bool,
     /// How many rows the segments of that folder have.
     pub segments: SegmentSizes,
-    /// A folder: every file in it that can be a table, and every folder of such files, is one, named by its stem.
-    pub data: Option<PathBuf>,
+    /// Folders, in which every file that can be a table, and every folder of such files, is one, named by its stem; and
+    /// files, each of which is one.
+    pub data: Vec<PathBuf>,
     /// Worker threads; one per core if `None`.
     pub workers: Option<usize>,
     /// How far workers stand back behind other threads, from 0, which is not at all, to 19, as nice(2) counts it: for a
@@ -113,9 +114,10 @@ pub struct TableInfo {
 
 impl Database {
     /// Opens a database: starts its engine, and lists the folder's files without opening them. Fails with kind `Input`
-    /// if an option or a setting makes no sense, or if there is no such folder of data; with kind `File` if the folder
-    /// or temp space cannot be used, or the database is open in another process; with kind `Resource` if the system has
-    /// no threads left, or the tables that the database keeps do not fit into memory.
+    /// if an option or a setting makes no sense, or if there is no such folder or file of data, or two of them have
+    /// tables of one name; with kind `File` if the folder or temp space cannot be used, or the database is open in
+    /// another process; with kind `Resource` if the system has no threads left, or the tables that the database keeps
+    /// do not fit into memory.
     pub fn open(options: DatabaseOptions) -> Result<Self> {
         if let Some(workers) = options.workers.filter(|workers| *workers > WORKERS_MAX) {
             return Err(Error::input(format!(
@@ -190,8 +192,8 @@ impl Database {
             channels: Channels::default(),
             procedures_called: AtomicUsize::new(0),
         };
-        if let Some(folder) = &options.data {
-            let data = DataFolder::new(folder, &inner.files)?;
+        if !options.data.is_empty() {
+            let data = DataFolder::new(&options.data, &inner.files)?;
             data.look(&inner.catalog, &inner.files)?;
             inner.data = Some(data);
         }

@@ -23,13 +23,14 @@
 //!
 //! The rooms, of which each imports only those before it: `duration`, `sqlstate`, `cursors`, `channels`, `sender`,
 //! `settings`, `status`, `system`, `plan_json`, `activity`, `postgres`, `plans`, `kept`, `put_off`, `remembered`,
-//! `data_folder`, `database`, `session`, `words`, `statement`.
+//! `data`, `data_folder`, `database`, `session`, `words`, `statement`.
 //!
 //! Not here: clients over a network, and files that are more than other people's.
 
 mod activity;
 mod channels;
 mod cursors;
+mod data;
 mod data_folder;
 mod database;
 pub mod duration;

@@ -511,7 +511,7 @@ fn files_are_tables_by_their_path_and_in_a_folder() {
     assert_eq!(rows(&first, "SELECT max(a) FROM e"), ["10"]);
     assert_eq!(error(&first, "INSERT INTO e VALUES (1)").kind(), ErrorKind::Unsupported);
 
-    let options = DatabaseOptions { data: Some(folder.clone()), ..DatabaseOptions::default() };
+    let options = DatabaseOptions { data: vec![folder.clone()], ..DatabaseOptions::default() };
     let second = Database::open(options).unwrap();
     assert_eq!(rows(&second.session(), "SELECT count(*) FROM numbers"), ["10"]);
     assert_eq!(second.tables()[0].name, "numbers");

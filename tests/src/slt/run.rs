@@ -57,7 +57,11 @@ fn run_records(
     }
     let tables = script.scale_factor.map(|scale_factor| data::tpch(temporary, scale_factor)).transpose();
     let folder = weather.kept.map(|_| scratch.path().join("database"));
-    let options = DatabaseOptions { folder, data: tables.map_err(|error| error.to_string())?, ..weather.options() };
+    let options = DatabaseOptions {
+        folder,
+        data: tables.map_err(|error| error.to_string())?.into_iter().collect(),
+        ..weather.options()
+    };
     let database = Database::open(options).map_err(|error| format!("the database does not open: {error}"))?;
     let door = match weather.over_the_wire {
         false => Door::Session(Arc::new(database.session())),

@@ -46,7 +46,7 @@ fn a_database_over_a_folder_knows_its_files() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("people.csv"), "id,name\n1,Ada\n2,Grace\n").unwrap();
     std::fs::write(folder.path().join("events.json"), "{\"at\": 1}\n{\"at\": 2}\n{\"at\": 3}\n").unwrap();
-    let options = DatabaseOptions { data: Some(folder.path().to_owned()), workers: Some(2), ..Default::default() };
+    let options = DatabaseOptions { data: vec![folder.path().to_owned()], workers: Some(2), ..Default::default() };
     let session = Database::open(options).unwrap().session();
     let query = "SELECT count(*) FROM people, events WHERE id < at";
     assert_eq!(number(&session.execute(query).unwrap().collect().unwrap()), 3);

@@ -47,7 +47,13 @@ fn folder() -> tempfile::TempDir {
 fn database(folder: &Path, inline_seed: Option<u64>, seed: u64) -> Database {
     let settings = vec![("sharing_rows".to_owned(), "0".to_owned())];
     let data = Some(folder.to_owned());
-    let database = DatabaseOptions { data, workers: Some(2), inline_seed, settings, ..DatabaseOptions::default() };
+    let database = DatabaseOptions {
+        data: data.into_iter().collect(),
+        workers: Some(2),
+        inline_seed,
+        settings,
+        ..DatabaseOptions::default()
+    };
     let database = Database::open(database).unwrap();
     let session = database.session();
     // Some with what is kept for later, some without; some with so little memory that it must go.

@@ -100,7 +100,7 @@ fn real_clients_are_answered_as_they_were() {
             continue;
         }
         let options =
-            DatabaseOptions { data: Some(folder.join("data")), workers: Some(2), ..DatabaseOptions::default() };
+            DatabaseOptions { data: vec![folder.join("data")], workers: Some(2), ..DatabaseOptions::default() };
         let database = Database::open(options).unwrap();
         let postgres = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         let transcript = std::fs::read_to_string(&path).unwrap();

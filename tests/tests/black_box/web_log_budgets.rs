@@ -26,7 +26,13 @@ fn database(folder: &Path, memory_bytes: Option<usize>) -> Database {
     // An answer that is kept for the next time would not be computed.
     let settings = vec![("sharing_retained".to_owned(), "0".to_owned())];
     let data = Some(folder.to_owned());
-    let options = DatabaseOptions { data, memory_bytes, settings, workers: Some(2), ..DatabaseOptions::default() };
+    let options = DatabaseOptions {
+        data: data.into_iter().collect(),
+        memory_bytes,
+        settings,
+        workers: Some(2),
+        ..DatabaseOptions::default()
+    };
     Database::open(options).unwrap()
 }
 

@@ -162,7 +162,7 @@ struct Table {
 pub fn run(arguments: &ConcurrentArguments, data: &Path) -> Result<Value> {
     let directory = setup::data(data, arguments.sf)?;
     let options = DatabaseOptions {
-        data: Some(directory.clone()),
+        data: vec![directory.clone()],
         workers: Some(arguments.workers),
         settings: vec![("sharing_retained".to_owned(), arguments.retained.to_string())],
         ..DatabaseOptions::default()

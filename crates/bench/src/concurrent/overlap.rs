@@ -177,7 +177,12 @@ fn tables(root: &Path, rows: u64) -> Result<PathBuf> {
 /// Two sessions of an engine that has read nothing yet but the queries' text and what files say of themselves.
 fn sessions(folder: &Path, arguments: &OverlapArguments, mode: &str, queries: &[String; 2]) -> Result<[Session; 2]> {
     let (data, workers) = (Some(folder.to_owned()), Some(arguments.workers));
-    let options = DatabaseOptions { data, workers, settings: setup::settings(), ..DatabaseOptions::default() };
+    let options = DatabaseOptions {
+        data: data.into_iter().collect(),
+        workers,
+        settings: setup::settings(),
+        ..DatabaseOptions::default()
+    };
     let database = Database::open(options)?;
     let sessions = [database.session(), database.session()];
     for session in &sessions {

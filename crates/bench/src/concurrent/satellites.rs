@@ -56,7 +56,12 @@ struct Taken {
 /// Runs the benchmark and prints its table.
 pub fn run(arguments: &SatellitesArguments, root: &Path) -> Result<Value> {
     let (data, workers) = (Some(setup::data(root, arguments.sf)?), Some(arguments.workers));
-    let options = DatabaseOptions { data, workers, settings: setup::settings(), ..DatabaseOptions::default() };
+    let options = DatabaseOptions {
+        data: data.into_iter().collect(),
+        workers,
+        settings: setup::settings(),
+        ..DatabaseOptions::default()
+    };
     let database = Database::open(options)?;
     let (mut rows, mut results) = (Vec::new(), Vec::new());
     for &mix in &arguments.mix {

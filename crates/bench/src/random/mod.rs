@@ -151,7 +151,7 @@ pub fn run(arguments: &RandomArguments, data: &Path) -> Result<Value> {
         .as_ref()
         .map(|path| std::fs::read_to_string(path).map_err(|error| Error::file(format!("{}: {error}", path.display()))));
     let options = DatabaseOptions {
-        data: Some(folder.clone()),
+        data: vec![folder.clone()],
         workers: Some(arguments.workers),
         settings: setup::settings(),
         ..DatabaseOptions::default()

@@ -16,14 +16,16 @@ use super::{Demand, ResultWriter, WriteError};
 
 pub(super) struct CsvWriter<'a> {
     output: &'a mut dyn Write,
+    /// Whether the names of the columns are written.
+    header: bool,
     /// The current line and value; reused to keep their allocations.
     line: String,
     value: String,
 }
 
 impl<'a> CsvWriter<'a> {
-    pub(super) fn new(output: &'a mut dyn Write) -> Self {
-        Self { output, line: String::new(), value: String::new() }
+    pub(super) fn new(output: &'a mut dyn Write, header: bool) -> Self {
+        Self { output, header, line: String::new(), value: String::new() }
     }
 }
 
@@ -42,6 +44,9 @@ fn push_value(line: &mut String, value: &str) {
 
 impl ResultWriter for CsvWriter<'_> {
     fn begin(&mut self, schema: &SchemaRef) -> Result<(), WriteError> {
+        if !self.header {
+            return Ok(());
+        }
         for (position, field) in schema.fields().iter().enumerate() {
             if position > 0 {
                 self.line.push(',');

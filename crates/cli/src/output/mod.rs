@@ -5,6 +5,7 @@
 
 mod arrow_stream;
 mod csv;
+mod frame;
 mod json;
 mod lines;
 mod table;
@@ -17,6 +18,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use diligence_base::Error;
 
+pub use frame::Frame;
 pub use lines::LineWriter;
 pub use text::printable;
 
@@ -85,24 +87,71 @@ pub trait ResultWriter {
     fn write(&mut self, batch: &RecordBatch) -> Result<Demand, WriteError>;
     /// Flushes the rows written so far. Called while the next batch is awaited.
     fn flush(&mut self) -> Result<(), WriteError>;
+    /// Whether nothing is written before the end, so that progress may be shown while rows come.
+    fn is_silent(&self) -> bool {
+        false
+    }
     /// Called once, after the last row, unless the query failed.
     fn end(&mut self) -> Result<(), WriteError>;
 }
 
-/// The limits of the table format. Other formats have none.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct TableLimits {
+/// When the values of a row stand one below the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expanded {
+    /// Never.
+    Off,
+    /// Always.
+    On,
+    /// Where a table would be wider than the terminal.
+    #[default]
+    Auto,
+}
+
+/// How the table format looks.
+#[derive(Clone, Debug)]
+pub struct TableOptions {
     /// The most rows.
     pub rows: Option<usize>,
+    /// Whether half of the most rows are the last ones. Otherwise all of them are the first ones, and no others are
+    /// asked for.
+    pub tail: bool,
     /// The most characters in a line.
     pub width: Option<usize>,
+    /// Whether the columns' types stand under their names.
+    pub types: bool,
+    /// What stands for NULL.
+    pub null: String,
+    /// The lines of the table.
+    pub frame: Frame,
+    /// When the values of a row stand one below the other.
+    pub expanded: Expanded,
+    /// Whether the names of the columns are shown; CSV follows this as well.
+    pub headers: bool,
+    /// Whether the number of rows is shown.
+    pub footer: bool,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self {
+            rows: None,
+            tail: false,
+            width: None,
+            types: false,
+            null: "NULL".to_owned(),
+            frame: Frame::default(),
+            expanded: Expanded::default(),
+            headers: true,
+            footer: true,
+        }
+    }
 }
 
 /// A writer for the format.
-pub fn writer<'a>(format: Format, output: &'a mut dyn Write, limits: TableLimits) -> Box<dyn ResultWriter + 'a> {
+pub fn writer<'a>(format: Format, output: &'a mut dyn Write, options: TableOptions) -> Box<dyn ResultWriter + 'a> {
     match format {
-        Format::Table => Box::new(table::TableWriter::new(output, limits)),
-        Format::Csv => Box::new(csv::CsvWriter::new(output)),
+        Format::Table => Box::new(table::TableWriter::new(output, options)),
+        Format::Csv => Box::new(csv::CsvWriter::new(output, options.headers)),
         Format::Json => Box::new(json::JsonWriter::array(output)),
         Format::Jsonl => Box::new(json::JsonWriter::lines(output)),
         Format::Arrow => Box::new(arrow_stream::ArrowStreamWriter::new(output)),
@@ -171,7 +220,7 @@ pub(crate) mod tests {
         rows_max: Option<usize>,
     ) -> Vec<u8> {
         let mut output = Vec::new();
-        let mut writer = writer(format, &mut output, TableLimits { rows: rows_max, width: None });
+        let mut writer = writer(format, &mut output, TableOptions { rows: rows_max, ..TableOptions::default() });
         writer.begin(schema).unwrap();
         for batch in batches {
             if writer.write(batch).unwrap() == Demand::Enough {

@@ -1,154 +1,439 @@
-//! The shell's commands, which begin with a dot.
+//! The shell's commands: what their lines mean. Each has a name with a dot; many have psql's name, with a backslash.
 
-use std::fmt::Display;
-use std::io::{Write, stdout};
-use std::path::Path;
+use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::failure::Failure;
-use crate::output::Format;
-use crate::sources::Source;
-use crate::statements::Runner;
-use crate::target::Target;
+use super::listings::Listing;
+use crate::output::{Expanded, Format, Frame};
 
-/// A command of the shell.
-pub struct DotCommand {
-    /// The name, with its dot.
-    pub name: &'static str,
-    /// The arguments, as `.help` shows them.
+/// A command of the shell, as `.help` shows it.
+pub struct ShellCommand {
+    /// The name, with its dot or backslash.
+    name: &'static str,
+    /// Other names.
+    also: &'static [&'static str],
+    /// The arguments.
     arguments: &'static str,
     /// The description.
     help: &'static str,
 }
 
+impl ShellCommand {
+    /// All its names.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.also.iter().copied())
+    }
+}
+
+const fn command(
+    name: &'static str,
+    also: &'static [&'static str],
+    arguments: &'static str,
+    help: &'static str,
+) -> ShellCommand {
+    ShellCommand { name, also, arguments, help }
+}
+
 /// All commands, in the order of `.help`.
-pub const COMMANDS: &[DotCommand] = &[
-    DotCommand { name: ".help", arguments: "", help: "show this list" },
-    DotCommand { name: ".tables", arguments: "", help: "list the tables" },
-    DotCommand { name: ".schema", arguments: "TABLE", help: "list the columns of a table" },
-    DotCommand { name: ".format", arguments: "FORMAT", help: "set the output format: table, csv, json, jsonl or none" },
-    DotCommand { name: ".timer", arguments: "on|off", help: "turn the printing of elapsed times on or off" },
-    DotCommand { name: ".read", arguments: "FILE", help: "run the statements of a file" },
-    DotCommand { name: ".quit", arguments: "", help: "exit (also Ctrl-D)" },
+pub const COMMANDS: &[ShellCommand] = &[
+    command(".help", &["\\?", "\\h"], "", "show this list"),
+    command(".tables", &["\\d", "\\d+", "\\dt", "\\dt+"], "[PATTERN]", "list the tables and views"),
+    command(".views", &["\\dv", "\\dv+"], "[PATTERN]", "list the views"),
+    command(".schema", &[], "TABLE", "list the columns of a table (also \\d TABLE)"),
+    command(".indexes", &["\\di", "\\di+"], "[PATTERN]", "list the indexes"),
+    command(".sequences", &["\\ds", "\\ds+"], "[PATTERN]", "list the sequences"),
+    command(".functions", &["\\df", "\\df+"], "[PATTERN]", "list the functions that were made"),
+    command(".schemas", &["\\dn", "\\dn+"], "[PATTERN]", "list the schemas"),
+    command(".roles", &["\\du", "\\dg"], "[PATTERN]", "list the roles"),
+    command(".databases", &["\\l", "\\l+", "\\list"], "[PATTERN]", "list the databases"),
+    command(".mode", &[".format"], "MODE", "set the output format: table, csv, json, jsonl, markdown, line or none"),
+    command(".expanded", &["\\x"], "[on|off|auto]", "show the values of a row one below the other"),
+    command(".maxrows", &[], "[N]", "set how many rows of a table are shown, half of them the last ones; 0 for all"),
+    command(".headers", &[".header"], "[on|off]", "show the names of columns, or not"),
+    command(".types", &[], "[on|off]", "show the types of columns under their names, or not"),
+    command(".nullvalue", &[], "TEXT", "set what stands for NULL in tables"),
+    command(".border", &[], "0|1|2", "set the lines of tables: none, between columns, or all around"),
+    command(".tuples", &["\\t"], "[on|off]", "show rows only, without header and count"),
+    command(".pager", &[], "[on|off]", "show results in $PAGER, or not"),
+    command(".show", &[], "", "show how results are shown"),
+    command("\\pset", &[], "NAME [VALUE]", "set null, format, border, expanded, tuples_only or pager, as in psql"),
+    command(".timer", &["\\timing"], "[on|off]", "print elapsed times, or not"),
+    command(".read", &["\\i", "\\include", "\\ir"], "FILE", "run the statements and commands of a file"),
+    command(".output", &["\\o", "\\out"], "[FILE]", "write results to a file, or to a command behind a |"),
+    command("\\g", &[".go"], "[FILE]", "run the statement in front of it, or the last one; into a file or a |command"),
+    command("\\gx", &[], "[FILE]", "as \\g, with the values of a row one below the other"),
+    command("\\watch", &[".watch"], "[SECONDS]", "run the statement every so many seconds until Ctrl-C [default: 2]"),
+    command(".edit", &["\\e"], "[FILE]", "edit the last statement, or a file, in $EDITOR and run it"),
+    command(".print", &["\\echo", "\\qecho", ".echo"], "TEXT", "print a text"),
+    command("\\p", &[], "", "print the last statement"),
+    command("\\r", &[], "", "discard the statement in front of it"),
+    command(".cd", &["\\cd"], "DIR", "change the working directory"),
+    command(".shell", &["\\!", ".system"], "COMMAND", "run a command of the system"),
+    command("\\conninfo", &[], "", "show what statements go to"),
+    command(".quit", &["\\q", ".exit", "exit", "quit"], "", "exit (also Ctrl-D)"),
 ];
 
-const TABLES: &str = "SELECT table_schema, table_name, table_type FROM information_schema.tables \
-    WHERE table_schema NOT IN ('information_schema', 'system') ORDER BY table_schema, table_name";
+/// Commands of other shells that make no sense here, and what to do instead.
+const ELSEWHERE: &[(&[&str], &str)] = &[
+    (
+        &["\\c", "\\connect", ".open"],
+        "a shell keeps its database; leave it, and start 'diligence shell' with --db DIR or --connect URL",
+    ),
+    (&["\\copy"], "COPY reads and writes files of this machine: COPY t FROM 'FILE', COPY t TO 'FILE'"),
+    (&[".import"], "a file can be read as it is: CREATE TABLE t AS SELECT * FROM 'FILE', or COPY t FROM 'FILE'"),
+    (&[".dump"], "EXPORT DATABASE 'DIR' writes all tables"),
+    (&[".backup", ".save"], "BACKUP DATABASE TO 'DIR' copies a database that --db keeps"),
+    (&["\\."], "rows of COPY … FROM STDIN cannot stand in a script; COPY t FROM 'FILE' reads them from a file"),
+    (&["\\set", "\\unset", "\\gset"], "there are no variables of psql; SET name = value changes a setting"),
+    (&["\\if", "\\elif", "\\else", "\\endif"], "scripts have no conditions; DO and procedures of PL/pgSQL do"),
+    (&["\\gexec"], "DO of PL/pgSQL runs statements that a query made: EXECUTE"),
+    (&["\\gdesc"], "DESCRIBE SELECT … shows the columns of a query"),
+    (&["\\password"], "ALTER ROLE … PASSWORD changes a password; 'diligence serve --hash-password' hashes one"),
+    (&["\\encoding"], "all text is UTF-8"),
+    (&["\\s"], "Ctrl-R searches the history"),
+    (&["\\w"], "'\\g FILE' writes a result, and '\\e FILE' edits a file"),
+    (&["\\a", "\\f", "\\H", "\\C", "\\T"], "'.mode MODE' sets the output format: csv, markdown and others"),
+    (&["\\z", "\\dp"], "information_schema.table_privileges has the rights"),
+    (&["\\sf", "\\ef"], "pg_get_functiondef(oid) has the text of a function"),
+    (&["\\sv", "\\ev"], "pg_get_viewdef(oid) has the text of a view"),
+    (&["\\dT", "\\dT+"], "pg_catalog.pg_type has the types"),
+    (&["\\dx", "\\dx+"], "pg_catalog.pg_extension has the extensions"),
+];
 
-/// What the shell does after a command.
-pub enum AfterCommand {
-    /// Prompt for the next statement.
-    Prompt,
-    /// Exit.
-    Exit,
+/// What a line asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// The list of commands.
+    Help,
+    /// A list of what fits a pattern.
+    List(Listing, String),
+    /// The columns of a table.
+    Describe(String),
+    /// A format, and how its tables look.
+    Mode(Format, Frame, Expanded),
+    /// When values stand one below the other; `None` switches.
+    Expanded(Option<Expanded>),
+    /// The most rows; `None` tells it.
+    MaxRows(Option<usize>),
+    /// Whether something is on; `None` switches.
+    Switch(Switch, Option<bool>),
+    /// What stands for NULL.
+    Null(String),
+    /// The lines of tables.
+    Border(Frame),
+    /// All of that.
+    Show,
+    /// The statements and commands of a file.
+    Read(String),
+    /// Where results go; `None` for standard output.
+    Output(Option<String>),
+    /// The statement at hand, into a file, and with values one below the other.
+    Go(Option<String>, bool),
+    /// The statement at hand, again and again: how often, and how many times.
+    Watch(Duration, Option<u64>),
+    /// A file in the editor; `None` for the last statement.
+    Edit(Option<String>),
+    /// A text.
+    Print(String),
+    /// The last statement.
+    PrintStatement,
+    /// Forgets the statement at hand.
+    Reset,
+    /// Another folder.
+    ChangeFolder(String),
+    /// A command of the system.
+    System(String),
+    /// What statements go to.
+    ConnectionInfo,
+    /// The end.
+    Quit,
 }
 
-/// Whether the text is a command rather than SQL.
-pub fn is_command(text: &str) -> bool {
-    let mut characters = text.trim_start().chars();
-    characters.next() == Some('.') && characters.next().is_some_and(char::is_alphabetic)
+/// What is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// Names of columns.
+    Headers,
+    /// Types of columns.
+    Types,
+    /// Neither header nor count.
+    TuplesOnly,
+    /// A pager.
+    Pager,
+    /// Times.
+    Timer,
 }
 
-/// The command that a line is, if it is one.
-pub fn of(line: &str) -> Option<String> {
-    from_alias(line).or_else(|| is_command(line).then(|| line.to_owned()))
+impl Switch {
+    /// Its name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Headers => "Header",
+            Self::Types => "Types of columns",
+            Self::TuplesOnly => "Tuples only",
+            Self::Pager => "Pager",
+            Self::Timer => "Timing",
+        }
+    }
 }
 
-/// The command for a word that other shells use, such as `exit` or psql's `\d`.
-fn from_alias(line: &str) -> Option<String> {
+impl Command {
+    /// Whether it is about the statement in front of it.
+    pub fn takes_statement(&self) -> bool {
+        matches!(self, Self::Go(..) | Self::Watch(..) | Self::Edit(None) | Self::PrintStatement | Self::Reset)
+    }
+}
+
+/// Finds out what a line asks for. Fails with a message if there is no such command, or its arguments are wrong.
+pub fn parse(line: &str) -> Result<Command, String> {
+    // Users tend to end commands with a semicolon as well.
     let line = line.trim().trim_end_matches(';').trim_end();
     let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let argument = argument.trim();
-    let command = match (name.to_ascii_lowercase().as_str(), argument) {
-        ("exit" | "quit" | "\\q", "") => ".quit",
-        ("help" | "?" | "\\?" | "\\h", "") => ".help",
-        ("\\d" | "\\d+" | "\\dt" | "\\dt+" | "\\dv" | "\\dv+", "") => ".tables",
-        ("\\d" | "\\d+", _) => ".schema",
-        ("\\i", _) => ".read",
-        ("\\timing", "") => ".timer on",
-        ("\\timing", _) => ".timer",
-        _ => return None,
+    // `\!ls` and `\?` are the only ones that need no blank behind them.
+    let (name, argument) = match line.strip_prefix("\\!") {
+        Some(command) => ("\\!", command.trim()),
+        None => (name, argument),
     };
-    Some(format!("{command} {argument}").trim_end().to_owned())
+    let name = if name.starts_with('\\') { name.to_owned() } else { name.to_ascii_lowercase() };
+    let is_named = |command: &&ShellCommand| command.names().any(|known| known == name);
+    let known = match name.as_str() {
+        "?" | "help" => &COMMANDS[0],
+        "\\d" | "\\d+" if !argument.is_empty() => return Ok(Command::Describe(argument.to_owned())),
+        _ => COMMANDS.iter().find(is_named).ok_or_else(|| unknown(&name))?,
+    };
+    meaning(known.name, argument).unwrap_or_else(|| Err(usage(known, &name)))
 }
 
-/// Runs a command. Fails if there is no such command, its arguments are wrong, or one of its statements fails.
-pub fn run(line: &str, runner: &Runner<'_>, target: &dyn Target) -> Result<AfterCommand, Failure> {
-    let (name, argument) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
-    // Users tend to end commands with a semicolon as well.
-    let (name, argument) = (name.trim_end_matches(';'), argument.trim().trim_end_matches(';').trim_end());
-    let name = name.to_ascii_lowercase();
-    let name = name.as_str();
-    match (name, argument) {
-        (".help", _) => help(),
-        (".tables", "") => {
-            runner.run(&Source::typed(TABLES))?;
-            print_left_out(target);
+/// What a command with an argument asks for; `None` if it cannot have this argument.
+fn meaning(name: &str, argument: &str) -> Option<Result<Command, String>> {
+    let given = (!argument.is_empty()).then(|| unquoted(argument));
+    let list = |listing| Some(Command::List(listing, argument.to_owned()));
+    let switch = |which| on_or_off(argument).map(|on| Command::Switch(which, on));
+    let command = match name {
+        ".help" => Some(Command::Help),
+        ".tables" => list(Listing::Relations),
+        ".views" => list(Listing::Views),
+        ".indexes" => list(Listing::Indexes),
+        ".sequences" => list(Listing::Sequences),
+        ".functions" => list(Listing::Functions),
+        ".schemas" => list(Listing::Schemas),
+        ".roles" => list(Listing::Roles),
+        ".databases" => list(Listing::Databases),
+        ".schema" if !argument.is_empty() => Some(Command::Describe(argument.to_owned())),
+        ".mode" => mode(argument),
+        ".expanded" => expanded(argument).map(Command::Expanded),
+        ".maxrows" if argument.is_empty() => Some(Command::MaxRows(None)),
+        ".maxrows" => argument.parse().ok().map(|rows| Command::MaxRows(Some(rows))),
+        ".headers" => switch(Switch::Headers),
+        ".types" => switch(Switch::Types),
+        ".tuples" => switch(Switch::TuplesOnly),
+        ".pager" => switch(Switch::Pager),
+        ".timer" => switch(Switch::Timer),
+        ".nullvalue" => Some(Command::Null(given.unwrap_or_default())),
+        ".border" => border(argument).map(Command::Border),
+        ".show" => Some(Command::Show),
+        "\\pset" => return Some(pset(argument)),
+        ".read" => given.map(Command::Read),
+        ".output" => Some(Command::Output(given)),
+        "\\g" => Some(Command::Go(given, false)),
+        "\\gx" => Some(Command::Go(given, true)),
+        "\\watch" => watch(argument),
+        ".edit" => Some(Command::Edit(given)),
+        ".print" => Some(Command::Print(given.unwrap_or_default())),
+        "\\p" => Some(Command::PrintStatement),
+        "\\r" => Some(Command::Reset),
+        ".cd" => given.map(Command::ChangeFolder),
+        ".shell" => (!argument.is_empty()).then(|| Command::System(argument.to_owned())),
+        "\\conninfo" => Some(Command::ConnectionInfo),
+        ".quit" => Some(Command::Quit),
+        _ => None,
+    };
+    command.map(Ok)
+}
+
+/// The argument without the quotes around it.
+fn unquoted(argument: &str) -> String {
+    let inside = argument.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+    inside.map_or_else(|| argument.to_owned(), |inside| inside.replace("''", "'"))
+}
+
+fn on_or_off(argument: &str) -> Option<Option<bool>> {
+    match argument.to_ascii_lowercase().as_str() {
+        "" => Some(None),
+        "on" | "true" | "yes" | "1" => Some(Some(true)),
+        "off" | "false" | "no" | "0" => Some(Some(false)),
+        _ => None,
+    }
+}
+
+fn expanded(argument: &str) -> Option<Option<Expanded>> {
+    if argument.eq_ignore_ascii_case("auto") {
+        return Some(Some(Expanded::Auto));
+    }
+    let on = on_or_off(argument)?;
+    Some(on.map(|on| if on { Expanded::On } else { Expanded::Off }))
+}
+
+fn border(argument: &str) -> Option<Frame> {
+    match argument {
+        "0" => Some(Frame::Bare),
+        "1" => Some(Frame::Inner),
+        "2" => Some(Frame::Box),
+        _ => None,
+    }
+}
+
+/// The format of this name, which may be one of other shells.
+fn mode(argument: &str) -> Option<Command> {
+    let name = argument.to_ascii_lowercase();
+    let (format, frame, expanded) = match name.as_str() {
+        "box" | "duckbox" | "aligned" => (Format::Table, Frame::Box, Expanded::Auto),
+        "column" => (Format::Table, Frame::Bare, Expanded::Auto),
+        "markdown" => (Format::Table, Frame::Markdown, Expanded::Off),
+        "line" | "lines" | "vertical" => (Format::Table, Frame::Box, Expanded::On),
+        "jsonlines" | "ndjson" => (Format::Jsonl, Frame::Box, Expanded::Auto),
+        "trash" => (Format::None, Frame::Box, Expanded::Auto),
+        name => (Format::from_str(name, true).ok()?, Frame::Box, Expanded::Auto),
+    };
+    Some(Command::Mode(format, frame, expanded))
+}
+
+/// psql's `\pset`.
+fn pset(argument: &str) -> Result<Command, String> {
+    let (name, value) = argument.split_once(char::is_whitespace).unwrap_or((argument, ""));
+    let value = value.trim();
+    let command = match name.to_ascii_lowercase().as_str() {
+        "" => Some(Command::Show),
+        "null" => Some(Command::Null(unquoted(value))),
+        "format" => mode(value),
+        "border" => border(value).map(Command::Border),
+        "expanded" | "x" => expanded(value).map(Command::Expanded),
+        "tuples_only" | "t" => on_or_off(value).map(|on| Command::Switch(Switch::TuplesOnly, on)),
+        "pager" if value == "always" => Some(Command::Switch(Switch::Pager, Some(true))),
+        "pager" => on_or_off(value).map(|on| Command::Switch(Switch::Pager, on)),
+        other => {
+            let known = "null, format, border, expanded, tuples_only and pager";
+            return Err(format!("\\pset has no '{other}'; there are {known}"));
         }
-        (".schema", table) if !table.is_empty() => runner.run(&Source::typed(format!("DESCRIBE {table}")))?,
-        (".format", format) => match Format::from_str(format, true) {
-            Ok(format) => runner.set_format(format)?,
-            Err(_) => return Err(wrong_use(name)),
-        },
-        (".timer", "on") => runner.set_timer(true),
-        (".timer", "off") => runner.set_timer(false),
-        (".read", file) if !file.is_empty() => runner.run(&Source::file(Path::new(file))?)?,
-        (".quit" | ".exit", _) => return Ok(AfterCommand::Exit),
-        _ => return Err(wrong_use(name)),
-    }
-    Ok(AfterCommand::Prompt)
-}
-
-fn help() {
-    for command in COMMANDS {
-        print_line(format!("{:<8} {:<8} {}", command.name, command.arguments, command.help));
-    }
-    print_line("The psql commands \\d, \\d TABLE, \\i, \\timing and \\q work as well.");
-    print_line("Anything else is SQL and ends with ';'. Tab completes, Ctrl-C cancels, Ctrl-R searches the history.");
-}
-
-/// Prints a line on standard output, even if the terminal is gone.
-pub fn print_line(what: impl Display) {
-    let _ = writeln!(stdout(), "{what}");
-}
-
-/// Lists the directories in the data directory that cannot be read as tables.
-pub fn print_left_out(target: &dyn Target) {
-    for (name, why) in target.left_out() {
-        print_line(format!("The directory '{name}' cannot be read as a table: {why}."));
-    }
-}
-
-fn wrong_use(name: &str) -> Failure {
-    let message = match COMMANDS.iter().find(|command| command.name == name) {
-        Some(command) => format!("usage: {} {} ({})", command.name, command.arguments, command.help),
-        None => format!("unknown command {name}; '.help' lists the commands"),
     };
-    Failure::Usage(message)
+    command.ok_or_else(|| format!("\\pset {name} cannot be '{value}'; {}", values_of(name)))
+}
+
+fn values_of(option: &str) -> &'static str {
+    match option {
+        "format" => "the formats are table, csv, json, jsonl, markdown, line and none",
+        "border" => "it is 0, 1 or 2",
+        "expanded" | "x" => "it is on, off or auto",
+        _ => "it is on or off",
+    }
+}
+
+/// `\watch 5`, or `\watch i=5 c=3` as in psql 16.
+fn watch(argument: &str) -> Option<Command> {
+    let (mut every, mut times) = (Duration::from_secs(2), None);
+    for word in argument.split_whitespace() {
+        match word.split_once('=') {
+            Some(("c" | "count", count)) => times = Some(count.parse().ok()?),
+            Some(("i" | "interval", seconds)) => every = Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?,
+            Some(_) => return None,
+            None => every = Duration::try_from_secs_f64(word.parse().ok()?).ok()?,
+        }
+    }
+    Some(Command::Watch(every, times))
+}
+
+/// The lines of `.help`.
+pub fn help() -> String {
+    let mut text = String::new();
+    for command in COMMANDS {
+        let also = command.also.iter().filter(|name| !name.ends_with('+')).copied().collect::<Vec<_>>().join(" ");
+        let line = format!("{:<10} {:<13} {:<22} {}", command.name, command.arguments, also, command.help);
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text.push_str(
+        "Anything else is SQL and ends with ';'. Tab completes, Ctrl-C cancels, Ctrl-R searches the history.",
+    );
+    text
+}
+
+fn usage(command: &ShellCommand, name: &str) -> String {
+    format!("usage: {name} {} ({})", command.arguments, command.help)
+}
+
+fn unknown(name: &str) -> String {
+    if let Some((_, instead)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name)) {
+        return format!("{name} is not a command of this shell: {instead}");
+    }
+    let list = if name.starts_with('\\') { "\\?" } else { ".help" };
+    format!("unknown command {name}; '{list}' lists the commands")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{from_alias, is_command};
+    use super::*;
 
     #[test]
     fn words_of_other_shells_are_understood() {
-        let command = |line| from_alias(line).unwrap_or_default();
-        assert_eq!(command(" EXIT ;"), ".quit");
-        assert_eq!(command("help"), ".help");
-        assert_eq!(command("\\d"), ".tables");
-        assert_eq!(command("\\d  Orders;"), ".schema Orders");
-        assert_eq!(command("\\timing off"), ".timer off");
-        assert_eq!(command("select quit"), "");
-        assert_eq!(command("\\dance"), "");
+        let is = |line: &str, command: Command| assert_eq!(parse(line), Ok(command), "{line}");
+        is(" EXIT ;", Command::Quit);
+        is("help", Command::Help);
+        is("\\?", Command::Help);
+        is("\\d", Command::List(Listing::Relations, String::new()));
+        is("\\d  Orders;", Command::Describe("Orders".to_owned()));
+        is("\\dv+ o*", Command::List(Listing::Views, "o*".to_owned()));
+        is("\\l", Command::List(Listing::Databases, String::new()));
+        is("\\timing off", Command::Switch(Switch::Timer, Some(false)));
+        is("\\timing", Command::Switch(Switch::Timer, None));
+        is("\\x", Command::Expanded(None));
+        is("\\x auto", Command::Expanded(Some(Expanded::Auto)));
+        is("\\pset null '(none)'", Command::Null("(none)".to_owned()));
+        is("\\pset border 1", Command::Border(Frame::Inner));
+        is(".MODE line", Command::Mode(Format::Table, Frame::Box, Expanded::On));
+        is("\\g", Command::Go(None, false));
+        is("\\gx | less", Command::Go(Some("| less".to_owned()), true));
+        is("\\watch 0.5", Command::Watch(Duration::from_millis(500), None));
+        is("\\watch i=1 c=3", Command::Watch(Duration::from_secs(1), Some(3)));
+        is("\\!ls -l", Command::System("ls -l".to_owned()));
+        is(".maxrows 7", Command::MaxRows(Some(7)));
     }
 
     #[test]
-    fn a_number_is_not_a_command() {
-        assert!(is_command(" .tables"));
-        assert!(!is_command(".5 + 1;"));
-        assert!(!is_command("SELECT .5;"));
-        assert!(!is_command("."));
+    fn mistakes_say_what_to_do() {
+        let told = |line: &str, what: &str| {
+            let message = parse(line).unwrap_err();
+            assert!(message.contains(what), "{line}: {message}");
+        };
+        told("\\dance", "unknown command \\dance; '\\?' lists");
+        told(".dance", "unknown command .dance; '.help' lists");
+        told("\\D", "unknown command \\D");
+        told("\\c other", "--connect URL");
+        told("\\copy t from 'x'", "COPY t FROM");
+        told("\\timing maybe", "usage: \\timing [on|off]");
+        told(".schema", "usage: .schema TABLE");
+        told("\\watch soon", "usage: \\watch [SECONDS]");
+        told("\\watch -1", "usage: \\watch");
+        told("\\pset linestyle ascii", "has no 'linestyle'");
+        told("\\pset border 7", "0, 1 or 2");
+        told(".mode xml", "json");
+    }
+
+    #[test]
+    fn every_name_is_one_command() {
+        let mut names = COMMANDS.iter().flat_map(|known| known.also.iter().chain([&known.name])).collect::<Vec<_>>();
+        names.extend(ELSEWHERE.iter().flat_map(|(names, _)| names.iter()));
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        // And each is understood, with one of these arguments.
+        for known in COMMANDS {
+            let is_understood = ["", "t", "on", "1", "csv", "null x"]
+                .iter()
+                .any(|argument| meaning(known.name, argument).is_some_and(|meaning| meaning.is_ok()));
+            assert!(is_understood, "{}", known.name);
+        }
     }
 }

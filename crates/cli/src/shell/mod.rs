@@ -1,43 +1,55 @@
 //! `diligence shell`: an interactive shell for SQL statements, which may span lines, and for commands that begin with a
-//! dot.
+//! dot or a backslash.
 //!
-//! A statement ends at its semicolon, which [`ending`] finds. The line editor has a history and completes keywords and
-//! the names that the session knows ([`completer`]). Ctrl-C clears the line at the prompt and cancels a running
-//! statement; Ctrl-D exits. The shell continues after an error.
+//! A text falls into statements and commands ([`script`]). What the commands mean is in [`commands`]; [`session`] runs
+//! them. The line editor has a history and completes keywords and the names that the session knows ([`completer`]).
+//! Ctrl-C clears the line at the prompt and cancels a running statement; Ctrl-D exits. The shell continues after an
+//! error.
 //!
 //! Without a terminal it is the same for lines that come through a pipe (`lines`), with no prompt and no editor.
 
 mod commands;
 mod completer;
-mod ending;
 mod lines;
+mod listings;
 mod prompt;
+mod script;
+mod session;
+mod statement_names;
 
-use std::io::{IsTerminal, stdin, stdout};
+use std::io::{IsTerminal, Write, stdin, stdout};
 use std::path::PathBuf;
 
 use nu_ansi_term::{Color, Style};
 use reedline::{
-    ColumnarMenu, DefaultHinter, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder, Reedline, ReedlineEvent,
-    ReedlineMenu, Signal, ValidationResult, Validator, default_emacs_keybindings,
+    ColumnarMenu, DefaultHinter, EditCommand, Emacs, FileBackedHistory, HistoryItem, KeyCode, KeyModifiers,
+    MenuBuilder, Reedline, ReedlineEvent, ReedlineMenu, Signal, ValidationResult, Validator, default_emacs_keybindings,
 };
 
 use crate::arguments::ShellArguments;
+use crate::display::Display;
 use crate::failure::{Done, Failure, complain};
 use crate::interrupt::Interrupt;
 use crate::open::target;
 use crate::sources::Source;
 use crate::statements::{Runner, check_for_terminal};
-use commands::AfterCommand;
+use crate::target::Target;
 use completer::{SqlCompleter, Words};
 use prompt::SqlPrompt;
+use session::{After, Shell};
 
-pub use commands::is_command;
+pub use script::is_command;
 
 /// The most entries in the history.
 const HISTORY_ENTRIES_MAX: usize = 10_000;
 
 const COMPLETION_MENU: &str = "completion";
+
+/// The most tables that the shell names at its start.
+const TABLES_NAMED_MAX: usize = 12;
+
+/// The file in the home directory that each shell runs first.
+const INIT_FILE: &str = ".diligencerc";
 
 /// Runs the subcommand. Fails if the database or the server cannot be opened, and without a terminal if any statement
 /// has failed.
@@ -47,47 +59,90 @@ pub fn run(arguments: &ShellArguments) -> Done {
         check_for_terminal(arguments.output.format)?;
     }
     let interrupt = Interrupt::install()?;
-    let (target, server) = target(arguments.connect.as_deref(), &arguments.database)?;
+    let (target, place) = target(arguments.connect.as_deref(), &arguments.database)?;
     let target = target.as_ref();
-    let runner = Runner::new(target, &interrupt, &arguments.output, terminal);
-    if !terminal || !stdin().is_terminal() {
-        return lines::run(stdin().lock(), &runner, target);
+    let interactive = terminal && stdin().is_terminal();
+    let runner = Runner::new(target, &interrupt, Display::of_shell(&arguments.output, terminal), terminal);
+    let shell = Shell::new(&runner, target, place.clone(), interactive);
+    if let Some(path) = init_file().filter(|_| !arguments.no_init) {
+        match shell.run_file(&path) {
+            Err(Failure::OutputClosed) => return Err(Failure::OutputClosed),
+            // A mistake in there must not lock anybody out.
+            Err(failure) => complain(failure),
+            Ok(()) => {}
+        }
     }
+    if !interactive {
+        return lines::run(stdin().lock(), &shell);
+    }
+    runner.print_line(format!(
+        "Diligence {}{place}. Statements end with ';'. Type '.help' for help, Ctrl-D to exit.",
+        env!("CARGO_PKG_VERSION")
+    ))?;
+    shell.print_left_out()?;
+    if !arguments.database.data.is_empty() {
+        print_tables(&runner, target)?;
+    }
+    converse(&shell, target)
+}
+
+/// Lists the tables of `--data`, if they are few.
+fn print_tables(runner: &Runner<'_>, target: &dyn Target) -> Result<(), Failure> {
+    let relations = target.words().relations;
+    let own = relations.iter().filter(|name| !name.starts_with("system.")).map(String::as_str).collect::<Vec<_>>();
+    match own.len() {
+        0 => Ok(()),
+        1..=TABLES_NAMED_MAX => runner.print_line(format!("Tables: {}.", own.join(", "))),
+        many => runner.print_line(format!("{many} tables; '.tables' lists them.")),
+    }
+}
+
+/// Prompts and runs until the user leaves.
+fn converse(shell: &Shell<'_>, target: &dyn Target) -> Done {
     let words = Words::default();
     let mut editor = editor(&words);
-
-    commands::print_line(format!(
-        "Diligence {}{server}. Statements end with ';'. Type '.help' for help, Ctrl-D to exit.",
-        env!("CARGO_PKG_VERSION")
-    ));
-    commands::print_left_out(target);
+    let mut entered: Option<String> = None;
     loop {
-        let (known, relations) = target.words();
-        words.set(known, relations);
-        let line = match editor.read_line(&SqlPrompt) {
-            Ok(Signal::Success(line)) => line,
-            Ok(Signal::CtrlD) => return Ok(()),
-            // Ctrl-C, and any signal that a later version of the editor may add, discards the line only.
-            Ok(_) => continue,
-            Err(error) => return Err(Failure::Other(format!("the terminal failed: {error}"))),
+        let text = match entered.take() {
+            Some(text) => text,
+            None => {
+                words.set(target.words());
+                match editor.read_line(&SqlPrompt) {
+                    Ok(Signal::Success(line)) => line,
+                    Ok(Signal::CtrlD) => return Ok(()),
+                    // Ctrl-C, and any signal that a later version of the editor may add, discards the line only.
+                    Ok(_) => continue,
+                    Err(error) => return Err(Failure::Other(format!("the terminal failed: {error}"))),
+                }
+            }
         };
-        let line = line.trim();
-        if line.is_empty() {
+        let text = text.trim();
+        if text.is_empty() {
             continue;
         }
         // Save the history now, because a second Ctrl-C ends the process. A failure to save it is ignored.
         let _ = editor.sync_history();
-        let done = match commands::of(line) {
-            Some(command) => commands::run(&command, &runner, target),
-            None => runner.run(&Source::typed(line)).map(|()| AfterCommand::Prompt),
-        };
-        match done {
-            Ok(AfterCommand::Prompt) => {}
-            Ok(AfterCommand::Exit) => return Ok(()),
+        match shell.run(&Source::typed(text)) {
+            Ok(After::Prompt) => {}
+            Ok(After::Entered(text)) if script::is_ended(&text) => {
+                let _ = writeln!(stdout(), "{text}");
+                let _ = editor.history_mut().save(HistoryItem::from_command_line(&text));
+                entered = Some(text);
+            }
+            Ok(After::Entered(text)) => editor.run_edit_commands(&[EditCommand::InsertString(text)]),
+            Ok(After::Exit) => return Ok(()),
             Err(Failure::OutputClosed) => return Err(Failure::OutputClosed),
             Err(failure) => complain(failure),
         }
     }
+}
+
+/// The file to run first: the one that the environment names, or that of the home directory if it is there.
+fn init_file() -> Option<PathBuf> {
+    if let Some(path) = std::env::var_os("DILIGENCE_INIT") {
+        return (!path.is_empty()).then(|| PathBuf::from(path));
+    }
+    dirs::home_dir().map(|home| home.join(INIT_FILE)).filter(|path| path.is_file())
 }
 
 fn editor(words: &Words) -> Reedline {
@@ -134,10 +189,6 @@ struct StatementValidator;
 
 impl Validator for StatementValidator {
     fn validate(&self, line: &str) -> ValidationResult {
-        if line.trim().is_empty() || commands::of(line).is_some() || ending::is_complete(line) {
-            ValidationResult::Complete
-        } else {
-            ValidationResult::Incomplete
-        }
+        if script::is_complete(line) { ValidationResult::Complete } else { ValidationResult::Incomplete }
     }
 }

@@ -8,6 +8,7 @@ mod install;
 mod remote;
 mod serving;
 mod shell;
+mod shell_commands;
 mod spill;
 mod sql_command;
 mod support;

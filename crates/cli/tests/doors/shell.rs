@@ -27,7 +27,8 @@ fn a_statement_over_several_lines_is_answered() {
     terminal.expect("...> ");
     terminal.send("+ 2 AS answer;");
     terminal.send(ENTER);
-    terminal.expect("│ answer │");
+    terminal.expect("answer │");
+    terminal.expect("integer │");
     terminal.expect("42 │");
     terminal.expect("1 row");
     terminal.expect(PROMPT);
@@ -121,7 +122,7 @@ fn commands_work() {
         ("SELECT id + 10 AS eleven FROM people;", "{\"eleven\":11}"),
         (".timer on", PROMPT),
         ("SELECT 5 AS five;", "1 row in "),
-        (".timer maybe", "usage: .timer on|off"),
+        (".timer maybe", "usage: .timer [on|off]"),
     ] {
         terminal.send(command);
         terminal.send(ENTER);

@@ -55,6 +55,45 @@ fn files_of_a_folder_are_tables() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "n\n3\n"), "{}", ran.stderr);
 }
 
+#[test]
+fn statements_and_files_need_no_subcommand() {
+    let home = home();
+    let ran = run(home.path(), &["-c", "SELECT 1 AS a", "--format", "csv", "-c", "SELECT 2 AS b"], "");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "a\n1\nb\n2\n"), "{}", ran.stderr);
+    let ran = run(home.path(), &["tables/people.csv", "--format", "csv", "SELECT count(*) AS n FROM people"], "");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "n\n3\n"), "{}", ran.stderr);
+    let ran =
+        run(home.path(), &["tables/people.csv", "--format", "csv"], "SELECT max(id) AS m FROM people;\n\\dance\n");
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "m\n3\n"), "a shell: {}", ran.stderr);
+    let ran = run(home.path(), &["nowhere.csv", "-c", "SELECT 1"], "");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("nowhere.csv does not exist"), "{}", ran.stderr);
+    let ran = run(home.path(), &["-c", "\\dt"], "");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("works only in 'diligence shell'"), "{}", ran.stderr);
+}
+
+#[test]
+fn data_comes_from_several_places() {
+    let home = home();
+    std::fs::create_dir(home.path().join("more")).unwrap();
+    std::fs::write(home.path().join("more/towns.csv"), "town\nKyiv\n").unwrap();
+    std::fs::write(home.path().join("more.notes.csv"), "note\nhi\n").unwrap();
+    let several = ["--data", "tables", "--data", "more", "--data", "more.notes.csv", "--format", "csv"];
+    let ran = sql(
+        home.path(),
+        &[&several[..], &["SELECT name, town, note FROM people, towns, \"more.notes\" WHERE id = 1"]].concat(),
+    );
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "name,town,note\nAda,Kyiv,hi\n"), "{}", ran.stderr);
+
+    std::fs::write(home.path().join("people.json"), "{\"a\":1}\n").unwrap();
+    let ran = sql(home.path(), &["--data", "tables", "--data", "people.json", "SELECT 1"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(ran.stderr.contains("both have a table named 'people'"), "{}", ran.stderr);
+    let ran = sql(home.path(), &["--data", "q.sql", "SELECT 1"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+}
+
 /// A pipe with a name.
 fn pipe(path: &Path) {
     let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();

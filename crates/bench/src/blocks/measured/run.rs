@@ -70,7 +70,7 @@ pub fn run(context: &QueryContext, sql: &str, ordered: bool) -> Result<Ran> {
         ..TempOptions::default()
     };
     let options = DatabaseOptions {
-        data: Some(context.data.clone()),
+        data: vec![context.data.clone()],
         workers: Some(context.workers),
         memory_bytes: Some(context.memory_bytes),
         temp: Some(temp),

@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 /// The command, with a home of its own so that nobody's history is touched.
 pub fn diligence(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_diligence"));
+    command.env_remove("DILIGENCE_INIT").env_remove("DILIGENCE_PAGER");
     command.env("HOME", home).env("XDG_DATA_HOME", home).env("TERM", "xterm").current_dir(home);
     command
 }

@@ -1,0 +1,62 @@
+//! How results are shown. The command line says how it begins, and commands of the shell change it.
+
+use crate::arguments::OutputArguments;
+use crate::output::{Format, TableOptions};
+
+/// The most rows of a table that `sql` shows on a terminal by default: a few screens.
+const SQL_ROWS_MAX: usize = 1_000;
+
+/// The most rows of a table that the shell shows on a terminal by default: half a screen of its first and half a screen
+/// of its last ones.
+const SHELL_ROWS_MAX: usize = 40;
+
+/// How results are shown.
+#[derive(Clone, Debug)]
+pub struct Display {
+    /// The format.
+    pub format: Format,
+    /// Whether rows and times are told.
+    pub timer: bool,
+    /// How tables look. The width is that of the terminal, at each result.
+    pub table: TableOptions,
+    /// Whether somebody chose the number of rows. If not, it only spares the terminal.
+    pub rows_chosen: bool,
+    /// Whether results on a terminal go through a pager.
+    pub pager: bool,
+}
+
+impl Display {
+    /// As `sql` shows results. `terminal` is whether they go to a terminal.
+    pub fn of_sql(output: &OutputArguments, terminal: bool) -> Self {
+        Self::new(output, terminal.then_some(SQL_ROWS_MAX))
+    }
+
+    /// As the shell shows results.
+    pub fn of_shell(output: &OutputArguments, terminal: bool) -> Self {
+        let mut display = Self::new(output, terminal.then_some(SHELL_ROWS_MAX));
+        display.table.tail = true;
+        display.table.types = terminal;
+        display
+    }
+
+    fn new(output: &OutputArguments, rows: Option<usize>) -> Self {
+        let rows = match output.max_rows {
+            Some(0) => None,
+            Some(rows) => Some(rows),
+            None => rows,
+        };
+        Self {
+            format: output.format,
+            timer: output.timer,
+            table: TableOptions { rows, ..TableOptions::default() },
+            rows_chosen: output.max_rows.is_some(),
+            pager: false,
+        }
+    }
+
+    /// How tables look in a file, in a command's input or in a pager, which have room for all rows and whole lines.
+    pub fn roomy(&self) -> TableOptions {
+        let rows = self.table.rows.filter(|_| self.rows_chosen);
+        TableOptions { rows, width: None, ..self.table.clone() }
+    }
+}

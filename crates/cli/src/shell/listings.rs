@@ -1,0 +1,110 @@
+//! The statements behind the commands that list something.
+
+/// Tables and views; `kind` is a condition on what they are.
+const RELATIONS: &str = "SELECT table_schema, table_name, table_type FROM information_schema.tables \
+    WHERE table_schema NOT IN ('information_schema', 'pg_catalog', 'system')";
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// Tables and views.
+    Relations,
+    /// Views only.
+    Views,
+    /// Indexes.
+    Indexes,
+    /// Sequences.
+    Sequences,
+    /// Schemas.
+    Schemas,
+    /// Functions that statements made.
+    Functions,
+    /// Roles.
+    Roles,
+    /// Databases.
+    Databases,
+}
+
+impl Listing {
+    /// The statement, for names that fit psql's pattern: `*` and `?` stand for others, and a schema may be in front.
+    pub fn statement(self, pattern: &str) -> String {
+        let (query, schema, name) = match self {
+            Self::Relations => (RELATIONS.to_owned(), "table_schema", "table_name"),
+            Self::Views => (format!("{RELATIONS} AND table_type LIKE '%VIEW%'"), "table_schema", "table_name"),
+            Self::Indexes => (
+                "SELECT schemaname AS schema, tablename AS table, indexname AS name, indexdef AS definition \
+                 FROM pg_catalog.pg_indexes WHERE true"
+                    .to_owned(),
+                "schemaname",
+                "indexname",
+            ),
+            Self::Sequences => (
+                "SELECT sequence_schema AS schema, sequence_name AS name, data_type AS type \
+                 FROM information_schema.sequences WHERE true"
+                    .to_owned(),
+                "sequence_schema",
+                "sequence_name",
+            ),
+            Self::Schemas => {
+                ("SELECT nspname AS name FROM pg_catalog.pg_namespace WHERE true".to_owned(), "nspname", "nspname")
+            }
+            Self::Functions => (
+                "SELECT n.nspname AS schema, p.proname AS name, pg_get_function_arguments(p.oid) AS arguments \
+                 FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
+                 WHERE n.nspname NOT IN ('information_schema', 'pg_catalog', 'system')"
+                    .to_owned(),
+                "n.nspname",
+                "p.proname",
+            ),
+            Self::Roles => {
+                ("SELECT rolname AS name FROM pg_catalog.pg_roles WHERE true".to_owned(), "rolname", "rolname")
+            }
+            Self::Databases => {
+                ("SELECT datname AS name FROM pg_catalog.pg_database WHERE true".to_owned(), "datname", "datname")
+            }
+        };
+        let fits = |column: &str, pattern: &str| match pattern {
+            "" => String::new(),
+            pattern => format!(" AND {column} LIKE '{}'", like(pattern)),
+        };
+        let conditions = match pattern.split_once('.') {
+            Some((of_schema, of_name)) => format!("{}{}", fits(schema, of_schema), fits(name, of_name)),
+            None => fits(name, pattern),
+        };
+        let order = if schema == name { "1" } else { "1, 2" };
+        format!("{query}{conditions} ORDER BY {order}")
+    }
+}
+
+/// The pattern of LIKE for a pattern of psql's: names in quotes keep their case, others have small letters.
+fn like(pattern: &str) -> String {
+    let mut quoted = false;
+    let mut text = String::new();
+    for character in pattern.chars() {
+        match character {
+            '"' => quoted = !quoted,
+            '*' if !quoted => text.push('%'),
+            '?' if !quoted => text.push('_'),
+            '_' | '%' => text.extend(['\\', character]),
+            '\'' => text.push_str("''"),
+            other if quoted => text.push(other),
+            other => text.extend(other.to_lowercase()),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_those_of_psql() {
+        assert_eq!(like("Line*"), "line%");
+        assert_eq!(like("\"Odd Name\"?"), "Odd Name_");
+        assert_eq!(like("a_b'c"), "a\\_b''c");
+        let statement = Listing::Relations.statement("sales.o*");
+        assert!(statement.contains(" AND table_schema LIKE 'sales' AND table_name LIKE 'o%' ORDER BY"), "{statement}");
+        assert!(!Listing::Schemas.statement("").contains("LIKE"));
+    }
+}

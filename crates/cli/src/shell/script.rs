@@ -1,0 +1,306 @@
+//! The parts of a text: statements, and commands of the shell between them.
+//!
+//! A command begins with a backslash, wherever one stands outside of quotes and comments, or with a dot where a
+//! statement could begin. It ends with its line. Here only semicolons, quotes and comments are told apart; the SQL
+//! parser does the rest.
+
+/// What a text begins with, up to its first command.
+#[derive(Debug, PartialEq, Eq)]
+struct Scanned {
+    /// Where the first command begins, if there is one.
+    command: Option<usize>,
+    /// Where the statement begins that has no semicolon: behind the last semicolon.
+    unfinished: usize,
+    /// Whether there is nothing but blanks and comments from there.
+    is_blank: bool,
+    /// Whether a quote or a comment does not end.
+    is_open: bool,
+}
+
+fn scan(text: &str) -> Scanned {
+    let mut scanned = Scanned { command: None, unfinished: 0, is_blank: true, is_open: false };
+    let mut at = 0;
+    while let Some(first) = text[at..].chars().next() {
+        let rest = &text[at..];
+        if first == '\\' || (scanned.is_blank && !first.is_whitespace() && is_command(rest)) {
+            scanned.command = Some(at);
+            return scanned;
+        }
+        let (length, is_blank) = match first {
+            '\'' if is_escaped_string(&text[..at]) => (escaped(rest), false),
+            '\'' | '"' | '`' => (quoted(rest, first), false),
+            '-' if rest.starts_with("--") => (Some(rest.find('\n').map_or(rest.len(), |end| end + 1)), true),
+            '/' if rest.starts_with("/*") => (block_comment(rest), true),
+            '$' => match dollar_quoted(rest) {
+                Dollar::Quoted(length) => (Some(length), false),
+                Dollar::Open => (None, false),
+                Dollar::Sign => (Some(1), false),
+            },
+            ';' => {
+                scanned.unfinished = at + 1;
+                scanned.is_blank = true;
+                (Some(1), true)
+            }
+            other => (Some(other.len_utf8()), other.is_whitespace()),
+        };
+        scanned.is_blank &= is_blank;
+        let Some(length) = length else {
+            scanned.is_open = true;
+            return scanned;
+        };
+        at += length;
+    }
+    scanned
+}
+
+/// Words that are commands where they have a line to themselves.
+const WORDS: [&str; 4] = ["exit", "quit", "help", "?"];
+
+/// Whether the text begins with a command rather than with SQL.
+pub fn is_command(text: &str) -> bool {
+    let line = line_of(text.trim_start());
+    if line.starts_with('\\') {
+        return true;
+    }
+    let word = line.trim_end().trim_end_matches(';').trim_end();
+    let is_dotted = line.strip_prefix('.').is_some_and(|rest| rest.starts_with(char::is_alphabetic));
+    is_dotted || WORDS.iter().any(|known| known.eq_ignore_ascii_case(word))
+}
+
+fn line_of(text: &str) -> &str {
+    text.split('\n').next().unwrap_or_default()
+}
+
+/// Whether the text is to be run as it is: it ends with a statement's semicolon or with a command, or has neither
+/// statements nor commands.
+pub fn is_complete(text: &str) -> bool {
+    let scanned = scan(text);
+    scanned.command.is_some() || (!scanned.is_open && scanned.is_blank)
+}
+
+/// Whether a statement of the text has its semicolon, and nothing stands behind it.
+pub fn is_ended(text: &str) -> bool {
+    let scanned = scan(text);
+    scanned.command.is_none() && !scanned.is_open && scanned.is_blank && scanned.unfinished > 0
+}
+
+/// A part of a text.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Statements.
+    Sql(Piece),
+    /// A command, and the statement without a semicolon in front of it.
+    Command {
+        /// The command, to the end of its line.
+        line: String,
+        /// The lines of the text before it.
+        lines_before: u64,
+        /// The statement, if there is one.
+        statement: Option<Piece>,
+    },
+}
+
+/// Statements, and where they are in the text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    /// The statements. As many blanks stand before them as characters before them in their line.
+    pub text: String,
+    /// The lines before the first one.
+    pub lines_before: u64,
+}
+
+/// Takes a text apart.
+pub fn parts(text: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut from = 0;
+    loop {
+        let rest = &text[from..];
+        let scanned = scan(rest);
+        let Some(command) = scanned.command else {
+            parts.extend(piece(text, from, text.len()).map(Part::Sql));
+            return parts;
+        };
+        let unfinished = from + if scanned.is_blank { command } else { scanned.unfinished };
+        parts.extend(piece(text, from, unfinished).map(Part::Sql));
+        let line = line_of(&rest[command..]);
+        parts.push(Part::Command {
+            line: line.trim().to_owned(),
+            lines_before: text[..from + command].matches('\n').count() as u64,
+            statement: piece(text, unfinished, from + command),
+        });
+        from = (from + command + line.len() + 1).min(text.len());
+    }
+}
+
+/// The statements between two places; `None` if there are only blanks.
+fn piece(text: &str, from: usize, to: usize) -> Option<Piece> {
+    let sql = &text[from..to];
+    if sql.trim().is_empty() {
+        return None;
+    }
+    let line = text[..from].rfind('\n').map_or(0, |end| end + 1);
+    let blanks = " ".repeat(text[line..from].chars().count());
+    let lines_before = text[..from].matches('\n').count() as u64;
+    Some(Piece { text: format!("{blanks}{}", sql.trim_end()), lines_before })
+}
+
+/// Whether a quote behind this text begins a string with escapes: `E'it\'s'`.
+fn is_escaped_string(before: &str) -> bool {
+    let Some(rest) = before.strip_suffix(['e', 'E']) else { return false };
+    !rest.ends_with(|c: char| c.is_alphanumeric() || c == '_')
+}
+
+/// The length of the string with escapes at the start, from its quote.
+fn escaped(text: &str) -> Option<usize> {
+    let mut characters = text.char_indices().skip(1).peekable();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '\\' => {
+                characters.next();
+            }
+            '\'' if characters.peek().is_some_and(|(_, next)| *next == '\'') => {
+                characters.next();
+            }
+            '\'' => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The length of the quoted string or name at the start; a doubled quote is part of it.
+fn quoted(text: &str, quote: char) -> Option<usize> {
+    let mut from = 1;
+    loop {
+        let end = from + text[from..].find(quote)? + 1;
+        if !text[end..].starts_with(quote) {
+            return Some(end);
+        }
+        from = end + 1;
+    }
+}
+
+/// The length of the block comment at the start. Block comments nest.
+fn block_comment(text: &str) -> Option<usize> {
+    let mut depth = 0;
+    let mut at = 0;
+    while at < text.len() {
+        let rest = &text[at..];
+        if rest.starts_with("/*") {
+            depth += 1;
+            at += 2;
+        } else if rest.starts_with("*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return Some(at);
+            }
+        } else {
+            at += rest.chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    None
+}
+
+/// What a dollar sign starts.
+enum Dollar {
+    /// A complete `$tag$ … $tag$` of this length.
+    Quoted(usize),
+    /// A quote that does not end.
+    Open,
+    /// Not a quote, but a parameter such as `$1`.
+    Sign,
+}
+
+fn dollar_quoted(text: &str) -> Dollar {
+    let tag_end = text[1..].find(|c: char| !(c.is_alphanumeric() || c == '_')).map(|end| end + 1);
+    let Some(end) = tag_end.filter(|&end| text[end..].starts_with('$')) else { return Dollar::Sign };
+    if text[1..end].starts_with(|c: char| c.is_ascii_digit()) {
+        return Dollar::Sign;
+    }
+    let tag = &text[..=end];
+    match text[tag.len()..].find(tag) {
+        Some(at) => Dollar::Quoted(at + 2 * tag.len()),
+        None => Dollar::Open,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_ends_at_its_semicolon() {
+        for complete in [
+            "SELECT 1;",
+            "SELECT 1; \n",
+            "SELECT 1; -- done",
+            "SELECT 1; /* a; /* nested */ */",
+            "SELECT ';', \"a;\"\"b\", 'it''s';",
+            "SELECT $$;$$;",
+            "SELECT $tag$ ' ; $$ $tag$;",
+            "SELECT $1;",
+            "SELECT 1 - -1;",
+            "SELECT E'it\\'s', e'\\\\', 'a\\';",
+            ";",
+        ] {
+            assert!(is_ended(complete) && is_complete(complete), "{complete}");
+        }
+        for open in [
+            "SELECT 1",
+            "SELECT ';",
+            "SELECT 'it'';",
+            "SELECT \"a;",
+            "SELECT 1 -- ;",
+            "SELECT 1 /* ; ",
+            "SELECT 1 /* /* */ ;",
+            "SELECT $a$;$b$",
+            "SELECT 1; SELECT 2",
+            "SELECT '日;",
+            "SELECT E'it\\';",
+            "SELECT .5",
+            "SELECT '\\x",
+        ] {
+            assert!(!is_ended(open) && !is_complete(open), "{open}");
+        }
+        for blank in ["", " \n", "-- nothing"] {
+            assert!(!is_ended(blank) && is_complete(blank), "{blank}");
+        }
+    }
+
+    #[test]
+    fn commands_end_with_their_lines() {
+        for command in ["\\x", " \\dance", ".tables", "EXIT ;", "?", "SELECT 1 \\g", "SELECT\n1\n\\gx", "-- why\n\\dt"]
+        {
+            assert!(is_complete(command), "{command}");
+        }
+        for sql in [".5 + 1", "SELECT quit", "quit now", "SELECT 1 -- \\g", "SELECT '\\g", "."] {
+            assert!(!is_complete(sql), "{sql}");
+        }
+    }
+
+    fn texts(text: &str) -> Vec<String> {
+        let shown = |part: &Part| match part {
+            Part::Sql(piece) => format!("{}: {}", piece.lines_before + 1, piece.text),
+            Part::Command { line, lines_before, statement: None } => format!("{}: {line}", lines_before + 1),
+            Part::Command { line, statement: Some(piece), .. } => {
+                format!("{line} of {}: {}", piece.lines_before + 1, piece.text)
+            }
+        };
+        parts(text).iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_text_falls_into_statements_and_commands() {
+        assert_eq!(texts("SELECT 1; SELECT 2;"), ["1: SELECT 1; SELECT 2;"]);
+        assert_eq!(
+            texts("\\x\nSELECT 1;\n.timer on\n\\dt+ t ;\n"),
+            ["1: \\x", "2: SELECT 1;", "3: .timer on", "4: \\dt+ t ;"]
+        );
+        assert_eq!(texts("SELECT 1\n\\g a b\nSELECT 2"), ["\\g a b of 1: SELECT 1", "3: SELECT 2"]);
+        assert_eq!(texts("SELECT 1; SELECT 2 \\gx"), ["1: SELECT 1;", "\\gx of 1:           SELECT 2"]);
+        assert_eq!(texts("SELECT 1;\n-- next\n\\dt"), ["1: SELECT 1;\n-- next", "3: \\dt"]);
+        assert_eq!(texts("SELECT '\n.quit\n';\nquit"), ["1: SELECT '\n.quit\n';", "4: quit"]);
+        assert_eq!(texts("  \n"), Vec::<String>::new());
+    }
+}

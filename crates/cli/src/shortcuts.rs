@@ -1,0 +1,89 @@
+//! Command lines without a subcommand: `diligence -c SQL` is `diligence sql -c SQL`, `diligence FILE …` is
+//! `diligence shell --data FILE …`, and with statements behind the files `diligence sql --data FILE …`.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use clap::CommandFactory;
+
+use crate::arguments::Arguments;
+
+/// The command line with its subcommand. One that has it, or that is none, stays as it is.
+pub fn spelled_out(arguments: Vec<OsString>) -> Vec<OsString> {
+    let Some((program, rest)) = arguments.split_first() else { return arguments };
+    let files = rest.iter().take_while(|argument| is_data(argument)).count();
+    let (files, rest) = rest.split_at(files);
+    let is_first_command = rest.first().is_some_and(|first| gives_statements(first));
+    if files.is_empty() && !is_first_command {
+        return arguments;
+    }
+    let is_sql = rest.iter().any(|argument| gives_statements(argument) || is_statement(argument));
+    let subcommand = OsString::from(if is_sql { "sql" } else { "shell" });
+    let data = files.iter().flat_map(|file| [OsString::from("--data"), file.clone()]);
+    [program.clone(), subcommand].into_iter().chain(data).chain(rest.iter().cloned()).collect()
+}
+
+/// Whether the argument is a file or a folder rather than a subcommand or a flag. A name with a dot is a file even if
+/// there is none, so that the error says so.
+fn is_data(argument: &OsStr) -> bool {
+    let Some(text) = argument.to_str() else { return true };
+    let is_subcommand = || {
+        let command = Arguments::command();
+        text == "help" || command.get_subcommands().any(|subcommand| subcommand.get_name() == text)
+    };
+    if text.is_empty() || text.starts_with('-') || text.contains(char::is_whitespace) && !Path::new(text).exists() {
+        return false;
+    }
+    !is_subcommand() && (text.contains(['.', '/']) || Path::new(text).exists())
+}
+
+/// Whether the argument announces statements.
+fn gives_statements(argument: &OsStr) -> bool {
+    argument.to_str().is_some_and(|text| {
+        let is_short = |flag| text.starts_with(flag) && !text.starts_with("--");
+        let is_long = |flag: &str| text.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
+        is_short("-c") || is_short("-f") || is_long("--command") || is_long("--file")
+    })
+}
+
+/// Whether the argument is a statement: statements have blanks, and values of flags have none.
+fn is_statement(argument: &OsStr) -> bool {
+    argument.to_str().is_some_and(|text| !text.starts_with('-') && text.trim().contains(char::is_whitespace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spelled(line: &[&str]) -> String {
+        let arguments = std::iter::once("diligence").chain(line.iter().copied()).map(OsString::from).collect();
+        let words = spelled_out(arguments).into_iter().skip(1).map(|word| word.into_string().unwrap());
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn subcommands_are_added() {
+        assert_eq!(spelled(&["-c", "SELECT 1"]), "sql -c SELECT 1");
+        assert_eq!(spelled(&["-f", "q.sql"]), "sql -f q.sql");
+        assert_eq!(spelled(&["a.csv"]), "shell --data a.csv");
+        assert_eq!(spelled(&["a.csv", "b.parquet", "--db", "shop"]), "shell --data a.csv --data b.parquet --db shop");
+        assert_eq!(spelled(&["a.csv", "-c", "SELECT 1"]), "sql --data a.csv -c SELECT 1");
+        assert_eq!(spelled(&["a.csv", "SELECT 1"]), "sql --data a.csv SELECT 1");
+        assert_eq!(spelled(&["a.csv", "--format", "csv", "-fx"]), "sql --data a.csv --format csv -fx");
+    }
+
+    #[test]
+    fn whole_command_lines_stay() {
+        for line in [
+            &["sql", "-c", "SELECT 1"][..],
+            &["serve", "--data", "a.csv"],
+            &["--help"],
+            &["--version"],
+            &["help", "sql"],
+            &["dance"],
+            &[],
+        ] {
+            assert_eq!(spelled(line), line.join(" "));
+        }
+    }
+}
