@@ -8,7 +8,8 @@
 //! listed vertically. Control characters are escaped, so that data cannot control the terminal.
 //!
 //! With [`TableOptions::tail`] a long result is shown by its first and its last rows. Nothing is written then before
-//! the last row is known.
+//! the last row is known; of a result with more than [`ROWS_READ_MAX`] rows only the first are shown, and its rest is
+//! not read.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -24,6 +25,9 @@ use super::{Demand, Expanded, ResultWriter, TableOptions, WriteError};
 
 /// Rows that are measured before the first one is written: few enough to buffer without noticeable memory or delay.
 const ROWS_MEASURED: usize = 2_000;
+
+/// The rows that are read to find the last ones: a second or so. A table of billions must not be read to be looked at.
+const ROWS_READ_MAX: usize = 1_000_000;
 
 /// The fewest characters to which text is truncated; less would be useless.
 const CUT_WIDTH_MIN: usize = 10;
@@ -235,7 +239,7 @@ impl<'a> TableWriter<'a> {
     }
 
     /// Keeps those rows that are among the first or, so far, among the last.
-    fn write_ends(&mut self, batch: &RecordBatch, (head, tail): (usize, usize)) -> Result<(), WriteError> {
+    fn write_ends(&mut self, batch: &RecordBatch, (head, tail): (usize, usize)) -> Result<Demand, WriteError> {
         let rows = batch.num_rows();
         let first = rows.min(head.saturating_sub(self.rows));
         self.waiting.extend(self.texts(batch, 0..first)?);
@@ -244,7 +248,16 @@ impl<'a> TableWriter<'a> {
         let over = self.last.len().saturating_sub(tail);
         self.last.drain(..over);
         self.rows += rows;
-        Ok(())
+        if self.rows > ROWS_READ_MAX.max(head + tail) {
+            self.cut = true;
+            self.last.clear();
+            self.rows = head;
+        }
+        Ok(self.demand())
+    }
+
+    fn demand(&self) -> Demand {
+        if self.cut { Demand::Enough } else { Demand::More }
     }
 
     /// The line under the table.
@@ -253,9 +266,10 @@ impl<'a> TableWriter<'a> {
             true => "; text is truncated to the width of the terminal (see --format)",
             false => "",
         };
+        let option = if self.options.tail { ".maxrows" } else { "--max-rows" };
         match (self.cut, self.rows) {
-            (true, rows) => format!("the first {rows} rows; there are more (see --max-rows){note}"),
-            (false, rows) if left_out > 0 => format!("{rows} rows, {} shown (see .maxrows){note}", rows - left_out),
+            (true, rows) => format!("the first {rows} rows; there are more (see {option}){note}"),
+            (false, rows) if left_out > 0 => format!("{rows} rows, {} shown (see {option}){note}", rows - left_out),
             (false, 1) => format!("1 row{note}"),
             (false, rows) => format!("{rows} rows{note}"),
         }
@@ -330,8 +344,7 @@ impl ResultWriter for TableWriter<'_> {
 
     fn write(&mut self, batch: &RecordBatch) -> Result<Demand, WriteError> {
         if let Some(ends) = self.ends() {
-            self.write_ends(batch, ends)?;
-            return Ok(Demand::More);
+            return self.write_ends(batch, ends);
         }
         let room = self.options.rows.map_or(usize::MAX, |most| most - self.rows);
         let taken = batch.num_rows().min(room);
@@ -341,7 +354,7 @@ impl ResultWriter for TableWriter<'_> {
             self.write_waiting()?;
         }
         self.cut |= taken < batch.num_rows();
-        Ok(if self.cut { Demand::Enough } else { Demand::More })
+        Ok(self.demand())
     }
 
     /// Writes the buffered rows as well: an uneven table is better than a late one.
@@ -517,6 +530,21 @@ number │ 2
             below,
             "── row 1 ──\nn │ 1\n── 7 rows are not shown ──\n── row 9 ──\nn │ 9\n9 rows, 2 shown (see .maxrows)\n"
         );
+    }
+
+    #[test]
+    fn a_result_without_end_is_shown_by_its_beginning() {
+        let mut output = Vec::new();
+        let options = TableOptions { rows: Some(4), tail: true, frame: Frame::Bare, ..TableOptions::default() };
+        let mut writer = TableWriter::new(&mut output, options);
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(1..=ROWS_READ_MAX as i64));
+        let batch = RecordBatch::try_from_iter([("n", numbers)]).unwrap();
+        writer.begin(&batch.schema()).unwrap();
+        assert_eq!(writer.write(&batch).unwrap(), Demand::More);
+        assert_eq!(writer.write(&batch.slice(0, 1)).unwrap(), Demand::Enough);
+        writer.end().unwrap();
+        let expected = "n\n─\n1\n2\nthe first 2 rows; there are more (see .maxrows)\n";
+        assert_eq!(String::from_utf8(output).unwrap(), expected);
     }
 
     #[test]

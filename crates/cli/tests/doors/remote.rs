@@ -176,7 +176,7 @@ fn the_shell_of_a_server_is_the_shell() {
     terminal.expect(prompt);
     // A result that is larger than what is shown is not read to its end.
     terminal.send("SELECT * FROM generate_series(1::BIGINT, 100000000) AS g(value);\r");
-    terminal.expect("the first 1000 rows");
+    terminal.expect("the first 20 rows; there are more (see .maxrows)");
     terminal.expect(prompt);
     terminal.send("SELECT 'still ' || 'here' AS a;\r");
     terminal.expect("still here");
