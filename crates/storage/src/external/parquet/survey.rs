@@ -32,6 +32,8 @@ pub(super) struct Survey {
     pub dictionary_values: usize,
     /// Bytes that decoding holds at once: the dictionary and the longest page.
     pub bytes: usize,
+    /// Whether it is read in steps.
+    pub in_steps: bool,
     /// Bytes of the chunk that are read later.
     pub unread: u64,
 }
@@ -120,6 +122,7 @@ pub(super) fn survey_in_steps(file: &ParquetFile, metadata: &ColumnChunkMetaData
         is_all_codes: false,
         dictionary_values: 0,
         bytes: 0,
+        in_steps: true,
         unread: 0,
     })
 }
@@ -148,6 +151,7 @@ fn survey(chunk: &ChunkBytes, metadata: &ColumnChunkMetaData) -> Result<Survey, 
         is_all_codes: true,
         dictionary_values: 0,
         bytes: 0,
+        in_steps: false,
         unread: 0,
     };
     let (mut dictionary, mut longest) = (0usize, 0);
