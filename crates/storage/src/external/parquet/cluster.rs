@@ -125,7 +125,7 @@ impl ParquetCluster {
             let bytes = Box::new(ParquetBytes { leaves: leaves.clone().map(nothing).collect() });
             let unread = leaves.map(|leaf| (leaf, 1)).collect();
             let target = self.table.schema.field(column).data_type();
-            let opened = Surveyed::in_steps(file, &self.piece, bytes, &unread)
+            let opened = Surveyed::in_steps(file, &self.piece, bytes, &unread, 1)
                 .and_then(|surveyed| open_flat(file, &self.piece, &surveyed, root, target, true));
             matches!(opened, Ok(Some(_)))
         };
@@ -160,7 +160,7 @@ impl ParquetCluster {
         let FirstParts { bytes: parts, mut unread, step_bytes } = first;
         let total = |ranges: &VecDeque<Range<u64>>| ranges.iter().map(|range| range.end - range.start).sum();
         let bytes_unread = unread.iter().map(|(leaf, ranges)| (*leaf, total(ranges))).collect();
-        let surveyed = Surveyed::in_steps(file, &self.piece, Box::new(parts), &bytes_unread)?;
+        let surveyed = Surveyed::in_steps(file, &self.piece, Box::new(parts), &bytes_unread, step_bytes)?;
         let mut windows = self.windows(surveyed, request);
         if is_alone(request) {
             windows.batch_rows = windows.batch_rows.min(self.rows_at_once(unread.keys().copied()));

@@ -17,8 +17,8 @@ use super::bytes::FetchedRowGroup;
 use super::fixed::{BigEndian, Cast, Convert, Fixed, Intervals};
 use super::flat::{FlatRows, Values};
 use super::footer::guard;
-use super::large_page::Layout;
-use super::page::Pages;
+use super::large_page::{LargePage, Layout};
+use super::page::{Apart, Pages};
 use super::strings::{Codes, Views};
 use super::survey::Surveyed;
 use super::{ParquetFile, Piece};
@@ -132,14 +132,17 @@ pub(super) fn open_flat(
     if file.leaves[root].len() > 1 || !survey.is_supported {
         return Ok(None);
     }
-    let layout = layout(metadata.column_type(), descriptor.type_length());
+    let optional = descriptor.max_def_level() > 0;
+    let apart = survey.step_bytes.zip(layout(metadata.column_type(), descriptor.type_length()));
+    let apart =
+        apart.map(|(step_bytes, layout)| Apart { layout, optional, large_bytes: LargePage::large_bytes(step_bytes) });
     let opening = Opening {
         source: file.source.clone(),
         what: cannot_be_decoded(piece, field.name()),
         pages: Pages::new(chunk, metadata.compression(), metadata.uncompressed_size())
             .unread(survey.unread)
-            .apart(layout.filter(|_| survey.in_steps), descriptor.max_def_level() > 0),
-        optional: descriptor.max_def_level() > 0,
+            .apart(apart),
+        optional,
         behind: piece.rows.start.saturating_sub(chunk.first_row),
     };
     let ty = match field.data_type() {

@@ -24,11 +24,14 @@ use super::page::{Header, Kind, Malformed, Page, Text};
 use super::runs::Runs;
 use super::snappy::Elements;
 
-/// Pages with more text than this are taken apart. (In tests nearly all, so that every test of pages tests parts.)
-const LARGE_BYTES: usize = if cfg!(test) { 1 << 10 } else { 2 << 20 };
+/// Pages with more text than this may be taken apart: what a part needs beside its rows is less.
+const LARGE_BYTES: std::ops::RangeInclusive<usize> = 192 << 10..=2 << 20;
+
+/// What is large beside what a step reads of a column, as its factor.
+const LARGE_STEPS: usize = 3;
 
 /// About so much text is decompressed at once.
-const PORTION_BYTES: usize = if cfg!(test) { 300 } else { 128 << 10 };
+const PORTION_BYTES: usize = if cfg!(test) { 300 } else { 32 << 10 };
 
 /// Text that may still be copied from: what writers of Snappy blocks look back at most.
 const HISTORY_BYTES: usize = 64 << 10;
@@ -89,9 +92,18 @@ enum Stream {
 }
 
 impl LargePage {
-    /// Whether a page is taken apart.
-    pub fn is_large(header: &Header) -> bool {
-        header.is_plain_data() && header.text_bytes > LARGE_BYTES && header.values > 0
+    /// The text from which on pages are taken apart where a step reads so many bytes of a column. (In tests nearly all
+    /// are, so that every test of pages tests parts.)
+    pub fn large_bytes(step_bytes: usize) -> usize {
+        match cfg!(test) {
+            true => 1 << 10,
+            false => step_bytes.saturating_mul(LARGE_STEPS).clamp(*LARGE_BYTES.start(), *LARGE_BYTES.end()),
+        }
+    }
+
+    /// Whether a page with more text than `large_bytes` is taken apart.
+    pub fn is_large(header: &Header, large_bytes: usize) -> bool {
+        header.is_plain_data() && header.text_bytes > large_bytes && header.values > 0
     }
 
     /// A page of which so much has been read.
@@ -196,10 +208,11 @@ impl LargePage {
         let part = part.max(self.longest_bytes).max(self.ready.len());
         let own = match self.stream {
             Stream::Zstandard(_) => ZSTANDARD_BYTES.min(self.header.text_bytes),
-            Stream::Plain | Stream::Snappy(_) => 0,
+            Stream::Snappy(_) => HISTORY_BYTES,
+            Stream::Plain => 0,
         };
         // The text that is ready, and the page that is made of it.
-        (2 * part + HISTORY_BYTES + 2 * PORTION_BYTES + own).min(self.header.text_bytes.saturating_mul(2))
+        (2 * part + 2 * PORTION_BYTES + own).min(self.header.text_bytes.saturating_mul(2))
     }
 
     /// Decompresses until so many rows are ready, or all that are left. False if bytes must be fed before.

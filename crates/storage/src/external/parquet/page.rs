@@ -172,6 +172,16 @@ pub(super) fn is_supported(compression: Compression) -> bool {
     matches!(compression, Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_))
 }
 
+/// How the pages of a chunk are taken apart.
+#[derive(Clone, Copy)]
+pub(super) struct Apart {
+    pub layout: Layout,
+    /// Whether there may be NULLs.
+    pub optional: bool,
+    /// The text from which on pages are.
+    pub large_bytes: usize,
+}
+
 /// The pages of a chunk, in order.
 pub(super) struct Pages {
     /// What is left of the part being read.
@@ -186,8 +196,8 @@ pub(super) struct Pages {
     /// Whether there was a dictionary or a page of data.
     begun: bool,
     zstandard: Option<zstd::bulk::Decompressor<'static>>,
-    /// How long pages are taken apart, and whether they may have NULLs; `None` if they are not.
-    apart: Option<(Layout, bool)>,
+    /// How pages are taken apart; `None` if they are not.
+    apart: Option<Apart>,
     /// Pages that are taken apart, behind `rest`, each with what is between it and the next.
     large: VecDeque<(LargePage, Bytes)>,
 }
@@ -218,9 +228,9 @@ impl Pages {
         Self { unread, ..self }
     }
 
-    /// The same with long pages [taken apart](LargePage), if the layout of plain values is known.
-    pub fn apart(self, layout: Option<Layout>, optional: bool) -> Self {
-        Self { apart: layout.map(|layout| (layout, optional)), ..self }
+    /// The same with long pages [taken apart](LargePage).
+    pub fn apart(self, apart: Option<Apart>) -> Self {
+        Self { apart, ..self }
     }
 
     /// Takes the bytes of the chunk that come next.
@@ -240,7 +250,7 @@ impl Pages {
 
     /// Finds pages to take apart in what has been read.
     pub fn find_large(&mut self) -> Result<(), Malformed> {
-        let Some((layout, optional)) = self.apart else { return Ok(()) };
+        let Some(Apart { layout, optional, large_bytes }) = self.apart else { return Ok(()) };
         loop {
             let part = match self.large.back() {
                 Some((page, _)) if page.is_unfed() => return Ok(()),
@@ -252,7 +262,7 @@ impl Pages {
                 match Ahead::at(&part[at..], self.unread)? {
                     Ahead::End | Ahead::Missing(None, _) => return Ok(()),
                     Ahead::Missing(Some((header, length)), _) | Ahead::Page(header, length, _)
-                        if LargePage::is_large(&header) =>
+                        if LargePage::is_large(&header, large_bytes) =>
                     {
                         break (header, at + length);
                     }
