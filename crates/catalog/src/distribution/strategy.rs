@@ -1,4 +1,4 @@
-//! What a table declares of its fragments, as clauses and as text that is written down; bounds that are taken from rows.
+//! What a table declares of its fragments, as clauses and as a text that is written down; bounds taken from rows.
 
 use std::fmt;
 

@@ -16,16 +16,17 @@ use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
 use tokio::time::Instant;
 
-use super::commands::{Command, CopyIn, CopyOut, Lasts};
 use super::copy::CopyDecoder;
 use super::deadlines::Deadline;
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
 use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
-use super::settings::{SHARED, Value, shared};
 use super::wire::{Broken, Received, notice};
 use crate::encoding::columns::{Columns, Form, Rows};
 use crate::encoding::copy::{CopyEncoder, CopyFormat, Forced, Framing, Verbosity};
 use crate::execution::{Allowed, CommandDone, RunningStatement};
+use crate::session::commands::{Command, Lasts};
+use crate::session::copy::{CopyIn, CopyOut};
+use crate::session::settings::{SHARED, Value, shared, shown_name};
 use crate::sqlstate;
 
 /// Rows that are written on the network's thread itself: less work than handing it over.
@@ -340,7 +341,7 @@ impl PgSession {
                     None => self.session.setting(name)?,
                 };
                 if describe {
-                    self.describe_text(super::settings::shown_name(name));
+                    self.describe_text(shown_name(name));
                 }
                 let mut data = BytesMut::new();
                 data.put_i32(value.len() as i32);
