@@ -135,7 +135,7 @@ impl TempQueue for RingQueue {
                 (read, Slices { _vectors: Box::default() })
             }
             Memory::Write(parts) => {
-                let parts = parts.iter().take(super::local::SLICES_MAX);
+                let parts = parts.iter().take(super::SLICES_MAX);
                 let slices: Box<[libc::iovec]> = parts
                     .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() })
                     .collect();

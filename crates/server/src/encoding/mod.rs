@@ -2,7 +2,7 @@
 //!
 //! * [`text`]: PostgreSQL's text and binary forms of single values, which psql's rows, COPY and HTTP's CSV have in
 //!   common.
-//! * [`values`]: an array as such values, which may be arrays and rows; [`fields`]: what their binary forms are made of.
+//! * [`values`]: an array as such values, which may be arrays and rows; [`fields`]: parts of their binary forms.
 //! * [`columns`]: a batch as rows of such values, for messages of PostgreSQL's protocol.
 //! * [`copy`]: the same rows as lines, for COPY … TO STDOUT and for CSV.
 //! * [`formats`]: bodies of HTTP.
