@@ -84,8 +84,15 @@ def psycopg_sessions():
 
 
 def cancel():
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        threading.Timer(0.3, connection.cancel).start()
+    with psycopg.connect(dsn, autocommit=True) as connection, psycopg.connect(dsn, autocommit=True) as other:
+        running = "SELECT count(*) FROM system.queries WHERE state = 'running' AND statement LIKE '%BIGINT, 100000) b(value)%' AND statement NOT LIKE '%system%'"
+
+        def cancel_it():
+            while other.execute(running).fetchone()[0] == 0:
+                time.sleep(0.02)
+            connection.cancel()
+
+        threading.Thread(target=cancel_it, daemon=True).start()
         began = time.time()
         try:
             connection.execute("SELECT count(*) FROM generate_series(1::BIGINT, 10000000) a(value), generate_series(1::BIGINT, 100000) b(value)")
