@@ -47,8 +47,8 @@ impl Interrupt {
         Ok(Self { target })
     }
 
-    /// Directs interrupts to a statement until the guard is dropped, and then to what they were directed to before. That
-    /// is interrupted as well if the statement was.
+    /// Directs interrupts to a statement until the guard is dropped, and then to what they were directed to before.
+    /// That is interrupted as well if the statement was.
     pub fn statement(&self) -> InterruptGuard<'_> {
         let before = std::mem::replace(&mut *self.target.lock(), InterruptTarget::Statement(None));
         InterruptGuard { interrupt: self, before }

@@ -364,8 +364,8 @@ fn values<V: Values>(
     Ok(())
 }
 
-/// Passes rows of a page that is taken apart, as far as it has been read and these rows are behind. Whether there may be
-/// more to pass.
+/// Passes rows of a page that is taken apart, as far as it has been read and these rows are behind. Whether there may
+/// be more to pass.
 fn pass_large(large: &mut LargePage, behind: &mut usize) -> Result<bool, Malformed> {
     if large.rows_left() <= *behind {
         *behind -= large.rows_left();

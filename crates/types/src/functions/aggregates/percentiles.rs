@@ -20,7 +20,7 @@ use super::row_order::RowOrder;
 pub enum Percentile {
     /// `percentile_disc`: the first value that has at least this share of the values up to it.
     Discrete,
-    /// `percentile_cont` of floats and of intervals: the value at the place, or in proportion between the two around it.
+    /// `percentile_cont` of floats and intervals: the value at the place, or in proportion between the two around it.
     Continuous,
 }
 
@@ -34,7 +34,7 @@ struct Around {
 }
 
 /// Each group's percentile at its fraction, or at each of its array of fractions. `arguments` are the fractions, the
-/// same in all rows of a group, and the values; `rows` has the rows of each group up to its one of `ends`, in any order.
+/// same in all rows of a group, and the values; `rows` has the rows of each group up to its one of `ends`, unordered.
 /// Fails for fractions outside of 0 to 1, and for intervals that become too long.
 pub(super) fn percentiles(
     kind: Percentile,
