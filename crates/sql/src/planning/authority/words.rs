@@ -168,7 +168,7 @@ impl Words {
         }
     }
 
-    /// A value of a setting: a text, a number or a name.
+    /// A value of a setting: a text, a number or a name. Fails with 42601 if something else comes.
     pub(in crate::planning) fn value(&mut self) -> Result<ast::Expr> {
         let is_negative = self.take(&["-"]);
         let value = match self.parts.get(self.at) {
