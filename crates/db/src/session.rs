@@ -422,6 +422,7 @@ impl Session {
 
     /// Starts a query with these options. Fails as [`Engine::run`](diligence_engine::Engine::run) does.
     pub(crate) fn run_query(&self, query: &Query, options: QueryOptions) -> Result<QueryStream> {
+        self.planner().catalogs().note_read(query.tables.identities().map(|identity| identity.table));
         let options = QueryOptions { tables: query.tables.clone(), ..options };
         self.database().engine().run(&query.plan, options)
     }

@@ -232,6 +232,8 @@ impl<'a> Around<'a> {
                     let error = Error::input(format!("materialized view \"{name}\" has not been populated"));
                     return Err(error.with_code("55000").with_hint("Use the REFRESH MATERIALIZED VIEW command."));
                 }
+                // Also if no plan reads it after all: that it has no rows is something that was read.
+                self.planner.catalogs().note_read(std::iter::once(memory.id()));
                 if self.gives_numbers.get() { memory.numbered() } else { memory.table() }
             }
             Relation::Sequence(sequence) => {

@@ -13,6 +13,7 @@
 //! planned to the same, so the plan can run again. For other values there are generic plans (`generic`).
 
 mod alter;
+mod altered_routines;
 mod altered_views;
 mod appends;
 mod around;
