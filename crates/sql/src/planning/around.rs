@@ -39,6 +39,7 @@ use crate::algebra::{Constant, Numbers, Scalar};
 use crate::binder::{CHANGED, Context, Lockable, Named, bind_query};
 use crate::external::OptionValue;
 use crate::information;
+use crate::kept_order::KeptOrder;
 use crate::lowering::{self, LoweringOptions};
 use crate::parse::lower;
 pub(super) use crate::parse::parts_of;
@@ -574,6 +575,10 @@ impl Context for Around<'_> {
 
     fn uses_index(&self) -> bool {
         self.at.session.uses_index
+    }
+
+    fn kept_order(&self) -> KeptOrder {
+        self.at.session.kept_order
     }
 
     fn search_configuration(&self) -> &'static str {
