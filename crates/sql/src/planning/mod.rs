@@ -40,6 +40,7 @@ mod live;
 mod maintenance;
 mod materialized;
 mod names;
+mod notices;
 mod parameters;
 mod path;
 mod prepared;
@@ -94,7 +95,7 @@ use crate::parse::{self, Parsed};
 use crate::registry::Closures;
 use crate::session_functions::{QueryRunner, SettingsSink};
 use crate::statement::{Query, Statement};
-use crate::{catalog_functions, errors, privileges};
+use crate::{catalog_functions, errors, privileges, type_names};
 
 /// How a session plans.
 #[derive(Clone, Debug)]
@@ -391,6 +392,7 @@ impl Planner {
     /// Every function's name, in order.
     pub fn function_names(&self) -> Vec<String> {
         let catalog = catalog_functions::names().chain(privileges::NAMES.iter().map(|(name, _)| *name));
+        let catalog = catalog.chain([type_names::NAME]);
         let mut names = functions::names()
             .filter(|name| name.starts_with(|first: char| first.is_ascii_alphabetic()))
             .chain(catalog)
