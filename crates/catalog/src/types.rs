@@ -45,7 +45,7 @@ const fn base(
 }
 
 /// The types that columns, parameters and the catalog's own columns have.
-pub const TYPES: [PostgresType; 52] = [
+pub const TYPES: [PostgresType; 53] = [
     BOOL,
     BYTEA,
     base(18, "char", "\"char\"", 1, 1002, "S"),
@@ -78,6 +78,7 @@ pub const TYPES: [PostgresType; 52] = [
     base(1560, "bit", "bit", -1, 1561, "V"),
     base(1562, "varbit", "bit varying", -1, 1563, "V"),
     base(1790, "refcursor", "refcursor", -1, 2201, "U"),
+    base(2202, "regprocedure", "regprocedure", 4, 2207, "N"),
     base(2205, "regclass", "regclass", 4, 2210, "N"),
     base(2206, "regtype", "regtype", 4, 2211, "N"),
     base(2950, "uuid", "uuid", 16, 2951, "U"),

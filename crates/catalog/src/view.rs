@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
-use sqlparser::ast::{Query, Statement};
+use sqlparser::ast::{Query, SelectItem, SetExpr, Statement};
 
 use crate::Trigger;
 
@@ -33,6 +33,34 @@ impl View {
         match self.source.as_ref() {
             Statement::CreateView(create) => Ok(Arc::new(create.query.as_ref().clone())),
             _ => Err(Error::bug("a view's statement makes no view")),
+        }
+    }
+
+    /// The text of its query, whose columns have the names that those of the view have.
+    pub fn shown_query(&self) -> String {
+        let Statement::CreateView(create) = self.source.as_ref() else { return self.definition() };
+        let mut query = create.query.as_ref().clone();
+        if create.columns.is_empty() {
+            return query.to_string();
+        }
+        let is_plain =
+            |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+        match query.body.as_mut() {
+            SetExpr::Select(select)
+                if select.projection.len() == create.columns.len() && select.projection.iter().all(is_plain) =>
+            {
+                for (item, column) in select.projection.iter_mut().zip(&create.columns) {
+                    let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = &*item else {
+                        continue;
+                    };
+                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: column.name.clone() };
+                }
+                query.to_string()
+            }
+            _ => {
+                let columns = create.columns.iter().map(|column| column.name.to_string()).collect::<Vec<_>>();
+                format!("SELECT * FROM ({query}) AS unnamed ({})", columns.join(", "))
+            }
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Activity {
     pub statement: Option<String>,
 }
 
+/// Ends a session or, without the flag, its statement; gives whether there is one of that number.
+type Stopper = Arc<dyn Fn(i32, bool) -> bool + Send + Sync>;
 type ActivitySource = Arc<dyn Fn() -> Vec<Activity> + Send + Sync>;
 
 /// What is known of the sessions of a database.
@@ -42,6 +44,8 @@ pub(crate) struct Activities {
     processes: Mutex<HashMap<u64, i32>>,
     /// Tells of the server's sessions.
     source: RwLock<Option<ActivitySource>>,
+    /// Ends the server's sessions.
+    stopper: RwLock<Option<Stopper>>,
 }
 
 impl Activities {
@@ -66,6 +70,17 @@ impl Activities {
     /// Has sessions listed.
     pub(crate) fn show(&self, source: ActivitySource) {
         *self.source.write() = Some(source);
+    }
+
+    /// Has sessions ended by this.
+    pub(crate) fn stop_by(&self, stopper: Stopper) {
+        *self.stopper.write() = Some(stopper);
+    }
+
+    /// Ends a session or its statement; gives whether there is one of that number.
+    pub(crate) fn stop(&self, process_id: i32, is_end: bool) -> bool {
+        let stopper = self.stopper.read().clone();
+        stopper.is_some_and(|stopper| stopper(process_id, is_end))
     }
 
     /// The server's sessions; none without a server.

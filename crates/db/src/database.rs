@@ -248,6 +248,12 @@ impl Database {
         self.0.activities.show(Arc::new(sessions));
     }
 
+    /// Has `pg_cancel_backend` and `pg_terminate_backend` end the statements and sessions of whoever serves the
+    /// database: by the number of a session, and whether it is to end.
+    pub fn stop_sessions_by(&self, stopper: impl Fn(i32, bool) -> bool + Send + Sync + 'static) {
+        self.0.activities.stop_by(Arc::new(stopper));
+    }
+
     /// How many procedures run that others have called.
     pub(crate) fn procedures_called(&self) -> &AtomicUsize {
         &self.0.procedures_called

@@ -11,6 +11,7 @@ use diligence_base::{Error, Result};
 use diligence_catalog::authority::RoleDefinition;
 use diligence_catalog::{HistoryState, PlanningIdentity, Rights, SessionCatalogs, SessionSnapshot};
 use diligence_engine::query::{KeptRows, Printed, QueryStream};
+use diligence_engine::stages::{Level, Message, caller};
 use diligence_engine::{QueryOptions, SharingMode};
 use diligence_memory::Reservation;
 use diligence_remote::Server;
@@ -140,6 +141,25 @@ impl std::fmt::Debug for Parts {
 impl SettingsSink for Parts {
     fn notify(&self, channel: &str, payload: &str) -> Result<()> {
         self.channel(ChannelStep::Notify { channel: channel.to_owned(), payload: payload.to_owned() })
+    }
+
+    fn stop_session(&self, process_id: i32, is_end: bool) -> Result<bool> {
+        let activities = self.database.activities();
+        let Some(other) = activities.all().into_iter().find(|other| other.process_id == process_id) else {
+            let said = Error::input(format!("PID {process_id} is not a PostgreSQL backend process"));
+            let message = Message { level: Level::Warning, said: said.with_code("01000") };
+            caller().inspect(|caller| caller.printed(message));
+            return Ok(false);
+        };
+        let (catalogs, facts) = (self.planner.catalogs(), self.planner.facts());
+        let by = catalogs.speaker();
+        let is_own = catalogs.role().is_none() && facts.user == other.user;
+        if !is_own && !by.is_superuser && !catalogs.snapshot().catalog.authority().is_member(&by.name, &other.user) {
+            let what = if is_end { "process is being terminated" } else { "query is being canceled" };
+            let message = format!("must be a member of the role whose {what} or member of pg_signal_backend");
+            return Err(Error::input(message).with_code("42501"));
+        }
+        Ok(activities.stop(process_id, is_end))
     }
 
     fn setting(&self, name: &str) -> Option<String> {

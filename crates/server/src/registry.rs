@@ -34,6 +34,10 @@ pub struct Entry {
     pub cancel: Notify,
     /// Whether somebody asked for that since the statement began.
     cancel_asked: AtomicBool,
+    /// Told when the session is to end.
+    end: Notify,
+    /// Whether somebody asked for that.
+    end_asked: AtomicBool,
     state: Mutex<SessionState>,
 }
 
@@ -93,6 +97,16 @@ impl Entry {
     /// Whether somebody asked for the statement's end since it began.
     pub fn is_cancelled(&self) -> bool {
         self.cancel_asked.load(Ordering::Acquire)
+    }
+
+    /// Comes back when somebody wants the session to end.
+    pub async fn ended(&self) {
+        let told = self.end.notified();
+        tokio::pin!(told);
+        told.as_mut().enable();
+        if !self.end_asked.load(Ordering::Acquire) {
+            told.await;
+        }
     }
 
     /// What the session does now.
@@ -222,6 +236,8 @@ impl Registry {
             began_us,
             cancel: Notify::new(),
             cancel_asked: AtomicBool::new(false),
+            end: Notify::new(),
+            end_asked: AtomicBool::new(false),
             state: Mutex::new(SessionState { changed_us: began_us, ..SessionState::default() }),
         });
         sessions.insert(id, entry.clone());
@@ -244,6 +260,26 @@ impl Registry {
             entry.cancel_asked.store(true, Ordering::Release);
             entry.cancel.notify_waiters();
         }
+    }
+
+    /// Ends a session, or its statement only: `pg_terminate_backend` and `pg_cancel_backend`, whose caller may do that.
+    /// Gives whether there is such a session.
+    pub fn stop(&self, id: i32, is_end: bool) -> bool {
+        let Some(entry) = self.sessions.lock().get(&id).cloned() else { return false };
+        let (user, door) = (&entry.user, entry.door);
+        match is_end {
+            true => {
+                tracing::info!(session = id, %user, door, "a session is ended by another");
+                entry.end_asked.store(true, Ordering::Release);
+                entry.end.notify_waiters();
+            }
+            false => {
+                tracing::info!(session = id, %user, door, "a statement is cancelled by another session");
+                entry.cancel_asked.store(true, Ordering::Release);
+                entry.cancel.notify_waiters();
+            }
+        }
+        true
     }
 
     /// How many sessions there are.

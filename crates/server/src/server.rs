@@ -61,6 +61,10 @@ impl Server {
         service
             .database()
             .show_activity(move || registry.upgrade().map(|registry| registry.activities()).unwrap_or_default());
+        let registry = Arc::downgrade(service.registry());
+        service
+            .database()
+            .stop_sessions_by(move |id, is_end| registry.upgrade().is_some_and(|registry| registry.stop(id, is_end)));
         // All are bound before one serves: a port that is taken is an error of the start.
         let options = service.options();
         let postgres = bind(options.postgres).await?;

@@ -8,20 +8,9 @@ use sqlparser::parser::Parser;
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
 /// always so. `@PATH@` and `@HIDDEN@` stand for what [`Visible`] says.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 56] = [
+const FUNCTIONS: [(&str, &str); 59] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
-    ("format_type", "COALESCE(CASE WHEN $1 = 0 THEN '-' WHEN $1 = 2249 THEN 'record' \
-      WHEN $1 = 2287 THEN 'record[]' WHEN $1 = 2278 THEN 'void' WHEN $1 = 2279 THEN 'trigger' \
-      WHEN COALESCE(CAST($2 AS INTEGER), -1) < 0 THEN CAST(NULL AS TEXT) \
-      WHEN $1 = 1083 THEN concat('time(', CAST($2 AS INTEGER), ') without time zone') \
-      WHEN $1 = 1114 THEN concat('timestamp(', CAST($2 AS INTEGER), ') without time zone') \
-      WHEN $1 = 1184 THEN concat('timestamp(', CAST($2 AS INTEGER), ') with time zone') END, \
-      (SELECT concat(CASE WHEN $1 IS NOT NULL THEN COALESCE(max(_t.type_sql_name), '???') END, CASE WHEN COALESCE(CAST($2 AS INTEGER), 0) < 1 THEN '' \
-      WHEN $1 IN (1560, 1562) THEN concat('(', CAST($2 AS INTEGER), ')') WHEN CAST($2 AS INTEGER) < 4 THEN '' \
-      WHEN $1 = 1700 THEN concat('(', (CAST($2 AS INTEGER) - 4) / 65536, ',', (CAST($2 AS INTEGER) - 4) % 65536, ')') \
-      WHEN $1 IN (1042, 1043) THEN concat('(', CAST($2 AS INTEGER) - 4, ')') ELSE '' END) \
-      FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1))"),
     ("inet_client_addr", "CAST(NULL AS INET)"),
     ("inet_client_port", "CAST(NULL AS INTEGER)"),
     ("inet_server_addr", "CAST(NULL AS INET)"),
@@ -31,6 +20,12 @@ const FUNCTIONS: [(&str, &str); 56] = [
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("name of regnamespace", "COALESCE((SELECT max(_n.schema_name) FROM pg_catalog.pg_namespace_names _n WHERE _n.schema_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
+    ("name of regproc", "COALESCE(CASE WHEN $1 = 0 THEN '-' END, (SELECT max(CASE WHEN _r.routine_schema IN (@PATH@) AND _r.routine_oid NOT IN (@HIDDEN@) \
+      THEN _r.routine_name ELSE _r.routine_whole END) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1), \
+      CAST(CAST($1 AS BIGINT) AS TEXT))"),
+    ("name of regprocedure", "COALESCE(CASE WHEN $1 = 0 THEN '-' END, (SELECT max(concat(CASE WHEN _r.routine_schema IN (@PATH@) \
+      AND _r.routine_oid NOT IN (@HIDDEN@) THEN _r.routine_name ELSE _r.routine_whole END, '(', _r.routine_types, ')')) \
+      FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1), CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("name of regtype", "COALESCE(CASE WHEN $1 = 0 THEN '-' END, (SELECT max(_t.type_sql_name) FROM pg_catalog.pg_type_names _t WHERE _t.type_oid = $1), \
       CAST(CAST($1 AS BIGINT) AS TEXT))"),
     ("obj_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = 0)"),
@@ -47,8 +42,9 @@ const FUNCTIONS: [(&str, &str); 56] = [
     ("pg_get_constraintdef", "(SELECT max(_c.constraint_text) FROM pg_catalog.pg_constraint_texts _c WHERE _c.constraint_oid = $1)"),
     ("pg_get_expr", "CAST($1 AS TEXT)"),
     ("pg_get_function_arguments", "(SELECT max(_r.routine_arguments) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),
-    ("pg_get_function_identity_arguments", "(SELECT max(_r.routine_arguments) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),
-    ("pg_get_function_result", "CAST(NULL AS TEXT)"),
+    ("pg_get_function_identity_arguments", "(SELECT max(_r.routine_identity) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),
+    ("pg_get_function_result", "(SELECT max(_r.routine_result) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),
+    ("pg_get_function_sqlbody", "(SELECT max(_r.routine_body) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),
     ("pg_get_functiondef", "(SELECT max(_r.routine_text) FROM pg_catalog.pg_routine_texts _r WHERE _r.routine_oid = $1)"),
     ("pg_get_indexdef", "(SELECT max(_i.index_text) FROM pg_catalog.pg_index_texts _i WHERE _i.index_oid = $1 AND _i.index_part = 0)"),
     ("pg_get_partkeydef", "CAST(NULL AS TEXT)"),
@@ -86,6 +82,8 @@ const FUNCTIONS: [(&str, &str); 56] = [
       OR _c.class_shown = $1 AND _c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@) \
       OR _c.class_whole = lower($1) \
       OR _c.class_shown = lower($1) AND _c.class_schema IN (@PATH@) AND _c.class_oid NOT IN (@HIDDEN@)) AS REGCLASS)"),
+    ("to_regproc", "CAST((SELECT CASE WHEN count(*) = 1 THEN max(_r.routine_oid) END FROM pg_catalog.pg_routine_texts _r \
+      WHERE _r.routine_whole = $1 OR _r.routine_name = $1 AND _r.routine_schema IN (@PATH@) AND _r.routine_oid NOT IN (@HIDDEN@)) AS REGPROC)"),
     ("to_regtype", "(SELECT max(_t.type_oid) FROM pg_catalog.pg_type_names _t WHERE _t.type_whole = lower($1) \
       OR _t.type_schema IN (@PATH@) AND _t.type_oid NOT IN (@HIDDEN@) AND _t.type_name = lower($1) OR _t.type_sql_name = CASE lower($1) WHEN 'int' THEN 'integer' WHEN 'decimal' THEN 'numeric' WHEN 'float' THEN 'double precision' WHEN 'char' THEN 'character' ELSE $1 END)"),
     ("txid_current", "CAST(1 AS BIGINT)"),

@@ -44,6 +44,7 @@ mod sequences;
 mod session_functions;
 mod sleeping;
 mod statement;
+mod type_names;
 mod unnesting;
 mod view_shape;
 mod walking;

@@ -1,12 +1,13 @@
-//! `set_config`: a function that changes a setting of its session.
+//! Functions that do something in their session or to others: `set_config`, `pg_notify`, `pg_cancel_backend` and
+//! `pg_terminate_backend`.
 
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringViewArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringViewArray};
 use arrow::compute::cast;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Int32Type};
 use datafusion_common::error::Result;
 use datafusion_common::plan_err;
 use datafusion_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
@@ -29,6 +30,12 @@ pub trait SettingsSink: Send + Sync + Debug {
 
     /// `pg_notify`: says something in a channel. Fails with code 22023 for what is no message, 54000 if too many wait.
     fn notify(&self, channel: &str, payload: &str) -> diligence_base::Result<()>;
+
+    /// `pg_terminate_backend` with `is_end`, and `pg_cancel_backend` without: ends the session of a process, or its
+    /// statement. Gives whether there is one. Fails with 42501 if the session may not.
+    fn stop_session(&self, _process_id: i32, _is_end: bool) -> diligence_base::Result<bool> {
+        Ok(false)
+    }
 }
 
 /// What runs queries whose answers decide what another one gives.
@@ -111,7 +118,8 @@ impl ScalarUDFImpl for Notifies {
 
 /// What a plan's bytes call a function, if it is one of these.
 pub(crate) fn name_of(function: &ScalarUDF) -> Option<FunctionName> {
-    let is_own = function.inner().is::<Notifies>() || function.inner().is::<SetConfig>();
+    let inner = function.inner();
+    let is_own = inner.is::<Notifies>() || inner.is::<SetConfig>() || inner.is::<Stops>();
     is_own.then(|| FunctionName { name: function.name().to_owned(), ..FunctionName::default() })
 }
 
@@ -177,5 +185,66 @@ impl ScalarUDFImpl for SetConfig {
             answers.push(Some(sink.set_config(names.value(row), value, is_local).map_err(to_datafusion)?));
         }
         Ok(ColumnarValue::Array(Arc::new(StringViewArray::from_iter(answers))))
+    }
+}
+
+/// The function that ends a session's statement.
+pub(crate) const CANCEL: &str = "pg_cancel_backend";
+/// The function that ends a session.
+pub(crate) const TERMINATE: &str = "pg_terminate_backend";
+
+/// `pg_cancel_backend(pid)` or, with `is_end`, `pg_terminate_backend(pid)`, for a session that this is.
+pub(crate) fn stop_session(sink: &Weak<dyn SettingsSink>, is_end: bool) -> Arc<ScalarUDF> {
+    let signature = Signature::any(1, Volatility::Volatile);
+    Arc::new(ScalarUDF::from(Stops { sink: sink.clone(), is_end, signature }))
+}
+
+#[derive(Debug)]
+struct Stops {
+    sink: Weak<dyn SettingsSink>,
+    is_end: bool,
+    signature: Signature,
+}
+
+impl PartialEq for Stops {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_end == other.is_end && self.sink.ptr_eq(&other.sink)
+    }
+}
+
+impl Eq for Stops {}
+
+impl Hash for Stops {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Stops {
+    fn name(&self) -> &str {
+        if self.is_end { TERMINATE } else { CANCEL }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        match arguments {
+            [DataType::Int16 | DataType::Int32] => Ok(DataType::Boolean),
+            _ => plan_err!("{} takes the number of a process", self.name()),
+        }
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = arguments.number_rows;
+        let Some(given) = arguments.args.first() else { return plan_err!("{} takes one argument", self.name()) };
+        let numbers = cast(&given.to_array(rows)?, &DataType::Int32)?;
+        let numbers = numbers.as_primitive::<Int32Type>();
+        let answers = (0..rows).map(|row| match self.sink.upgrade().filter(|_| numbers.is_valid(row)) {
+            Some(sink) => sink.stop_session(numbers.value(row), self.is_end).map(Some).map_err(to_datafusion),
+            None => Ok(None),
+        });
+        Ok(ColumnarValue::Array(Arc::new(answers.collect::<Result<BooleanArray>>()?)))
     }
 }

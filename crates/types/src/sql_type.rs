@@ -101,7 +101,8 @@ pub enum SqlType {
     Jsonb,
     /// An enum: texts in an order.
     Enum(Arc<EnumType>),
-    /// `oid`, and the types that are oids with names: `regclass`, `regtype`, `regproc`, `regnamespace`.
+    /// `oid`, and the types that are oids with names: `regclass`, `regtype`, `regproc`, `regprocedure`,
+    /// `regnamespace`.
     Oid(OidKind),
     /// An array of any number of dimensions: lists of one element type.
     Array(Arc<SqlType>),
@@ -138,6 +139,8 @@ pub enum OidKind {
     Type,
     /// `regproc`.
     Procedure,
+    /// `regprocedure`: a routine with the types of its arguments.
+    Signature,
     /// `regnamespace`.
     Namespace,
 }
@@ -446,6 +449,7 @@ impl SqlType {
             Self::Oid(OidKind::Class) => 2205,
             Self::Oid(OidKind::Type) => 2206,
             Self::Oid(OidKind::Procedure) => 24,
+            Self::Oid(OidKind::Signature) => 2202,
             Self::Oid(OidKind::Namespace) => 4089,
             Self::Array(element) => match element.innermost() {
                 Self::Boolean => 1000,
@@ -534,6 +538,7 @@ impl SqlType {
             Self::Oid(OidKind::Class) => "regclass",
             Self::Oid(OidKind::Type) => "regtype",
             Self::Oid(OidKind::Procedure) => "regproc",
+            Self::Oid(OidKind::Signature) => "regprocedure",
             Self::Oid(OidKind::Namespace) => "regnamespace",
             // PostgreSQL names such a column after the element's type.
             Self::Array(element) => element.innermost().internal_name(),
@@ -635,6 +640,7 @@ impl SqlType {
             "regclass" => Self::Oid(OidKind::Class),
             "regtype" => Self::Oid(OidKind::Type),
             "regproc" => Self::Oid(OidKind::Procedure),
+            "regprocedure" => Self::Oid(OidKind::Signature),
             "regnamespace" => Self::Oid(OidKind::Namespace),
             "bit" => Self::Bit(Some(length.unwrap_or(1))),
             "varbit" | "bit varying" => Self::VarBit(length),

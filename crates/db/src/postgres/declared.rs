@@ -5,17 +5,14 @@
 
 use std::sync::Arc;
 
-use diligence_catalog::authority::Subject;
-use diligence_catalog::privileges::OWNER_OID;
 use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules};
-use diligence_catalog::{
-    DEFAULT_SCHEMA, NativeTable, Object, POSTGRES_SCHEMA, Relation, SessionSnapshot, declared_oid,
-};
+use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, SessionSnapshot, declared_oid};
 use diligence_types::SqlType;
 
 use super::collation_oid;
 use super::definitions::{
-    deferred, index_definition, key_definition, key_parts, qualified, quoted, reference_definition,
+    deferred, index_definition, key_condition, key_definition, key_expressions, key_parts, qualified, quoted,
+    reference_definition,
 };
 use super::roles;
 use super::rows::Cell;
@@ -192,6 +189,8 @@ pub(super) fn indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
                 of.collations(key),
                 zeros(),
                 zeros(),
+                key_expressions(key).map_or(Cell::Null, Cell::Text),
+                key_condition(key).map_or(Cell::Null, |condition| format!("({condition})").into()),
             ]);
         }
     }
@@ -470,97 +469,4 @@ pub(super) fn serials(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         Some(vec![table.object.oid().into(), column.as_str().into(), own.into()])
     };
     sequences(snapshot).iter().filter_map(row).collect()
-}
-
-/// `pg_language`: what functions are written in. PostgreSQL has no numbers for the others: they are some that it gives
-/// to nothing.
-const LANGUAGES: [(&str, u32); 5] =
-    [("sql", 14), ("plpgsql", 13_800), ("python", 13_801), ("plpython3u", 13_802), ("python_arrow", 13_803)];
-
-fn language_oid(name: &str) -> u32 {
-    LANGUAGES.iter().find(|(known, _)| *known == name).map_or(0, |(_, oid)| *oid)
-}
-
-pub(super) fn languages(_: &SessionSnapshot) -> Vec<Vec<Cell>> {
-    let row = |(name, oid): &(&str, u32)| {
-        let is_sql = *name == "sql";
-        vec![(*oid).into(), (*name).into(), OWNER_OID.into(), (!is_sql).into(), is_sql.into()]
-    };
-    LANGUAGES.iter().map(row).collect()
-}
-
-/// Functions of PostgreSQL's that read values of many types, by which drivers tell what kind of type one is.
-const RECEIVERS: [(&str, u32); 3] = [("array_recv", 2400), ("record_recv", 2402), ("enum_recv", 3532)];
-/// Numbers of those of a single type begin here; nobody asks for their names.
-const RECEIVERS_FROM: u32 = 2_000_000;
-
-/// The number of the function that reads values of a type.
-pub(super) fn receiver(name: &str, is_array: bool, oid: u32) -> u32 {
-    let name = if is_array { "array_recv".to_owned() } else { format!("{name}_recv") };
-    RECEIVERS.iter().find(|(known, _)| *known == name).map_or(RECEIVERS_FROM + oid, |(_, oid)| *oid)
-}
-
-/// `pg_proc`: the functions that statements made, and some of PostgreSQL's own.
-pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
-    let routine = |object: &Arc<Object>| match &object.relation {
-        Relation::Routine(routine) if snapshot.rights.may_use(&object.name) => {
-            let shown = object.name.routine()?.to_owned();
-            let name = shown.split('(').next().unwrap_or_default().to_owned();
-            let arguments = shown.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')')).to_owned();
-            Some(vec![
-                object.oid().into(),
-                name.into(),
-                snapshot.schema_oid(&object.name.schema).unwrap_or_default().into(),
-                roles::owner_oid(snapshot, Subject::Object(object.id)),
-                language_oid(&routine.language()).into(),
-                100.into(),
-                0.into(),
-                0.into(),
-                "-".into(),
-                if routine.is_procedure() { "p" } else { "f" }.into(),
-                routine.acts_as_owner().into(),
-                false.into(),
-                routine.is_strict().into(),
-                false.into(),
-                routine.volatility().into(),
-                "u".into(),
-                Cell::Number(arguments.split(',').filter(|part| !part.is_empty()).count() as i64),
-                0.into(),
-                0.into(),
-                Cell::Null,
-                Cell::Null,
-                Cell::Null,
-                Cell::Null,
-                Cell::Null,
-                Cell::Null,
-                routine.definition().into(),
-                Cell::Null,
-                match routine.settings() {
-                    none if none.is_empty() => Cell::Null,
-                    settings => Cell::Texts(settings.iter().map(|(name, value)| format!("{name}={value}")).collect()),
-                },
-                roles::grants(snapshot, Subject::Object(object.id)),
-            ])
-        }
-        _ => None,
-    };
-    let receiver = |(name, oid): (&str, u32)| {
-        vec![oid.into(), name.into(), snapshot.schema_oid(POSTGRES_SCHEMA).unwrap_or(11).into(), OWNER_OID.into()]
-    };
-    let made = snapshot.catalog.all_objects().filter_map(routine);
-    made.chain(RECEIVERS.map(receiver)).collect()
-}
-
-/// What functions about functions look into: arguments, and the statement.
-pub(super) fn routine_texts(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
-    let routine = |object: &Arc<Object>| match &object.relation {
-        Relation::Routine(routine) if snapshot.rights.may_use(&object.name) => {
-            let shown = object.name.routine()?;
-            let arguments = shown.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
-            let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
-            Some(vec![object.oid().into(), arguments.into(), routine.definition().into(), schema.into()])
-        }
-        _ => None,
-    };
-    snapshot.catalog.all_objects().filter_map(routine).collect()
 }

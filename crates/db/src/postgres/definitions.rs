@@ -38,7 +38,15 @@ pub(super) fn key_parts(key: &Key) -> Vec<String> {
     key.columns.iter().enumerate().map(part).collect()
 }
 
-fn key_condition(key: &Key) -> Option<String> {
+/// The expressions among the columns of a key, with commas between them; `None` if there are none.
+pub(super) fn key_expressions(key: &Key) -> Option<String> {
+    let expressions = key.computed.as_ref()?.expressions.iter().flatten();
+    let shown = expressions.map(|expression| expression.to_string()).collect::<Vec<_>>();
+    (!shown.is_empty()).then(|| shown.join(", "))
+}
+
+/// The condition of the rows that are in an index.
+pub(super) fn key_condition(key: &Key) -> Option<String> {
     let condition = key.computed.as_ref().and_then(|computed| computed.condition.as_ref());
     condition.map(|condition| condition.to_string())
 }

@@ -9,7 +9,7 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 52] = [
+const EMPTY: [(&str, &str); 51] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
     ("pg_amop", "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:s amoppurpose amopopr:o amopmethod:o amopsortfamily:o"),
     ("pg_amproc", "oid:o amprocfamily:o amproclefttype:o amprocrighttype:o amprocnum:s amproc"),
@@ -65,7 +65,6 @@ const EMPTY: [(&str, &str); 52] = [
     ("pg_subscription", "oid:o subdbid:o subname subowner:o subenabled:b"),
     ("pg_subscription_rel", "srsubid:o srrelid:o srsubstate srsublsn"),
     ("pg_timezone_abbrevs", "abbrev utc_offset is_dst:b"),
-    ("pg_timezone_names", "name abbrev utc_offset is_dst:b"),
     ("pg_transform", "oid:o trftype:o trflang:o trffromsql trftosql"),
     ("pg_user_mapping", "oid:o umuser:o umserver:o umoptions:T"),
     ("pg_user_mappings", "umid:o srvid:o srvname umuser:o usename umoptions:T"),

@@ -12,6 +12,7 @@ mod declared;
 pub(crate) mod definitions;
 mod empty;
 mod roles;
+mod routines;
 mod rows;
 mod settings;
 mod text_search;
@@ -19,6 +20,7 @@ mod triggers;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use arrow::datatypes::SchemaRef;
 use diligence_catalog::authority::Subject;
@@ -32,6 +34,7 @@ use diligence_catalog::{
 
 use diligence_types::SqlType;
 use diligence_types::collation::{C_OID, Collation, DEFAULT_OID, TextOrder};
+use diligence_types::text::zones;
 use rows::{CatalogTable, Cell};
 pub use settings::known_settings;
 
@@ -79,10 +82,8 @@ impl Listed {
     }
 
     fn definition(&self) -> Option<String> {
-        let text = self.view.as_ref()?.definition();
         // Clients put CREATE VIEW … AS in front again.
-        let query = text.find(" AS ").map(|at| text[at + 4..].to_owned());
-        Some(query.unwrap_or(text))
+        Some(self.view.as_ref()?.shown_query())
     }
 }
 
@@ -434,7 +435,7 @@ fn types(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
             if is_array { 0 } else { known.array_oid }.into(),
             function("in").into(),
             function("out").into(),
-            declared::receiver(known.name, is_array, known.oid).into(),
+            routines::receiver(known.name, is_array, known.oid).into(),
             "-".into(),
             "-".into(),
             "-".into(),
@@ -587,7 +588,7 @@ fn add_declared(add: Add<'_>) {
         triggers::triggers,
     );
     add("pg_trigger_texts", "trigger_oid:o trigger_text trigger_short", triggers::texts);
-    add("pg_language", "oid:o lanname lanowner:o lanispl:b lanpltrusted:b", declared::languages);
+    add("pg_language", "oid:o lanname lanowner:o lanispl:b lanpltrusted:b", routines::languages);
     add("pg_attrdef", "oid:o adrelid:o adnum:s adbin", declared::defaults);
     add(
         "pg_constraint",
@@ -604,13 +605,21 @@ fn add_declared(add: Add<'_>) {
          indcollation:O indclass:O indoption:S indexprs indpred",
         declared::indexes,
     );
+    add("pg_timezone_names", "name abbrev utc_offset:v is_dst:b", |_| {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let zones = zones::listed(i64::try_from(since.as_micros()).unwrap_or(i64::MAX));
+        let row = |zone: zones::ListedZone| {
+            vec![zone.name.into(), zone.abbreviation.into(), zone.offset.into(), zone.is_summer.into()]
+        };
+        zones.into_iter().map(row).collect()
+    });
     add("pg_indexes", "schemaname tablename indexname tablespace indexdef", declared::listed_indexes);
     add(
         "pg_proc",
         "oid:o proname pronamespace:o proowner:o prolang:o procost:f prorows:f provariadic:o prosupport prokind prosecdef:b \
          proleakproof:b proisstrict:b proretset:b provolatile proparallel pronargs:s pronargdefaults:s prorettype:o proargtypes:O \
          proallargtypes:O proargmodes:T proargnames:T proargdefaults protrftypes:O prosrc probin proconfig:T proacl:T",
-        declared::routines,
+        routines::routines,
     );
     add(
         "pg_sequence",
@@ -634,8 +643,7 @@ fn add_texts(add: Add<'_>) {
     let columns = "classid:o objid:o objsubid:i refclassid:o refobjid:o refobjsubid:i deptype";
     add("pg_depend", columns, declared::dependencies);
     add("pg_serials", "serial_table:o serial_column serial_sequence", declared::serials);
-    let routine = "routine_oid:o routine_arguments routine_text routine_schema:o";
-    add("pg_routine_texts", routine, declared::routine_texts);
+    add("pg_routine_texts", routines::TEXTS, routines::texts);
 }
 
 /// Cursors, settings, and what is the same in every database.

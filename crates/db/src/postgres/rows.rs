@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, ListArray, ListBuilder, RecordBatch,
-    RecordBatchOptions, StringBuilder, StringViewArray, TimestampMicrosecondArray, new_null_array,
+    ArrayRef, BooleanArray, Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray,
+    ListBuilder, RecordBatch, RecordBatchOptions, StringBuilder, StringViewArray, TimestampMicrosecondArray,
+    new_null_array,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, IntervalMonthDayNano, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use diligence_base::Result;
 use diligence_catalog::{ComputedTable, SessionSnapshot};
 use diligence_storage::foreign_error::from_arrow;
@@ -64,7 +65,7 @@ impl From<i16> for Cell {
 
 /// Columns from text such as `"oid:o relname:t relhasindex:b"`. The letters: `o` a number of 64 bits (oids, too), `p`
 /// the same with PostgreSQL's type `oid`, `t` text, `b` boolean, `i` and `s` numbers of 32 and 16 bits, `f` a double,
-/// `z` an instant in microseconds, `T`, `S`, `O` arrays of `t`, `s` and `o`.
+/// `z` an instant in microseconds, `v` an interval in seconds, `T`, `S`, `O` arrays of `t`, `s` and `o`.
 pub(super) fn columns(line: &str) -> SchemaRef {
     let list = |inner| DataType::List(Arc::new(Field::new("item", inner, true)));
     let fields = line.split_whitespace().map(|column| {
@@ -76,6 +77,7 @@ pub(super) fn columns(line: &str) -> SchemaRef {
             "s" => DataType::Int16,
             "f" => DataType::Float64,
             "z" => DataType::Timestamp(TimeUnit::Microsecond, Some(INSTANT_ZONE.into())),
+            "v" => DataType::Interval(IntervalUnit::MonthDayNano),
             "T" => list(DataType::Utf8),
             "S" => list(DataType::Int16),
             "O" => list(DataType::Int64),
@@ -155,6 +157,9 @@ fn column<'a>(data_type: &DataType, cells: impl ExactSizeIterator<Item = &'a Cel
             let instants = TimestampMicrosecondArray::from_iter(cells.map(number));
             Arc::new(instants.with_timezone_opt(zone.clone()))
         }
+        DataType::Interval(_) => Arc::new(IntervalMonthDayNanoArray::from_iter(
+            cells.map(|cell| number(cell).map(|seconds| IntervalMonthDayNano::new(0, 0, seconds * 1_000_000_000))),
+        )),
         DataType::Boolean => Arc::new(BooleanArray::from_iter(cells.map(|cell| match cell {
             Cell::Flag(flag) => Some(*flag),
             _ => None,

@@ -210,8 +210,17 @@ impl Session {
         }
     }
 
-    /// A change of the catalog, which may have to wait for another transaction, and is planned anew then.
+    /// A change of the catalog, with what its client is told of it.
     fn start_command(&self, command: Command, source: Option<Source>) -> Result<QueryResult> {
+        let (command, notices) = command.parted();
+        let result = self.start_change(command, source)?;
+        let printed = result.printed();
+        notices.into_iter().for_each(|message| printed.add(message));
+        Ok(result)
+    }
+
+    /// A change of the catalog, which may have to wait for another transaction, and is planned anew then.
+    fn start_change(&self, command: Command, source: Option<Source>) -> Result<QueryResult> {
         let catalogs = self.planner().catalogs();
         if let Command::SetRole { is_authorization, is_local, tag, .. } = &command {
             let is_inside = catalogs.isolation().is_some();

@@ -428,3 +428,31 @@ fn clients_of_postgres_find_tables_columns_and_types() {
                 WHERE d.adrelid = c.oid) FROM pg_catalog.pg_class c WHERE c.relname = 't'";
     assert_eq!(texts(none), ["NULL"]);
 }
+
+#[test]
+fn what_is_skipped_and_what_goes_along_is_told() {
+    let session = session();
+    let told = |sql: &str| {
+        let result = session.start(sql).unwrap();
+        let printed = result.printed();
+        result.collect().unwrap();
+        let all = printed.take();
+        let told = all.iter().map(|message| format!("{} {}", message.said.code().unwrap_or("-"), message.text()));
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told("DROP TABLE IF EXISTS x, nowhere.y"),
+        ["00000 table \"x\" does not exist, skipping", "00000 schema \"nowhere\" does not exist, skipping"]
+    );
+    assert_eq!(told("DROP INDEX IF EXISTS x"), ["00000 index \"x\" does not exist, skipping"]);
+    assert_eq!(told("DROP FUNCTION IF EXISTS x"), ["00000 function x() does not exist, skipping"]);
+    assert_eq!(told("CREATE TABLE IF NOT EXISTS t (a INT)"), ["42P07 relation \"t\" already exists, skipping"]);
+    assert_eq!(told("CREATE SCHEMA IF NOT EXISTS public"), ["42P06 schema \"public\" already exists, skipping"]);
+    assert!(told("CREATE VIEW v AS SELECT a FROM t").is_empty());
+    assert!(told("CREATE VIEW w AS SELECT a FROM v").is_empty());
+    assert_eq!(told("DROP VIEW v CASCADE"), ["00000 drop cascades to view w"]);
+    assert!(told("CREATE VIEW v AS SELECT a FROM t").is_empty());
+    assert!(told("CREATE VIEW w AS SELECT b FROM t").is_empty());
+    assert_eq!(told("DROP TABLE t CASCADE"), ["00000 drop cascades to 2 other objects"]);
+    assert!(told("DROP TABLE IF EXISTS t").len() == 1);
+}

@@ -252,6 +252,7 @@ impl PgSession {
                     self.tell_notifications();
                     continue;
                 }
+                () = self.entry.ended() => return Broken::Malformed(ended_by_another()),
                 () = self.service.stopping() => {
                     let error = Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN);
                     return Broken::Malformed(error);
@@ -396,6 +397,7 @@ impl PgSession {
             () = asked => Err(cancelled()),
             over = Deadline::over(deadline) => Err(over),
             () = inbox.left() => Err(Trouble::Broken(Broken::Gone)),
+            () = entry.ended() => Err(Trouble::Broken(Broken::Malformed(ended_by_another()))),
             () = service.stopping_hard() => Err(Trouble::Broken(Broken::Malformed(
                 Error::resource("the server is stopping").with_code(sqlstate::SHUTDOWN),
             ))),
@@ -736,4 +738,9 @@ fn no_portal(name: &str) -> Error {
 pub(super) fn failed_block() -> Trouble {
     let error = Error::input("the transaction has failed; nothing is done until it ends");
     Trouble::Failed(error.with_code(sqlstate::FAILED_TRANSACTION).with_hint("ROLLBACK ends it"))
+}
+
+/// What a session says whose end somebody has asked for.
+fn ended_by_another() -> Error {
+    Error::resource("terminating connection due to administrator command").with_code(sqlstate::SHUTDOWN)
 }

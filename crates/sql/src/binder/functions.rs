@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::SqlType;
 use diligence_types::functions::{aggregates, has_function, nearest_function, scalars};
 use diligence_types::search::SearchKind;
+use diligence_types::sql_type::OidKind;
 use sqlparser::ast::{
     DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Value,
 };
@@ -128,6 +130,14 @@ impl Binder<'_> {
     pub(super) fn named_call(&self, name: &str, arguments: Vec<Scalar>, level: &Level<'_>) -> Result<Scalar> {
         if is_row_function(name) {
             return self.row_function(name, arguments, level);
+        }
+        if name == "to_regtype"
+            && let [Scalar::Constant(constant)] = arguments.as_slice()
+            && let Some(Some(text)) = constant.value.try_as_str()
+        {
+            self.is_transient.set(true);
+            let value = ScalarValue::Int64(self.context.object(OidKind::Type, text));
+            return Ok(Scalar::Constant(Constant { value, sql_type: SqlType::Oid(OidKind::Type) }));
         }
         if let Some(template) = self.context.template(name, arguments.len()) {
             let arguments = arguments.into_iter().map(|argument| self.typed(argument)).collect::<Result<Vec<_>>>()?;

@@ -3,6 +3,7 @@
 use arrow::datatypes::i256;
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
+use diligence_types::functions::has_function;
 use diligence_types::search::SearchKind;
 use diligence_types::sql_type::{OidKind, RecordField};
 use diligence_types::{SqlType, text};
@@ -144,14 +145,19 @@ impl Binder<'_> {
     /// `'t'::regclass`: the number of what has a name.
     pub(super) fn object(&self, name: &str, kind: OidKind) -> Result<Scalar> {
         let sql_type = SqlType::Oid(kind);
-        // Columns of the catalog have functions by their names.
-        if kind == OidKind::Procedure && name.trim().parse::<i64>().is_err() && name != "-" {
-            let bare = name.rsplit('.').next().unwrap_or(name);
-            return Ok(Scalar::Constant(Constant::text(bare)));
-        }
         let oid = match name.trim().parse::<i64>() {
             Ok(oid) => Some(oid),
             Err(_) if name == "-" => Some(0),
+            Err(_) if matches!(kind, OidKind::Procedure | OidKind::Signature) => {
+                self.is_transient.set(true);
+                let found = self.context.routine_number(name, kind)?;
+                // Columns of the catalog have PostgreSQL's own functions by their names.
+                let bare = name.rsplit('.').next().unwrap_or(name);
+                if found.is_none() && kind == OidKind::Procedure && is_of_postgres(bare) {
+                    return Ok(Scalar::Constant(Constant::text(bare)));
+                }
+                found
+            }
             Err(_) => {
                 // What has the name may be something else the next time.
                 self.is_transient.set(true);
@@ -161,7 +167,7 @@ impl Binder<'_> {
         let (what, code) = match kind {
             OidKind::Class => ("relation", "42P01"),
             OidKind::Type => ("type", "42704"),
-            OidKind::Procedure => ("function", "42883"),
+            OidKind::Procedure | OidKind::Signature => ("function", "42883"),
             OidKind::Oid | OidKind::Namespace => ("schema", "3F000"),
         };
         match oid {
@@ -271,6 +277,12 @@ impl Binder<'_> {
             Error::input(format!("type \"{name}\" does not exist")).with_code("42704")
         })
     }
+}
+
+/// Whether a name is like that of a function of PostgreSQL's that columns of the catalog name.
+fn is_of_postgres(name: &str) -> bool {
+    let ends = ["in", "out", "recv", "send", "handler", "typanalyze"];
+    ends.iter().any(|end| name.ends_with(end)) || has_function(name)
 }
 
 /// The bits of `b'101'` and `x'1F'`. Fails with 22P02 for other digits.

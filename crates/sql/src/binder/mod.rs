@@ -240,6 +240,11 @@ pub(crate) trait Context {
     fn object(&self, _kind: OidKind, _name: &str) -> Option<i64> {
         None
     }
+    /// The number of the routine that a text names, with the types of its arguments for `regprocedure`. Fails with
+    /// 42725 if several have the name.
+    fn routine_number(&self, _name: &str, _kind: OidKind) -> Result<Option<i64>> {
+        Ok(None)
+    }
     /// The functions of a name that statements made. Fails if one cannot be read.
     fn routines(&self, _name: &ast::ObjectName) -> Result<Vec<Definition>> {
         Ok(vec![])

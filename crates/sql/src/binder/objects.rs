@@ -9,8 +9,8 @@ use super::scope::{Clause, Level, Namespace};
 use super::{Binder, Rows, Withs};
 use crate::algebra::{Column, Constant, Limit, Relation, Scalar};
 
-/// Columns of `pg_index` that are vectors in PostgreSQL: clients read their numbers with blanks between them.
-const VECTORS: [&str; 4] = ["indkey", "indoption", "indclass", "indcollation"];
+/// Columns of `pg_index` and `pg_proc` that are vectors in PostgreSQL: clients read their numbers with blanks between them.
+const VECTORS: [&str; 5] = ["indkey", "indoption", "indclass", "indcollation", "proargtypes"];
 
 impl Binder<'_> {
     /// The rows of a query with names where they have numbers of tables and types, as PostgreSQL shows them.
@@ -73,6 +73,8 @@ fn name_function(sql_type: &SqlType) -> Option<&'static str> {
         SqlType::Oid(OidKind::Class) => Some("name of regclass"),
         SqlType::Oid(OidKind::Type) => Some("name of regtype"),
         SqlType::Oid(OidKind::Namespace) => Some("name of regnamespace"),
+        SqlType::Oid(OidKind::Procedure) => Some("name of regproc"),
+        SqlType::Oid(OidKind::Signature) => Some("name of regprocedure"),
         _ => None,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use diligence_base::ids::ObjectId;
 use diligence_catalog::rules::{Deferral, Identity, KeyKind, ReferenceAction, TableRules};
 use diligence_catalog::{CATALOG_NAME, NativeTable, Object, Relation, SessionSnapshot};
 
@@ -192,4 +193,24 @@ pub(super) fn describe_column(rules: &TableRules, column: &str, row: &mut Row) {
         row.remove("column_default");
         row.extend(row! { "is_identity": "YES", "identity_generation": when });
     }
+}
+
+/// How a column counts, as its sequence does.
+pub(super) fn describe_counting(snapshot: &SessionSnapshot, table: ObjectId, column: &str, row: &mut Row) {
+    let owned = snapshot.catalog.objects().find_map(|object| match &object.relation {
+        Relation::Sequence(sequence) => {
+            let (of, own) = sequence.options.owner.as_ref()?;
+            (*of == table && own == column).then_some(sequence)
+        }
+        _ => None,
+    });
+    let Some(sequence) = owned else { return };
+    let options = &sequence.options;
+    row.extend(row! {
+        "identity_start": options.start.to_string(),
+        "identity_increment": options.increment.to_string(),
+        "identity_maximum": options.max.to_string(),
+        "identity_minimum": options.min.to_string(),
+        "identity_cycle": if options.cycles { "YES" } else { "NO" },
+    });
 }

@@ -68,6 +68,7 @@ macro_rules! row {
 mod constraints;
 mod domains;
 mod grants;
+mod routines;
 mod triggers;
 
 /// The rows of a view; `None` if there is no such view. `user` is who asks. Fails with kind `Bug` if rows do not fit.
@@ -117,7 +118,12 @@ pub(crate) fn rows(view: &str, snapshot: &SessionSnapshot, user: &str) -> Result
         "views" => {
             relations(snapshot).iter().filter_map(|(name, relation)| view_row(snapshot, name, relation)).collect()
         }
-        "columns" => relations(snapshot).iter().flat_map(|(name, relation)| columns(name, relation)).collect(),
+        "columns" => {
+            let of = |(name, relation): &(RelationName, Resolved)| columns(snapshot, name, relation);
+            relations(snapshot).iter().flat_map(of).collect()
+        }
+        "routines" => routines::routines(snapshot),
+        "parameters" => routines::parameters(snapshot),
         _ => vec![],
     };
     batch(schema, &rows).map(Some)
@@ -201,7 +207,7 @@ fn view_row(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved
     if let Resolved::Object(object) = relation
         && let Relation::View(view) = &object.relation
     {
-        row.insert("view_definition", view.definition().into());
+        row.insert("view_definition", view.shown_query().into());
         if let Some(option) = view_shape::check_option(view) {
             row.insert("check_option", option.to_uppercase().into());
         }
@@ -214,7 +220,7 @@ fn view_row(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved
 }
 
 /// The columns of a relation. Of files that cannot be opened there are none: whoever selects from them learns why.
-fn columns(name: &RelationName, relation: &Resolved) -> Vec<Row> {
+fn columns(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved) -> Vec<Row> {
     let Ok(schema) = relation.schema() else { return vec![] };
     let defaults = match relation {
         Resolved::Object(object) => match &object.relation {
@@ -251,6 +257,9 @@ fn columns(name: &RelationName, relation: &Resolved) -> Vec<Row> {
             && let Relation::Native(table) = &object.relation
         {
             constraints::describe_column(table.rules(), field.name(), &mut row);
+            if table.rules().identities.contains_key(field.name()) {
+                constraints::describe_counting(snapshot, object.id, field.name(), &mut row);
+            }
         }
         if let SqlType::Domain(domain) = &sql_type {
             row.extend(domains::named(domain));
@@ -299,14 +308,19 @@ fn describe(sql_type: &SqlType, row: &mut Row) {
         }
         _ => {}
     }
-    let (data_type, name) = match sql_type {
+    let (data_type, name) = named(sql_type);
+    row.insert("data_type", data_type.into());
+    row.insert("udt_name", name.into());
+}
+
+/// What kind of type one is, and its name.
+fn named(sql_type: &SqlType) -> (String, String) {
+    match sql_type {
         SqlType::Array(_) => ("ARRAY".to_owned(), format!("_{}", sql_type.column_name())),
         SqlType::Enum(one) => ("USER-DEFINED".to_owned(), one.name.clone()),
         SqlType::Char(_) => ("character".to_owned(), "bpchar".to_owned()),
         other => (other.without_modifier().to_string(), other.internal_name().to_owned()),
-    };
-    row.insert("data_type", data_type.into());
-    row.insert("udt_name", name.into());
+    }
 }
 
 #[cfg(test)]

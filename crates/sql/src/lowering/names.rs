@@ -25,7 +25,7 @@ use diligence_types::SqlType;
 use diligence_types::functions::{AggregateOrigin, ScalarCall, scalars};
 
 use super::{composites, parameters};
-use crate::{privileges, row_locks, sequences, session_functions};
+use crate::{privileges, row_locks, sequences, session_functions, type_names};
 
 const CATALOG: &str = "catalog";
 const PARAMETER: &str = "parameter";
@@ -64,6 +64,7 @@ impl Functions for SqlFunctions {
         let name = sequences::name_of(function)
             .or_else(|| row_locks::name_of(function))
             .or_else(|| privileges::name_of(function))
+            .or_else(|| type_names::name_of(function))
             .or_else(|| session_functions::name_of(function))
             .or_else(outside);
         Ok(FunctionName { family: LIVE.to_owned(), ..name.ok_or_else(refused)? })

@@ -134,7 +134,11 @@ impl Around<'_> {
         let done = |command| Ok(BoundStatement::Other(Statement::Command(command)));
         let name = self.changeable(&alter.name)?;
         let Some(found) = self.at.snapshot.get(&name) else {
-            return if alter.if_exists { done(Command::Nothing(TAG)) } else { Err(self.unknown(&name)) };
+            if !alter.if_exists {
+                return Err(self.unknown(&name));
+            }
+            self.tell_missing_object("relation", &name);
+            return done(Command::Nothing(TAG));
         };
         let Resolved::Object(object) = &found else { return Err(unwritable(&name, &found)) };
         if let [AlterTableOperation::OwnerTo { .. }] = alter.operations.as_slice() {
@@ -334,11 +338,13 @@ impl Around<'_> {
             AlterTableOperation::AddColumn { column_def, if_not_exists, .. } => {
                 let name = lower(&column_def.name);
                 if altered.declaration.has_column(&name) {
+                    let table = &altered.declaration.name.name;
+                    let what = format!("column \"{name}\" of relation \"{table}\"");
                     if *if_not_exists {
+                        self.tell_existing(&what, "42701");
                         return Ok(());
                     }
-                    let table = &altered.declaration.name.name;
-                    let message = format!("column \"{name}\" of relation \"{table}\" already exists");
+                    let message = format!("{what} already exists");
                     return Err(Error::input(message).with_code("42701"));
                 }
                 self.add_column(&mut altered.declaration, column_def)?;
@@ -363,6 +369,8 @@ impl Around<'_> {
             AlterTableOperation::DropColumn { column_names, if_exists, drop_behavior, .. } => {
                 for name in column_names {
                     if *if_exists && !altered.declaration.has_column(&lower(name)) {
+                        let table = &altered.declaration.name.name;
+                        self.tell_missing(&format!("column \"{}\" of relation \"{table}\"", lower(name)));
                         continue;
                     }
                     self.drop_column(altered, name, *drop_behavior == Some(ast::DropBehavior::Cascade))?;
@@ -412,7 +420,11 @@ impl Around<'_> {
                 }
                 let rules = &mut altered.declaration.rules;
                 if !rules.has_name(&name) {
-                    return if *if_exists { Ok(()) } else { Err(no_constraint(&name, &object.name)) };
+                    if !*if_exists {
+                        return Err(no_constraint(&name, &object.name));
+                    }
+                    self.tell_missing(&format!("constraint \"{name}\" of relation \"{}\"", object.name.name));
+                    return Ok(());
                 }
                 rules.checks.retain(|check| check.name != name);
                 rules.references.retain(|reference| reference.name != name);
@@ -534,6 +546,7 @@ impl Around<'_> {
         });
         if let (true, Some(given)) = (is_there, &given) {
             if create.if_not_exists {
+                self.tell_existing_relation(&lower(given));
                 return Ok(BoundStatement::Other(Statement::Command(Command::Nothing(TAG))));
             }
             let message = format!("relation \"{}\" already exists", lower(given));
@@ -617,6 +630,7 @@ impl Around<'_> {
         let name = self.creatable(name, *temporary)?;
         if let Some(there) = self.at.snapshot.catalog.get(&name) {
             if *if_not_exists {
+                self.tell_existing_relation(&name.name);
                 return Ok(Statement::Command(Command::Nothing("CREATE SEQUENCE")));
             }
             let error = Error::input(format!("{} named '{name}' exists already", there.relation.a_kind()));

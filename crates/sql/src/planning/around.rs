@@ -19,6 +19,7 @@ use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, DomainDefinition, INFORMATION_SCHEMA, LockWay, Object, POSTGRES_SCHEMA, Relation,
     RelationName, Resolved, declared_oid, looks_like_path, sequence_schema,
 };
+use diligence_engine::stages::Message;
 use diligence_storage::Table;
 use diligence_storage::external::LakeMoment;
 use diligence_storage::foreign_error::from_arrow;
@@ -49,7 +50,9 @@ use crate::routines::Definition;
 use crate::statement::Query;
 use crate::write::triggers::ComputedLater;
 use crate::written::WrittenRows;
-use crate::{catalog_functions, facts, privileges, procedures, row_locks, sequences, session_functions, sleeping};
+use crate::{
+    catalog_functions, facts, privileges, procedures, row_locks, sequences, session_functions, sleeping, type_names,
+};
 
 /// Numbers that PostgreSQL's tables have in every database, and clients ask for (`src/include/catalog`).
 const POSTGRES_OIDS: [(&str, i64); 8] = [
@@ -114,6 +117,8 @@ pub(super) struct Around<'a> {
     pub(super) copied: RefCell<Option<SchemaRef>>,
     /// What RETURNING gives of rows that triggers may change, before it is planned.
     pub(super) later: RefCell<Vec<Arc<ComputedLater>>>,
+    /// What its client is told beside the result.
+    pub(super) notices: RefCell<Vec<Message>>,
 }
 
 impl<'a> Around<'a> {
@@ -149,6 +154,7 @@ impl<'a> Around<'a> {
             denied: RefCell::default(),
             copied: RefCell::default(),
             later: RefCell::default(),
+            notices: RefCell::default(),
         }
     }
 
@@ -636,6 +642,10 @@ impl Context for Around<'_> {
         if name == "set_config" {
             return self.planner.settings_sink.get().map(session_functions::set_config);
         }
+        if matches!(name, session_functions::CANCEL | session_functions::TERMINATE) {
+            let is_end = name == session_functions::TERMINATE;
+            return self.planner.settings_sink.get().map(|sink| session_functions::stop_session(sink, is_end));
+        }
         if name == "pg_notify" {
             return self.planner.settings_sink.get().map(session_functions::pg_notify);
         }
@@ -646,7 +656,8 @@ impl Context for Around<'_> {
         };
         let waiting = || sleeping::function(name).inspect(|_| self.names.not_reusable());
         let asking = privileges::function(name, self.at.snapshot, &self.planner.current_user(), self.schemas());
-        asking.or_else(counting).or_else(locking).or_else(waiting)
+        let naming = || type_names::function(name, self.at.snapshot);
+        asking.or_else(naming).or_else(counting).or_else(locking).or_else(waiting)
     }
 
     fn routines(&self, name: &ast::ObjectName) -> Result<Vec<Definition>> {
@@ -773,11 +784,18 @@ impl Context for Around<'_> {
                     let found = Around::made_type(self, &ast::ObjectName::from(parts)).ok().flatten()?;
                     Some(if is_array { SqlType::array_of(found) } else { found })
                 };
-                known.or_else(made).map(|sql_type| i64::from(sql_type.oid()))
+                known.or_else(made).map(|sql_type| match &sql_type {
+                    SqlType::Domain(domain) => i64::from(domain.oid),
+                    other => i64::from(other.oid()),
+                })
             }
             OidKind::Namespace => self.at.snapshot.schema_oid(name).map(i64::from),
             _ => None,
         }
+    }
+
+    fn routine_number(&self, name: &str, kind: OidKind) -> Result<Option<i64>> {
+        self.number_of_routine(name, kind == OidKind::Signature)
     }
 
     fn instead_of(&self, name: &str) -> Option<(String, String)> {

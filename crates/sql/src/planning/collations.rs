@@ -99,6 +99,7 @@ impl Around<'_> {
         let name = RelationName::of_collation(&plain.schema, &plain.name);
         if self.at.snapshot.catalog.get(&name).is_some() {
             if create.if_not_exists {
+                self.tell_existing(&format!("collation \"{}\"", plain.name), "42710");
                 return Ok(Statement::Command(Command::Nothing(TAG)));
             }
             return Err(Error::input(format!("collation \"{}\" already exists", plain.name)).with_code("42710"));

@@ -102,6 +102,7 @@ impl Around<'_> {
             && !create.or_replace
         {
             if create.if_not_exists {
+                self.tell_existing_relation(&name.name);
                 return Ok(BoundStatement::Other(Statement::Command(Command::Nothing("CREATE TABLE"))));
             }
             let error = Error::input(format!("{} named '{name}' exists already", existing.relation.a_kind()));
@@ -231,6 +232,7 @@ impl Around<'_> {
             return Err(Error::unsupported("CREATE VIEW … TO is not supported").with_code("0A000"));
         }
         if create.if_not_exists && self.at.snapshot.catalog.get(&name).is_some() {
+            self.tell_existing_relation(&name.name);
             return Ok(Statement::Command(Command::Nothing("CREATE VIEW")));
         }
         let mut rows = binder::bind_query(&create.query, self)?;
@@ -280,24 +282,27 @@ impl Around<'_> {
                         _ => !matches!(relation, Relation::View(_)) && relation.materialized().is_none(),
                     })
                 });
-                self.dependent_views(&names, *cascade)?
+                let also = self.dependent_views(&names, *cascade)?;
+                if *cascade {
+                    self.tell_dropped_with(&names, &also);
+                }
+                also
             }
             false => vec![],
         };
         let command = match object_type {
             ObjectType::Table | ObjectType::View | ObjectType::MaterializedView | ObjectType::Sequence => {
-                Command::Drop {
-                    names: names.iter().map(|name| self.changeable(name)).collect::<Result<_>>()?,
-                    kind: match object_type {
-                        ObjectType::Table => DroppedKind::Table,
-                        ObjectType::View => DroppedKind::View,
-                        ObjectType::MaterializedView => DroppedKind::MaterializedView,
-                        _ => DroppedKind::Sequence,
-                    },
-                    also,
-                    if_exists: *if_exists,
-                    cascade: *cascade,
+                let kind = match object_type {
+                    ObjectType::Table => DroppedKind::Table,
+                    ObjectType::View => DroppedKind::View,
+                    ObjectType::MaterializedView => DroppedKind::MaterializedView,
+                    _ => DroppedKind::Sequence,
+                };
+                let names = names.iter().map(|name| self.changeable(name)).collect::<Result<Vec<_>>>()?;
+                for name in names.iter().filter(|name| *if_exists && self.at.snapshot.get(name).is_none()) {
+                    self.tell_missing_object(kind.word(), name);
                 }
+                Command::Drop { names, kind, also, if_exists: *if_exists, cascade: *cascade }
             }
             ObjectType::Collation => return self.drop_collations(names, *if_exists, *cascade),
             ObjectType::Type => return self.drop_types(names, *if_exists, *cascade),
@@ -314,6 +319,10 @@ impl Around<'_> {
                     let within = objects.filter(|object| object.schema == name).collect::<Vec<_>>();
                     also = self.dependent_views(&within, true)?;
                     also.retain(|view| view.schema != name);
+                    self.tell_dropped_in(&name, &also);
+                }
+                if *if_exists && !self.at.snapshot.catalog.has_schema(&name) {
+                    self.tell_missing(&format!("schema \"{name}\""));
                 }
                 Command::DropSchema { name, if_exists: *if_exists, cascade: *cascade, also }
             }
@@ -332,6 +341,9 @@ impl Around<'_> {
         };
         let name = schema_name(name)?;
         self.at.snapshot.rights.check_create_schema(&name)?;
+        if *if_not_exists && self.at.snapshot.catalog.has_schema(&name) {
+            self.tell_existing(&format!("schema \"{name}\""), "42P06");
+        }
         Ok(Statement::Command(Command::CreateSchema { name, if_not_exists: *if_not_exists }))
     }
 
@@ -484,7 +496,12 @@ impl Around<'_> {
         let is_it = |known: &&RelationName| exact.as_ref().is_none_or(|exact| *exact == **known);
         let mut found = all.iter().map(|object| &object.name).filter(is_it);
         match (found.next(), found.next()) {
-            (None, _) if if_exists => Ok(None),
+            (None, _) if if_exists => {
+                let types = exact.as_ref().and_then(RelationName::routine).and_then(|shown| shown.split_once('('));
+                let types = types.map_or("", |(_, types)| types.trim_end_matches(')'));
+                self.tell_missing(&format!("function {}({})", name.name, types.replace(", ", ",")));
+                Ok(None)
+            }
             (None, _) => {
                 let shown = exact.as_ref().and_then(RelationName::routine).unwrap_or(&name.name);
                 let message = match exact {

@@ -171,6 +171,7 @@ impl Around<'_> {
         for name in names {
             let Some(object) = self.type_object(name)? else {
                 if if_exists {
+                    self.tell_missing(&format!("type \"{}\"", name.to_string().replace('"', "")));
                     continue;
                 }
                 return Err(no_type(name));
@@ -195,6 +196,9 @@ impl Around<'_> {
             }
             types.push(object.name.clone());
         }
+        let gone = columns.iter().flat_map(|(table, columns)| columns.iter().map(move |column| (table, column)));
+        let gone = gone.map(|(table, column)| format!("column {column} of table {}", table.name));
+        self.tell_cascades(&gone.collect::<Vec<_>>());
         for (table, columns) in &columns {
             altered.push((table.reference(), table.version, self.without_columns(table, columns)?));
         }

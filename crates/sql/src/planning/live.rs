@@ -11,7 +11,7 @@ use diligence_engine::plan::{Node, Plan, PlanTables};
 use diligence_storage::{Table, Writer};
 
 use super::Planner;
-use crate::{privileges, row_locks, sequences, session_functions, sleeping};
+use crate::{privileges, row_locks, sequences, session_functions, sleeping, type_names};
 
 /// The tables that a snapshot has and its session may read, and the session's functions.
 ///
@@ -82,6 +82,11 @@ impl Live for SessionLive<'_> {
         match name.as_str() {
             "set_config" => planner.settings_sink.get().map(session_functions::set_config),
             "pg_notify" => planner.settings_sink.get().map(session_functions::pg_notify),
+            session_functions::CANCEL | session_functions::TERMINATE => {
+                let is_end = name == session_functions::TERMINATE;
+                planner.settings_sink.get().map(|sink| session_functions::stop_session(sink, is_end))
+            }
+            type_names::NAME => type_names::function(name, self.snapshot),
             _ => {
                 let user = planner.current_user();
                 let path = texts.get(1..).unwrap_or_default().to_vec();

@@ -44,6 +44,7 @@ impl Around<'_> {
         let name = self.creatable(&create.name, false)?;
         if let Some(existing) = self.at.snapshot.catalog.get(&name) {
             if create.if_not_exists {
+                self.tell_existing_relation(&name.name);
                 return Ok(BoundStatement::Other(Statement::Command(Command::Nothing(TAG))));
             }
             let error = Error::input(format!("{} named '{name}' exists already", existing.relation.a_kind()));

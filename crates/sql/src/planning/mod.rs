@@ -41,6 +41,7 @@ mod live;
 mod maintenance;
 mod materialized;
 mod names;
+mod notices;
 mod parameters;
 mod path;
 mod prepared;
@@ -96,7 +97,7 @@ use crate::parse::{self, Parsed};
 use crate::registry::Closures;
 use crate::session_functions::{QueryRunner, SettingsSink};
 use crate::statement::{Query, Statement};
-use crate::{catalog_functions, errors, privileges};
+use crate::{catalog_functions, errors, privileges, type_names};
 
 /// How a session plans.
 #[derive(Clone, Debug)]
@@ -211,7 +212,15 @@ impl SessionParts {
         let (path, search_configuration) = (SearchPath::default(), settings::search_configuration());
         let styles = Styles::default();
         let kept_order = KeptOrder::default();
-        Arc::new(Self { options, path, uses_index: true, kept_order, search_configuration, styles, id: Self::next_id() })
+        Arc::new(Self {
+            options,
+            path,
+            uses_index: true,
+            kept_order,
+            search_configuration,
+            styles,
+            id: Self::next_id(),
+        })
     }
 
     /// The same parts with a change.
@@ -397,6 +406,7 @@ impl Planner {
     /// Every function's name, in order.
     pub fn function_names(&self) -> Vec<String> {
         let catalog = catalog_functions::names().chain(privileges::NAMES.iter().map(|(name, _)| *name));
+        let catalog = catalog.chain([type_names::NAME]);
         let mut names = functions::names()
             .filter(|name| name.starts_with(|first: char| first.is_ascii_alphabetic()))
             .chain(catalog)

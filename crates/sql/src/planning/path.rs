@@ -4,9 +4,13 @@
 //! of the path that there is.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use diligence_base::{Error, Result};
-use diligence_catalog::{CATALOG_NAME, DEFAULT_SCHEMA, POSTGRES_SCHEMA, RelationName};
+use diligence_catalog::{
+    CATALOG_NAME, DEFAULT_SCHEMA, Object, POSTGRES_SCHEMA, Relation as CatalogRelation, RelationName,
+};
+use diligence_types::SqlType;
 use sqlparser::ast;
 
 use super::around::{Around, parts_of};
@@ -62,6 +66,24 @@ impl SearchPath {
     }
 }
 
+/// Names of types with commas between them, of which those in parentheses are parts of a type.
+fn split_types(text: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0, 0);
+    for (place, character) in text.char_indices() {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&text[from..place]);
+                from = place + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[from..]);
+    parts.into_iter().map(str::trim).filter(|part| !part.is_empty()).collect()
+}
+
 impl Around<'_> {
     /// The schemas in which names are looked up, in order.
     pub(super) fn schemas(&self) -> Vec<String> {
@@ -89,6 +111,46 @@ impl Around<'_> {
             }
         }
         RelationName::new(self.at.session.path.schemas.first().map_or(DEFAULT_SCHEMA, String::as_str), name)
+    }
+
+    /// The number of the routine that a text names, with the types of its arguments or without. Fails with 42725 if
+    /// several have the name.
+    pub(super) fn number_of_routine(&self, text: &str, with_types: bool) -> Result<Option<i64>> {
+        let (name, types) = match text.split_once('(') {
+            Some((name, types)) if with_types => (name, Some(types.trim_end().trim_end_matches(')'))),
+            _ => (text, None),
+        };
+        let Some(parsed) = RelationName::parse(name.trim()) else { return Ok(None) };
+        let types = types.map(|types| {
+            let parts = split_types(types).into_iter().map(|part| match SqlType::parse(part) {
+                Some(known) => known.without_modifier().to_string(),
+                None => part.to_lowercase(),
+            });
+            parts.collect::<Vec<_>>().join(",")
+        });
+        let schemas = if name.contains('.') { vec![parsed.schema] } else { self.schemas() };
+        let snapshot = self.at.snapshot;
+        for schema in schemas {
+            let is_it = |object: &&&Arc<Object>| match &object.relation {
+                CatalogRelation::Routine(routine) => {
+                    let types = types.as_ref().is_none_or(|types| routine.signature().types() == *types);
+                    types && snapshot.rights.may_use(&object.name)
+                }
+                _ => false,
+            };
+            let found = snapshot.catalog.routines(&schema, &parsed.name);
+            let mut found = found.iter().filter(is_it);
+            match (found.next(), found.next()) {
+                (None, _) => {}
+                (Some(only), None) => return Ok(Some(i64::from(only.oid()))),
+                (Some(_), Some(_)) => {
+                    let message = format!("more than one function named \"{}\"", text.trim());
+                    let hint = "name it with the types of its arguments: 'f(integer, text)'::regprocedure";
+                    return Err(Error::input(message).with_code("42725").with_hint(hint));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Which objects names without schemas find.

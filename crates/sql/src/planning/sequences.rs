@@ -213,6 +213,7 @@ impl Around<'_> {
         let name = self.changeable(&name)?;
         let Some(object) = self.at.snapshot.catalog.get(&name) else {
             if changes.iter().any(|change| matches!(change, SequenceChange::IfExists)) {
+                self.tell_missing_object("relation", &name);
                 return Ok(Statement::Command(Command::Nothing(TAG)));
             }
             return Err(Error::input(format!("relation \"{name}\" does not exist")).with_code("42P01"));

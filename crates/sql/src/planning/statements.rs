@@ -187,9 +187,12 @@ const EXTENSIONS: [&str; 9] = [
 ];
 
 /// CREATE EXTENSION of one of [`EXTENSIONS`] does nothing. Fails with 0A000 for another.
-fn extension(create: &ast::CreateExtension) -> Result<Statement> {
+fn extension(create: &ast::CreateExtension, around: &Around<'_>) -> Result<Statement> {
     let name = &create.name.value;
     if EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        if create.if_not_exists {
+            around.tell_existing(&format!("extension \"{name}\""), "42710");
+        }
         return Ok(Statement::Command(Command::Nothing("CREATE EXTENSION")));
     }
     let error = Error::unsupported(format!("extension \"{name}\" is not available")).with_code("0A000");
@@ -261,7 +264,7 @@ impl Around<'_> {
             }
             ast::Statement::CreateCollation(create) => other(self.create_collation(create)?),
             ast::Statement::AlterCollation(alter) => other(self.alter_collation(alter)?),
-            ast::Statement::CreateExtension(create) => other(extension(create)?),
+            ast::Statement::CreateExtension(create) => other(extension(create, self)?),
             ast::Statement::AlterType(alter) => other(self.alter_type(alter)?),
             ast::Statement::Truncate(truncate) => other(self.truncate(truncate)?),
             ast::Statement::Prepare { .. } => other(self.prepare(statement, parsed)?),
@@ -371,6 +374,7 @@ impl Around<'_> {
             }
             // EXECUTE: its plan has the values of this time.
             BoundStatement::Other(Statement::Query(query)) => Ok(Planned::Query(Arc::new(query), None)),
+            BoundStatement::Other(Statement::Command(command)) => done(Statement::Command(self.noted(command))),
             BoundStatement::Other(statement) => done(statement),
         }
     }

@@ -203,6 +203,7 @@ impl Around<'_> {
         words.end()?;
         let table = self.relation_name(&wanted)?;
         if if_exists && self.at.snapshot.get(&table).is_none() {
+            self.tell_missing_object("relation", &table);
             return Ok(BoundStatement::Other(Statement::Command(Command::Nothing(TAG))));
         }
         let object = self.with_own_triggers(&table)?;
@@ -212,6 +213,7 @@ impl Around<'_> {
         triggers.retain(|trigger| trigger.name != name);
         if triggers.len() == before {
             if if_exists {
+                self.tell_missing(&format!("trigger \"{name}\" for relation \"{}\"", table.name));
                 return Ok(BoundStatement::Other(Statement::Command(Command::Nothing(TAG))));
             }
             return Err(no_trigger(&name, &table));
@@ -246,6 +248,7 @@ impl Around<'_> {
         let wanted = words.object()?;
         let table = self.changeable(&wanted)?;
         if if_exists && self.at.snapshot.get(&table).is_none() {
+            self.tell_missing_object("relation", &table);
             return Ok(BoundStatement::Other(Statement::Command(Command::Nothing(TAG))));
         }
         let enables = words.take(&["enable"]);

@@ -11,6 +11,7 @@ use diligence_catalog::{
     Catalog, CompositeDefinition, DomainDefinition, EnumChange, EnumDefinition, FileRelation, LockWay, ObjectRef,
     Relation, RelationName, Routine, SessionCatalogs, TableAlteration, View, may_change, no_schema,
 };
+use diligence_engine::stages::Message;
 use diligence_memory::QueryMemory;
 use diligence_remote::{Server, Servers};
 use diligence_types::collation::TextOrder;
@@ -32,7 +33,8 @@ pub enum DroppedKind {
 }
 
 impl DroppedKind {
-    fn word(self) -> &'static str {
+    /// What it is called.
+    pub fn word(self) -> &'static str {
         match self {
             Self::Table => "table",
             Self::View => "view",
@@ -321,6 +323,13 @@ pub enum Command {
     },
     /// Done already, or nothing to do; the tag.
     Nothing(&'static str),
+    /// A command with what its client is told beside the result.
+    Noted {
+        /// The command.
+        command: Box<Command>,
+        /// What is told when it is done.
+        notices: Vec<Message>,
+    },
 }
 
 impl Command {
@@ -329,6 +338,9 @@ impl Command {
     ///
     /// Fails with code 55P03 if another transaction has a lock; then it can be applied again when that has ended.
     pub fn apply(&self, catalogs: &SessionCatalogs) -> Result<&'static str> {
+        if let Command::Noted { command, .. } = self {
+            return command.apply(catalogs);
+        }
         let Some(maker) = catalogs.maker().filter(|_| self.makes_something()) else {
             return self.apply_to(&catalogs.catalog(), catalogs);
         };
@@ -352,6 +364,14 @@ impl Command {
         Ok(tag)
     }
 
+    /// The command alone, and what its client is told.
+    pub fn parted(self) -> (Command, Vec<Message>) {
+        match self {
+            Command::Noted { command, notices } => (*command, notices),
+            command => (command, vec![]),
+        }
+    }
+
     /// Whether something new comes of it.
     fn makes_something(&self) -> bool {
         let mut names = Vec::new();
@@ -371,6 +391,7 @@ impl Command {
             | Command::CreateCollation { name, .. }
             | Command::CreateDomain { name, .. } => names.push(name.clone()),
             Command::All { commands, .. } => commands.iter().for_each(|command| command.made(names)),
+            Command::Noted { command, .. } => command.made(names),
             _ => {}
         }
     }
@@ -381,6 +402,7 @@ impl Command {
             Command::Drop { names, kind, .. } => (names.clone(), kind.tag()),
             Command::Truncate { tables, .. } => (tables.iter().map(|table| table.name.clone()).collect(), "TRUNCATE"),
             Command::Alter { table, tag, .. } => (vec![table.name.clone()], tag),
+            Command::Noted { command, .. } => command.changed_as_a_whole(),
             _ => (vec![], ""),
         }
     }
@@ -391,6 +413,7 @@ impl Command {
             Command::Alter { tag, .. } | Command::All { tag, .. } | Command::DropTypes { tag, .. } => tag,
             Command::Drop { kind, .. } => kind.tag(),
             Command::Truncate { .. } => "TRUNCATE TABLE",
+            Command::Noted { command, .. } => command.waiting_tag(),
             _ => "LOCK TABLE",
         }
     }
@@ -614,6 +637,7 @@ impl Command {
                 Ok("LOCK TABLE")
             }
             Command::Nothing(tag) => Ok(tag),
+            Command::Noted { command, .. } => command.apply_to(catalog, catalogs),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::Body;
 use super::catalog::Catalog;
 use super::columns::{Columns, List, kernel};
 use super::decimal::Decimal;
-use super::errors::{invalid_argument, value_error};
+use super::errors::{invalid_argument, out_of_range, value_error};
 use super::regexes::Patterns;
 use super::strings::{Texts, written};
 
@@ -43,6 +43,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
         "pg_size_pretty(numeric) -> text",
         kernel!(|bytes: Decimal| size_shown(bytes.truncated(0).to_integer().map_or(i128::from(i64::MAX), i128::from))),
     );
+    catalog.add("pg_size_bytes(text) -> bigint", kernel!(try |text: &str| size_of_text(text)));
     catalog.add("format_bytes(bigint) -> text", kernel!(|bytes: i64| bytes_shown(bytes)));
     catalog.add(
         "url_encode(text) -> text",
@@ -130,6 +131,41 @@ fn normalized(text: &str, form: &str) -> Result<String> {
         "NFKD" => text.nfkd().collect(),
         other => return Err(invalid_argument(format!("invalid normalization form: {other}"))),
     })
+}
+
+/// The bytes of a size as PostgreSQL reads it: a number, and a unit or none. Fails with 22023 for what is no size, and
+/// 22003 if it is too large.
+fn size_of_text(text: &str) -> Result<i64> {
+    const UNITS: [(&str, i64); 7] =
+        [("", 1), ("bytes", 1), ("kB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40), ("PB", 1 << 50)];
+    let invalid = || value_error(format!("invalid size: \"{text}\""), "22023");
+    let size = text.trim();
+    let digits_of = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let unsigned = size.strip_prefix(['-', '+']).unwrap_or(size);
+    let whole = digits_of(unsigned);
+    let fraction = unsigned[whole..].strip_prefix('.').map_or(0, |rest| 1 + digits_of(rest));
+    if whole + fraction.saturating_sub(1) == 0 {
+        return Err(invalid());
+    }
+    let mut end = size.len() - unsigned.len() + whole + fraction;
+    let exponent = size[end..].strip_prefix(['e', 'E']);
+    let exponent = exponent.map(|rest| rest.strip_prefix(['-', '+']).unwrap_or(rest)).unwrap_or_default();
+    if digits_of(exponent) > 0 {
+        end = size.len() - exponent.len() + digits_of(exponent);
+    }
+    let (number, unit) = (&size[..end], size[end..].trim());
+    let Some((_, factor)) = UNITS.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(unit)) else {
+        let error = invalid().with_detail(format!("Invalid size unit: \"{unit}\"."));
+        return Err(error.with_hint("Valid units are \"bytes\", \"kB\", \"MB\", \"GB\", \"TB\", and \"PB\"."));
+    };
+    let too_large = || out_of_range("bigint");
+    if let Ok(number) = number.parse::<i64>() {
+        return number.checked_mul(factor).ok_or_else(too_large);
+    }
+    let bytes = (number.parse::<f64>().map_err(|_| invalid())? * factor as f64).round();
+    // The largest number of 64 bits has no double of its own.
+    let is_within = (-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&bytes);
+    is_within.then_some(bytes as i64).ok_or_else(too_large)
 }
 
 /// As PostgreSQL shows a size: in the largest unit of which there are not less than ten, rounded.

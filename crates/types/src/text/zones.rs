@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use chrono::{DateTime, Offset, TimeZone};
-use chrono_tz::Tz;
+use chrono_tz::{OffsetComponents, OffsetName, Tz};
 use diligence_base::Result;
 
 use super::calendar::{self, DAY, SECOND};
@@ -33,6 +33,36 @@ const BETWEEN: char = '\u{1}';
 
 static NAMES: LazyLock<HashMap<String, Tz>> =
     LazyLock::new(|| chrono_tz::TZ_VARIANTS.iter().map(|zone| (zone.name().to_ascii_lowercase(), *zone)).collect());
+
+/// A zone as `pg_timezone_names` lists it.
+#[derive(Clone, Debug)]
+pub struct ListedZone {
+    /// Its name.
+    pub name: &'static str,
+    /// What its time is called at the moment.
+    pub abbreviation: String,
+    /// Seconds east of Greenwich at the moment.
+    pub offset: i32,
+    /// Whether it is summer time there.
+    pub is_summer: bool,
+}
+
+/// The zones of the IANA's database at an instant, in microseconds since 1970, in the order of their names.
+pub fn listed(instant_us: i64) -> Vec<ListedZone> {
+    let instant = DateTime::from_timestamp_micros(instant_us).unwrap_or_default().naive_utc();
+    let zone = |zone: &Tz| {
+        let offset = zone.offset_from_utc_datetime(&instant);
+        ListedZone {
+            name: zone.name(),
+            abbreviation: offset.abbreviation().unwrap_or_default().to_owned(),
+            offset: offset.fix().local_minus_utc(),
+            is_summer: !offset.dst_offset().is_zero(),
+        }
+    };
+    let mut zones = chrono_tz::TZ_VARIANTS.iter().map(zone).collect::<Vec<_>>();
+    zones.sort_by_key(|zone| zone.name);
+    zones
+}
 
 /// From this second on (2098) years are looked up in an earlier year with the same calendar, since the database's
 /// tables end; the rules go on.

@@ -20,6 +20,7 @@ impl Around<'_> {
             let name = self.relation_name(name)?;
             let Some((object, key)) = self.index_named(&name) else {
                 if if_exists {
+                    self.tell_missing_object("index", &name);
                     continue;
                 }
                 return Err(Error::input(format!("index \"{name}\" does not exist")).with_code("42704"));
@@ -86,6 +87,7 @@ impl Around<'_> {
         }
         let Some((object, table)) = keyed.into_iter().find(|(_, table)| has(table, &name.name)) else {
             if is_conditional.is_some() {
+                self.tell_missing_object("relation", &name);
                 return Ok(BoundStatement::Other(Statement::Command(Command::Nothing("ALTER INDEX"))));
             }
             return Err(Error::input(format!("relation \"{}\" does not exist", name.name)).with_code("42P01"));

@@ -123,6 +123,7 @@ impl Around<'_> {
             return Err(Error::input(format!("must be member of role \"{owner}\"")).with_code(DENIED));
         }
         if if_not_exists && self.at.snapshot.catalog.has_schema(&name) {
+            self.tell_existing(&format!("schema \"{name}\""), "42P06");
             return Ok(Statement::Command(Command::Nothing("CREATE SCHEMA")));
         }
         let commands =

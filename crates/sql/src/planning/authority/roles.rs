@@ -237,6 +237,9 @@ impl Around<'_> {
         let by = self.speaker();
         let roles = self.at.snapshot.catalog.authority().roles();
         for name in &names {
+            if if_exists && !roles.contains_key(name) && !self.at.snapshot.users().contains_key(name) {
+                self.tell_missing(&format!("role \"{name}\""));
+            }
             if *name == self.planner.current_user() {
                 return Err(Error::input("current user cannot be dropped").with_code("55006"));
             }

@@ -1,0 +1,191 @@
+//! Functions and procedures that statements made, as PostgreSQL lists them: `pg_proc` and what functions about them look
+//! into.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use diligence_catalog::authority::Subject;
+use diligence_catalog::privileges::OWNER_OID;
+use diligence_catalog::{Argument, ArgumentMode, Object, POSTGRES_SCHEMA, Relation, Routine, SessionSnapshot};
+
+use super::definitions::quoted;
+use super::roles;
+use super::rows::Cell;
+
+/// `pg_language`: what functions are written in. PostgreSQL has no numbers for the others: they are some that it gives
+/// to nothing.
+const LANGUAGES: [(&str, u32); 8] = [
+    ("sql", 14),
+    ("plpgsql", 13_800),
+    ("python", 13_801),
+    ("plpython3u", 13_802),
+    ("python_arrow", 13_803),
+    ("python_aggregate", 13_804),
+    ("wasm", 13_805),
+    ("wasm_arrow", 13_806),
+];
+
+fn language_oid(name: &str) -> u32 {
+    LANGUAGES.iter().find(|(known, _)| *known == name).map_or(0, |(_, oid)| *oid)
+}
+
+pub(super) fn languages(_: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let row = |(name, oid): &(&str, u32)| {
+        let is_sql = *name == "sql";
+        vec![(*oid).into(), (*name).into(), OWNER_OID.into(), (!is_sql).into(), is_sql.into()]
+    };
+    LANGUAGES.iter().map(row).collect()
+}
+
+/// Functions of PostgreSQL's that read values of many types, by which drivers tell what kind of type one is.
+const RECEIVERS: [(&str, u32); 3] = [("array_recv", 2400), ("record_recv", 2402), ("enum_recv", 3532)];
+/// Numbers of those of a single type begin here; nobody asks for their names.
+const RECEIVERS_FROM: u32 = 2_000_000;
+
+/// The number of the function that reads values of a type.
+pub(super) fn receiver(name: &str, is_array: bool, oid: u32) -> u32 {
+    let name = if is_array { "array_recv".to_owned() } else { format!("{name}_recv") };
+    RECEIVERS.iter().find(|(known, _)| *known == name).map_or(RECEIVERS_FROM + oid, |(_, oid)| *oid)
+}
+
+/// Types that only routines have, by their numbers.
+const PSEUDO_TYPES: [(&str, u32); 13] = [
+    ("record", 2249),
+    ("record[]", 2287),
+    ("anyarray", 2277),
+    ("void", 2278),
+    ("trigger", 2279),
+    ("anyelement", 2283),
+    ("anynonarray", 2776),
+    ("anyenum", 3500),
+    ("anyrange", 3831),
+    ("anycompatible", 5077),
+    ("anycompatiblearray", 5078),
+    ("anycompatiblenonarray", 5079),
+    ("anycompatiblerange", 5080),
+];
+
+/// The numbers of types by their names.
+struct Types(HashMap<String, u32>);
+
+impl Types {
+    fn of(snapshot: &SessionSnapshot) -> Self {
+        let mut numbers = HashMap::new();
+        for listed in super::listed_types(snapshot) {
+            let known = listed.known;
+            for name in [listed.name, listed.sql_name] {
+                numbers.entry(format!("{name}[]")).or_insert(known.array_oid);
+                numbers.entry(name).or_insert(known.oid);
+            }
+        }
+        numbers.extend(PSEUDO_TYPES.map(|(name, oid)| (name.to_owned(), oid)));
+        Self(numbers)
+    }
+
+    /// 0, if there is none of the name.
+    fn number(&self, name: Option<&str>) -> i64 {
+        let found = name.and_then(|name| {
+            let bare = || name.rsplit('.').next().unwrap_or(name).replace('"', "");
+            self.0.get(name).or_else(|| self.0.get(&bare()))
+        });
+        found.map_or(0, |oid| i64::from(*oid))
+    }
+}
+
+/// The routines that the session may use, with their names.
+fn made(snapshot: &SessionSnapshot) -> impl Iterator<Item = (&Arc<Object>, &Arc<Routine>, &str)> {
+    let routine = |object: &'_ Arc<Object>| snapshot.rights.may_use(&object.name);
+    snapshot.catalog.all_objects().filter(move |object| routine(object)).filter_map(|object| {
+        let Relation::Routine(routine) = &object.relation else { return None };
+        let shown = object.name.routine()?;
+        Some((object, routine, shown.split('(').next().unwrap_or(shown)))
+    })
+}
+
+/// `pg_proc`: the functions that statements made, and some of PostgreSQL's own.
+pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let types = Types::of(snapshot);
+    let row = |(object, routine, name): (&Arc<Object>, &Arc<Routine>, &str)| {
+        let signature = routine.signature();
+        let number = |argument: &Argument| types.number(argument.type_name.as_deref());
+        let all = &signature.arguments;
+        let inputs = signature.inputs().collect::<Vec<_>>();
+        let has_modes = all.iter().any(|argument| argument.mode != ArgumentMode::In);
+        let has_names = all.iter().any(|argument| !argument.name.is_empty());
+        let variadic = all.iter().find(|argument| argument.mode == ArgumentMode::Variadic);
+        let element = variadic.and_then(|argument| argument.type_name.as_deref()?.strip_suffix("[]"));
+        let defaults = inputs.iter().filter_map(|argument| argument.default.clone()).collect::<Vec<_>>();
+        let gives_out = all.iter().any(|argument| matches!(argument.mode, ArgumentMode::Out | ArgumentMode::InOut));
+        let result = match signature.is_procedure {
+            true => types.number(Some(if gives_out { "record" } else { "void" })),
+            false => types.number(signature.result.as_deref()),
+        };
+        vec![
+            object.oid().into(),
+            name.into(),
+            snapshot.schema_oid(&object.name.schema).unwrap_or_default().into(),
+            roles::owner_oid(snapshot, Subject::Object(object.id)),
+            language_oid(&routine.language()).into(),
+            100.into(),
+            if signature.gives_rows { 1000 } else { 0 }.into(),
+            Cell::Number(types.number(element)),
+            "-".into(),
+            if signature.is_procedure { "p" } else { "f" }.into(),
+            routine.acts_as_owner().into(),
+            false.into(),
+            routine.is_strict().into(),
+            signature.gives_rows.into(),
+            routine.volatility().into(),
+            routine.parallel().into(),
+            Cell::Number(inputs.len() as i64),
+            Cell::Number(defaults.len() as i64),
+            Cell::Number(result),
+            Cell::Numbers(inputs.iter().map(|argument| number(argument)).collect()),
+            if has_modes { Cell::Numbers(all.iter().map(number).collect()) } else { Cell::Null },
+            match has_modes {
+                true => Cell::Texts(all.iter().map(|argument| argument.mode.letter().to_owned()).collect()),
+                false => Cell::Null,
+            },
+            match has_names {
+                true => Cell::Texts(all.iter().map(|argument| argument.name.clone()).collect()),
+                false => Cell::Null,
+            },
+            if defaults.is_empty() { Cell::Null } else { defaults.join(", ").into() },
+            Cell::Null,
+            routine.body().into(),
+            Cell::Null,
+            match routine.settings() {
+                none if none.is_empty() => Cell::Null,
+                settings => Cell::Texts(settings.iter().map(|(name, value)| format!("{name}={value}")).collect()),
+            },
+            roles::grants(snapshot, Subject::Object(object.id)),
+        ]
+    };
+    let receiver = |(name, oid): (&str, u32)| {
+        vec![oid.into(), name.into(), snapshot.schema_oid(POSTGRES_SCHEMA).unwrap_or(11).into(), OWNER_OID.into()]
+    };
+    made(snapshot).map(row).chain(RECEIVERS.map(receiver)).collect()
+}
+
+/// What functions about functions look into: the columns of `pg_routine_texts`.
+pub(super) const TEXTS: &str = "routine_oid:o routine_name routine_schema:o routine_whole routine_types \
+     routine_arguments routine_identity routine_result routine_text routine_body";
+
+pub(super) fn texts(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let row = |(object, routine, name): (&Arc<Object>, &Arc<Routine>, &str)| {
+        let signature = routine.signature();
+        vec![
+            object.oid().into(),
+            quoted(name).into(),
+            snapshot.schema_oid(&object.name.schema).unwrap_or_default().into(),
+            format!("{}.{}", quoted(&object.name.schema), quoted(name)).into(),
+            signature.types().into(),
+            signature.declared(true).into(),
+            signature.declared(false).into(),
+            signature.returned().map_or(Cell::Null, Cell::Text),
+            routine.shown_definition(&object.name).into(),
+            routine.returned_expression().map_or(Cell::Null, Cell::Text),
+        ]
+    };
+    made(snapshot).map(row).collect()
+}
