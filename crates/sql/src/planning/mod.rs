@@ -210,7 +210,15 @@ impl SessionParts {
         let (path, search_configuration) = (SearchPath::default(), settings::search_configuration());
         let styles = Styles::default();
         let kept_order = KeptOrder::default();
-        Arc::new(Self { options, path, uses_index: true, kept_order, search_configuration, styles, id: Self::next_id() })
+        Arc::new(Self {
+            options,
+            path,
+            uses_index: true,
+            kept_order,
+            search_configuration,
+            styles,
+            id: Self::next_id(),
+        })
     }
 
     /// The same parts with a change.
