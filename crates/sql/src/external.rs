@@ -166,7 +166,7 @@ pub fn partitioned_by(options: &mut OpenOptions, columns: &[Ident]) -> Result<()
 }
 
 /// Names that options have, for hints: of separated values, of text, and of all files.
-const CSV_NAMES: [&str; 20] = [
+const CSV_NAMES: [&str; 23] = [
     "delimiter",
     "delim",
     "sep",
@@ -187,8 +187,11 @@ const CSV_NAMES: [&str; 20] = [
     "null_padding",
     "force_not_null",
     "strict_mode",
+    "normalize_names",
+    "allow_quoted_nulls",
+    "new_line",
 ];
-const TEXT_NAMES: [&str; 8] = [
+const TEXT_NAMES: [&str; 9] = [
     "compression",
     "encoding",
     "ignore_errors",
@@ -197,6 +200,7 @@ const TEXT_NAMES: [&str; 8] = [
     "sample_size",
     "schema_infer_max_rec",
     "maximum_object_size",
+    "max_line_size",
 ];
 const NAMES: [&str; 7] =
     ["columns", "types", "filename", "union_by_name", "hive_partitioning", "hive_types", "hive_types_autocast"];
@@ -242,8 +246,18 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
         "names" | "column_names" if is_csv => csv.names = value.texts()?,
         "null_padding" if is_csv => csv.null_padding = truth(one()?)?,
         // What DuckDB takes and is so here anyway.
-        "strict_mode" | "auto_detect" | "parallel" | "normalize_names" if is_text && !truth(one()?)? => {}
-        "auto_detect" | "parallel" | "strict_mode" if is_text => {}
+        "strict_mode" | "auto_detect" | "parallel" if is_text => drop(truth(one()?)?),
+        "normalize_names" if is_csv => csv.plain_names = truth(one()?)?,
+        "allow_quoted_nulls" if is_csv => csv.quoted_nulls = truth(one()?)?,
+        // All line ends are read.
+        "new_line" if is_csv => match one()? {
+            "\\n" | "\\r" | "\\r\\n" | "\n" | "\r" | "\r\n" => {}
+            other => {
+                return Err(
+                    Error::input(format!("no line ends in '{other}'")).with_hint("lines end in \\n, \\r or \\r\\n")
+                );
+            }
+        },
         "compression" | "compression_type" if is_text => {
             let name = one()?;
             options.compression = if name.eq_ignore_ascii_case("auto") || name.eq_ignore_ascii_case("auto_detect") {

@@ -241,14 +241,25 @@ pub fn sniffed(location: &str, options: &OpenOptions, disk: Arc<dyn Disk>) -> Re
     let located = locate(location, &options, &disk)?;
     let Some(first) = located.sources.first() else { return Err(Error::input("there is no file to look at")) };
     let table = CsvTable::open(std::slice::from_ref(first), &options)?;
-    let (dialect, has_header) = table.dialect();
+    let (dialect, has_header, skip) = table.dialect();
     let text = |byte: u8| Told::Text(vec![Some(char::from(byte).to_string())]);
     let types = table.schema.fields().iter().map(|field| (field.name(), type_name(field.data_type())));
     let types = types.map(|(name, told)| format!("'{}': '{told}'", name.replace('\'', "''")));
     let columns = format!("{{{}}}", types.collect::<Vec<_>>().join(", "));
     let delimiter = char::from(dialect.delimiter).to_string().replace('\t', "\\t");
+    let comment = dialect.comment.map(|byte| char::from(byte).to_string());
+    let mut more = String::new();
+    if skip > 0 {
+        more += &format!(", skip = {skip}");
+    }
+    if let Some(comment) = &comment {
+        more += &format!(", comment = '{}'", comment.replace('\'', "''"));
+    }
+    if let Some(format) = table.date_format() {
+        more += &format!(", dateformat = '{}'", format.replace('\'', "''"));
+    }
     let prompt = format!(
-        "FROM read_csv('{}', delim = '{delimiter}', quote = '{}', header = {has_header}, columns = {columns})",
+        "FROM read_csv('{}', delim = '{delimiter}', quote = '{}', header = {has_header}{more}, columns = {columns})",
         location.replace('\'', "''"),
         char::from(dialect.quote),
     );
@@ -256,11 +267,11 @@ pub fn sniffed(location: &str, options: &OpenOptions, disk: Arc<dyn Disk>) -> Re
         ("Delimiter", Told::Text(vec![Some(delimiter)])),
         ("Quote", text(dialect.quote)),
         ("Escape", text(dialect.escape.unwrap_or(dialect.quote))),
-        ("Comment", Told::Text(vec![dialect.comment.map(|byte| char::from(byte).to_string())])),
-        ("SkipRows", Told::Count(vec![Some(options.csv.skip as i64)])),
+        ("Comment", Told::Text(vec![comment])),
+        ("SkipRows", Told::Count(vec![Some(skip as i64)])),
         ("HasHeader", Told::Truth(vec![has_header])),
         ("Columns", Told::Text(vec![Some(columns)])),
-        ("DateFormat", Told::Text(vec![options.csv.date_format.clone()])),
+        ("DateFormat", Told::Text(vec![table.date_format()])),
         ("TimestampFormat", Told::Text(vec![options.csv.timestamp_format.clone()])),
         ("Prompt", Told::Text(vec![Some(prompt)])),
     ])

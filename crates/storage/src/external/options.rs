@@ -144,6 +144,10 @@ pub struct CsvOptions {
     pub names: Vec<String>,
     /// Whether records with too few fields have NULL in the last columns.
     pub null_padding: bool,
+    /// Whether the texts that stand for NULL do so in quotes, too.
+    pub quoted_nulls: bool,
+    /// Whether names in the header become names that need no quotes.
+    pub plain_names: bool,
 }
 
 impl Format {

@@ -1,5 +1,6 @@
 //! Files of separated values as a table.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,6 +50,8 @@ struct CsvFile {
     text: Arc<TextFile>,
     dialect: Dialect,
     has_header: bool,
+    /// Lines in front of the header or the first record.
+    skip: usize,
     /// Fields of every record.
     fields: usize,
     /// For each column of the table its field.
@@ -70,6 +73,7 @@ struct Seen {
     /// The names in the header, if it has one.
     header: Option<Vec<String>>,
     has_header: bool,
+    skip: usize,
     fields: usize,
     guesses: Vec<Guess>,
     multiline: bool,
@@ -80,7 +84,7 @@ struct Seen {
 impl CsvTable {
     /// Looks at the first records of all files.
     pub fn open(sources: &[Arc<Source>], options: &OpenOptions) -> Result<Self> {
-        let forms = Forms::of(&options.csv);
+        let mut forms = Forms::of(&options.csv);
         let declared = match &options.schema {
             Some(schema) => Some(declared(schema)?),
             None => None,
@@ -94,15 +98,19 @@ impl CsvTable {
             .zip(compressions)
             .map(|(source, compression)| look(source, compression, options, &forms, names.as_deref()));
         let seen = seen.collect::<Result<Vec<_>>>()?;
+        if forms.date.is_none() {
+            forms.order = csv_infer::date_order(seen.iter().flat_map(|file| &file.guesses));
+        }
         let schema = match declared {
             Some(schema) => schema,
-            None => inferred(&seen, options)?,
+            None => inferred(&seen, options, &forms)?,
         };
         let files = seen.into_iter().map(|seen| {
             let positions = positions(&seen, &schema, names.is_some())?;
             Ok(CsvFile {
                 text: seen.text,
                 has_header: seen.has_header,
+                skip: seen.skip,
                 dialect: seen.dialect,
                 fields: seen.fields,
                 positions,
@@ -125,7 +133,7 @@ impl CsvTable {
                     delimiter: file.dialect.delimiter,
                     quote: file.dialect.quote,
                     escape: file.dialect.escape,
-                    skip: options.csv.skip,
+                    skip: file.skip,
                     has_header: file.has_header,
                 }),
                 columns: columns.clone(),
@@ -137,9 +145,14 @@ impl CsvTable {
         Ok(Self { files, schema, forms, ignores_errors, pads, rejects, is_declared: names.is_some() })
     }
 
-    /// How the first file is written, and whether it has a header.
-    pub fn dialect(&self) -> (Dialect, bool) {
-        (self.files[0].dialect, self.files[0].has_header)
+    /// How the first file is written, whether it has a header, and how many lines are in front of that.
+    pub fn dialect(&self) -> (Dialect, bool, usize) {
+        (self.files[0].dialect, self.files[0].has_header, self.files[0].skip)
+    }
+
+    /// How its dates are written, if they are not as in ISO 8601.
+    pub fn date_format(&self) -> Option<String> {
+        self.forms.date.clone().or_else(|| self.forms.order.map(|order| order.format()))
     }
 
     /// The number of its scan among those whose records that are left out are kept.
@@ -244,8 +257,22 @@ fn look(
         if memchr::memchr(0, &text[..text.len().min(4096)]).is_some() {
             return Err(source.error("it holds zero bytes; it is no text file"));
         }
-        let dialect = csv_infer::dialect(text, sample.complete, &source.name, &options.csv);
-        let records = csv_infer::records(text, sample.complete, &dialect, options.rows_to_infer().saturating_add(1));
+        // What nobody has told is found out, where wrong records are not to be told from lines about the file.
+        let is_free = declared.is_none() && !options.ignore_errors && !options.csv.null_padding;
+        let mut written = Cow::Borrowed(&options.csv);
+        if is_free
+            && written.comment.is_none()
+            && csv_infer::has_comments(text, sample.complete, &source.name, &written)
+        {
+            written.to_mut().comment = Some(b'#');
+        }
+        if is_free && written.skip == 0 {
+            mark += csv_infer::preamble(text, sample.complete, &source.name, &written);
+        }
+        let text = &sample.text[mark..];
+        let dialect = csv_infer::dialect(text, sample.complete, &source.name, &written);
+        let most = options.rows_to_infer().saturating_add(1);
+        let records = csv_infer::records(text, sample.complete, &dialect, most, options.ignore_errors);
         // A first record that is longer than the sample needs a longer one.
         if records.is_empty() && !sample.complete && more < 4 {
             more += 1;
@@ -269,10 +296,7 @@ fn describe(
     records: Vec<Vec<Field>>,
 ) -> Result<Seen> {
     let text = &sample.text[mark..];
-    let is_null = |field: Field| {
-        let raw = field.raw(text);
-        !field.is_quoted() && (raw.is_empty() || forms.names_null(raw))
-    };
+    let is_null = |field: Field| forms.says_nothing(field, field.raw(text));
     let Some(first) = records.first() else {
         // Not one record: fine if the columns are known, and malformed if there is text.
         if let Found::Malformed { at, what } = record(text, 0, sample.complete, &dialect, |_, _| {}) {
@@ -290,6 +314,7 @@ fn describe(
             dialect,
             header: None,
             has_header: false,
+            skip: options.csv.skip,
             fields: names.len(),
             guesses: vec![Guess::default(); names.len()],
             multiline: false,
@@ -301,34 +326,27 @@ fn describe(
         .csv
         .has_header
         .unwrap_or_else(|| csv_infer::has_header(text, &records, &dialect, is_null, declared, forms));
-    let header = has_header.then(|| {
-        let names = first.iter().enumerate().map(|(number, field)| {
-            let name = String::from_utf8_lossy(&field.text(text, &dialect)).trim().to_owned();
-            if name.is_empty() { format!("column_{}", number + 1) } else { name }
-        });
-        names.collect::<Vec<_>>()
-    });
+    let header = has_header.then(|| csv_infer::names(text, first, &dialect, options.csv.plain_names));
     let rest = if has_header { &records[1..] } else { &records[..] };
     // Lines that end in a delimiter have an empty field at the end that the header may not have.
     let is_padded = options.csv.null_padding;
     let fields = match rest.first() {
         _ if is_padded && header.is_none() => records.iter().map(Vec::len).max().unwrap_or(0),
-        Some(record) if header.is_none() && is_trailing(rest, text) => record.len() - 1,
+        Some(record) if header.is_none() && csv_infer::is_trailing(rest, text) => record.len() - 1,
         _ => first.len(),
     };
     let mut guesses = vec![Guess::default(); fields];
-    for record in rest {
+    // Records that will be left out say nothing.
+    let counts = |record: &&Vec<Field>| !options.ignore_errors || (fields..=fields + 1).contains(&record.len());
+    for record in rest.iter().filter(counts) {
         see(&mut guesses, record, text, is_null, forms);
     }
     let probes = if encoded.is_none() { probes(source, compression)? } else { Vec::new() };
     for probe in probes {
-        let probed = csv_infer::records(&probe, true, &dialect, usize::MAX);
+        let probed = csv_infer::records(&probe, true, &dialect, usize::MAX, false);
         // Where fields do not fit, the probe began inside a quoted field.
         if probed.iter().all(|record| record.len() == fields || record.len() == fields + 1) {
-            let is_null = |field: Field| {
-                let raw = field.raw(&probe);
-                !field.is_quoted() && (raw.is_empty() || forms.names_null(raw))
-            };
+            let is_null = |field: Field| forms.says_nothing(field, field.raw(&probe));
             probed.iter().for_each(|record| see(&mut guesses, record, &probe, is_null, forms));
         }
     }
@@ -362,7 +380,8 @@ fn describe(
         header = Some(names);
     }
     let dialect = Dialect { blank_is_record: fields == 1, ..dialect };
-    Ok(Seen { text, dialect, header, has_header, fields, guesses, multiline, record_bytes, bytes: sample.bytes })
+    let skip = memchr::memchr_iter(b'\n', &sample.text[..mark]).count();
+    Ok(Seen { text, dialect, header, has_header, skip, fields, guesses, multiline, record_bytes, bytes: sample.bytes })
 }
 
 fn see(guesses: &mut [Guess], record: &[Field], text: &[u8], is_null: impl Fn(Field) -> bool, forms: &Forms) {
@@ -371,13 +390,6 @@ fn see(guesses: &mut [Guess], record: &[Field], text: &[u8], is_null: impl Fn(Fi
             guess.see(field.is_quoted(), field.raw(text), forms);
         }
     }
-}
-
-/// Whether all records end in an empty field, as if delimiters ended fields rather than separated them.
-fn is_trailing(records: &[Vec<Field>], text: &[u8]) -> bool {
-    records.iter().all(|record| {
-        record.len() > 1 && record.last().is_some_and(|field| !field.is_quoted() && field.raw(text).is_empty())
-    })
 }
 
 /// Where the first record begins, after empty lines and comments.
@@ -390,7 +402,7 @@ fn skip_nothing(text: &[u8], dialect: &Dialect) -> usize {
 }
 
 /// One schema for all files: columns by name where files have headers, by position where not.
-fn inferred(seen: &[Seen], options: &OpenOptions) -> Result<SchemaRef> {
+fn inferred(seen: &[Seen], options: &OpenOptions, forms: &Forms) -> Result<SchemaRef> {
     let mut names: Vec<String> = Vec::new();
     let mut guesses: Vec<Guess> = Vec::new();
     for file in seen {
@@ -405,7 +417,7 @@ fn inferred(seen: &[Seen], options: &OpenOptions) -> Result<SchemaRef> {
         }
     }
     let fields = names.into_iter().zip(guesses).map(|(name, guess)| {
-        let ty = if options.csv.all_text { DataType::Utf8View } else { guess.data_type() };
+        let ty = if options.csv.all_text { DataType::Utf8View } else { guess.data_type_with(forms.order) };
         ArrowField::new(name, ty, true)
     });
     let schema = with_types(Schema::new(fields.collect::<Vec<_>>()), &options.types)?;

@@ -2,6 +2,7 @@
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, TimeUnit};
 
+use super::csv_dates::{DateOrder, DateOrders, is_time};
 use super::csv_fields::{Dialect, Field, Found, record};
 use super::csv_values::{Forms, parse_date, parse_integer, parse_text, parse_timestamp};
 use crate::external::options::CsvOptions;
@@ -21,7 +22,10 @@ pub(super) struct Guess {
     float: bool,
     date: bool,
     timestamp: bool,
-    /// Timestamps with more than six digits of a second.
+    time: bool,
+    /// What dates could be that are not as in ISO 8601.
+    orders: DateOrders,
+    /// Timestamps with more of a second than six digits say.
     nanoseconds: bool,
     /// Whether timestamps name their zone; `None` if some do and some do not.
     zoned: Option<bool>,
@@ -37,6 +41,8 @@ impl Default for Guess {
             float: true,
             date: true,
             timestamp: true,
+            time: true,
+            orders: DateOrders::any(),
             nanoseconds: false,
             zoned: None,
         }
@@ -63,6 +69,10 @@ impl Guess {
             self.integer &= self.long;
         }
         self.date &= self.date && forms.date(raw).is_some();
+        self.time &= self.time && is_time(raw);
+        if !self.orders.is_none() {
+            self.orders.see(raw);
+        }
         if self.timestamp && forms.timestamp.is_some() {
             self.timestamp = forms.timestamp(raw, None).is_some();
             self.zoned = Some(forms.timestamp.as_ref().is_some_and(|format| format.contains("%z")));
@@ -71,11 +81,9 @@ impl Guess {
             let same = !self.seen || self.zoned == Some(zoned) || parse_date(raw).is_some();
             self.timestamp = same && raw.len() >= 10 && parse_timestamp(raw, None).is_some();
             self.zoned = Some(zoned || self.seen && self.zoned == Some(true));
-            let fraction = raw
-                .iter()
-                .rposition(|&byte| byte == b'.')
-                .map_or(0, |point| raw[point + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count());
-            self.nanoseconds |= fraction > 6;
+            let fraction = raw.iter().rposition(|&byte| byte == b'.').map_or(&[][..], |point| &raw[point + 1..]);
+            let mut digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).skip(6);
+            self.nanoseconds |= digits.any(|digit| *digit != b'0');
         }
         self.seen = true;
     }
@@ -98,6 +106,8 @@ impl Guess {
             float: false,
             date: false,
             timestamp: false,
+            time: false,
+            orders: DateOrders::default(),
             ..Self::default()
         }
     }
@@ -115,6 +125,8 @@ impl Guess {
         self.long &= other.long;
         self.float &= other.float;
         self.date &= other.date;
+        self.time &= other.time;
+        self.orders.merge(other.orders);
         self.timestamp &= other.timestamp && self.zoned == other.zoned;
         self.nanoseconds |= other.nanoseconds;
     }
@@ -132,8 +144,10 @@ impl Guess {
             DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0)
         } else if self.float {
             DataType::Float64
-        } else if self.date {
+        } else if self.date || self.orders.only().is_some() {
             DataType::Date32
+        } else if self.time {
+            DataType::Time64(TimeUnit::Microsecond)
         } else if self.timestamp {
             let unit = if self.nanoseconds { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
             DataType::Timestamp(unit, (self.zoned == Some(true)).then(|| "UTC".into()))
@@ -142,12 +156,36 @@ impl Guess {
         }
     }
 
+    /// The same in a file whose dates have this order.
+    pub fn data_type_with(&self, order: Option<DateOrder>) -> DataType {
+        let is_other_date = self.seen && !self.date && !self.orders.is_none();
+        match self.data_type() {
+            DataType::Date32 | DataType::Utf8View if is_other_date => match order {
+                Some(order) if self.orders.may_be(order) => DataType::Date32,
+                _ => DataType::Utf8View,
+            },
+            other => other,
+        }
+    }
+
+    /// The order that its dates show, if they are not as in ISO 8601.
+    pub fn date_order(&self) -> Option<DateOrder> {
+        self.orders.only().filter(|_| self.seen && !self.date)
+    }
+
     /// Whether a value could be one of this column.
     fn fits(&self, quoted: bool, raw: &[u8], forms: &Forms) -> bool {
         let mut with = self.clone();
         with.see(quoted, raw, forms);
         with.data_type() == self.data_type()
     }
+}
+
+/// The order of the dates of a file's columns, if those show one, and only one.
+pub(super) fn date_order<'g>(guesses: impl Iterator<Item = &'g Guess>) -> Option<DateOrder> {
+    let mut orders = guesses.filter_map(Guess::date_order);
+    let first = orders.next()?;
+    orders.all(|order| order == first).then_some(first)
 }
 
 /// Whether a digit follows a zero at the start.
@@ -174,45 +212,114 @@ fn is_zoned(raw: &[u8]) -> bool {
     raw.len() > 10 && (raw.ends_with(b"Z") || raw[10..].iter().any(|byte| matches!(byte, b'+' | b'-')))
 }
 
-/// The records at the start of a text, at most so many, as fields. Stops where a record is malformed or cut off.
-pub(super) fn records(text: &[u8], last: bool, dialect: &Dialect, at_most: usize) -> Vec<Vec<Field>> {
+/// The records at the start of a text, at most so many, as fields. Stops where a record is cut off, and where one is
+/// malformed, unless `skips` says that those are left out.
+pub(super) fn records(text: &[u8], last: bool, dialect: &Dialect, at_most: usize, skips: bool) -> Vec<Vec<Field>> {
+    placed_records(text, last, dialect, at_most, skips).into_iter().map(|(_, fields)| fields).collect()
+}
+
+/// The same, with the places where they begin.
+fn placed_records(text: &[u8], last: bool, dialect: &Dialect, at_most: usize, skips: bool) -> Vec<(usize, Vec<Field>)> {
     let (mut records, mut at) = (Vec::new(), 0);
     while records.len() < at_most {
         let mut fields = Vec::new();
         match record(text, at, last, dialect, |_, field| fields.push(field)) {
             Found::Record { next } => {
-                records.push(fields);
+                records.push((at, fields));
                 at = next;
             }
             Found::Nothing { next } => at = next,
+            Found::Malformed { at: wrong, .. } if skips => match memchr::memchr(b'\n', &text[wrong..]) {
+                Some(feed) => at = wrong + feed + 1,
+                None => break,
+            },
             Found::Incomplete | Found::Malformed { .. } => break,
         }
     }
     records
 }
 
-/// The delimiter and quotes of a text: what the options say, else what splits its first records most evenly.
-pub(super) fn dialect(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> Dialect {
-    let with = |delimiter| Dialect {
+/// The delimiters that are looked for.
+const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+
+/// Whether lines that begin with `#` are comments: without them all records have the same number of fields, more than
+/// one, which none of them has.
+pub(super) fn has_comments(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> bool {
+    if !text.starts_with(b"#") && memchr::memmem::find(text, b"\n#").is_none() {
+        return false;
+    }
+    let commented = dialect(text, last, name, &CsvOptions { comment: Some(b'#'), ..options.clone() });
+    let counts = records(text, last, &commented, COMMENT_RECORDS, false).into_iter().map(|record| record.len());
+    let counts = counts.collect::<Vec<_>>();
+    let Some(&count) = counts.first().filter(|count| **count > 1) else { return false };
+    let plain = placed_records(text, last, &Dialect { comment: None, ..commented }, COMMENT_RECORDS, false);
+    let mut comments = plain.iter().filter(|(at, _)| text[*at] == b'#').peekable();
+    comments.peek().is_some()
+        && counts.iter().all(|other| *other == count)
+        && comments.all(|(_, fields)| fields.len() != count)
+}
+
+/// Records looked at to find comments.
+const COMMENT_RECORDS: usize = 1000;
+
+/// Where the header or the first record is, behind lines about the file: the first of them has one field, all have fewer
+/// than the records, and these have all the same number. 0 if there are no such lines.
+pub(super) fn preamble(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> usize {
+    let delimiters = told_delimiter(name, options).map_or_else(|| DELIMITERS.to_vec(), |delimiter| vec![delimiter]);
+    let found = delimiters.into_iter().filter_map(|delimiter| {
+        let records = placed_records(text, last, &dialect_with(options, delimiter), DELIMITER_RECORDS, false);
+        let count = records.last().map(|(_, fields)| fields.len()).filter(|count| *count > 1)?;
+        let first = records.iter().rposition(|(_, fields)| fields.len() != count).map_or(0, |place| place + 1);
+        let is_one = match &records[..first] {
+            [] => true,
+            [(_, line), others @ ..] => {
+                line.len() == 1
+                    && others.iter().all(|(_, fields)| fields.len() < count)
+                    && first <= PREAMBLE_LINES_MAX
+                    && records.len() - first >= 2
+            }
+        };
+        is_one.then(|| (count, records[first].0))
+    });
+    // Of several delimiters the one that makes the most fields; what has no lines in front of it is as it is.
+    let found = found.collect::<Vec<_>>();
+    let most = found.iter().map(|(count, _)| *count).max().unwrap_or(0);
+    let starts = found.into_iter().filter(|(count, _)| *count == most).map(|(_, start)| start);
+    starts.min().unwrap_or(0)
+}
+
+/// Lines in front of the header, at most.
+const PREAMBLE_LINES_MAX: usize = 20;
+
+/// The delimiter that the options or the file's name say.
+fn told_delimiter(name: &str, options: &CsvOptions) -> Option<u8> {
+    let lower = name.to_ascii_lowercase();
+    options.delimiter.or_else(|| match () {
+        () if lower.contains(".tsv") || lower.contains(".tab") => Some(b'\t'),
+        () if lower.contains(".psv") => Some(b'|'),
+        () => None,
+    })
+}
+
+fn dialect_with(options: &CsvOptions, delimiter: u8) -> Dialect {
+    Dialect {
         delimiter,
         quote: options.quote.unwrap_or(b'"'),
         escape: options.escape,
         comment: options.comment,
         blank_is_record: false,
-    };
-    if let Some(delimiter) = options.delimiter {
+    }
+}
+
+/// The delimiter and quotes of a text: what the options say, else what splits its first records most evenly.
+pub(super) fn dialect(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> Dialect {
+    let with = |delimiter| dialect_with(options, delimiter);
+    if let Some(delimiter) = told_delimiter(name, options) {
         return with(delimiter);
     }
-    let lower = name.to_ascii_lowercase();
-    if lower.contains(".tsv") || lower.contains(".tab") {
-        return with(b'\t');
-    }
-    if lower.contains(".psv") {
-        return with(b'|');
-    }
     let mut best = (0, b',');
-    for delimiter in [b',', b';', b'\t', b'|'] {
-        let records = records(text, last, &with(delimiter), DELIMITER_RECORDS);
+    for delimiter in DELIMITERS {
+        let records = records(text, last, &with(delimiter), DELIMITER_RECORDS, false);
         let Some(first) = records.first() else { continue };
         let even = records.iter().filter(|record| record.len() == first.len()).count();
         // All records but perhaps a broken one must agree.
@@ -274,6 +381,35 @@ pub(super) fn has_header(
     named && names.len() == count
 }
 
+/// The names in a header.
+pub(super) fn names(text: &[u8], header: &[Field], dialect: &Dialect, are_plain: bool) -> Vec<String> {
+    let names = header.iter().enumerate().map(|(number, field)| {
+        match String::from_utf8_lossy(&field.text(text, dialect)).trim() {
+            "" => format!("column_{}", number + 1),
+            name if are_plain => plain_name(name),
+            name => name.to_owned(),
+        }
+    });
+    names.collect()
+}
+
+/// A name in small letters, digits and underscores, which needs no quotes.
+fn plain_name(name: &str) -> String {
+    let letter = |letter: char| if letter.is_alphanumeric() { letter } else { '_' };
+    let mut plain = name.to_lowercase().chars().map(letter).collect::<String>();
+    while plain.contains("__") {
+        plain = plain.replace("__", "_");
+    }
+    if plain.starts_with(|first: char| first.is_ascii_digit()) { format!("_{plain}") } else { plain }
+}
+
+/// Whether all records end in an empty field, as if delimiters ended fields rather than separated them.
+pub(super) fn is_trailing(records: &[Vec<Field>], text: &[u8]) -> bool {
+    records.iter().all(|record| {
+        record.len() > 1 && record.last().is_some_and(|field| !field.is_quoted() && field.raw(text).is_empty())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,6 +434,10 @@ mod tests {
         assert_eq!(guess(&["2024-01-01T10:00:00Z"]), Timestamp(TimeUnit::Microsecond, Some("UTC".into())));
         assert_eq!(guess(&["2024-01-01T10:00:00Z", "2024-01-01T10:00:00"]), Utf8View);
         assert_eq!(guess(&["007", "12"]), Utf8View);
+        assert_eq!(guess(&["01/02/2024", "13/02/2024"]), Date32);
+        assert_eq!(guess(&["01/02/2024", "12/02/2024"]), Utf8View);
+        assert_eq!(guess(&["31.12.2024"]), Date32);
+        assert_eq!(guess(&["10:30:00", "9:05"]), Time64(TimeUnit::Microsecond));
         assert_eq!(guess(&["0", "0.5", "-0"]), Float64);
         assert_eq!(guess(&["nan"]), Utf8View);
         assert_eq!(guess(&[]), Utf8View);
@@ -306,7 +446,7 @@ mod tests {
 
     fn header(text: &str) -> bool {
         let dialect = dialect(text.as_bytes(), true, "a.csv", &CsvOptions::default());
-        let records = records(text.as_bytes(), true, &dialect, 100);
+        let records = records(text.as_bytes(), true, &dialect, 100, false);
         has_header(
             text.as_bytes(),
             &records,
@@ -325,6 +465,24 @@ mod tests {
         assert!(!header("x,1\ny,2\n"));
         assert!(header("a\n"));
         assert!(!header("a,a\nb,c\n"));
+    }
+
+    #[test]
+    fn lines_about_the_file_are_recognized() {
+        fn start(text: &str) -> &str {
+            &text[preamble(text.as_bytes(), true, "a.csv", &CsvOptions::default())..]
+        }
+        assert_eq!(start("Title\nBy: a, b\n\nid,n,x\n1,2,3\n"), "id,n,x\n1,2,3\n");
+        assert_eq!(start("Title; 1\nid;n\n1;2\n"), "Title; 1\nid;n\n1;2\n");
+        for plain in ["a,b\n1,2\n", "a,b\n1,2,3\n4,5,6\n", "a\n1\n", "a\n1,2\n", "a,b,c\n1\n2,3,4\n5,6,7\n"] {
+            assert_eq!(start(plain), plain);
+        }
+        let comments = |text: &str| has_comments(text.as_bytes(), true, "a.csv", &CsvOptions::default());
+        assert!(comments("# c\n# d,e\nid,n,x\n1,2,3\n"));
+        assert!(comments("id,n\n1,2\n# c\n3,4\n"));
+        assert!(!comments("#id,n\n1,2\n"));
+        assert!(!comments("##x\n#id,n\n1,2\n"));
+        assert!(!comments("tag\n#a\n#b\n"));
     }
 
     #[test]

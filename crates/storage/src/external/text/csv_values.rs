@@ -16,6 +16,7 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 use diligence_types::SqlType;
 use diligence_types::text::{ReadOptions, parse_array};
 
+use super::csv_dates::DateOrder;
 use super::csv_fields::{Dialect, Field};
 use crate::external::options::CsvOptions;
 use crate::external::schema::TYPE_KEY;
@@ -33,6 +34,10 @@ pub(super) struct Forms {
     /// How dates and timestamps are written, if not as in ISO 8601.
     pub date: Option<String>,
     pub timestamp: Option<String>,
+    /// How dates are written as well, as the first records show.
+    pub order: Option<DateOrder>,
+    /// Whether texts for NULL are NULL in quotes, too.
+    pub quoted_nulls: bool,
 }
 
 impl Forms {
@@ -43,6 +48,8 @@ impl Forms {
             thousands: options.thousands,
             date: options.date_format.clone(),
             timestamp: options.timestamp_format.clone(),
+            order: None,
+            quoted_nulls: options.quoted_nulls,
         }
     }
 
@@ -72,9 +79,17 @@ impl Forms {
         self.nulls.iter().any(|null| raw == null.as_bytes())
     }
 
+    /// Whether a field says nothing of its column's type.
+    pub fn says_nothing(&self, field: Field, raw: &[u8]) -> bool {
+        match field.is_quoted() {
+            true => self.quoted_nulls && self.names_null(raw),
+            false => raw.is_empty() || self.names_null(raw),
+        }
+    }
+
     pub fn date(&self, raw: &[u8]) -> Option<i32> {
         match &self.date {
-            None => parse_date(raw),
+            None => parse_date(raw).or_else(|| self.order?.parse(raw)),
             Some(format) => NaiveDate::parse_from_str(std::str::from_utf8(raw).ok()?, format).ok().map(days),
         }
     }
@@ -105,7 +120,7 @@ pub(super) struct NoValue {
 impl Forms {
     pub fn is_null(&self, field: Field, raw: &[u8], is_text: bool) -> bool {
         if field.is_quoted() {
-            return false;
+            return self.quoted_nulls && self.names_null(raw);
         }
         if self.nulls.is_empty() {
             return raw.is_empty();

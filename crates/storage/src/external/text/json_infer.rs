@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field};
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, TimeUnit};
 
 use super::csv_infer::Guess;
 use super::csv_values::{Forms, parse_integer, parse_text};
@@ -12,6 +12,14 @@ use crate::external::schema::{JSON_TYPE, TYPE_KEY};
 
 /// Whole numbers below it are exact as DOUBLE.
 const EXACT_MAX: i64 = 1 << 53;
+
+/// Digits after which DOUBLE tells every number of its own from the others.
+const DOUBLE_DIGITS: usize = 17;
+
+/// Objects with more keys than that may be maps.
+const MAP_KEYS: usize = 200;
+/// They are maps if an object has fewer than one in so many of the keys.
+const MAP_PART: u64 = 10;
 
 /// What the values seen of one key are.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +36,9 @@ pub(super) struct Shape {
 pub(super) struct Members {
     places: HashMap<String, usize>,
     shapes: Vec<(String, Shape)>,
+    /// Objects seen, and how many keys they had together.
+    objects: u64,
+    keys: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -39,6 +50,8 @@ struct Numbers {
     long: bool,
     /// A whole one that DOUBLE does not hold exactly.
     inexact: bool,
+    /// One with a fraction that has more digits than DOUBLE keeps.
+    long_fraction: bool,
     /// One that neither DOUBLE nor 38 digits hold.
     beyond: bool,
     whole_digits: usize,
@@ -53,7 +66,7 @@ impl Numbers {
             return;
         }
         if matches!(raw, b"NaN" | b"Infinity" | b"-Infinity") {
-            self.fraction = true;
+            (self.fraction, self.exponent) = (true, true);
             return;
         }
         let unsigned = raw.strip_prefix(b"-").unwrap_or(raw);
@@ -68,6 +81,8 @@ impl Numbers {
         let rest = &unsigned[whole..];
         let digits = rest.strip_prefix(b".").map_or(0, |rest| rest.iter().take_while(|b| b.is_ascii_digit()).count());
         self.scale = self.scale.max(digits);
+        let told = unsigned.iter().take_while(|byte| !matches!(byte, b'e' | b'E')).filter(|byte| **byte != b'.');
+        self.long_fraction |= told.skip_while(|byte| **byte == b'0').count() > DOUBLE_DIGITS;
         self.exponent |= rest.iter().any(|byte| matches!(byte, b'e' | b'E'));
         self.beyond |= !parse_text::<f64>(raw).is_some_and(f64::is_finite);
     }
@@ -76,6 +91,7 @@ impl Numbers {
         self.fraction |= other.fraction;
         self.exponent |= other.exponent;
         self.long |= other.long;
+        self.long_fraction |= other.long_fraction;
         self.inexact |= other.inexact;
         self.beyond |= other.beyond;
         self.whole_digits = self.whole_digits.max(other.whole_digits);
@@ -87,13 +103,15 @@ impl Numbers {
             Self { beyond: true, .. } => DataType::Utf8View,
             Self { fraction: false, long: false, .. } => DataType::Int64,
             Self { fraction: false, .. } => DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0),
-            Self { inexact: false, .. } => DataType::Float64,
+            Self { inexact: false, long_fraction: false, .. } => DataType::Float64,
             // Whole numbers with more digits than DOUBLE has, among others: all digits are kept.
             Self { exponent: false, whole_digits, scale, .. }
                 if whole_digits + scale <= usize::from(DECIMAL128_MAX_PRECISION) =>
             {
                 DataType::Decimal128(DECIMAL128_MAX_PRECISION, *scale as i8)
             }
+            // Fractions are told in DOUBLE's digits where there is no other way.
+            Self { inexact: false, .. } => DataType::Float64,
             _ => DataType::Utf8View,
         }
     }
@@ -102,7 +120,9 @@ impl Numbers {
 impl Members {
     fn see(&mut self, text: &[u8], at: usize, depth: usize) -> Result<usize, Flaw> {
         let mut next = 0;
+        self.objects += 1;
         each_member(text, at, depth, |key, at| {
+            self.keys += 1;
             // Most objects have their keys in the order of those before them.
             let expected = self.shapes.get(next).is_some_and(|(name, _)| name.as_bytes() == &key[1..key.len() - 1]);
             let place = if expected { next } else { self.place(&string(key, at)?) };
@@ -134,10 +154,26 @@ impl Members {
     }
 
     pub fn merge(&mut self, other: &Self) {
+        self.objects += other.objects;
+        self.keys += other.keys;
         for (name, shape) in &other.shapes {
             let place = self.place(name);
             self.shapes[place].1.merge(shape);
         }
+    }
+
+    /// Whether the keys are values rather than names: there are many, and each object has only a few of them.
+    fn is_map(&self) -> bool {
+        let keys = self.shapes.len();
+        keys > MAP_KEYS && self.keys < self.objects.saturating_mul(keys as u64) / MAP_PART
+    }
+
+    /// A map from the keys to what all values have in common.
+    fn map(&self) -> DataType {
+        let mut all = Shape::default();
+        self.shapes.iter().for_each(|(_, shape)| all.merge(shape));
+        let pair = vec![Field::new("key", DataType::Utf8View, false), all.field("value")];
+        DataType::Map(Arc::new(Field::new("entries", DataType::Struct(pair.into()), false)), false)
     }
 
     /// The columns.
@@ -209,11 +245,16 @@ impl Shape {
             (None, None) => match (self.boolean, &self.numbers, &self.texts) {
                 (true, None, None) => DataType::Boolean,
                 (false, Some(numbers), None) => numbers.data_type(),
-                (false, None, Some(texts)) => texts.data_type(),
+                (false, None, Some(texts)) => match texts.data_type() {
+                    // Timestamps have microseconds: the text keeps what they do not.
+                    DataType::Timestamp(TimeUnit::Nanosecond, _) => DataType::Utf8View,
+                    other => other,
+                },
                 // Nothing but null, or values of several kinds.
                 _ => DataType::Utf8View,
             },
             (Some(items), None) if !is_scalar => DataType::List(Arc::new(items.field("item"))),
+            (None, Some(members)) if !is_scalar && members.is_map() => members.map(),
             (None, Some(members)) if !is_scalar && !members.is_empty() => DataType::Struct(members.fields().into()),
             _ => return json(),
         };
@@ -249,6 +290,10 @@ mod tests {
             (&["1", "2.5"], "Float64"),
             (&["18446744073709551615"], "Decimal128(38, 0)"),
             (&["9007199254740993", "1.5"], "Decimal128(38, 1)"),
+            (&["0.12345678901234567890", "1.5"], "Decimal128(38, 20)"),
+            (&["0.12345678901234567890", "1e5"], "Float64"),
+            (&["0.12345678901234567890", "NaN"], "Float64"),
+            (&["0.00012345678901234567"], "Float64"),
             (&["123456789012345678901234567890123456789"], "Utf8View"),
             (&["1e999"], "Utf8View"),
             (&["1", "\"007\""], "Utf8View"),
@@ -257,6 +302,8 @@ mod tests {
             (&["null"], "Utf8View"),
             (&["\"2024-02-29\""], "Date32"),
             (&["\"2024-02-29\"", "\"2024-02-29T10:00:00\""], "Timestamp(µs)"),
+            (&["\"2024-02-29T10:00:00.1234560\""], "Timestamp(µs)"),
+            (&["\"2024-02-29T10:00:00.1234567\""], "Utf8View"),
             (&["\"2024-02-29\"", "\"x\""], "Utf8View"),
             (&["\"\""], "Utf8View"),
             (&["{\"b\":1}", "\"x\""], "json"),
@@ -265,6 +312,21 @@ mod tests {
         ] {
             assert_eq!(one(values), wanted, "{values:?}");
         }
+    }
+
+    #[test]
+    fn many_keys_of_which_objects_have_few_are_those_of_a_map() {
+        let record = |number: usize| format!("{{\"k{number}\":{number}}}");
+        let few = (0..200).map(record).collect::<Vec<_>>();
+        let few = few.iter().map(String::as_str).collect::<Vec<_>>();
+        assert!(one(&few).starts_with("Struct("), "{}", one(&few));
+        let many = (0..201).map(record).collect::<Vec<_>>();
+        let many = many.iter().map(String::as_str).collect::<Vec<_>>();
+        assert!(one(&many).starts_with("Map("), "{}", one(&many));
+        // An object with all of them is a wide one.
+        let wide = (0..201).map(|number| format!("\"k{number}\":{number}")).collect::<Vec<_>>().join(",");
+        let wide = format!("{{{wide}}}");
+        assert!(one(&[&wide, &wide]).starts_with("Struct("));
     }
 
     #[test]
