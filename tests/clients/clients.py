@@ -84,8 +84,15 @@ def psycopg_sessions():
 
 
 def cancel():
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        threading.Timer(0.3, connection.cancel).start()
+    with psycopg.connect(dsn, autocommit=True) as connection, psycopg.connect(dsn, autocommit=True) as other:
+        running = "SELECT count(*) FROM system.queries WHERE state = 'running' AND statement LIKE '%BIGINT, 100000) b(value)%' AND statement NOT LIKE '%system%'"
+
+        def cancel_it():
+            while other.execute(running).fetchone()[0] == 0:
+                time.sleep(0.02)
+            connection.cancel()
+
+        threading.Thread(target=cancel_it, daemon=True).start()
         began = time.time()
         try:
             connection.execute("SELECT count(*) FROM generate_series(1::BIGINT, 10000000) a(value), generate_series(1::BIGINT, 100000) b(value)")
@@ -99,8 +106,17 @@ def slow_reader():
     """A client that does not read holds only its session, and one that leaves cancels its query."""
     slow = psycopg.connect(dsn, autocommit=True)
     slow.pgconn.send_query(b"SELECT * FROM generate_series(1::BIGINT, 50000000) AS g(value)")
-    time.sleep(2)
     with psycopg.connect(dsn, autocommit=True) as other:
+        # Its query runs until there is no room for its rows, and then does nothing more.
+        work, looks = None, 0
+        for _ in range(300):
+            seen = other.execute("SELECT worked_us FROM system.queries WHERE state = 'running' AND statement LIKE '%50000000%' AND statement NOT LIKE '%system%'").fetchone()
+            looks = looks + 1 if seen and seen == work else 0
+            work = seen
+            if looks == 3:
+                break
+            time.sleep(0.1)
+        assert looks == 3, "the query of a client that does not read works on"
         began = time.time()
         assert other.execute("SELECT 1").fetchone() == (1,)
         assert time.time() - began < 5

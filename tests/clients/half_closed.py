@@ -53,7 +53,8 @@ peer = connect()
 peer.sendall(message(b"Q", slow.format("half", 150000).encode() + b"\0") + message(b"Q", b"SELECT 'second'\0"))
 peer.shutdown(socket.SHUT_WR)
 until("it runs", lambda: active("half") == 1)
-time.sleep(0.6)
+# The server has seen that nothing more comes, and asks whether the client is still there.
+assert peer.recv(1, socket.MSG_PEEK) == b"S"
 assert active("half") == 1
 seen = read_until(peer, None)
 rows = [body for kind, body in seen if kind == b"D"]

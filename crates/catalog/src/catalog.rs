@@ -6,14 +6,14 @@
 //! Where a [`Journal`] keeps the changes, statements see one as soon as it cannot be lost any more. The next change
 //! builds on it before that, so that many are synced at once.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
-use diligence_base::ids::{ObjectId, ObjectVersion, TableVersion};
+use diligence_base::ids::{ObjectId, ObjectVersion, TableId, TableVersion};
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
@@ -76,6 +76,8 @@ pub(crate) struct Inside {
     pub(crate) deferred: Arc<Mutex<DeferredConstraints>>,
     /// Where rows have gone that somebody follows.
     pub(crate) moved: Arc<Mutex<MovedRows>>,
+    /// The tables that its statements have read.
+    pub(crate) reads: Arc<Mutex<HashSet<TableId>>>,
 }
 
 impl Inside {

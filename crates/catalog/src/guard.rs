@@ -4,15 +4,17 @@
 //! locks, a transaction looks at what others have committed since its last statement began: if the rows have gone
 //! meanwhile, or their keys have come, the statement fails with code 40001. READ COMMITTED starts it anew, then.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
 
 use crate::catalog::{Inside, not_in_memory};
 use crate::locks::{LOCK_NOT_AVAILABLE, LockOwner, LockRequest, Locks, RowLock, TableLock};
 use crate::pieces::conflict;
-use crate::rules::Key;
+use crate::referred::{ChangingRows, GoneKeys, KeptKeys};
+use crate::rules::{Key, ReferenceAction};
 use crate::snapshot::Root;
 use crate::{Catalog, NativeTable, NewRows, ObjectRef, Relation};
 
@@ -71,7 +73,8 @@ impl Catalog {
     /// Locks rows of a table in memory that are to go, and the unique keys of others that are to come. `by` has the
     /// locks, unless this is a transaction's catalog. Fails with code `MUST_WAIT` if another transaction has one of
     /// them (the owner is in the queue then), 40P01 if that waits for this one, 40001 if others have changed the rows
-    /// since the transaction's statement began, and as rows are read.
+    /// since the transaction's statement began, and as rows are read. Keys of other tables that rows come to refer to
+    /// stay, and those that others refer to and that go nobody comes to refer to, until the locks are free.
     pub fn lock_change(
         &self,
         by: LockOwner,
@@ -90,15 +93,40 @@ impl Catalog {
         // The keys of very many rows are not locked one by one.
         let is_unique = relation.rules().keys.iter().any(|key| key.kind.is_unique());
         let mode = if is_loaded && is_unique { TableLock::ShareRowExclusive } else { TableLock::RowExclusive };
-        let row_mode = RowLock::NoKeyUpdate;
         let may_pass = self.inside().is_some();
-        let request = LockRequest { table: table.id, mode, rows: &rows, row_mode, keys: &keys, may_pass };
+        let own = self.newest();
+        let deferred = self.deferred().as_deref().cloned();
+        let change = ChangingRows {
+            object: &object,
+            table: relation,
+            deleted,
+            inserted: &inserted,
+            deferred: deferred.as_ref(),
+        };
+        let (gone, kept) = (change.gone(&own)?, change.kept(&own)?);
+        let row_mode = match inserted.is_empty() || !gone.is_empty() {
+            true => RowLock::Update,
+            false => RowLock::NoKeyUpdate,
+        };
+        let hashes = GoneKeys::hashes(&gone);
+        let request = LockRequest {
+            rows: &rows,
+            row_mode,
+            keys: &keys,
+            gone: &hashes,
+            ..LockRequest::of_table(table.id, mode, may_pass)
+        };
         let locks = self.locks();
         let Some(inside) = self.inside() else {
             self.take(by, &request, LockWay::Wait)?;
+            // A statement by itself that waits has nothing meanwhile: it begins anew.
+            let others = self.keep(by, &kept).and_then(|()| self.lock_referring(by, &own, &change, &gone));
+            others.inspect_err(|_| locks.give_back(by))?;
             return Ok(LockGuard(Some((locks.clone(), by))));
         };
         self.take(inside.owner, &request, LockWay::Wait)?;
+        self.keep(inside.owner, &kept)?;
+        self.lock_referring(inside.owner, &own, &change, &gone)?;
         let newest = inside.base.newest();
         if let Some(newest) = rows_in(&newest, table) {
             // Where the columns are others, by this transaction or another, its commit finds out.
@@ -107,7 +135,70 @@ impl Catalog {
                 return Err(conflict());
             }
         }
-        Ok(LockGuard(None))
+        let start = inside.start.lock().clone();
+        match change.refers_as_now(&start, &own, &newest)? && !change.has_new_referring(&gone, &start, &newest)? {
+            true => Ok(LockGuard(None)),
+            false => Err(conflict()),
+        }
+    }
+
+    /// Locks keys of other tables that rows come to refer to, and the rows that have them, as SELECT … FOR KEY SHARE
+    /// does.
+    fn keep(&self, owner: LockOwner, kept: &BTreeMap<ObjectId, KeptKeys>) -> Result<()> {
+        let (start, may_pass) = (self.inside().map(|inside| inside.start.lock().clone()), self.inside().is_some());
+        for (table, KeptKeys { hashes, rows }) in kept {
+            // The numbers of rows that only the transaction sees others may give to their own.
+            let before = start.as_ref().and_then(|start| start.rows_of(*table));
+            let end = match (&start, before) {
+                (None, _) => rows.len(),
+                (Some(_), None) => 0,
+                (Some(_), Some(before)) => rows.partition_point(|row| *row < before.next_number()),
+            };
+            let row_mode = RowLock::KeyShare;
+            let of_table = LockRequest::of_table(*table, TableLock::RowShare, may_pass);
+            self.take(owner, &LockRequest { rows: &rows[..end], row_mode, kept: hashes, ..of_table }, LockWay::Wait)?;
+        }
+        Ok(())
+    }
+
+    /// Locks rows that refer to keys which go, as PostgreSQL does: those that follow, to change them, and what follows
+    /// these; the others, as somebody may be about to take them away.
+    fn lock_referring(&self, owner: LockOwner, own: &Root, change: &ChangingRows<'_>, gone: &[GoneKeys]) -> Result<()> {
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let mut met = change.deleted.iter().map(|row| (change.object.id, *row)).collect::<HashSet<_>>();
+        let is_busy = |table| self.locks().has_others(owner, table);
+        let (may_pass, newest) = (self.inside().is_some(), self.inside().map(|inside| inside.base.newest()));
+        let mut left = change.referring(gone, own, is_busy)?;
+        while let Some(mut referring) = left.pop() {
+            let object = referring.object.clone();
+            let Relation::Native(table) = &object.relation else { continue };
+            referring.rows.retain(|row| met.insert((object.id, *row)));
+            let deferred = change.deferred;
+            let next = ChangingRows { object: &object, table, deleted: &referring.rows, inserted: &[], deferred };
+            let goes = referring.reference.on_delete == ReferenceAction::Cascade;
+            let (mode, row_mode, gone) = match referring.reference.changes_rows() {
+                true => {
+                    let gone = referring.gone(next.gone(own)?);
+                    let is_key = goes || !gone.is_empty();
+                    let row_mode = if is_key { RowLock::Update } else { RowLock::NoKeyUpdate };
+                    (TableLock::RowExclusive, row_mode, gone)
+                }
+                false => (TableLock::RowShare, RowLock::KeyShare, vec![]),
+            };
+            let first_own = self.first_own(&object.reference(), table).unwrap_or(i64::MIN);
+            let rows = &referring.rows[..referring.rows.partition_point(|row| *row < first_own)];
+            let hashes = GoneKeys::hashes(&gone);
+            let of_table = LockRequest::of_table(object.id, mode, may_pass);
+            self.take(owner, &LockRequest { rows, row_mode, gone: &hashes, ..of_table }, LockWay::Wait)?;
+            let newest = newest.as_ref().and_then(|newest| rows_in(newest, &object.reference()));
+            if newest.is_some_and(|newest| rows.iter().any(|row| !newest.has_row(*row))) {
+                return Err(conflict());
+            }
+            left.extend(next.referring(&gone, own, is_busy)?);
+        }
+        Ok(())
     }
 
     /// Whether the transaction has itself given an object another definition.
@@ -129,12 +220,8 @@ impl Catalog {
         let may_pass = self.inside().is_some();
         let owner = self.inside().map_or(by, |inside| inside.owner);
         for table in tables {
-            let (mode, row_mode) = (TableLock::AccessExclusive, RowLock::KeyShare);
-            self.take(
-                owner,
-                &LockRequest { table: table.id, mode, rows: &[], row_mode, keys: &[], may_pass },
-                LockWay::Wait,
-            )?;
+            let request = LockRequest::of_table(table.id, TableLock::AccessExclusive, may_pass);
+            self.take(owner, &request, LockWay::Wait)?;
         }
         Ok(LockGuard((!may_pass).then(|| (self.locks().clone(), by))))
     }
@@ -165,9 +252,8 @@ impl Catalog {
         if self.first_own(table, relation).is_none_or(|first| row >= first) {
             return Ok(RowsLocked::Locked);
         }
-        let (mode, rows) = (TableLock::RowShare, [row]);
-        let may_pass = self.inside().is_some();
-        let request = LockRequest { table: table.id, mode, rows: &rows, row_mode, keys: &[], may_pass };
+        let of_table = LockRequest::of_table(table.id, TableLock::RowShare, self.inside().is_some());
+        let request = LockRequest { rows: &[row], row_mode, ..of_table };
         if !self.take(owner, &request, way)? {
             if way == LockWay::Skip {
                 return Ok(RowsLocked::Skipped);
@@ -189,8 +275,7 @@ impl Catalog {
     pub fn lock_table(&self, table: &ObjectRef, mode: TableLock, way: LockWay) -> Result<()> {
         let outside = || Error::input("LOCK TABLE can only be used in transaction blocks").with_code("25P01");
         let inside = self.inside().ok_or_else(outside)?;
-        let row_mode = RowLock::KeyShare;
-        let request = LockRequest { table: table.id, mode, rows: &[], row_mode, keys: &[], may_pass: true };
+        let request = LockRequest::of_table(table.id, mode, true);
         match self.take(inside.owner, &request, way)? {
             true => Ok(()),
             false => {

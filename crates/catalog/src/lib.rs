@@ -56,6 +56,7 @@ mod pieces;
 mod position;
 pub mod privileges;
 mod references;
+mod referred;
 pub mod rights;
 mod routine;
 mod row_places;

@@ -9,7 +9,11 @@
 //!   take ──▶ taken ──▶ … ──▶ release: of all that wait for one thing, the first goes on, and the others wait for it
 //!     └────▶ in the queue of the owner that has it; an error, if that one waits for us (a deadlock)
 //! ```
-//! What the first to go on has not taken when its statement has ended, the next may try to ([`Locks::advance`]).
+//! What the first to go on has not taken when its statement has ended, the next may try to ([`Locks::advance`]). Those
+//! that may have a thing beside each other all go on at once.
+//!
+//! A key that rows of other tables refer to has a lock of its own: who brings such a row *keeps* it, and who takes it
+//! away has it *gone*. Rows get other numbers when they change; their keys are what foreign keys are about.
 //!
 //! A transaction whose changes are in the log, but not where a crash leaves them, still has its locks; other
 //! transactions pass them ([`Locks::settle`]), as they can be kept only after it. So those that want one row wait for
@@ -167,8 +171,29 @@ pub struct LockRequest<'a> {
     pub row_mode: RowLock,
     /// The hashes of keys that come, ascending.
     pub keys: &'a [u64],
+    /// The hashes of keys that rows of other tables come to refer to, ascending. Several owners may have one.
+    pub kept: &'a [u64],
+    /// The hashes of keys that others may refer to and that go, ascending.
+    pub gone: &'a [u64],
     /// Whether locks are passed of transactions whose changes are in the log. Who passes them has to see the changes.
     pub may_pass: bool,
+}
+
+impl LockRequest<'_> {
+    /// The table in some way, and nothing in it.
+    pub fn of_table(table: ObjectId, mode: TableLock, may_pass: bool) -> Self {
+        Self { table, mode, rows: &[], row_mode: RowLock::KeyShare, keys: &[], kept: &[], gone: &[], may_pass }
+    }
+
+    /// Whether several owners may have a thing of it in the same way.
+    fn is_shared(&self, wanted: Wanted) -> bool {
+        match wanted {
+            Wanted::Table(_) => !self.mode.excludes(self.mode),
+            Wanted::Row(..) => !self.row_mode.excludes(self.row_mode),
+            Wanted::Kept(..) => true,
+            Wanted::Key(..) | Wanted::Gone(..) | Wanted::Advisory(_) => false,
+        }
+    }
 }
 
 /// One thing that two want.
@@ -177,13 +202,21 @@ enum Wanted {
     Table(ObjectId),
     Row(ObjectId, i64),
     Key(ObjectId, u64),
+    /// A key that is to stay, and that another owner takes away.
+    Kept(ObjectId, u64),
+    /// A key that is to go, and that another owner keeps.
+    Gone(ObjectId, u64),
     Advisory(AdvisoryKey),
 }
 
 impl Wanted {
     fn table(self) -> Option<ObjectId> {
         match self {
-            Self::Table(table) | Self::Row(table, _) | Self::Key(table, _) => Some(table),
+            Self::Table(table)
+            | Self::Row(table, _)
+            | Self::Key(table, _)
+            | Self::Kept(table, _)
+            | Self::Gone(table, _) => Some(table),
             Self::Advisory(_) => None,
         }
     }
@@ -216,6 +249,8 @@ struct Held {
     /// By [`RowLock`].
     rows: [NumberSet; 4],
     keys: NumberSet,
+    kept: NumberSet,
+    gone: NumberSet,
 }
 
 #[derive(Debug)]
@@ -226,6 +261,13 @@ struct AdvisoryHold {
     is_lasting: bool,
     /// How often it is to be given back.
     count: usize,
+}
+
+/// What an owner waits for, and how.
+struct Want {
+    wanted: Wanted,
+    may_pass: bool,
+    is_shared: bool,
 }
 
 /// An owner that waits.
@@ -239,6 +281,8 @@ struct Waiting {
     is_follower: bool,
     /// Whether it passes the locks of one whose changes are in the log.
     may_pass: bool,
+    /// Whether others may have what it wants beside it.
+    is_shared: bool,
     /// Who came first.
     ticket: u64,
     waker: Option<Waker>,
@@ -345,7 +389,10 @@ impl Locks {
                 state.add(owner, request);
                 Ok(passed)
             }
-            Err((other, wanted)) => Err(state.queue(owner, other, wanted, request.may_pass)),
+            Err((other, wanted)) => {
+                let is_shared = request.is_shared(wanted);
+                Err(state.queue(owner, other, Want { wanted, may_pass: request.may_pass, is_shared }))
+            }
         }
     }
 
@@ -380,7 +427,10 @@ impl Locks {
                 state.add_advisory(owner, key, way);
                 Ok(())
             }
-            Some(other) => Err(state.queue(owner, other, Wanted::Advisory(key), false)),
+            Some(other) => {
+                let wanted = Wanted::Advisory(key);
+                Err(state.queue(owner, other, Want { wanted, may_pass: false, is_shared: way.is_shared }))
+            }
         }
     }
 
@@ -445,6 +495,19 @@ impl Locks {
         });
     }
 
+    /// Whether anybody else has something of a table.
+    pub fn has_others(&self, owner: LockOwner, table: ObjectId) -> bool {
+        let state = self.state.lock();
+        state.tables.get(&table).is_some_and(|holders| holders.keys().any(|other| *other != owner))
+    }
+
+    /// Gives back what the owner has of tables; it waits for what it waits for.
+    pub fn give_back(&self, owner: LockOwner) {
+        let mut state = self.state.lock();
+        state.release_tables(owner);
+        state.wake(owner, |wanted| wanted.table().is_some());
+    }
+
     /// Gives back all numbers of the owner that stay.
     pub fn release_all_advisory(&self, owner: LockOwner) {
         let mut state = self.state.lock();
@@ -489,8 +552,10 @@ impl Locks {
                 for (mode, rows) in RowLock::ALL.iter().zip(&held.rows).filter(|(_, rows)| !rows.is_empty()) {
                     shown.push(granted("tuple", mode.name().to_owned(), rows.len()));
                 }
-                if !held.keys.is_empty() {
-                    shown.push(granted("key", "ExclusiveLock".to_owned(), held.keys.len()));
+                let keys =
+                    [(&held.keys, "ExclusiveLock"), (&held.kept, "ShareLock"), (&held.gone, "AccessExclusiveLock")];
+                for (keys, mode) in keys.into_iter().filter(|(keys, _)| !keys.is_empty()) {
+                    shown.push(granted("key", mode.to_owned(), keys.len()));
                 }
             }
         }
@@ -511,7 +576,7 @@ impl Locks {
             let (kind, advisory) = match waiting.wanted {
                 Wanted::Table(_) => ("relation", None),
                 Wanted::Row(..) => ("tuple", None),
-                Wanted::Key(..) => ("key", None),
+                Wanted::Key(..) | Wanted::Kept(..) | Wanted::Gone(..) => ("key", None),
                 Wanted::Advisory(key) => ("advisory", Some(key)),
             };
             let (table, behind) = (waiting.wanted.table(), Some(waiting.behind));
@@ -533,6 +598,8 @@ impl Held {
         let row = kinds.find_map(|(_, held)| held.first_of(rows));
         let row = row.map(|row| Wanted::Row(table, row.cast_signed()));
         row.or_else(|| self.keys.first_of(request.keys).map(|key| Wanted::Key(table, key)))
+            .or_else(|| self.gone.first_of(request.kept).map(|key| Wanted::Kept(table, key)))
+            .or_else(|| self.kept.first_of(request.gone).map(|key| Wanted::Gone(table, key)))
     }
 }
 
@@ -565,6 +632,8 @@ impl State {
         }
         held.rows[request.row_mode as usize].add(unsigned(request.rows));
         held.keys.add(request.keys.to_vec());
+        held.kept.add(request.kept.to_vec());
+        held.gone.add(request.gone.to_vec());
     }
 
     fn advisory_conflict(&self, owner: LockOwner, key: AdvisoryKey, is_shared: bool) -> Option<LockOwner> {
@@ -596,7 +665,8 @@ impl State {
     }
 
     /// Puts an owner into the queue behind another one; the error that says so.
-    fn queue(&mut self, owner: LockOwner, other: LockOwner, wanted: Wanted, may_pass: bool) -> Error {
+    fn queue(&mut self, owner: LockOwner, other: LockOwner, want: Want) -> Error {
+        let Want { wanted, may_pass, is_shared } = want;
         // Along the chain of those that wait for each other. Who only follows another one can go on instead.
         let (mut at, mut follower) = (other, None);
         while let Some(waiting) = self.waiting.get(&at) {
@@ -615,7 +685,7 @@ impl State {
         self.next_ticket += 1;
         let ticket = self.next_ticket;
         let (is_follower, waker, given_up) = (false, None, None);
-        let waiting = Waiting { behind: other, wanted, is_follower, may_pass, ticket, waker, given_up };
+        let waiting = Waiting { behind: other, wanted, is_follower, may_pass, is_shared, ticket, waker, given_up };
         self.waiting.insert(owner, waiting);
         busy()
     }
@@ -626,7 +696,8 @@ impl State {
         }
     }
 
-    /// Of those behind an owner for one thing the first goes on, and the others are behind that one from now on.
+    /// Of those behind an owner for one thing the first goes on, and the others are behind that one from now on, but
+    /// those that may have it beside others.
     fn wake(&mut self, owner: LockOwner, is_free: impl Fn(Wanted) -> bool) {
         let behind = self.waiting.iter().filter(|(_, waiting)| waiting.behind == owner && is_free(waiting.wanted));
         let mut behind = behind.map(|(owner, waiting)| (waiting.ticket, *owner, waiting.wanted)).collect::<Vec<_>>();
@@ -638,11 +709,11 @@ impl State {
                     first.insert(wanted, waiter);
                     self.wake_one(waiter);
                 }
-                Some(first) => {
-                    if let Some(waiting) = self.waiting.get_mut(&waiter) {
-                        (waiting.behind, waiting.is_follower) = (*first, true);
-                    }
-                }
+                Some(first) => match self.waiting.get_mut(&waiter) {
+                    Some(waiting) if waiting.is_shared => self.wake_one(waiter),
+                    Some(waiting) => (waiting.behind, waiting.is_follower) = (*first, true),
+                    None => {}
+                },
             }
         }
     }
@@ -739,132 +810,4 @@ fn deadlock() -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-    use std::task::Wake;
-
-    use super::*;
-
-    const T: ObjectId = ObjectId(7);
-
-    fn rows(rows: &[i64]) -> LockRequest<'_> {
-        let (mode, row_mode) = (TableLock::RowExclusive, RowLock::NoKeyUpdate);
-        LockRequest { table: T, mode, rows, row_mode, keys: &[], may_pass: false }
-    }
-
-    fn code<T>(result: Result<T>) -> Option<&'static str> {
-        result.err().and_then(|error| error.code())
-    }
-
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn is_ready(wait: &mut LockWait) -> bool {
-        let waker = Waker::from(Arc::new(Count::default()));
-        Pin::new(wait).poll(&mut Context::from_waker(&waker)).is_ready()
-    }
-
-    #[test]
-    fn a_set_finds_what_was_added_however_it_came() {
-        let mut random = diligence_base::seams::Random::new(3);
-        for _ in 0..50 {
-            let (mut set, mut model) = (NumberSet::default(), std::collections::BTreeSet::new());
-            for _ in 0..40 {
-                let mut numbers = (0..random.below(30)).map(|_| random.below(500) as u64).collect::<Vec<_>>();
-                numbers.sort_unstable();
-                numbers.dedup();
-                let found = set.first_of(&numbers);
-                assert_eq!(found.is_some(), numbers.iter().any(|number| model.contains(number)));
-                assert!(found.is_none_or(|found| model.contains(&found) && numbers.contains(&found)));
-                model.extend(numbers.iter().copied());
-                set.add(numbers);
-            }
-            assert!(set.runs.len() < 12, "{}", set.runs.len());
-        }
-    }
-
-    #[test]
-    fn modes_exclude_each_other_as_in_postgresql() {
-        // A letter for each mode that excludes the one of the row.
-        let expected = ["-------x", "------xx", "----xxxx", "---xxxxx", "--xx-xxx", "--xxxxxx", "-xxxxxxx", "xxxxxxxx"];
-        for (mode, expected) in TableLock::ALL.iter().zip(expected) {
-            let found = TableLock::ALL.iter().map(|other| if mode.excludes(*other) { 'x' } else { '-' });
-            assert_eq!(found.collect::<String>(), expected, "{mode:?}");
-        }
-        let expected = ["---x", "--xx", "-xxx", "xxxx"];
-        for (mode, expected) in RowLock::ALL.iter().zip(expected) {
-            let found = RowLock::ALL.iter().map(|other| if mode.excludes(*other) { 'x' } else { '-' });
-            assert_eq!(found.collect::<String>(), expected, "{mode:?}");
-        }
-    }
-
-    #[test]
-    fn the_first_that_waits_goes_on_and_the_others_follow_it() {
-        let locks = Arc::new(Locks::default());
-        let [a, b, c, d] = std::array::from_fn(|_| locks.new_owner());
-        locks.take(a, &rows(&[1, 2])).unwrap();
-        for owner in [b, c] {
-            assert_eq!(code(locks.take(owner, &rows(&[2]))), Some(MUST_WAIT));
-        }
-        assert_eq!(code(locks.take(d, &rows(&[1, 5]))), Some(MUST_WAIT));
-        let [mut for_b, mut for_c, mut for_d] = [b, c, d].map(|owner| locks.wait(owner).unwrap());
-        assert!(!is_ready(&mut for_b) && !is_ready(&mut for_c) && !is_ready(&mut for_d));
-        locks.release(a);
-        assert!(is_ready(&mut for_b) && !is_ready(&mut for_c) && is_ready(&mut for_d));
-        // Its row has another number now.
-        locks.take(b, &rows(&[9])).unwrap();
-        locks.advance(b);
-        assert!(!is_ready(&mut for_c));
-        locks.release(b);
-        assert!(is_ready(&mut for_c));
-        // One that goes away lets the next one go on.
-        locks.take(a, &rows(&[1])).unwrap();
-        for owner in [b, c] {
-            locks.take(owner, &rows(&[1])).unwrap_err();
-        }
-        let (for_b, mut for_c) = (locks.wait(b).unwrap(), locks.wait(c).unwrap());
-        locks.release(a);
-        drop(for_b);
-        locks.advance(b);
-        assert!(is_ready(&mut for_c));
-        assert!(locks.wait(a).is_none());
-    }
-
-    #[test]
-    fn who_waits_for_each_other_is_told() {
-        let locks = Arc::new(Locks::default());
-        let [a, b, c] = std::array::from_fn(|_| locks.new_owner());
-        locks.take(a, &rows(&[1])).unwrap();
-        locks.take(b, &rows(&[2])).unwrap();
-        locks.take(c, &rows(&[3])).unwrap();
-        assert_eq!(code(locks.take(a, &rows(&[2]))), Some(MUST_WAIT));
-        let _a = locks.wait(a).unwrap();
-        assert_eq!(code(locks.take(b, &rows(&[3]))), Some(MUST_WAIT));
-        let _b = locks.wait(b).unwrap();
-        assert_eq!(code(locks.take(c, &rows(&[1]))), Some("40P01"));
-        assert!(locks.wait(c).is_none(), "it does not wait");
-        // Numbers of applications are in the same queues.
-        locks.release(c);
-        let [a, b] = std::array::from_fn(|_| locks.new_owner());
-        let (one, two) = (AdvisoryKey::One(1), AdvisoryKey::Two(0, 1));
-        let shared = AdvisoryLock { is_shared: true, is_lasting: false };
-        let alone = AdvisoryLock { is_shared: false, is_lasting: true };
-        locks.take_advisory(a, one, shared).unwrap();
-        locks.take_advisory(b, one, shared).unwrap();
-        assert!(!locks.try_advisory(b, one, alone) && locks.try_advisory(b, two, alone));
-        assert_eq!(code(locks.take_advisory(a, two, alone)), Some(MUST_WAIT));
-        let mut waits = locks.wait(a).unwrap();
-        assert_eq!(code(locks.take_advisory(b, one, alone)), Some("40P01"));
-        // What stays is not freed by the end of a transaction, what does not is.
-        locks.end_transaction(b);
-        assert!(!is_ready(&mut waits));
-        assert!(locks.release_advisory(b, two, false) && !locks.release_advisory(b, two, false));
-        assert!(is_ready(&mut waits) && locks.try_advisory(a, one, alone));
-    }
-}
+mod tests;

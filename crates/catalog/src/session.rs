@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use diligence_base::ids::ObjectId;
+use diligence_base::ids::{ObjectId, TableId};
 use diligence_base::{Error, Result};
 use parking_lot::{Mutex, RwLock};
 
@@ -95,7 +95,7 @@ pub enum Isolation {
     ReadCommitted,
     /// All statements see what was committed when the first one began.
     RepeatableRead,
-    /// The same, and nobody else commits anything meanwhile.
+    /// The same, and nobody else changes what it reads before it commits its own changes.
     Serializable,
 }
 
@@ -237,6 +237,16 @@ impl SessionCatalogs {
         let inside = self.inside.write().take();
         if let Some(inside) = inside {
             inside.transaction.unlock();
+        }
+    }
+
+    /// A statement reads tables, in a transaction that sees one moment: if it is to be as if it had run alone, they have
+    /// to be the same when it ends.
+    pub fn note_read(&self, tables: impl Iterator<Item = TableId>) {
+        if let Some(inside) = &*self.inside.read()
+            && inside.isolation != Isolation::ReadCommitted
+        {
+            inside.transaction.note_read(tables);
         }
     }
 

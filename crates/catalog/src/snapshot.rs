@@ -10,7 +10,7 @@ use diligence_base::ids::ObjectId;
 
 use crate::authority::Authority;
 use crate::name::{DEFAULT_SCHEMA_ID, is_temporary, oid_of};
-use crate::{DEFAULT_SCHEMA, Object, Relation, RelationName};
+use crate::{DEFAULT_SCHEMA, NativeTable, Object, Relation, RelationName};
 
 /// The names of a database at one moment. Cheap to clone. Keeps the rows of tables in memory as they were, so it is for
 /// planning a statement, or for as long as a transaction is to see nothing else.
@@ -50,6 +50,15 @@ impl Default for Root {
 impl Root {
     pub fn get(&self, name: &RelationName) -> Option<&Arc<Object>> {
         self.schemas.get(&name.schema)?.objects.get(&name.name)
+    }
+
+    /// The rows of a native table.
+    pub fn rows_of(&self, table: ObjectId) -> Option<&NativeTable> {
+        let mut objects = self.schemas.values().flat_map(|schema| schema.objects.values());
+        match &objects.find(|object| object.id == table)?.relation {
+            Relation::Native(rows) => Some(rows),
+            _ => None,
+        }
     }
 
     /// The sequences that a table's columns own.

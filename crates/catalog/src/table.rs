@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow::compute::{concat_batches, take};
 use arrow::datatypes::{Schema, SchemaRef};
-use diligence_base::ids::TableVersion;
+use diligence_base::ids::{TableId, TableVersion};
 use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::{About, Error, ErrorKind, Result};
 use diligence_memory::Reservation;
@@ -337,6 +337,11 @@ impl NativeTable {
     /// What it was declared with beside its columns.
     pub fn rules(&self) -> &TableRules {
         &self.declared.rules
+    }
+
+    /// What its versions have in common, as long as it is declared in one way.
+    pub fn id(&self) -> TableId {
+        self.declared.id
     }
 
     /// The rows, to be scanned.

@@ -12,14 +12,15 @@
 //! that others which want them wait for its end. What meets others all the same, as by DDL, fails when it is committed
 //! (40001).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::BooleanArray;
 use arrow::compute::{filter_record_batch, interleave_record_batch};
-use diligence_base::Result;
+use diligence_base::ids::TableId;
 use diligence_base::limits::BATCH_ROWS_MAX;
+use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 use parking_lot::Mutex;
@@ -50,6 +51,7 @@ pub struct Transaction {
     must_see: Arc<AtomicU64>,
     deferred: Arc<Mutex<DeferredConstraints>>,
     moved: Arc<Mutex<MovedRows>>,
+    reads: Arc<Mutex<HashSet<TableId>>>,
 }
 
 impl Drop for Transaction {
@@ -94,6 +96,7 @@ impl Transaction {
         let must_see = Arc::<AtomicU64>::default();
         let deferred = Arc::<Mutex<DeferredConstraints>>::default();
         let moved = Arc::<Mutex<MovedRows>>::default();
+        let reads = Arc::<Mutex<HashSet<TableId>>>::default();
         let inside = Inside {
             base: base.clone(),
             start: start.clone(),
@@ -101,8 +104,9 @@ impl Transaction {
             must_see: must_see.clone(),
             deferred: deferred.clone(),
             moved: moved.clone(),
+            reads: reads.clone(),
         };
-        Self { own: Arc::new(base.fork(now, inside)), base, start, owner, must_see, deferred, moved }
+        Self { own: Arc::new(base.fork(now, inside)), base, start, owner, must_see, deferred, moved, reads }
     }
 
     /// SET CONSTRAINTS: whether deferrable constraints of these names, or all if there are none, are looked at when it
@@ -206,16 +210,21 @@ impl Transaction {
         Ok(())
     }
 
+    /// Its statements read tables.
+    pub fn note_read(&self, tables: impl Iterator<Item = TableId>) {
+        self.reads.lock().extend(tables);
+    }
+
     /// Makes all its changes everybody's. Fails with code 40001 if they do not go together with what others have
-    /// committed meanwhile; if `is_alone`, also if others have committed anything; and as a log fails. Then nothing of
-    /// them is kept.
-    pub fn commit(&self, is_alone: bool) -> Result<()> {
-        let committed = self.commit_changes(is_alone);
+    /// committed meanwhile; if it is `serializable`, also if others have changed a table that it has read; and as a log
+    /// fails. Then nothing of them is kept. One without changes has seen one moment, and never fails for others.
+    pub fn commit(&self, serializable: bool) -> Result<()> {
+        let committed = self.commit_changes(serializable);
         self.unlock();
         committed
     }
 
-    fn commit_changes(&self, is_alone: bool) -> Result<()> {
+    fn commit_changes(&self, serializable: bool) -> Result<()> {
         let start = self.start.lock();
         let own = self.own.snapshot().0;
         if Arc::ptr_eq(&*start, &own) {
@@ -226,14 +235,32 @@ impl Transaction {
             };
         }
         let changes = differences(&start, &own)?;
-        let position = self.base.append_all(changes, true, |now| match is_alone && !Arc::ptr_eq(&*start, now) {
-            true => Err(conflict()),
-            false => self.check_kept(&start, now),
+        let position = self.base.append_all(changes, true, |now| {
+            if serializable && !Arc::ptr_eq(&*start, now) && !self.reads_are_current(&start, now) {
+                let error =
+                    Error::input("could not serialize access due to read/write dependencies among transactions");
+                let detail = "Another transaction has changed a table that this one has read.";
+                let hint = "The transaction might succeed if retried.";
+                return Err(error.with_code("40001").with_detail(detail).with_hint(hint));
+            }
+            self.check_kept(&start, now)
         })?;
         if position > 0 {
             self.base.locks().settle(self.owner, position);
         }
         self.base.settle(position)
+    }
+
+    /// Whether the tables that it has read are as they were when it began: so it might have run as a whole now.
+    fn reads_are_current(&self, start: &Root, now: &Root) -> bool {
+        let reads = self.reads.lock();
+        let mut objects = start.schemas.values().flat_map(|schema| schema.objects.values());
+        objects.all(|object| {
+            let Relation::Native(rows) = &object.relation else { return true };
+            let is_same =
+                || now.get(&object.name).is_some_and(|now| (now.id, now.version) == (object.id, object.version));
+            !reads.contains(&rows.id()) || is_same()
+        })
     }
 
     /// Whether the changes of others that it builds on are still there, as far as is known. Numbers of rows that were
@@ -559,7 +586,6 @@ impl Catalog {
 mod tests {
     use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
     use arrow::datatypes::Int64Type;
-    use diligence_base::Error;
     use diligence_base::ids::TableVersion;
     use diligence_memory::QueryMemory;
     use parking_lot::Condvar;

@@ -47,16 +47,18 @@ impl Interrupt {
         Ok(Self { target })
     }
 
-    /// Directs interrupts to a statement until the guard is dropped.
+    /// Directs interrupts to a statement until the guard is dropped, and then to what they were directed to before.
+    /// That is interrupted as well if the statement was.
     pub fn statement(&self) -> InterruptGuard<'_> {
-        *self.target.lock() = InterruptTarget::Statement(None);
-        InterruptGuard { interrupt: self }
+        let before = std::mem::replace(&mut *self.target.lock(), InterruptTarget::Statement(None));
+        InterruptGuard { interrupt: self, before }
     }
 }
 
 /// Directs interrupts to a statement while it exists.
 pub struct InterruptGuard<'a> {
     interrupt: &'a Interrupt,
+    before: InterruptTarget,
 }
 
 impl InterruptGuard<'_> {
@@ -82,6 +84,10 @@ impl InterruptGuard<'_> {
 
 impl Drop for InterruptGuard<'_> {
     fn drop(&mut self) {
-        *self.interrupt.target.lock() = InterruptTarget::Process;
+        let mut target = self.interrupt.target.lock();
+        *target = match (std::mem::take(&mut self.before), &*target) {
+            (InterruptTarget::Statement(_), InterruptTarget::Stopping) => InterruptTarget::Stopping,
+            (before, _) => before,
+        };
     }
 }

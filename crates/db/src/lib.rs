@@ -50,6 +50,8 @@ mod python_tests;
 mod remembered;
 mod sender;
 mod session;
+#[cfg(test)]
+mod sessions_tests;
 mod settings;
 mod sqlstate;
 mod statement;

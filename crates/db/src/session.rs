@@ -148,7 +148,9 @@ impl SettingsSink for Parts {
         let Some(other) = activities.all().into_iter().find(|other| other.process_id == process_id) else {
             let said = Error::input(format!("PID {process_id} is not a PostgreSQL backend process"));
             let message = Message { level: Level::Warning, said: said.with_code("01000") };
-            caller().inspect(|caller| caller.printed(message));
+            if let Some(caller) = caller() {
+                caller.printed(message);
+            }
             return Ok(false);
         };
         let (catalogs, facts) = (self.planner.catalogs(), self.planner.facts());
@@ -442,6 +444,7 @@ impl Session {
 
     /// Starts a query with these options. Fails as [`Engine::run`](diligence_engine::Engine::run) does.
     pub(crate) fn run_query(&self, query: &Query, options: QueryOptions) -> Result<QueryStream> {
+        self.planner().catalogs().note_read(query.tables.identities().map(|identity| identity.table));
         let options = QueryOptions { tables: query.tables.clone(), ..options };
         self.database().engine().run(&query.plan, options)
     }

@@ -12,8 +12,8 @@
 //! 5. *disconnect* frees what it held.
 //!
 //! The rooms, of which each imports only those before it: `log`, `sqlstate`, `measures`, `scram`, `roles`, `encoding`,
-//! `stages`, `registry`, `admission`, `execution`, `config`, `service`, `accepting`, `listing`, `http`, `pg`, `flight`,
-//! `server`, `process`.
+//! `stages`, `registry`, `admission`, `execution`, `config`, `service`, `accepting`, `listing`, `session`, `http`,
+//! `pg`, `flight`, `server`, `process`.
 //!
 //! Invariants:
 //! * No thread of the network plans, runs or waits for a statement.
@@ -37,6 +37,7 @@ pub mod roles;
 pub mod scram;
 pub mod server;
 pub mod service;
+mod session;
 pub mod sqlstate;
 pub mod stages;
 

@@ -231,7 +231,8 @@ impl Watch {
         times.counts[bucket].fetch_add(1, Ordering::Relaxed);
         times.sum_us.fetch_add(took, Ordering::Relaxed);
         let slow = self.measures.slow_us.load(Ordering::Relaxed);
-        if slow > 0 && took >= slow {
+        // From no time on all are slow, the fastest as well.
+        if slow > 0 && took.max(1) >= slow {
             let (door, user, statement) = (self.door, &*self.user, without_passwords(&self.statement));
             let plan = plan().unwrap_or_default();
             let (milliseconds, plan) = (took / 1000, cut(plan.trim_end(), PLAN_BYTES_LOGGED));

@@ -73,6 +73,7 @@ fn planned(
     if !context.uses_index() {
         without_index(&mut plan, &mut tables);
     }
+    context.kept_order().keep(&mut plan, &tables);
     Ok(Planned { plan, tables, is_transient, forms: Forms { bound: bound_form, unnested, rewritten } })
 }
 

@@ -24,6 +24,7 @@ pub mod external;
 mod facts;
 mod front;
 mod information;
+mod kept_order;
 mod lowering;
 mod ordering;
 pub mod parse;

@@ -85,6 +85,11 @@ pub trait Table: Send + Sync + fmt::Debug {
     fn at_most(&self, _rows: usize) -> Option<Arc<dyn Table>> {
         None
     }
+    /// About how many rows it has, if they are those of one file of somebody's, whose order has a meaning to him. `None`
+    /// for all others.
+    fn rows_of_one_file(&self) -> Option<usize> {
+        None
+    }
     /// Whether it finds rows by an index, if it has a fitting one.
     fn uses_index(&self) -> bool {
         true

@@ -20,7 +20,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Findings of one check less the exceptions for it, which are lines of `allowed` such as `check | key | why`.
+/// Findings of one check less the exceptions for it, which are lines of `allowed` such as `check | key | why`. A `*` in
+/// a key stands for anything.
 ///
 /// An exception that is no longer needed is a finding as well, so the list can only become shorter.
 pub fn without_allowed(check: &str, findings: Vec<Finding>, allowed: &str) -> Vec<Finding> {
@@ -28,7 +29,7 @@ pub fn without_allowed(check: &str, findings: Vec<Finding>, allowed: &str) -> Ve
     let mut left = Vec::new();
     let entries: Vec<_> = allowed.lines().enumerate().filter_map(|(at, line)| entry(at + 1, line)).collect();
     for finding in findings {
-        match entries.iter().find(|entry| entry.check == check && entry.key == finding.key) {
+        match entries.iter().find(|entry| entry.check == check && entry.is_for(&finding.key)) {
             Some(entry) => _ = needed.insert(entry.line),
             None => left.push(finding),
         }
@@ -49,6 +50,15 @@ struct Entry<'a> {
     key: &'a str,
 }
 
+impl Entry<'_> {
+    fn is_for(&self, key: &str) -> bool {
+        match self.key.split_once('*') {
+            Some((start, end)) => key.strip_prefix(start).is_some_and(|rest| rest.ends_with(end)),
+            None => self.key == key,
+        }
+    }
+}
+
 fn entry(line: usize, text: &str) -> Option<Entry<'_>> {
     if text.starts_with('#') {
         return None;
@@ -65,8 +75,8 @@ mod tests {
     #[test]
     fn an_exception_without_its_finding_is_a_finding() {
         let finding = |key: &str| Finding { place: String::new(), sentence: String::new(), key: key.to_string() };
-        let allowed = "# why\nwidth | a | because\nwidth | b | because\nnames | c | because";
-        let left = without_allowed("width", vec![finding("a"), finding("d")], allowed);
+        let allowed = "# why\nwidth | a | because\nwidth | b | because\nwidth | e * | because\nnames | c | because";
+        let left = without_allowed("width", vec![finding("a"), finding("d"), finding("e 1"), finding("e 2")], allowed);
         let keys: Vec<_> = left.iter().map(|one| one.key.as_str()).collect();
         assert_eq!(keys, ["d", "b"]);
     }

@@ -42,6 +42,7 @@ pub struct Check {
 /// Every check.
 pub const CHECKS: &[Check] = &[
     Check { name: "rooms", find: rooms::check },
+    Check { name: "inner", find: rooms::check_inner },
     Check { name: "names", find: names::check },
     Check { name: "fails", find: failures::check },
     Check { name: "documents", find: documents::check },

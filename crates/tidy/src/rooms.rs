@@ -2,6 +2,9 @@
 //!
 //! An import leads to the room that declares what is named; re-exports on the way are followed. The root of a crate is
 //! a room as well, but for what it re-exports: that is a door.
+//!
+//! Below the rooms the same holds for modules that stand side by side in a module, at every level. What such a module
+//! and its parent import of each other does not count: they are one thing that is told in several files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,6 +103,33 @@ pub fn check(house: &House) -> Vec<Finding> {
         }
     }
     check_crates(house, &mut findings);
+    findings
+}
+
+/// Modules side by side, below the rooms, that import each other.
+pub fn check_inner(house: &House) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in &house.packages {
+        for tree in &package.trees {
+            for parent in tree.modules.iter().filter(|module| !module.path.is_empty() && module.children.len() > 1) {
+                let rooms = rooms(tree, &parent.path);
+                let place = |from: &str, to: &str| rooms.arrows[&(from.to_string(), to.to_string())][0].as_str();
+                let is_parent = |room: &str| room == file_name(&parent.file);
+                let name = format!("{}/{}", package.name, parent.path.join("/"));
+                let pairs = rooms.mutual().into_iter().filter(|(a, b)| !is_parent(a) && !is_parent(b));
+                findings.extend(pairs.map(|(a, b)| Finding {
+                    place: parent.file.clone(),
+                    sentence: format!(
+                        "the modules `{a}` and `{b}` of `{name}` import each other ({}; {}). Move what both need into \
+                         one of them, or into a third",
+                        place(a, b),
+                        place(b, a)
+                    ),
+                    key: format!("{name}: {a} {b}"),
+                }));
+            }
+        }
+    }
     findings
 }
 
@@ -315,6 +345,21 @@ mod tests {
         ]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].contains("a, b, c import one another in a circle"), "{found:?}");
+    }
+
+    #[test]
+    fn modules_within_a_room_do_not_import_each_other() {
+        let files = [
+            MANIFEST,
+            ("crates/a/src/lib.rs", "mod room;"),
+            ("crates/a/src/room/mod.rs", "mod low; mod high; use self::low::Low; pub struct Base;"),
+            ("crates/a/src/room/low.rs", "use super::Base; use super::high::High; pub struct Low;"),
+            ("crates/a/src/room/high.rs", "use super::low::Low; pub struct High;"),
+        ];
+        assert_eq!(sentences(&files), [""; 0]);
+        let found = check_inner(&House::of(&files));
+        let keys = found.iter().map(|finding| finding.key.as_str()).collect::<Vec<_>>();
+        assert_eq!(keys, ["a/room: high low"], "{found:?}");
     }
 
     #[test]

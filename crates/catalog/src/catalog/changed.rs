@@ -32,6 +32,9 @@ impl Catalog {
         loop {
             let present = self.object(table)?;
             let Relation::Native(relation) = &present.relation else { return Err(not_in_memory(&present)) };
+            if let Some(inside) = self.inside() {
+                inside.reads.lock().insert(relation.id());
+            }
             let masks = relation.new_keys(rows, keys)?;
             let new = rows.iter().zip(&masks).map(|(rows, mask)| filter_record_batch(rows, mask).map_err(from_arrow));
             let new = new.collect::<Result<Vec<_>>>()?;

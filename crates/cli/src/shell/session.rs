@@ -191,6 +191,7 @@ impl<'a> Shell<'a> {
 
     /// Runs a statement until Ctrl-C, an error, or so many times.
     fn watch(&self, statement: &Source, every: Duration, times: Option<u64>) -> Result<(), Failure> {
+        let interrupts = self.runner.interrupts();
         let mut done = 0;
         loop {
             if self.runner.display().format == Format::Table {
@@ -202,11 +203,13 @@ impl<'a> Shell<'a> {
             if times.is_some_and(|times| done >= times) {
                 return Ok(());
             }
-            let interrupts = self.runner.interrupts();
             let end = Instant::now() + every;
-            while Instant::now() < end {
+            loop {
                 if interrupts.interrupted() {
                     return Ok(());
+                }
+                if Instant::now() >= end {
+                    break;
                 }
                 std::thread::sleep(LOOK_EVERY.min(end.saturating_duration_since(Instant::now())));
             }

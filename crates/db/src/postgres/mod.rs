@@ -474,6 +474,9 @@ fn enum_labels(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
     rows
 }
 
+/// Adds a table by its name, its columns and what gives its rows.
+type Add<'a> = &'a mut dyn FnMut(&str, &str, rows::Source);
+
 /// The tables of `pg_catalog`.
 pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeMap<String, Arc<dyn ComputedTable>> {
     let mut tables = empty::tables();
@@ -481,6 +484,17 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
     let mut add = |name: &str, line: &str, rows: rows::Source| {
         tables.insert(name.to_owned(), CatalogTable::table(line, rows));
     };
+    add_relations(&mut add);
+    add_types(&mut add);
+    add_roles(&mut add);
+    add_declared(&mut add);
+    add_texts(&mut add);
+    add_system(&mut add);
+    tables
+}
+
+/// Schemas and what is in them by name.
+fn add_relations(add: Add<'_>) {
     add(
         "pg_class",
         "oid:o relname relnamespace:o reltype:o reloftype:o relowner:o relam:o relfilenode:o reltablespace:o relpages:i \
@@ -497,17 +511,7 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
          attinhcount:s attcollation:o attstattarget:s attacl:T attoptions:T attfdwoptions:T attmissingval",
         attributes,
     );
-    add("pg_namespace", "oid:o nspname nspowner:o nspacl:T xmin:o", |snapshot| {
-        let ids = snapshot.catalog.schemas().map(|(name, id)| (name.to_owned(), Subject::Schema(id)));
-        let ids = ids.collect::<BTreeMap<_, _>>();
-        let row = |(name, oid): (String, u32)| {
-            let subject = ids.get(&name).copied();
-            let owner = subject.map_or(OWNER_OID.into(), |subject| roles::owner_oid(snapshot, subject));
-            let grants = subject.map_or(Cell::Null, |subject| roles::grants(snapshot, subject));
-            vec![oid.into(), name.into(), owner, grants]
-        };
-        schemas(snapshot).into_iter().map(row).collect()
-    });
+    add("pg_namespace", "oid:o nspname nspowner:o nspacl:T xmin:o", namespaces);
     add("pg_views", "schemaname viewname viewowner definition viewoid:o", views);
     add(
         "pg_matviews",
@@ -519,6 +523,18 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
         "schemaname tablename tableowner tablespace hasindexes:b hasrules:b hastriggers:b rowsecurity:b",
         listed_tables,
     );
+    add("pg_class_names", "class_oid:o class_schema:o class_shown class_whole", class_names);
+    add("pg_namespace_names", "schema_oid:o schema_name", namespace_names);
+    add(
+        "pg_database",
+        "oid:o datname datdba:o encoding:i datlocprovider datistemplate:b datallowconn:b datconnlimit:i datfrozenxid:o \
+         datminmxid:o dattablespace:o datcollate datctype daticulocale daticurules datcollversion datacl:T",
+        databases,
+    );
+}
+
+/// Types, collations and what text search has.
+fn add_types(add: Add<'_>) {
     add(
         "pg_type",
         "oid:o typname typnamespace:o typowner:o typlen:s typbyval:b typtype typcategory typispreferred:b typisdefined:b \
@@ -527,67 +543,21 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
          typdefaultbin typacl:T",
         types,
     );
-    add("pg_type_names", "type_oid:o type_name type_sql_name type_schema:o type_whole", |snapshot| {
-        let schemas = schemas(snapshot).into_iter().map(|(name, oid)| (oid, name)).collect::<BTreeMap<_, _>>();
-        let named =
-            listed_types(snapshot).into_iter().flat_map(|ListedType { name, sql_name, schema, known, .. }| {
-                let of = schemas.get(&schema).map_or("", String::as_str);
-                let row = |oid: u32, name: String, sql_name: String| {
-                    let whole = format!("{of}.{name}");
-                    vec![oid.into(), name.into(), sql_name.into(), schema.into(), whole.into()]
-                };
-                [row(known.array_oid, format!("_{name}"), format!("{sql_name}[]")), row(known.oid, name, sql_name)]
-            });
-        named.filter(|row| row[0] != Cell::Number(0)).collect()
-    });
+    add("pg_type_names", "type_oid:o type_name type_sql_name type_schema:o type_whole", type_names);
     add("pg_enum", "oid:o enumtypid:o enumsortorder:f enumlabel", enum_labels);
-    add("pg_class_names", "class_oid:o class_schema:o class_shown class_whole", |snapshot| {
-        let all = schemas(snapshot);
-        let numbers = all.iter().map(|(name, oid)| (name.as_str(), *oid)).collect::<BTreeMap<_, _>>();
-        let names = all.iter().map(|(name, oid)| (*oid, name.as_str())).collect::<BTreeMap<_, _>>();
-        let row = |oid: Cell, schema: u32, name: &str| {
-            let of = names.get(&schema).copied().unwrap_or_default();
-            let (shown, of) = (identifier(name), identifier(of));
-            let whole = format!("{of}.{shown}");
-            vec![oid, schema.into(), shown.into(), whole.into()]
-        };
-        let own = relations(snapshot, false).into_iter().map(|listed| {
-            let schema = numbers.get(listed.schema.as_str()).copied().unwrap_or_default();
-            row(listed.oid.into(), schema, &listed.name)
-        });
-        let indexes = declared::index_classes(snapshot).into_iter().map(|(oid, name, of, _)| row(oid, of, &name));
-        let known =
-            [("pg_class", 1259), ("pg_constraint", 2606), ("pg_namespace", 2615), ("pg_proc", 1255), ("pg_type", 1247)];
-        let known = known.map(|(name, oid)| row(Cell::Number(oid), CATALOG_OID, name));
-        own.chain(indexes).chain(known).collect()
-    });
-    add("pg_namespace_names", "schema_oid:o schema_name", |snapshot| {
-        let row = |(name, oid): (String, u32)| vec![oid.into(), name.into()];
-        schemas(snapshot).into_iter().map(row).collect()
-    });
     add(
-        "pg_database",
-        "oid:o datname datdba:o encoding:i datlocprovider datistemplate:b datallowconn:b datconnlimit:i datfrozenxid:o \
-         datminmxid:o dattablespace:o datcollate datctype daticulocale daticurules datcollversion datacl:T",
-        |_| {
-            let flag = Cell::Flag;
-            vec![vec![
-                DATABASE_OID.into(),
-                CATALOG_NAME.into(),
-                OWNER_OID.into(),
-                6.into(),
-                "c".into(),
-                flag(false),
-                flag(true),
-                Cell::Number(-1),
-                0.into(),
-                0.into(),
-                1663.into(),
-                "C".into(),
-                "C".into(),
-            ]]
-        },
+        "pg_collation",
+        "oid:o collname collnamespace:o collowner:o collprovider collisdeterministic:b collencoding:i collcollate collctype \
+         colliculocale collversion",
+        collations,
     );
+    for (name, line, rows) in text_search::TABLES {
+        add(name, line, rows);
+    }
+}
+
+/// Roles, and what is granted to them.
+fn add_roles(add: Add<'_>) {
     let roles = "oid:o rolname rolsuper:b rolinherit:b rolcreaterole:b rolcreatedb:b rolcanlogin:b rolreplication:b \
                  rolbypassrls:b rolconnlimit:i rolpassword rolvaliduntil:z rolconfig:T";
     for name in ["pg_roles", "pg_authid"] {
@@ -603,33 +573,21 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
         "oid:o roleid:o member:o grantor:o admin_option:b inherit_option:b set_option:b",
         roles::members,
     );
+    add("pg_group", "groname grosysid:o grolist:O", roles::groups);
+    add("pg_db_role_setting", "setdatabase:o setrole:o setconfig:T", roles::role_settings);
+    add("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype defaclacl:T", roles::defaults);
+    add("pg_role_names", "role_oid:o role_name", roles::names);
+    add("pg_single_grants", "of:o kind grantor grantee privilege grantable:b", roles::single_grants);
+}
+
+/// What tables were declared with, and routines and sequences.
+fn add_declared(add: Add<'_>) {
     add(
         "pg_trigger",
         "oid:o tgrelid:o tgparentid:o tgname tgfoid:o tgtype:s tgenabled tgisinternal:b tgconstrrelid:o tgconstrindid:o tgconstraint:o tgdeferrable:b tginitdeferred:b tgnargs:s tgattr:S tgargs tgqual tgoldtable tgnewtable",
         triggers::triggers,
     );
     add("pg_trigger_texts", "trigger_oid:o trigger_text trigger_short", triggers::texts);
-    add("pg_group", "groname grosysid:o grolist:O", roles::groups);
-    add("pg_db_role_setting", "setdatabase:o setrole:o setconfig:T", roles::role_settings);
-    add("pg_default_acl", "oid:o defaclrole:o defaclnamespace:o defaclobjtype defaclacl:T", roles::defaults);
-    add("pg_role_names", "role_oid:o role_name", roles::names);
-    add("pg_single_grants", "of:o kind grantor grantee privilege grantable:b", roles::single_grants);
-    add("pg_cursors", "name statement is_holdable:b is_binary:b is_scrollable:b creation_time:z", settings::cursors);
-    add(
-        "pg_settings",
-        "name setting unit category short_desc extra_desc context vartype source min_val max_val enumvals:T boot_val reset_val \
-         sourcefile sourceline:i pending_restart:b",
-        settings::settings,
-    );
-    add("pg_am", "oid:o amname amhandler amtype", |_| {
-        vec![
-            vec![2.into(), "heap".into(), "heap_tableam_handler".into(), "t".into()],
-            vec![403.into(), "btree".into(), "bthandler".into(), "i".into()],
-        ]
-    });
-    add("pg_tablespace", "oid:o spcname spcowner:o spcacl:T spcoptions:T xmin:o", |_| {
-        vec![vec![1663.into(), "pg_default".into(), OWNER_OID.into()]]
-    });
     add("pg_language", "oid:o lanname lanowner:o lanispl:b lanpltrusted:b", routines::languages);
     add("pg_attrdef", "oid:o adrelid:o adnum:s adbin", declared::defaults);
     add(
@@ -673,15 +631,10 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
         "schemaname sequencename sequenceowner data_type start_value:o min_value:o max_value:o increment_by:o cycle:b cache_size:o last_value:o",
         declared::listed_sequences,
     );
-    add(
-        "pg_collation",
-        "oid:o collname collnamespace:o collowner:o collprovider collisdeterministic:b collencoding:i collcollate collctype \
-         colliculocale collversion",
-        collations,
-    );
-    for (name, line, rows) in text_search::TABLES {
-        add(name, line, rows);
-    }
+}
+
+/// Definitions as texts, and what depends on what.
+fn add_texts(add: Add<'_>) {
     add("pg_index_texts", "index_oid:o index_part:o index_text", declared::index_definitions);
     add("pg_constraint_texts", "constraint_oid:o constraint_text", declared::constraint_definitions);
     for name in ["pg_stat_user_tables", "pg_stat_all_tables"] {
@@ -691,6 +644,26 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
     add("pg_depend", columns, declared::dependencies);
     add("pg_serials", "serial_table:o serial_column serial_sequence", declared::serials);
     add("pg_routine_texts", routines::TEXTS, routines::texts);
+}
+
+/// Cursors, settings, and what is the same in every database.
+fn add_system(add: Add<'_>) {
+    add("pg_cursors", "name statement is_holdable:b is_binary:b is_scrollable:b creation_time:z", settings::cursors);
+    add(
+        "pg_settings",
+        "name setting unit category short_desc extra_desc context vartype source min_val max_val enumvals:T boot_val reset_val \
+         sourcefile sourceline:i pending_restart:b",
+        settings::settings,
+    );
+    add("pg_am", "oid:o amname amhandler amtype", |_| {
+        vec![
+            vec![2.into(), "heap".into(), "heap_tableam_handler".into(), "t".into()],
+            vec![403.into(), "btree".into(), "bthandler".into(), "i".into()],
+        ]
+    });
+    add("pg_tablespace", "oid:o spcname spcowner:o spcacl:T spcoptions:T xmin:o", |_| {
+        vec![vec![1663.into(), "pg_default".into(), OWNER_OID.into()]]
+    });
     add("pg_extension", "oid:o extname extowner:o extnamespace:o extrelocatable:b extversion", |_| {
         vec![vec![13_799.into(), "plpgsql".into(), OWNER_OID.into(), CATALOG_OID.into(), false.into(), "1.0".into()]]
     });
@@ -700,5 +673,79 @@ pub(crate) fn tables(locks: &Arc<Locks>, activities: &Arc<Activities>) -> BTreeM
         };
         EXTENSIONS.map(row).to_vec()
     });
-    tables
+}
+
+/// Schemas with their owners and grants.
+fn namespaces(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let ids = snapshot.catalog.schemas().map(|(name, id)| (name.to_owned(), Subject::Schema(id)));
+    let ids = ids.collect::<BTreeMap<_, _>>();
+    let row = |(name, oid): (String, u32)| {
+        let subject = ids.get(&name).copied();
+        let owner = subject.map_or(OWNER_OID.into(), |subject| roles::owner_oid(snapshot, subject));
+        let grants = subject.map_or(Cell::Null, |subject| roles::grants(snapshot, subject));
+        vec![oid.into(), name.into(), owner, grants]
+    };
+    schemas(snapshot).into_iter().map(row).collect()
+}
+
+/// Types as names of types show them.
+fn type_names(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let schemas = schemas(snapshot).into_iter().map(|(name, oid)| (oid, name)).collect::<BTreeMap<_, _>>();
+    let named = listed_types(snapshot).into_iter().flat_map(|ListedType { name, sql_name, schema, known, .. }| {
+        let of = schemas.get(&schema).map_or("", String::as_str);
+        let row = |oid: u32, name: String, sql_name: String| {
+            let whole = format!("{of}.{name}");
+            vec![oid.into(), name.into(), sql_name.into(), schema.into(), whole.into()]
+        };
+        [row(known.array_oid, format!("_{name}"), format!("{sql_name}[]")), row(known.oid, name, sql_name)]
+    });
+    named.filter(|row| row[0] != Cell::Number(0)).collect()
+}
+
+/// Relations as names of relations show them.
+fn class_names(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let all = schemas(snapshot);
+    let numbers = all.iter().map(|(name, oid)| (name.as_str(), *oid)).collect::<BTreeMap<_, _>>();
+    let names = all.iter().map(|(name, oid)| (*oid, name.as_str())).collect::<BTreeMap<_, _>>();
+    let row = |oid: Cell, schema: u32, name: &str| {
+        let of = names.get(&schema).copied().unwrap_or_default();
+        let (shown, of) = (identifier(name), identifier(of));
+        let whole = format!("{of}.{shown}");
+        vec![oid, schema.into(), shown.into(), whole.into()]
+    };
+    let own = relations(snapshot, false).into_iter().map(|listed| {
+        let schema = numbers.get(listed.schema.as_str()).copied().unwrap_or_default();
+        row(listed.oid.into(), schema, &listed.name)
+    });
+    let indexes = declared::index_classes(snapshot).into_iter().map(|(oid, name, of, _)| row(oid, of, &name));
+    let known =
+        [("pg_class", 1259), ("pg_constraint", 2606), ("pg_namespace", 2615), ("pg_proc", 1255), ("pg_type", 1247)];
+    let known = known.map(|(name, oid)| row(Cell::Number(oid), CATALOG_OID, name));
+    own.chain(indexes).chain(known).collect()
+}
+
+/// Schemas by number.
+fn namespace_names(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let row = |(name, oid): (String, u32)| vec![oid.into(), name.into()];
+    schemas(snapshot).into_iter().map(row).collect()
+}
+
+/// The database.
+fn databases(_: &SessionSnapshot) -> Vec<Vec<Cell>> {
+    let flag = Cell::Flag;
+    vec![vec![
+        DATABASE_OID.into(),
+        CATALOG_NAME.into(),
+        OWNER_OID.into(),
+        6.into(),
+        "c".into(),
+        flag(false),
+        flag(true),
+        Cell::Number(-1),
+        0.into(),
+        0.into(),
+        1663.into(),
+        "C".into(),
+        "C".into(),
+    ]]
 }

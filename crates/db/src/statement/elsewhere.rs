@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use diligence_base::{Error, Result};
 use tokio::task::JoinHandle;
 
+use super::cancelling::CancelToken;
 use super::ready::ReadyRows;
-use super::result::CancelToken;
 
 /// The work, and what it gave when it is done. Dropping it cancels it, as far as it looks at its token.
 pub(super) struct Elsewhere {

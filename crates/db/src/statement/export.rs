@@ -24,8 +24,10 @@ use diligence_sql::ExportFormat;
 use diligence_types::SqlType;
 use diligence_types::collation::TextOrder;
 
+use super::cancelling::CancelToken;
 use super::export_roles;
-use super::result::{CancelToken, QueryResult};
+use super::quoting::{literal, qualified, quoted};
+use super::result::QueryResult;
 use super::transaction::in_transaction;
 use crate::postgres::definitions::{index_definition, key_definition, reference_definition};
 use crate::session::Session;
@@ -94,18 +96,6 @@ fn failed(path: &Path, error: &std::io::Error) -> Error {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => said.with_code("53100"),
         _ => said.with_code("58030"),
     }
-}
-
-pub(super) fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-pub(super) fn qualified(name: &RelationName) -> String {
-    format!("{}.{}", quoted(&name.schema), quoted(&name.name))
-}
-
-pub(super) fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 /// The statements and files of a database.

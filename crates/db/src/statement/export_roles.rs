@@ -6,7 +6,7 @@ use diligence_catalog::authority::{Grant, PUBLIC, Privileges, Subject, SubjectKi
 use diligence_catalog::privileges::OWNER;
 use diligence_catalog::{CATALOG_NAME, Object, Relation, SessionSnapshot};
 
-use super::export::{literal, qualified, quoted};
+use super::quoting::{literal, qualified, quoted};
 
 /// What makes roles, before anything is theirs.
 pub(super) fn roles(snapshot: &SessionSnapshot) -> String {

@@ -11,8 +11,9 @@ use diligence_catalog::{NativeTable, Object, Relation};
 use diligence_sql::Maintenance;
 use diligence_storage::foreign_error::from_arrow;
 
+use super::cancelling::CancelToken;
 use super::export;
-use super::result::{CancelToken, QueryResult};
+use super::result::QueryResult;
 use crate::session::Session;
 
 impl Session {

@@ -16,6 +16,7 @@
 //! without a statement.
 
 mod append;
+mod cancelling;
 mod elsewhere;
 mod export;
 mod export_roles;
@@ -24,6 +25,7 @@ mod parse;
 mod pending;
 mod plan;
 mod procedures;
+mod quoting;
 mod ready;
 mod result;
 mod several;
@@ -37,8 +39,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use diligence_base::{Error, Result};
 
 pub use append::Append;
+pub use cancelling::CancelToken;
 pub use pending::PendingStatement;
-pub use result::{CancelToken, QueryResult, ResultKind};
+pub use result::{QueryResult, ResultKind};
 pub use start::Short;
 
 use crate::plans::{PlanKey, PlannedStatement};

@@ -12,15 +12,15 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch, StringViewArray};
 use arrow::datatypes::{Schema, SchemaRef, UInt64Type};
 use diligence_base::ids::QueryId;
 use diligence_base::{Error, Result};
-use diligence_catalog::locks::{GivenUp, LOCK_NOT_AVAILABLE, LockOwner, LockWait, Locks, MUST_WAIT, WaitEnder};
+use diligence_catalog::locks::{LOCK_NOT_AVAILABLE, LockOwner, LockWait, Locks, MUST_WAIT};
 use diligence_engine::flow::profile::Profile;
-use diligence_engine::query::{CancelToken as QueryToken, KeptRows, Printed, QueryStream};
+use diligence_engine::query::{KeptRows, Printed, QueryStream};
 use diligence_sql::{Planned, Query, Returned, Statement};
 use diligence_storage::foreign_error::from_arrow;
 use futures::{Stream, StreamExt};
-use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
+use super::cancelling::CancelToken;
 use super::elsewhere::Elsewhere;
 use super::ready::ReadyRows;
 use super::several::{Committing, SeveralEnd, SeveralRun};
@@ -40,51 +40,6 @@ pub enum ResultKind<'a> {
         /// Rows that it concerned, where that makes sense. Known when the work is done.
         rows: Option<u64>,
     },
-}
-
-/// Cancels a statement from anywhere: another thread, a signal handler.
-#[derive(Clone, Debug, Default)]
-pub struct CancelToken(Arc<Mutex<Cancelling>>);
-
-/// What a statement does now that can be cancelled.
-#[derive(Debug, Default)]
-struct Cancelling {
-    query: Option<QueryToken>,
-    wait: Option<WaitEnder>,
-    is_cancelled: bool,
-}
-
-impl CancelToken {
-    fn of(query: QueryToken) -> Self {
-        Self(Arc::new(Mutex::new(Cancelling { query: Some(query), ..Cancelling::default() })))
-    }
-
-    /// Cancels the statement, if it still runs.
-    pub fn cancel(&self) {
-        let mut cancelling = self.0.lock();
-        cancelling.is_cancelled = true;
-        if let Some(query) = &cancelling.query {
-            query.cancel();
-        }
-        if let Some(wait) = &cancelling.wait {
-            wait.end(GivenUp::Cancelled);
-        }
-    }
-
-    /// Fails with kind `Cancelled` if the statement was cancelled.
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.0.lock().is_cancelled { Err(Error::cancelled()) } else { Ok(()) }
-    }
-
-    /// The statement does something else from now on. Fails with kind `Cancelled` if it was cancelled.
-    fn is_now(&self, query: Option<QueryToken>, wait: Option<WaitEnder>) -> Result<()> {
-        let mut cancelling = self.0.lock();
-        if cancelling.is_cancelled {
-            return Err(Error::cancelled());
-        }
-        (cancelling.query, cancelling.wait) = (query, wait);
-        Ok(())
-    }
 }
 
 /// The result of a statement: a stream of batches, blocking or not. Dropping it cancels what still runs.

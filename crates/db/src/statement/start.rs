@@ -124,6 +124,7 @@ impl Session {
             },
             Planned::Query(..) => return Ok(None),
         };
+        self.planner().catalogs().note_read(query.tables.identities().map(|identity| identity.table));
         let Some(rows) = self.database().engine().run_short(&query.plan, &query.tables)? else { return Ok(None) };
         Ok(Some(match write {
             None => DoneAtOnce { rows, count: None },

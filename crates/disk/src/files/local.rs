@@ -12,13 +12,10 @@ use parking_lot::Mutex;
 
 use diligence_base::seams::preallocate;
 
-use super::{TempFile, TempFiles, TempQueue};
+use super::{SLICES_MAX, TempFile, TempFiles, TempQueue};
 
 /// How the names of temp files begin, where they have one.
 pub const TEMP_FILE_PREFIX: &str = "diligence-temp-";
-
-/// Slices that one call of the system takes at most (`IOV_MAX` of Linux).
-pub(super) const SLICES_MAX: usize = 1024;
 
 /// How often a name is tried again that another process has just taken for a leftover.
 const NAME_TRIES: usize = 16;

@@ -19,6 +19,8 @@ pub use queue::{Bell, Completion, Memory, Request, TempQueue, Transfer};
 
 /// Direct I/O wants addresses, offsets and lengths in memory pages.
 pub(crate) const PAGE_BYTES: usize = 4096;
+/// Slices that one call of the system takes at most (`IOV_MAX` of Linux).
+const SLICES_MAX: usize = 1024;
 
 /// The part of a file system that temp space needs.
 pub trait TempFiles: Send + Sync + std::fmt::Debug {

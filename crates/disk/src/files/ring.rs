@@ -135,7 +135,7 @@ impl TempQueue for RingQueue {
                 (read, Slices { _vectors: Box::default() })
             }
             Memory::Write(parts) => {
-                let parts = parts.iter().take(super::local::SLICES_MAX);
+                let parts = parts.iter().take(super::SLICES_MAX);
                 let slices: Box<[libc::iovec]> = parts
                     .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() })
                     .collect();
@@ -355,6 +355,18 @@ mod tests {
         assert_eq!(done[0].1.as_ref().unwrap_err().raw_os_error(), Some(libc::EBADF));
     }
 
+    /// Waits until a thread of this process sleeps in a call of the system.
+    fn until_asleep(thread: libc::pid_t) {
+        let is_asleep = || {
+            let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+            // Behind the thread's name, which has parentheses around it.
+            text.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('S'))
+        };
+        while !is_asleep() {
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn the_bell_wakes_whoever_waits_and_memory_lives_until_the_end() {
         let Some((_, mut queue)) = ring(2) else { return };
@@ -394,15 +406,17 @@ mod tests {
         // Rung before, and rung meanwhile.
         bell.ring();
         queue.wait(&mut done);
+        // SAFETY: it takes nothing and cannot fail.
+        let this_thread = unsafe { libc::gettid() };
         let ringing = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(20));
+            until_asleep(this_thread);
             bell.ring();
         });
         queue.wait(&mut done);
         ringing.join().unwrap();
         assert!(done.is_empty() && queue.under_way() == 1);
         let closing = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(50));
+            until_asleep(this_thread);
             assert!(dropped.try_recv().is_err(), "what is under way is not dropped");
             drop(writer);
             dropped

@@ -30,8 +30,9 @@ use super::foreign::Foreign;
 use super::logic::{Connective, Junction};
 use super::members::Members;
 use super::node::Node;
+use super::remembered::Remembered;
 use super::strings::{Pattern, is_string, owned, text_of};
-use super::test::{Predicate, Remembered, Test};
+use super::test::{Predicate, Test};
 
 /// The node of an expression over batches of `input`, and what is known of its values. Fails if it does not type-check
 /// there.

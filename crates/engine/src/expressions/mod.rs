@@ -36,6 +36,7 @@ mod operand;
 mod outside;
 mod overflow;
 mod predicate_filter;
+mod remembered;
 mod strings;
 mod test;
 

@@ -4,10 +4,6 @@
 //! under a column's picks, where these are fewer than the rows; the rows then look their answers up. The batches of a
 //! cluster have one dictionary, so what was said of its values is remembered.
 
-use std::collections::VecDeque;
-use std::ptr::addr_eq;
-use std::sync::{Arc, Weak};
-
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::datatypes::{DataType, Int8Type, Int16Type, Int32Type, UInt8Type, UInt16Type, UInt32Type};
 use diligence_base::Result;
@@ -16,18 +12,12 @@ use super::bits::look_up;
 use super::compare::{Comparison, Constant, compare_constant, compare_range};
 use super::members::Members;
 use super::node::Node;
+use super::remembered::Remembered;
 use super::strings::{Pattern, compare_text};
 use crate::batch::{Batch, nulls_of, to_logical};
-use crate::sync::Mutex;
 
-/// Dictionaries of which the answers are remembered: about as many as workers decode clusters at once.
-const REMEMBERED_MAX: usize = 4;
 /// Answers for fewer values are not worth it.
 const REMEMBERED_VALUES_MIN: usize = 64;
-/// A dictionary may have so many times as many values as a batch has rows: there are more batches of its cluster.
-const VALUES_PER_ROW_MAX: usize = 4;
-/// Unless a batch has fewer rows than this: then few of the cluster's are wanted.
-const ROWS_MIN: usize = 1024;
 
 /// A predicate applied to an expression.
 #[derive(Debug)]
@@ -37,25 +27,7 @@ pub(super) struct Test {
     /// The logical type of the input; if that is a dictionary, of its values.
     pub(super) value_type: DataType,
     /// What it has said of dictionaries.
-    pub(super) remembered: Remembered,
-}
-
-/// What a test has said of the values of the last few dictionaries.
-#[derive(Debug, Default)]
-pub(super) struct Remembered(Mutex<VecDeque<(Weak<dyn Array>, BooleanArray)>>);
-
-impl Remembered {
-    fn of(&self, values: &ArrayRef) -> Option<BooleanArray> {
-        // As long as somebody points to it weakly, no other array has the address.
-        let is_same = |(known, _): &&(Weak<dyn Array>, _)| addr_eq(known.as_ptr(), Arc::as_ptr(values));
-        self.0.lock().iter().find(is_same).map(|(_, answers)| answers.clone())
-    }
-
-    fn put(&self, values: &ArrayRef, answers: &BooleanArray) {
-        let mut all = self.0.lock();
-        all.truncate(REMEMBERED_MAX - 1);
-        all.push_front((Arc::downgrade(values), answers.clone()));
-    }
+    pub(super) remembered: Remembered<BooleanArray>,
 }
 
 /// What is asked of a value.
@@ -100,8 +72,7 @@ impl Test {
     fn answer(&self, array: &ArrayRef) -> Result<BooleanArray> {
         let DataType::Dictionary(key_type, _) = array.data_type() else { return self.answer_values(array) };
         let values = array.as_any_dictionary().values();
-        let is_shared = array.len() >= ROWS_MIN && values.len() <= array.len() * VALUES_PER_ROW_MAX;
-        if values.len() <= array.len() || is_shared || self.remembered.of(values).is_some() {
+        if self.remembered.is_worth(values, array.len()) {
             macro_rules! by_keys {
                 ($key:ty) => {{
                     let dictionary = array.as_dictionary::<$key>();
@@ -148,6 +119,8 @@ impl Test {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use arrow::array::{DictionaryArray, Int32Array, StringArray};
 
     use super::*;
@@ -189,7 +162,6 @@ mod tests {
             let answers = test.mask(&Batch::from_arrays(vec![codes], 80)).unwrap();
             let expected = (0..80).map(|value| Some((value + round) % 10 == 1)).collect::<BooleanArray>();
             assert_eq!(answers, expected, "round {round}");
-            assert!(test.remembered.0.lock().len() <= REMEMBERED_MAX);
         }
     }
 }

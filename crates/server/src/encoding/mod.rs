@@ -2,6 +2,7 @@
 //!
 //! * [`text`]: PostgreSQL's text and binary forms of single values, which psql's rows, COPY and HTTP's CSV have in
 //!   common.
+//! * [`values`]: an array as such values, which may be arrays and rows; [`fields`]: parts of their binary forms.
 //! * [`columns`]: a batch as rows of such values, for messages of PostgreSQL's protocol.
 //! * [`copy`]: the same rows as lines, for COPY … TO STDOUT and for CSV.
 //! * [`formats`]: bodies of HTTP.
@@ -15,11 +16,13 @@
 pub(crate) mod columns;
 mod compact;
 pub(crate) mod copy;
+mod fields;
 pub(crate) mod flight;
 pub(crate) mod formats;
 mod numeric;
 pub(crate) mod parameters;
 mod text;
+mod values;
 
 use arrow::array::RecordBatch;
 use diligence_base::Result;

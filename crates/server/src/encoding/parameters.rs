@@ -17,7 +17,8 @@ use diligence_base::{Error, Result};
 use diligence_db::postgres::{self as types, PostgresType, type_of_oid};
 use diligence_db::{Address, NetworkKind, ReadOptions, SearchKind, SqlType, Zone, mac_text, parse_array};
 
-use super::columns::{EPOCH_DAYS, EPOCH_MICROSECONDS, Form};
+use super::columns::Form;
+use super::fields::{EPOCH_DAYS, EPOCH_MICROSECONDS};
 
 /// The type that a client's number for a type stands for; `None` leaves it to the statement.
 pub fn declared(oid: u32) -> Result<Option<DataType>> {

@@ -24,7 +24,7 @@ use super::session::FlightSession;
 use super::statement::{Prepared, handle_of, number_of};
 use super::status::malformed;
 use crate::encoding::flight::{schema_bytes, told_schema};
-use crate::pg::commands::{Lasts, TransactionMode};
+use crate::session::commands::{Lasts, TransactionMode};
 use crate::sqlstate;
 
 /// The actions, and what they are for.

@@ -9,8 +9,8 @@ use diligence_base::{Error, Result};
 use super::cancellation::Cancellation;
 use super::session::FlightSession;
 use super::statement::{Kind, Outcome};
-use crate::pg::commands::Command;
-use crate::pg::settings::shown_name;
+use crate::session::commands::Command;
+use crate::session::settings::shown_name;
 use crate::sqlstate;
 
 impl FlightSession {

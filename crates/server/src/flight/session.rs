@@ -16,11 +16,11 @@ use super::statement::{Offer, Prepared};
 use super::transaction::Open;
 use crate::admission::Asker;
 use crate::execution::{Allowed, StatementExecution};
-use crate::pg::changes::Changes;
-use crate::pg::settings::{ClientSettings, SHARED};
 use crate::registry::Registered;
 use crate::roles::Role;
 use crate::service::Service;
+use crate::session::changes::Changes;
+use crate::session::settings::{ClientSettings, SHARED};
 use crate::sqlstate;
 
 /// Prepared statements of one session, and statements that wait to be fetched, at most.

@@ -14,7 +14,7 @@ use super::cancellation::Cancellation;
 use super::parameters::Parameters;
 use super::session::{FlightSession, Running};
 use crate::execution::RunningStatement;
-use crate::pg::commands::{self, Command};
+use crate::session::commands::{self, Command};
 use crate::sqlstate;
 
 /// The bytes that clients call something by its number.

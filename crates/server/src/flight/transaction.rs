@@ -8,9 +8,9 @@
 use diligence_base::{Error, Result};
 
 use super::session::{FlightSession, State};
-use crate::pg::commands::{Lasts, TransactionMode};
-use crate::pg::settings::{SHARED, Value, shared};
 use crate::registry::InBlock;
+use crate::session::commands::{Lasts, TransactionMode};
+use crate::session::settings::{SHARED, Value, shared};
 use crate::sqlstate;
 
 /// A transaction that is open.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use diligence_db::status::{LatchInfo, ProcessState, StageInfo};
+use diligence_db::status::{LatchInfo, ProcessState, StageInfo, Status};
 
 use crate::admission::lanes::LaneInfo;
 use crate::measures::{BUCKETS_US, Measures};
@@ -39,6 +39,23 @@ impl Text {
 
 fn text(service: &Service) -> String {
     let mut text = Text(String::new());
+    sessions(&mut text, service);
+    admission(&mut text, service);
+    stages(&mut text, service);
+    let status = service.database().status();
+    engine(&mut text, status);
+    latches(&mut text, status);
+    processes(&mut text, status);
+    sharing(&mut text, status);
+    storage(&mut text, status);
+    statements(&mut text, service.execution().measures());
+    let version = env!("CARGO_PKG_VERSION");
+    text.metric("build_info", "gauge", "The program.", &[(format!("{{version=\"{version}\"}}"), 1)]);
+    text.0
+}
+
+/// Sessions and connections.
+fn sessions(text: &mut Text, service: &Service) {
     let registry = service.registry();
     text.one("sessions", "gauge", "Sessions at this moment.", registry.count() as u64);
     text.one("connecting", "gauge", "Clients that are connecting.", registry.connecting.load(Ordering::Relaxed) as u64);
@@ -49,6 +66,10 @@ fn text(service: &Service) -> String {
         "Connections turned away.",
         registry.refused_total.load(Ordering::Relaxed),
     );
+}
+
+/// Queries that were let in or wait, by class, and plans that are kept.
+fn admission(text: &mut Text, service: &Service) {
     let admission = service.execution().admission().info();
     let by = |value: fn(&LaneInfo) -> u64| {
         [("cheap", &admission.cheap), ("heavy", &admission.heavy)]
@@ -79,6 +100,10 @@ fn text(service: &Service) -> String {
     text.one("plans_remembered", "gauge", "Plans in the cache.", cache.plans as u64);
     text.one("plan_hits_total", "counter", "Statements that went straight to execute.", cache.hits_total);
     text.one("plan_misses_total", "counter", "Statements that were planned.", cache.misses_total);
+}
+
+/// The stages in front of the engine.
+fn stages(text: &mut Text, service: &Service) {
     let stages = service.execution().stages();
     let by = |value: fn(&StageCounters) -> u64| {
         stages.iter().map(|stage| (format!("{{stage=\"{}\"}}", stage.name), value(stage))).collect::<Vec<_>>()
@@ -104,7 +129,10 @@ fn text(service: &Service) -> String {
         "Time on a thread, in microseconds.",
         &by(|stage| stage.service_ns_total / 1000),
     );
-    let status = service.database().status();
+}
+
+/// The engine's stages, its budget, and what its tuner does.
+fn engine(text: &mut Text, status: &Status) {
     let engine_stages = status.stages();
     let by = |value: fn(&StageInfo) -> u64| {
         engine_stages.iter().map(|stage| (format!("{{stage=\"{}\"}}", stage.name), value(stage))).collect::<Vec<_>>()
@@ -124,6 +152,10 @@ fn text(service: &Service) -> String {
         .map(|(outcome, total)| (format!("{{outcome=\"{}\"}}", outcome.name()), total))
         .collect();
     text.metric("tuning_decisions_total", "counter", "Changes of settings that the tuner has tried or would try.", &by);
+}
+
+/// Locks by name.
+fn latches(text: &mut Text, status: &Status) {
     let latches = status.latches();
     let by = |value: fn(&LatchInfo) -> u64| {
         latches.iter().map(|latch| (format!("{{latch=\"{}\"}}", latch.name), value(latch))).collect::<Vec<_>>()
@@ -147,6 +179,10 @@ fn text(service: &Service) -> String {
         "Time that threads held a lock, in microseconds, estimated from one in 64.",
         &by(|one| one.hold_ns_total / 1000),
     );
+}
+
+/// Processes that compute functions.
+fn processes(text: &mut Text, status: &Status) {
     let pool = status.pool();
     let by = [ProcessState::Starting, ProcessState::Idle, ProcessState::Active].map(|state| {
         let processes = pool.iter().filter(|process| process.state == state).count();
@@ -155,6 +191,10 @@ fn text(service: &Service) -> String {
     text.metric("pool_processes", "gauge", "Processes that run functions in Python and WebAssembly.", &by);
     text.one("pool_memory_bytes", "gauge", "Memory that they have.", pool.iter().map(|one| one.memory_bytes).sum());
     text.one("pool_calls_total", "counter", "Answers of such processes.", status.pool_calls() as u64);
+}
+
+/// What queries had of others.
+fn sharing(text: &mut Text, status: &Status) {
     let sharing = status.sharing();
     text.one("sharing_queries_total", "counter", "Queries that asked to share.", sharing.queries_total);
     text.one("sharing_builds_total", "counter", "Runs that built a state for whoever reads it.", sharing.builds_total);
@@ -200,6 +240,10 @@ fn text(service: &Service) -> String {
         sharing.cohort_reads_total,
     );
     text.one("sharing_columns_drops_total", "counter", "Decoded columns dropped.", sharing.columns_drops_total);
+}
+
+/// The buffer, what is reserved, and temp space.
+fn storage(text: &mut Text, status: &Status) {
     let buffer = status.buffer();
     text.one("buffer_bytes", "gauge", "Memory of the buffer of clusters.", buffer.sum(|shard| shard.bytes as u64));
     text.one("buffer_hits_total", "counter", "Ranges found in the buffer.", buffer.sum(|shard| shard.hits_total));
@@ -218,10 +262,6 @@ fn text(service: &Service) -> String {
     text.one("temp_files", "gauge", "Files of what does not fit in memory.", temp.files);
     text.one("temp_written_bytes_total", "counter", "Bytes written to them.", temp.written_bytes_total);
     text.one("temp_read_bytes_total", "counter", "Bytes read of them.", temp.read_bytes_total);
-    statements(&mut text, service.execution().measures());
-    let version = env!("CARGO_PKG_VERSION");
-    text.metric("build_info", "gauge", "The program.", &[(format!("{{version=\"{version}\"}}"), 1)]);
-    text.0
 }
 
 /// Times of statements by door, and their errors by SQLSTATE.

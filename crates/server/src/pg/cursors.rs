@@ -10,11 +10,11 @@ use diligence_base::Error;
 use diligence_db::{CursorInfo, CursorRows, CursorWay};
 use parking_lot::Mutex;
 
-use super::commands::Declared;
 use super::portal::{Portal, PortalState, PreparedKind};
 use super::run::messages;
 use super::session::{Block, Outcome, PgSession};
 use crate::encoding::columns::{Columns, Form};
+use crate::session::cursors::Declared;
 
 /// A cursor that DECLARE has opened.
 pub(super) struct Cursor {

@@ -5,8 +5,6 @@
 //! only move bytes: what takes time goes through the stages ([`crate::execution`]), and what a slow client does not
 //! take stays in its own buffers.
 
-pub(crate) mod changes;
-pub(crate) mod commands;
 mod copy;
 mod cursors;
 mod deadlines;
@@ -16,7 +14,6 @@ mod portal;
 mod role_tests;
 mod run;
 mod session;
-pub(crate) mod settings;
 mod startup;
 #[cfg(test)]
 mod tests;

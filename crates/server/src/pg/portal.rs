@@ -7,9 +7,9 @@ use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use diligence_db::postgres::field_type;
 use diligence_db::{Description, ParsedStatement};
 
-use super::commands::Command;
 use crate::encoding::columns::{Columns, Rows};
 use crate::execution::{CommandDone, RunningStatement};
+use crate::session::commands::Command;
 
 /// A prepared statement.
 pub(super) struct Prepared {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use diligence_base::{Error, Result};
 use diligence_db::{Isolation, ParsedStatement, Printed};
 use pgwire::messages::copy::{CopyData, CopyDone, CopyInResponse, CopyOutResponse};
@@ -16,16 +16,17 @@ use pgwire::messages::startup::ParameterStatus;
 use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In};
 use tokio::time::Instant;
 
-use super::commands::{Command, CopyIn, CopyOut, Lasts};
 use super::copy::CopyDecoder;
 use super::deadlines::Deadline;
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, same_columns};
 use super::session::{Block, Outcome, PgSession, Trouble, failed_block};
-use super::settings::{SHARED, Value, shared};
 use super::wire::{Broken, Received, notice};
 use crate::encoding::columns::{Columns, Form, Rows};
 use crate::encoding::copy::{CopyEncoder, CopyFormat, Forced, Framing, Verbosity};
 use crate::execution::{Allowed, CommandDone, RunningStatement};
+use crate::session::commands::{Command, Lasts, TransactionMode};
+use crate::session::copy::{CopyIn, CopyOut};
+use crate::session::settings::{SHARED, Value, shared, shown_name};
 use crate::sqlstate;
 
 /// Rows that are written on the network's thread itself: less work than handing it over.
@@ -246,17 +247,7 @@ impl PgSession {
             return Err(failed_block());
         }
         match command {
-            Command::Begin(mode) => {
-                if self.block == Block::Open {
-                    let error = Error::input("there is a transaction already").with_code("25001");
-                    self.outbox.put(notice("WARNING", &error));
-                } else {
-                    let isolation = mode.isolation.unwrap_or_else(|| self.settings.isolation());
-                    self.open_block(isolation, mode.writes.unwrap_or_else(|| !self.settings.is_read_only()))?;
-                }
-                self.block = Block::Open;
-                self.complete("BEGIN");
-            }
+            Command::Begin(mode) => self.begin_block(*mode)?,
             Command::Commit | Command::Rollback => {
                 if self.block == Block::None {
                     let error = Error::input("there is no transaction").with_code("25P01");
@@ -266,18 +257,7 @@ impl PgSession {
                 self.end_block(commits).await?;
                 self.complete(if commits { "COMMIT" } else { "ROLLBACK" });
             }
-            Command::Chain { commits } => {
-                if self.block == Block::None {
-                    let what = if *commits { "COMMIT" } else { "ROLLBACK" };
-                    let message = format!("{what} AND CHAIN can only be used in transaction blocks");
-                    return Err(Error::input(message).with_code("25P01").into());
-                }
-                let commits = *commits && self.block != Block::Failed;
-                let (isolation, writes) = (self.isolation, self.writes);
-                self.end_block(commits).await?;
-                self.open_block(isolation, writes)?;
-                self.complete(if commits { "COMMIT" } else { "ROLLBACK" });
-            }
+            Command::Chain { commits } => self.chain_blocks(*commits).await?,
             Command::Savepoint(name) => {
                 self.check_savepoint()?;
                 self.changes.savepoint(name, self.session.transaction_mark())?;
@@ -288,24 +268,10 @@ impl PgSession {
                 self.changes.release(name)?;
                 self.complete("RELEASE");
             }
-            Command::RollbackTo(name) => {
-                self.check_savepoint()?;
-                let (undone, mark) = self.changes.back_to(name)?;
-                if let Some(mark) = mark {
-                    self.session.back_to(&mark);
-                }
-                self.undo(undone);
-                self.block = Block::Open;
-                self.complete("ROLLBACK");
-            }
+            Command::RollbackTo(name) => self.back_to_savepoint(name)?,
             Command::Set(name, value, lasts) => {
                 if self.has_effect(*lasts) {
-                    let was = self.before_change(name);
-                    let report = self.set(name, value, *lasts)?;
-                    self.report(report);
-                    if let Some(was) = was {
-                        self.changes.note(was, *lasts);
-                    }
+                    self.set_noted(name, value, *lasts)?;
                 }
                 self.complete("SET");
             }
@@ -319,72 +285,10 @@ impl PgSession {
                 }
                 self.complete("RESET");
             }
-            Command::ResetAll => {
-                let changed = if self.block == Block::None { vec![] } else { self.settings.changed() };
-                let changed = changed.into_iter().filter_map(|name| self.before_change(name)).collect::<Vec<_>>();
-                self.session.reset_all_within()?;
-                self.settings.reset_all();
-                for name in SHARED {
-                    self.shared_changed(name);
-                }
-                self.tell_facts();
-                for report in self.settings.reports() {
-                    self.report(Some(report));
-                }
-                changed.into_iter().for_each(|was| self.changes.note(was, Lasts::Session));
-                self.complete("RESET");
-            }
-            Command::Show(name) => {
-                let value = match self.transaction_setting(name).or_else(|| self.settings.get(name)) {
-                    Some(value) => value,
-                    None => self.session.setting(name)?,
-                };
-                if describe {
-                    self.describe_text(super::settings::shown_name(name));
-                }
-                let mut data = BytesMut::new();
-                data.put_i32(value.len() as i32);
-                data.put_slice(value.as_bytes());
-                self.outbox.put(Out::DataRow(DataRow::new(data, 1)));
-                self.complete("SHOW");
-            }
-            Command::SetTransaction(mode) => {
-                if self.block == Block::None {
-                    let error = Error::input("SET TRANSACTION can only be used in transaction blocks");
-                    self.outbox.put(notice("WARNING", &error.with_code("25P01")));
-                }
-                let is_late = self.block != Block::None && self.has_seen;
-                if is_late && mode.isolation.is_some_and(|isolation| isolation != self.isolation) {
-                    let error = Error::input("SET TRANSACTION ISOLATION LEVEL must be called before any query");
-                    return Err(error.with_code("25001").into());
-                }
-                if is_late && mode.writes == Some(true) && !self.writes {
-                    let error = Error::input("transaction read-write mode must be set before any query");
-                    return Err(error.with_code("25001").into());
-                }
-                if let Some(isolation) = mode.isolation {
-                    self.session.set_isolation(isolation);
-                    self.isolation = isolation;
-                }
-                if let Some(writes) = mode.writes.filter(|_| self.block != Block::None) {
-                    self.writes = writes;
-                }
-                self.complete("SET");
-            }
-            Command::SetTransactions(mode) => {
-                let isolation = mode.isolation.map(|isolation| ("default_transaction_isolation", shown(isolation)));
-                let switch = |writes: bool| if writes { "off" } else { "on" };
-                let writes = mode.writes.map(|writes| ("default_transaction_read_only", switch(writes)));
-                for (name, value) in isolation.into_iter().chain(writes) {
-                    let was = self.before_change(name);
-                    let report = self.set(name, value, Lasts::Session)?;
-                    self.report(report);
-                    if let Some(was) = was {
-                        self.changes.note(was, Lasts::Session);
-                    }
-                }
-                self.complete("SET");
-            }
+            Command::ResetAll => self.reset_all_settings()?,
+            Command::Show(name) => self.show_setting(name, describe)?,
+            Command::SetTransaction(mode) => self.set_transaction(*mode)?,
+            Command::SetTransactions(mode) => self.set_transactions(*mode)?,
             Command::Discard => {
                 if self.block != Block::None {
                     let error = Error::input("DISCARD ALL cannot run inside a transaction");
@@ -410,6 +314,132 @@ impl PgSession {
             Command::CopyOut(copy) => self.copy_out(copy).await?,
             Command::CopyIn(copy) => self.copy_in(copy).await?,
         }
+        Ok(())
+    }
+
+    /// BEGIN.
+    fn begin_block(&mut self, mode: TransactionMode) -> Outcome {
+        if self.block == Block::Open {
+            let error = Error::input("there is a transaction already").with_code("25001");
+            self.outbox.put(notice("WARNING", &error));
+        } else {
+            let isolation = mode.isolation.unwrap_or_else(|| self.settings.isolation());
+            self.open_block(isolation, mode.writes.unwrap_or_else(|| !self.settings.is_read_only()))?;
+        }
+        self.block = Block::Open;
+        self.complete("BEGIN");
+        Ok(())
+    }
+
+    /// COMMIT AND CHAIN, ROLLBACK AND CHAIN.
+    async fn chain_blocks(&mut self, commits: bool) -> Outcome {
+        if self.block == Block::None {
+            let what = if commits { "COMMIT" } else { "ROLLBACK" };
+            let message = format!("{what} AND CHAIN can only be used in transaction blocks");
+            return Err(Error::input(message).with_code("25P01").into());
+        }
+        let commits = commits && self.block != Block::Failed;
+        let (isolation, writes) = (self.isolation, self.writes);
+        self.end_block(commits).await?;
+        self.open_block(isolation, writes)?;
+        self.complete(if commits { "COMMIT" } else { "ROLLBACK" });
+        Ok(())
+    }
+
+    /// ROLLBACK TO SAVEPOINT.
+    fn back_to_savepoint(&mut self, name: &str) -> Outcome {
+        self.check_savepoint()?;
+        let (undone, mark) = self.changes.back_to(name)?;
+        if let Some(mark) = mark {
+            self.session.back_to(&mark);
+        }
+        self.undo(undone);
+        self.block = Block::Open;
+        self.complete("ROLLBACK");
+        Ok(())
+    }
+
+    /// Gives a setting another value, and remembers what it was for the end of the block.
+    fn set_noted(&mut self, name: &str, value: &str, lasts: Lasts) -> Outcome {
+        let was = self.before_change(name);
+        let report = self.set(name, value, lasts)?;
+        self.report(report);
+        if let Some(was) = was {
+            self.changes.note(was, lasts);
+        }
+        Ok(())
+    }
+
+    /// RESET ALL.
+    fn reset_all_settings(&mut self) -> Outcome {
+        let changed = if self.block == Block::None { vec![] } else { self.settings.changed() };
+        let changed = changed.into_iter().filter_map(|name| self.before_change(name)).collect::<Vec<_>>();
+        self.session.reset_all_within()?;
+        self.settings.reset_all();
+        for name in SHARED {
+            self.shared_changed(name);
+        }
+        self.tell_facts();
+        for report in self.settings.reports() {
+            self.report(Some(report));
+        }
+        changed.into_iter().for_each(|was| self.changes.note(was, Lasts::Session));
+        self.complete("RESET");
+        Ok(())
+    }
+
+    /// SHOW.
+    fn show_setting(&mut self, name: &str, describe: bool) -> Outcome {
+        let value = match self.transaction_setting(name).or_else(|| self.settings.get(name)) {
+            Some(value) => value,
+            None => self.session.setting(name)?,
+        };
+        if describe {
+            self.describe_text(shown_name(name));
+        }
+        let mut data = BytesMut::new();
+        data.put_i32(value.len() as i32);
+        data.put_slice(value.as_bytes());
+        self.outbox.put(Out::DataRow(DataRow::new(data, 1)));
+        self.complete("SHOW");
+        Ok(())
+    }
+
+    /// SET TRANSACTION.
+    fn set_transaction(&mut self, mode: TransactionMode) -> Outcome {
+        if self.block == Block::None {
+            let error = Error::input("SET TRANSACTION can only be used in transaction blocks");
+            self.outbox.put(notice("WARNING", &error.with_code("25P01")));
+        }
+        let is_late = self.block != Block::None && self.has_seen;
+        if is_late && mode.isolation.is_some_and(|isolation| isolation != self.isolation) {
+            let error = Error::input("SET TRANSACTION ISOLATION LEVEL must be called before any query");
+            return Err(error.with_code("25001").into());
+        }
+        if is_late && mode.writes == Some(true) && !self.writes {
+            let error = Error::input("transaction read-write mode must be set before any query");
+            return Err(error.with_code("25001").into());
+        }
+        if let Some(isolation) = mode.isolation {
+            self.session.set_isolation(isolation);
+            self.isolation = isolation;
+        }
+        if let Some(writes) = mode.writes.filter(|_| self.block != Block::None) {
+            self.writes = writes;
+        }
+        self.complete("SET");
+        Ok(())
+    }
+
+    /// SET SESSION CHARACTERISTICS.
+    fn set_transactions(&mut self, mode: TransactionMode) -> Outcome {
+        let isolation = mode.isolation.map(|isolation| ("default_transaction_isolation", shown(isolation)));
+        let switch = |writes: bool| if writes { "off" } else { "on" };
+        let writes = mode.writes.map(|writes| ("default_transaction_read_only", switch(writes)));
+        for (name, value) in isolation.into_iter().chain(writes) {
+            self.set_noted(name, value, Lasts::Session)?;
+        }
+        self.complete("SET");
         Ok(())
     }
 
@@ -602,13 +632,8 @@ impl PgSession {
         Ok(())
     }
 
-    async fn copy_in(&mut self, copy: &CopyIn) -> Outcome {
-        if self.allowed() == Allowed::Reading && !self.session.is_temporary(copy.schema.as_deref(), &copy.table) {
-            let error = Error::unsupported("COPY FROM cannot run in a read-only transaction");
-            return Err(error.with_code(sqlstate::READ_ONLY).into());
-        }
-        let execution = self.service.execution().clone();
-        self.has_seen = true;
+    /// The columns that a COPY brings, and their types. Fails with code 42703 or 42P10 if one is not there.
+    fn copied_into(&self, copy: &CopyIn) -> Result<(Vec<String>, SchemaRef)> {
         let table = self.session.appendable(copy.schema.as_deref(), &copy.table)?;
         let columns = if copy.columns.is_empty() {
             table.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
@@ -622,13 +647,41 @@ impl PgSession {
             })
         });
         let schema = Arc::new(arrow::datatypes::Schema::new(fields.collect::<Result<Vec<_>>>()?));
-        let (code, count) = (i16::from(copy.options.format == CopyFormat::Binary), columns.len());
-        let (session, deadline) = (self.session.clone(), self.deadline());
         for (option, forced) in
             [("FORCE_NULL", &copy.options.force_null), ("FORCE_NOT_NULL", &copy.options.force_not_null)]
         {
             check_forced(option, forced, &schema)?;
         }
+        Ok((columns, schema))
+    }
+
+    /// What the client's next message brings of a COPY: bytes of rows, whether they are the last, and why it gave up.
+    async fn copied(&mut self) -> Outcome<(Bytes, bool, Option<Error>)> {
+        Ok(match self.inbox.next().await? {
+            Received::Message(In::CopyData(data)) => (data.data, false, None),
+            Received::Message(In::CopyDone(_)) => (Bytes::new(), true, None),
+            Received::Message(In::CopyFail(fail)) => {
+                let error = Error::cancelled().context(format!("COPY was given up by the client: {}", fail.message));
+                (Bytes::new(), true, Some(error.with_code(sqlstate::CANCELLED)))
+            }
+            Received::Message(In::Flush(_) | In::Sync(_)) => (Bytes::new(), false, None),
+            _ => {
+                let error = Error::input("a message that does not belong into a COPY").with_code(sqlstate::PROTOCOL);
+                return Err(Trouble::Broken(Broken::Malformed(error)));
+            }
+        })
+    }
+
+    async fn copy_in(&mut self, copy: &CopyIn) -> Outcome {
+        if self.allowed() == Allowed::Reading && !self.session.is_temporary(copy.schema.as_deref(), &copy.table) {
+            let error = Error::unsupported("COPY FROM cannot run in a read-only transaction");
+            return Err(error.with_code(sqlstate::READ_ONLY).into());
+        }
+        let execution = self.service.execution().clone();
+        self.has_seen = true;
+        let (columns, schema) = self.copied_into(copy)?;
+        let (code, count) = (i16::from(copy.options.format == CopyFormat::Binary), columns.len());
+        let (session, deadline) = (self.session.clone(), self.deadline());
         let (table, target, condition) = (copy.table.clone(), copy.schema.clone(), copy.condition.clone());
         let leaves_out = copy.options.ignores_errors;
         let begun =
@@ -640,26 +693,10 @@ impl PgSession {
         let mut taken = BytesMut::new();
         let (mut failure, mut sent_rows) = (None, 0);
         loop {
-            let (done, ended) = match self.inbox.next().await? {
-                Received::Message(In::CopyData(data)) => {
-                    if failure.is_none() {
-                        taken.extend_from_slice(&data.data);
-                    }
-                    (false, None)
-                }
-                Received::Message(In::CopyDone(_)) => (true, None),
-                Received::Message(In::CopyFail(fail)) => {
-                    let error =
-                        Error::cancelled().context(format!("COPY was given up by the client: {}", fail.message));
-                    (true, Some(error.with_code(sqlstate::CANCELLED)))
-                }
-                Received::Message(In::Flush(_) | In::Sync(_)) => (false, None),
-                _ => {
-                    let error =
-                        Error::input("a message that does not belong into a COPY").with_code(sqlstate::PROTOCOL);
-                    return Err(Trouble::Broken(Broken::Malformed(error)));
-                }
-            };
+            let (data, done, ended) = self.copied().await?;
+            if failure.is_none() {
+                taken.extend_from_slice(&data);
+            }
             failure = failure.or(ended);
             if failure.is_none() && (taken.len() >= COPY_BYTES || done) {
                 let bytes = taken.split();

@@ -9,8 +9,8 @@
 //!
 //! Transactions: BEGIN opens a block, whose changes others see when COMMIT is answered, all at once. Files cannot be
 //! written in a block (25001), because that could not be rolled back. Outside of a block every statement stands by
-//! itself and is done when it is answered. Settings can be rolled back: [`changes`](super::changes) knows what they
-//! were.
+//! itself and is done when it is answered. Settings can be rolled back: [`changes`](crate::session::changes) knows what
+//! they were.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,12 +29,9 @@ use pgwire::messages::{PgWireBackendMessage as Out, PgWireFrontendMessage as In}
 use tokio::time::Instant;
 
 use super::Peer;
-use super::changes::Changes;
-use super::commands::{self, Command, Lasts};
 use super::cursors::Cursor;
 use super::deadlines::Deadline;
 use super::portal::{Portal, PortalState, Prepared, PreparedKind, Reading, number_of_object, same_columns};
-use super::settings::{ClientSettings, SHARED, command_line_settings};
 use super::startup::Arrival;
 use super::wire::{Broken, Inbox, Outbox, Received, error_response, notice};
 use crate::admission::Asker;
@@ -43,6 +40,9 @@ use crate::encoding::parameters::{declared, value};
 use crate::execution::STALLED_AFTER;
 use crate::registry::{InBlock, Registered};
 use crate::service::Service;
+use crate::session::changes::Changes;
+use crate::session::commands::{self, Command, Lasts};
+use crate::session::settings::{ClientSettings, SHARED, command_line_settings};
 use crate::sqlstate;
 
 /// Prepared statements and portals of one session at most.

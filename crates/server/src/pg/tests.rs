@@ -171,7 +171,7 @@ async fn cursors_go_back_outlive_their_block_and_come_from_functions() {
 #[tokio::test]
 async fn a_block_is_committed_or_taken_back_as_a_whole() {
     let (_server, address) = serve().await;
-    let (mut ann, mut bob) = (connect(&address).await, connect(&address).await);
+    let (mut ann, mut bob, mut carl) = (connect(&address).await, connect(&address).await, connect(&address).await);
     let sum = "SELECT sum(a)::int FROM w";
     assert_eq!(said(&mut ann, "CREATE TABLE w (a INT); INSERT INTO w VALUES (1), (2)").await[1], "C INSERT 0 2");
     let script = "BEGIN; UPDATE w SET a = a * 10 WHERE a > 1; SAVEPOINT s; DELETE FROM w; ROLLBACK TO s";
@@ -191,7 +191,8 @@ async fn a_block_is_committed_or_taken_back_as_a_whole() {
     assert_eq!(said(&mut bob, "UPDATE w SET a = 6 WHERE a < 10").await, ["E ERROR 55P03", "Z I"]);
     said(&mut bob, "SET lock_timeout = 0").await;
     let (waited, ()) = tokio::join!(said(&mut bob, "UPDATE w SET a = a + 1 WHERE a < 10"), async {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+        while said(&mut carl, waiting).await[1] != "D 1" {}
         assert_eq!(said(&mut ann, "COMMIT").await, ["C COMMIT", "Z I"]);
     });
     assert_eq!(waited, ["C UPDATE 1", "Z I"]);

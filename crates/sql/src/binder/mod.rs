@@ -81,6 +81,7 @@ use sqlparser::ast::{self, Ident, Spanned};
 use crate::algebra::{Column, Constant, Numbers, Relation, Scalar};
 use crate::errors;
 use crate::external::OptionValue;
+use crate::kept_order::KeptOrder;
 use crate::procedural::Procedure;
 use crate::programs::ProgramCall;
 use crate::routines::Definition;
@@ -180,6 +181,10 @@ pub(crate) trait Context {
     /// Whether scans may find rows by an index.
     fn uses_index(&self) -> bool {
         true
+    }
+    /// When rows come in the order of what they are read from.
+    fn kept_order(&self) -> KeptOrder {
+        KeptOrder::default()
     }
     /// The time of the transaction's begin, in microseconds since 1970.
     fn now(&self) -> i64;

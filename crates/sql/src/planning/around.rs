@@ -40,6 +40,7 @@ use crate::algebra::{Constant, Numbers, Scalar};
 use crate::binder::{CHANGED, Context, Lockable, Named, bind_query};
 use crate::external::OptionValue;
 use crate::information;
+use crate::kept_order::KeptOrder;
 use crate::lowering::{self, LoweringOptions};
 use crate::parse::lower;
 pub(super) use crate::parse::parts_of;
@@ -238,6 +239,8 @@ impl<'a> Around<'a> {
                     let error = Error::input(format!("materialized view \"{name}\" has not been populated"));
                     return Err(error.with_code("55000").with_hint("Use the REFRESH MATERIALIZED VIEW command."));
                 }
+                // Also if no plan reads it after all: that it has no rows is something that was read.
+                self.planner.catalogs().note_read(std::iter::once(memory.id()));
                 if self.gives_numbers.get() { memory.numbered() } else { memory.table() }
             }
             Relation::Sequence(sequence) => {
@@ -578,6 +581,10 @@ impl Context for Around<'_> {
 
     fn uses_index(&self) -> bool {
         self.at.session.uses_index
+    }
+
+    fn kept_order(&self) -> KeptOrder {
+        self.at.session.kept_order
     }
 
     fn search_configuration(&self) -> &'static str {

@@ -410,7 +410,7 @@ impl Around<'_> {
 
     /// A statement that makes a function with settings of its own, whose values are those that are meant now by FROM
     /// CURRENT; `None` for any other. Fails with 42704 if there is no such setting.
-    fn with_settings(&self, statement: &ast::Statement) -> Result<Option<ast::Statement>> {
+    pub(super) fn with_settings(&self, statement: &ast::Statement) -> Result<Option<ast::Statement>> {
         let ast::Statement::CreateFunction(create) = statement else { return Ok(None) };
         if create.set_params.is_empty() {
             return Ok(None);

@@ -128,11 +128,24 @@ impl Around<'_> {
             pairs.remove(place);
             (options.ignore_errors, options.rejects) = (true, Some(self.planner.rejects.clone()));
         }
+        // HEADER MATCH of a COPY.
+        let header = pairs.iter_mut().find(|(option, value)| {
+            let is_match = matches!(value, OptionValue::One(value) if value.eq_ignore_ascii_case("match"));
+            name == COPY_FROM && option == "header" && is_match
+        });
+        let matches = header.is_some();
+        if let Some((_, value)) = header {
+            *value = OptionValue::One("true".to_owned());
+        }
         // Names of columns come before their types, which may be listed.
         pairs.sort_by_key(|(option, _)| !matches!(option.as_str(), "names" | "column_names"));
         set_all(&mut options, &pairs, &|text| self.type_named(text))?;
         if name == COPY_FROM {
             let columns = self.copied.borrow().clone();
+            if let (true, Some(columns)) = (matches, &columns) {
+                let found = FileRelation::new(first, options.clone(), disk.clone()).table()?.schema();
+                check_header(&found, columns)?;
+            }
             options.schema = match (columns, options.format) {
                 (None, _) => None,
                 (Some(columns), None | Some(Format::Csv)) => Some(Arc::new(of_text_files(&columns))),
@@ -152,6 +165,24 @@ impl Around<'_> {
         self.names.not_reusable();
         Ok(Named::Table { table, name: name.to_owned(), key: vec![] })
     }
+}
+
+/// Fails with 22P04 unless the names in a file's header are those of the columns into which it is copied.
+fn check_header(found: &Schema, columns: &Schema) -> Result<()> {
+    let wrong = |message: String| Err(Error::value(message).with_code("22P04"));
+    let (got, expected) = (found.fields().len(), columns.fields().len());
+    if got != expected {
+        return wrong(format!("wrong number of fields in header line: got {got}, expected {expected}"));
+    }
+    for (place, (found, column)) in found.fields().iter().zip(columns.fields()).enumerate() {
+        if found.name() != column.name() {
+            let (field, got, expected) = (place + 1, found.name(), column.name());
+            return wrong(format!(
+                "column name mismatch in header line field {field}: got \"{got}\", expected \"{expected}\""
+            ));
+        }
+    }
+    Ok(())
 }
 
 impl Around<'_> {

@@ -13,6 +13,7 @@
 //! planned to the same, so the plan can run again. For other values there are generic plans (`generic`).
 
 mod alter;
+mod altered_routines;
 mod altered_views;
 mod appends;
 mod around;
@@ -91,6 +92,7 @@ use self::prepared::Prepared;
 pub use self::settings::PlannerOption;
 use crate::algebra::Constant;
 use crate::facts::Facts;
+use crate::kept_order::KeptOrder;
 use crate::parse::{self, Parsed};
 use crate::registry::Closures;
 use crate::session_functions::{QueryRunner, SettingsSink};
@@ -179,6 +181,8 @@ pub(crate) struct SessionParts {
     pub(crate) path: SearchPath,
     /// Whether scans may find rows by an index.
     pub(crate) uses_index: bool,
+    /// When rows come in the order of what they are read from.
+    pub(crate) kept_order: KeptOrder,
     /// The configuration of text search that functions take which are given none.
     pub(crate) search_configuration: Configuration,
     /// How dates and intervals are read and written.
@@ -207,7 +211,8 @@ impl SessionParts {
     fn new(options: Arc<ConfigOptions>) -> Arc<Self> {
         let (path, search_configuration) = (SearchPath::default(), settings::search_configuration());
         let styles = Styles::default();
-        Arc::new(Self { options, path, uses_index: true, search_configuration, styles, id: Self::next_id() })
+        let kept_order = KeptOrder::default();
+        Arc::new(Self { options, path, uses_index: true, kept_order, search_configuration, styles, id: Self::next_id() })
     }
 
     /// The same parts with a change.
@@ -216,6 +221,7 @@ impl SessionParts {
             options: self.options.clone(),
             path: self.path.clone(),
             uses_index: self.uses_index,
+            kept_order: self.kept_order,
             search_configuration: self.search_configuration,
             styles: self.styles,
             id: Self::next_id(),

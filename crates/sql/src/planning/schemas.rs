@@ -219,6 +219,20 @@ impl Around<'_> {
         Ok(Some(name))
     }
 
+    /// The function that comes, by its name and perhaps the types of its arguments. Fails with 42883 if there is none,
+    /// 42725 if there are several, and 42501 for one of somebody else.
+    pub(super) fn routine_in(&self, words: &mut Words) -> Result<Arc<Object>> {
+        let wanted = words.object()?;
+        let arguments = words.parenthesized().map(|arguments| format!("({arguments})")).unwrap_or_default();
+        let parsed = parse::parse_one(&format!("DROP FUNCTION {wanted}{arguments}"))?;
+        let SyntaxTree::Statement(statement) = parsed.statement else { return Err(words.wrong()) };
+        let ast::Statement::DropFunction(dropped) = *statement else { return Err(words.wrong()) };
+        let described = dropped.func_desc.first().ok_or_else(|| words.wrong())?;
+        let name = self.routine_named(described, false)?.ok_or_else(|| words.wrong())?;
+        self.at.snapshot.rights.check_owner(&name)?;
+        self.at.snapshot.catalog.get(&name).cloned().ok_or_else(|| words.wrong())
+    }
+
     fn moved_routine(
         &self,
         words: &mut Words,
@@ -226,17 +240,10 @@ impl Around<'_> {
         name: Option<String>,
         tag: &'static str,
     ) -> Result<BoundStatement> {
-        let wanted = words.object()?;
-        let arguments = words.parenthesized().map(|arguments| format!("({arguments})")).unwrap_or_default();
+        let object = self.routine_in(words)?;
         words.end()?;
-        let parsed = parse::parse_one(&format!("DROP FUNCTION {wanted}{arguments}"))?;
-        let SyntaxTree::Statement(statement) = parsed.statement else { return Err(words.wrong()) };
-        let ast::Statement::DropFunction(dropped) = *statement else { return Err(words.wrong()) };
-        let described = dropped.func_desc.first().ok_or_else(|| words.wrong())?;
-        let from = self.routine_named(described, false)?.ok_or_else(|| words.wrong())?;
-        self.at.snapshot.rights.check_owner(&from)?;
+        let from = object.name.clone();
         self.refuse_called(&from)?;
-        let object = self.at.snapshot.catalog.get(&from).ok_or_else(|| words.wrong())?;
         let Relation::Routine(routine) = &object.relation else { return Err(words.wrong()) };
         let shown = from.routine().unwrap_or_default();
         let (own, types) = shown.split_once('(').map_or((shown, None), |(own, rest)| (own, rest.strip_suffix(')')));

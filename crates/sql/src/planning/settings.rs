@@ -11,6 +11,7 @@ use sqlparser::ast;
 
 use super::path::{DEFAULT_PATH, SEARCH_PATH, SearchPath};
 use super::{Planner, SessionParts};
+use crate::kept_order::KeptOrder;
 use crate::statement::Statement;
 
 /// The setting for the session's time zone.
@@ -24,6 +25,9 @@ const INTERVAL_STYLE: &str = "intervalstyle";
 
 /// The setting for access by an index, which PostgreSQL has under this name.
 const INDEX_SCAN: &str = "enable_indexscan";
+
+/// The setting for the order of rows that a statement says no order for.
+const PRESERVE_ORDER: &str = "preserve_order";
 
 /// The setting for the configuration of text search.
 const SEARCH_CONFIGURATION: &str = "default_text_search_config";
@@ -114,6 +118,13 @@ impl Planner {
             default: "on".to_owned(),
             description: "Whether a scan may find rows by an index, where that is cheaper: on or off",
         };
+        let order = PlannerOption {
+            name: PRESERVE_ORDER,
+            value: session.kept_order.name().to_owned(),
+            default: KeptOrder::default().name().to_owned(),
+            description: "Whether rows of one table come in its order where a statement asks for none: on, off, or auto, for \
+                          files where it costs little",
+        };
         let configuration = PlannerOption {
             name: SEARCH_CONFIGURATION,
             value: format!("pg_catalog.{}", session.search_configuration.name()),
@@ -132,7 +143,7 @@ impl Planner {
             default: Styles::default().shown_intervals().to_owned(),
             description: "How intervals are written: postgres, postgres_verbose, sql_standard or iso_8601",
         };
-        settings.chain([path, index_scan, configuration, dates, intervals]).collect()
+        settings.chain([path, index_scan, order, configuration, dates, intervals]).collect()
     }
 
     /// Temporary objects come first from now on.
@@ -169,6 +180,15 @@ impl Planner {
             })?;
             let mut session = self.session.write();
             *session = session.changed(|parts| parts.uses_index = uses_index);
+            return Ok(());
+        }
+        if name == PRESERVE_ORDER {
+            let kept_order = KeptOrder::of_setting(given, truth(given)).ok_or_else(|| {
+                let error = Error::input(format!("invalid value for parameter \"{name}\": \"{given}\""));
+                error.with_code("22023").with_hint("give it on, off or auto")
+            })?;
+            let mut session = self.session.write();
+            *session = session.changed(|parts| parts.kept_order = kept_order);
             return Ok(());
         }
         if name == DATE_STYLE || name == INTERVAL_STYLE {

@@ -326,6 +326,11 @@ impl Table for ExternalTable {
         }
     }
 
+    fn rows_of_one_file(&self) -> Option<usize> {
+        let is_one = self.sources.len() == 1;
+        is_one.then(|| self.content.statistics().num_rows.get_value().copied())?
+    }
+
     fn scan(&self, request: &ScanRequest) -> Result<TableScan> {
         let mut scan = self.scan_files(request)?;
         if let Some(required) = &self.required {

@@ -33,8 +33,9 @@ use diligence_sql::{
 use diligence_storage::foreign_error::from_arrow;
 
 use self::run::Run;
+use super::cancelling::CancelToken;
 use super::ready::ReadyRows;
-use super::result::{CancelToken, Explained, QueryResult, count_of};
+use super::result::{Explained, QueryResult, count_of};
 use super::transaction::in_transaction;
 use crate::sender::Sender;
 use crate::session::{Parts, Session};

@@ -51,7 +51,9 @@ fn triggers_of_many_sessions_nest_deeper_than_there_are_threads() {
 #[test]
 fn a_statement_that_is_cancelled_leaves_nothing_of_its_triggers() {
     let database = nesting();
+    // Others see by its lock that it has begun.
     let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        PERFORM pg_advisory_xact_lock(1);
         FOR i IN 1..1000000 LOOP INSERT INTO log VALUES (i); PERFORM pg_sleep(0.005); END LOOP;
         RETURN NULL;
     END $$";
@@ -60,9 +62,9 @@ fn a_statement_that_is_cancelled_leaves_nothing_of_its_triggers() {
     run(&session, &["CREATE TABLE log (i INTEGER)", slow, trigger]);
     for depth in [30, 20] {
         let result = session.start(&format!("INSERT INTO t VALUES (1, {depth})")).unwrap();
-        let token = result.cancel_token();
+        let (token, watching) = (result.cancel_token(), database.session());
         let canceller = std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(150));
+            while one(&watching, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0 {}
             token.cancel();
         });
         assert_eq!(result.collect().unwrap_err().kind(), diligence_base::ErrorKind::Cancelled);

@@ -59,9 +59,20 @@ const MEMORY_DIVISOR: usize = 8;
 /// What a set of values has beside each of them.
 const DISTINCT_BYTES: usize = 8;
 
-/// Our own continuous percentiles (`types`), of a share, a value and the value as the key of their order: by the name,
-/// whether they descend.
-const OWN: [(&str, bool); 2] = [("percentile_cont", false), ("percentile_cont desc", true)];
+/// What the number of a row's group has.
+const GROUP_BYTES: usize = 4;
+
+/// What a text is taken to have, with its view.
+const TEXT_BYTES: usize = 48;
+
+/// Our own percentiles (`types`), of a share, a value and the value as the key of their order: by the name, which
+/// quantile of the ascending values a share stands for.
+const OWN: [(&str, fn(f64) -> Quantile); 4] = [
+    ("percentile_cont", Quantile::exactly_at),
+    ("percentile_cont desc", |share| Quantile::exactly_at(1.0 - share)),
+    ("percentile_disc", |share| Quantile::first_with(share, false)),
+    ("percentile_disc desc", |share| Quantile::first_with(share, true)),
+];
 
 /// Aggregates whose answer is the same in whatever order their rows come, but for the last digits of floats.
 const WITHOUT_ORDER: &[&str] = &[
@@ -80,6 +91,9 @@ const WITHOUT_ORDER: &[&str] = &[
     "median",
     "min",
     "percentile_cont",
+    "percentile_cont desc",
+    "percentile_disc",
+    "percentile_disc desc",
     "regr_avgx",
     "regr_avgy",
     "regr_count",
@@ -154,8 +168,22 @@ fn can_sort(aggregate: &Aggregate) -> Option<usize> {
 
 /// What a percentile keeps of a row, in bytes.
 fn kept_bytes(call: &AggregateCall) -> usize {
-    let width = value_of(call).and_then(|value| value.data_type().primitive_width()).unwrap_or(0);
+    let width = |argument: &Expr| argument.data_type().primitive_width().unwrap_or(TEXT_BYTES);
+    let width = match call.arguments.len() {
+        // Ours keep all of them, and the row's group.
+        3 => call.arguments.iter().map(width).sum::<usize>() + GROUP_BYTES,
+        _ => value_of(call).map_or(0, width),
+    };
     if call.function.is_distinct() { width + DISTINCT_BYTES } else { width }
+}
+
+/// Whether values of a type are put in order as they are, and the least and the greatest of them are found.
+fn is_own_rank(values: &DataType) -> bool {
+    use DataType::*;
+    matches!(
+        values,
+        Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 | Date32 | Timestamp(..) | Time64(_) | Utf8View
+    )
 }
 
 /// Whether rows with equal keys of a type come side by side when they are sorted.
@@ -189,19 +217,23 @@ fn value_of(call: &AggregateCall) -> Option<&Expr> {
 fn quantile_of(call: &AggregateCall) -> Option<Quantile> {
     let function = &call.function;
     let of = value_of(call)?.data_type();
-    if of != function.field().data_type() || rank_type(of).is_none() {
+    if of != function.field().data_type() {
         return None;
     }
     let kind = function.fun().inner();
     match call.arguments.as_slice() {
-        [_] if kind.is::<Median>() => Some(Quantile::Median),
-        [share, value, key] if *of == DataType::Float64 && value == key => {
-            let (_, is_descending) = OWN.iter().find(|(name, _)| function.fun().name() == *name)?;
+        [_] if kind.is::<Median>() && rank_type(of).is_some() => Some(Quantile::Median),
+        [share, value, key] if value == key => {
+            let (_, quantile) = OWN.iter().find(|(name, _)| function.fun().name() == *name)?;
             let ScalarValue::Float64(Some(share)) = share.physical().downcast_ref::<Literal>()?.value() else {
                 return None;
             };
-            let is_share = (0.0..=1.0).contains(share);
-            is_share.then(|| Quantile::exactly_at(if *is_descending { 1.0 - share } else { *share }))
+            let quantile = (0.0..=1.0).contains(share).then(|| quantile(*share))?;
+            let is_known = match quantile {
+                Quantile::Discrete { .. } => rank_type(of).is_some() || is_own_rank(of),
+                _ => *of == DataType::Float64,
+            };
+            is_known.then_some(quantile)
         }
         [_, share] if kind.is::<PercentileCont>() && of.is_floating() => {
             let share = match share.physical().downcast_ref::<Literal>()?.value() {

@@ -28,6 +28,13 @@ pub(super) enum Quantile {
         /// Whether the place between two values counts as it is, and not cut off as DataFusion does.
         is_exact: bool,
     },
+    /// The first one that has at least a share of all up to it, counted from the least or from the greatest.
+    Discrete {
+        /// The share, from 0 to 1, as the bits of an `f64`.
+        share_bits: u64,
+        /// Whether the greatest comes first.
+        is_descending: bool,
+    },
 }
 
 impl Quantile {
@@ -41,11 +48,18 @@ impl Quantile {
         Self::Continuous { share_bits: share.to_bits(), is_exact: true }
     }
 
-    /// The share of the way from the least value to the greatest.
+    /// The first value with at least this share up to it.
+    pub fn first_with(share: f64, is_descending: bool) -> Self {
+        Self::Discrete { share_bits: share.to_bits(), is_descending }
+    }
+
+    /// The share of the way from the least value to the greatest, or of the values.
     pub fn share(self) -> f64 {
         match self {
             Quantile::Median => 0.5,
-            Quantile::Continuous { share_bits, .. } => f64::from_bits(share_bits),
+            Quantile::Continuous { share_bits, .. } | Quantile::Discrete { share_bits, .. } => {
+                f64::from_bits(share_bits)
+            }
         }
     }
 
@@ -57,6 +71,11 @@ impl Quantile {
             Quantile::Continuous { .. } => {
                 let place = self.place(count);
                 (place.floor() as u64, place.ceil() as u64)
+            }
+            Quantile::Discrete { is_descending, .. } => {
+                let first = (self.share() * count as f64).ceil().max(1.0) as u64 - 1;
+                let place = if is_descending { count - 1 - first } else { first };
+                (place, place)
             }
         }
     }
@@ -70,6 +89,7 @@ impl Quantile {
         match (self, self.places(count)) {
             (_, (lower, upper)) if lower == upper => low,
             (Quantile::Median, _) => middle::<T>(low, high),
+            (Quantile::Discrete { .. }, _) => low,
             (Quantile::Continuous { is_exact, .. }, (lower, _)) => {
                 let fraction = self.place(count) - lower as f64;
                 let weight = match is_exact {
@@ -87,7 +107,7 @@ impl fmt::Display for Quantile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Quantile::Median => f.write_str("median"),
-            Quantile::Continuous { .. } => write!(f, "percentile {}", self.share()),
+            Quantile::Continuous { .. } | Quantile::Discrete { .. } => write!(f, "percentile {}", self.share()),
         }
     }
 }
@@ -182,5 +202,8 @@ mod tests {
         let quarter = Quantile::at(0.25);
         assert_eq!([1, 2, 5, 6].map(|count| quarter.places(count)), [(0, 0), (0, 1), (1, 1), (1, 2)]);
         assert_eq!((Quantile::at(0.0).places(9), Quantile::at(1.0).places(9)), ((0, 0), (8, 8)));
+        let first = |share, is_descending| Quantile::first_with(share, is_descending).places(4).0;
+        assert_eq!([0.0, 0.25, 0.26, 0.5, 1.0].map(|share| first(share, false)), [0, 0, 1, 1, 3]);
+        assert_eq!([0.0, 0.25, 0.26, 0.5, 1.0].map(|share| first(share, true)), [3, 3, 2, 2, 0]);
     }
 }

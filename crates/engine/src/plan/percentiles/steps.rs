@@ -120,6 +120,9 @@ impl PhysicalExpr for PercentileStep {
                 (DataType::Decimal256(..), Quantile::Median) => {
                     decimals::<Decimal256Type, Decimal256Type>(low, high, of)
                 }
+                (DataType::Decimal32(..), Quantile::Discrete { .. }) => of_digits::<Decimal32Type, Int32Type>(low, of),
+                (DataType::Decimal64(..), Quantile::Discrete { .. }) => of_digits::<Decimal64Type, Int64Type>(low, of),
+                (_, Quantile::Discrete { .. }) => low.clone(),
                 _ => return internal_err!("a quantile of {of}"),
             },
             _ => return internal_err!("a step of a quantile over {} operands", self.operands.len()),
@@ -146,6 +149,13 @@ fn ranks<T: Float>(values: &ArrayRef) -> ArrayRef {
 
 fn digits<T: ArrowPrimitiveType, R: ArrowPrimitiveType<Native = T::Native>>(values: &ArrayRef) -> ArrayRef {
     Arc::new(values.as_primitive::<T>().reinterpret_cast::<R>())
+}
+
+fn of_digits<T: ArrowPrimitiveType, R: ArrowPrimitiveType<Native = T::Native>>(
+    digits: &ArrayRef,
+    of: &DataType,
+) -> ArrayRef {
+    Arc::new(digits.as_primitive::<R>().reinterpret_cast::<T>().with_data_type(of.clone()))
 }
 
 fn near(quantile: Quantile, numbers: &ArrayRef, counts: &ArrayRef) -> ArrayRef {

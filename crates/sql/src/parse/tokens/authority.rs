@@ -103,7 +103,8 @@ fn is_one(parts: &[&Token]) -> bool {
         && (of_role(1)
             || is(1, &["trigger"])
             || last > 4 && is(last - 3, &["set"]) && is(last - 2, &["schema"])
-            || is(1, &["function", "procedure", "routine", "schema"]) && is_renamed
+            || is(1, &["function", "procedure", "routine"])
+            || is(1, &["schema"]) && is_renamed
             || is(1, &["table"]) && switches_triggers(parts)
             || is(1, &["default"]) && is(2, &["privileges"])
             || (is(1, &KINDS) || is(1, &["view"])) && is_owner)

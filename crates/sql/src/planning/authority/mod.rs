@@ -40,6 +40,12 @@ impl Around<'_> {
             "drop" if words.take(&["trigger"]) => return self.drop_trigger(&mut words),
             "alter" if words.take(&["trigger"]) => return self.rename_trigger(&mut words),
             "alter" if let Some(moved) = self.moved_if(&words)? => return Ok(moved),
+            "alter"
+                if ["function", "procedure", "routine"].iter().any(|kind| words.come(&[kind]))
+                    && words.split_at_last("owner").is_none() =>
+            {
+                return self.alter_routine(&mut words).map(BoundStatement::Other);
+            }
             "alter" if words.come(&["table"]) && words.split_at_last("owner").is_none() => {
                 words.word()?;
                 return self.switch_triggers(&mut words);

@@ -168,6 +168,26 @@ impl Words {
         }
     }
 
+    /// A value of a setting: a text, a number or a name. Fails with 42601 if something else comes.
+    pub(in crate::planning) fn value(&mut self) -> Result<ast::Expr> {
+        let is_negative = self.take(&["-"]);
+        let value = match self.parts.get(self.at) {
+            Some(Part::Number(number)) if is_negative => ast::Value::Number(format!("-{number}"), false),
+            Some(Part::Number(number)) => ast::Value::Number(number.clone(), false),
+            Some(Part::Text(text)) if !is_negative => ast::Value::SingleQuotedString(text.clone()),
+            _ if is_negative => return Err(self.wrong()),
+            _ => {
+                let (name, is_quoted) = self.name()?;
+                return Ok(ast::Expr::Identifier(match is_quoted {
+                    true => ast::Ident::with_quote('"', name),
+                    false => ast::Ident::new(name),
+                }));
+            }
+        };
+        self.at += 1;
+        Ok(ast::Expr::Value(value.into()))
+    }
+
     /// What comes, one after the other with commas between.
     pub(in crate::planning) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut all = vec![one(self)?];

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::DataType;
+use diligence_base::limits::BATCH_BYTES;
 use diligence_base::{Error, Result};
 
 use super::bytes::{ChunkBytes, ParquetBytes};
@@ -18,11 +19,12 @@ use super::stored::{NumberedWindows, numbered_schema};
 use super::survey::Surveyed;
 use super::variant::{is_variant_group, json_texts};
 use super::{ParquetFile, ParquetTable, Piece};
+use crate::external::batches::columns_of;
 use crate::external::lake::rename;
 use crate::external::schema::{conform_column, is_uuid_bytes, nulls, uuid_texts};
 use crate::external::sieve::{SharedWindows, Sieve, Windows};
 use crate::memory::RowNumbers;
-use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, FirstStep, Zone};
+use crate::{Cluster, Decode, DecodeRequest, Fetch, Fetched, FirstStep, SharedItem, Zone};
 
 /// A cluster of a Parquet table.
 pub(super) struct ParquetCluster {
@@ -123,7 +125,7 @@ impl ParquetCluster {
             let bytes = Box::new(ParquetBytes { leaves: leaves.clone().map(nothing).collect() });
             let unread = leaves.map(|leaf| (leaf, 1)).collect();
             let target = self.table.schema.field(column).data_type();
-            let opened = Surveyed::in_steps(file, &self.piece, bytes, &unread)
+            let opened = Surveyed::in_steps(file, &self.piece, bytes, &unread, 1)
                 .and_then(|surveyed| open_flat(file, &self.piece, &surveyed, root, target, true));
             matches!(opened, Ok(Some(_)))
         };
@@ -145,13 +147,24 @@ impl ParquetCluster {
         }
     }
 
+    /// Rows of these leaves that have about as much text as a batch may have, if all are as long.
+    fn rows_at_once(&self, leaves: impl Iterator<Item = usize>) -> usize {
+        let group = self.file().metadata.row_group(self.piece.row_group);
+        let bytes = leaves.map(|leaf| usize::try_from(group.column(leaf).uncompressed_size()).unwrap_or(0));
+        let row_bytes = bytes.fold(0, usize::saturating_add) / usize::try_from(group.num_rows()).unwrap_or(0).max(1);
+        (BATCH_BYTES.end() / row_bytes.max(1)).max(1)
+    }
+
     fn windows_in_steps(&self, first: FirstParts, bytes: usize, request: &DecodeRequest) -> Result<ParquetWindows> {
         let file = self.file();
         let FirstParts { bytes: parts, mut unread, step_bytes } = first;
         let total = |ranges: &VecDeque<Range<u64>>| ranges.iter().map(|range| range.end - range.start).sum();
         let bytes_unread = unread.iter().map(|(leaf, ranges)| (*leaf, total(ranges))).collect();
-        let surveyed = Surveyed::in_steps(file, &self.piece, Box::new(parts), &bytes_unread)?;
+        let surveyed = Surveyed::in_steps(file, &self.piece, Box::new(parts), &bytes_unread, step_bytes)?;
         let mut windows = self.windows(surveyed, request);
+        if is_alone(request) {
+            windows.batch_rows = windows.batch_rows.min(self.rows_at_once(unread.keys().copied()));
+        }
         let mut by_column = HashMap::with_capacity(unread.len());
         for (column, root) in file.roots.iter().enumerate() {
             let Some(leaf) = root.map(|root| file.leaves[root].start) else { continue };
@@ -165,6 +178,15 @@ impl ParquetCluster {
         windows.steps = Some(Steps::new(step_bytes, bytes, windows.batch_rows, by_column, &mut windows.columns)?);
         Ok(windows)
     }
+}
+
+/// Whether windows are nobody else's: what others have decoded, or want, is of windows of the usual length.
+fn is_alone(request: &DecodeRequest) -> bool {
+    request.shared.as_ref().is_none_or(|shared| {
+        let columns = columns_of(request).into_iter().map(SharedItem::Column);
+        let answers = request.filters.iter().filter_map(|filter| filter.answer()).map(SharedItem::Answer);
+        shared.wanted().is_empty() && !columns.chain(answers).any(|item| shared.windows(item).is_some())
+    })
 }
 
 impl Cluster for ParquetCluster {
@@ -314,7 +336,7 @@ impl ParquetWindows {
 impl Windows for ParquetWindows {
     fn advance(&mut self, rows_max: usize) -> Result<usize> {
         self.start += self.rows;
-        self.rows = rows_max.min(self.piece.rows.len() - self.start);
+        self.rows = rows_max.min(self.batch_rows).min(self.piece.rows.len() - self.start);
         Ok(self.rows)
     }
 
@@ -366,7 +388,7 @@ impl Windows for ParquetWindows {
 
     fn missing(&mut self, rows_max: usize) -> Result<Option<Fetch>> {
         let start = self.start + self.rows;
-        let rows = rows_max.min(self.piece.rows.len() - start);
+        let rows = rows_max.min(self.batch_rows).min(self.piece.rows.len() - start);
         let Some(steps) = self.steps.as_mut().filter(|_| rows > 0) else { return Ok(None) };
         let (ranges, columns) = steps.missing(start, rows, &mut self.columns)?;
         if ranges.is_empty() {

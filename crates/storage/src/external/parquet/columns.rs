@@ -17,7 +17,8 @@ use super::bytes::FetchedRowGroup;
 use super::fixed::{BigEndian, Cast, Convert, Fixed, Intervals};
 use super::flat::{FlatRows, Values};
 use super::footer::guard;
-use super::page::Pages;
+use super::large_page::{LargePage, Layout};
+use super::page::{Apart, Pages};
 use super::strings::{Codes, Views};
 use super::survey::Surveyed;
 use super::{ParquetFile, Piece};
@@ -131,11 +132,17 @@ pub(super) fn open_flat(
     if file.leaves[root].len() > 1 || !survey.is_supported {
         return Ok(None);
     }
+    let optional = descriptor.max_def_level() > 0;
+    let apart = survey.step_bytes.zip(layout(metadata.column_type(), descriptor.type_length()));
+    let apart =
+        apart.map(|(step_bytes, layout)| Apart { layout, optional, large_bytes: LargePage::large_bytes(step_bytes) });
     let opening = Opening {
         source: file.source.clone(),
         what: cannot_be_decoded(piece, field.name()),
-        pages: Pages::new(chunk, metadata.compression(), metadata.uncompressed_size()).unread(survey.unread),
-        optional: descriptor.max_def_level() > 0,
+        pages: Pages::new(chunk, metadata.compression(), metadata.uncompressed_size())
+            .unread(survey.unread)
+            .apart(apart),
+        optional,
         behind: piece.rows.start.saturating_sub(chunk.first_row),
     };
     let ty = match field.data_type() {
@@ -191,6 +198,18 @@ pub(super) fn open_flat(
         _ => return Ok(None),
     };
     Ok(Some(rows))
+}
+
+/// How plain values of a type are laid out; `None` for bits.
+fn layout(physical: PhysicalType, length: i32) -> Option<Layout> {
+    Some(match physical {
+        PhysicalType::BOOLEAN => return None,
+        PhysicalType::INT32 | PhysicalType::FLOAT => Layout::Fixed(4),
+        PhysicalType::INT64 | PhysicalType::DOUBLE => Layout::Fixed(8),
+        PhysicalType::INT96 => Layout::Fixed(12),
+        PhysicalType::FIXED_LEN_BYTE_ARRAY => Layout::Fixed(usize::try_from(length).ok().filter(|length| *length > 0)?),
+        PhysicalType::BYTE_ARRAY => Layout::Lengths,
+    })
 }
 
 /// How often values of a dictionary must occur on average for codes to be given out: what is computed once per value of

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use diligence_base::Result;
 
 use super::columns::{ColumnAhead, ColumnRows};
+use super::large_page::LargePage;
 use super::page::{Header, Kind, Malformed, Page, Pages, Text, encoding};
 use super::runs::Runs;
 use super::survey::dictionary_bytes;
@@ -104,6 +105,10 @@ impl<V: Values> FlatRows<V> {
                 break;
             }
             let used = self.page.take();
+            if let Some((header, page)) = self.part()? {
+                self.page = Some(self.start(&header, page)?);
+                continue;
+            }
             let Some((header, bytes)) = self.pages.next()? else {
                 return Err(Malformed("it has fewer rows than its row group".to_owned()));
             };
@@ -137,9 +142,14 @@ impl<V: Values> FlatRows<V> {
             self.behind -= page.rows;
             self.page = None;
         }
-        while self.page.is_none()
-            && let Some(header) = self.pages.peek()?
-        {
+        while self.page.is_none() {
+            if let Some(large) = self.pages.large() {
+                if !pass_large(large, &mut self.behind)? {
+                    break;
+                }
+                continue;
+            }
+            let Some(header) = self.pages.peek()? else { break };
             match header.kind {
                 Kind::Data | Kind::DataV2 if header.values > self.behind => break,
                 Kind::Data | Kind::DataV2 => self.behind -= header.values,
@@ -152,6 +162,15 @@ impl<V: Values> FlatRows<V> {
             }
         }
         Ok(())
+    }
+
+    /// The next part of a page that is taken apart, if that comes next.
+    fn part(&mut self) -> Result<Option<(Header, Page)>, Malformed> {
+        let Some(large) = self.pages.large() else { return Ok(None) };
+        if large.rows_ready() == 0 {
+            large.fill(CODES)?;
+        }
+        Ok(large.take())
     }
 
     fn start(&mut self, header: &Header, page: Page) -> Result<Open, Malformed> {
@@ -305,11 +324,12 @@ impl<V: Values> ColumnRows for FlatRows<V> {
 
     fn look_ahead(&mut self, rows: usize, pass: bool) -> Result<ColumnAhead> {
         let mut look = || {
+            self.pages.find_large()?;
             if pass {
                 self.pass()?;
             }
             let here = self.page.as_ref().map_or(0, |page| page.rows);
-            let ahead = self.pages.look_ahead((self.behind + rows).saturating_sub(here))?;
+            let ahead = self.pages.look_ahead((self.behind + rows).saturating_sub(here), rows)?;
             let (dictionary, longest) = &mut self.decoded_bytes;
             *dictionary = ahead.dictionary.as_ref().map_or(*dictionary, dictionary_bytes);
             *longest = ahead.longest_bytes.max(*longest);
@@ -342,6 +362,22 @@ fn values<V: Values>(
         left -= portion;
     }
     Ok(())
+}
+
+/// Passes rows of a page that is taken apart, as far as it has been read and these rows are behind. Whether there may
+/// be more to pass.
+fn pass_large(large: &mut LargePage, behind: &mut usize) -> Result<bool, Malformed> {
+    if large.rows_left() <= *behind {
+        *behind -= large.rows_left();
+        large.skip_rest();
+        return Ok(true);
+    }
+    if *behind == 0 || !large.fill((*behind).min(CODES))? || large.rows_ready() > *behind {
+        return Ok(false);
+    }
+    *behind -= large.rows_ready();
+    large.skip_ready();
+    Ok(true)
 }
 
 /// Passes rows of a page.

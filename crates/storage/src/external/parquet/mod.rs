@@ -21,6 +21,7 @@ mod crafted;
 mod fixed;
 mod flat;
 mod footer;
+mod large_page;
 mod page;
 mod pruning;
 mod runs;

@@ -3,10 +3,13 @@
 //! Parquet's own page reader allocates and zeroes a buffer for every page; here a page of numbers is decompressed into
 //! the buffer of the page before it, and a page that is skipped is not decompressed at all.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use parquet::basic::Compression;
 
 use super::bytes::ChunkBytes;
+use super::large_page::{LargePage, Layout, joined};
 use super::snappy;
 
 /// What is wrong with a page.
@@ -86,6 +89,33 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// Whether it is of a page of plain values.
+    pub fn is_plain_data(&self) -> bool {
+        matches!(self.kind, Kind::Data | Kind::DataV2) && self.encoding == encoding::PLAIN
+    }
+
+    /// Bytes of the page as it is in the file.
+    pub fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// Bytes of the repetition and of the definition levels, where they stand apart.
+    pub fn level_bytes(&self) -> (usize, usize) {
+        (self.repetition_bytes, self.level_bytes)
+    }
+
+    /// Whether the page is compressed, if pages of the chunk are.
+    pub fn is_compressed(&self) -> bool {
+        self.is_compressed
+    }
+
+    /// The header of a page of some of its values.
+    pub fn of_part(&self, values: usize, text_bytes: usize) -> Self {
+        let kind = Kind::Data;
+        let level_encoding = encoding::RLE;
+        Self { kind, values, text_bytes, page_bytes: text_bytes, level_encoding, level_bytes: 0, ..self.clone() }
+    }
+
     /// Whether the definition levels are in an encoding that is read here. The other one was given up long ago.
     pub fn levels_are_runs(&self) -> bool {
         self.kind != Kind::Data || self.level_encoding == encoding::RLE
@@ -142,6 +172,16 @@ pub(super) fn is_supported(compression: Compression) -> bool {
     matches!(compression, Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_))
 }
 
+/// How the pages of a chunk are taken apart.
+#[derive(Clone, Copy)]
+pub(super) struct Apart {
+    pub layout: Layout,
+    /// Whether there may be NULLs.
+    pub optional: bool,
+    /// The text from which on pages are.
+    pub large_bytes: usize,
+}
+
 /// The pages of a chunk, in order.
 pub(super) struct Pages {
     /// What is left of the part being read.
@@ -156,6 +196,10 @@ pub(super) struct Pages {
     /// Whether there was a dictionary or a page of data.
     begun: bool,
     zstandard: Option<zstd::bulk::Decompressor<'static>>,
+    /// How pages are taken apart; `None` if they are not.
+    apart: Option<Apart>,
+    /// Pages that are taken apart, behind `rest`, each with what is between it and the next.
+    large: VecDeque<(LargePage, Bytes)>,
 }
 
 impl Pages {
@@ -166,7 +210,17 @@ impl Pages {
             None => (chunk.pages.clone(), None),
         };
         let text_bytes_max = u64::try_from(text_bytes).unwrap_or(0).max(UNSTATED_BYTES_MAX);
-        Self { rest, next, unread: 0, compression, text_bytes_max, begun: false, zstandard: None }
+        Self {
+            rest,
+            next,
+            unread: 0,
+            compression,
+            text_bytes_max,
+            begun: false,
+            zstandard: None,
+            apart: None,
+            large: VecDeque::new(),
+        }
     }
 
     /// The same of a chunk of which so many bytes are still to be [fed](Self::feed).
@@ -174,42 +228,124 @@ impl Pages {
         Self { unread, ..self }
     }
 
+    /// The same with long pages [taken apart](LargePage).
+    pub fn apart(self, apart: Option<Apart>) -> Self {
+        Self { apart, ..self }
+    }
+
     /// Takes the bytes of the chunk that come next.
     pub fn feed(&mut self, bytes: &Bytes) {
         self.unread = self.unread.saturating_sub(bytes.len() as u64);
-        self.rest = match self.rest.is_empty() {
-            true => bytes.clone(),
-            false => [&self.rest[..], &bytes[..]].concat().into(),
-        };
+        match self.large.back_mut() {
+            Some((page, behind)) => *behind = joined(behind, &page.feed(bytes)),
+            None => self.rest = joined(&self.rest, bytes),
+        }
     }
 
     /// Bytes that were read and not passed yet.
     pub fn held_bytes(&self) -> usize {
-        self.rest.len() + self.next.as_ref().map_or(0, Bytes::len)
+        let large = self.large.iter().map(|(page, behind)| page.held_bytes() + behind.len()).sum::<usize>();
+        self.rest.len() + large + self.next.as_ref().map_or(0, Bytes::len)
+    }
+
+    /// Finds pages to take apart in what has been read.
+    pub fn find_large(&mut self) -> Result<(), Malformed> {
+        let Some(Apart { layout, optional, large_bytes }) = self.apart else { return Ok(()) };
+        loop {
+            let part = match self.large.back() {
+                Some((page, _)) if page.is_unfed() => return Ok(()),
+                Some((_, behind)) => behind,
+                None => &self.rest,
+            };
+            let mut at = 0;
+            let (header, begin) = loop {
+                match Ahead::at(&part[at..], self.unread)? {
+                    Ahead::End | Ahead::Missing(None, _) => return Ok(()),
+                    Ahead::Missing(Some((header, length)), _) | Ahead::Page(header, length, _)
+                        if LargePage::is_large(&header, large_bytes) =>
+                    {
+                        break (header, at + length);
+                    }
+                    Ahead::Missing(..) => return Ok(()),
+                    Ahead::Page(_, _, bytes) => at += bytes,
+                }
+            };
+            self.check_length(&header)?;
+            let end = part.len().min(begin.saturating_add(header.page_bytes));
+            let (before, input, behind) = (part.slice(..at), part.slice(begin..end), part.slice(end..));
+            match self.large.back_mut() {
+                Some((_, part)) => *part = before,
+                None => self.rest = before,
+            }
+            let page = LargePage::new(header, layout, optional, self.compression, input)?;
+            self.large.push_back((page, behind));
+        }
+    }
+
+    /// The page that is taken apart, if it comes next.
+    pub fn large(&mut self) -> Option<&mut LargePage> {
+        while self.rest.is_empty() && self.large.front().is_some_and(|(page, _)| page.is_done() && !page.is_unfed()) {
+            self.rest = self.large.pop_front().map(|(_, behind)| behind).unwrap_or_default();
+        }
+        let (page, _) = self.large.front_mut().filter(|_| self.rest.is_empty())?;
+        self.begun = true;
+        (!page.is_done()).then_some(page)
     }
 
     /// The header of the next page if all of the page has been read.
     pub fn peek(&self) -> Result<Option<Header>, Malformed> {
-        match Ahead::at(&self.rest, self.unread)? {
-            Ahead::Page(header, _) => Ok(Some(header)),
+        match Ahead::at(&self.rest, self.unread_behind(self.large.is_empty()))? {
+            Ahead::Page(header, ..) => Ok(Some(header)),
             Ahead::Missing(..) | Ahead::End => Ok(None),
         }
     }
 
-    /// What is ahead until pages of data have so many values, as far as it has been read.
-    pub fn look_ahead(&self, values: usize) -> Result<LookAhead, Malformed> {
+    /// Bytes that are fed behind a part: none unless it is the last one.
+    fn unread_behind(&self, is_last: bool) -> u64 {
+        if is_last { self.unread } else { 0 }
+    }
+
+    /// What is ahead until pages of data have so many values, as far as it has been read. Of pages that are taken apart
+    /// so many are made ready, of which `rows` are read at once.
+    pub fn look_ahead(&mut self, values: usize, rows: usize) -> Result<LookAhead, Malformed> {
         let mut found = LookAhead::default();
-        let (mut at, mut seen) = (0, 0usize);
+        let mut seen = self.look_ahead_in(&self.rest, self.large.is_empty(), values, 0, &mut found)?;
+        for index in 0..self.large.len() {
+            let (page, _) = &mut self.large[index];
+            let wanted = values.saturating_sub(seen);
+            let is_there = wanted == 0 || page.is_done() || page.fill(wanted)?;
+            seen = seen.saturating_add(page.rows_left());
+            found.longest_bytes = found.longest_bytes.max(page.decoded_bytes(rows));
+            if !is_there || seen < values && page.is_unfed() {
+                found.missing_bytes = page.missing_bytes();
+                return Ok(found);
+            }
+            let is_last = index + 1 == self.large.len();
+            seen = self.look_ahead_in(&self.large[index].1, is_last, values, seen, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// The same of a part; the values that have been seen then.
+    fn look_ahead_in(
+        &self,
+        part: &Bytes,
+        is_last: bool,
+        values: usize,
+        mut seen: usize,
+        found: &mut LookAhead,
+    ) -> Result<usize, Malformed> {
+        let mut at = 0;
         loop {
-            match Ahead::at(&self.rest[at..], self.unread)? {
-                Ahead::End => return Ok(found),
+            match Ahead::at(&part[at..], self.unread_behind(is_last))? {
+                Ahead::End => return Ok(seen),
                 Ahead::Missing(header, bytes) => {
-                    header.map_or(Ok(0), |header| self.note(header, &mut found))?;
+                    header.map_or(Ok(0), |(header, _)| self.note(header, found))?;
                     found.missing_bytes = if seen < values { bytes } else { 0 };
-                    return Ok(found);
+                    return Ok(seen);
                 }
-                Ahead::Page(header, bytes) => {
-                    seen = seen.saturating_add(self.note(header, &mut found)?);
+                Ahead::Page(header, _, bytes) => {
+                    seen = seen.saturating_add(self.note(header, found)?);
                     at += bytes;
                 }
             }
@@ -364,10 +500,10 @@ pub(super) struct LookAhead {
 
 /// What a part of a chunk begins with.
 enum Ahead {
-    /// A page, and its bytes with the header.
-    Page(Header, usize),
-    /// A page of which so many bytes are missing at least; its header is there, or is not.
-    Missing(Option<Header>, usize),
+    /// A page, the bytes of its header, and its bytes with the header.
+    Page(Header, usize, usize),
+    /// A page of which so many bytes are missing at least; its header, of so many bytes, is there, or is not.
+    Missing(Option<(Header, usize)>, usize),
     End,
 }
 
@@ -386,9 +522,9 @@ impl Ahead {
         let bytes = reader.at.saturating_add(header.page_bytes);
         let missing = bytes.saturating_sub(part.len());
         Ok(match missing > 0 && unread > 0 {
-            true => Self::Missing(Some(header), missing),
+            true => Self::Missing(Some((header, reader.at)), missing),
             // What a page lacks at the end of a chunk is reported when it is read.
-            false => Self::Page(header, bytes.min(part.len())),
+            false => Self::Page(header, reader.at, bytes.min(part.len())),
         })
     }
 }

@@ -51,6 +51,74 @@ pub(super) fn decompress(block: &[u8], length: usize, out: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
+/// The elements of a block that comes in parts, for when there is no memory for its whole text.
+#[derive(Default)]
+pub(super) struct Elements {
+    /// Whether the length of the text has been read.
+    begun: bool,
+    /// What is left of a literal.
+    literal_bytes: usize,
+}
+
+impl Elements {
+    /// Appends about `most` bytes of text to `out`, which has at least what the text may be copied from, and says how
+    /// many bytes of the input were used up: those of the next call begin behind them. `is_last` says that there will
+    /// be no more of them.
+    pub fn expand(&mut self, input: &[u8], is_last: bool, most: usize, out: &mut Vec<u8>) -> Result<usize, Malformed> {
+        let end = out.len() + most;
+        let mut at = 0;
+        if !self.begun {
+            at = match text_length(input) {
+                Ok((_, start)) => start,
+                // Five bytes have a length for certain.
+                Err(_) if !is_last && input.len() < 5 => return Ok(0),
+                Err(error) => return Err(error),
+            };
+            self.begun = true;
+        }
+        loop {
+            if self.literal_bytes > 0 {
+                let size = self.literal_bytes.min(input.len() - at).min(end.saturating_sub(out.len()));
+                out.extend_from_slice(&input[at..at + size]);
+                at += size;
+                self.literal_bytes -= size;
+            }
+            if self.literal_bytes > 0 || out.len() >= end || at >= input.len() {
+                return Ok(at);
+            }
+            let tag = input[at];
+            let operands = match tag & 3 {
+                0 => usize::from(tag >> 2).saturating_sub(59),
+                1 => 1,
+                2 => 2,
+                _ => 4,
+            };
+            let Some(operand) = input.get(at + 1..at + 1 + operands) else {
+                return if is_last { Err(Malformed("it is cut off")) } else { Ok(at) };
+            };
+            at += 1 + operands;
+            let operand = operand.iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte));
+            let (size, offset) = match tag & 3 {
+                0 => {
+                    self.literal_bytes = if operands == 0 { usize::from(tag >> 2) } else { operand } + 1;
+                    continue;
+                }
+                1 => (usize::from(tag >> 2 & 7) + 4, usize::from(tag >> 5) << 8 | operand),
+                _ => (usize::from(tag >> 2) + 1, operand),
+            };
+            if offset == 0 || offset > out.len() {
+                return Err(Malformed("it copies from before its start, or from further back than writers do"));
+            }
+            let from = out.len() - offset;
+            if offset >= size {
+                out.extend_from_within(from..from + size);
+            } else {
+                (from..from + size).for_each(|place| out.push(out[place]));
+            }
+        }
+    }
+}
+
 /// Writes the text of the elements.
 ///
 /// # Safety
@@ -260,6 +328,26 @@ mod tests {
             decompress(&block, text.len(), &mut out).unwrap();
             prop_assert_eq!(&out[before..], &text[..]);
             prop_assert!(decompress(&block, text.len() + 1, &mut Vec::new()).is_err());
+        }
+
+        #[test]
+        fn blocks_that_come_in_parts_expand_to_their_text(
+            elements in prop::collection::vec(element(), 0..40), parts in prop::collection::vec(0usize..90, 1..9),
+            most in 1usize..500,
+        ) {
+            let (block, text) = encode(&elements);
+            let (mut elements, mut out) = (Elements::default(), Vec::new());
+            let (mut begin, mut end) = (0, 0);
+            let mut parts = parts.into_iter().cycle();
+            while begin < block.len() {
+                let before = (begin, out.len());
+                begin += elements.expand(&block[begin..end], end == block.len(), most, &mut out).unwrap();
+                if before == (begin, out.len()) {
+                    prop_assert!(end < block.len(), "no progress with all there is");
+                    end = (end + parts.next().unwrap() + 1).min(block.len());
+                }
+            }
+            prop_assert_eq!(&out, &text);
         }
 
         #[test]

@@ -32,6 +32,8 @@ pub(super) struct Survey {
     pub dictionary_values: usize,
     /// Bytes that decoding holds at once: the dictionary and the longest page.
     pub bytes: usize,
+    /// If it is read in steps, what one reads, if no page is longer.
+    pub step_bytes: Option<usize>,
     /// Bytes of the chunk that are read later.
     pub unread: u64,
 }
@@ -64,12 +66,13 @@ impl Surveyed {
         piece: &Piece,
         bytes: Box<ParquetBytes>,
         unread: &HashMap<usize, u64>,
+        step_bytes: usize,
     ) -> Result<Self> {
         let group = file.metadata.row_group(piece.row_group);
         let survey = |&leaf: &usize| {
             let survey = survey_in_steps(file, group.column(leaf)).zip(unread.get(&leaf));
             let (survey, unread) = survey.ok_or_else(|| Error::bug("a column is read in steps that cannot be"))?;
-            Ok((leaf, Survey { unread: *unread, ..survey }))
+            Ok((leaf, Survey { unread: *unread, step_bytes: Some(step_bytes), ..survey }))
         };
         let leaves = bytes.leaves.keys().map(survey).collect::<Result<_>>()?;
         Ok(Self { bytes, leaves })
@@ -120,6 +123,7 @@ pub(super) fn survey_in_steps(file: &ParquetFile, metadata: &ColumnChunkMetaData
         is_all_codes: false,
         dictionary_values: 0,
         bytes: 0,
+        step_bytes: None,
         unread: 0,
     })
 }
@@ -148,6 +152,7 @@ fn survey(chunk: &ChunkBytes, metadata: &ColumnChunkMetaData) -> Result<Survey, 
         is_all_codes: true,
         dictionary_values: 0,
         bytes: 0,
+        step_bytes: None,
         unread: 0,
     };
     let (mut dictionary, mut longest) = (0usize, 0);

@@ -124,6 +124,62 @@ fn every_type_comes_back_in_every_encoding() {
     }
 }
 
+/// Every read is compared with one in steps, in which pages of more than a kilobyte are taken apart.
+#[test]
+fn long_pages_come_back_part_by_part() {
+    let batch = every_type(3000);
+    let flat = |field: &Field| !field.data_type().is_nested();
+    let columns = (0..batch.num_columns()).filter(|column| flat(batch.schema().field(*column)));
+    let mut batch = batch.project(&columns.collect::<Vec<_>>()).unwrap();
+    // Half of the rows are NULL in a stretch, and one text is longer than what is decompressed at once.
+    let texts = (0..3000).map(|i| match i {
+        1000..2000 => None,
+        2222 => Some("long ".repeat(5_000)),
+        _ => Some(format!("{i} {}", "x".repeat(i % 90))),
+    });
+    let texts: ArrayRef = Arc::new(texts.collect::<StringArray>());
+    let mut fields = batch.schema().fields().to_vec();
+    fields.push(Arc::new(Field::new("stretch", DataType::Utf8, true)));
+    let arrays = batch.columns().iter().cloned().chain([texts]).collect();
+    batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
+    let expected = logical(&batch);
+    let one_page = || properties().set_dictionary_enabled(false).set_data_page_size_limit(1 << 30);
+    let variants = [
+        one_page(),
+        one_page().set_compression(Compression::ZSTD(Default::default())),
+        one_page().set_compression(Compression::UNCOMPRESSED),
+        one_page().set_writer_version(WriterVersion::PARQUET_2_0),
+        one_page()
+            .set_writer_version(WriterVersion::PARQUET_2_0)
+            .set_compression(Compression::ZSTD(Default::default())),
+        // Long pages between short ones, and several after each other.
+        one_page().set_data_page_size_limit(1_500).set_write_batch_size(10),
+        properties().set_dictionary_page_size_limit(2_000).set_data_page_size_limit(1 << 30),
+    ];
+    for (number, variant) in variants.into_iter().enumerate() {
+        // The encodings of version 2 are not plain ones unless they are asked for.
+        let variant = ["big", "int", "text", "stretch", "blob", "required"]
+            .into_iter()
+            .fold(variant, |variant, column| variant.set_column_encoding(column.into(), Encoding::PLAIN));
+        let table = table_of("long.parquet", write(&batch, variant));
+        let column = |name: &str| table.schema().index_of(name).unwrap();
+        for names in [&["text", "big", "money"][..], &["stretch", "required", "blob"], &["wide", "double", "int"]] {
+            let columns = names.iter().map(|name| column(name)).collect::<Vec<_>>();
+            let wanted = expected.project(&columns).unwrap();
+            for batch_rows in [8192, 333, 64] {
+                let request = ScanRequest { columns: columns.clone(), predicate: None };
+                let read = read_all(&table, &request, &[], batch_rows, false);
+                assert_eq!(read, wanted, "variant {number}, {batch_rows} rows of {names:?}");
+                // Most rows are passed, in stretches.
+                let few = [AtMost::filter(column("required"), 0), AtMost::filter(column("int"), 1_000)];
+                read_all(&table, &request, &few, batch_rows, true);
+                let none = [AtMost::filter(column("int"), -49)];
+                read_all(&table, &request, &none, batch_rows, true);
+            }
+        }
+    }
+}
+
 #[test]
 fn narrow_forms_are_used_where_the_file_has_them() {
     let batch = every_type(500);

@@ -4,8 +4,8 @@
 //!
 //! * of our own: `sum` of intervals (`interval_sum`), `min` and `max` of intervals, enums and `char(n)` by their order
 //!   key (`extremes`), the value of a scalar subquery (`single_value`);
-//! * made of all rows of a group at once (`rows`, `of_rows`): `string_agg`, `mode`, percentiles, and whatever has
-//!   DISTINCT or an ORDER BY that its value depends on;
+//! * made of all rows of a group at once (`rows`, `of_rows`): `string_agg`, `mode`, and whatever has DISTINCT or an
+//!   ORDER BY that its value depends on; percentiles, which need the order of a few rows only (`percentiles`);
 //! * rewritten by the binder into others ([`AggregateBody::Rewritten`]): `avg` of intervals as `sum(x) / count(x)`,
 //!   variances and deviations of integers and decimals as `numeric_var_samp(count(x), sum(x), sum(x * x))` and its like
 //!   among the scalar functions.
@@ -14,15 +14,20 @@ mod extremes;
 mod interval_sum;
 mod of_rows;
 mod origin;
+mod percentiles;
 mod regression;
+mod row_order;
 mod rows;
 mod single_value;
 
 use std::sync::Arc;
 
+use datafusion_common::error::DataFusionError;
 use datafusion_expr::AggregateUDF;
 use datafusion_functions_aggregate as foreign;
+use diligence_base::Error;
 
+use self::percentiles::Percentile;
 use self::regression::{Measure, regression};
 use super::AggregateBody;
 use super::arithmetic::common;
@@ -61,6 +66,11 @@ fn as_is(function: fn() -> Arc<AggregateUDF>) -> AggregateBody {
 /// An accumulator of DataFusion's, of arguments as floats.
 fn of_doubles(function: fn() -> Arc<AggregateUDF>) -> AggregateBody {
     AggregateBody::DataFusion { function, casts: |types| vec![Some(SqlType::Double); types.len()] }
+}
+
+/// An error of ours on its way through DataFusion.
+fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
 }
 
 fn leaked(text: String) -> &'static str {
@@ -203,27 +213,27 @@ fn ordered_sets(catalog: &mut Catalog) {
     catalog.aggregate("mode(anyelement) -> anyelement within group", AggregateBody::Rows(RowsFunction::Mode));
     catalog.aggregate(
         "percentile_cont(double precision, double precision) -> double precision within group",
-        AggregateBody::Rows(RowsFunction::PercentileCont),
+        AggregateBody::Rows(RowsFunction::Percentile(Percentile::Continuous)),
     );
     catalog.aggregate(
         "percentile_cont(double precision, interval) -> interval within group",
-        AggregateBody::Rows(RowsFunction::PercentileCont),
+        AggregateBody::Rows(RowsFunction::Percentile(Percentile::Continuous)),
     );
     catalog.aggregate(
         "percentile_cont(double precision[], double precision) -> double precision[] within group",
-        AggregateBody::Rows(RowsFunction::PercentileCont),
+        AggregateBody::Rows(RowsFunction::Percentile(Percentile::Continuous)),
     );
     catalog.aggregate(
         "percentile_cont(double precision[], interval) -> interval[] within group",
-        AggregateBody::Rows(RowsFunction::PercentileCont),
+        AggregateBody::Rows(RowsFunction::Percentile(Percentile::Continuous)),
     );
     catalog.aggregate(
         "percentile_disc(double precision, anyelement) -> anyelement within group",
-        AggregateBody::Rows(RowsFunction::PercentileDisc),
+        AggregateBody::Rows(RowsFunction::Percentile(Percentile::Discrete)),
     );
     catalog.aggregate(
         "percentile_disc(double precision[], anyelement) -> anyarray within group",
-        AggregateBody::Rows(RowsFunction::PercentileDisc),
+        AggregateBody::Rows(RowsFunction::Percentile(Percentile::Discrete)),
     );
 }
 

@@ -1,23 +1,21 @@
-//! What is computed of all rows of a group: lists, texts, modes, percentiles, exact deviations of distinct values.
+//! What is computed of all rows of a group: lists, texts, modes, exact deviations of distinct values.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryViewBuilder, Float64Array, ListArray, StringViewBuilder, UInt32Array,
-    make_comparator,
+    Array, ArrayRef, AsArray, BinaryViewBuilder, ListArray, StringViewBuilder, UInt32Array, make_comparator,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{SortOptions, take};
-use arrow::datatypes::{DataType, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType};
-use datafusion_common::error::DataFusionError;
+use arrow::datatypes::DataType;
 use datafusion_common::{Result, exec_datafusion_err};
-use diligence_base::Error;
 
 use super::super::columns::{Read, Write};
 use super::super::decimal::{Decimal, overflow};
 use super::super::errors::value_error;
-use super::super::intervals::{negated, sum, times};
 use super::super::numeric::moment;
+use super::external;
+use super::percentiles::Percentile;
 
 /// Bytes that one text or bytea may have: as in PostgreSQL.
 const TEXT_BYTES_MAX: usize = (1 << 30) - 1;
@@ -31,10 +29,9 @@ pub enum RowsFunction {
     StringAgg,
     /// `mode(value)`, of values in order: the first of the most frequent ones.
     Mode,
-    /// `percentile_disc(fraction, value)`, of values in order; of one fraction or an array of them.
-    PercentileDisc,
-    /// `percentile_cont(fraction, value)` of floats and of intervals.
-    PercentileCont,
+    /// `percentile_disc(fraction, value)` and `percentile_cont`, of values in order; of one fraction or an array of
+    /// them.
+    Percentile(Percentile),
     /// `variance` and `stddev` of decimals.
     Deviation {
         /// One degree of freedom less than values.
@@ -62,18 +59,14 @@ impl Stretches<'_> {
     }
 }
 
-fn external(error: Error) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
-}
-
 impl RowsFunction {
     /// All of them; none has another place in a later version.
     pub(super) const ALL: [Self; 9] = [
         Self::ArrayAgg,
         Self::StringAgg,
         Self::Mode,
-        Self::PercentileDisc,
-        Self::PercentileCont,
+        Self::Percentile(Percentile::Discrete),
+        Self::Percentile(Percentile::Continuous),
         Self::Deviation { is_sample: false, is_root: false },
         Self::Deviation { is_sample: false, is_root: true },
         Self::Deviation { is_sample: true, is_root: false },
@@ -86,8 +79,8 @@ impl RowsFunction {
             Self::ArrayAgg => "array_agg",
             Self::StringAgg => "string_agg",
             Self::Mode => "mode",
-            Self::PercentileDisc => "percentile_disc",
-            Self::PercentileCont => "percentile_cont",
+            Self::Percentile(Percentile::Discrete) => "percentile_disc",
+            Self::Percentile(Percentile::Continuous) => "percentile_cont",
             Self::Deviation { is_sample: true, is_root: false } => "var_samp",
             Self::Deviation { is_sample: true, is_root: true } => "stddev_samp",
             Self::Deviation { is_sample: false, is_root: false } => "var_pop",
@@ -100,7 +93,7 @@ impl RowsFunction {
         match self {
             Self::ArrayAgg => None,
             Self::StringAgg | Self::Mode | Self::Deviation { .. } => Some(0),
-            Self::PercentileDisc | Self::PercentileCont => Some(1),
+            Self::Percentile(_) => Some(1),
         }
     }
 
@@ -109,13 +102,13 @@ impl RowsFunction {
         self == Self::Mode
     }
 
-    /// The values of the groups, of a type.
+    /// The values of the groups, of a type. Percentiles are [computed](super::percentiles) of rows that are not sorted.
     pub(super) fn values(self, rows: &Stretches<'_>, returns: &DataType) -> Result<ArrayRef> {
         match self {
             Self::ArrayAgg => lists(rows, returns),
             Self::StringAgg => texts(rows, returns),
             Self::Mode => modes(rows),
-            Self::PercentileDisc | Self::PercentileCont => percentiles(rows, returns, self == Self::PercentileCont),
+            Self::Percentile(_) => Err(exec_datafusion_err!("a percentile of sorted rows")),
             Self::Deviation { is_sample, is_root } => deviations(rows, returns, is_sample, is_root),
         }
     }
@@ -238,90 +231,6 @@ fn modes(rows: &Stretches<'_>) -> Result<ArrayRef> {
     Ok(take(&rows.arguments[0], &places, None)?)
 }
 
-/// Each group's percentile at its fraction, or at each of its array of fractions.
-fn percentiles(rows: &Stretches<'_>, returns: &DataType, is_continuous: bool) -> Result<ArrayRef> {
-    let [fractions, values] = rows.arguments else { return Err(exec_datafusion_err!("a percentile of two arguments")) };
-    if let Some(fractions) = fractions.as_primitive_opt::<Float64Type>() {
-        let fraction = |row: usize| fractions.is_valid(row).then(|| fractions.value(row));
-        let wanted =
-            rows.ranges().map(|range| (range.clone(), if range.is_empty() { None } else { fraction(range.start) }));
-        return at_fractions(values, wanted, is_continuous);
-    }
-    let DataType::List(field) = returns else { return Err(exec_datafusion_err!("percentiles give lists")) };
-    let arrays = fractions.as_list_opt::<i32>();
-    let arrays = arrays.ok_or_else(|| exec_datafusion_err!("the fractions of percentiles are no floats"))?;
-    let (mut wanted, mut lengths, mut is_valid) = (Vec::new(), Vec::new(), Vec::new());
-    for range in rows.ranges() {
-        let is_there = !range.is_empty() && arrays.is_valid(range.start);
-        let before = wanted.len();
-        if is_there {
-            let fractions = arrays.value(range.start);
-            let fractions = fractions.as_primitive::<Float64Type>();
-            wanted.extend(fractions.iter().map(|fraction| (range.clone(), fraction)));
-        }
-        lengths.push(wanted.len() - before);
-        is_valid.push(is_there);
-    }
-    let elements = at_fractions(values, wanted.into_iter(), is_continuous)?;
-    let offsets = OffsetBuffer::from_lengths(lengths);
-    Ok(Arc::new(ListArray::try_new(field.clone(), offsets, elements, Some(NullBuffer::from(is_valid)))?))
-}
-
-/// The percentiles at fractions of sorted rows; NULL where the fraction is.
-fn at_fractions(
-    values: &ArrayRef,
-    wanted: impl Iterator<Item = (std::ops::Range<usize>, Option<f64>)>,
-    is_continuous: bool,
-) -> Result<ArrayRef> {
-    let checked = wanted.map(|(range, fraction)| match fraction {
-        Some(share) if !(0.0..=1.0).contains(&share) => {
-            let message = format!("percentile value {share} is not between 0 and 1");
-            Err(external(value_error(message, "22003")))
-        }
-        fraction => Ok((range, fraction)),
-    });
-    let wanted = checked.collect::<Result<Vec<_>>>()?;
-    if !is_continuous {
-        let places = wanted.into_iter().map(|(range, fraction)| {
-            let place = (fraction? * range.len() as f64).ceil().max(1.0) as usize;
-            Some((range.start + place - 1) as u32)
-        });
-        let places = places.collect::<UInt32Array>();
-        return Ok(take(values, &places, None)?);
-    }
-    // The rows around the place, and how far it is from the lower one.
-    let around = |range: &std::ops::Range<usize>, fraction: f64| {
-        let place = fraction * (range.len() - 1) as f64;
-        (range.start + place.floor() as usize, range.start + place.ceil() as usize, place - place.floor())
-    };
-    if let Some(floats) = values.as_primitive_opt::<Float64Type>() {
-        let value = |(range, fraction): (std::ops::Range<usize>, Option<f64>)| {
-            let (low, high, share) = around(&range, fraction?);
-            let (low, high) =
-                (floats.value(low), if low == high { return Some(floats.value(low)) } else { floats.value(high) });
-            Some(low + share * (high - low))
-        };
-        return Ok(Arc::new(wanted.into_iter().map(value).collect::<Float64Array>()));
-    }
-    let Some(intervals) = values.as_primitive_opt::<IntervalMonthDayNanoType>() else {
-        return Err(exec_datafusion_err!("percentile_cont of {}", values.data_type()));
-    };
-    let value = |range: std::ops::Range<usize>, fraction: f64| -> diligence_base::Result<IntervalMonthDayNano> {
-        let (low, high, share) = around(&range, fraction);
-        let (lower, upper) = (intervals.value(low), intervals.value(high));
-        if low == high {
-            return Ok(lower);
-        }
-        sum(lower, times(sum(upper, negated(lower)?)?, share)?)
-    };
-    let values = wanted.into_iter().map(|(range, fraction)| match fraction {
-        Some(fraction) => value(range, fraction).map(Some).map_err(external),
-        None => Ok(None),
-    });
-    let values = values.collect::<Result<Vec<_>>>()?;
-    Ok(Arc::new(arrow::array::IntervalMonthDayNanoArray::from_iter(values)))
-}
-
 /// Each group's variance or deviation, exactly.
 fn deviations(rows: &Stretches<'_>, returns: &DataType, is_sample: bool, is_root: bool) -> Result<ArrayRef> {
     let column = <Decimal as Read>::column(&rows.arguments[0]);
@@ -346,25 +255,6 @@ mod tests {
     use arrow::datatypes::Int64Type;
 
     use super::*;
-
-    #[test]
-    fn percentiles_lie_between_the_rows_around_them() {
-        let values: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0, 4.0, 8.0, 5.0]));
-        let fractions: ArrayRef = Arc::new(Float64Array::from(vec![0.5, 0.5, 0.5, 0.5, 0.1]));
-        let arguments = [fractions, values];
-        let rows = Stretches { arguments: &arguments, keys: &[], ends: &[4, 5, 5] };
-        let continuous = RowsFunction::PercentileCont.values(&rows, &DataType::Float64).unwrap();
-        let continuous = continuous.as_primitive::<Float64Type>().iter().collect::<Vec<_>>();
-        assert_eq!(continuous, [Some(3.0), Some(5.0), None]);
-        let discrete = RowsFunction::PercentileDisc.values(&rows, &DataType::Float64).unwrap();
-        let discrete = discrete.as_primitive::<Float64Type>().iter().collect::<Vec<_>>();
-        assert_eq!(discrete, [Some(2.0), Some(5.0), None]);
-        let beyond: ArrayRef = Arc::new(Float64Array::from(vec![1.5; 5]));
-        let arguments = [beyond, arguments[1].clone()];
-        let rows = Stretches { arguments: &arguments, keys: &[], ends: &[5] };
-        let error = RowsFunction::PercentileDisc.values(&rows, &DataType::Float64).unwrap_err();
-        assert!(error.to_string().contains("not between 0 and 1"), "{error}");
-    }
 
     #[test]
     fn the_first_of_the_most_frequent_values_is_the_mode() {

@@ -16,14 +16,10 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, ListArray, StructArray, UInt32Array,
-    new_empty_array,
-};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, StructArray, UInt32Array, new_empty_array};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{SortOptions, concat, filter, take};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Float32Type, Float64Type, Schema};
-use arrow::row::{RowConverter, SortField};
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 use datafusion_common::{Result, ScalarValue, exec_datafusion_err};
 use datafusion_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion_expr::utils::AggregateOrderSensitivity;
@@ -33,6 +29,8 @@ use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctio
 use datafusion_physical_expr::expressions::Column;
 
 use super::of_rows::{RowsFunction, Stretches};
+use super::percentiles::percentiles;
+use super::row_order::RowOrder;
 use crate::SqlType;
 
 /// What is computed of a group's rows.
@@ -85,8 +83,10 @@ pub fn rows_udaf(
     };
     let name = match &computed {
         // The engine sorts many values instead (`plan/percentiles`), and knows them by this name.
-        Computed::Function(RowsFunction::PercentileCont) if keys.iter().any(|(_, options)| options.descending) => {
-            "percentile_cont desc".to_owned()
+        Computed::Function(function @ RowsFunction::Percentile(_))
+            if keys.iter().any(|(_, options)| options.descending) =>
+        {
+            format!("{} desc", function.name())
         }
         Computed::Function(function) => function.name().to_owned(),
         Computed::Aggregate(function) => function.name().to_owned(),
@@ -344,35 +344,25 @@ impl Collected {
 
     /// The rows by group, in order, each once if asked for, and where each group ends.
     fn in_order(&self, keys: &[ArrayRef]) -> Result<(Vec<u32>, Vec<usize>)> {
-        let (mut order, ends) = self.by_group();
+        let (mut rows, ends) = self.by_group();
         if keys.is_empty() {
-            return Ok((order, ends));
+            return Ok((rows, ends));
         }
-        let fields = keys.iter().zip(&self.shared.keys);
-        let fields = fields.map(|(key, options)| SortField::new_with_options(key.data_type().clone(), *options));
-        let converter = RowConverter::new(fields.collect())?;
-        let keys = keys.iter().map(one_zero).collect::<Vec<_>>();
-        let rows = converter.convert_columns(&keys)?;
+        let order = RowOrder::new(keys, &self.shared.keys)?;
         let mut begin = 0;
         for &end in &ends {
-            order[begin..end].sort_by(|&a, &b| rows.row(a as usize).cmp(&rows.row(b as usize)));
+            order.sort(&mut rows[begin..end]);
             begin = end;
         }
         if !self.shared.is_distinct {
-            return Ok((order, ends));
+            return Ok((rows, ends));
         }
-        let mut kept = Vec::with_capacity(order.len());
+        let mut kept = Vec::with_capacity(rows.len());
         let mut kept_ends = Vec::with_capacity(ends.len());
         let mut begin = 0;
         for &end in &ends {
-            let mut last = None;
-            for &row in &order[begin..end] {
-                let key = rows.row(row as usize);
-                if last.is_none_or(|last| last != key) {
-                    kept.push(row);
-                    last = Some(key);
-                }
-            }
+            let group = &rows[begin..end];
+            kept.extend(group.chunk_by(|&a, &b| order.is_same(a, b)).filter_map(|same| same.first()));
             kept_ends.push(kept.len());
             begin = end;
         }
@@ -386,6 +376,11 @@ impl Collected {
         }
         let columns = self.columns()?;
         let (arguments, keys) = columns.split_at(self.shared.arguments);
+        if let Computed::Function(RowsFunction::Percentile(kind)) = &self.shared.computed {
+            let order = RowOrder::new(keys, &self.shared.keys)?;
+            let (rows, ends) = self.by_group();
+            return percentiles(*kind, arguments, rows, &ends, &order, &self.shared.returns);
+        }
         let (order, ends) = self.in_order(keys)?;
         let order = UInt32Array::from(order);
         let sorted = |column: &ArrayRef| take(column, &order, None);
@@ -540,23 +535,6 @@ fn owned(array: &ArrayRef) -> Result<ArrayRef> {
             take(array, &rows, None)?
         }
     })
-}
-
-/// The keys with one zero and one NaN.
-fn one_zero(keys: &ArrayRef) -> ArrayRef {
-    match keys.data_type() {
-        DataType::Float64 => {
-            let canonical = |value: f64| if value.is_nan() { f64::NAN } else { value + 0.0 };
-            let keys: Float64Array = keys.as_primitive::<Float64Type>().unary(canonical);
-            Arc::new(keys)
-        }
-        DataType::Float32 => {
-            let canonical = |value: f32| if value.is_nan() { f32::NAN } else { value + 0.0 };
-            let keys: Float32Array = keys.as_primitive::<Float32Type>().unary(canonical);
-            Arc::new(keys)
-        }
-        _ => keys.clone(),
-    }
 }
 
 /// The mask with NULLs as false.

@@ -1,0 +1,239 @@
+//! Tests of several sessions side by side: foreign keys, and transactions that are as if each had run alone.
+
+use arrow::array::AsArray;
+use arrow::datatypes::Int64Type;
+use diligence_base::seams::Random;
+
+use crate::{Database, DatabaseOptions, Session};
+
+fn database() -> Database {
+    Database::open(DatabaseOptions { workers: Some(2), ..DatabaseOptions::default() }).unwrap()
+}
+
+/// What a statement ends with: a code, or nothing.
+fn outcome(session: &Session, sql: &str) -> &'static str {
+    let done = session.execute(sql).and_then(|result| result.collect());
+    done.err().map_or("", |error| error.code().unwrap_or("no code"))
+}
+
+fn run(session: &Session, sql: &str) {
+    assert_eq!(outcome(session, sql), "", "{sql}");
+}
+
+fn number(session: &Session, sql: &str) -> i64 {
+    let rows = session.execute(&format!("SELECT ({sql})::bigint")).and_then(|result| result.collect()).unwrap();
+    rows[0].column(0).as_primitive::<Int64Type>().value(0)
+}
+
+/// Runs a statement that waits for another session, and then what that one does; gives what both end with.
+fn behind(watch: &Session, waits: (&Session, &str), then: (&Session, &str)) -> [&'static str; 2] {
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| outcome(waits.0, waits.1));
+        while number(watch, "SELECT count(*) FROM pg_locks WHERE NOT granted") == 0 {
+            assert!(!waiting.is_finished(), "{} does not wait", waits.1);
+            std::thread::yield_now();
+        }
+        let then = outcome(then.0, then.1);
+        [waiting.join().unwrap(), then]
+    })
+}
+
+/// Parents 1 and 2 without children.
+fn two_parents(session: &Session) {
+    run(session, "DROP TABLE IF EXISTS c, p");
+    run(session, "CREATE TABLE p (id INT PRIMARY KEY, v INT)");
+    run(session, "CREATE TABLE c (id INT PRIMARY KEY, p INT REFERENCES p)");
+    run(session, "INSERT INTO p VALUES (1, 1), (2, 2)");
+}
+
+#[test]
+fn children_and_those_who_take_their_parents_away_wait_for_each_other() {
+    let database = database();
+    let [one, two, watch] = [(); 3].map(|()| database.session());
+    let child = "INSERT INTO c VALUES (1, 2)";
+    for gone in ["DELETE FROM p WHERE id = 2", "UPDATE p SET id = 12 WHERE id = 2"] {
+        for (end, expected) in [("COMMIT", "23503"), ("ROLLBACK", "")] {
+            for (first, second) in [(gone, child), (child, gone)] {
+                for in_block in [false, true] {
+                    two_parents(&watch);
+                    run(&one, "BEGIN");
+                    run(&one, first);
+                    if in_block {
+                        run(&two, "BEGIN");
+                        run(&two, "INSERT INTO c VALUES (9, 1)");
+                    }
+                    let done = behind(&watch, (&two, second), (&one, end));
+                    assert_eq!(done, [expected, ""], "{first}; {second}; {end}");
+                    if in_block {
+                        run(&two, if expected.is_empty() { "COMMIT" } else { "ROLLBACK" });
+                    }
+                }
+            }
+        }
+    }
+    // Who locks a parent for itself keeps children out.
+    two_parents(&watch);
+    run(&one, "BEGIN");
+    run(&one, "SELECT * FROM p WHERE id = 2 FOR UPDATE");
+    assert_eq!(behind(&watch, (&two, child), (&one, "COMMIT")), ["", ""]);
+}
+
+#[test]
+fn who_takes_parents_away_waits_for_those_who_change_what_refers_to_them() {
+    let database = database();
+    let [one, two, watch] = [(); 3].map(|()| database.session());
+    for (refers, first, second, committed, undone) in [
+        // Somebody takes the last child away.
+        ("", "DELETE FROM c", "DELETE FROM p", "", "23503"),
+        // Children that follow, and their own.
+        ("ON DELETE CASCADE", "UPDATE c SET v = 7", "DELETE FROM p", "", ""),
+        ("ON DELETE SET NULL", "UPDATE c SET v = 7", "DELETE FROM p", "", ""),
+        ("ON UPDATE CASCADE", "DELETE FROM c", "UPDATE p SET id = id + 10", "", ""),
+        ("ON DELETE CASCADE", "INSERT INTO g VALUES (1, 1)", "DELETE FROM p", "23503", ""),
+    ] {
+        for (end, expected) in [("COMMIT", committed), ("ROLLBACK", undone)] {
+            run(&watch, "DROP TABLE IF EXISTS g, c, p");
+            run(&watch, "CREATE TABLE p (id INT PRIMARY KEY)");
+            run(&watch, &format!("CREATE TABLE c (id INT PRIMARY KEY, p INT REFERENCES p {refers}, v INT)"));
+            run(&watch, "CREATE TABLE g (id INT, c INT REFERENCES c)");
+            run(&watch, "INSERT INTO p VALUES (1), (2)");
+            run(&watch, "INSERT INTO c VALUES (1, 1, 1)");
+            run(&one, "BEGIN");
+            run(&one, first);
+            let done = behind(&watch, (&two, second), (&one, end));
+            assert_eq!(done, [expected, ""], "{refers}: {first}; {second}; {end}");
+            assert_eq!(number(&watch, "SELECT count(*) FROM c WHERE p NOT IN (SELECT id FROM p)"), 0);
+        }
+    }
+}
+
+#[test]
+fn children_wait_for_nothing_else() {
+    let database = database();
+    let [one, two, watch] = [(); 3].map(|()| database.session());
+    two_parents(&watch);
+    run(&one, "BEGIN");
+    run(&two, "BEGIN");
+    // Another value of a parent is not another key, and two may have one parent.
+    run(&one, "UPDATE p SET v = 9 WHERE id = 2");
+    run(&one, "INSERT INTO c VALUES (1, 1)");
+    run(&two, "INSERT INTO c VALUES (2, 2), (3, 1)");
+    run(&two, "UPDATE p SET v = 8 WHERE id = 1");
+    run(&one, "COMMIT");
+    run(&two, "COMMIT");
+    // A parent that nobody else sees is none.
+    run(&one, "BEGIN");
+    run(&one, "INSERT INTO p VALUES (3, 3)");
+    assert_eq!(outcome(&two, "INSERT INTO c VALUES (4, 3)"), "23503");
+    run(&one, "COMMIT");
+    run(&two, "INSERT INTO c VALUES (4, 3)");
+    // A child that gets other values and has its parent still waits for nobody who locks that.
+    run(&one, "BEGIN");
+    run(&one, "SELECT * FROM p WHERE id = 3 FOR UPDATE");
+    run(&two, "UPDATE c SET id = 5 WHERE id = 4");
+    run(&one, "COMMIT");
+    assert_eq!(number(&watch, "SELECT count(*) FROM pg_locks"), 0);
+}
+
+#[test]
+fn of_two_who_take_each_others_parents_away_one_fails() {
+    let database = database();
+    let [one, two, watch] = [(); 3].map(|()| database.session());
+    two_parents(&watch);
+    for (session, child) in [(&one, 1), (&two, 2)] {
+        run(session, "BEGIN");
+        run(session, &format!("INSERT INTO c VALUES ({child}, {child})"));
+    }
+    let delete = |session: &Session, parent: i32| {
+        let code = outcome(session, &format!("DELETE FROM p WHERE id = {parent}"));
+        run(session, "ROLLBACK");
+        code
+    };
+    let codes = std::thread::scope(|scope| {
+        let other = scope.spawn(|| delete(&two, 1));
+        [delete(&one, 2), other.join().unwrap()]
+    });
+    assert!(codes == ["40P01", ""] || codes == ["", "40P01"], "{codes:?}");
+}
+
+#[test]
+fn no_commit_fails_for_a_parent_that_others_have_taken_away() {
+    let database = database();
+    let watch = database.session();
+    run(&watch, "CREATE TABLE p (id INT PRIMARY KEY, v INT)");
+    run(&watch, "CREATE TABLE c (id INT, p INT REFERENCES p)");
+    run(&watch, "INSERT INTO p SELECT i, 0 FROM generate_series(1, 4) AS s(i)");
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let session = database.session();
+            scope.spawn(move || {
+                let mut random = Random::new(seed);
+                for _ in 0..60 {
+                    run(&session, "BEGIN");
+                    let mut code = "";
+                    for _ in 0..1 + random.below(3) {
+                        let parent = 1 + random.below(6);
+                        let sql = match random.below(6) {
+                            0 | 1 => format!("INSERT INTO c VALUES (1, {parent})"),
+                            2 => format!("DELETE FROM c WHERE p = {parent}"),
+                            3 => format!("DELETE FROM p WHERE id = {parent}"),
+                            4 => format!("INSERT INTO p VALUES ({parent}, 1)"),
+                            _ => format!("UPDATE p SET v = v + 1 WHERE id = {parent}"),
+                        };
+                        code = outcome(&session, &sql);
+                        if !code.is_empty() {
+                            assert!(["23503", "23505", "40P01"].contains(&code), "{sql}: {code}");
+                            break;
+                        }
+                    }
+                    run(&session, if code.is_empty() { "COMMIT" } else { "ROLLBACK" });
+                }
+            });
+        }
+    });
+    assert_eq!(number(&watch, "SELECT count(*) FROM c WHERE p NOT IN (SELECT id FROM p)"), 0);
+    assert_eq!(number(&watch, "SELECT count(*) FROM pg_locks"), 0);
+}
+
+#[test]
+fn serializable_transactions_fail_only_for_what_they_have_read() {
+    let database = database();
+    let [one, two] = [(); 2].map(|()| database.session());
+    for table in ["a", "b", "other", "empty"] {
+        run(&one, &format!("CREATE TABLE {table} (x INT)"));
+    }
+    run(&one, "INSERT INTO a VALUES (1)");
+    run(&one, "INSERT INTO b VALUES (1)");
+    let begin = "BEGIN ISOLATION LEVEL SERIALIZABLE";
+    let (reads_a, reads_b) = ("SELECT count(*) FROM a", "SELECT count(*) FROM b WHERE x = 1");
+    let (writes_a, writes_b) = ("INSERT INTO a VALUES (2)", "INSERT INTO b VALUES (2)");
+    let reads_nothing = "SELECT count(*) FROM empty WHERE x = 1";
+    // What the first reads and writes, what the second does before its end, and how it ends.
+    for (first, second, end) in [
+        (vec![reads_a, writes_b], "INSERT INTO other VALUES (1)", ""),
+        (vec![reads_a, writes_b], writes_b, ""),
+        (vec![writes_a], writes_a, ""),
+        (vec![reads_a, reads_b], writes_a, ""),
+        (vec![reads_a, writes_b], writes_a, "40001"),
+        (vec![writes_b, reads_a], writes_a, "40001"),
+        (vec![writes_b, reads_a], "DELETE FROM a WHERE x = 2", "40001"),
+        (vec!["UPDATE b SET x = x WHERE x = 3"], writes_b, ""),
+        (vec!["INSERT INTO other SELECT x FROM a"], writes_a, "40001"),
+        (vec!["DELETE FROM other WHERE x IN (SELECT x FROM b)"], writes_b, "40001"),
+        (vec![reads_nothing, writes_b], "INSERT INTO empty VALUES (1)", "40001"),
+    ] {
+        run(&one, begin);
+        first.iter().for_each(|sql| run(&one, sql));
+        run(&two, second);
+        assert_eq!(outcome(&one, "COMMIT"), end, "{first:?}; {second}");
+    }
+    // Each reads what the other writes.
+    run(&one, begin);
+    run(&two, begin);
+    for (session, reads, writes) in [(&one, reads_a, writes_b), (&two, reads_b, writes_a)] {
+        run(session, reads);
+        run(session, writes);
+    }
+    run(&one, "COMMIT");
+    assert_eq!(outcome(&two, "COMMIT"), "40001");
+}
