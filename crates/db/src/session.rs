@@ -148,7 +148,9 @@ impl SettingsSink for Parts {
         let Some(other) = activities.all().into_iter().find(|other| other.process_id == process_id) else {
             let said = Error::input(format!("PID {process_id} is not a PostgreSQL backend process"));
             let message = Message { level: Level::Warning, said: said.with_code("01000") };
-            caller().inspect(|caller| caller.printed(message));
+            if let Some(caller) = caller() {
+                caller.printed(message);
+            }
             return Ok(false);
         };
         let (catalogs, facts) = (self.planner.catalogs(), self.planner.facts());

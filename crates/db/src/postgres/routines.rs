@@ -94,8 +94,8 @@ impl Types {
 
 /// The routines that the session may use, with their names.
 fn made(snapshot: &SessionSnapshot) -> impl Iterator<Item = (&Arc<Object>, &Arc<Routine>, &str)> {
-    let routine = |object: &'_ Arc<Object>| snapshot.rights.may_use(&object.name);
-    snapshot.catalog.all_objects().filter(move |object| routine(object)).filter_map(|object| {
+    let objects = snapshot.catalog.all_objects().filter(move |object| snapshot.rights.may_use(&object.name));
+    objects.filter_map(|object| {
         let Relation::Routine(routine) = &object.relation else { return None };
         let shown = object.name.routine()?;
         Some((object, routine, shown.split('(').next().unwrap_or(shown)))

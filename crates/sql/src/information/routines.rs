@@ -1,12 +1,18 @@
 //! Functions, procedures and macros that statements made, with what they take.
 
-use diligence_catalog::{ArgumentMode, Object, Routine};
+use std::sync::Arc;
 
-use super::*;
+use diligence_catalog::{
+    ArgumentMode, CATALOG_NAME, DEFAULT_SCHEMA, Object, POSTGRES_SCHEMA, Relation, RelationName, Routine,
+    SessionSnapshot,
+};
+use diligence_types::SqlType;
+
+use super::{Cell, Row, named};
 
 /// The routines that the session may use, with their names.
 fn made(snapshot: &SessionSnapshot) -> impl Iterator<Item = (&Arc<Object>, &Arc<Routine>, &str)> {
-    let objects = snapshot.catalog.all_objects().filter(|object| snapshot.rights.may_use(&object.name));
+    let objects = snapshot.catalog.all_objects().filter(move |object| snapshot.rights.may_use(&object.name));
     objects.filter_map(|object| {
         let Relation::Routine(routine) = &object.relation else { return None };
         let shown = object.name.routine()?;
@@ -99,7 +105,7 @@ pub(super) fn routines(snapshot: &SessionSnapshot) -> Vec<Row> {
 pub(super) fn parameters(snapshot: &SessionSnapshot) -> Vec<Row> {
     let mut rows = Vec::new();
     for (object, routine, name) in made(snapshot) {
-        for (place, argument) in (1..).zip(routine.signature().arguments) {
+        for (place, argument) in (1_i32..).zip(routine.signature().arguments) {
             let mut row = specific(object, name);
             row.extend(row! {
                 "ordinal_position": place,

@@ -117,7 +117,10 @@ impl Around<'_> {
     /// several have the name.
     pub(super) fn number_of_routine(&self, text: &str, with_types: bool) -> Result<Option<i64>> {
         let (name, types) = match text.split_once('(') {
-            Some((name, types)) if with_types => (name, Some(types.trim_end().trim_end_matches(')'))),
+            Some((name, types)) if with_types => {
+                let types = types.trim_end();
+                (name, Some(types.strip_suffix(')').unwrap_or(types)))
+            }
             _ => (text, None),
         };
         let Some(parsed) = RelationName::parse(name.trim()) else { return Ok(None) };
