@@ -240,8 +240,8 @@ impl SessionCatalogs {
         }
     }
 
-    /// A statement reads tables, in a transaction that sees one moment: if it is to be as if it had run alone, they have
-    /// to be the same when it ends.
+    /// A statement reads tables, in a transaction that sees one moment: if it is to be as if it had run alone, they
+    /// have to be the same when it ends.
     pub fn note_read(&self, tables: impl Iterator<Item = TableId>) {
         if let Some(inside) = &*self.inside.read()
             && inside.isolation != Isolation::ReadCommitted

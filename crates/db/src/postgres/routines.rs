@@ -1,5 +1,5 @@
-//! Functions and procedures that statements made, as PostgreSQL lists them: `pg_proc` and what functions about them look
-//! into.
+//! Functions and procedures that statements made, as PostgreSQL lists them: `pg_proc` and what functions about them
+//! look into.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -9,7 +9,8 @@ use super::scope::{Clause, Level, Namespace};
 use super::{Binder, Rows, Withs};
 use crate::algebra::{Column, Constant, Limit, Relation, Scalar};
 
-/// Columns of `pg_index` and `pg_proc` that are vectors in PostgreSQL: clients read their numbers with blanks between them.
+/// Columns of `pg_index` and `pg_proc` that are vectors in PostgreSQL: clients read their numbers with blanks between
+/// them.
 const VECTORS: [&str; 5] = ["indkey", "indoption", "indclass", "indcollation", "proargtypes"];
 
 impl Binder<'_> {

@@ -262,8 +262,8 @@ pub(super) fn has_comments(text: &[u8], last: bool, name: &str, options: &CsvOpt
 /// Records looked at to find comments.
 const COMMENT_RECORDS: usize = 1000;
 
-/// Where the header or the first record is, behind lines about the file: the first of them has one field, all have fewer
-/// than the records, and these have all the same number. 0 if there are no such lines.
+/// Where the header or the first record is, behind lines about the file: the first of them has one field, all have
+/// fewer than the records, and these have all the same number. 0 if there are no such lines.
 pub(super) fn preamble(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> usize {
     let delimiters = told_delimiter(name, options).map_or_else(|| DELIMITERS.to_vec(), |delimiter| vec![delimiter]);
     let found = delimiters.into_iter().filter_map(|delimiter| {
