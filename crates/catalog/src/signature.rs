@@ -333,7 +333,13 @@ fn text_of(body: &Expr) -> Option<&str> {
 }
 
 fn own_name(name: &Ident) -> String {
-    if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
+    // Names of arguments come from the parser as they are written, quotes included.
+    let inside = name.value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    match (name.quote_style, inside) {
+        (None, Some(inside)) => inside.replace("\"\"", "\""),
+        (None, None) => name.value.to_lowercase(),
+        (Some(_), _) => name.value.clone(),
+    }
 }
 
 fn literal(text: &str) -> String {
