@@ -14,7 +14,7 @@ use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::{ConvertedType, Type as PhysicalType};
 
 use super::bytes::FetchedRowGroup;
-use super::fixed::{BigEndian, Cast, Convert, Fixed, Intervals};
+use super::fixed::{BigEndian, Bits, Cast, Convert, Fixed, Intervals};
 use super::flat::{FlatRows, Values};
 use super::footer::guard;
 use super::large_page::{LargePage, Layout};
@@ -185,6 +185,8 @@ pub(super) fn open_flat(
         (PhysicalType::FIXED_LEN_BYTE_ARRAY, Interval(_)) if descriptor.type_length() == 12 => {
             opening.fixed(Intervals, ty)
         }
+        // Parquet's own reader is as good where the whole chunk is there.
+        (PhysicalType::BOOLEAN, Boolean) if survey.step_bytes.is_some() => opening.open(Bits::default()),
         (PhysicalType::BYTE_ARRAY, Utf8 | LargeUtf8 | Utf8View) => {
             // Codes pay off where values repeat.
             let repeats = survey.dictionary_values.saturating_mul(DICTIONARY_REPEATS_MIN) <= piece.rows.len();

@@ -1,8 +1,9 @@
 //! Values of fixed width: numbers, dates, times, decimals.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-use arrow::array::{ArrayData, ArrayRef, make_array};
+use arrow::array::{ArrayData, ArrayRef, BooleanArray, make_array};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
@@ -228,6 +229,71 @@ impl<C: Convert> Values for Fixed<C> {
             .nulls(nulls);
         // SAFETY: the buffer has one item of the type's width per row, and any bits are a value of the type.
         Ok(make_array(unsafe { builder.build_unchecked() }))
+    }
+}
+
+/// Truth values, one bit each: the first one's is the lowest of its byte.
+#[derive(Default)]
+pub(super) struct Bits {
+    text: Text,
+    /// Which bit is the next value.
+    at: usize,
+}
+
+impl Bits {
+    /// The places of the next values.
+    fn next(&mut self, count: usize) -> Result<std::ops::Range<usize>, Malformed> {
+        let bits = self.text.len().saturating_mul(8);
+        let end = self.at.checked_add(count).filter(|&end| end <= bits);
+        let end = end.ok_or_else(|| Malformed("a page has fewer values than rows".to_owned()))?;
+        Ok(std::mem::replace(&mut self.at, end)..end)
+    }
+
+    fn value(&self, place: usize) -> bool {
+        self.text[place / 8] >> (place % 8) & 1 == 1
+    }
+}
+
+impl Values for Bits {
+    type Item = bool;
+    const IN_RUNS: bool = true;
+
+    fn set_dictionary(&mut self, _: Page, _: usize) -> Result<(), Malformed> {
+        Err(Malformed("truth values have a dictionary".to_owned()))
+    }
+
+    fn start_plain(&mut self, page: Page, _: usize) -> Result<(), Malformed> {
+        (self.text, self.at) = (page.text, page.values.saturating_mul(8));
+        Ok(())
+    }
+
+    fn plain(&mut self, count: usize, out: &mut Vec<bool>) -> Result<(), Malformed> {
+        let places = self.next(count)?;
+        out.extend(places.map(|place| self.value(place)));
+        Ok(())
+    }
+
+    fn plain_selected(&mut self, selected: &BooleanBuffer, out: &mut Vec<bool>) -> Result<(), Malformed> {
+        let places = self.next(selected.len())?;
+        out.extend(selected.set_indices().map(|row| self.value(places.start + row)));
+        Ok(())
+    }
+
+    fn skip_plain(&mut self, count: usize) -> Result<(), Malformed> {
+        self.next(count).map(drop)
+    }
+
+    fn look_up(&mut self, codes: &[u32], out: &mut Vec<bool>) -> Result<(), Malformed> {
+        out.extend(codes.iter().map(|&code| code == 1));
+        Ok(())
+    }
+
+    fn take_text(&mut self) -> Text {
+        std::mem::take(&mut self.text)
+    }
+
+    fn finish(&mut self, items: Vec<bool>, nulls: Option<NullBuffer>) -> Result<ArrayRef, Malformed> {
+        Ok(Arc::new(BooleanArray::new(BooleanBuffer::from(items), nulls)))
     }
 }
 

@@ -28,6 +28,8 @@ const CODES: usize = 1024;
 pub(super) trait Values: Send + 'static {
     /// What stands for a value while an array is gathered.
     type Item: Copy + Default + Send;
+    /// Whether values that are not plain come in runs of bits, and not as codes of a dictionary.
+    const IN_RUNS: bool = false;
 
     /// The chunk's dictionary, if it has one: called once at most, before any page of values.
     fn set_dictionary(&mut self, page: Page, values: usize) -> Result<(), Malformed>;
@@ -185,7 +187,12 @@ impl<V: Values> FlatRows<V> {
         {
             levels = None;
         }
-        if encoding::is_dictionary(header.encoding) {
+        if V::IN_RUNS && header.encoding == encoding::RLE {
+            // Behind their length.
+            let codes = Some(Runs::new(1, page.text.len().min(page.values + 4)..page.text.len())?);
+            return Ok(Open { rows, levels, codes, text: page.text });
+        }
+        if encoding::is_dictionary(header.encoding) && !V::IN_RUNS {
             // Without a dictionary there may still be such pages, of NULLs.
             let Some(&width) = page.text.get(page.values) else {
                 // No values: all rows are NULL.

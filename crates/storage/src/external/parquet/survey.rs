@@ -103,7 +103,8 @@ pub(super) fn dictionary_bytes(header: &Header) -> usize {
 /// codes.
 pub(super) fn survey_in_steps(file: &ParquetFile, metadata: &ColumnChunkMetaData) -> Option<Survey> {
     const KNOWN: [Encoding; 3] = [Encoding::PLAIN, Encoding::PLAIN_DICTIONARY, Encoding::RLE_DICTIONARY];
-    let is_known = |encoding: Encoding| KNOWN.contains(&encoding);
+    let is_bits = metadata.column_type() == PhysicalType::BOOLEAN;
+    let is_known = |encoding: Encoding| KNOWN.contains(&encoding) || encoding == Encoding::RLE && is_bits;
     let descriptor = metadata.column_descr();
     let flat = descriptor.max_rep_level() == 0 && descriptor.max_def_level() <= 1;
     let supported = match metadata.page_encoding_stats_mask() {
