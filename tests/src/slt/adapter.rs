@@ -18,8 +18,8 @@ pub struct Adapter {
     pub watchdog: Watchdog,
     /// Whether a second copy of each query runs at the same time, and must get the same.
     pub twice: bool,
-    /// The functions of the script whose calls change something: a session has one transaction and one user, which two
-    /// calls at a time would share.
+    /// The functions of the script whose calls change something: a session has one transaction, one user and one value
+    /// of each setting, which two calls at a time would share.
     pub changing: Vec<String>,
 }
 
@@ -36,9 +36,23 @@ pub enum Door {
 const CHANGES: [&str; 9] =
     ["random", "uuid", "now(", "current_", "system.", "nextval", " into ", "update ", "delete from"];
 
-/// What a function says that changes something: rows, the transaction, or who the user is.
-const CHANGES_IN_FUNCTIONS: [&str; 9] =
-    ["insert ", "update ", "delete ", "merge ", "truncate ", "execute ", "exception", "set_config", "security definer"];
+/// What a function says that changes something: rows, the transaction, settings, or who the user is.
+const CHANGES_IN_FUNCTIONS: [&str; 10] = [
+    "insert ",
+    "update ",
+    "delete ",
+    "merge ",
+    "truncate ",
+    "execute ",
+    "exception",
+    " set ",
+    "set_config",
+    "security definer",
+];
+
+/// How statements begin that say what a function does.
+const SAY_OF_FUNCTIONS: [&str; 4] =
+    ["create function ", "create or replace function ", "alter function ", "alter routine "];
 
 impl Adapter {
     /// Whether it is a query that changes nothing, and whose answer is the same however often it is asked.
@@ -52,11 +66,7 @@ impl Adapter {
     /// Keeps the name of a function if its calls change something, itself or by what it calls.
     fn learn(&mut self, sql: &str) {
         let sql = sql.trim_start().to_ascii_lowercase();
-        let Some(function) =
-            ["create function ", "create or replace function "].iter().find_map(|words| sql.strip_prefix(words))
-        else {
-            return;
-        };
+        let Some(function) = SAY_OF_FUNCTIONS.iter().find_map(|words| sql.strip_prefix(words)) else { return };
         let name = function.split('(').next().unwrap_or_default().rsplit('.').next().unwrap_or_default();
         if CHANGES_IN_FUNCTIONS.iter().any(|word| sql.contains(word)) || self.calls_what_changes(&sql) {
             self.changing.push(format!("{}(", name.trim()));
