@@ -29,8 +29,9 @@ const HEAVY_FACTORS: [usize; 5] = [7919, 7921, 7923, 7927, 7929];
 /// Three of them fill it.
 const MEMORY_BYTES: usize = 48 << 20;
 
-/// What the broker grants above the budget at most: twice its slack of 16 MiB (`memory`, first page).
-const SLACK_BYTES: usize = 32 << 20;
+/// What is reserved above the budget at most: twice the broker's slack of 16 MiB, and as much again of what may be
+/// overdrawn, for single rows and for the buffers with which more is given back (`memory`, first page).
+const SLACK_BYTES: usize = 64 << 20;
 
 /// What a process may have beside the budget: programs and libraries, stacks, plans, sessions with their messages of
 /// megabytes. The largest parts are statements of 20 MB that are parsed at the same time.
