@@ -37,7 +37,8 @@ pub(crate) struct Bounds {
     more_bytes: usize,
     /// What is charged at most.
     charge_bytes_max: usize,
-    /// A process that holds the same for so long is quiet: what it does not need goes back.
+    /// A process that holds the same for so long is quiet: what it does not need goes back, each time that so much
+    /// time has passed. Holding the same does not say that nothing was freed.
     quiet: Duration,
 }
 
@@ -60,11 +61,9 @@ impl Bounds {
 pub(crate) struct Looks {
     /// What the process held when it last gave back, or less.
     floor_bytes: usize,
-    /// What it held when it last changed, and when that was.
+    /// What it held when it last changed or gave back, and when that was.
     still_bytes: usize,
     still_since: Duration,
-    /// Whether it gave back since it is still.
-    is_trimmed: bool,
     /// When it was last to give back.
     told: Duration,
     /// What is charged, and when that was last said.
@@ -86,24 +85,24 @@ impl Looks {
     pub fn look(&mut self, bounds: &Bounds, bytes: usize, now: Duration) -> Look {
         self.floor_bytes = self.floor_bytes.min(bytes);
         if bytes.abs_diff(self.still_bytes) > CHANGE_BYTES {
-            (self.still_bytes, self.still_since, self.is_trimmed) = (bytes, now, false);
+            (self.still_bytes, self.still_since) = (bytes, now);
         }
         let is_again = bytes > bounds.high_bytes && now.saturating_sub(self.told) >= AGAIN;
         let high = bounds.high_bytes.max(self.floor_bytes + bounds.more_bytes);
-        let is_quiet = !self.is_trimmed && now.saturating_sub(self.still_since) >= bounds.quiet;
+        let is_quiet = now.saturating_sub(self.still_since) >= bounds.quiet;
         // As long as it takes at least to get there.
         let ms = high.saturating_sub(bytes) / (BYTES_PER_SECOND / 1000);
         let next = Duration::from_millis(ms as u64).clamp(LOOK_MIN, LOOK_MAX);
         let is_too_much = bytes > high || is_again || is_quiet;
         if is_too_much {
-            self.told = now;
+            (self.told, self.still_since) = (now, now);
         }
         Look { is_too_much, next }
     }
 
     /// Memory went back: the process holds so much now.
     pub fn gave_back(&mut self, bytes: usize) {
-        (self.floor_bytes, self.still_bytes, self.is_trimmed) = (bytes, bytes, true);
+        (self.floor_bytes, self.still_bytes) = (bytes, bytes);
     }
 
     /// What is to be charged from now on, if that is anything or changes; `bytes` is what the process holds, after
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_process_gives_back_once() {
+    fn a_quiet_process_gives_back_once_in_a_while() {
         let bounds = Bounds::within(1000 * MB, QUIET);
         let mut looks = Looks::default();
         let second = Duration::from_secs(1);
@@ -200,10 +199,15 @@ mod tests {
         let began = 10 * second;
         assert!(!is_quiet(500 * MB, began) && !is_quiet(500 * MB + 1000, began + QUIET - second));
         assert!(is_quiet(500 * MB, began + QUIET));
+        // As much was taken and freed while it went back: it holds the same from now on, and does not need it.
+        looks.gave_back(500 * MB);
+        let mut is_quiet = |bytes: usize, at: Duration| looks.look(&bounds, bytes, at).is_too_much;
+        assert!(!is_quiet(500 * MB, began + 2 * QUIET - second));
+        assert!(is_quiet(500 * MB, began + 2 * QUIET));
         looks.gave_back(100 * MB);
         let mut is_quiet = |bytes: usize, at: Duration| looks.look(&bounds, bytes, at).is_too_much;
-        let again = began + 3 * QUIET;
-        assert!(!is_quiet(100 * MB, again) && !is_quiet(300 * MB, again + second));
-        assert!(is_quiet(300 * MB, again + second + QUIET));
+        let again = began + 2 * QUIET + second;
+        assert!(!is_quiet(300 * MB, again) && !is_quiet(300 * MB, again + QUIET - second));
+        assert!(is_quiet(300 * MB, again + QUIET));
     }
 }
