@@ -23,7 +23,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::carried::Carried;
 use crate::deferred::DeferredConstraints;
-use crate::journal::{Entry, Journal, LogPosition, RowStore, Staged};
+use crate::journal::{Entry, Journal, KeyStore, LogPosition, RowStore, Staged};
 use crate::locks::{LockOwner, Locks};
 use crate::moment::micros_now;
 use crate::moved::MovedRows;
@@ -98,6 +98,7 @@ pub(crate) struct Shared {
     shown: Mutex<BTreeMap<RelationName, u32>>,
     users: RwLock<Arc<BTreeMap<String, Arc<Rights>>>>,
     row_rules: OnceLock<Arc<dyn RowRules>>,
+    key_store: OnceLock<Arc<dyn KeyStore>>,
     history: History,
     locks: Arc<Locks>,
 }
@@ -153,6 +154,7 @@ impl Default for Shared {
             shown: Mutex::default(),
             users: RwLock::default(),
             row_rules: OnceLock::new(),
+            key_store: OnceLock::new(),
             history: History::default(),
             locks: Arc::default(),
         }
@@ -266,6 +268,20 @@ impl Catalog {
     /// Has rows that come in great number go into segments from now on. Called once, before any statement runs.
     pub fn store_rows_in(&self, row_store: Arc<dyn RowStore>) {
         let _ = self.row_store.set(row_store);
+    }
+
+    /// Has keys of indexes that come in great number go into files from now on. Called once, before there are tables.
+    pub fn store_keys_in(&self, store: Arc<dyn KeyStore>) {
+        let _ = self.shared.key_store.set(store);
+    }
+
+    /// A relation that gets this name has its keys where they belong.
+    fn keep_keys_of(&self, name: &RelationName, relation: &Relation) {
+        if let (Relation::Native(table), Some(store)) = (relation, self.shared.key_store.get())
+            && !name.is_temporary()
+        {
+            table.keep_keys_in(store);
+        }
     }
 
     /// Has rows that follow others held against the rules of their tables. Called once, before any statement runs.

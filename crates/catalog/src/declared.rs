@@ -1,5 +1,7 @@
 //! What a table was declared with: all its versions have it in common.
 
+use std::sync::{Arc, OnceLock};
+
 use arrow::datatypes::SchemaRef;
 use datafusion_common::ColumnStatistics;
 use diligence_base::Result;
@@ -8,8 +10,12 @@ use parking_lot::Mutex;
 
 use crate::RelationName;
 use crate::distribution::Placement;
+use crate::journal::KeyStore;
 use crate::rules::TableRules;
 use crate::sampled::Sampled;
+
+/// Where the keys of a table go, once it is known.
+pub(crate) type KeyStoreSlot = Arc<OnceLock<Arc<dyn KeyStore>>>;
 
 /// What a table was declared with. All its versions share it.
 #[derive(Debug)]
@@ -24,6 +30,8 @@ pub(crate) struct Declared {
     pub(crate) origin: TableVersion,
     /// Which fragment rows belong to.
     pub(crate) placement: Placement,
+    /// Where keys go that come in great number, if it is set; the same for all that the table is declared as.
+    pub(crate) key_store: KeyStoreSlot,
     sampled: Mutex<Option<Sampled>>,
 }
 
@@ -35,9 +43,11 @@ impl Declared {
         rules: TableRules,
         columns: ColumnIds,
         origin: TableVersion,
+        key_store: KeyStoreSlot,
     ) -> Result<Self> {
         let placement = Placement::new(&rules.distribution, &schema)?;
-        Ok(Self { id: TableId::next(), name, schema, rules, columns, origin, placement, sampled: Mutex::default() })
+        let (id, sampled) = (TableId::next(), Mutex::default());
+        Ok(Self { id, name, schema, rules, columns, origin, placement, key_store, sampled })
     }
 
     /// What a sample of so many rows told, if it is still good; otherwise another one is taken.

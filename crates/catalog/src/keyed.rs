@@ -2,19 +2,27 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
+use diligence_storage::foreign_error::from_arrow;
 
 use crate::index::KeyIndex;
+use crate::journal::KeyStore;
 use crate::keys::{KeyReader, KeyValues, SortedKeys};
 use crate::pieces::{Piece, RowFinder};
 use crate::run::Run;
+use crate::run_writer::{merged, merged_in_file};
 use crate::{RelationName, rules};
 
 /// Keys that are sorted at once where many rows get an index.
-const SORTED_ROWS: usize = 1 << 20;
+const SORTED_ROWS: usize = 1 << 19;
+/// Bytes that a key takes while it is sorted, beside its own: its place in the order, and where it is.
+const SORTED_KEY_BYTES: usize = 32;
+/// Bytes of an index in memory, about, with which a statement that makes more of it moves it to a file.
+const MOVED_BYTES: usize = 32 << 20;
 
 /// The rows of a version by a key.
 pub(crate) struct KeyLookup<'a> {
@@ -33,7 +41,7 @@ impl KeyLookup<'_> {
     pub(crate) fn found(&self, values: &KeyValues, row: usize) -> Result<Option<i64>> {
         let Some(key) = values.compared(row) else { return Ok(None) };
         self.index.check()?;
-        for number in self.index.candidates(&key) {
+        for number in self.index.candidates(&key)? {
             if has_key(&self.finder, &self.reader, number, values, row)? {
                 return Ok(Some(number));
             }
@@ -42,12 +50,25 @@ impl KeyLookup<'_> {
     }
 }
 
+/// Where the keys of an index go.
+#[derive(Clone, Copy)]
+pub(crate) struct KeySpace<'a> {
+    /// What those in memory are counted beside.
+    pub(crate) memory: &'a Reservation,
+    /// Where they go when they are many; they stay in memory, if `None`.
+    pub(crate) store: Option<&'a dyn KeyStore>,
+    /// All rows have smaller numbers.
+    pub(crate) covered: i64,
+}
+
 /// The keys of many rows, some of them at a time.
 struct KeySource<'a> {
     reader: &'a KeyReader<'a>,
     pieces: &'a [Piece],
     /// Rows with smaller numbers are left out.
     first: i64,
+    /// What keys are counted beside while they are sorted.
+    memory: &'a Reservation,
 }
 
 impl KeySource<'_> {
@@ -55,18 +76,32 @@ impl KeySource<'_> {
     /// does, and with kind `File` if rows cannot be read.
     fn each(&self, mut take: impl FnMut(&[KeyValues], &[Vec<i64>]) -> Result<()>) -> Result<()> {
         let (mut keys, mut numbers, mut rows) = (Vec::new(), Vec::new(), 0);
+        let mut counted = self.memory.sibling();
         for piece in self.pieces.iter().filter(|piece| piece.last() >= self.first) {
             let columns = piece.read_columns(self.reader.places())?;
             let mut own = piece.live_numbers().collect::<Vec<_>>();
-            let before = own.partition_point(|number| *number < self.first);
-            own.drain(..before);
-            let columns = columns.slice(before, columns.num_rows() - before);
-            keys.push(self.reader.values_of(columns.columns(), columns.num_rows())?);
+            let columns = match own.iter().filter(|number| **number < self.first).count() {
+                0 => columns,
+                before if own.iter().skip(before).all(|number| *number >= self.first) => {
+                    own.drain(..before);
+                    columns.slice(before, columns.num_rows() - before)
+                }
+                // In the order of a clustering key, numbers are in none.
+                _ => {
+                    let is_wanted = own.iter().map(|number| Some(*number >= self.first)).collect::<BooleanArray>();
+                    own.retain(|number| *number >= self.first);
+                    filter_record_batch(&columns, &is_wanted).map_err(from_arrow)?
+                }
+            };
+            let values = self.reader.values_of(columns.columns(), columns.num_rows())?;
+            counted.grow(values.bytes() + own.len() * SORTED_KEY_BYTES)?;
+            keys.push(values);
             rows += own.len();
             numbers.push(own);
             if rows >= SORTED_ROWS {
                 take(&keys, &numbers)?;
                 (keys, numbers, rows) = (Vec::new(), Vec::new(), 0);
+                counted.shrink(counted.bytes());
             }
         }
         if keys.is_empty() { Ok(()) } else { take(&keys, &numbers) }
@@ -80,24 +115,33 @@ pub(crate) fn indexed(
     schema: &SchemaRef,
     name: &RelationName,
     pieces: &[Piece],
-    memory: Option<&Reservation>,
+    space: Option<KeySpace<'_>>,
 ) -> Result<KeyIndex> {
     let reader = KeyReader::new(key, schema)?;
-    let Some(memory) = memory else {
+    let Some(KeySpace { memory, store, covered }) = space else {
         return match pieces.is_empty() {
             true => Ok(KeyIndex::default()),
             false => Err(Error::bug("rows are counted nowhere")),
         };
     };
-    let mut runs = Vec::<Arc<Run>>::new();
-    KeySource { reader: &reader, pieces, first: i64::MIN }.each(|keys, numbers| {
+    let (mut runs, mut in_files, mut bytes) = (Vec::<Arc<Run>>::new(), Vec::new(), 0);
+    KeySource { reader: &reader, pieces, first: i64::MIN, memory }.each(|keys, numbers| {
         let run = SortedKeys::new(keys, |batch, row| numbers[batch][row]).run(memory)?;
+        bytes += run.as_ref().map_or(0, |run| run.bytes());
         runs.extend(run.map(Arc::new));
+        if let Some(store) = store.filter(|_| bytes >= MOVED_BYTES) {
+            in_files.extend(in_file(&std::mem::take(&mut runs), memory, store)?);
+            bytes = 0;
+        }
         Ok(())
     })?;
-    if runs.len() > 1 {
-        runs = Run::merged(&runs, memory, None)?.map(Arc::new).into_iter().collect();
-    }
+    let is_in_file = !in_files.is_empty();
+    runs.splice(..0, in_files);
+    runs = match store.filter(|_| is_in_file) {
+        Some(store) => in_file(&runs, memory, store)?.into_iter().collect(),
+        None if runs.len() > 1 => merged(&runs, memory, None)?.map(Arc::new).into_iter().collect(),
+        None => runs,
+    };
     if let Some(run) = runs.first().filter(|_| key.kind.is_unique()) {
         let finder = RowFinder::new(pieces, reader.places().to_vec());
         run.duplicates(|bytes, numbers| {
@@ -120,11 +164,25 @@ pub(crate) fn indexed(
             Ok(())
         })?;
     }
-    Ok(KeyIndex::of_runs(runs, None))
+    Ok(if is_in_file { KeyIndex::of_files(runs, covered) } else { KeyIndex::of_runs(runs, None) })
 }
 
-/// An index with the rows of these pieces that have numbers from `first` on. Fails with code 23505 if one of them has a
-/// unique key that another row has, and `is_checked`.
+/// Runs as one in a file; a single one that is in a file stays where it is.
+fn in_file(runs: &[Arc<Run>], memory: &Reservation, store: &dyn KeyStore) -> Result<Option<Arc<Run>>> {
+    if let [one] = runs
+        && one.file().is_some()
+    {
+        return Ok(Some(one.clone()));
+    }
+    let run = merged_in_file(runs, memory, store.begin_keys()?, None)?.map(Arc::new);
+    if let Some(file) = run.as_ref().and_then(|run| run.file()) {
+        store.finish_keys(file)?;
+    }
+    Ok(run)
+}
+
+/// An index with the rows of these pieces that have numbers from `first` on. Where they are many, all of it goes into
+/// files. Fails with code 23505 if one of them has a unique key that another row has, and `is_checked`.
 pub(crate) fn index_with(
     index: &KeyIndex,
     key: &rules::Key,
@@ -132,12 +190,13 @@ pub(crate) fn index_with(
     schema: &SchemaRef,
     name: &RelationName,
     (pieces, first): (&[Piece], i64),
-    memory: &Reservation,
+    space: KeySpace<'_>,
 ) -> Result<KeyIndex> {
     let reader = KeyReader::new(key, schema)?;
     let finder = RowFinder::new(pieces, reader.places().to_vec());
-    let mut index = index.clone();
-    KeySource { reader: &reader, pieces, first }.each(|keys, numbers| {
+    let KeySpace { memory, store, covered } = space;
+    let (mut index, mut is_moved) = (index.clone(), false);
+    KeySource { reader: &reader, pieces, first, memory }.each(|keys, numbers| {
         let sorted = SortedKeys::new(keys, |batch, row| numbers[batch][row]);
         if is_checked {
             let is_there = |place| finder.find(sorted.number(place));
@@ -147,9 +206,17 @@ pub(crate) fn index_with(
             }
         }
         index = index.with(&sorted, memory)?;
+        if let Some(store) = store.filter(|_| index.bytes_in_memory() >= MOVED_BYTES) {
+            index = index.all_moved(store, index.files().1, memory)?;
+            is_moved = true;
+        }
         Ok(())
     })?;
-    Ok(index)
+    // Files have all rows up to a number, so what is left follows.
+    match store.filter(|_| is_moved) {
+        Some(store) => index.all_moved(store, covered, memory),
+        None => Ok(index),
+    }
 }
 
 /// The place of a key that another row has, among the rows themselves or those of the index; `None` if all are unique.
@@ -166,7 +233,7 @@ pub(crate) fn there_already(
     }
     // In the order of the rows that are there, so that each cluster is read once, if at all.
     let mut met = Vec::new();
-    index.meet(sorted, |number, place| met.push((number, place)));
+    index.meet(sorted, |number, place| met.push((number, place)))?;
     met.sort_unstable();
     for (number, place) in met {
         let (batch, row) = sorted.row(place);

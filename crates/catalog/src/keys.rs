@@ -20,8 +20,10 @@ use diligence_memory::Reservation;
 use diligence_storage::foreign_error::from_arrow;
 use diligence_types::{SqlType, functions};
 
+use crate::key_block::{KEY_BYTES_MAX, common};
 use crate::rules::Key;
-use crate::run::{KEY_BYTES_MAX, Run, RunWriter, common};
+use crate::run::{Run, RunEnds};
+use crate::run_writer::RunWriter;
 use crate::shown::shown_value;
 
 /// Of a key that is too long for an index, so many bytes are as they are; the others become a hash.
@@ -195,6 +197,11 @@ impl<'a> KeyReader<'a> {
 }
 
 impl KeyValues {
+    /// Bytes that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.rows.size()
+    }
+
     /// How many rows there are.
     pub(crate) fn len(&self) -> usize {
         self.rows.num_rows()
@@ -341,7 +348,9 @@ impl<'a> SortedKeys<'a> {
 
     /// As a run; `None` if there are none. Fails with kind `Resource` if there is no memory for it.
     pub(crate) fn run(&self, memory: &Reservation) -> Result<Option<Run>> {
-        let mut writer = RunWriter::new(memory);
+        let Some((least, greatest)) = self.order.first().zip(self.order.last()) else { return Ok(None) };
+        let ends = RunEnds { least: self.bytes(least).into_owned(), greatest: self.bytes(greatest).into_owned() };
+        let mut writer = RunWriter::in_memory(memory, ends);
         self.order.iter().try_for_each(|key| writer.push(&self.bytes(key), key.number))?;
         writer.finish()
     }

@@ -44,6 +44,7 @@ mod index;
 #[cfg(test)]
 mod index_tests;
 pub mod journal;
+mod key_block;
 mod keyed;
 mod keys;
 pub mod locks;
@@ -63,6 +64,7 @@ mod row_places;
 mod rows;
 pub mod rules;
 mod run;
+mod run_writer;
 mod sampled;
 pub mod sequence;
 mod session;
@@ -106,7 +108,9 @@ pub use routine::{Routine, settings_of};
 pub use session::{ComputedTable, Isolation, Resolved, SessionCatalogs, SessionSnapshot};
 pub use signature::{Argument, ArgumentMode, Signature};
 pub use snapshot::CatalogSnapshot;
-pub use table::{NativeTable, RestoredPiece, RowChange, StoredPiece, TableAlteration};
+pub use table::{
+    KeyFiles, MovedKeys, NativeTable, RestoredKeys, RestoredPiece, RowChange, StoredPiece, TableAlteration,
+};
 pub use trigger::{Trigger, TriggerEvent};
 pub use unbound::Rebinding;
 pub use uses::{PlanningIdentity, Uses};

@@ -286,7 +286,7 @@ impl TableRows {
     ) -> Result<TableScan> {
         let found = request.predicate.as_ref().filter(|_| uses_index).and_then(|predicate| self.by_index(predicate));
         if let Some((_, found)) = found {
-            return self.clusters_of(&found.numbers(), is_numbered, fragment);
+            return self.clusters_of(&found.numbers()?, is_numbered, fragment);
         }
         let name = self.declared.name.to_string();
         let fitting = self.fitting(request.predicate.as_ref());
@@ -347,7 +347,8 @@ impl TableRows {
         for (key, index) in rules.keys.iter().zip(&self.indexes).filter(|(_, index)| !index.is_broken()) {
             let (types, _) = key_types(key, schema).ok()?;
             let Some(ranges) = conditions.ranges(key, &types, schema) else { continue };
-            let found = index.find(&ranges);
+            // Where the index cannot be read, the rows can.
+            let Ok(found) = index.find(&ranges) else { continue };
             if best.as_ref().is_none_or(|(_, best)| found.entries() < best.entries()) {
                 best = Some((key, found));
             }

@@ -1,34 +1,24 @@
-//! A run of an index: keys in order with the numbers of their rows, packed into blocks.
+//! A run of an index: keys in order with the numbers of their rows, packed into [blocks](crate::key_block).
 //!
-//! A block has the keys of up to [`BLOCK_ENTRIES`] entries, without what all of them begin with, and the rows' numbers
-//! as differences to the least of them, in as few bytes as they need: some twelve bytes for a number without pattern,
-//! some three for one that rises with the rows. It is one piece of bytes that says itself what is where, and never
-//! changes. So runs share blocks: a merge moves those that nothing falls between. Above the blocks, a run has eight
-//! bytes of each first key, which a search looks at before it looks into blocks: an immutable B+-tree of two levels.
+//! Blocks are in memory, where runs share them, or in a [file](KeyFile), from which they are read when they are wanted.
+//! Above the blocks, a run has eight bytes of each first key, which a search looks at before it looks into blocks: an
+//! immutable B+-tree of two levels.
 //!
 //! Keys are compared as bytes. A key is *before* a bound that it begins with for one reader, and *behind* it for the
 //! other: so the first columns of a key, as bytes, are a bound as well ([`Bound`]).
+//!
+//! What reads blocks fails with kind `File` if one is in a file that cannot be read.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 use std::sync::Arc;
+use std::sync::atomic::{self, AtomicBool};
 
 use diligence_base::{Error, Result};
 use diligence_memory::Reservation;
+use diligence_storage::Hint;
+use diligence_storage::key_file::KeyFile;
 
-/// Bytes of a key in a run, at most: the ends of all keys of a block fit into two bytes.
-pub(crate) const KEY_BYTES_MAX: usize = 248;
-/// Entries of a block, at most.
-const BLOCK_ENTRIES: usize = 256;
-/// A merge moves a block as it is if it has so many entries, and few are waiting for one of their own.
-const MOVED_ENTRIES_MIN: usize = BLOCK_ENTRIES / 2;
-/// Bytes that a block takes beside its own: its place in runs, its allocation, its word.
-const BLOCK_REST_BYTES: usize = 96;
-/// Bytes before the prefix: entries, bytes of the prefix, of a suffix and of a number, and the least number.
-const HEAD_BYTES: usize = 16;
-/// Stands for suffixes that differ in length.
-const VARIABLE: u16 = u16::MAX;
+use crate::key_block::{BLOCK_REST_BYTES, Block, Entries, common, is_before, word_of};
 
 /// Where a range of a run begins or ends: before or behind all keys that begin with these bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,208 +27,220 @@ pub(crate) struct Bound {
     pub(crate) is_behind: bool,
 }
 
-/// Entries in the order of their keys, those of equal keys in the order of the rows' numbers.
+/// Entries in the order of their keys, those of equal keys in the order of the rows' numbers. There is at least one.
 #[derive(Debug)]
 pub(crate) struct Run {
-    blocks: Vec<Arc<Block>>,
-    /// What all keys begin with.
-    head: Box<[u8]>,
+    blocks: Blocks,
+    /// No key is before the one, and none behind the other.
+    ends: RunEnds,
     /// By block: the bytes behind the head of its first key, as a number.
     words: Vec<u64>,
     /// By block: how many entries are before it; behind the last: how many there are.
     starts: Vec<usize>,
+    /// What is in memory of a run that is in a file.
+    _memory: Option<Reservation>,
+    /// Whether somebody writes it to a file: others leave it as it is.
+    is_fixed: AtomicBool,
 }
 
-#[derive(Debug)]
-struct Block {
-    bytes: Box<[u8]>,
-    _memory: Reservation,
+/// Where the blocks of a run are.
+#[derive(Clone, Debug)]
+pub(crate) enum Blocks {
+    /// In memory; other runs may have them too.
+    Memory(Vec<Arc<Block>>),
+    /// All those of a file.
+    File(Arc<KeyFile>),
 }
 
-/// A block, taken apart.
-#[derive(Clone, Copy)]
-struct Entries<'a> {
-    count: usize,
-    prefix: &'a [u8],
-    /// Bytes of each suffix; `None` if `ends` says where they are.
-    width: Option<usize>,
-    ends: &'a [u8],
-    suffixes: &'a [u8],
-    least: i64,
-    number_bytes: usize,
-    numbers: &'a [u8],
+/// Keys between which those of a run are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunEnds {
+    pub(crate) least: Vec<u8>,
+    pub(crate) greatest: Vec<u8>,
 }
 
-impl Block {
-    fn entries(&self) -> Entries<'_> {
-        let bytes = &*self.bytes;
-        let short = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-        let (count, prefix, width, number_bytes) = (short(0) as usize, short(2) as usize, short(4), short(6) as usize);
-        let mut least = [0; 8];
-        least.copy_from_slice(&bytes[8..HEAD_BYTES]);
-        let (prefix, rest) = bytes[HEAD_BYTES..].split_at(prefix);
-        let (rest, numbers) = rest.split_at(rest.len() - count * number_bytes);
-        let is_variable = width == VARIABLE;
-        let (ends, suffixes) = rest.split_at(if is_variable { count * 2 } else { 0 });
-        let width = (!is_variable).then_some(width as usize);
-        Entries { count, prefix, width, ends, suffixes, least: i64::from_le_bytes(least), number_bytes, numbers }
+impl RunEnds {
+    /// What all keys begin with.
+    pub(crate) fn head(&self) -> &[u8] {
+        &self.least[..common(&self.least, &self.greatest)]
     }
-}
-
-impl<'a> Entries<'a> {
-    fn suffix(&self, entry: usize) -> &'a [u8] {
-        match self.width {
-            Some(width) => &self.suffixes[entry * width..(entry + 1) * width],
-            None => {
-                let end = |entry: usize| u16::from_le_bytes([self.ends[entry * 2], self.ends[entry * 2 + 1]]) as usize;
-                &self.suffixes[entry.checked_sub(1).map_or(0, end)..end(entry)]
-            }
-        }
-    }
-
-    fn number(&self, entry: usize) -> i64 {
-        let mut bytes = [0; 8];
-        bytes[..self.number_bytes]
-            .copy_from_slice(&self.numbers[entry * self.number_bytes..(entry + 1) * self.number_bytes]);
-        self.least.wrapping_add_unsigned(u64::from_le_bytes(bytes))
-    }
-
-    fn put_key(&self, entry: usize, key: &mut Vec<u8>) {
-        key.clear();
-        key.extend_from_slice(self.prefix);
-        key.extend_from_slice(self.suffix(entry));
-    }
-
-    /// How the key of an entry lies to a bound; equal if it begins with it.
-    fn compare(&self, entry: usize, bound: &[u8]) -> Ordering {
-        let shared = self.prefix.len().min(bound.len());
-        self.prefix[..shared].cmp(&bound[..shared]).then_with(|| begins(self.suffix(entry), &bound[shared..]))
-    }
-
-    /// How many entries are before a bound.
-    fn before(&self, bound: &[u8], is_behind: bool) -> usize {
-        let shared = self.prefix.len().min(bound.len());
-        match self.prefix[..shared].cmp(&bound[..shared]) {
-            Ordering::Less => return self.count,
-            Ordering::Greater => return 0,
-            Ordering::Equal => {}
-        }
-        let rest = &bound[shared..];
-        let (mut low, mut high) = (0, self.count);
-        while low < high {
-            let middle = (low + high) / 2;
-            match is_before(begins(self.suffix(middle), rest), is_behind) {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        low
-    }
-}
-
-/// How bytes lie to a bound; equal if they begin with it.
-fn begins(bytes: &[u8], bound: &[u8]) -> Ordering {
-    let shared = bytes.len().min(bound.len());
-    let rest = || if bytes.len() < bound.len() { Ordering::Less } else { Ordering::Equal };
-    bytes[..shared].cmp(&bound[..shared]).then_with(rest)
-}
-
-fn is_before(ordering: Ordering, is_behind: bool) -> bool {
-    ordering == Ordering::Less || is_behind && ordering == Ordering::Equal
-}
-
-/// The first eight bytes as a number whose order is theirs, and which of its bits are theirs.
-fn word_of(bytes: &[u8]) -> (u64, u64) {
-    let mut first = [0; 8];
-    let count = bytes.len().min(8);
-    first[..count].copy_from_slice(&bytes[..count]);
-    let mask = if count == 0 { 0 } else { u64::MAX << (64 - 8 * count) };
-    (u64::from_be_bytes(first), mask)
-}
-
-/// How many bytes two keys begin with in common.
-pub(crate) fn common(left: &[u8], right: &[u8]) -> usize {
-    left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
 
 impl Run {
+    /// A run of these blocks, with the words and the entries of each; `None` if there is none.
+    pub(crate) fn of(
+        blocks: Blocks,
+        ends: RunEnds,
+        words: Vec<u64>,
+        counts: &[u32],
+        memory: Option<Reservation>,
+    ) -> Option<Self> {
+        if words.is_empty() {
+            return None;
+        }
+        let mut starts = Vec::with_capacity(counts.len() + 1);
+        starts.push(0);
+        let mut end = 0;
+        starts.extend(counts.iter().map(|count| {
+            end += *count as usize;
+            end
+        }));
+        let is_fixed = AtomicBool::new(matches!(blocks, Blocks::File(_)));
+        Some(Self { blocks, ends, words, starts, _memory: memory, is_fixed })
+    }
+
     /// How many entries it has.
     pub(crate) fn len(&self) -> usize {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// Bytes that its blocks take, whoever else has them.
+    /// How many blocks it has.
+    pub(crate) fn blocks(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Keys between which all are.
+    pub(crate) fn ends(&self) -> &RunEnds {
+        &self.ends
+    }
+
+    /// The file that has its blocks; `None` if they are in memory.
+    pub(crate) fn file(&self) -> Option<&Arc<KeyFile>> {
+        match &self.blocks {
+            Blocks::Memory(_) => None,
+            Blocks::File(file) => Some(file),
+        }
+    }
+
+    /// A block that is in memory; `None` if blocks are in a file.
+    pub(crate) fn block_in_memory(&self, block: usize) -> Option<&Arc<Block>> {
+        match &self.blocks {
+            Blocks::Memory(blocks) => blocks.get(block),
+            Blocks::File(_) => None,
+        }
+    }
+
+    /// Bytes that it takes in memory, whoever else has its blocks.
     pub(crate) fn bytes(&self) -> usize {
-        self.blocks.iter().map(|block| block.bytes.len() + BLOCK_REST_BYTES).sum()
+        match &self.blocks {
+            Blocks::Memory(blocks) => blocks.iter().map(|block| block.bytes().len() + BLOCK_REST_BYTES).sum(),
+            Blocks::File(file) => file.directory_bytes() + Self::directory_bytes(self.blocks()),
+        }
+    }
+
+    /// Bytes of what is above so many blocks.
+    pub(crate) fn directory_bytes(blocks: usize) -> usize {
+        blocks * (size_of::<u64>() + size_of::<usize>())
+    }
+
+    /// Whether it stays as it is until it is in a file, or is in one: no statement merges it with others.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.is_fixed.load(atomic::Ordering::Relaxed)
+    }
+
+    /// It stays as it is from now on.
+    pub(crate) fn fix(&self) {
+        self.is_fixed.store(true, atomic::Ordering::Relaxed);
+    }
+
+    /// The entries of a block, for a lookup.
+    fn entries(&self, block: usize) -> Result<Entries> {
+        self.entries_with(block, Hint::Keep)
+    }
+
+    /// The entries of a block, for somebody who goes along the whole run.
+    pub(crate) fn scanned(&self, block: usize) -> Result<Entries> {
+        self.entries_with(block, self.file().map_or(Hint::Keep, |file| file.scan_hint()))
+    }
+
+    fn entries_with(&self, block: usize, hint: Hint) -> Result<Entries> {
+        match &self.blocks {
+            Blocks::Memory(blocks) => {
+                let block = blocks.get(block).ok_or_else(|| Error::bug("a run has no such block"))?;
+                Entries::of(block.bytes().clone())
+            }
+            Blocks::File(file) => Entries::of(file.block(block, hint)?),
+        }
     }
 
     /// How many entries are before a bound.
-    pub(crate) fn before(&self, bound: &[u8], is_behind: bool) -> usize {
-        let block = self.block_of(bound, is_behind, 0);
-        self.starts[block] + self.blocks[block].entries().before(bound, is_behind)
+    pub(crate) fn before(&self, bound: &[u8], is_behind: bool) -> Result<usize> {
+        let block = self.block_of(bound, is_behind, 0)?;
+        Ok(self.starts[block] + self.entries(block)?.before(bound, is_behind))
     }
 
     /// The block, from `first` on, in which the entries end that are before a bound.
-    fn block_of(&self, bound: &[u8], is_behind: bool, first: usize) -> usize {
-        let shared = self.head.len().min(bound.len());
-        match self.head[..shared].cmp(&bound[..shared]) {
-            Ordering::Less => return self.blocks.len() - 1,
-            Ordering::Greater => return first,
+    fn block_of(&self, bound: &[u8], is_behind: bool, first: usize) -> Result<usize> {
+        let head = self.ends.head();
+        let shared = head.len().min(bound.len());
+        match head[..shared].cmp(&bound[..shared]) {
+            Ordering::Less => return Ok(self.blocks() - 1),
+            Ordering::Greater => return Ok(first),
             Ordering::Equal => {}
         }
         let (word, mask) = word_of(&bound[shared..]);
-        let is_before = |block: usize| match (self.words[block] & mask).cmp(&word) {
-            Ordering::Equal if mask == 0 => is_behind,
-            Ordering::Equal => is_before(self.blocks[block].entries().compare(0, bound), is_behind),
-            ordering => ordering == Ordering::Less,
+        let begins_before = |block: usize| match (self.words[block] & mask).cmp(&word) {
+            Ordering::Equal if mask == 0 => Ok(is_behind),
+            Ordering::Equal => Ok(is_before(self.entries(block)?.compare(0, bound), is_behind)),
+            ordering => Ok::<_, Error>(ordering == Ordering::Less),
         };
-        let (mut low, mut high) = (first, self.blocks.len());
+        let (mut low, mut high) = (first, self.blocks());
         while low < high {
             let middle = (low + high) / 2;
-            match is_before(middle) {
+            match begins_before(middle)? {
                 true => low = middle + 1,
                 false => high = middle,
             }
         }
-        low.saturating_sub(1).max(first)
+        Ok(low.saturating_sub(1).max(first))
     }
 
     /// Calls `meet` with the number of each entry from one place to another, in order, until it says false.
-    pub(crate) fn numbers(&self, from: usize, to: usize, mut meet: impl FnMut(i64) -> bool) {
+    pub(crate) fn numbers(&self, from: usize, to: usize, mut meet: impl FnMut(i64) -> bool) -> Result<()> {
         let mut at = from;
         let mut block = self.starts.partition_point(|start| *start <= from).saturating_sub(1);
         while at < to {
-            let entries = self.blocks[block].entries();
-            let (first, end) = (at - self.starts[block], (to - self.starts[block]).min(entries.count));
+            let entries = self.entries(block)?;
+            let (first, end) = (at - self.starts[block], (to - self.starts[block]).min(entries.count()));
             if !(first..end).all(|entry| meet(entries.number(entry))) {
-                return;
+                return Ok(());
             }
             at = self.starts[block] + end;
             block += 1;
         }
+        Ok(())
     }
 
-    /// The key and the number of the entry at a place.
-    pub(crate) fn entry(&self, at: usize, key: &mut Vec<u8>) -> i64 {
-        let block = self.starts.partition_point(|start| *start <= at) - 1;
-        let (entries, entry) = (self.blocks[block].entries(), at - self.starts[block]);
-        entries.put_key(entry, key);
-        entries.number(entry)
+    /// The entry at a place, to go on from there.
+    pub(crate) fn cursor(self: &Arc<Self>, at: usize) -> Result<EntryCursor> {
+        let block = self.starts.partition_point(|start| *start <= at).saturating_sub(1);
+        let mut cursor =
+            EntryCursor { run: self.clone(), block, entries: self.entries(block)?, at, key: Vec::new(), number: 0 };
+        cursor.read();
+        Ok(cursor)
     }
 
     /// Calls `meet` with the number of each entry that has this key.
-    pub(crate) fn find(&self, key: &[u8], mut meet: impl FnMut(i64)) {
-        let mut block = self.block_of(key, false, 0);
-        let mut entry = self.blocks[block].entries().before(key, false);
-        while let Some(entries) = self.blocks.get(block).map(|block| block.entries()) {
-            while entry < entries.count {
+    pub(crate) fn find(&self, key: &[u8], mut meet: impl FnMut(i64)) -> Result<()> {
+        if key > self.ends.greatest.as_slice() || key < self.ends.least.as_slice() {
+            return Ok(());
+        }
+        let mut block = self.block_of(key, false, 0)?;
+        let mut entries = self.entries(block)?;
+        let mut entry = entries.before(key, false);
+        loop {
+            while entry < entries.count() {
                 if entries.compare(entry, key) != Ordering::Equal {
-                    return;
+                    return Ok(());
                 }
                 meet(entries.number(entry));
                 entry += 1;
             }
-            (block, entry) = (block + 1, 0);
+            block += 1;
+            if block == self.blocks() {
+                return Ok(());
+            }
+            (entries, entry) = (self.entries(block)?, 0);
         }
     }
 
@@ -247,45 +249,50 @@ impl Run {
         &self,
         keys: impl Iterator<Item = (usize, K)>,
         mut meet: impl FnMut(i64, usize),
-    ) {
-        let mut last = Vec::new();
-        if let Some(block) = self.blocks.last() {
-            let entries = block.entries();
-            entries.put_key(entries.count - 1, &mut last);
-        }
-        let mut block = 0;
+    ) -> Result<()> {
+        let (mut block, mut entries) = (0, None::<(usize, Entries)>);
         for (place, key) in keys {
             let key = key.as_ref();
-            if key > last.as_slice() {
-                return;
+            if key > self.ends.greatest.as_slice() {
+                return Ok(());
             }
-            block = self.next_block_of(key, block);
-            let (mut at, mut entries) = (block, self.blocks[block].entries());
-            let mut entry = entries.before(key, false);
+            block = self.next_block_of(key, block)?;
+            let mut own = match entries.take() {
+                Some((known, entries)) if known == block => entries,
+                _ => self.scanned(block)?,
+            };
+            let (mut at, mut entry) = (block, own.before(key, false));
             loop {
-                if entry == entries.count {
+                if entry == own.count() {
                     at += 1;
-                    let Some(next) = self.blocks.get(at) else { break };
-                    (entries, entry) = (next.entries(), 0);
+                    if at == self.blocks() {
+                        break;
+                    }
+                    (own, entry) = (self.scanned(at)?, 0);
                 }
-                if entries.compare(entry, key) != Ordering::Equal {
+                if own.compare(entry, key) != Ordering::Equal {
                     break;
                 }
-                meet(entries.number(entry), place);
+                meet(own.number(entry), place);
                 entry += 1;
             }
+            entries = Some((at, own));
         }
+        Ok(())
     }
 
     /// As [`block_of`](Self::block_of), of a key that is most likely in one of the next blocks.
-    fn next_block_of(&self, key: &[u8], first: usize) -> usize {
-        let is_here = |block: usize| match self.blocks.get(block) {
-            Some(next) => next.entries().compare(0, key) != Ordering::Less,
-            None => true,
+    fn next_block_of(&self, key: &[u8], first: usize) -> Result<usize> {
+        let Some(rest) = key.strip_prefix(self.ends.head()) else { return self.block_of(key, false, first) };
+        let (word, _) = word_of(rest);
+        let begins_behind = |block: usize| match self.words.get(block).map(|own| own.cmp(&word)) {
+            None | Some(Ordering::Greater) => Ok(true),
+            Some(Ordering::Less) => Ok(false),
+            Some(Ordering::Equal) => Ok::<_, Error>(self.scanned(block)?.compare(0, key) != Ordering::Less),
         };
-        match is_here(first + 1) {
-            true => first,
-            false if is_here(first + 2) => first + 1,
+        match begins_behind(first + 1)? {
+            true => Ok(first),
+            false if begins_behind(first + 2)? => Ok(first + 1),
             false => self.block_of(key, false, first + 1),
         }
     }
@@ -293,9 +300,9 @@ impl Run {
     /// Calls `meet` with the key and the numbers of entries side by side that have the same key. Fails as `meet` does.
     pub(crate) fn duplicates(&self, mut meet: impl FnMut(&[u8], &[i64]) -> Result<()>) -> Result<()> {
         let (mut key, mut next, mut same) = (Vec::new(), Vec::new(), Vec::new());
-        for block in &self.blocks {
-            let entries = block.entries();
-            for entry in 0..entries.count {
+        for block in 0..self.blocks() {
+            let entries = self.scanned(block)?;
+            for entry in 0..entries.count() {
                 let is_same = match entry {
                     // Most keys differ, and suffixes show it.
                     1.. => entries.suffix(entry) == entries.suffix(entry - 1),
@@ -310,7 +317,7 @@ impl Run {
                     }
                     same.clear();
                 }
-                if entry + 1 == entries.count || !is_same {
+                if entry + 1 == entries.count() || !is_same {
                     entries.put_key(entry, &mut key);
                 }
                 same.push(entries.number(entry));
@@ -318,203 +325,46 @@ impl Run {
         }
         if same.len() > 1 { meet(&key, &same) } else { Ok(()) }
     }
-
-    /// The entries of several runs in one; those only whose numbers `keeps` says to keep. Fails with kind `Resource` if
-    /// there is no memory for them.
-    pub(crate) fn merged(
-        runs: &[Arc<Self>],
-        memory: &Reservation,
-        keeps: Option<&dyn Fn(i64) -> bool>,
-    ) -> Result<Option<Self>> {
-        let mut writer = RunWriter::new(memory);
-        let mut heap = runs.iter().filter_map(|run| Cursor::new(run)).collect::<BinaryHeap<_>>();
-        while let Some(first) = heap.peek() {
-            // A block that nothing falls between is moved as it is, once its first entry is the next.
-            let may_move = first.entry == 0 && keeps.is_none() && first.entries.count >= MOVED_ENTRIES_MIN;
-            if may_move && writer.numbers.len() < MOVED_ENTRIES_MIN / 2 {
-                let Some(cursor) = heap.pop() else { break };
-                let last = cursor.entries.count - 1;
-                let is_behind = |next: &Cursor<'_>| cursor.entries.compare(last, &next.key) == Ordering::Less;
-                if heap.peek().is_none_or(is_behind) {
-                    writer.push_block(cursor.run.blocks[cursor.block].clone())?;
-                    heap.extend(cursor.next_block());
-                } else {
-                    writer.push(&cursor.key, cursor.number)?;
-                    heap.extend(cursor.next());
-                }
-                continue;
-            }
-            let Some(mut first) = heap.peek_mut() else { break };
-            if keeps.is_none_or(|keeps| keeps(first.number)) {
-                writer.push(&first.key, first.number)?;
-            }
-            if !first.advance() {
-                PeekMut::pop(first);
-            }
-        }
-        writer.finish()
-    }
 }
 
-/// Goes along a run.
-struct Cursor<'a> {
-    run: &'a Run,
+/// An entry of a run, and the way to those beside it.
+#[derive(Debug)]
+pub(crate) struct EntryCursor {
+    run: Arc<Run>,
     block: usize,
-    entries: Entries<'a>,
-    entry: usize,
+    entries: Entries,
+    /// Its place in the run.
+    at: usize,
     key: Vec<u8>,
     number: i64,
 }
 
-impl<'a> Cursor<'a> {
-    fn new(run: &'a Run) -> Option<Self> {
-        let entries = run.blocks.first()?.entries();
-        let mut key = Vec::new();
-        entries.put_key(0, &mut key);
-        Some(Self { run, block: 0, entries, entry: 0, key, number: entries.number(0) })
+impl EntryCursor {
+    /// Its key.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
     }
 
-    /// Goes to the next entry; false if there is none.
-    fn advance(&mut self) -> bool {
-        self.entry += 1;
-        if self.entry == self.entries.count {
-            let Some(block) = self.run.blocks.get(self.block + 1) else { return false };
-            (self.block, self.entries, self.entry) = (self.block + 1, block.entries(), 0);
+    /// The number of its row.
+    pub(crate) fn number(&self) -> i64 {
+        self.number
+    }
+
+    /// Goes to another place of the run, which is there.
+    pub(crate) fn go_to(&mut self, at: usize) -> Result<()> {
+        let starts = &self.run.starts;
+        if at < starts[self.block] || at >= starts[self.block + 1] {
+            self.block = starts.partition_point(|start| *start <= at).saturating_sub(1);
+            self.entries = self.run.entries(self.block)?;
         }
-        self.entries.put_key(self.entry, &mut self.key);
-        self.number = self.entries.number(self.entry);
-        true
-    }
-
-    fn next(mut self) -> Option<Self> {
-        self.advance().then_some(self)
-    }
-
-    fn next_block(mut self) -> Option<Self> {
-        self.entry = self.entries.count - 1;
-        self.next()
-    }
-}
-
-/// The least key is the greatest of a heap.
-impl Ord for Cursor<'_> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.key.cmp(&self.key).then_with(|| other.number.cmp(&self.number))
-    }
-}
-
-impl PartialOrd for Cursor<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Cursor<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Cursor<'_> {}
-
-/// Makes a run of entries that come in order.
-pub(crate) struct RunWriter<'a> {
-    memory: &'a Reservation,
-    blocks: Vec<Arc<Block>>,
-    /// The keys of entries that are in no block yet, one behind the other, and where each ends.
-    keys: Vec<u8>,
-    ends: Vec<usize>,
-    numbers: Vec<i64>,
-}
-
-impl<'a> RunWriter<'a> {
-    /// Counts the run beside this reservation.
-    pub(crate) fn new(memory: &'a Reservation) -> Self {
-        Self { memory, blocks: Vec::new(), keys: Vec::new(), ends: Vec::new(), numbers: Vec::new() }
-    }
-
-    /// The next entry. Fails with kind `Resource` if there is no memory for a block, and `Bug` for a key that is too
-    /// long.
-    pub(crate) fn push(&mut self, key: &[u8], number: i64) -> Result<()> {
-        if key.len() > KEY_BYTES_MAX {
-            return Err(Error::bug("a key is longer than an index takes"));
-        }
-        self.keys.extend_from_slice(key);
-        self.ends.push(self.keys.len());
-        self.numbers.push(number);
-        if self.numbers.len() == BLOCK_ENTRIES { self.seal() } else { Ok(()) }
-    }
-
-    fn push_block(&mut self, block: Arc<Block>) -> Result<()> {
-        self.seal()?;
-        self.blocks.push(block);
+        self.at = at;
+        self.read();
         Ok(())
     }
 
-    fn seal(&mut self) -> Result<()> {
-        let Some((least, most)) = self.numbers.iter().min().zip(self.numbers.iter().max()) else { return Ok(()) };
-        let count = self.numbers.len();
-        let key = |entry: usize| &self.keys[if entry == 0 { 0 } else { self.ends[entry - 1] }..self.ends[entry]];
-        let prefix = common(key(0), key(count - 1));
-        let width = key(0).len() - prefix;
-        let is_fixed = (0..count).all(|entry| key(entry).len() - prefix == width);
-        let suffixes = self.keys.len() - count * prefix;
-        let number_bytes = match most.wrapping_sub(*least) as u64 {
-            0 => 0,
-            1..=0xff => 1,
-            0x100..=0xffff => 2,
-            0x1_0000..=0xffff_ffff => 4,
-            _ => 8,
-        };
-        let ends = if is_fixed { 0 } else { 2 * count };
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + prefix + ends + suffixes + count * number_bytes);
-        let width = if is_fixed { width as u16 } else { VARIABLE };
-        for short in [count as u16, prefix as u16, width, number_bytes as u16] {
-            bytes.extend_from_slice(&short.to_le_bytes());
-        }
-        bytes.extend_from_slice(&least.to_le_bytes());
-        bytes.extend_from_slice(&key(0)[..prefix]);
-        if !is_fixed {
-            let mut end = 0;
-            for entry in 0..count {
-                end += key(entry).len() - prefix;
-                bytes.extend_from_slice(&(end as u16).to_le_bytes());
-            }
-        }
-        (0..count).for_each(|entry| bytes.extend_from_slice(&key(entry)[prefix..]));
-        for number in &self.numbers {
-            bytes.extend_from_slice(&(number.wrapping_sub(*least) as u64).to_le_bytes()[..number_bytes]);
-        }
-        let mut memory = self.memory.sibling();
-        memory.grow(bytes.len() + BLOCK_REST_BYTES)?;
-        self.blocks.push(Arc::new(Block { bytes: bytes.into_boxed_slice(), _memory: memory }));
-        self.keys.clear();
-        self.ends.clear();
-        self.numbers.clear();
-        Ok(())
-    }
-
-    /// The run; `None` if there was no entry. Fails as [`push`](Self::push).
-    pub(crate) fn finish(mut self) -> Result<Option<Run>> {
-        self.seal()?;
-        let Some((first, last)) = self.blocks.first().zip(self.blocks.last()) else { return Ok(None) };
-        let (mut low, mut high) = (Vec::new(), Vec::new());
-        first.entries().put_key(0, &mut low);
-        last.entries().put_key(last.entries().count - 1, &mut high);
-        low.truncate(common(&low, &high));
-        let mut key = Vec::new();
-        let words = self.blocks.iter().map(|block| {
-            block.entries().put_key(0, &mut key);
-            word_of(&key[low.len()..]).0
-        });
-        let words = words.collect();
-        let mut starts = Vec::with_capacity(self.blocks.len() + 1);
-        starts.push(0);
-        let mut end = 0;
-        starts.extend(self.blocks.iter().map(|block| {
-            end += block.entries().count;
-            end
-        }));
-        Ok(Some(Run { blocks: self.blocks, head: low.into_boxed_slice(), words, starts }))
+    fn read(&mut self) {
+        let entry = self.at - self.run.starts[self.block];
+        self.entries.put_key(entry, &mut self.key);
+        self.number = self.entries.number(entry);
     }
 }

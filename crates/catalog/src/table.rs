@@ -23,10 +23,10 @@ use diligence_storage::segment::{Segment, SegmentView};
 use diligence_storage::{DeletedRows, Table};
 
 use crate::conformed::{conform, gathered, moved, table_schema};
-use crate::declared::{ColumnIds, Declared};
+use crate::declared::{ColumnIds, Declared, KeyStoreSlot};
 use crate::distribution::{Distribution, FragmentRows, Placement, Strategy};
 use crate::index::{IndexState, KeyIndex};
-use crate::keyed::{KeyLookup, has_key, index_with, indexed, starts, there_already};
+use crate::keyed::{KeyLookup, KeySpace, has_key, index_with, indexed, starts, there_already};
 use crate::keys::{KeyReader, KeyValues, SortedKeys, Together};
 use crate::pieces::{NewRows, Piece, PieceRows, RowFinder, StoredCluster, StoredRows, conflict, piece_of, settle};
 use crate::rows::{RowsView, TableRows};
@@ -36,10 +36,12 @@ use crate::{RelationName, rules};
 mod altered;
 mod arrived;
 mod found;
+mod keys_moved;
 mod stored;
 #[cfg(test)]
 mod tests;
 
+pub use keys_moved::{KeyFiles, MovedKeys, RestoredKeys};
 pub use stored::StoredPiece;
 
 /// A table that the database keeps: what it was declared with, and its rows in one version, in memory and on disk.
@@ -112,7 +114,7 @@ impl NativeTable {
         let schema = table_schema(schema);
         let columns = ColumnIds::of_new(schema.fields().len());
         let (own_name, rules) = (name.clone(), TableRules::default());
-        let declared = Arc::new(Declared::new(own_name, schema, rules, columns, version)?);
+        let declared = Arc::new(Declared::new(own_name, schema, rules, columns, version, KeyStoreSlot::default())?);
         let memory = Arc::new(memory);
         let (mut pieces, mut next_number) = (Vec::new(), 0);
         let mut views = Views::default();
@@ -204,7 +206,7 @@ impl NativeTable {
         }
         let memory = Arc::new(memory);
         let (name, rules) = (name.clone(), TableRules::default());
-        let declared = Arc::new(Declared::new(name, schema, rules, columns, version)?);
+        let declared = Arc::new(Declared::new(name, schema, rules, columns, version, KeyStoreSlot::default())?);
         let mut views = Views::default();
         let pieces = pieces.into_iter().map(|RestoredPiece { rows, numbers, fragment }| {
             let piece = match rows {
@@ -241,22 +243,6 @@ impl NativeTable {
         self.with_own_rules(rules, Some(memory), version)
     }
 
-    /// As [`with_rules`](Self::with_rules), of a table that is restored: where rows cannot be read, it has no index,
-    /// and takes no more rows. Fails as that does.
-    pub fn with_restored_rules(&self, rules: TableRules, memory: &Reservation, version: TableVersion) -> Result<Self> {
-        let Declared { name, schema, columns, origin, .. } = &*self.declared;
-        let indexes = rules.keys.iter().map(|key| match indexed(key, schema, name, self.pieces(), Some(memory)) {
-            Err(error) if error.kind() == ErrorKind::File => Ok(KeyIndex::broken(error)),
-            made => made,
-        });
-        let indexes = indexes.collect::<Result<Vec<_>>>()?;
-        let declared = Declared::new(name.clone(), schema.clone(), rules, columns.clone(), *origin)?;
-        if self.pieces().iter().any(|piece| piece.fragment() >= declared.placement.fragments()) {
-            return Err(Error::file("a table's rows and its fragments do not fit").with_code("XX001"));
-        }
-        Ok(Self::of(Arc::new(declared), self.pieces().to_vec(), self.rows.next_number, version, indexes))
-    }
-
     /// As [`with_rules`](Self::with_rules); without memory, for a table that has no rows or no other keys.
     pub(crate) fn with_own_rules(
         &self,
@@ -273,12 +259,12 @@ impl NativeTable {
             let known = before.keys.iter().position(|known| known == key);
             indexes.push(match known.and_then(|place| self.rows.indexes.get(place)) {
                 Some(index) => index.clone(),
-                None => indexed(key, schema, name, self.pieces(), memory)?,
+                None => indexed(key, schema, name, self.pieces(), self.key_space(memory))?,
             });
         }
-        let Declared { columns, origin, .. } = &*self.declared;
-        let (columns, origin) = (columns.clone(), *origin);
-        let declared = Declared::new(name.clone(), schema.clone(), rules, columns, origin)?;
+        let Declared { columns, origin, key_store, .. } = &*self.declared;
+        let (columns, key_store) = (columns.clone(), key_store.clone());
+        let declared = Declared::new(name.clone(), schema.clone(), rules, columns, *origin, key_store)?;
         Ok(Self::of(Arc::new(declared), self.pieces().to_vec(), self.rows.next_number, version, indexes))
     }
 

@@ -11,7 +11,7 @@ use diligence_native::SegmentSizes;
 use crate::{Database, DatabaseOptions, Holder, Session};
 
 /// Segments of few rows.
-const SMALL: SegmentSizes = SegmentSizes { rows_min: 100, cluster_rows: 1000 };
+const SMALL: SegmentSizes = SegmentSizes { rows_min: 100, cluster_rows: 1000, keys_min: 20 };
 
 fn options(folder: &Path) -> DatabaseOptions {
     DatabaseOptions { folder: Some(folder.into()), workers: Some(2), segments: SMALL, ..DatabaseOptions::default() }

@@ -9,7 +9,7 @@ use crate::{Database, DatabaseOptions, Session};
 
 fn kept(folder: &Path, memory_bytes: Option<usize>) -> Database {
     let settings = vec![("segment_format".to_owned(), "diligence".to_owned())];
-    let (segments, folder) = (SegmentSizes { rows_min: 1, cluster_rows: 10_000 }, Some(folder.to_owned()));
+    let (segments, folder) = (SegmentSizes { rows_min: 1, cluster_rows: 10_000, keys_min: 1 }, Some(folder.to_owned()));
     let options = DatabaseOptions { folder, segments, settings, memory_bytes, ..DatabaseOptions::default() };
     Database::open(DatabaseOptions { workers: Some(2), ..options }).unwrap()
 }

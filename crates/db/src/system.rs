@@ -216,7 +216,7 @@ fn clusters(table: &NativeTable) -> impl Iterator<Item = (&StoredRows, &Piece)> 
     })
 }
 
-const INDEXES: [Column; 9] = [
+const INDEXES: [Column; 10] = [
     ("schema", Kind::Text),
     ("table", Kind::Text),
     ("name", Kind::Text),
@@ -226,6 +226,7 @@ const INDEXES: [Column; 9] = [
     ("bytes", Kind::Number),
     ("scans", Kind::Number),
     ("rows_found", Kind::Number),
+    ("file_bytes", Kind::Number),
 ];
 
 fn indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Value>> {
@@ -240,6 +241,7 @@ fn indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Value>> {
             index.bytes.into(),
             index.scans.into(),
             index.rows_found.into(),
+            index.file_bytes.into(),
         ]
     };
     readable_tables(snapshot)

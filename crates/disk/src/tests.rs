@@ -163,6 +163,40 @@ fn a_reader_frees_each_cluster_that_it_has_read() {
     assert_eq!(memory.reserved_bytes(), 0);
 }
 
+/// What was read ahead and freed behind a cluster that could not be read is still there.
+#[test]
+fn a_reader_goes_on_after_an_error() {
+    let bytes = content(1, 8 * CLUSTER);
+    let mut errors = 0;
+    for at in 0..40 {
+        let files = MemoryTempFiles::failing(Fault::Flip, at);
+        let Ok(space) = TempSpace::open(&options(&files)) else { continue };
+        let memory = QueryMemory::unbounded();
+        let buffers = buffers(&space, &memory);
+        let Ok(file) = write(&buffers, &bytes) else { continue };
+        let mut reader = file.reader(&buffers, 0..8, ReadOptions { ahead: 3, recycle: true });
+        let (mut read, mut failed) = (Vec::new(), 0);
+        while let Some(cluster) = block_on(|waker| reader.poll_next(waker)) {
+            match cluster {
+                Ok(cluster) => read.extend_from_slice(&cluster),
+                Err(error) => {
+                    assert_ne!(error.kind(), ErrorKind::Bug, "operation {at}: {error}");
+                    failed += 1;
+                    // What was written wrongly stays so.
+                    if failed == 3 {
+                        break;
+                    }
+                }
+            }
+        }
+        assert!(failed == 3 || read == bytes, "operation {at}");
+        errors += failed;
+        drop((reader, file));
+        assert_eq!(used(&space), [0]);
+    }
+    assert!(errors > 0, "no operation was a read");
+}
+
 #[test]
 fn any_cluster_can_be_read() {
     let files = MemoryTempFiles::default();

@@ -22,8 +22,8 @@ use diligence_storage::segment::Segment;
 
 use crate::files::failed;
 use crate::image;
-use crate::segments::{FOLDER, Segments, file_name};
-use crate::store::{Store, segments_of};
+use crate::segments::{FOLDER, Segments, file_name, key_file_name};
+use crate::store::{Store, key_files_of, segments_of};
 
 /// The number of a backup's image: a database goes on with a log of this number.
 const FIRST: u64 = 1;
@@ -35,7 +35,7 @@ const COPY_BYTES: usize = 1 << 20;
 pub struct Backup {
     /// Bytes of names, and of rows that are in no segment.
     pub image_bytes: u64,
-    /// How many segments there are, and their bytes.
+    /// How many segments and key files there are.
     pub segments: u64,
     /// Their bytes.
     pub segment_bytes: u64,
@@ -112,6 +112,15 @@ pub(crate) fn fill(
         }
         copy(&**disk, &from, &to)?;
         backup.copied_bytes += bytes;
+    }
+    for file in key_files_of(snapshot, &HashMap::new()).values() {
+        let (from, to) = (own.found(file.number()), segments.join(key_file_name(file.number())));
+        backup.segments += 1;
+        backup.segment_bytes += file.bytes();
+        if disk.link(&from, &to).is_err() {
+            copy(&**disk, &from, &to)?;
+            backup.copied_bytes += file.bytes();
+        }
     }
     disk.sync_folder(&segments).map_err(|error| failed(&segments, &error))?;
     backup.image_bytes = image::write(&**disk, folder, FIRST, snapshot, next_object, &HashMap::new())?;

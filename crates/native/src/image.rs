@@ -10,7 +10,9 @@ use diligence_base::seams::{Disk, DiskFile};
 use diligence_catalog::{CatalogSnapshot, DEFAULT_SCHEMA, NativeTable, Object, PieceRows, Relation, StoredRows};
 
 use crate::files::{FILE_HEAD_BYTES, Purpose, create, failed, frame};
-use crate::record::{encode_authority, encode_end, encode_relation, encode_rows, encode_schema, encode_stored};
+use crate::record::{
+    encode_authority, encode_end, encode_keys, encode_relation, encode_rows, encode_schema, encode_stored,
+};
 
 /// Bytes that are written at once.
 const WRITE_BYTES: usize = 4 << 20;
@@ -87,6 +89,11 @@ impl ImageFile<'_> {
                         self.put(&encode_stored(statement, view.segment(), *cluster, deleted.as_deref(), 0))?;
                     }
                 }
+            }
+        }
+        if let Relation::Native(table) = relation {
+            for (key, files) in table.key_files().iter().enumerate().filter(|(_, keys)| !keys.files.is_empty()) {
+                self.put(&encode_keys(statement, key, files))?;
             }
         }
         self.put(&encode_relation(object.id, &object.name, relation, statement)?)

@@ -13,7 +13,7 @@ use diligence_catalog::rules::{
 };
 use diligence_catalog::sequence::{SequenceOptions, SequenceState};
 use diligence_catalog::{
-    Authority, ColumnIds, NativeTable, Object, Piece, Relation, RelationName, Trigger, kept_order,
+    Authority, ColumnIds, KeyFiles, NativeTable, Object, Piece, Relation, RelationName, Trigger, kept_order,
 };
 use diligence_storage::DeletedRows;
 use diligence_storage::memory::RowNumbers;
@@ -42,6 +42,16 @@ pub enum Record {
         deleted: Vec<i64>,
         /// What they belong to.
         fragment: u16,
+    },
+    /// The files of an index, before the table that has it.
+    Keys {
+        statement: u64,
+        /// Which of the table's keys.
+        key: usize,
+        /// They have the rows with smaller numbers.
+        covered: i64,
+        /// In the order in which they were written.
+        files: Vec<(u64, Seal)>,
     },
     CreateSchema {
         id: u64,
@@ -177,6 +187,7 @@ const CREATE_COMPOSITE: u8 = 20;
 const CREATE_DOMAIN: u8 = 21;
 const AUTHORITY: u8 = 22;
 const CREATE_COLLATION: u8 = 23;
+const KEYS: u8 = 24;
 
 /// What records had no place for before are comments under names that no column has: of a constraint that older rows
 /// may break, with its name behind; of a materialized view with and without an answer, with its query as the comment;
@@ -239,6 +250,23 @@ pub fn encode_stored(
     encoder.number(u64::from(checksum));
     encoder.number(cluster as u64);
     encoder.numbers(&gone.collect::<Vec<_>>());
+    encoder.0
+}
+
+/// The files of an index as a record; `key` says which of the table's keys it is of.
+pub fn encode_keys(statement: u64, key: usize, keys: &KeyFiles) -> Vec<u8> {
+    let mut encoder = Encoder::default();
+    encoder.byte(KEYS);
+    encoder.number(statement);
+    encoder.number(key as u64);
+    encoder.signed(keys.covered);
+    encoder.number(keys.files.len() as u64);
+    for file in &keys.files {
+        let Seal { start, checksum } = file.seal();
+        encoder.number(file.number());
+        encoder.number(start);
+        encoder.number(u64::from(checksum));
+    }
     encoder.0
 }
 
@@ -551,6 +579,15 @@ pub fn decode(bytes: &[u8]) -> Result<Record> {
     let mut decoder = Decoder(bytes);
     let record = match decoder.byte()? {
         ROWS => Record::Rows { statement: decoder.number()?, rows: decoder.rows()? },
+        KEYS => {
+            let (statement, key, covered) = (decoder.number()?, decoder.count()?, decoder.signed()?);
+            let file = |decoder: &mut Decoder<'_>| {
+                let number = decoder.number()?;
+                Ok::<_, Error>((number, Seal { start: decoder.number()?, checksum: decoder.number()? as u32 }))
+            };
+            let files = (0..decoder.number()?).map(|_| file(&mut decoder)).collect::<Result<_>>()?;
+            Record::Keys { statement, key, covered, files }
+        }
         CREATE_SCHEMA => Record::CreateSchema { id: decoder.number()?, name: decoder.text()? },
         DROP_SCHEMA => Record::DropSchema { name: decoder.text()? },
         AUTHORITY => Record::Authority { text: decoder.text()? },

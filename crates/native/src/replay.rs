@@ -7,12 +7,13 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use diligence_base::ids::ObjectId;
 use diligence_base::{Error, Result};
+use diligence_catalog::journal::KeyStore;
 use diligence_catalog::rules::{Check, ComputedKey, Key, RowFunction, TableRules};
 use diligence_catalog::sequence::Sequence;
 use diligence_catalog::{
     Catalog, ColumnIds, CompositeDefinition, DomainDefinition, EnumDefinition, FileRelation, NativeTable, NewRows,
-    ObjectRef, Relation, RelationName, RestoredPiece, Routine, RowChange, StoredCluster, TableAlteration, View,
-    order_of_kept,
+    ObjectRef, Relation, RelationName, RestoredKeys, RestoredPiece, Routine, RowChange, StoredCluster, TableAlteration,
+    View, order_of_kept,
 };
 use diligence_memory::Reservation;
 use diligence_storage::memory::RowNumbers;
@@ -55,6 +56,10 @@ pub struct Replay<'a> {
     segments: &'a Segments,
     /// Rows whose entry has not come yet, by statement.
     rows: HashMap<u64, Vec<NewRows>>,
+    /// The files of the indexes of a table that has not come yet, by statement and key.
+    keys: HashMap<u64, HashMap<usize, RestoredKeys>>,
+    /// Where keys go that come in great number; they stay in memory, if `None`.
+    key_store: Option<Arc<dyn KeyStore>>,
     /// Clusters that cannot be read, where that is no error.
     lost: Option<Vec<LostCluster>>,
 }
@@ -84,7 +89,13 @@ pub struct Replayed {
 
 impl<'a> Replay<'a> {
     pub fn new(catalog: &'a Catalog, surroundings: &'a dyn Surroundings, segments: &'a Segments) -> Self {
-        Self { catalog, surroundings, segments, rows: HashMap::new(), lost: None }
+        let (rows, keys) = (HashMap::new(), HashMap::new());
+        Self { catalog, surroundings, segments, rows, keys, key_store: None, lost: None }
+    }
+
+    /// The same, where keys that come in great number go into files.
+    pub fn storing_keys(self, store: Arc<dyn KeyStore>) -> Self {
+        Self { key_store: Some(store), ..self }
     }
 
     /// The same, where tables of an image do without clusters that cannot be read.
@@ -100,6 +111,7 @@ impl<'a> Replay<'a> {
     /// A file has ended: rows without an entry were nobody's, and the numbers of statements are others' from now on.
     pub fn end_file(&mut self) {
         self.rows.clear();
+        self.keys.clear();
         self.lost.iter_mut().flatten().for_each(|lost| lost.statement = None);
     }
 
@@ -124,6 +136,7 @@ impl<'a> Replay<'a> {
         }
         // Rows without an entry were nobody's.
         self.rows.clear();
+        self.keys.clear();
         Ok(Replayed { is_complete, bytes: file.offset(), file })
     }
 
@@ -148,6 +161,18 @@ impl<'a> Replay<'a> {
                     (there, _) => there?,
                 };
                 self.rows.entry(statement).or_default().push(NewRows::Stored(rows.in_fragment(fragment)));
+            }
+            Record::Keys { statement, key, covered, files } => {
+                let files = files.into_iter().map(|(number, seal)| segments.keys(number, seal)).collect::<Result<_>>();
+                match files {
+                    // What is saved has new ones: there may be more wrong with these than is seen now.
+                    Ok(files) if self.lost.is_none() => {
+                        let keys = RestoredKeys { files, covered };
+                        self.keys.entry(statement).or_default().insert(key, keys);
+                    }
+                    // An index can be made of its rows.
+                    _ => {}
+                }
             }
             Record::CreateSchema { id, name } => catalog.restore_schema(ObjectId(id), &name)?,
             Record::Authority { text } => catalog.restore_authority(&text)?,
@@ -244,8 +269,13 @@ impl<'a> Replay<'a> {
         let pieces = pieces.map(|((rows, numbers), fragment)| RestoredPiece { rows, numbers, fragment }).collect();
         let ids = ids.unwrap_or_else(|| ColumnIds::of_new(columns.fields().len()));
         let made = NativeTable::restored(&name, &columns, ids, pieces, next_number, memory, version)?;
-        let made =
-            made.with_restored_rules(self.rules(rules, &name, &columns)?, &self.surroundings.memory(), version)?;
+        if let Some(store) = &self.key_store {
+            made.keep_keys_in(store);
+        }
+        let rules = self.rules(rules, &name, &columns)?;
+        let mut keys = self.keys.remove(&statement).unwrap_or_default();
+        let keys = (0..rules.keys.len()).map(|key| keys.remove(&key)).collect();
+        let made = made.with_restored_rules(rules, keys, &self.surroundings.memory(), version)?;
         self.catalog.restore(ObjectId(id), &name, Relation::Native(Arc::new(made)))
     }
 

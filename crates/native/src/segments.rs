@@ -1,9 +1,10 @@
-//! The segments of a database: their files, which rows move into them, and when a file goes.
+//! The segments of a database and the key files of its indexes: which rows and keys move into them, and when a file
+//! goes.
 //!
-//! A checkpoint writes rows that are many, or lie badly, into segments, and the image refers to them. A statement that
-//! brings very many rows writes segments of its own ([`RowStore`]), and its entry in the log refers to them. A file
-//! whose segment neither the newest image nor a log behind it has, and nobody reads any more, is removed after the next
-//! image.
+//! A checkpoint writes rows that are many, or lie badly, into segments, and keys that are many into key files, and the
+//! image refers to them. A statement that brings very many rows writes segments of its own ([`RowStore`]), and its
+//! entry in the log refers to them. A file to which neither the newest image nor a log behind it refers, and which
+//! nobody reads any more, is removed after the next image. Segments and key files have numbers from one sequence.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -12,12 +13,14 @@ use std::sync::{Arc, Weak};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
+use bytes::Bytes;
 use diligence_base::limits::BATCH_ROWS_MAX;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
-use diligence_catalog::journal::RowStore;
-use diligence_catalog::{NativeTable, Piece, PieceRows, StoredPiece};
+use diligence_catalog::journal::{KeyStore, RowStore};
+use diligence_catalog::{MovedKeys, NativeTable, Piece, PieceRows, StoredPiece};
 use diligence_storage::BufferPool;
+use diligence_storage::key_file::{KEY_FILE_ENDING, KeyFile, KeyFileWriter};
 use diligence_storage::memory::RowNumbers;
 use diligence_storage::segment::{
     CLUSTER_ROWS_MAX, FormatChoice, Seal, Segment, SegmentFormat, SegmentWriter, is_storable,
@@ -36,12 +39,19 @@ const CLUSTERS_MAX: usize = 64;
 /// Rows that are put in the order of a clustering key at once, about: those of so many clusters, or so many bytes.
 const SORTED_CLUSTERS: usize = 16;
 const SORTED_BYTES: usize = 64 << 20;
+/// Keys of an index in memory that a checkpoint moves to a file, at least: with fewer, a database is opened at once.
+const KEYS_MIN: usize = 1 << 16;
 /// A cluster is written anew when more than one of so many of its rows is gone.
 const DELETED_PART: usize = 5;
 
 /// The name of a segment's file.
 pub(crate) fn file_name(number: u64, format: SegmentFormat) -> String {
     format!("{number:08}.{}", format.ending())
+}
+
+/// The name of a key file.
+pub(crate) fn key_file_name(number: u64) -> String {
+    format!("{number:08}.{KEY_FILE_ENDING}")
 }
 
 /// The segments of an open database. Used from any thread.
@@ -63,11 +73,13 @@ pub struct SegmentSizes {
     pub rows_min: usize,
     /// Rows of a cluster, at most; a statement that brings more of them writes segments itself.
     pub cluster_rows: usize,
+    /// Keys of an index in memory that a checkpoint moves to a file, at least.
+    pub keys_min: usize,
 }
 
 impl Default for SegmentSizes {
     fn default() -> Self {
-        Self { rows_min: CLUSTER_ROWS_MAX / 2, cluster_rows: CLUSTER_ROWS_MAX }
+        Self { rows_min: CLUSTER_ROWS_MAX / 2, cluster_rows: CLUSTER_ROWS_MAX, keys_min: KEYS_MIN }
     }
 }
 
@@ -76,9 +88,42 @@ struct Known {
     /// The number of the next segment.
     next: u64,
     /// Those that were opened, with the bytes of their files.
-    opened: HashMap<u64, (Weak<Segment>, u64)>,
+    opened: HashMap<u64, (Opened, u64)>,
     /// Those that are written, or were given up.
     written: HashSet<u64>,
+}
+
+impl Known {
+    /// The number of a file that is begun.
+    fn begin(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.written.insert(number);
+        number
+    }
+}
+
+/// What was opened, as long as somebody has it.
+enum Opened {
+    Segment(Weak<Segment>),
+    Keys(Weak<KeyFile>),
+}
+
+impl Opened {
+    /// Whether somebody has it.
+    fn is_used(&self) -> bool {
+        match self {
+            Self::Segment(segment) => segment.strong_count() > 0,
+            Self::Keys(file) => file.strong_count() > 0,
+        }
+    }
+
+    fn segment(&self) -> Option<Arc<Segment>> {
+        match self {
+            Self::Segment(segment) => segment.upgrade(),
+            Self::Keys(_) => None,
+        }
+    }
 }
 
 impl Segments {
@@ -117,7 +162,8 @@ impl Segments {
 
     /// Where the file of a number is, whatever its format, and in whatever directory.
     pub fn found(&self, number: u64) -> PathBuf {
-        let names = [SegmentFormat::Diligence, SegmentFormat::Parquet].map(|format| file_name(number, format));
+        let [own, parquet] = [SegmentFormat::Diligence, SegmentFormat::Parquet].map(|format| file_name(number, format));
+        let names = [own, parquet, key_file_name(number)];
         let paths =
             self.directories.all().into_iter().flat_map(|folder| names.each_ref().map(|name| folder.join(name)));
         let found = paths.into_iter().find(|path| self.disk.meta(path).is_ok());
@@ -148,7 +194,7 @@ impl Segments {
     /// The segment of a number. Fails with kind `File` if its file is not there or cannot be read, with code XX001 if
     /// it is not what was written.
     pub fn get(&self, number: u64, seal: Seal) -> Result<Arc<Segment>> {
-        if let Some(segment) = self.known.lock().opened.get(&number).and_then(|(segment, _)| segment.upgrade()) {
+        if let Some(segment) = self.known.lock().opened.get(&number).and_then(|(opened, _)| opened.segment()) {
             return Ok(segment);
         }
         let segment = Segment::open(&self.disk, &self.found(number), number, seal)?;
@@ -160,8 +206,34 @@ impl Segments {
         if let Some(buffer) = &self.buffer {
             segment.read_through(buffer);
         }
-        let known = (Arc::downgrade(segment), segment.bytes());
+        let known = (Opened::Segment(Arc::downgrade(segment)), segment.bytes());
         self.known.lock().opened.insert(segment.number(), known);
+    }
+
+    /// The key file of a number, with what its end says. Fails as [`get`](Self::get) does.
+    pub fn keys(&self, number: u64, seal: Seal) -> Result<(Arc<KeyFile>, Bytes)> {
+        let (file, said) = KeyFile::open(&self.disk, &self.found(number), number, seal)?;
+        self.remember_keys(&file);
+        Ok((file, said))
+    }
+
+    fn remember_keys(&self, file: &Arc<KeyFile>) {
+        if let Some(buffer) = &self.buffer {
+            file.read_through(buffer);
+        }
+        let known = (Opened::Keys(Arc::downgrade(file)), file.bytes());
+        self.known.lock().opened.insert(file.number(), known);
+    }
+
+    /// Writes keys of a table's indexes to files, where they are many. Fails with kind `File` if they cannot be written
+    /// or read, and `Resource` if memory is short.
+    pub fn store_keys(&self, table: &NativeTable) -> Result<MovedKeys> {
+        table.move_keys(self, self.sizes.keys_min)
+    }
+
+    /// Has keys that [`store_keys`](Self::store_keys) will write stay as they are until then.
+    pub fn fix_keys(&self, table: &NativeTable) {
+        table.fix_keys(self.sizes.keys_min);
     }
 
     /// The numbers of all that were opened.
@@ -172,7 +244,7 @@ impl Segments {
     /// Bytes of files whose segments nobody has any more.
     pub fn unused_bytes(&self) -> u64 {
         let known = self.known.lock();
-        known.opened.values().filter(|(segment, _)| segment.strong_count() == 0).map(|(_, bytes)| bytes).sum()
+        known.opened.values().filter(|(opened, _)| !opened.is_used()).map(|(_, bytes)| bytes).sum()
     }
 
     /// Removes the files of all segments that nobody has or writes, but for those that are kept. What cannot be removed
@@ -181,7 +253,7 @@ impl Segments {
         for number in self.on_disk()? {
             // Nobody gets one that nobody has: its number is in no image, and in no log.
             let mut known = self.known.lock();
-            let is_read = known.opened.get(&number).is_some_and(|(segment, _)| segment.strong_count() > 0);
+            let is_read = known.opened.get(&number).is_some_and(|(opened, _)| opened.is_used());
             if is_read || known.written.contains(&number) || number >= known.next || is_kept(number) {
                 continue;
             }
@@ -331,13 +403,7 @@ impl Segments {
 
 impl RowStore for Segments {
     fn begin(&self, columns: &Schema, ids: &[u32], fragment: u16) -> Result<SegmentWriter> {
-        let number = {
-            let mut known = self.known.lock();
-            let number = known.next;
-            known.next += 1;
-            known.written.insert(number);
-            number
-        };
+        let number = self.known.lock().begin();
         let create = |path: &Path| SegmentWriter::create(&self.disk, path, number, columns, ids);
         self.directories.make_file(fragment, &file_name(number, self.format.get()), create)
     }
@@ -350,6 +416,20 @@ impl RowStore for Segments {
         let segment = self.ended(writer)?;
         self.sync()?;
         Ok(segment)
+    }
+}
+
+impl KeyStore for Segments {
+    fn begin_keys(&self) -> Result<KeyFileWriter> {
+        let number = self.known.lock().begin();
+        let create = |path: &Path| KeyFileWriter::create(&self.disk, path, number);
+        self.directories.make_file(0, &key_file_name(number), create)
+    }
+
+    fn finish_keys(&self, file: &Arc<KeyFile>) -> Result<()> {
+        self.remember_keys(file);
+        self.known.lock().written.remove(&file.number());
+        self.sync()
     }
 }
 

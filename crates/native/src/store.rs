@@ -9,8 +9,9 @@ use std::time::Duration;
 use diligence_base::ids::ObjectId;
 use diligence_base::seams::Disk;
 use diligence_base::{Error, Result};
-use diligence_catalog::{Catalog, CatalogSnapshot, NativeTable, Piece, PieceRows, Relation};
+use diligence_catalog::{Catalog, CatalogSnapshot, MovedKeys, NativeTable, Object, Piece, PieceRows, Relation};
 use diligence_storage::BufferPool;
+use diligence_storage::key_file::KeyFile;
 use diligence_storage::segment::{FormatChoice, Segment};
 use parking_lot::{Condvar, Mutex};
 
@@ -93,6 +94,7 @@ impl Store {
         let StoreOptions { sizes, format, buffer, .. } = &options;
         let segments = Segments::open(folder, disk.clone(), *sizes, format.clone(), buffer.clone())?;
         let segments = Arc::new(segments);
+        catalog.store_keys_in(segments.clone());
         let (kept, next, last) = recover(&**disk, folder, &catalog, surroundings, &segments)?;
         // What a crash has left, or a table that is gone.
         let opened = segments.opened();
@@ -130,6 +132,9 @@ impl Store {
         let before = self.log.bytes();
         let begun = self.catalog.at_rest(|snapshot| {
             let is_begun = self.log.rotate()?;
+            if is_begun {
+                native_tables(&snapshot).for_each(|(_, table)| self.segments.fix_keys(table));
+            }
             Ok(is_begun.then(|| (snapshot, self.log.number(), self.catalog.next_object())))
         })?;
         // A statement that loads many rows comes first.
@@ -137,30 +142,32 @@ impl Store {
         kept.earlier_bytes += before;
         let mut moved = HashMap::new();
         let mut stored = Vec::new();
-        for object in snapshot.all_objects() {
-            let Relation::Native(table) = &object.relation else { continue };
-            if object.name.is_temporary() {
-                continue;
-            }
+        for (object, table) in native_tables(&snapshot) {
             let pieces = match self.segments.store(table) {
                 // Where rows cannot be read any more, those of the table stay where they are.
                 Err(error) if error.code() == Some("XX001") => vec![],
                 stored => stored?,
             };
-            if !pieces.is_empty() {
-                moved.insert(object.id, Arc::new(table.with_stored(&pieces)?));
-                stored.push((object.reference(), table.origin(), pieces));
+            let keys = match self.segments.store_keys(table) {
+                // Where keys cannot be read any more, they stay where they are.
+                Err(error) if error.code() == Some("XX001") => MovedKeys::default(),
+                keys => keys?,
+            };
+            if !pieces.is_empty() || !keys.is_empty() {
+                moved.insert(object.id, Arc::new(table.with_stored(&pieces)?.with_moved_keys(&keys)));
+                stored.push((object.reference(), table.origin(), pieces, keys));
             }
         }
         if !stored.is_empty() {
             self.segments.sync()?;
         }
         let image_bytes = image::write(&**disk, folder, number, &snapshot, next_object, &moved)?;
-        let referred = segments_of(&snapshot, &moved).into_keys().collect::<HashSet<_>>();
+        let keys = key_files_of(&snapshot, &moved).into_keys();
+        let referred = segments_of(&snapshot, &moved).into_keys().chain(keys).collect::<HashSet<_>>();
         drop((snapshot, moved));
-        for (table, origin, pieces) in stored {
-            // Rows that stay in memory are no loss.
-            let _ = self.catalog.store_rows(&table, origin, &pieces);
+        for (table, origin, pieces, keys) in stored {
+            // Rows and keys that stay in memory are no loss.
+            let _ = self.catalog.store_rows(&table, origin, &pieces, &keys);
         }
         *kept = Kept { first_log: number, image_bytes, earlier_bytes: 0 };
         // What cannot be removed now is removed at the next checkpoint.
@@ -235,6 +242,24 @@ pub(crate) fn segments_of(
     tables.flat_map(|table| table.pieces().iter().filter_map(segment).collect::<Vec<_>>()).collect()
 }
 
+/// The files that tables have keys in, by number.
+pub(crate) fn key_files_of(
+    snapshot: &CatalogSnapshot,
+    moved: &HashMap<ObjectId, Arc<NativeTable>>,
+) -> HashMap<u64, Arc<KeyFile>> {
+    let tables = native_tables(snapshot).map(|(object, table)| moved.get(&object.id).unwrap_or(table));
+    let files = |table: &Arc<NativeTable>| table.key_files().into_iter().flat_map(|keys| keys.files);
+    tables.flat_map(files).map(|file| (file.number(), file)).collect()
+}
+
+/// The tables whose rows are kept.
+fn native_tables(snapshot: &CatalogSnapshot) -> impl Iterator<Item = (&Arc<Object>, &Arc<NativeTable>)> {
+    snapshot.all_objects().filter(|object| !object.name.is_temporary()).filter_map(|object| match &object.relation {
+        Relation::Native(table) => Some((object, table)),
+        _ => None,
+    })
+}
+
 fn make_folder(disk: &dyn Disk, folder: &Path) -> Result<()> {
     let made = disk.create_folders(folder).map_err(|error| failed(folder, &error))?;
     for folder in made {
@@ -252,11 +277,11 @@ fn recover(
     folder: &Path,
     catalog: &Catalog,
     surroundings: &dyn Surroundings,
-    segments: &Segments,
+    segments: &Arc<Segments>,
 ) -> Result<(Kept, u64, u64)> {
     let images = Purpose::Image.numbers(disk, folder)?;
     let logs = Purpose::Log.numbers(disk, folder)?;
-    let mut replay = Replay::new(catalog, surroundings, segments);
+    let mut replay = Replay::new(catalog, surroundings, segments).storing_keys(segments.clone());
     let mut kept = Kept { first_log: 1, image_bytes: 0, earlier_bytes: 0 };
     if let Some(&number) = images.last() {
         let path = Purpose::Image.path(folder, number);

@@ -302,8 +302,10 @@ fn open(disk: Arc<dyn Disk>) -> Result<(Arc<Catalog>, Store)> {
 
 fn open_at(folder: &str, disk: Arc<dyn Disk>) -> Result<(Arc<Catalog>, Store)> {
     let catalog = Arc::<Catalog>::default();
-    let options =
-        StoreOptions { sizes: SegmentSizes { rows_min: 3, cluster_rows: 8 }, ..StoreOptions::new(folder, disk) };
+    let options = StoreOptions {
+        sizes: SegmentSizes { rows_min: 3, cluster_rows: 8, keys_min: 3 },
+        ..StoreOptions::new(folder, disk)
+    };
     let store = Store::open(options, catalog.clone(), &Tester)?;
     Ok((catalog, store))
 }
@@ -650,7 +652,7 @@ fn many_writers_are_synced_together_and_none_is_lost() {
         let catalog = Arc::<Catalog>::default();
         let options = StoreOptions {
             checkpoint_bytes: 20_000,
-            sizes: SegmentSizes { rows_min: 40, cluster_rows: 64 },
+            sizes: SegmentSizes { rows_min: 40, cluster_rows: 64, keys_min: 20 },
             format: Arc::new(FormatChoice::new(SegmentFormat::Diligence)),
             ..StoreOptions::new(folder, Arc::new(LocalDisk))
         };

@@ -17,6 +17,7 @@
 
 pub mod external;
 pub mod foreign_error;
+pub mod key_file;
 pub mod memory;
 mod ranges;
 pub mod segment;

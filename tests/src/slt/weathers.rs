@@ -76,7 +76,7 @@ pub fn all(seed: u64) -> Vec<Weather> {
             ..weather("pgwire", "statements go through a server, over PostgreSQL's protocol")
         },
         Weather {
-            kept: Some(SegmentSizes { rows_min: 1, cluster_rows: 100 }),
+            kept: Some(SegmentSizes { rows_min: 1, cluster_rows: 100, keys_min: 1 }),
             ..weather("kept", "tables are on disk, in small segments, with a checkpoint after each statement")
         },
         Weather {

@@ -181,10 +181,16 @@ impl Catalog {
         self.settle(position)
     }
 
-    /// Has rows of a table lie on disk from now on: statements that begin later read them there. The rows are the same,
-    /// so nothing is written down, and no plan is obsolete. Does nothing if the table is not of this
+    /// Has rows and keys of a table lie on disk from now on: statements that begin later read them there. The rows are
+    /// the same, so nothing is written down, and no plan is obsolete. Does nothing if the table is not of this
     /// [origin](NativeTable::origin) any more. The pieces ascend. Fails with kind `Resource` if memory is short.
-    pub fn store_rows(&self, table: &ObjectRef, origin: TableVersion, stored: &[crate::StoredPiece]) -> Result<()> {
+    pub fn store_rows(
+        &self,
+        table: &ObjectRef,
+        origin: TableVersion,
+        stored: &[crate::StoredPiece],
+        keys: &crate::MovedKeys,
+    ) -> Result<()> {
         let Ok(object) = self.object(table) else { return Ok(()) };
         let writer = object.writer.clone();
         drop(object);
@@ -195,7 +201,8 @@ impl Catalog {
                 && let Relation::Native(rows) = &now.relation
                 && rows.origin() == origin
             {
-                let relation = Relation::Native(Arc::new(rows.with_stored(stored)?));
+                let rows = rows.with_stored(stored)?.with_moved_keys(keys);
+                let relation = Relation::Native(Arc::new(rows));
                 put(root, Object { relation, ..Object::clone(&now) })?;
             }
             Ok((vec![], vec![]))

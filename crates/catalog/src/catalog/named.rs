@@ -70,6 +70,7 @@ impl Catalog {
             id = (views[0] || is_routine).then_some(existing.id);
         }
         let id = id.unwrap_or_else(|| self.next_id());
+        self.keep_keys_of(name, &relation);
         put(root, Object { id, version: self.next_version(), name: name.clone(), relation, writer: Arc::default() })?;
         let replaced = existing.map(|existing| existing.id).filter(|replaced| *replaced != id);
         let change = |object| CatalogChange { name: name.clone(), object, is_naming: true };

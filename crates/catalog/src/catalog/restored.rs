@@ -13,6 +13,7 @@ impl Catalog {
             if let Some(objects) = objects_mut(root, &name.schema) {
                 objects.retain(|_, object| object.id != id);
             }
+            self.keep_keys_of(name, &relation);
             put(root, Object { id, version, name: name.clone(), relation, writer: Arc::default() })?;
             Ok((vec![CatalogChange { name: name.clone(), object: id, is_naming: true }], None))
         })

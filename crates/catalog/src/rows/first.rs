@@ -11,9 +11,9 @@ use diligence_types::SqlType;
 
 use crate::access::Conditions;
 use crate::index::KeyIndex;
+use crate::key_block::KEY_BYTES_MAX;
 use crate::pieces::RowFinder;
 use crate::rules::Key;
-use crate::run::KEY_BYTES_MAX;
 
 use super::{FEW_ROWS, MEMORY_ROWS_PER_ROW, TableRows};
 
@@ -103,7 +103,7 @@ fn along(
     if wanted.rows == 0 {
         return Some(numbers);
     }
-    index.walk(&range, descending, |bytes, number| {
+    let walked = index.walk(&range, descending, |bytes, number| {
         steps += 1;
         // The order of very long keys is not known.
         is_exact = bytes.len() < KEY_BYTES_MAX && steps <= STEPS_MIN + wanted.rows * STEPS_PER_ROW;
@@ -112,7 +112,8 @@ fn along(
         }
         is_exact && numbers.len() < wanted.rows
     });
-    is_exact.then_some(numbers)
+    // Where the index cannot be read, the rows can.
+    (is_exact && walked.is_ok()).then_some(numbers)
 }
 
 /// Whether values of a type have the same order in an index and in ORDER BY. Floats may not: there are two zeros, and

@@ -26,8 +26,8 @@ impl NativeTable {
             })
             .collect();
         let (own_name, own_rules) = (name.clone(), rules.clone());
-        let origin = self.declared.origin;
-        let declared = Declared::new(own_name, schema.clone(), own_rules, ids, origin)?;
+        let (origin, key_store) = (self.declared.origin, self.declared.key_store.clone());
+        let declared = Declared::new(own_name, schema.clone(), own_rules, ids, origin, key_store)?;
         let mut views = Views::default();
         let null_in = |column: &str| {
             let message = format!("column \"{column}\" of relation \"{}\" contains null values", name.name);
@@ -87,7 +87,7 @@ impl NativeTable {
             let known = self.rules().keys.iter().position(same);
             indexes.push(match known.and_then(|place| self.rows.indexes.get(place)) {
                 Some(index) => index.clone(),
-                None => indexed(key, &schema, name, &pieces, memory)?,
+                None => indexed(key, &schema, name, &pieces, self.key_space(memory))?,
             });
         }
         Ok(Self::of(Arc::new(declared), pieces, self.rows.next_number, version, indexes))

@@ -84,7 +84,9 @@ impl NativeTable {
                         true => index.swept(&counted, &|number| finder.has(number))?,
                     };
                     let is_checked = is_checked(key, deferred);
-                    index_with(&index, key, is_checked, &declared.schema, &declared.name, came, &counted)
+                    let store = declared.key_store.get().map(|store| &**store);
+                    let space = KeySpace { memory: &counted, store, covered: next_number };
+                    index_with(&index, key, is_checked, &declared.schema, &declared.name, came, space)
                 });
                 indexes.collect::<Result<_>>()?
             }
@@ -105,9 +107,10 @@ impl NativeTable {
         if divided == *distribution {
             return Ok(None);
         }
-        let Declared { name, schema, rules, columns, origin, .. } = &*self.declared;
+        let Declared { name, schema, rules, columns, origin, key_store, .. } = &*self.declared;
         let rules = TableRules { distribution: divided, ..rules.clone() };
-        Declared::new(name.clone(), schema.clone(), rules, columns.clone(), *origin).map(Some)
+        let (columns, key_store) = (columns.clone(), key_store.clone());
+        Declared::new(name.clone(), schema.clone(), rules, columns, *origin, key_store).map(Some)
     }
 
     /// These pieces with those of new rows behind them, each in its fragment, and the number of the next row. `batches`

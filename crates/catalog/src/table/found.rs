@@ -84,7 +84,7 @@ impl NativeTable {
         let mut is_met = false;
         self.each_unique(rows, |(index, reader), _, _, values, row| {
             let Some(key) = values.compared(row) else { return Ok(()) };
-            for number in index.candidates(&key).into_iter().filter(|number| *number >= first) {
+            for number in index.candidates(&key)?.into_iter().filter(|number| *number >= first) {
                 let finder = RowFinder::new(self.pieces(), reader.places().to_vec());
                 is_met = is_met || has_key(&finder, reader, number, values, row)?;
             }
@@ -124,7 +124,8 @@ impl NativeTable {
     /// Fails with code 23505 if two rows have one key that is unique.
     pub(crate) fn check_unique(&self, key: &rules::Key) -> Result<()> {
         let Some(memory) = self.counted() else { return Ok(()) };
-        let made = indexed(key, self.schema(), self.name(), self.pieces(), Some(&memory.sibling()));
+        let memory = memory.sibling();
+        let made = indexed(key, self.schema(), self.name(), self.pieces(), self.key_space(Some(&memory)));
         made.map(drop).map_err(|error| match error.code() {
             Some("23505") => {
                 let message = format!("duplicate key value violates unique constraint \"{}\"", key.name);
@@ -165,7 +166,7 @@ impl NativeTable {
             for (mask, values) in masks.iter_mut().zip(&values) {
                 for (row, is_new) in mask.iter_mut().enumerate().filter(|(_, is_new)| **is_new) {
                     if let Some(key) = values.compared(row) {
-                        for number in index.candidates(&key) {
+                        for number in index.candidates(&key)? {
                             *is_new &= !has_key(&finder, &reader, number, values, row)?;
                         }
                     }

@@ -230,7 +230,7 @@ fn table(database: &Database, sql: &str) -> Vec<Vec<String>> {
 #[test]
 fn a_backup_is_the_database_of_one_moment() {
     let folder = tempfile::tempdir().unwrap();
-    let sizes = SegmentSizes { rows_min: 100, cluster_rows: 100 };
+    let sizes = SegmentSizes { rows_min: 100, cluster_rows: 100, keys_min: 20 };
     let path = |name: &str| folder.path().join(name);
     let open = |name: &str| {
         let (workers, folder) = (Some(2), Some(path(name)));
@@ -410,7 +410,7 @@ fn in_format(format: &str) -> Vec<(String, String)> {
 fn check_names_what_is_wrong(format: &str) {
     let settings = in_format(format);
     let folder = tempfile::tempdir().unwrap();
-    let sizes = SegmentSizes { rows_min: 1, cluster_rows: 1000 };
+    let sizes = SegmentSizes { rows_min: 1, cluster_rows: 1000, keys_min: 1 };
     let open = || {
         let (workers, folder) = (Some(1), Some(folder.path().to_owned()));
         let options = DatabaseOptions { folder, segments: sizes, workers, ..DatabaseOptions::default() };
@@ -486,7 +486,7 @@ fn segments(folder: &Path) -> Vec<std::fs::DirEntry> {
 #[test]
 fn what_a_transaction_has_altered_it_changes() {
     let folder = tempfile::tempdir().unwrap();
-    let sizes = SegmentSizes { rows_min: 1, cluster_rows: 100 };
+    let sizes = SegmentSizes { rows_min: 1, cluster_rows: 100, keys_min: 1 };
     let (workers, kept) = (Some(2), Some(folder.path().to_owned()));
     let kept = DatabaseOptions { folder: kept, segments: sizes, workers, ..DatabaseOptions::default() };
     for options in [DatabaseOptions { workers, ..DatabaseOptions::default() }, kept] {
@@ -562,7 +562,7 @@ fn ordered_rows_answer_as_rows_in_memory() {
 fn answer_as_rows_in_memory(format: &str, clauses: [&str; 3]) {
     let settings = in_format(format);
     let folder = tempfile::tempdir().unwrap();
-    let sizes = SegmentSizes { rows_min: 1, cluster_rows: 100 };
+    let sizes = SegmentSizes { rows_min: 1, cluster_rows: 100, keys_min: 1 };
     let open = || {
         let (workers, folder) = (Some(2), Some(folder.path().to_owned()));
         let options = DatabaseOptions { folder, segments: sizes, workers, ..DatabaseOptions::default() };
@@ -659,7 +659,7 @@ fn clusters_read(database: &Database, sql: &str) -> usize {
 #[test]
 fn fragments_and_clusters_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
-    let sizes = SegmentSizes { rows_min: 1, cluster_rows: 100 };
+    let sizes = SegmentSizes { rows_min: 1, cluster_rows: 100, keys_min: 1 };
     let open = || {
         let (workers, folder) = (Some(2), Some(folder.path().to_owned()));
         Database::open(DatabaseOptions { folder, segments: sizes, workers, ..DatabaseOptions::default() }).unwrap()

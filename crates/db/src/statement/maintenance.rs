@@ -76,6 +76,13 @@ impl Found<'_> {
             let sql = format!("SELECT count(*) FROM {quoted_name} WHERE NOT ({})", check.condition);
             self.count(&name, &check.name, &sql, "do not fulfill it")?;
         }
+        for (key, files) in rules.keys.iter().zip(table.key_files()) {
+            let problems = files.files.iter().filter_map(|file| file.verify().err());
+            let problems = problems.map(|error| error.message().to_owned()).collect::<Vec<_>>();
+            if !problems.is_empty() {
+                self.note(&name, &key.name, problems);
+            }
+        }
         for key in rules.keys.iter().filter(|key| key.kind.is_unique()) {
             self.count(&name, &key.name, &repeated(&quoted_name, key), "are there more than once")?;
         }

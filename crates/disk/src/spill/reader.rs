@@ -81,6 +81,9 @@ pub struct SpillReader {
     next: usize,
     /// The first that has not been asked for.
     ahead: usize,
+    /// Whether the one that is wanted next has failed, and is to be asked for again. Those behind it are there, or on
+    /// their way, and with `recycle` nowhere else.
+    again: bool,
     end: usize,
 }
 
@@ -108,7 +111,7 @@ impl SpillReader {
     ) -> Self {
         let shared =
             Arc::new(ReadShared { file, recycle: options.recycle, state: Mutex::named(&READER, ReadState::default()) });
-        Self { shared, buffers, options, next: clusters.start, ahead: clusters.start, end: clusters.end }
+        Self { shared, buffers, options, next: clusters.start, ahead: clusters.start, again: false, end: clusters.end }
     }
 
     /// The buffers it reads into.
@@ -133,7 +136,7 @@ impl SpillReader {
             std::mem::take(&mut state.arrived)
         };
         drop(arrived);
-        (self.next, self.ahead) = (cluster, cluster);
+        (self.next, self.ahead, self.again) = (cluster, cluster, false);
     }
 
     /// The next cluster; `None` at the end. After `Pending` the waker is woken when it is worth asking again. After an
@@ -142,7 +145,7 @@ impl SpillReader {
         if self.next >= self.end {
             return Poll::Ready(None);
         }
-        if self.ahead == self.next {
+        if self.ahead == self.next || self.again {
             match self.poll_ask_next(waker) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
@@ -159,7 +162,7 @@ impl SpillReader {
             }
             Some(Err(error)) => {
                 drop(state);
-                self.ahead = self.next;
+                self.again = true;
                 Poll::Ready(Some(Err(error)))
             }
             Some(Ok(mut cluster)) => {
@@ -181,7 +184,8 @@ impl SpillReader {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(buffer) => buffer?,
         };
-        self.ask(stored, buffer);
+        self.ask(self.next, stored, buffer);
+        (self.ahead, self.again) = (self.ahead.max(self.next + 1), false);
         Poll::Ready(Ok(()))
     }
 
@@ -190,22 +194,22 @@ impl SpillReader {
         while self.ahead < self.end && self.ahead - self.next <= self.options.ahead {
             let Some(stored) = self.shared.file.stored(self.ahead) else { return };
             let Some(buffer) = self.buffers.try_take_ahead() else { return };
-            self.ask(stored, buffer);
+            self.ask(self.ahead, stored, buffer);
+            self.ahead += 1;
         }
     }
 
-    fn ask(&mut self, stored: Stored, buffer: ClusterBuffer) {
+    fn ask(&self, cluster: usize, stored: Stored, buffer: ClusterBuffer) {
         let request = ReadRequest {
             reader: Arc::downgrade(&self.shared),
             epoch: self.shared.state.lock().epoch,
-            cluster: self.ahead,
+            cluster,
             stored,
             progress: Progress::new(length_of(stored), self.shared.file.space.volumes.is_direct(stored.place)),
             buffer: Some(buffer),
             outcome: None,
             held: None,
         };
-        self.ahead += 1;
         self.shared.file.space.submit(false, move || request.start());
     }
 }
