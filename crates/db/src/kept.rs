@@ -172,4 +172,6 @@ impl Surroundings for Definitions<'_> {
 }
 
 #[cfg(test)]
+mod key_tests;
+#[cfg(test)]
 mod tests;

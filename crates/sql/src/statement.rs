@@ -148,6 +148,11 @@ pub enum Maintenance {
         /// The folder.
         from: PathBuf,
     },
+    /// The indexes of a table are made of its rows again.
+    Reindex {
+        /// The table.
+        table: Arc<Object>,
+    },
     /// All rows of these tables are read, and held against what the tables promise.
     Check {
         /// The tables.
@@ -173,6 +178,7 @@ impl Maintenance {
             Self::BackUp { .. } => "BACKUP",
             Self::Export { .. } => "EXPORT",
             Self::Import { .. } => "IMPORT",
+            Self::Reindex { .. } => "REINDEX",
             Self::Check { .. } => "CHECK",
         }
     }
@@ -181,7 +187,11 @@ impl Maintenance {
     pub fn schema(&self) -> Option<SchemaRef> {
         let field = |name: &str, nullable| Field::new(name, DataType::Utf8View, nullable);
         match self {
-            Self::Checkpoint | Self::BackUp { .. } | Self::Export { .. } | Self::Import { .. } => None,
+            Self::Checkpoint
+            | Self::BackUp { .. }
+            | Self::Export { .. }
+            | Self::Import { .. }
+            | Self::Reindex { .. } => None,
             Self::Check { .. } => {
                 Some(Arc::new(Schema::new(vec![field("table", false), field("check", false), field("problem", true)])))
             }

@@ -173,7 +173,8 @@ impl KeyFile {
     }
 
     fn wrong(&self, place: usize) -> Error {
-        corrupt(&self.source, format!("the checksum of page {place} is wrong"))
+        let error = corrupt(&self.source, format!("the checksum of page {place} is wrong"));
+        error.with_hint("the rows are not in it: REINDEX TABLE makes the indexes of the table again")
     }
 }
 

@@ -181,6 +181,27 @@ impl Catalog {
         self.settle(position)
     }
 
+    /// Makes the indexes of a table of its rows again. The rows are the same, so nothing is written down, and no plan is
+    /// obsolete. Fails with kind `File` if rows cannot be read, `Resource` if memory is short, and 23505 if two rows have
+    /// one key that is unique.
+    pub fn reindex(&self, table: &ObjectRef) -> Result<()> {
+        let writer = self.object(table)?.writer.clone();
+        let writing = writer.lock();
+        let present = self.object(table)?;
+        let Relation::Native(rows) = &present.relation else { return Err(not_in_memory(&present)) };
+        let next = Object { relation: Relation::Native(Arc::new(rows.reindexed()?)), ..Object::clone(&present) };
+        let (position, before) = self.append(vec![], |root| {
+            let now = root.get(&table.name).filter(|object| object.id == table.id).ok_or_else(|| gone(table))?;
+            if now.version != present.version {
+                return Err(conflict());
+            }
+            put(root, next)?;
+            Ok((vec![], vec![]))
+        })?;
+        drop((writing, before));
+        self.settle(position)
+    }
+
     /// Has rows and keys of a table lie on disk from now on: statements that begin later read them there. The rows are
     /// the same, so nothing is written down, and no plan is obsolete. Does nothing if the table is not of this
     /// [origin](NativeTable::origin) any more. The pieces ascend. Fails with kind `Resource` if memory is short.

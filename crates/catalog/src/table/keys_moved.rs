@@ -66,6 +66,15 @@ impl NativeTable {
         Self::of(self.declared.clone(), self.pieces().to_vec(), self.rows.next_number, *self.version(), indexes)
     }
 
+    /// The same version with indexes that are made of its rows. Fails with kind `File` if these cannot be read,
+    /// `Resource` if memory is short, and 23505 if two rows have one key that is unique.
+    pub(crate) fn reindexed(&self) -> Result<Self> {
+        let memory = self.counted().map(Reservation::sibling);
+        let key = |key| indexed(key, self.schema(), self.name(), self.pieces(), self.key_space(memory.as_ref()));
+        let indexes = self.rules().keys.iter().map(key).collect::<Result<_>>()?;
+        Ok(Self::of(self.declared.clone(), self.pieces().to_vec(), self.rows.next_number, *self.version(), indexes))
+    }
+
     /// The files of each index, in the order of the table's keys.
     pub fn key_files(&self) -> Vec<KeyFiles> {
         let files = self.rows.indexes.iter().map(KeyIndex::files);

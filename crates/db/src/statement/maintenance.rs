@@ -1,4 +1,4 @@
-//! CHECKPOINT, BACKUP DATABASE, EXPORT DATABASE and CHECK TABLE: what is done for a database by those who keep it.
+//! CHECKPOINT, BACKUP DATABASE, EXPORT DATABASE, REINDEX TABLE and CHECK TABLE: what is done for a database by those who keep it.
 
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ impl Session {
                 Maintenance::BackUp { to, earlier } => database.back_up(to, earlier.as_deref()).map(|_| vec![]),
                 Maintenance::Export { to, format } => export::export(&session, to, *format, token).map(|()| vec![]),
                 Maintenance::Import { from } => export::import(&session, from, token).map(|()| vec![]),
+                Maintenance::Reindex { table } => database.catalog().reindex(&table.reference()).map(|()| vec![]),
                 Maintenance::Check { tables } => {
                     let mut found = Found { session: &session, token, lines: Vec::new() };
                     tables.iter().try_for_each(|table| found.table(table))?;

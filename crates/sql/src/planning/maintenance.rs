@@ -55,7 +55,7 @@ impl Around<'_> {
         Ok(Some(Statement::Maintain(maintenance)))
     }
 
-    /// A statement with nothing to do. Fails with 42P01 if its table is not there.
+    /// A statement with nothing to do, but for REINDEX TABLE. Fails with 42P01 if its table is not there.
     fn ignored(&self, call: &ast::Function) -> Result<Statement> {
         const TAGS: [&str; 9] = [
             "ALTER INDEX",
@@ -84,7 +84,14 @@ impl Around<'_> {
         };
         if let Some(table) = table {
             let name = self.relation_name(&table)?;
-            self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
+            let found = self.at.snapshot.readable(&name)?.ok_or_else(|| self.unknown(&name))?;
+            if tag == "REINDEX"
+                && let Resolved::Object(table) = found
+                && matches!(table.relation, Relation::Native(_))
+            {
+                self.at.snapshot.rights.check_owner(&name)?;
+                return Ok(Statement::Maintain(Maintenance::Reindex { table }));
+            }
         }
         Ok(Statement::Command(Command::Nothing(tag)))
     }
