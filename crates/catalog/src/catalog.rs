@@ -275,11 +275,14 @@ impl Catalog {
         let _ = self.shared.key_store.set(store);
     }
 
+    /// Where the keys of a table of this name go if they are many; `None` if they stay in memory.
+    pub fn key_store_of(&self, name: &RelationName) -> Option<&Arc<dyn KeyStore>> {
+        self.shared.key_store.get().filter(|_| !name.is_temporary())
+    }
+
     /// A relation that gets this name has its keys where they belong.
     fn keep_keys_of(&self, name: &RelationName, relation: &Relation) {
-        if let (Relation::Native(table), Some(store)) = (relation, self.shared.key_store.get())
-            && !name.is_temporary()
-        {
+        if let (Relation::Native(table), Some(store)) = (relation, self.key_store_of(name)) {
             table.keep_keys_in(store);
         }
     }

@@ -185,7 +185,8 @@ impl Catalog {
                 *default = with_literal(default, old, new);
             }
         }
-        NativeTable::of_rows_under(rows.name(), columns, batches, rules, counted, version)
+        let key_store = self.key_store_of(rows.name());
+        NativeTable::of_rows_under(rows.name(), columns, batches, rules, counted, key_store, version)
     }
 }
 

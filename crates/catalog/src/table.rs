@@ -26,6 +26,7 @@ use crate::conformed::{conform, gathered, moved, table_schema};
 use crate::declared::{ColumnIds, Declared, KeyStoreSlot};
 use crate::distribution::{Distribution, FragmentRows, Placement, Strategy};
 use crate::index::{IndexState, KeyIndex};
+use crate::journal::KeyStore;
 use crate::keyed::{KeyLookup, KeySpace, has_key, index_with, indexed, starts, there_already};
 use crate::keys::{KeyReader, KeyValues, SortedKeys, Together};
 use crate::pieces::{NewRows, Piece, PieceRows, RowFinder, StoredCluster, StoredRows, conflict, piece_of, settle};
@@ -134,20 +135,25 @@ impl NativeTable {
     }
 
     /// As [`of_rows`](Self::of_rows), of a table under these rules: its rows are divided as they say. Indexes are
-    /// counted as the rows are. Fails as that does, and as [`with_rules`](Self::with_rules).
+    /// counted as the rows are; where there is a `key_store`, they go there if they are large. Fails as that does, and
+    /// as [`with_rules`](Self::with_rules).
     pub fn of_rows_under(
         name: &RelationName,
         schema: &Schema,
         rows: Vec<NewRows>,
         rules: TableRules,
         memory: Reservation,
+        key_store: Option<&Arc<dyn KeyStore>>,
         version: TableVersion,
     ) -> Result<Self> {
         let counted = memory.sibling();
         if rules.distribution == Distribution::default() {
-            return Self::of_rows(name, schema, rows, memory, version)?.with_rules(rules, &counted, version);
+            let table = Self::of_rows(name, schema, rows, memory, version)?;
+            key_store.into_iter().for_each(|store| table.keep_keys_in(store));
+            return table.with_rules(rules, &counted, version);
         }
         let empty = Self::of_rows(name, schema, Vec::new(), memory.sibling(), version)?;
+        key_store.into_iter().for_each(|store| empty.keep_keys_in(store));
         let divided = TableRules { distribution: rules.distribution.clone(), ..TableRules::default() };
         let divided = empty.with_own_rules(divided, None, version)?.with_rows(&rows, memory, true, None, version)?;
         // Where bounds come from rows, they are known now.

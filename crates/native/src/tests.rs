@@ -239,7 +239,7 @@ impl Operation {
                 let version = catalog.next_table_version();
                 let rules = TableRules { distribution: distribution(table, values.len()), ..TableRules::default() };
                 let (schema, rows) = (batch.schema(), vec![batch.into()]);
-                let made = NativeTable::of_rows_under(&name(table), &schema, rows, rules, memory, version)?;
+                let made = NativeTable::of_rows_under(&name(table), &schema, rows, rules, memory, None, version)?;
                 catalog.create(&name(table), Relation::Native(Arc::new(made)), true)
             }
             Self::Drop { table } => catalog.as_ref().drop(&name(table), |_| Ok(())).map(|_| ()),

@@ -5,7 +5,6 @@ use diligence_storage::key_file::KeyFile;
 
 use super::*;
 use crate::index::MovedRuns;
-use crate::journal::KeyStore;
 use crate::run_writer::run_of_file;
 
 /// Keys of a table that have moved to files.

@@ -526,7 +526,8 @@ impl NativeOperation {
         if let Some(divided) = &self.divided {
             rules.distribution = divided.distribution();
         }
-        NativeTable::of_rows_under(&new.name, &new.schema, rows, rules, memory, version)
+        let key_store = self.writer.catalog.key_store_of(&new.name);
+        NativeTable::of_rows_under(&new.name, &new.schema, rows, rules, memory, key_store, version)
     }
 
     fn change(
