@@ -65,6 +65,12 @@ impl Binder<'_> {
                 let mean = self.ordered_aggregate("avg", vec![logarithm], parts, place)?;
                 self.call("exp", vec![mean])
             }
+            ("sem", None) => {
+                let deviation = self.ordered_aggregate("stddev_pop", vec![first.clone()], parts, place)?;
+                let count = self.ordered_aggregate("count", vec![first], parts, place)?;
+                let root = self.call("sqrt", vec![self.cast(count, &SqlType::Double, Way::Explicit)?])?;
+                self.operator("/", vec![deviation, root])
+            }
             ("count_if" | "countif", None) => {
                 let filter = Some(Scalar::all([first.clone()].into_iter().chain(parts.filter.clone())));
                 let is_distinct = parts.is_distinct;

@@ -261,6 +261,7 @@ fn of_values(catalog: &mut Catalog) {
         "sumkahan(double precision) -> double precision",
         "favg(double precision) -> double precision",
         "mean(double precision) -> double precision",
+        "sem(double precision) -> double precision",
         "min(anyelement, bigint) -> anyarray",
         "max(anyelement, bigint) -> anyarray",
         "approx_top_k(anyelement, bigint) -> anyarray",
