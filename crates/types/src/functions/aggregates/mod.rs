@@ -266,10 +266,12 @@ fn of_values(catalog: &mut Catalog) {
         "max(anyelement, bigint) -> anyarray",
         "approx_top_k(anyelement, bigint) -> anyarray",
         "string_agg(text) -> text",
-        "group_concat(text) -> text",
-        "group_concat(text, text) -> text",
-        "listagg(text) -> text",
-        "listagg(text, text) -> text",
+        "group_concat(anynonarray) -> text",
+        "group_concat(anynonarray, text) -> text",
+        "listagg(anynonarray) -> text",
+        "listagg(anynonarray, text) -> text",
+        "max_by_some(anyelement, any, bigint) -> anyarray",
+        "min_by_some(anyelement, any, bigint) -> anyarray",
     ] {
         catalog.aggregate(signature, AggregateBody::Rewritten);
     }
