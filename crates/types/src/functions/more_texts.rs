@@ -116,8 +116,8 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add_all(&["from_hex(text) -> bytea", "unhex(text) -> bytea"], hex);
 }
 
-/// Whether a text is as a pattern says: `*` is any letters, `?` one, `[a-z]` and `[!a-z]` one of a set or none of it, and
-/// what follows a backslash is meant as it is.
+/// Whether a text is as a pattern says: `*` is any letters, `?` one, `[a-z]` and `[!a-z]` one of a set or none of it,
+/// and what follows a backslash is meant as it is.
 fn is_glob(text: &str, pattern: &str) -> bool {
     let (text, pattern) = (text.chars().collect::<Vec<_>>(), pattern.chars().collect::<Vec<_>>());
     let (mut at, mut place) = (0, 0);

@@ -71,8 +71,8 @@ enum Piece<'p> {
     Place(usize, Shown),
 }
 
-/// How a value is shown: `[[fill]align][+][0][width][between][.precision][between][type]`, with `,`, `_`, `'` or `t` and
-/// a character between groups of digits.
+/// How a value is shown: `[[fill]align][+][0][width][between][.precision][between][type]`, with `,`, `_`, `'` or `t`
+/// and a character between groups of digits.
 #[derive(Debug, Default, PartialEq)]
 struct Shown {
     fill: Option<char>,

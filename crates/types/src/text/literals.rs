@@ -64,7 +64,8 @@ fn inside_brackets(text: &str) -> Option<&str> {
     Some(trim(trim(text).strip_prefix('[')?.strip_suffix(']')?))
 }
 
-/// The elements of DuckDB's form of an array; `None` if quotes or brackets are open at its end, or an element is missing.
+/// The elements of DuckDB's form of an array; `None` if quotes or brackets are open at its end, or an element is
+/// missing.
 fn split_list(inside: &str, mut element: impl FnMut(Option<&str>, bool)) -> Option<()> {
     if inside.is_empty() {
         return Some(());
