@@ -94,14 +94,16 @@ impl OptionValue {
 pub type NamedTypes<'a> = &'a dyn Fn(&str) -> Result<SqlType>;
 
 /// The functions that read files, with the format that they read.
-pub const READERS: [(&str, Format); 16] = [
+pub const READERS: [(&str, Format); 18] = [
     ("read_csv", Format::Csv),
     ("read_csv_auto", Format::Csv),
     ("read_json", Format::Json),
     ("read_json_auto", Format::Json),
     ("read_ndjson", Format::Json),
     ("read_ndjson_auto", Format::Json),
+    ("read_json_objects", Format::Json),
     ("read_json_objects_auto", Format::Json),
+    ("read_ndjson_objects", Format::Json),
     ("read_parquet", Format::Parquet),
     ("parquet_scan", Format::Parquet),
     ("read_arrow", Format::Arrow),
@@ -317,14 +319,25 @@ fn set(options: &mut OpenOptions, name: &str, value: &OptionValue, types: NamedT
             "auto" | "newline_delimited" | "nd" | "unstructured" | "array" => {}
             other => return Err(Error::input(format!("no form of JSON files is named '{other}'"))),
         },
-        "records" if format == Some(Format::Json) && one()?.eq_ignore_ascii_case("true") => {}
-        "records"
-        | "maximum_depth"
-        | "field_appearance_threshold"
-        | "maximum_sample_files"
-        | "map_inference_threshold"
-            if format == Some(Format::Json) =>
-        {
+        "records" if format == Some(Format::Json) => {
+            options.json.whole = match one()?.to_ascii_lowercase().as_str() {
+                "auto" => false,
+                value => !truth(value)?,
+            };
+        }
+        "map_inference_threshold" if format == Some(Format::Json) => {
+            options.json.map_keys_max = Some(usize::try_from(number(one()?)?).unwrap_or(usize::MAX));
+        }
+        "field_appearance_threshold" if format == Some(Format::Json) => {
+            let text = one()?;
+            let part = text.parse::<f64>().ok().filter(|part| (0.0..=1.0).contains(part));
+            let wrong = || Error::input(format!("expected a part between 0 and 1, found '{text}'"));
+            options.json.appearance_percent = Some((part.ok_or_else(wrong)? * 100.0).round() as u8);
+        }
+        // Records are looked at in all files.
+        "maximum_sample_files" if format == Some(Format::Json) => drop(number(one()?)?),
+        "maximum_depth" if format == Some(Format::Json) && one()? == "-1" => {}
+        "maximum_depth" if format == Some(Format::Json) => {
             let error = Error::unsupported("this is not supported for JSON files");
             return Err(error.with_code("0A000").with_hint("columns = {…} says the columns"));
         }

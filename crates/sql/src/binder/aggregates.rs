@@ -18,7 +18,8 @@ use super::{Binder, place, placed, unsupported};
 use crate::algebra::{AggregateItem, Comparison, Constant, Scalar, SortKey};
 
 /// DuckDB's names of aggregates that are others of PostgreSQL, written otherwise.
-const OTHER_FORMS: [&str; 11] = [
+const OTHER_FORMS: [&str; 12] = [
+    "any_value",
     "max_by",
     "arg_max",
     "argmax",
@@ -92,6 +93,21 @@ impl Binder<'_> {
         if name == "list" {
             return Ok(("array_agg", parts));
         }
+        let is_there = |scalar: &Scalar| Scalar::IsNull(Box::new(scalar.clone())).negate();
+        if name == "any_value" {
+            if let Some(value) = parts.arguments.first().filter(|value| value.nullable()) {
+                parts.filter = Some(Scalar::all([is_there(value)].into_iter().chain(parts.filter.take())));
+            }
+            return Ok((name, parts));
+        }
+        // Of so many rows, an array.
+        if parts.arguments.len() == 3 && parts.order.is_empty() && !parts.is_distinct {
+            match name {
+                "max_by" | "arg_max" | "argmax" => return Ok(("max_by_some", parts)),
+                "min_by" | "arg_min" | "argmin" => return Ok(("min_by_some", parts)),
+                _ => {}
+            }
+        }
         if name == "mode" {
             if !parts.is_within_group && parts.arguments.len() == 1 && parts.order.is_empty() {
                 let value = self.typed(parts.arguments.remove(0))?;
@@ -118,7 +134,6 @@ impl Binder<'_> {
             }
             // Rows without one of the two do not count.
             _ => {
-                let is_there = |scalar: &Scalar| Scalar::IsNull(Box::new(scalar.clone())).negate();
                 let filter = Scalar::all([is_there(&value), is_there(&by)].into_iter().chain(parts.filter));
                 let order = vec![key(by, matches!(name, "max_by" | "arg_max" | "argmax"))];
                 Ok(("first_value", Call { arguments: vec![value], order, filter: Some(filter), ..parts }))

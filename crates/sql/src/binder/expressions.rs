@@ -9,7 +9,7 @@ use sqlparser::ast::{
     ValueWithSpan,
 };
 
-use super::functions::bare_name;
+use super::functions::{bare_name, written};
 use super::operators::{record, row};
 use super::scope::{Clause, Level};
 use super::subqueries::subquery_scalar;
@@ -26,7 +26,14 @@ impl Binder<'_> {
 
     /// A condition. Fails like [`scalar`](Self::scalar), and with 42804 if it is not `boolean`.
     pub(super) fn condition(&self, expression: &Expr, level: &Level<'_>, what: &str) -> Result<Scalar> {
-        let scalar = self.scalar(expression, level)?;
+        let scalar = match unnested(expression) {
+            // Rows are no condition: DuckDB's function of the name is meant.
+            Expr::Function(function) if bare_name(function) == "regexp_matches" && function.over.is_none() => {
+                let arguments = self.arguments("regexp_like", written(function), level)?;
+                self.named_call("regexp_like", arguments, level)?
+            }
+            _ => self.scalar(expression, level)?,
+        };
         let message = |from: &SqlType| format!("argument of {what} must be type boolean, not type {from}");
         self.wanted(scalar, &SqlType::Boolean, message).map_err(|error| placed(error, || place(expression)))
     }

@@ -122,12 +122,19 @@ impl Binder<'_> {
         if let Some(scalar) = self.special(&name, function, level)? {
             return Ok(scalar);
         }
+        if let Some(scalar) = self.of_duckdb(&name, function, level)? {
+            return Ok(scalar);
+        }
         let arguments = self.arguments(&name, written(function), level)?;
         self.named_call(&name, arguments, level)
     }
 
     /// A function of bound arguments.
     pub(super) fn named_call(&self, name: &str, arguments: Vec<Scalar>, level: &Level<'_>) -> Result<Scalar> {
+        // Where no rows may stand, DuckDB's function of the name is meant.
+        if name == "regexp_matches" && !has_place_for_rows(level) {
+            return self.call("regexp_like", arguments);
+        }
         if is_row_function(name) {
             return self.row_function(name, arguments, level);
         }
@@ -649,7 +656,7 @@ impl Binder<'_> {
     /// A function that gives rows, in a SELECT list: its column, which appears when the list's functions have been put
     /// below it. Fails with 0A000 where rows have no place.
     fn row_function(&self, name: &str, arguments: Vec<Scalar>, level: &Level<'_>) -> Result<Scalar> {
-        if !level.clause.get().has_row_functions() || level.in_aggregate.get() || level.in_window.get() {
+        if !has_place_for_rows(level) {
             let place = if level.in_aggregate.get() { "aggregate function calls" } else { level.clause.get().name() };
             let message = format!("set-returning functions are not allowed in {place}");
             return Err(Error::input(message).with_code("0A000").with_hint("put it into FROM"));
@@ -660,7 +667,7 @@ impl Binder<'_> {
 
     /// The same for an array of its rows. Fails with 0A000 where rows have no place.
     pub(super) fn row_function_of(&self, name: &str, array: Scalar, level: &Level<'_>) -> Result<Scalar> {
-        if !level.clause.get().has_row_functions() || level.in_aggregate.get() || level.in_window.get() {
+        if !has_place_for_rows(level) {
             let message = format!("set-returning functions are not allowed in {}", level.clause.get().name());
             return Err(Error::input(message).with_code("0A000").with_hint("put it into FROM"));
         }
@@ -724,6 +731,11 @@ impl Binder<'_> {
         let scalar = column.scalar();
         (vec![column], scalar)
     }
+}
+
+/// Whether a function may give rows here.
+fn has_place_for_rows(level: &Level<'_>) -> bool {
+    level.clause.get().has_row_functions() && !level.in_aggregate.get() && !level.in_window.get()
 }
 
 fn one(arguments: Vec<Scalar>) -> Option<[Scalar; 1]> {

@@ -54,7 +54,21 @@ impl Binder<'_> {
                 let count = self.cast(count, &SqlType::Integer, Way::Explicit)?;
                 self.call("array_slice", vec![values, one, count])
             }
+            ("max_by_some" | "min_by_some", Some(by)) => {
+                let count = arguments.next().ok_or_else(|| Error::bug("three arguments are three"))?;
+                let key = SortKey { scalar: by.clone(), descending: name == "max_by_some", nulls_first: false };
+                let is_there = |scalar: &Scalar| Scalar::IsNull(Box::new(scalar.clone())).negate();
+                let are_there = [is_there(&first), is_there(&by)];
+                let filter = Some(Scalar::all(are_there.into_iter().chain(parts.filter.clone())));
+                let order = vec![key];
+                let ordered = Call { arguments: vec![], is_distinct: false, filter, order, is_within_group: false };
+                let values = self.collected(first, &ordered, place)?;
+                let one = Scalar::Constant(Constant::integer(1));
+                let count = self.cast(count, &SqlType::Integer, Way::Explicit)?;
+                self.call("array_slice", vec![values, one, count])
+            }
             ("string_agg" | "group_concat" | "listagg", by) => {
+                let first = self.explicit(first, &SqlType::Text, false)?;
                 let by = by.unwrap_or_else(|| Scalar::Constant(Constant::text(",")));
                 self.ordered_aggregate("string_agg", vec![first, by], parts, place)
             }
@@ -64,6 +78,12 @@ impl Binder<'_> {
                 let logarithm = self.call("ln", vec![first])?;
                 let mean = self.ordered_aggregate("avg", vec![logarithm], parts, place)?;
                 self.call("exp", vec![mean])
+            }
+            ("sem", None) => {
+                let deviation = self.ordered_aggregate("stddev_pop", vec![first.clone()], parts, place)?;
+                let count = self.ordered_aggregate("count", vec![first], parts, place)?;
+                let root = self.call("sqrt", vec![self.cast(count, &SqlType::Double, Way::Explicit)?])?;
+                self.operator("/", vec![deviation, root])
             }
             ("count_if" | "countif", None) => {
                 let filter = Some(Scalar::all([first.clone()].into_iter().chain(parts.filter.clone())));

@@ -31,6 +31,7 @@ mod aggregates;
 mod changes;
 mod collations;
 mod domains;
+mod duckdb;
 mod expressions;
 mod fields;
 mod from;

@@ -123,6 +123,13 @@ impl Binder<'_> {
     /// CAST. Fails with 42846 if the types know no cast, and where [`cast`](Self::cast) does.
     pub(super) fn explicit(&self, scalar: Scalar, to: &SqlType, is_try: bool) -> Result<Scalar> {
         let from = scalar.sql_type();
+        // PostgreSQL has no such casts, and DuckDB has.
+        if matches!(to, SqlType::Json | SqlType::Jsonb)
+            && matches!(from, SqlType::Array(_) | SqlType::Record(_) | SqlType::Map(_))
+            && coercion::cast_context(&from, to).is_none()
+        {
+            return self.call(if *to == SqlType::Json { "to_json" } else { "to_jsonb" }, vec![scalar]);
+        }
         if from != SqlType::Unknown && from != *to && coercion::cast_context(&from, to).is_none() && !has_unknown(&from)
         {
             return Err(Error::input(format!("cannot cast type {from} to {to}")).with_code("42846"));

@@ -152,7 +152,7 @@ impl Binder<'_> {
             SqlType::Record(_) => match &index {
                 Scalar::Constant(constant) => match constant.value.try_as_str() {
                     Some(Some(name)) => self.field(scalar, &Ident::with_quote('"', name)),
-                    _ => Err(Error::input("a field of a struct is named by a text").with_code("42804")),
+                    _ => self.numbered_field(scalar, &index),
                 },
                 _ => Err(Error::input("a field of a struct is named by a literal").with_code("42804")),
             },

@@ -36,6 +36,15 @@ fn over(sql: &str, table: &TableFactor) -> Result<Query> {
     Ok(query)
 }
 
+/// The column that UNPIVOT takes, as it is or cast, and its value; `None` for any other expression.
+fn turned_column(expression: &Expr) -> Option<(String, String)> {
+    match unnested(expression) {
+        Expr::Identifier(name) => Some((normalized(name), quoted(&normalized(name)))),
+        cast @ Expr::Cast { expr, .. } => turned_column(expr).map(|(name, _)| (name, cast.to_string())),
+        _ => None,
+    }
+}
+
 fn read_from(body: &mut SetExpr, table: &TableFactor) {
     let SetExpr::Select(select) = body else { return };
     match select.from.first_mut() {
@@ -230,33 +239,53 @@ impl Binder<'_> {
         outer: Option<&Level<'_>>,
         withs: &Withs<'_>,
     ) -> Result<Rows> {
-        let Expr::Identifier(value) = value else {
-            return Err(placed(unsupported("UNPIVOT into several columns"), || place(value)));
+        let parts_of = |expression: &Expr| match unnested(expression) {
+            Expr::Tuple(parts) => parts.clone(),
+            other => vec![other.clone()],
         };
-        let (name, value) = (quoted(&normalized(name)), quoted(&normalized(value)));
+        let into = parts_of(value);
+        let values = into.iter().map(|value| match value {
+            Expr::Identifier(value) => Ok(quoted(&normalized(value))),
+            other => Err(placed(unsupported("UNPIVOT into what is no name"), || place(other))),
+        });
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let name = quoted(&normalized(name));
+        // Which columns each group of them takes, what it is called, and what its values are.
         let mut shown = Vec::new();
         for column in columns {
             match &column.expr {
-                Expr::Identifier(found) => {
-                    shown
-                        .push((normalized(found), column.alias.as_ref().map_or_else(|| normalized(found), normalized)));
-                }
                 Expr::Function(function) if is_columns(&bare_name(function)) => {
                     let rows = self.settled(self.query(&over("SELECT * FROM t", table)?, outer, withs)?)?;
                     let names = rows.outputs.iter().map(|output| output.name.clone()).collect::<Vec<_>>();
                     let names = self.chosen_columns(&column.expr, &names)?;
-                    shown.extend(names.into_iter().map(|(name, _)| (name.clone(), name)));
+                    shown
+                        .extend(names.into_iter().map(|(name, _)| (name.clone(), vec![(name.clone(), quoted(&name))])));
                 }
-                other => return Err(placed(unsupported("UNPIVOT of an expression"), || place(other))),
+                other => {
+                    let parts = parts_of(other);
+                    let found = parts.iter().map(turned_column).collect::<Option<Vec<_>>>();
+                    let found =
+                        found.ok_or_else(|| placed(unsupported("UNPIVOT of an expression"), || place(other)))?;
+                    let own = || found.iter().map(|(column, _)| column.as_str()).collect::<Vec<_>>().join("_");
+                    shown.push((column.alias.as_ref().map_or_else(own, normalized), found));
+                }
             }
         }
+        if let Some((label, found)) = shown.iter().find(|(_, found)| found.len() != values.len()) {
+            let message = format!("UNPIVOT has {} values, but {} columns for {label}", values.len(), found.len());
+            return Err(Error::input(message).with_code("42601"));
+        }
         let join = |parts: Vec<String>| parts.join(", ");
-        let columns = join(shown.iter().map(|(column, _)| quoted(column)).collect());
-        let names = join(shown.iter().map(|(_, shown)| literal(shown)).collect());
-        let kept = if keeps_nulls { String::new() } else { format!(" WHERE {value} IS NOT NULL") };
-        let inner = format!(
-            "SELECT * EXCLUDE ({columns}), unnest(ARRAY[{names}]) AS {name}, unnest(ARRAY[{columns}]) AS {value} FROM t"
-        );
+        let taken = join(shown.iter().flat_map(|(_, found)| found).map(|(column, _)| quoted(column)).collect());
+        let names = join(shown.iter().map(|(label, _)| literal(label)).collect());
+        let rows = values.iter().enumerate().map(|(place, value)| {
+            let parts = join(shown.iter().map(|(_, found)| found[place].1.clone()).collect());
+            format!("unnest(ARRAY[{parts}]) AS {value}")
+        });
+        let rows = join(rows.collect());
+        let are_there = values.iter().map(|value| format!("{value} IS NOT NULL")).collect::<Vec<_>>().join(" AND ");
+        let kept = if keeps_nulls { String::new() } else { format!(" WHERE {are_there}") };
+        let inner = format!("SELECT * EXCLUDE ({taken}), unnest(ARRAY[{names}]) AS {name}, {rows} FROM t");
         self.query(&over(&format!("SELECT * FROM ({inner}) AS \"unpivoted\"{kept}"), table)?, outer, withs)
     }
 

@@ -128,6 +128,9 @@ impl Around<'_> {
             pairs.remove(place);
             (options.ignore_errors, options.rejects) = (true, Some(self.planner.rejects.clone()));
         }
+        if matches!(name, "read_json_objects" | "read_json_objects_auto" | "read_ndjson_objects") {
+            (options.json.whole, options.json.untyped) = (true, true);
+        }
         // HEADER MATCH of a COPY.
         let header = pairs.iter_mut().find(|(option, value)| {
             let is_match = matches!(value, OptionValue::One(value) if value.eq_ignore_ascii_case("match"));
@@ -141,6 +144,7 @@ impl Around<'_> {
         pairs.sort_by_key(|(option, _)| !matches!(option.as_str(), "names" | "column_names"));
         set_all(&mut options, &pairs, &|text| self.type_named(text))?;
         if name == COPY_FROM {
+            options.csv.in_order = true;
             let columns = self.copied.borrow().clone();
             if let (true, Some(columns)) = (matches, &columns) {
                 let found = FileRelation::new(first, options.clone(), disk.clone()).table()?.schema();

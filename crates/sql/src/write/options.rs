@@ -72,6 +72,8 @@ fn plain(key: &str) -> String {
         "delim" | "sep" => "delimiter",
         "null" | "nullstr" => "null_value",
         "compression_type" => "compression",
+        "dateformat" => "date_format",
+        "timestampformat" => "timestamp_format",
         other => other,
     }
     .to_owned()

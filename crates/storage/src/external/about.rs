@@ -255,13 +255,16 @@ pub fn sniffed(location: &str, options: &OpenOptions, disk: Arc<dyn Disk>) -> Re
     if let Some(comment) = &comment {
         more += &format!(", comment = '{}'", comment.replace('\'', "''"));
     }
+    if let Some(escape) = dialect.escape.filter(|escape| *escape != dialect.quote) {
+        more += &format!(", escape = '{}'", char::from(escape).to_string().replace('\'', "''"));
+    }
     if let Some(format) = table.date_format() {
         more += &format!(", dateformat = '{}'", format.replace('\'', "''"));
     }
     let prompt = format!(
         "FROM read_csv('{}', delim = '{delimiter}', quote = '{}', header = {has_header}{more}, columns = {columns})",
         location.replace('\'', "''"),
-        char::from(dialect.quote),
+        char::from(dialect.quote).to_string().replace('\'', "''"),
     );
     batch(vec![
         ("Delimiter", Told::Text(vec![Some(delimiter)])),

@@ -59,6 +59,8 @@ pub struct OpenOptions {
     pub partition_columns: Option<Vec<String>>,
     /// For separated values.
     pub csv: CsvOptions,
+    /// For JSON.
+    pub json: JsonOptions,
     /// Records looked at to infer the schema of text files; 0 means the default, 10,000.
     pub inference_rows: usize,
     /// Whether records of text files that are wrong are left out.
@@ -148,6 +150,28 @@ pub struct CsvOptions {
     pub quoted_nulls: bool,
     /// Whether names in the header become names that need no quotes.
     pub plain_names: bool,
+    /// Whether declared columns are those of the file in their order, whatever the header says, if they are as many.
+    pub in_order: bool,
+}
+
+/// How the columns of JSON files are found out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct JsonOptions {
+    /// Objects with more keys are maps; `usize::MAX` for none. `None`: those with very many of which each has few.
+    pub map_keys_max: Option<usize>,
+    /// Objects that have a smaller part of their keys, on average, are maps, whatever number of keys they have.
+    pub appearance_percent: Option<u8>,
+    /// Whether each record is one value of one column.
+    pub whole: bool,
+    /// Whether that column is JSON.
+    pub untyped: bool,
+}
+
+impl JsonOptions {
+    /// The part of their keys that objects have at least, on average, that are no maps.
+    pub(crate) fn appearance_min(&self) -> Option<f64> {
+        self.appearance_percent.map(|percent| f64::from(percent) / 100.0)
+    }
 }
 
 impl Format {
@@ -289,6 +313,7 @@ impl OpenOptions {
         self.format.hash(&mut hasher);
         self.compression.hash(&mut hasher);
         self.csv.hash(&mut hasher);
+        self.json.hash(&mut hasher);
         self.inference_rows.hash(&mut hasher);
         self.ignore_errors.hash(&mut hasher);
         self.also.hash(&mut hasher);

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeBinaryBuilder, ListArray, StringViewArray, StructArray, new_null_array,
+    Array, ArrayRef, AsArray, FixedSizeBinaryBuilder, ListArray, MapArray, StringViewArray, StructArray, new_null_array,
 };
 use arrow::compute::{CastOptions, can_cast_types, cast_with_options, take};
 use arrow::datatypes::{
@@ -63,6 +63,26 @@ pub(crate) fn logical_type(physical: &DataType) -> DataType {
     }
 }
 
+/// The type that SQL sees for a type in a file in which lists, structs and maps have UUIDs: these are texts.
+fn with_uuid_texts(physical: &DataType) -> DataType {
+    let inner = |field: &FieldRef| match is_uuid_bytes(field) {
+        true => Arc::new(uuid_field(field.name(), field.is_nullable())),
+        false => Arc::new(field.as_ref().clone().with_data_type(with_uuid_texts(field.data_type()))),
+    };
+    match physical {
+        DataType::List(item) => DataType::List(inner(item)),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(inner).collect()),
+        DataType::Map(entries, is_sorted) => DataType::Map(inner(entries), *is_sorted),
+        other => other.clone(),
+    }
+}
+
+/// A field of UUIDs as SQL has them.
+fn uuid_field(name: &str, is_nullable: bool) -> Field {
+    let metadata = HashMap::from([(TYPE_KEY.to_owned(), UUID_TYPE.to_owned())]);
+    Field::new(name, DataType::Utf8View, is_nullable).with_metadata(metadata)
+}
+
 /// The schema that SQL sees for a file's schema: logical types, no metadata but of the SQL type, no name
 /// twice.
 pub(crate) fn logical_schema(physical: &Schema) -> Schema {
@@ -95,6 +115,7 @@ pub(crate) fn logical_schema(physical: &Schema) -> Schema {
                 DataType::Utf8View
             }
             _ if is_boolean_bytes(field) => DataType::Boolean,
+            other if other.is_nested() => with_uuid_texts(&logical_type(other)),
             other => logical_type(other),
         };
         let logical = Field::new(name, ty, field.is_nullable());
@@ -364,9 +385,24 @@ pub(crate) fn conform(array: ArrayRef, target: &DataType, narrow: bool) -> Resul
         (DataType::Struct(_), DataType::Struct(fields)) => return conform_struct(array.as_struct(), fields),
         (DataType::List(_), DataType::List(item)) => {
             let list = array.as_list::<i32>();
-            let values = conform(list.values().clone(), item.data_type(), false)?;
+            let values = conform_inside(list.values().clone(), item)?;
             let list = ListArray::try_new(item.clone(), list.offsets().clone(), values, list.nulls().cloned());
             return Ok(Arc::new(list.map_err(from_arrow)?));
+        }
+        (DataType::Map(..), DataType::Map(entries, is_sorted)) => {
+            let map = array.as_map();
+            let pairs: ArrayRef = Arc::new(map.entries().clone());
+            let pairs = match (entries.data_type(), map.entries().columns()) {
+                (DataType::Struct(fields), [keys, values]) if fields.len() == 2 => {
+                    let columns =
+                        vec![conform_inside(keys.clone(), &fields[0])?, conform_inside(values.clone(), &fields[1])?];
+                    StructArray::try_new(fields.clone(), columns, pairs.nulls().cloned()).map_err(from_arrow)?
+                }
+                _ => return Err(Error::bug("a map has no keys and values")),
+            };
+            let map =
+                MapArray::try_new(entries.clone(), map.offsets().clone(), pairs, map.nulls().cloned(), *is_sorted);
+            return Ok(Arc::new(map.map_err(from_arrow)?));
         }
         // A value of the dictionary may be NULL.
         (DataType::Dictionary(..), _) => {
@@ -382,10 +418,19 @@ pub(crate) fn conform(array: ArrayRef, target: &DataType, narrow: bool) -> Resul
     cast_with_options(&array, target, &options).map_err(from_arrow)
 }
 
+/// The values of a list, a struct or a map in the type of their field.
+fn conform_inside(array: ArrayRef, field: &Field) -> Result<ArrayRef> {
+    let is_uuid = field.metadata().get(TYPE_KEY).is_some_and(|told| told == UUID_TYPE);
+    match array.data_type() {
+        DataType::FixedSizeBinary(16) if is_uuid && *field.data_type() == DataType::Utf8View => uuid_texts(&array),
+        _ => conform(array, field.data_type(), false),
+    }
+}
+
 /// A struct with these fields, by their names.
 fn conform_struct(array: &StructArray, fields: &Fields) -> Result<ArrayRef> {
     let columns = fields.iter().map(|field| match array.column_by_name(field.name()) {
-        Some(column) => conform(column.clone(), field.data_type(), false),
+        Some(column) => conform_inside(column.clone(), field),
         None => Ok(new_null_array(field.data_type(), array.len())),
     });
     let columns = columns.collect::<Result<Vec<_>>>()?;

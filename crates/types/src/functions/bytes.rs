@@ -21,6 +21,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
     parts(catalog);
     bits(catalog);
     encodings(catalog);
+    in_digits(catalog);
     digests(catalog);
 }
 
@@ -306,6 +307,43 @@ fn encodings(catalog: &mut Catalog) {
         "convert(bytea, name, name) -> bytea",
         kernel!(try |a: &[u8], from: &str, to: &str| encoded(&decoded(a, from)?, to)),
     );
+}
+
+/// DuckDB's names and forms of them: digits in capitals, base64 in one line.
+fn in_digits(catalog: &mut Catalog) {
+    fn in_capitals(bytes: &[u8]) -> String {
+        to_hex(bytes).to_uppercase()
+    }
+    fn in_bits(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:08b}")).collect()
+    }
+    catalog.add_all(&["hex(text) -> text", "to_hex(text) -> text"], kernel!(|a: &str| in_capitals(a.as_bytes())));
+    catalog.add_all(&["hex(bytea) -> text", "to_hex(bytea) -> text"], kernel!(|a: &[u8]| in_capitals(a)));
+    catalog.add_all(&["bin(text) -> text", "to_binary(text) -> text"], kernel!(|a: &str| in_bits(a.as_bytes())));
+    catalog.add_all(&["bin(bytea) -> text", "to_binary(bytea) -> text"], kernel!(|a: &[u8]| in_bits(a)));
+    catalog.add("to_binary(bigint) -> text", kernel!(|value: i64| format!("{value:b}")));
+    catalog.add_all(
+        &["unbin(text) -> bytea", "from_binary(text) -> bytea"],
+        kernel!(try |a: &str| {
+            let padded = format!("{}{a}", "0".repeat(a.len().next_multiple_of(8) - a.len()));
+            let bytes = padded.as_bytes().chunks(8).map(|bits| {
+                let bits = std::str::from_utf8(bits).ok()?;
+                u8::from_str_radix(bits, 2).ok()
+            });
+            let bytes = bytes.collect::<Option<Vec<u8>>>();
+            bytes.ok_or_else(|| invalid_argument(format!("\"{a}\" has other digits than 0 and 1")))
+        }),
+    );
+    catalog.add_all(
+        &["to_base64(bytea) -> text", "base64(bytea) -> text"],
+        kernel!(try |a: &[u8]| match a.len() > VALUE_BYTES_MAX / 4 {
+            true => Err(too_large()),
+            false => Ok(to_base64(a).replace('\n', "")),
+        }),
+    );
+    catalog.add("from_base64(text) -> bytea", kernel!(try |a: &str| of_base64(a)));
+    catalog.add("encode(text) -> bytea", kernel!(|a: &str| a.as_bytes().to_vec()));
+    catalog.add("decode(bytea) -> text", kernel!(try |a: &[u8]| decoded(a, "utf8")));
 }
 
 fn digests(catalog: &mut Catalog) {

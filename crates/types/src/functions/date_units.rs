@@ -3,8 +3,8 @@
 use diligence_base::Result;
 
 use super::calendar::{
-    DAY, Day, HOUR, MINUTE, SECOND, checked_date, checked_timestamp, is_infinite, iso_weekday, midnight, split,
-    timestamp_of, weekday,
+    DAY, Day, HOUR, JULIAN_OFFSET, MINUTE, SECOND, checked_date, checked_timestamp, is_infinite, iso_weekday, midnight,
+    split, timestamp_of, weekday,
 };
 use super::catalog::Catalog;
 use super::columns::{Date, Interval, Timestamp, kernel};
@@ -35,6 +35,41 @@ fn unit_number(unit: &str, microseconds: i64) -> Result<i64> {
     })
 }
 
+/// How many whole units are between two moments. Fails with 22023 for an unknown unit.
+fn whole_units(unit: &str, from: i64, to: i64) -> Result<i64> {
+    if from > to {
+        return Ok(-whole_units(unit, to, from)?);
+    }
+    let months = match unit.trim_end_matches('s') {
+        "month" => 1,
+        "quarter" => 3,
+        "year" => 12,
+        "decade" => 120,
+        "century" | "centurie" => 1200,
+        "millennium" | "millennia" => 12_000,
+        unit => {
+            let apart = to.saturating_sub(from);
+            return Ok(match unit {
+                "week" => apart / (7 * DAY),
+                "day" => apart / DAY,
+                "hour" => apart / HOUR,
+                "minute" => apart / MINUTE,
+                "second" => apart / SECOND,
+                "millisecond" => apart / 1000,
+                "microsecond" => apart,
+                _ => return Err(invalid_argument(format!("unit \"{unit}\" not recognized"))),
+            });
+        }
+    };
+    let ((from_days, from_micros), (to_days, to_micros)) = (split(from), split(to));
+    let (first, last) = (Day::of(from_days), Day::of(to_days));
+    // The last day of a month is as good as a day that it does not have.
+    let first_day = if last.day == last.month_length() { first.day.min(last.day) } else { first.day };
+    let apart = (last.year - first.year) * 12 + last.month - first.month;
+    let is_short = (last.day, to_micros) < (first_day, from_micros);
+    Ok((apart - i64::from(is_short)) / months)
+}
+
 /// Declares the functions.
 pub(super) fn declare(catalog: &mut Catalog) {
     let between = kernel!(try |unit: &str, a: Timestamp, b: Timestamp| {
@@ -48,6 +83,22 @@ pub(super) fn declare(catalog: &mut Catalog) {
     {
         catalog.add(signature, between.clone());
     }
+    let whole = kernel!(try |unit: &str, a: Timestamp, b: Timestamp| {
+        let count = whole_units(&unit.to_lowercase(), a.0, b.0)?;
+        Ok(Some(count).filter(|_| !is_infinite(a.0) && !is_infinite(b.0)))
+    });
+    for signature in ["date_sub(text, timestamp, timestamp) -> bigint", "datesub(text, timestamp, timestamp) -> bigint"]
+    {
+        catalog.add(signature, whole.clone());
+    }
+    catalog.add(
+        "julian(timestamp) -> double precision",
+        kernel!(|a: Timestamp| {
+            let (day, micros) = split(a.0);
+            let julian = (day + JULIAN_OFFSET) as f64 + micros as f64 / DAY as f64;
+            Some(julian).filter(|_| !is_infinite(a.0))
+        }),
+    );
     catalog.add(
         "last_day(date) -> date",
         kernel!(try |a: Date| {
@@ -90,6 +141,8 @@ fn parts(catalog: &mut Catalog) {
         let (year, week) = Day::of(day).iso_week();
         year * 100 + week
     });
+    part!("era(timestamp) -> bigint" => |day, micros| i64::from(Day::of(day).year > 0));
+    part!("nanosecond(timestamp) -> bigint" => |day, micros| micros % MINUTE * 1000);
     part!("dayofweek(timestamp) -> bigint", "weekday(timestamp) -> bigint" => |day, micros| weekday(day));
     part!("isodow(timestamp) -> bigint" => |day, micros| iso_weekday(day));
     part!("dayofyear(timestamp) -> bigint" => |day, micros| Day::of(day).day_of_year());

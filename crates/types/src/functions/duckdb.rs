@@ -1,7 +1,5 @@
 //! Functions of numbers, lists, paths and formats that DuckDB has and PostgreSQL has not.
 
-use std::fmt::Write;
-
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::Float64Type;
 use datafusion_expr::ColumnarValue;
@@ -10,11 +8,9 @@ use diligence_base::Result;
 use super::catalog::Catalog;
 use super::columns::{List, Timestamp, kernel};
 use super::errors::{invalid_argument, value_error};
+use super::printing::{WIDTH_MAX, specified};
 use super::strings::{Texts, written};
 use super::{Body, Call};
-
-/// Characters that a number may be widened to.
-const WIDTH_MAX: usize = 10_000;
 
 /// Declares the functions whose names nothing else has taken.
 pub(super) fn declare(catalog: &mut Catalog) {
@@ -24,6 +20,8 @@ pub(super) fn declare(catalog: &mut Catalog) {
     catalog.add("printf(text, variadic any) -> text", Body::Kernel(printf)).zoned().lenient();
     catalog.add("epoch_ms(bigint) -> timestamp", kernel!(try |milliseconds: i64| moment(milliseconds, 1000)));
     catalog.add("make_timestamp(bigint) -> timestamp", kernel!(try |microseconds: i64| moment(microseconds, 1)));
+    catalog.add("make_timestamp_ms(bigint) -> timestamp", kernel!(try |milliseconds: i64| moment(milliseconds, 1000)));
+    catalog.add("make_timestamp_ns(bigint) -> timestamp", kernel!(|count: i64| Timestamp(count.div_euclid(1000))));
 }
 
 fn moment(count: i64, microseconds: i64) -> Result<Timestamp> {
@@ -208,43 +206,70 @@ fn vectors(catalog: &mut Catalog) {
     );
 }
 
+/// What stands between the parts of a path: DuckDB's name of it. Fails with 22023 for another name.
+fn separators(kind: &str) -> Result<&'static [char]> {
+    let separators: &'static [char] = match kind {
+        "both_slash" => BOTH,
+        "forward_slash" => &['/'],
+        "backslash" => &['\\'],
+        "system" => &[std::path::MAIN_SEPARATOR],
+        other => {
+            return Err(invalid_argument(format!(
+                "\"{other}\" is no separator: there are both_slash, forward_slash, backslash and system"
+            )));
+        }
+    };
+    Ok(separators)
+}
+
+/// What stands between the parts of a path where nothing is said.
+const BOTH: &[char] = &['/', '\\'];
+
 fn paths(catalog: &mut Catalog) {
-    fn parts(path: &str) -> Vec<&str> {
+    fn parts<'p>(path: &'p str, by: &[char]) -> Vec<&'p str> {
         let root = path.starts_with('/').then_some("/");
-        root.into_iter().chain(path.split(['/', '\\']).filter(|part| !part.is_empty())).collect()
+        root.into_iter().chain(path.split(by).filter(|part| !part.is_empty())).collect()
     }
-    fn file_name(path: &str) -> &str {
-        path.rsplit(['/', '\\']).next().unwrap_or_default()
+    fn owned(path: &str, by: &[char]) -> List<String> {
+        List(parts(path, by).into_iter().map(str::to_owned).collect())
     }
-    fn stem(name: &str) -> &str {
-        name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+    fn file_name(path: &str, is_trimmed: bool, by: &[char]) -> String {
+        let name = path.rsplit(by).next().unwrap_or_default();
+        let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+        (if is_trimmed { stem } else { name }).to_owned()
     }
-    catalog.add(
-        "parse_path(text) -> text[]",
-        kernel!(|path: &str| List(parts(path).into_iter().map(str::to_owned).collect())),
-    );
-    catalog.add("parse_filename(text) -> text", kernel!(|path: &str| file_name(path).to_owned()));
-    catalog.add(
-        "parse_filename(text, boolean) -> text",
-        kernel!(|path: &str, is_trimmed: bool| match is_trimmed {
-            true => stem(file_name(path)).to_owned(),
-            false => file_name(path).to_owned(),
-        }),
-    );
-    catalog.add(
-        "parse_dirname(text) -> text",
-        kernel!(|path: &str| match parts(path).as_slice() {
+    fn first(path: &str, by: &[char]) -> String {
+        match parts(path, by).as_slice() {
             [first, _, ..] => (*first).to_owned(),
             _ => String::new(),
-        }),
+        }
+    }
+    fn folder(path: &str, by: &[char]) -> String {
+        path.rfind(by).map_or_else(String::new, |end| path[..end].to_owned())
+    }
+    catalog.add("parse_path(text) -> text[]", kernel!(|path: &str| owned(path, BOTH)));
+    catalog
+        .add("parse_path(text, text) -> text[]", kernel!(try |path: &str, by: &str| Ok(owned(path, separators(by)?))));
+    catalog.add("parse_filename(text) -> text", kernel!(|path: &str| file_name(path, false, BOTH)));
+    catalog.add(
+        "parse_filename(text, boolean) -> text",
+        kernel!(|path: &str, is_trimmed: bool| file_name(path, is_trimmed, BOTH)),
     );
     catalog.add(
-        "parse_dirpath(text) -> text",
-        kernel!(|path: &str| path.rfind(['/', '\\']).map_or_else(String::new, |end| path[..end].to_owned())),
+        "parse_filename(text, boolean, text) -> text",
+        kernel!(try |path: &str, is_trimmed: bool, by: &str| Ok(file_name(path, is_trimmed, separators(by)?))),
+    );
+    catalog.add("parse_dirname(text) -> text", kernel!(|path: &str| first(path, BOTH)));
+    catalog
+        .add("parse_dirname(text, text) -> text", kernel!(try |path: &str, by: &str| Ok(first(path, separators(by)?))));
+    catalog.add("parse_dirpath(text) -> text", kernel!(|path: &str| folder(path, BOTH)));
+    catalog.add(
+        "parse_dirpath(text, text) -> text",
+        kernel!(try |path: &str, by: &str| Ok(folder(path, separators(by)?))),
     );
 }
 
-/// `printf`: `%[flags][width][.precision]` and `d`, `i`, `s`, `f`, `e`, `g`, `x`, `X`, `o`, `c` or `%`.
+/// `printf`: `%[flags][width][.precision]` and `d`, `i`, `s`, `f`, `e`, `g`, `x`, `X`, `o`, `b`, `c` or `%`.
 fn printf(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
     written(arguments, call, |texts, row| match texts.at(0, row) {
         Some(pattern) => printed(pattern, texts, row).map(Some),
@@ -298,55 +323,4 @@ fn printed(pattern: &str, texts: &Texts, row: usize) -> Result<String> {
         }
     }
     Ok(out)
-}
-
-fn specified(kind: char, value: &str, precision: Option<usize>, flags: &str) -> Result<String> {
-    let no_number = || invalid_argument(format!("printf: \"{value}\" is not a number"));
-    let whole = || value.trim().parse::<i128>().map_err(|_| no_number());
-    let float = || value.trim().parse::<f64>().map_err(|_| no_number());
-    let grouped = |digits: String| match flags.chars().find(|flag| matches!(flag, ',' | '\'' | '_')) {
-        None => digits,
-        Some(by) => {
-            let by = if by == '\'' { ',' } else { by };
-            let (sign, digits) = digits.split_at(usize::from(digits.starts_with('-')));
-            let (digits, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
-            let mut out = sign.to_owned();
-            for (at, digit) in digits.chars().enumerate() {
-                if at > 0 && (digits.len() - at).is_multiple_of(3) {
-                    out.push(by);
-                }
-                out.push(digit);
-            }
-            out + fraction
-        }
-    };
-    let signed = |text: String| match flags.contains('+') && !text.starts_with('-') {
-        true => format!("+{text}"),
-        false => text,
-    };
-    Ok(match kind {
-        's' => value.chars().take(precision.unwrap_or(usize::MAX)).collect(),
-        'd' | 'i' | 'u' => signed(grouped(whole()?.to_string())),
-        'f' | 'F' => signed(grouped(format!("{:.*}", precision.unwrap_or(6), float()?))),
-        'e' | 'E' => signed(exponential(float()?, precision.unwrap_or(6), kind)),
-        'g' | 'G' => signed(float()?.to_string()),
-        'x' => format!("{:x}", whole()?),
-        'X' => format!("{:X}", whole()?),
-        'o' => format!("{:o}", whole()?),
-        'c' => {
-            let code = whole().ok().and_then(|code| u32::try_from(code).ok()).and_then(char::from_u32);
-            code.map_or_else(|| value.chars().take(1).collect(), String::from)
-        }
-        other => return Err(invalid_argument(format!("printf: there is no specifier %{other}"))),
-    })
-}
-
-/// C's form: two digits of the exponent at least.
-fn exponential(value: f64, precision: usize, kind: char) -> String {
-    let text = format!("{value:.precision$e}");
-    let Some((digits, exponent)) = text.split_once('e') else { return text };
-    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
-    let mut out = digits.to_owned();
-    let _ = write!(out, "{kind}{sign}{exponent:0>2}");
-    out
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, MapArray, StructArray, UInt64Array};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::compute::{cast, take};
+use arrow::compute::{cast, concat, take};
 use arrow::datatypes::{DataType, Field};
 use datafusion_expr::ColumnarValue;
 use diligence_base::{Error, Result};
@@ -46,6 +46,12 @@ pub(super) fn declare(catalog: &mut Catalog) {
         .add("map_extract_value(anymap, any) -> text", Body::Kernel(value_of))
         .gives(|types, _| Ok(entry(types)?.1.clone()));
     catalog.add("map_contains(anymap, any) -> boolean", Body::Kernel(contains));
+    catalog.add("map_concat(anymap, anymap) -> text", Body::Kernel(concatenated)).lenient().gives(
+        |types, _| match types {
+            [SqlType::Map(pair), SqlType::Map(other)] if pair == other => Ok(SqlType::Map(pair.clone())),
+            _ => Err(not_of("map_concat takes maps of the same types")),
+        },
+    );
     catalog.add("cardinality(anymap) -> integer", Body::Kernel(cardinality));
 }
 
@@ -198,6 +204,54 @@ fn contains(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValu
     let is_there: BooleanArray =
         found(&columns, call)?.into_iter().map(|place| place.map(|place| place.is_some())).collect();
     columns.result(Arc::new(is_there))
+}
+
+/// The entries of both maps; of a key that both have, the second's value, in the first's place. A map that is NULL has
+/// no entries.
+fn concatenated(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {
+    let columns = Columns::new(arguments, call);
+    let [left, right] = columns.arrays() else { return Err(Error::bug("two maps are concatenated")) };
+    let (left, right) = (maps(left)?, maps(right)?);
+    let key = &entry_of(call)?.0;
+    let across = comparer(key, left.keys(), right.keys())?;
+    let range = |map: &MapArray, row: usize| {
+        let row = if map.len() == 1 { 0 } else { row };
+        let ends = map.value_offsets();
+        map.is_valid(row).then(|| ends[row] as usize..ends[row + 1] as usize)
+    };
+    // Entries are those of the first map and then those of the second, of which these are picked.
+    let (mut places, mut ends, mut valid) = (Vec::new(), vec![0_i32], Vec::new());
+    let behind = left.keys().len();
+    for row in 0..columns.rows() {
+        let (own, others) = (range(left, row), range(right, row));
+        valid.push(own.is_some() || others.is_some());
+        let (own, others) = (own.unwrap_or(0..0), others.unwrap_or(0..0));
+        let mut is_taken = vec![false; others.len()];
+        for place in own {
+            let same = others.clone().find(|other| across(place, *other) == Ordering::Equal);
+            if let Some(same) = same {
+                is_taken[same - others.start] = true;
+            }
+            places.push(same.map_or(place, |same| behind + same) as u64);
+        }
+        let rest = others.clone().zip(&is_taken).filter(|(_, is_taken)| !**is_taken);
+        places.extend(rest.map(|(other, _)| (behind + other) as u64));
+        ends.push(i32::try_from(places.len()).map_err(|_| too_large())?);
+    }
+    let DataType::Map(field, _) = call.returns.arrow() else { return Err(Error::bug("a map is made")) };
+    let DataType::Struct(fields) = field.data_type() else { return Err(Error::bug("a map has entries")) };
+    let places = UInt64Array::from(places);
+    let of_both = |own: &ArrayRef, others: &ArrayRef, wanted: &DataType| {
+        let both = concat(&[own.as_ref(), others.as_ref()]).map_err(arrow_error)?;
+        let picked = take(&both, &places, None).map_err(arrow_error)?;
+        cast(&picked, wanted).map_err(arrow_error)
+    };
+    let keys = of_both(left.keys(), right.keys(), fields[0].data_type())?;
+    let values = of_both(left.values(), right.values(), fields[1].data_type())?;
+    let entries = StructArray::try_new(fields.clone(), vec![keys, values], None).map_err(arrow_error)?;
+    let nulls = Some(NullBuffer::from(valid));
+    let map = MapArray::try_new(field.clone(), OffsetBuffer::new(ends.into()), entries, nulls, false);
+    columns.result(Arc::new(map.map_err(arrow_error)?))
 }
 
 fn cardinality(arguments: &[ColumnarValue], call: &Call<'_>) -> Result<ColumnarValue> {

@@ -41,6 +41,7 @@ mod order_keys;
 mod others;
 mod patterns;
 mod precise;
+mod printing;
 mod ranges;
 mod regexes;
 mod resolve;

@@ -100,6 +100,7 @@ pub(super) fn declare(catalog: &mut Catalog) {
             }),
         )
         .zoned();
+    catalog.add("~~~(text, text) -> boolean", kernel!(|text: &str, pattern: &str| is_glob(text, pattern)));
     catalog.add("nfc_normalize(text) -> text", kernel!(|text: &str| text.nfc().collect::<String>()));
     catalog.add_all(
         &["strip_accents(text) -> text", "unaccent(text) -> text"],
@@ -113,6 +114,66 @@ pub(super) fn declare(catalog: &mut Catalog) {
         digits.collect::<Option<Vec<u8>>>().ok_or_else(|| invalid_argument(format!("\"{text}\" is not hexadecimal")))
     });
     catalog.add_all(&["from_hex(text) -> bytea", "unhex(text) -> bytea"], hex);
+}
+
+/// Whether a text is as a pattern says: `*` is any letters, `?` one, `[a-z]` and `[!a-z]` one of a set or none of it,
+/// and what follows a backslash is meant as it is.
+fn is_glob(text: &str, pattern: &str) -> bool {
+    let (text, pattern) = (text.chars().collect::<Vec<_>>(), pattern.chars().collect::<Vec<_>>());
+    let (mut at, mut place) = (0, 0);
+    // Where to go on behind the last star if what follows it does not fit.
+    let mut again = None;
+    loop {
+        if pattern.get(place) == Some(&'*') {
+            place += 1;
+            again = Some((place, at));
+            continue;
+        }
+        let fits = match text.get(at) {
+            None if place == pattern.len() => return true,
+            None => return false,
+            Some(letter) => one_of_glob(&pattern[place..], *letter),
+        };
+        match (fits, again) {
+            (Some(length), _) => (at, place) = (at + 1, place + length),
+            (None, Some((behind, from))) => {
+                (at, place) = (from + 1, behind);
+                again = Some((behind, from + 1));
+            }
+            (None, None) => return false,
+        }
+    }
+}
+
+/// How many letters of a pattern stand for a letter of a text; `None` if they do not.
+fn one_of_glob(pattern: &[char], letter: char) -> Option<usize> {
+    match pattern {
+        ['?', ..] => Some(1),
+        ['\\', own, ..] => (*own == letter).then_some(2),
+        ['[', rest @ ..] => {
+            let is_negated = rest.first() == Some(&'!');
+            let set = &rest[usize::from(is_negated)..];
+            // A bracket that is the first of the set is one of it.
+            let end = set.iter().skip(1).position(|one| *one == ']')? + 1;
+            let (mut is_in, mut place) = (false, 0);
+            while place < end {
+                match &set[place..end] {
+                    [low, '-', high, ..] => {
+                        is_in |= (*low..=*high).contains(&letter);
+                        place += 3;
+                    }
+                    [one, ..] => {
+                        is_in |= *one == letter;
+                        place += 1;
+                    }
+                    [] => break,
+                }
+            }
+            (is_in != is_negated).then_some(1 + usize::from(is_negated) + end + 1)
+        }
+        [own, ..] => (*own == letter).then_some(1),
+        [] => None,
+    }
 }
 
 /// The form that a text is to have: the second argument, before the zone; NFC without one.
@@ -264,6 +325,13 @@ fn patterns(catalog: &mut Catalog) {
             }),
         );
     }
+    catalog.add(
+        "regexp_full_match(text, text, text) -> boolean",
+        kernel!(with patterns: Patterns; |text: &str, pattern: &str, options: &str| {
+            let whole = format!("^(?:{pattern})$");
+            patterns.get(&whole, options)?.regex.is_match(text)
+        }),
+    );
     catalog.add("regexp_escape(text) -> text", kernel!(|text: &str| regex::escape(text)));
 }
 
@@ -308,6 +376,7 @@ fn similarities(catalog: &mut Catalog) {
             Ok(both / (a.len() as f64 + b.len() as f64 - both))
         }),
     );
+    catalog.add("damerau_levenshtein(text, text) -> bigint", kernel!(try |a: &str, b: &str| edits(a, b)));
     catalog.add("similarity(text, text) -> real", kernel!(|a: &str, b: &str| similarity(a, b)));
     catalog
         .add("show_trgm(text) -> text[]", kernel!(|text: &str| List(trigrams(text).into_iter().collect::<Vec<_>>())));
@@ -321,6 +390,48 @@ fn similarities(catalog: &mut Catalog) {
             if jaro > 0.7 { jaro + start * 0.1 * (1.0 - jaro) } else { jaro }
         }),
     );
+}
+
+/// Pairs of letters of two texts that are compared at most.
+const EDITS_MAX: usize = 1 << 24;
+
+/// The fewest letters that are put in, taken out, changed, or swapped with their neighbor to make one text the other.
+fn edits(a: &str, b: &str) -> Result<i64> {
+    let (a, b) = (a.chars().collect::<Vec<_>>(), b.chars().collect::<Vec<_>>());
+    if (a.len() + 2).saturating_mul(b.len() + 2) > EDITS_MAX {
+        return Err(invalid_argument("the texts are too long for a number of edits"));
+    }
+    let most = a.len() + b.len();
+    // A row and a column more than the usual ones hold the largest distance.
+    let width = b.len() + 2;
+    let mut table = vec![0_usize; (a.len() + 2) * width];
+    let at = |row: usize, column: usize| row * width + column;
+    table[at(0, 0)] = most;
+    for row in 0..=a.len() {
+        (table[at(row + 1, 0)], table[at(row + 1, 1)]) = (most, row);
+    }
+    for column in 0..=b.len() {
+        (table[at(0, column + 1)], table[at(1, column + 1)]) = (most, column);
+    }
+    let mut last_rows = std::collections::HashMap::new();
+    for row in 1..=a.len() {
+        let mut last_column = 0;
+        for column in 1..=b.len() {
+            let swapped_row = last_rows.get(&b[column - 1]).copied().unwrap_or(0);
+            let swapped_column = last_column;
+            let is_same = a[row - 1] == b[column - 1];
+            if is_same {
+                last_column = column;
+            }
+            let changed = table[at(row, column)] + usize::from(!is_same);
+            let added = table[at(row + 1, column)].min(table[at(row, column + 1)]) + 1;
+            let between = (row - swapped_row - 1) + 1 + (column - swapped_column - 1);
+            let swapped = table[at(swapped_row, swapped_column)] + between;
+            table[at(row + 1, column + 1)] = changed.min(added).min(swapped);
+        }
+        last_rows.insert(a[row - 1], row);
+    }
+    Ok(table[at(a.len() + 1, b.len() + 1)] as i64)
 }
 
 fn jaro(a: &str, b: &str) -> f64 {

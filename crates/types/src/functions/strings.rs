@@ -9,7 +9,9 @@ use diligence_base::{Error, Result};
 use super::catalog::Catalog;
 use super::columns::{Columns, List, Read, Strided, VALUE_BYTES_MAX, kernel, too_large};
 use super::errors::{invalid_argument, value_error};
+use super::printing::braced;
 use super::{Body, Call};
+use crate::sql_type::Category;
 use crate::{SqlType, text};
 
 /// Declares the functions.
@@ -484,12 +486,24 @@ fn joined(catalog: &mut Catalog) {
     catalog.add("concat_ws(text, variadic any) -> text", Body::Kernel(concat_ws)).zoned().lenient();
     let format: super::Kernel = |arguments, call| {
         written(arguments, call, |texts, row| match texts.at(0, row) {
-            Some(pattern) => formatted(pattern, texts, row).map(Some),
+            Some(pattern) => match braced(pattern, texts.len() - 1, |place| shown_value(texts, call, place + 1, row)) {
+                Some(printed) => printed,
+                None => formatted(pattern, texts, row).map(Some),
+            },
             None => Ok(None),
         })
     };
     catalog.add("format(text) -> text", Body::Kernel(format)).zoned().lenient();
     catalog.add("format(text, variadic any) -> text", Body::Kernel(format)).zoned().lenient();
+}
+
+/// The text of an argument as DuckDB's `format` shows it, and whether it is a number.
+fn shown_value<'t>(texts: &'t Texts, call: &Call<'_>, at: usize, row: usize) -> Option<(&'t str, bool)> {
+    let text = texts.at(at, row)?;
+    match call.arguments.get(at) {
+        Some(SqlType::Boolean) => Some((if text.starts_with('t') { "true" } else { "false" }, false)),
+        told => Some((text, told.is_some_and(|told| told.category() == Category::Numeric))),
+    }
 }
 
 /// `format`: `%[position$][flags][width]type` with types s, I, L.

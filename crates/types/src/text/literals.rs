@@ -7,9 +7,12 @@ use super::trim;
 use crate::SqlType;
 
 /// Cuts an array's text `{a,"b c",NULL}` into its elements: `None` for NULL. A nested array is one element, with its
-/// braces, and said to be so. Bounds are read and dropped.
+/// braces, and said to be so. Bounds are read and dropped. DuckDB's form, `[a, 'b c', NULL]`, is read as well.
 pub(crate) fn split_array(text: &str, mut element: impl FnMut(Option<&str>, bool)) -> Result<()> {
     let fail = || malformed("array", text);
+    if let Some(inside) = inside_brackets(text) {
+        return split_list(inside, element).ok_or_else(fail);
+    }
     let inside = inside_braces(text).ok_or_else(fail)?;
     let expected = bounds(text)?;
     let mut count = 0_i64;
@@ -56,6 +59,61 @@ fn inside_braces(text: &str) -> Option<&str> {
     text.strip_prefix('{')?.strip_suffix('}')
 }
 
+/// What stands between the brackets of DuckDB's form of an array. Behind PostgreSQL's bounds there are braces.
+fn inside_brackets(text: &str) -> Option<&str> {
+    Some(trim(trim(text).strip_prefix('[')?.strip_suffix(']')?))
+}
+
+/// The elements of DuckDB's form of an array; `None` if quotes or brackets are open at its end, or an element is
+/// missing.
+fn split_list(inside: &str, mut element: impl FnMut(Option<&str>, bool)) -> Option<()> {
+    if inside.is_empty() {
+        return Some(());
+    }
+    let (mut start, mut depth, mut quote, mut is_escaped) = (0, 0_u32, None, false);
+    let mut items = Vec::new();
+    for (at, letter) in inside.char_indices() {
+        match (quote, letter) {
+            _ if is_escaped => is_escaped = false,
+            (_, '\\') => is_escaped = true,
+            (Some(open), letter) if letter == open => quote = None,
+            (Some(_), _) => {}
+            // In the middle of a word it is an apostrophe.
+            (None, '\'' | '"') if depth > 0 || trim(&inside[start..at]).is_empty() => quote = Some(letter),
+            (None, '[' | '{' | '(') => depth += 1,
+            (None, ']' | '}' | ')') => depth = depth.checked_sub(1)?,
+            (None, ',') if depth == 0 => {
+                items.push(&inside[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    if quote.is_some() || is_escaped || depth > 0 {
+        return None;
+    }
+    items.push(&inside[start..]);
+    for item in items.into_iter().map(trim) {
+        let quoted = ['\'', '"'].into_iter().find_map(|quote| item.strip_prefix(quote)?.strip_suffix(quote));
+        match quoted {
+            Some(quoted) => element(Some(&without_escapes(quoted)), false),
+            None if item.is_empty() => return None,
+            None if item.eq_ignore_ascii_case("null") => element(None, false),
+            None => element(Some(item), item.starts_with('[')),
+        }
+    }
+    Some(())
+}
+
+fn without_escapes(text: &str) -> String {
+    let mut letters = text.chars();
+    let mut plain = String::with_capacity(text.len());
+    while let Some(letter) = letters.next() {
+        plain.extend(if letter == '\\' { letters.next() } else { Some(letter) });
+    }
+    plain
+}
+
 /// How many elements the bounds before an array (`[1:2][-1:3]=`) give its first dimension. `None` without bounds.
 fn bounds(text: &str) -> Result<Option<i64>> {
     let fail = || malformed("array", text);
@@ -85,10 +143,11 @@ pub fn array_type_of(text: &str, sql_type: &SqlType) -> SqlType {
         return sql_type.clone();
     }
     let mut dimensions = 0;
-    let mut inside = inside_braces(text).map(trim);
+    let is_list = inside_brackets(text).is_some();
+    let mut inside = inside_brackets(text).or_else(|| inside_braces(text)).map(trim);
     while let Some(text) = inside {
         dimensions += 1;
-        inside = text.strip_prefix('{').map(trim);
+        inside = text.strip_prefix(if is_list { '[' } else { '{' }).map(trim);
     }
     (0..dimensions.max(1)).fold(sql_type.innermost().clone(), |element, _| SqlType::array_of(element))
 }

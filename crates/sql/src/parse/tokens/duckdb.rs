@@ -6,10 +6,14 @@
 //! * `SELECT a: 1`: `SELECT 1 AS a`; `* LIKE 'p'`: `"columns like"('p')`;
 //! * `FROM t … USING SAMPLE 10%`: a last part of FROM, `"using sample"(10, '%')`;
 //! * `ASOF JOIN t USING (a)`: `ASOF JOIN t MATCH_CONDITION (TRUE) USING (a)`; FALSE if it is an ASOF LEFT JOIN;
+//! * `t TABLESAMPLE 10%`, `t TABLESAMPLE reservoir(10%)`: `t TABLESAMPLE BERNOULLI (10)`;
+//! * `x GLOB 'a*'`: `x OPERATOR(~~~) 'a*'`;
+//! * `CREATE TYPE t AS STRUCT (…)`: `CREATE TYPE t AS (…)`; `CREATE TYPE t AS integer`: `CREATE DOMAIN t AS integer`;
 //! * `2 ** 3`: `2 ^ 3`; `FROM t WHERE …` without SELECT: `SELECT * FROM t WHERE …`;
 //! * `a POSITIONAL JOIN b`: `a INNER ARRAY JOIN b`;
 //! * `SUMMARIZE q`: `SELECT * FROM "summarize"((q))`;
-//! * `UNPIVOT t ON a, b INTO NAME n VALUE v`: `SELECT * FROM t UNPIVOT (v FOR n IN (a, b))`, and PIVOT likewise.
+//! * `UNPIVOT t ON a, b INTO NAME n VALUE v`: `SELECT * FROM t UNPIVOT (v FOR n IN (a, b))`, and PIVOT likewise; of
+//!   several values, `((v, w) FOR n IN ((a, b), …))`.
 
 use super::{Text, quoted, word};
 use sqlparser::keywords::Keyword;
@@ -134,16 +138,57 @@ impl Text<'_> {
 
     /// Whether two stars stand side by side between two operands.
     fn is_power(&self, at: usize) -> bool {
-        let ends_operand = |token: &Token| match token {
-            Token::Word(word) => word.keyword == Keyword::NoKeyword,
-            token => {
-                matches!(token, Token::Number(..) | Token::RParen | Token::RBracket | Token::SingleQuotedString(_))
-            }
-        };
+        *self.token(at + 1) == Token::Mul && self.words[at + 1] == self.words[at] + 1 && self.is_behind_operand(at)
+    }
+
+    fn is_behind_operand(&self, at: usize) -> bool {
         at > 0
-            && *self.token(at + 1) == Token::Mul
-            && self.words[at + 1] == self.words[at] + 1
-            && ends_operand(self.token(at - 1))
+            && match self.token(at - 1) {
+                Token::Word(word) => word.keyword == Keyword::NoKeyword,
+                token => {
+                    matches!(token, Token::Number(..) | Token::RParen | Token::RBracket | Token::SingleQuotedString(_))
+                }
+            }
+    }
+
+    /// `x GLOB 'a*'`.
+    fn glob(&mut self, at: usize) {
+        if self.is_behind_operand(at) && matches!(self.token(at + 1), Token::SingleQuotedString(_)) {
+            let sign = Token::CustomBinaryOperator("~~~".to_owned());
+            self.replace(at, [word("OPERATOR"), Token::LParen, sign, Token::RParen]);
+        }
+    }
+
+    /// `TABLESAMPLE 10%` and `TABLESAMPLE method(10%)`, or with PERCENT.
+    fn table_sample(&mut self, at: usize) {
+        let has_method = *self.token(at + 2) == Token::LParen;
+        let first = if has_method { at + 3 } else { at + 1 };
+        let is_share = *self.token(first + 1) == Token::Mod || self.is(first + 1, "PERCENT");
+        let share = self.token(first).clone();
+        if !is_share || !matches!(share, Token::Number(..)) {
+            return;
+        }
+        let mut end = first + 2;
+        if *self.token(end) == Token::LParen && !has_method {
+            end = self.closed.get(&end).map_or(end, |closed| closed + 1);
+        } else if has_method {
+            end += usize::from(*self.token(end) == Token::RParen);
+        }
+        let method = if has_method && self.is(at + 1, "SYSTEM") { "SYSTEM" } else { "BERNOULLI" };
+        self.replace(at + 1, [word(method), Token::LParen, share, Token::RParen]);
+        self.drop(at + 2..end);
+    }
+
+    /// `CREATE TYPE t AS` a struct, or another type's name.
+    fn created_type(&mut self, at: usize) {
+        let Some(told) = [at + 2, at + 4].into_iter().find(|place| self.is(*place, "AS")).map(|place| place + 1) else {
+            return;
+        };
+        if self.is(told, "STRUCT") && *self.token(told + 1) == Token::LParen {
+            self.drop(told..told + 1);
+        } else if matches!(self.token(told), Token::Word(_)) && !self.is_any(told, &["ENUM", "RANGE"]) {
+            self.replace(at, [word("DOMAIN")]);
+        }
     }
 
     /// Puts SELECT * in front of a query that begins with FROM, has no SELECT and goes on behind FROM.
@@ -237,12 +282,16 @@ impl Text<'_> {
                 }
             }
             Keyword::USING if self.is(at + 1, "SAMPLE") => self.sample(at, open),
+            Keyword::TABLESAMPLE => self.table_sample(at),
+            Keyword::TYPE if self.follows(at, &["CREATE"]) => self.created_type(at),
+            _ if self.is(at, "GLOB") => self.glob(at),
             Keyword::AT => self.moment(at),
             Keyword::FOR if self.is(at + 1, "SYSTEM_TIME") => self.system_time(at),
             Keyword::FOR if !open.is_parenthesis && !open.is_comprehension => self.comprehension(at, open),
             Keyword::IF if open.is_comprehension => self.replace(at, [Token::Comma]),
             Keyword::ASOF => self.asof(at),
             _ if self.is(at, "POSITIONAL") && self.is(at + 1, "JOIN") => self.replace(at, POSITIONAL.map(word)),
+            Keyword::STRUCT if at > 2 && self.follows(at, &["AS"]) && self.is(at - 3, "TYPE") => {}
             Keyword::STRUCT if at > 0 && (*self.token(at - 1) == Token::DoubleColon || self.follows(at, &["AS"])) => {
                 self.struct_type(at + 1);
             }
@@ -454,13 +503,23 @@ impl Text<'_> {
     fn unpivot_statement(&mut self, at: usize) {
         let Some(on) = self.next_of(at, &["ON"]) else { return };
         let end = self.next_of(on, &["INTO", "ORDER", "LIMIT"]).unwrap_or_else(|| self.statement_end(on));
-        let (mut name, mut value, mut behind) = (quoted("name"), quoted("value"), end);
+        let (mut name, mut values, mut behind) = (quoted("name"), vec![quoted("value")], end);
         if self.is(end, "INTO") && self.is(end + 1, "NAME") && self.is(end + 3, "VALUE") {
-            (name, value) = (self.token(end + 2).clone(), self.token(end + 4).clone());
+            (name, values) = (self.token(end + 2).clone(), vec![self.token(end + 4).clone()]);
             behind = end + 5;
+            // Several values are a row.
+            while *self.token(behind) == Token::Comma {
+                values.extend([Token::Comma, self.token(behind + 1).clone()]);
+                behind += 2;
+            }
+            if values.len() > 1 {
+                values.insert(0, Token::LParen);
+                values.push(Token::RParen);
+            }
         }
         self.select_all(at);
-        let head = [word("UNPIVOT"), Token::LParen, value, word("FOR"), name, word("IN"), Token::LParen];
+        let head = [word("UNPIVOT"), Token::LParen].into_iter().chain(values);
+        let head = head.chain([word("FOR"), name, word("IN"), Token::LParen]).collect::<Vec<_>>();
         self.replace(on, head);
         self.drop(end..behind);
         self.insert_or_end(end, [Token::RParen, Token::RParen]);

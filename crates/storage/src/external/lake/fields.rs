@@ -75,11 +75,10 @@ impl LakeField {
                 DataType::BinaryView if !is_root => DataType::Binary,
                 other => other.clone(),
             },
-            LakeType::Uuid if is_root => {
+            LakeType::Uuid => {
                 let metadata = [(TYPE_KEY.to_owned(), UUID_TYPE.to_owned())].into();
                 return Field::new(&self.name, DataType::Utf8View, true).with_metadata(metadata);
             }
-            LakeType::Uuid => DataType::FixedSizeBinary(16),
             LakeType::Variant => {
                 let metadata = [(TYPE_KEY.to_owned(), JSON_TYPE.to_owned())].into();
                 return Field::new(&self.name, DataType::Utf8View, true).with_metadata(metadata);

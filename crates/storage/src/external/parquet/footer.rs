@@ -120,7 +120,7 @@ fn told(field: &Field, descriptor: &SchemaDescriptor, leaf: &mut usize) -> Field
                 (Some(column), DataType::Interval(_)) if is_root && is_interval(column) => {
                     DataType::Interval(IntervalUnit::MonthDayNano)
                 }
-                (Some(column), DataType::FixedSizeBinary(16)) if is_root && is_uuid(column) => {
+                (Some(column), DataType::FixedSizeBinary(16)) if is_uuid(column) => {
                     let mut metadata = field.metadata().clone();
                     metadata.insert(TYPE_KEY.to_owned(), UUID_TYPE.to_owned());
                     return field.clone().with_metadata(metadata);

@@ -98,15 +98,14 @@ impl CsvTable {
             .zip(compressions)
             .map(|(source, compression)| look(source, compression, options, &forms, names.as_deref()));
         let seen = seen.collect::<Result<Vec<_>>>()?;
-        if forms.date.is_none() {
-            forms.order = csv_infer::date_order(seen.iter().flat_map(|file| &file.guesses));
-        }
+        forms.orders = csv_infer::date_orders(seen.iter().flat_map(|file| &file.guesses));
         let schema = match declared {
             Some(schema) => schema,
             None => inferred(&seen, options, &forms)?,
         };
         let files = seen.into_iter().map(|seen| {
-            let positions = positions(&seen, &schema, names.is_some())?;
+            let is_in_order = options.csv.in_order && seen.fields == schema.fields().len();
+            let positions = positions(&seen, &schema, names.is_some(), is_in_order)?;
             Ok(CsvFile {
                 text: seen.text,
                 has_header: seen.has_header,
@@ -152,7 +151,7 @@ impl CsvTable {
 
     /// How its dates are written, if they are not as in ISO 8601.
     pub fn date_format(&self) -> Option<String> {
-        self.forms.date.clone().or_else(|| self.forms.order.map(|order| order.format()))
+        self.forms.date.clone().or_else(|| self.forms.orders.first().map(|order| order.format()))
     }
 
     /// The number of its scan among those whose records that are left out are kept.
@@ -417,7 +416,7 @@ fn inferred(seen: &[Seen], options: &OpenOptions, forms: &Forms) -> Result<Schem
         }
     }
     let fields = names.into_iter().zip(guesses).map(|(name, guess)| {
-        let ty = if options.csv.all_text { DataType::Utf8View } else { guess.data_type_with(forms.order) };
+        let ty = if options.csv.all_text { DataType::Utf8View } else { guess.data_type_with(forms) };
         ArrowField::new(name, ty, true)
     });
     let schema = with_types(Schema::new(fields.collect::<Vec<_>>()), &options.types)?;
@@ -437,7 +436,7 @@ impl Seen {
 }
 
 /// Which field each column of the table is.
-fn positions(seen: &Seen, schema: &Schema, declared: bool) -> Result<Vec<Option<usize>>> {
+fn positions(seen: &Seen, schema: &Schema, declared: bool, is_in_order: bool) -> Result<Vec<Option<usize>>> {
     let names = seen.names();
     let find = |name: &str, exact: bool| {
         names.iter().position(|other| if exact { other == name } else { other.eq_ignore_ascii_case(name) })
@@ -446,7 +445,7 @@ fn positions(seen: &Seen, schema: &Schema, declared: bool) -> Result<Vec<Option<
     if !declared {
         return Ok(by_name(true));
     }
-    if seen.header.is_some() {
+    if seen.header.is_some() && !is_in_order {
         let found = by_name(false);
         if found.iter().all(Option::is_some) {
             return Ok(found);

@@ -1,6 +1,7 @@
-//! Dates and times that values show without being told: `31/12/2024`, `12-31-2024`, `31.12.2024`, `10:30:00`.
+//! Dates and times that values show without being told: `31/12/2024`, `12-31-2024`, `31.12.2024`, `10:30:00`, and both
+//! after each other.
 
-use chrono::NaiveDate;
+use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 
 /// What comes first in dates that are not as in ISO 8601, and what stands between their parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +20,24 @@ impl DateOrder {
 
     /// A date that is written so, in days since 1970.
     pub fn parse(self, raw: &[u8]) -> Option<i32> {
+        Some(self.date(raw)?.signed_duration_since(NaiveDate::default()).num_days() as i32)
+    }
+
+    /// A date that is written so, a blank, and a time of day.
+    pub fn parse_moment(self, raw: &[u8]) -> Option<NaiveDateTime> {
+        let (date, time) = date_and_time(raw)?;
+        Some(self.date(date)?.and_time(time_of_day(time)?))
+    }
+
+    fn date(self, raw: &[u8]) -> Option<NaiveDate> {
         let [first, second, year] = parts(raw, self.separator)?;
         let (day, month) = if self.is_day_first { (first, second) } else { (second, first) };
-        let date = NaiveDate::from_ymd_opt(year as i32, month, day)?;
-        Some(date.signed_duration_since(NaiveDate::default()).num_days() as i32)
+        NaiveDate::from_ymd_opt(year as i32, month, day)
     }
 }
+
+/// What stands between the parts of dates.
+const SEPARATORS: [u8; 3] = *b"/.-";
 
 /// Which orders all dates seen so far could have. Between points, the day is first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,9 +57,32 @@ impl DateOrders {
         !self.day_first && !self.month_first
     }
 
+    /// Whether there were dates, and an order that all of them could have.
+    pub fn is_there(self) -> bool {
+        self.separator.is_some() && !self.is_none()
+    }
+
+    /// The orders that all dates of several columns have, one for each separator: what some column shows, or the day
+    /// first where all of them leave it open. None where they contradict each other.
+    pub fn common(columns: &[Self]) -> Vec<DateOrder> {
+        let order = |separator: u8| {
+            let alike = columns.iter().filter(|column| column.separator == Some(separator) && column.is_there());
+            let alike = alike.collect::<Vec<_>>();
+            let is_shown = |is_day_first: bool| {
+                alike.iter().any(|column| column.only().is_some_and(|order| order.is_day_first == is_day_first))
+            };
+            match (is_shown(true), is_shown(false)) {
+                (true, true) => None,
+                (false, true) => Some(DateOrder { separator, is_day_first: false }),
+                _ => (!alike.is_empty()).then_some(DateOrder { separator, is_day_first: true }),
+            }
+        };
+        SEPARATORS.into_iter().filter_map(order).collect()
+    }
+
     /// Takes a value into account.
     pub fn see(&mut self, raw: &[u8]) {
-        let separator = raw.iter().copied().find(|byte| matches!(byte, b'/' | b'.' | b'-'));
+        let separator = raw.iter().copied().find(|byte| SEPARATORS.contains(byte));
         let Some(separator) = separator.filter(|found| self.separator.is_none_or(|known| known == *found)) else {
             (self.day_first, self.month_first) = (false, false);
             return;
@@ -55,6 +91,14 @@ impl DateOrders {
         let is_one = |is_day_first| DateOrder { separator, is_day_first }.parse(raw).is_some();
         self.day_first &= is_one(true);
         self.month_first &= separator != b'.' && is_one(false);
+    }
+
+    /// Takes a date with a time of day into account.
+    pub fn see_moment(&mut self, raw: &[u8]) {
+        match date_and_time(raw).filter(|(_, time)| time_of_day(time).is_some()) {
+            Some((date, _)) => self.see(date),
+            None => (self.day_first, self.month_first) = (false, false),
+        }
     }
 
     /// What the dates of both could have.
@@ -79,6 +123,36 @@ impl DateOrders {
         let is_one = if order.is_day_first { self.day_first } else { self.month_first };
         self.separator == Some(order.separator) && is_one
     }
+}
+
+/// What is in front of the first blank, and behind it.
+fn date_and_time(raw: &[u8]) -> Option<(&[u8], &[u8])> {
+    let blank = raw.iter().position(|byte| *byte == b' ')?;
+    Some((&raw[..blank], &raw[blank + 1..]))
+}
+
+/// A time of day, perhaps of twelve hours: `13:05`, `13:05:30.5`, `01:05:30 PM`.
+fn time_of_day(raw: &[u8]) -> Option<NaiveTime> {
+    let (clock, is_late) = match raw {
+        [clock @ .., b'A' | b'a', b'M' | b'm'] => (clock.trim_ascii_end(), Some(false)),
+        [clock @ .., b'P' | b'p', b'M' | b'm'] => (clock.trim_ascii_end(), Some(true)),
+        clock => (clock, None),
+    };
+    if !is_time(clock) {
+        return None;
+    }
+    let value = |digits: &[u8]| digits.iter().fold(0, |value, digit| value * 10 + u32::from(digit - b'0'));
+    let point = clock.iter().position(|byte| *byte == b'.').unwrap_or(clock.len());
+    let fraction = clock.get(point + 1..).unwrap_or_default();
+    let micros = value(fraction) * 10_u32.pow(6 - fraction.len() as u32);
+    let mut parts = clock[..point].split(|byte| *byte == b':').map(value);
+    let (hours, minutes, seconds) = (parts.next()?, parts.next()?, parts.next().unwrap_or(0));
+    let hours = match is_late {
+        None => hours,
+        Some(is_late) if (1..=12).contains(&hours) => hours % 12 + if is_late { 12 } else { 0 },
+        Some(_) => return None,
+    };
+    NaiveTime::from_hms_micro_opt(hours, minutes, seconds, micros)
 }
 
 /// Two numbers of one or two digits, and one of four.
@@ -134,6 +208,36 @@ mod tests {
         assert_eq!(seen(&["1.2.2024"]).only(), Some(DateOrder { separator: b'.', is_day_first: true }));
         assert_eq!(day_first.parse(b"02/01/1970"), Some(1));
         assert_eq!(day_first.parse(b"02/01/70"), None);
+    }
+
+    #[test]
+    fn columns_of_a_file_agree_on_an_order() {
+        let format = |columns: &[&[&str]]| {
+            let columns = columns.iter().map(|values| seen(values)).collect::<Vec<_>>();
+            DateOrders::common(&columns).into_iter().map(DateOrder::format).collect::<Vec<_>>()
+        };
+        assert_eq!(format(&[&["01/02/2024"]]), ["%d/%m/%Y"]);
+        assert_eq!(format(&[&["01/02/2024"], &["01/13/2024"]]), ["%m/%d/%Y"]);
+        assert_eq!(format(&[&["13/02/2024"], &["01/13/2024"]]), [""; 0]);
+        assert_eq!(format(&[&["1.2.2024"], &["01/13/2024"], &["x"], &[]]), ["%m/%d/%Y", "%d.%m.%Y"]);
+    }
+
+    #[test]
+    fn dates_may_have_a_time_of_day() {
+        let day_first = DateOrder { separator: b'/', is_day_first: true };
+        let text = |raw: &str| day_first.parse_moment(raw.as_bytes()).map(|moment| moment.to_string());
+        assert_eq!(text("31/12/2024 10:20:30").as_deref(), Some("2024-12-31 10:20:30"));
+        assert_eq!(text("31/12/2024 10:20").as_deref(), Some("2024-12-31 10:20:00"));
+        assert_eq!(text("31/12/2024 12:20:30.5 AM").as_deref(), Some("2024-12-31 00:20:30.500"));
+        assert_eq!(text("31/12/2024 1:20:30 pm").as_deref(), Some("2024-12-31 13:20:30"));
+        for other in ["31/12/2024", "31/12/2024 ", "31/12/2024 13:00 PM", "12/31/2024 10:20", "31/12/2024 10:20:30x"] {
+            assert_eq!(text(other), None, "{other}");
+        }
+        let mut orders = DateOrders::any();
+        orders.see_moment(b"01/02/2024 10:20:30");
+        assert!(orders.is_there());
+        orders.see_moment(b"01/02/2024");
+        assert!(!orders.is_there());
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(super) struct Guess {
     time: bool,
     /// What dates could be that are not as in ISO 8601.
     orders: DateOrders,
+    /// The same of dates with a time of day.
+    moments: DateOrders,
     /// Timestamps with more of a second than six digits say.
     nanoseconds: bool,
     /// Whether timestamps name their zone; `None` if some do and some do not.
@@ -43,6 +45,7 @@ impl Default for Guess {
             timestamp: true,
             time: true,
             orders: DateOrders::any(),
+            moments: DateOrders::any(),
             nanoseconds: false,
             zoned: None,
         }
@@ -58,7 +61,7 @@ impl Guess {
             *self = Self { seen: true, zoned: self.zoned, ..Self::text() };
             return;
         }
-        self.boolean &= raw.eq_ignore_ascii_case(b"true") || raw.eq_ignore_ascii_case(b"false");
+        self.boolean &= is_boolean(raw);
         if self.long || self.float {
             let number = forms.number(raw);
             // What begins with zeros is no number but a code: 007.
@@ -72,6 +75,9 @@ impl Guess {
         self.time &= self.time && is_time(raw);
         if !self.orders.is_none() {
             self.orders.see(raw);
+        }
+        if !self.moments.is_none() {
+            self.moments.see_moment(raw);
         }
         if self.timestamp && forms.timestamp.is_some() {
             self.timestamp = forms.timestamp(raw, None).is_some();
@@ -90,12 +96,12 @@ impl Guess {
 
     /// What is nothing but a date, a time or a text.
     pub fn of_time() -> Self {
-        Self { date: true, timestamp: true, ..Self::text() }
+        Self { date: true, timestamp: true, time: true, ..Self::text() }
     }
 
     /// Whether all values so far could be dates or times.
     pub fn may_be_time(&self) -> bool {
-        self.date || self.timestamp
+        self.date || self.timestamp || self.time
     }
 
     fn text() -> Self {
@@ -108,6 +114,7 @@ impl Guess {
             timestamp: false,
             time: false,
             orders: DateOrders::default(),
+            moments: DateOrders::default(),
             ..Self::default()
         }
     }
@@ -127,6 +134,7 @@ impl Guess {
         self.date &= other.date;
         self.time &= other.time;
         self.orders.merge(other.orders);
+        self.moments.merge(other.moments);
         self.timestamp &= other.timestamp && self.zoned == other.zoned;
         self.nanoseconds |= other.nanoseconds;
     }
@@ -144,33 +152,30 @@ impl Guess {
             DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0)
         } else if self.float {
             DataType::Float64
-        } else if self.date || self.orders.only().is_some() {
+        } else if self.date || self.orders.is_there() {
             DataType::Date32
         } else if self.time {
             DataType::Time64(TimeUnit::Microsecond)
         } else if self.timestamp {
             let unit = if self.nanoseconds { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
             DataType::Timestamp(unit, (self.zoned == Some(true)).then(|| "UTC".into()))
+        } else if self.moments.is_there() {
+            DataType::Timestamp(TimeUnit::Microsecond, None)
         } else {
             DataType::Utf8View
         }
     }
 
-    /// The same in a file whose dates have this order.
-    pub fn data_type_with(&self, order: Option<DateOrder>) -> DataType {
-        let is_other_date = self.seen && !self.date && !self.orders.is_none();
+    /// The same in files whose dates are written in these forms.
+    pub fn data_type_with(&self, forms: &Forms) -> DataType {
+        let is_one = |seen: DateOrders| forms.orders.iter().any(|order| seen.may_be(*order));
         match self.data_type() {
-            DataType::Date32 | DataType::Utf8View if is_other_date => match order {
-                Some(order) if self.orders.may_be(order) => DataType::Date32,
-                _ => DataType::Utf8View,
-            },
+            DataType::Date32 if !self.date && (forms.date.is_some() || !is_one(self.orders)) => DataType::Utf8View,
+            DataType::Timestamp(..) if !self.timestamp && (forms.timestamp.is_some() || !is_one(self.moments)) => {
+                DataType::Utf8View
+            }
             other => other,
         }
-    }
-
-    /// The order that its dates show, if they are not as in ISO 8601.
-    pub fn date_order(&self) -> Option<DateOrder> {
-        self.orders.only().filter(|_| self.seen && !self.date)
     }
 
     /// Whether a value could be one of this column.
@@ -181,11 +186,21 @@ impl Guess {
     }
 }
 
-/// The order of the dates of a file's columns, if those show one, and only one.
-pub(super) fn date_order<'g>(guesses: impl Iterator<Item = &'g Guess>) -> Option<DateOrder> {
-    let mut orders = guesses.filter_map(Guess::date_order);
-    let first = orders.next()?;
-    orders.all(|order| order == first).then_some(first)
+/// The orders of the dates of files' columns that are not as in ISO 8601.
+pub(super) fn date_orders<'g>(guesses: impl Iterator<Item = &'g Guess>) -> Vec<DateOrder> {
+    let (mut columns, mut moments) = (Vec::new(), Vec::new());
+    for guess in guesses.filter(|guess| guess.seen) {
+        columns.extend((!guess.date).then_some(guess.orders));
+        moments.extend((!guess.timestamp).then_some(guess.moments));
+    }
+    columns.append(&mut moments);
+    DateOrders::common(&columns)
+}
+
+/// The words that are truth values: single letters are those that PostgreSQL writes.
+fn is_boolean(raw: &[u8]) -> bool {
+    const WORDS: [&[u8]; 6] = [b"true", b"false", b"t", b"f", b"yes", b"no"];
+    WORDS.iter().any(|word| raw.eq_ignore_ascii_case(word))
 }
 
 /// Whether a digit follows a zero at the start.
@@ -311,8 +326,39 @@ fn dialect_with(options: &CsvOptions, delimiter: u8) -> Dialect {
     }
 }
 
-/// The delimiter and quotes of a text: what the options say, else what splits its first records most evenly.
+/// The delimiter and quotes of a text: what the options say, else what splits its first records most evenly. Quotes
+/// inside of quotes with a backslash in front of them, and single quotes, are tried where the text makes no sense
+/// otherwise.
 pub(super) fn dialect(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> Dialect {
+    let usual = delimited(text, last, name, options);
+    if options.quote.is_some() || options.escape.is_some() || is_even(text, last, &usual) {
+        return usual;
+    }
+    let escaped = CsvOptions { escape: Some(b'\\'), ..options.clone() };
+    let single = CsvOptions { quote: Some(b'\''), ..options.clone() };
+    let mut others = [escaped, single].into_iter().map(|options| delimited(text, last, name, &options));
+    others.find(|dialect| is_even(text, last, dialect)).unwrap_or(usual)
+}
+
+/// Whether the first records are well formed and have all the same number of fields, more than one.
+fn is_even(text: &[u8], last: bool, dialect: &Dialect) -> bool {
+    let (mut at, mut count) = (0, None);
+    for _ in 0..EVEN_RECORDS {
+        let mut fields = 0;
+        match record(text, at, last, dialect, |number, _| fields = number + 1) {
+            Found::Record { next } if *count.get_or_insert(fields) == fields => at = next,
+            Found::Record { .. } | Found::Malformed { .. } => return false,
+            Found::Nothing { next } => at = next,
+            Found::Incomplete => break,
+        }
+    }
+    count.is_some_and(|count| count > 1)
+}
+
+/// Records looked at to find quotes.
+const EVEN_RECORDS: usize = 1000;
+
+fn delimited(text: &[u8], last: bool, name: &str, options: &CsvOptions) -> Dialect {
     let with = |delimiter| dialect_with(options, delimiter);
     if let Some(delimiter) = told_delimiter(name, options) {
         return with(delimiter);
@@ -435,7 +481,14 @@ mod tests {
         assert_eq!(guess(&["2024-01-01T10:00:00Z", "2024-01-01T10:00:00"]), Utf8View);
         assert_eq!(guess(&["007", "12"]), Utf8View);
         assert_eq!(guess(&["01/02/2024", "13/02/2024"]), Date32);
-        assert_eq!(guess(&["01/02/2024", "12/02/2024"]), Utf8View);
+        assert_eq!(guess(&["01/02/2024", "12/02/2024"]), Date32);
+        assert_eq!(guess(&["01/02/2024", "13/13/2024"]), Utf8View);
+        assert_eq!(guess(&["2024/1/2", "2024/12/31"]), Date32);
+        assert_eq!(guess(&["2024-01-01 10:00", "2024-01-01 10:00:00"]), Timestamp(TimeUnit::Microsecond, None));
+        assert_eq!(guess(&["01/02/2024 10:00:00", "31/12/2024 10:00 PM"]), Timestamp(TimeUnit::Microsecond, None));
+        assert_eq!(guess(&["01/02/2024 10:00:00", "31/12/2024"]), Utf8View);
+        assert_eq!(guess(&["t", "F", "yes"]), Boolean);
+        assert_eq!(guess(&["y", "n"]), Utf8View);
         assert_eq!(guess(&["31.12.2024"]), Date32);
         assert_eq!(guess(&["10:30:00", "9:05"]), Time64(TimeUnit::Microsecond));
         assert_eq!(guess(&["0", "0.5", "-0"]), Float64);
@@ -483,6 +536,19 @@ mod tests {
         assert!(!comments("#id,n\n1,2\n"));
         assert!(!comments("##x\n#id,n\n1,2\n"));
         assert!(!comments("tag\n#a\n#b\n"));
+    }
+
+    #[test]
+    fn quotes_are_recognized() {
+        let find = |text: &str| {
+            let dialect = dialect(text.as_bytes(), true, "a.csv", &CsvOptions::default());
+            (dialect.quote, dialect.escape)
+        };
+        assert_eq!(find("a,b\n\"x\",1\n\"y \"\"z\"\"\",2\n"), (b'"', None));
+        assert_eq!(find("a,b\n\"x \\\"y\\\" z\",1\nb,2\n"), (b'"', Some(b'\\')));
+        assert_eq!(find("a,b\n'x,y',1\n'z',2\n"), (b'\'', None));
+        assert_eq!(find("a,b\n'tis,1\n1,2,3\n"), (b'"', None));
+        assert_eq!(find("a\n1\n"), (b'"', None));
     }
 
     #[test]

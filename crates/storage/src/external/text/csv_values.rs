@@ -34,8 +34,8 @@ pub(super) struct Forms {
     /// How dates and timestamps are written, if not as in ISO 8601.
     pub date: Option<String>,
     pub timestamp: Option<String>,
-    /// How dates are written as well, as the first records show.
-    pub order: Option<DateOrder>,
+    /// How dates, and dates with a time of day, are written as well, as the first records show.
+    pub orders: Vec<DateOrder>,
     /// Whether texts for NULL are NULL in quotes, too.
     pub quoted_nulls: bool,
 }
@@ -48,7 +48,7 @@ impl Forms {
             thousands: options.thousands,
             date: options.date_format.clone(),
             timestamp: options.timestamp_format.clone(),
-            order: None,
+            orders: Vec::new(),
             quoted_nulls: options.quoted_nulls,
         }
     }
@@ -89,13 +89,20 @@ impl Forms {
 
     pub fn date(&self, raw: &[u8]) -> Option<i32> {
         match &self.date {
-            None => parse_date(raw).or_else(|| self.order?.parse(raw)),
+            None => parse_date(raw).or_else(|| self.orders.iter().find_map(|order| order.parse(raw))),
             Some(format) => NaiveDate::parse_from_str(std::str::from_utf8(raw).ok()?, format).ok().map(days),
         }
     }
 
     pub fn timestamp(&self, raw: &[u8], zone: Option<&arrow::array::timezone::Tz>) -> Option<DateTime<Utc>> {
-        let Some(format) = &self.timestamp else { return parse_timestamp(raw, zone) };
+        let in_zone = |local: NaiveDateTime| match zone {
+            None => Some(local.and_utc()),
+            Some(zone) => local.and_local_timezone(*zone).earliest().map(|time| time.to_utc()),
+        };
+        let Some(format) = &self.timestamp else {
+            let shown = self.orders.iter().find_map(|order| order.parse_moment(raw));
+            return shown.and_then(in_zone).or_else(|| parse_timestamp(raw, zone));
+        };
         let text = std::str::from_utf8(raw).ok()?;
         if let Ok(zoned) = DateTime::parse_from_str(text, format) {
             return Some(zoned.to_utc());
@@ -104,10 +111,7 @@ impl Forms {
             // A format may be of a date alone.
             NaiveDate::parse_from_str(text, format).ok()?.and_hms_opt(0, 0, 0)
         })?;
-        match zone {
-            None => Some(local.and_utc()),
-            Some(zone) => local.and_local_timezone(*zone).earliest().map(|time| time.to_utc()),
-        }
+        in_zone(local)
     }
 }
 
@@ -495,13 +499,17 @@ fn number(digits: &[u8]) -> Option<u32> {
     Some(value)
 }
 
-/// A date `YYYY-MM-DD` at the start, and what comes after it.
+/// A date `YYYY-MM-DD` or `YYYY/MM/DD` at the start, and what comes after it. Months and days may have one digit.
 fn split_date(raw: &[u8]) -> Option<(NaiveDate, &[u8])> {
-    let (date, rest) = raw.split_at_checked(10)?;
-    if date[4] != b'-' || date[7] != b'-' {
+    let separator = *raw.get(4).filter(|byte| matches!(byte, b'-' | b'/'))?;
+    let second = if raw.get(6) == Some(&separator) { 6 } else { 7 };
+    if *raw.get(second)? != separator {
         return None;
     }
-    let date = NaiveDate::from_ymd_opt(number(&date[..4])? as i32, number(&date[5..7])?, number(&date[8..])?)?;
+    let (before, behind) = raw.split_at(second + 1);
+    let digits = behind.iter().take(2).take_while(|byte| byte.is_ascii_digit()).count();
+    let (day, rest) = behind.split_at_checked(digits.max(1))?;
+    let date = NaiveDate::from_ymd_opt(number(&before[..4])? as i32, number(&before[5..second])?, number(day)?)?;
     Some((date, rest))
 }
 
@@ -520,11 +528,17 @@ pub(super) fn parse_timestamp(raw: &[u8], zone: Option<&arrow::array::timezone::
     }
 }
 
-/// The common form `YYYY-MM-DD[T ]HH:MM:SS[.fraction]`, and the date alone.
+/// The common form `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]`, and the date alone.
 fn parse_plain_timestamp(raw: &[u8]) -> Option<DateTime<Utc>> {
     let (date, rest) = split_date(raw)?;
     if rest.is_empty() {
         return Some(date.and_hms_opt(0, 0, 0)?.and_utc());
+    }
+    if let [b'T' | b' ', time @ ..] = rest
+        && time.len() == 5
+        && time[2] == b':'
+    {
+        return Some(date.and_hms_opt(number(&time[..2])?, number(&time[3..])?, 0)?.and_utc());
     }
     let (time, fraction) = rest.split_at_checked(9)?;
     if !matches!(time[0], b'T' | b' ') || time[3] != b':' || time[6] != b':' {
@@ -570,12 +584,17 @@ mod tests {
     fn dates_and_times_are_parsed_or_refused() {
         assert_eq!(parse_date(b"1970-01-02"), Some(1));
         assert_eq!(parse_date(b"2023-02-29"), None);
-        assert_eq!(parse_date(b"2023-02-2"), None);
+        assert_eq!(parse_date(b"1970-1-2"), Some(1));
+        assert_eq!(parse_date(b"1970/01/02"), Some(1));
+        for other in ["1970-01/02", "1970-01-", "1970--1-2", "1970-001-2", "1970-01-021", "70-01-02", "1970.01.02"] {
+            assert_eq!(parse_date(other.as_bytes()), None, "{other}");
+        }
         let micros = |text: &str| parse_timestamp(text.as_bytes(), None).map(|t| t.timestamp_micros());
         assert_eq!(micros("1970-01-01 00:00:01.5"), Some(1_500_000));
         assert_eq!(micros("1970-01-01T00:00:01"), Some(1_000_000));
         assert_eq!(micros("1970-01-02"), Some(86_400_000_000));
         assert_eq!(micros("1970-01-01T01:00:00+01:00"), Some(0));
+        assert_eq!(micros("1970-01-01 00:01"), Some(60_000_000));
         assert_eq!(micros("1970-01-01 25:00:00"), None);
         assert_eq!(micros("yesterday"), None);
     }

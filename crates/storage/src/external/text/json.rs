@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::ArrayRef;
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Fields, Schema, SchemaRef};
 use datafusion_common::stats::Precision;
 use datafusion_common::{ColumnStatistics, Statistics};
 use diligence_base::{Error, Result};
 
 use super::input::TextInput;
-use super::json_columns::Record;
+use super::json_columns::{Column, Record};
 use super::json_infer::{Members, NO_OBJECT};
 use super::json_text::{Flaw, Kind, kind, skip_space, value_end};
 use super::{
@@ -40,6 +40,8 @@ pub(in crate::external) struct JsonTable {
     files: Vec<JsonFile>,
     /// Whether the statement says the columns, and not the records.
     is_declared: bool,
+    /// Whether the only column has the records as they are.
+    is_whole: bool,
     /// Whether records that are wrong are left out.
     ignores_errors: bool,
     /// Where those are kept that are left out, if they are.
@@ -74,12 +76,17 @@ impl JsonTable {
         for (source, compression) in sources.iter().zip(compressions) {
             files.push(look(source, compression, options, &mut members, &mut budget)?);
         }
+        let mut is_whole = false;
         let schema = match &options.schema {
             Some(schema) => schema.as_ref().clone(),
-            None if members.is_empty() => {
+            None if members.is_empty() && !options.json.whole => {
                 return Err(sources[0].error("it holds no records with fields, so its columns are not known"));
             }
-            None => with_types(Schema::new(members.fields()), &options.types)?,
+            None => {
+                let columns;
+                (columns, is_whole) = members.columns(&options.json);
+                with_types(Schema::new(columns), &options.types)?
+            }
         };
         let logical = logical_schema(&schema);
         let fields = logical.fields().iter().map(|field| {
@@ -103,7 +110,7 @@ impl JsonTable {
             rejects.begin(scans.collect(), options.rejects_max)
         });
         let (is_declared, ignores_errors) = (options.schema.is_some(), options.ignore_errors);
-        Ok(Self { schema, files, is_declared, ignores_errors, rejects })
+        Ok(Self { schema, files, is_declared, is_whole, ignores_errors, rejects })
     }
 
     /// The number of its scan among those whose records that are left out are kept.
@@ -524,7 +531,11 @@ impl Cluster for JsonCluster {
         let columns = missing_columns_of(request);
         let fields = self.table.schema.fields();
         let wanted = (0..fields.len()).map(|index| columns.binary_search(&index).ok().map(|_| &fields[index]));
-        let record = Record::new(fields, &wanted.collect::<Vec<_>>(), !self.table.is_declared)?;
+        let record = match (self.table.is_whole, fields.first()) {
+            (true, Some(field)) if columns.contains(&0) => Taker::Whole(Box::new(Column::new(field, true)?)),
+            (true, _) => Taker::Fields(Record::new(&Fields::empty(), &[], false)?),
+            _ => Taker::Fields(Record::new(fields, &wanted.collect::<Vec<_>>(), !self.table.is_declared)?),
+        };
         let schema = Arc::new(self.table.schema.project(&columns).map_err(crate::foreign_error::from_arrow)?);
         // Batches smaller than a few hundred rows cost more than they hold.
         let batch_rows = request.batch_rows.max(256);
@@ -544,6 +555,30 @@ impl Cluster for JsonCluster {
     }
 }
 
+/// What takes records.
+enum Taker {
+    /// The columns of their keys.
+    Fields(Record),
+    /// The column that has them as they are.
+    Whole(Box<Column>),
+}
+
+impl Taker {
+    fn take(&mut self, text: &[u8], at: usize) -> Result<usize, Flaw> {
+        match self {
+            Self::Fields(record) => record.take(text, at, 0),
+            Self::Whole(column) => column.take(text, at, 0),
+        }
+    }
+
+    fn finish(&mut self) -> Result<Vec<ArrayRef>> {
+        match self {
+            Self::Fields(record) => record.finish(),
+            Self::Whole(column) => Ok(vec![column.finish()?]),
+        }
+    }
+}
+
 /// Decodes records.
 struct JsonBatches {
     input: TextInput,
@@ -552,7 +587,7 @@ struct JsonBatches {
     file: usize,
     /// The columns to decode.
     schema: SchemaRef,
-    record: Record,
+    record: Taker,
     batch_rows: usize,
     /// Whether every record is one line.
     by_line: bool,
@@ -590,9 +625,9 @@ impl JsonBatches {
                 let outcome = match kind(text, start) {
                     // Whether the record is all here is known before its values are taken.
                     Ok(Kind::Object) if !is_last => {
-                        value_end(text, start, 0).and_then(|_| self.record.take(text, start, 0))
+                        value_end(text, start, 0).and_then(|_| self.record.take(text, start))
                     }
-                    Ok(Kind::Object) => self.record.take(text, start, 0),
+                    Ok(Kind::Object) => self.record.take(text, start),
                     Ok(_) => Err(Flaw::Malformed { at: start, what: NO_OBJECT }),
                     Err(flaw) => Err(flaw),
                 };

@@ -83,7 +83,8 @@ pub(super) struct Record {
 }
 
 impl Column {
-    fn new(field: &FieldRef, is_strict: bool) -> Result<Self> {
+    /// An empty column.
+    pub fn new(field: &FieldRef, is_strict: bool) -> Result<Self> {
         let values = match field.data_type() {
             _ if field.metadata().get(TYPE_KEY).is_some_and(|name| name.starts_with(JSON_TYPE)) => {
                 Values::Json(StringViewBuilder::new())
@@ -170,7 +171,7 @@ impl Column {
     }
 
     /// Takes the value at a position, and gives its end.
-    fn take(&mut self, text: &[u8], at: usize, depth: usize) -> Result<usize, Flaw> {
+    pub fn take(&mut self, text: &[u8], at: usize, depth: usize) -> Result<usize, Flaw> {
         let kind = match kind(text, at) {
             Ok(kind) => kind,
             Err(flaw) => {
@@ -278,7 +279,7 @@ impl Column {
     }
 
     /// The rows so far as an array of the field's type. Fails if a text is no value of it.
-    fn finish(&mut self) -> Result<ArrayRef> {
+    pub fn finish(&mut self) -> Result<ArrayRef> {
         let ty = self.field.data_type().clone();
         let array: ArrayRef = match &mut self.values {
             Values::Boolean(values) => Arc::new(values.finish()),

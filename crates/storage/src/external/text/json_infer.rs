@@ -8,6 +8,7 @@ use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, TimeUnit};
 use super::csv_infer::Guess;
 use super::csv_values::{Forms, parse_integer, parse_text};
 use super::json_text::{Flaw, Kind, each_item, each_member, kind, skip_space, string, value_end};
+use crate::external::options::JsonOptions;
 use crate::external::schema::{JSON_TYPE, TYPE_KEY};
 
 /// Whole numbers below it are exact as DOUBLE.
@@ -18,8 +19,11 @@ const DOUBLE_DIGITS: usize = 17;
 
 /// Objects with more keys than that may be maps.
 const MAP_KEYS: usize = 200;
-/// They are maps if an object has fewer than one in so many of the keys.
-const MAP_PART: u64 = 10;
+/// They are maps if objects have less than this part of the keys, on average.
+const MAP_PART: f64 = 0.1;
+
+/// The only column of records that are whole values.
+const WHOLE_COLUMN: &str = "json";
 
 /// What the values seen of one key are.
 #[derive(Clone, Debug, Default)]
@@ -162,23 +166,46 @@ impl Members {
         }
     }
 
-    /// Whether the keys are values rather than names: there are many, and each object has only a few of them.
-    fn is_map(&self) -> bool {
+    /// Whether the keys are values rather than names: there are many, and each object has only a few of them. Either
+    /// is enough if the statement says how many, or how few.
+    fn is_map(&self, options: &JsonOptions) -> bool {
         let keys = self.shapes.len();
-        keys > MAP_KEYS && self.keys < self.objects.saturating_mul(keys as u64) / MAP_PART
+        let has_less = |part: f64| (self.keys as f64) < self.objects as f64 * keys as f64 * part;
+        match (options.map_keys_max, options.appearance_min()) {
+            (None, None) => keys > MAP_KEYS && has_less(MAP_PART),
+            (most, least) => most.is_some_and(|most| keys > most) || least.is_some_and(has_less),
+        }
     }
 
     /// A map from the keys to what all values have in common.
-    fn map(&self) -> DataType {
+    fn map(&self, options: &JsonOptions) -> DataType {
         let mut all = Shape::default();
         self.shapes.iter().for_each(|(_, shape)| all.merge(shape));
-        let pair = vec![Field::new("key", DataType::Utf8View, false), all.field("value")];
+        let pair = vec![Field::new("key", DataType::Utf8View, false), all.field("value", options)];
         DataType::Map(Arc::new(Field::new("entries", DataType::Struct(pair.into()), false)), false)
     }
 
-    /// The columns.
-    pub fn fields(&self) -> Vec<Field> {
-        self.shapes.iter().map(|(name, shape)| shape.field(name)).collect()
+    /// The columns, and whether the only one is of whole records.
+    pub fn columns(&self, options: &JsonOptions) -> (Vec<Field>, bool) {
+        match options.whole || self.is_map(options) {
+            true => (vec![self.whole(options)], true),
+            false => (self.fields(options), false),
+        }
+    }
+
+    fn whole(&self, options: &JsonOptions) -> Field {
+        if options.untyped || self.is_empty() {
+            return json_field(WHOLE_COLUMN);
+        }
+        let data_type = match self.is_map(options) {
+            true => self.map(options),
+            false => DataType::Struct(self.fields(options).into()),
+        };
+        Field::new(WHOLE_COLUMN, data_type, true)
+    }
+
+    fn fields(&self, options: &JsonOptions) -> Vec<Field> {
+        self.shapes.iter().map(|(name, shape)| shape.field(name, options)).collect()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -234,11 +261,7 @@ impl Shape {
         }
     }
 
-    fn field(&self, name: &str) -> Field {
-        let json = || {
-            let metadata = HashMap::from([(TYPE_KEY.to_owned(), JSON_TYPE.to_owned())]);
-            Field::new(name, DataType::Utf8View, true).with_metadata(metadata)
-        };
+    fn field(&self, name: &str, options: &JsonOptions) -> Field {
         let scalars = [self.boolean, self.numbers.is_some(), self.texts.is_some()];
         let is_scalar = scalars.contains(&true);
         let data_type = match (&self.items, &self.members) {
@@ -250,16 +273,25 @@ impl Shape {
                     DataType::Timestamp(TimeUnit::Nanosecond, _) => DataType::Utf8View,
                     other => other,
                 },
-                // Nothing but null, or values of several kinds.
-                _ => DataType::Utf8View,
+                // Nothing but null.
+                (false, None, None) => DataType::Utf8View,
+                // Values of several kinds.
+                _ => return json_field(name),
             },
-            (Some(items), None) if !is_scalar => DataType::List(Arc::new(items.field("item"))),
-            (None, Some(members)) if !is_scalar && members.is_map() => members.map(),
-            (None, Some(members)) if !is_scalar && !members.is_empty() => DataType::Struct(members.fields().into()),
-            _ => return json(),
+            (Some(items), None) if !is_scalar => DataType::List(Arc::new(items.field("item", options))),
+            (None, Some(members)) if !is_scalar && members.is_map(options) => members.map(options),
+            (None, Some(members)) if !is_scalar && !members.is_empty() => {
+                DataType::Struct(members.fields(options).into())
+            }
+            _ => return json_field(name),
         };
         Field::new(name, data_type, true)
     }
+}
+
+fn json_field(name: &str) -> Field {
+    let metadata = HashMap::from([(TYPE_KEY.to_owned(), JSON_TYPE.to_owned())]);
+    Field::new(name, DataType::Utf8View, true).with_metadata(metadata)
 }
 
 #[cfg(test)]
@@ -267,6 +299,10 @@ mod tests {
     use super::*;
 
     fn types(text: &str) -> Vec<(String, String)> {
+        types_with(text, &JsonOptions::default())
+    }
+
+    fn types_with(text: &str, options: &JsonOptions) -> Vec<(String, String)> {
         let mut members = Members::default();
         let mut at = 0;
         while let Some(end) = members.see_record(text.as_bytes(), at).unwrap() {
@@ -276,7 +312,7 @@ mod tests {
             Some(name) => name.clone(),
             None => field.data_type().to_string(),
         };
-        members.fields().iter().map(|field| (field.name().clone(), told(field))).collect()
+        members.columns(options).0.iter().map(|field| (field.name().clone(), told(field))).collect()
     }
 
     fn one(values: &[&str]) -> String {
@@ -296,7 +332,10 @@ mod tests {
             (&["0.00012345678901234567"], "Float64"),
             (&["123456789012345678901234567890123456789"], "Utf8View"),
             (&["1e999"], "Utf8View"),
-            (&["1", "\"007\""], "Utf8View"),
+            (&["1", "\"007\""], "json"),
+            (&["1", "true"], "json"),
+            (&["\"10:30:00\"", "\"9:05\""], "Time64(µs)"),
+            (&["\"10:30:00\"", "\"2024-02-29\""], "Utf8View"),
             (&["1", "NaN", "-Infinity"], "Float64"),
             (&["true", "null"], "Boolean"),
             (&["null"], "Utf8View"),
@@ -327,6 +366,27 @@ mod tests {
         let wide = (0..201).map(|number| format!("\"k{number}\":{number}")).collect::<Vec<_>>().join(",");
         let wide = format!("{{{wide}}}");
         assert!(one(&[&wide, &wide]).starts_with("Struct("));
+    }
+
+    #[test]
+    fn the_statement_says_when_objects_are_maps() {
+        let told = |text: &str, options: JsonOptions| {
+            let columns = types_with(text, &options);
+            columns.into_iter().map(|(name, told)| format!("{name} {}", &told[..3])).collect::<Vec<_>>()
+        };
+        let text = "{\"a\":{\"x\":1,\"y\":2}}\n{\"a\":{\"y\":1}}\n";
+        let most = |count| JsonOptions { map_keys_max: Some(count), ..JsonOptions::default() };
+        assert_eq!(told(text, JsonOptions::default()), ["a Str"]);
+        assert_eq!(told(text, most(1)), ["a Map"]);
+        assert_eq!(told(text, most(0)), ["json Map"]);
+        assert_eq!(told(text, most(usize::MAX)), ["a Str"]);
+        let least = JsonOptions { appearance_percent: Some(80), ..JsonOptions::default() };
+        assert_eq!(told(text, least), ["a Map"]);
+        assert_eq!(told(text, JsonOptions { whole: true, ..JsonOptions::default() }), ["json Str"]);
+        let untyped = JsonOptions { whole: true, untyped: true, ..JsonOptions::default() };
+        assert_eq!(told(text, untyped), ["json jso"]);
+        let many = (0..300).map(|number| format!("{{\"k{number}\":1}}\n")).collect::<String>();
+        assert_eq!(told(&many, JsonOptions::default()), ["json Map"]);
     }
 
     #[test]

@@ -261,14 +261,17 @@ fn of_values(catalog: &mut Catalog) {
         "sumkahan(double precision) -> double precision",
         "favg(double precision) -> double precision",
         "mean(double precision) -> double precision",
+        "sem(double precision) -> double precision",
         "min(anyelement, bigint) -> anyarray",
         "max(anyelement, bigint) -> anyarray",
         "approx_top_k(anyelement, bigint) -> anyarray",
         "string_agg(text) -> text",
-        "group_concat(text) -> text",
-        "group_concat(text, text) -> text",
-        "listagg(text) -> text",
-        "listagg(text, text) -> text",
+        "group_concat(anynonarray) -> text",
+        "group_concat(anynonarray, text) -> text",
+        "listagg(anynonarray) -> text",
+        "listagg(anynonarray, text) -> text",
+        "max_by_some(anyelement, any, bigint) -> anyarray",
+        "min_by_some(anyelement, any, bigint) -> anyarray",
     ] {
         catalog.aggregate(signature, AggregateBody::Rewritten);
     }

@@ -1,0 +1,339 @@
+//! DuckDB's functions that are expressions of others: of structs and maps, of parts of times, other names of operators.
+
+use diligence_base::{Error, Result};
+use diligence_types::SqlType;
+use diligence_types::functions::has_function;
+use diligence_types::sql_type::RecordField;
+use sqlparser::ast::{Function, FunctionArg, Ident};
+
+use super::functions::written;
+use super::operators::{Way, record, row};
+use super::scope::Level;
+use super::subqueries::constant_elements;
+use super::{Binder, normalized};
+use crate::algebra::{Comparison, Constant, Scalar};
+
+/// Other names of functions.
+const NAMES: [(&str, &str); 7] = [
+    ("datepart", "date_part"),
+    ("editdist3", "levenshtein"),
+    ("grade_up", "list_grade_up"),
+    ("greatest_common_divisor", "gcd"),
+    ("least_common_multiple", "lcm"),
+    ("roundbankers", "round_even"),
+    ("struct_extract_at", "struct_extract"),
+];
+
+/// Functions that are operators.
+const OPERATORS: [(&str, &str); 4] = [("add", "+"), ("subtract", "-"), ("multiply", "*"), ("divide", "//")];
+
+/// LIKE and its kin with an escape as functions.
+const PATTERNS: [(&str, &str); 4] =
+    [("like_escape", "~~"), ("not_like_escape", "!~~"), ("ilike_escape", "~~*"), ("not_ilike_escape", "!~~*")];
+
+/// Functions of parts of a time, and what `date_part` calls them.
+const PARTS: [(&str, &str); 25] = [
+    ("year", "year"),
+    ("month", "month"),
+    ("day", "day"),
+    ("dayofmonth", "day"),
+    ("quarter", "quarter"),
+    ("week", "week"),
+    ("weekofyear", "week"),
+    ("isoyear", "isoyear"),
+    ("yearweek", ""),
+    ("dayofweek", "dow"),
+    ("weekday", "dow"),
+    ("isodow", "isodow"),
+    ("dayofyear", "doy"),
+    ("decade", "decade"),
+    ("century", "century"),
+    ("millennium", "millennium"),
+    ("era", ""),
+    ("hour", "hour"),
+    ("minute", "minute"),
+    ("second", "second"),
+    ("millisecond", "milliseconds"),
+    ("microsecond", "microseconds"),
+    ("dayname", ""),
+    ("monthname", ""),
+    ("nanosecond", ""),
+];
+
+/// Functions of the time since 1970, and how many of their units a second has.
+const EPOCHS: [(&str, f64); 4] = [("epoch", 1.0), ("epoch_ms", 1e3), ("epoch_us", 1e6), ("epoch_ns", 1e9)];
+
+impl Binder<'_> {
+    /// One of these functions; `None` if the name is of none, or the arguments are those of another function of the
+    /// name.
+    pub(super) fn of_duckdb(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Option<Scalar>> {
+        if let Some(changed) = self.struct_function(name, function, level)? {
+            return Ok(Some(changed));
+        }
+        let find = |known: &[(&'static str, &'static str)]| {
+            known.iter().find(|(known, _)| *known == name).map(|(_, meant)| *meant)
+        };
+        let count = written(function).len();
+        let bound = || self.arguments(name, written(function), level);
+        if let Some(other) = find(&NAMES).filter(|_| !has_function(name)) {
+            return match other {
+                "date_part" => self.date_part(bound()?),
+                "struct_extract" => self.field_at(bound()?).map(Some),
+                other => self.call(other, bound()?).map(Some),
+            };
+        }
+        if let Some(sign) = find(&OPERATORS).filter(|_| !has_function(name) && count == 2) {
+            return self.operator(sign, bound()?).map(Some);
+        }
+        if let (Some(sign), 3) = (find(&PATTERNS), count) {
+            let mut arguments = bound()?;
+            let pattern = self.call("like_escape", arguments.split_off(1))?;
+            arguments.push(pattern);
+            return self.operator(sign, arguments).map(Some);
+        }
+        match (name, count) {
+            ("date_part", 2) => self.date_part(bound()?),
+            ("time_bucket", 3) => self.time_bucket(bound()?),
+            ("regexp_extract", 3 | 4) => self.extracted_groups(bound()?),
+            ("array_push_front", 2) => {
+                let mut arguments = bound()?;
+                arguments.swap(0, 1);
+                self.call("list_prepend", arguments).map(Some)
+            }
+            ("array_value" | "list_pack", _) => self.array(bound()?).map(Some),
+            ("map_contains_value", 2) => {
+                let [map, value] = pair(bound()?)?;
+                let values = self.call("map_values", vec![map])?;
+                self.call("list_contains", vec![values, value]).map(Some)
+            }
+            ("map_contains_entry", 3) => {
+                let mut arguments = bound()?;
+                let wanted = arguments.pop().ok_or_else(|| Error::bug("three arguments are three"))?;
+                let value = self.call("map_extract_value", arguments)?;
+                let is_it = self.compare(Comparison::Equal, value, wanted)?;
+                Ok(Some(Scalar::Coalesce(vec![is_it, Scalar::Constant(Constant::boolean(false))])))
+            }
+            (_, 1) => {
+                let Some(part) = find(&PARTS).map(Part::Named).or_else(|| {
+                    let per_second = EPOCHS.iter().find(|(known, _)| *known == name)?.1;
+                    Some(Part::Epoch(per_second))
+                }) else {
+                    return Ok(None);
+                };
+                let [time] = <[Scalar; 1]>::try_from(bound()?).map_err(|_| Error::bug("one argument is one"))?;
+                self.time_part(name, part, time, level).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A part of what the function of its name does not take: of an interval, a time of day, a time with a zone.
+    fn time_part(&self, name: &str, part: Part, time: Scalar, level: &Level<'_>) -> Result<Scalar> {
+        let text = |text: &str| Scalar::Constant(Constant::text(text));
+        let number = |value: f64| self.cast(text(&value.to_string()), &SqlType::Double, Way::Explicit);
+        match (time.sql_type(), part) {
+            // Since 1970 is since then in UTC.
+            (SqlType::TimestampTz, Part::Epoch(_)) => {
+                let plain = self.call("timezone", vec![text("UTC"), time])?;
+                self.call(name, vec![plain])
+            }
+            (SqlType::TimestampTz, Part::Named(_)) => {
+                let plain = self.explicit(time, &SqlType::Timestamp, false)?;
+                self.call(name, vec![plain])
+            }
+            (SqlType::Interval | SqlType::Time, Part::Epoch(per_second)) => {
+                let seconds = self.call("date_part", vec![text("epoch"), time])?;
+                if per_second == 1.0 {
+                    return Ok(seconds);
+                }
+                let units = self.operator("*", vec![seconds, number(per_second)?])?;
+                self.explicit(self.call("round", vec![units])?, &SqlType::BigInt, false)
+            }
+            (SqlType::Interval | SqlType::Time | SqlType::TimeTz, Part::Named(part)) if !part.is_empty() => {
+                self.whole_part(part, time)
+            }
+            _ => self.named_call(name, vec![time], level),
+        }
+    }
+
+    /// A part of a time as a whole number.
+    fn whole_part(&self, part: &str, time: Scalar) -> Result<Scalar> {
+        let part = self.call("date_part", vec![Scalar::Constant(Constant::text(part)), time])?;
+        self.explicit(self.call("floor", vec![part])?, &SqlType::BigInt, false)
+    }
+
+    /// `date_part(['year', 'month'], x)`: a struct of the parts.
+    fn date_part(&self, arguments: Vec<Scalar>) -> Result<Option<Scalar>> {
+        let [parts, time] = pair(arguments)?;
+        let Some(names) = self.literals(&parts)? else {
+            return self.call("date_part", vec![parts, time]).map(Some);
+        };
+        let time = self.typed(time)?;
+        let values = names.iter().map(|name| self.whole_part(name, time.clone()));
+        Ok(Some(record(values.collect::<Result<_>>()?, names.clone().into_iter())))
+    }
+
+    /// The texts of a list of literals; `None` for anything else.
+    fn literals(&self, list: &Scalar) -> Result<Option<Vec<String>>> {
+        let elements = match list {
+            Scalar::Array { elements, .. } => elements.clone(),
+            Scalar::Constant(constant) if constant.sql_type.element().is_some() && !constant.is_null() => {
+                constant_elements(constant)?
+            }
+            _ => return Ok(None),
+        };
+        Ok(elements.iter().map(|element| Self::candidate(element).literal).collect())
+    }
+
+    /// `time_bucket(width, time, offset)` with an interval as the offset, or with dates.
+    fn time_bucket(&self, arguments: Vec<Scalar>) -> Result<Option<Scalar>> {
+        let [width, time, third] =
+            <[Scalar; 3]>::try_from(arguments).map_err(|_| Error::bug("three arguments are three"))?;
+        let is_date = time.sql_type() == SqlType::Date;
+        let bucket = match third.sql_type() {
+            SqlType::Interval => {
+                let moved = self.operator("-", vec![time, third.clone()])?;
+                let bucket = self.call("time_bucket", vec![width, moved])?;
+                self.operator("+", vec![bucket, third])?
+            }
+            _ => self.call("time_bucket", vec![width, time, third])?,
+        };
+        match is_date {
+            true => self.explicit(bucket, &SqlType::Date, false).map(Some),
+            false => Ok(Some(bucket)),
+        }
+    }
+
+    /// `regexp_extract(text, pattern, ['year', 'month'])`: a struct of the pattern's groups.
+    fn extracted_groups(&self, arguments: Vec<Scalar>) -> Result<Option<Scalar>> {
+        let names = match arguments.get(2) {
+            Some(names) => self.literals(names)?,
+            None => None,
+        };
+        let Some(names) = names else { return self.call("regexp_extract", arguments).map(Some) };
+        let groups = (1..=names.len()).map(|group| {
+            let mut arguments = arguments.clone();
+            let group = i32::try_from(group).map_err(|_| Error::input("too many groups").with_code("22023"))?;
+            arguments[2] = Scalar::Constant(Constant::integer(group));
+            self.call("regexp_extract", arguments)
+        });
+        Ok(Some(record(groups.collect::<Result<_>>()?, names.into_iter())))
+    }
+
+    /// `struct_extract_at(s, 2)`: the field of a number.
+    fn field_at(&self, arguments: Vec<Scalar>) -> Result<Scalar> {
+        let [value, place] = pair(arguments)?;
+        self.numbered_field(value, &place)
+    }
+
+    /// The field of a struct with a number, counted from 1. Fails with 42804 if there is none.
+    pub(super) fn numbered_field(&self, value: Scalar, place: &Scalar) -> Result<Scalar> {
+        let SqlType::Record(fields) = value.sql_type() else {
+            return Err(Error::input("fields with numbers are those of a struct").with_code("42804"));
+        };
+        let number = match place {
+            Scalar::Constant(constant) => constant.value.to_string().parse::<usize>().ok(),
+            _ => None,
+        };
+        let field = number.and_then(|number| fields.get(number.checked_sub(1)?));
+        let field = field.ok_or_else(|| {
+            let message = format!("a field of a struct is named by a text, or by a number from 1 to {}", fields.len());
+            Error::input(message).with_code("42804")
+        })?;
+        self.field(value, &Ident::with_quote('"', field.name.clone()))
+    }
+
+    /// Functions of structs that make structs or look at all fields; `None` for others.
+    fn struct_function(&self, name: &str, function: &Function, level: &Level<'_>) -> Result<Option<Scalar>> {
+        let wrong = |wanted: &str| Error::input(format!("{name} takes {wanted}")).with_code("42883");
+        let is_one = matches!(
+            name,
+            "struct_update"
+                | "struct_concat"
+                | "struct_values"
+                | "struct_contains"
+                | "struct_has"
+                | "struct_position"
+                | "struct_indexof"
+        );
+        if !is_one {
+            return Ok(None);
+        }
+        let (mut values, mut more) = (Vec::new(), Vec::new());
+        for argument in written(function) {
+            match argument {
+                FunctionArg::Unnamed(argument) => {
+                    let value = self.argument(argument, level)?;
+                    values.push(self.typed(value)?);
+                }
+                FunctionArg::Named { name, arg, .. } => {
+                    let value = self.argument(arg, level)?;
+                    more.push((normalized(name), self.typed(value)?));
+                }
+                FunctionArg::ExprNamed { .. } => return Err(wrong("fields with names")),
+            }
+        }
+        let mut values = values.into_iter();
+        let first = values.next().ok_or_else(|| wrong("a struct"))?;
+        let mut fields = self.fields_with_names(&first).ok_or_else(|| wrong("a struct"))?;
+        Ok(Some(match name {
+            "struct_update" => {
+                for (name, value) in more {
+                    match fields.iter_mut().find(|(known, _)| *known == name) {
+                        Some((_, old)) => *old = value,
+                        None => fields.push((name, value)),
+                    }
+                }
+                named(fields)
+            }
+            "struct_concat" => {
+                for other in values {
+                    fields.extend(self.fields_with_names(&other).ok_or_else(|| wrong("structs"))?);
+                }
+                named(fields)
+            }
+            "struct_values" => row(fields.into_iter().map(|(_, value)| value).collect()),
+            _ => {
+                let wanted = values.next().ok_or_else(|| wrong("a struct and a value"))?;
+                let is_position = matches!(name, "struct_position" | "struct_indexof");
+                let test = |value: Scalar| self.compare(Comparison::Equal, value, wanted.clone());
+                let tests = fields.into_iter().map(|(_, value)| test(value)).collect::<Result<Vec<_>>>()?;
+                if is_position {
+                    let place = |place: usize| Scalar::Constant(Constant::integer(place as i32 + 1));
+                    let arms = tests.into_iter().enumerate().map(|(at, test)| (test, place(at))).collect();
+                    Scalar::Case { arms, otherwise: None, sql_type: SqlType::Integer }
+                } else {
+                    Scalar::Coalesce(vec![Scalar::any(tests), Scalar::Constant(Constant::boolean(false))])
+                }
+            }
+        }))
+    }
+
+    /// The fields of a struct; `None` if it is none.
+    fn fields_with_names(&self, value: &Scalar) -> Option<Vec<(String, Scalar)>> {
+        let SqlType::Record(fields) = value.sql_type() else { return None };
+        let field = |field: &RecordField| {
+            let value = self.field(value.clone(), &Ident::with_quote('"', field.name.clone())).ok()?;
+            Some((field.name.clone(), value))
+        };
+        fields.iter().map(field).collect()
+    }
+}
+
+/// What a function of a time gives.
+#[derive(Clone, Copy)]
+enum Part {
+    /// A part, by `date_part`'s name; empty if it has none.
+    Named(&'static str),
+    /// The time since 1970 in units of which a second has so many.
+    Epoch(f64),
+}
+
+fn pair(arguments: Vec<Scalar>) -> Result<[Scalar; 2]> {
+    arguments.try_into().map_err(|_| Error::input("the function takes two arguments").with_code("42883"))
+}
+
+fn named(fields: Vec<(String, Scalar)>) -> Scalar {
+    let (names, values): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
+    record(values, names.into_iter())
+}
