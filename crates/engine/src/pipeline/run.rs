@@ -186,6 +186,10 @@ impl PipelinePacket {
             self.phase = Phase::Finishing(0);
             return Ok(None);
         };
+        if self.sink.is_full(quantum.waker) {
+            self.held_back = true;
+            return Ok(Some(Step::Wait));
+        }
         let pull = source.pull(quantum.waker)?;
         self.source_meter.worked(lap(quantum, now_ns));
         match pull {

@@ -106,6 +106,9 @@ impl Reservation {
         let account = &self.account;
         let broker = &account.broker;
         let revocable = self.holder.kind == Kind::Revocable;
+        if matches!(refused, Refused::Budget) && !revocable && account.should_wait(bytes) {
+            return None;
+        }
         let asked = match refused {
             // Its operator spills.
             Refused::Limit if revocable => false,

@@ -137,6 +137,11 @@ impl SharedAggregate {
         }
     }
 
+    /// Whether it can have many groups, or many values of one group.
+    fn may_spill(&self) -> bool {
+        self.program.grouped || self.program.has_distinct()
+    }
+
     fn spill_bytes(&self, context: &QueryContext, temp: &TempSpace) -> usize {
         Spill::bytes_min(context, temp, self.pieces(context))
     }
@@ -561,6 +566,13 @@ impl Sink for AggregateSink {
 
     fn spills(&self) -> Option<Arc<Spills>> {
         Some(self.0.spills.clone())
+    }
+
+    fn bytes_min(&self, context: &QueryContext) -> usize {
+        match &context.temp {
+            Some(temp) if self.0.may_spill() => self.0.spill_bytes(context, temp),
+            _ => 0,
+        }
     }
 
     fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
