@@ -33,9 +33,9 @@ use crate::stages::StageId;
 /// Packets of scans that feed one sink at once, for each that a pipeline may have: one reads while another decodes.
 const UNION_PACKETS: usize = 2;
 
-/// The part of what a query can count on, as its divisor, that sinks side by side may have for themselves: the other
-/// part is for rows.
-const MINIMA_PART: usize = 2;
+/// The part of what a query can count on, as its divisor, that sinks side by side may have for themselves: the rest is
+/// for rows, and for what their scans read.
+const MINIMA_PART: usize = 4;
 
 /// Bytes that the sinks of a query that are begun and not read may have for themselves, if there are several.
 pub(crate) fn room_bytes(memory: &QueryMemory) -> usize {

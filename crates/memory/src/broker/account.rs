@@ -195,11 +195,11 @@ impl Account {
         infos.filter(|info| info.bytes > 0).collect()
     }
 
-    /// For people: ` (Sort 40.0 MiB, Scan 12.0 MiB)`; nothing if one operator holds it all.
-    pub fn largest_holders(&self) -> String {
+    /// For people: ` (Sort 40.0 MiB, Scan 12.0 MiB)`; nothing if the operator that asks holds it all.
+    pub fn largest_holders(&self, asking: &str) -> String {
         const SHOWN: usize = 4;
         let mut holders = self.holders();
-        if holders.len() < 2 {
+        if holders.len() < 2 && holders.iter().all(|holder| holder.operator == asking) {
             return String::new();
         }
         holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));

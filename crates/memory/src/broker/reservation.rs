@@ -305,7 +305,7 @@ impl Reservation {
             display_bytes(bytes),
             account.owner,
             display_bytes(account.reserved_bytes()),
-            account.largest_holders(),
+            account.largest_holders(self.holder.operator),
             display_bytes(bound_bytes),
         ))
         .with_hint(MORE_MEMORY_HINT)

@@ -318,6 +318,18 @@ fn grants_that_are_not_used_leave_something_to_a_query_that_needs_little() {
 }
 
 #[test]
+fn a_refusal_names_who_holds_the_memory() {
+    let broker = Broker::new(1000);
+    let memory = broker.account(QueryId(1), None);
+    let (mut row, mut batch) = (memory.reservation("Aggregate of one row"), memory.reservation("Scan"));
+    row.grow(900).unwrap();
+    let error = batch.grow(800).unwrap_err();
+    assert!(error.message().contains("Scan needs 800 B more, q1 holds 900 B already (Aggregate of one row 900 B) and"));
+    let error = row.grow(800).unwrap_err();
+    assert!(error.message().contains("q1 holds 900 B already and the memory budget"), "it is said once: {error}");
+}
+
+#[test]
 fn who_can_start_again_takes_no_more_beyond_the_budget_than_can_be_given_back() {
     const MIB: usize = 1 << 20;
     let broker = Broker::new(48 * MIB);
