@@ -347,6 +347,7 @@ fn who_can_start_again_takes_no_more_beyond_the_budget_than_can_be_given_back() 
     assert_eq!((error.kind(), second.reserved_bytes()), (ErrorKind::Resource, 0), "the 4 MiB are lent already");
     more.grow(2 * MIB).unwrap();
     assert!(more.grow(2 * MIB).is_err(), "two times a little is not a little");
+    assert!(more.grow_to_free(2 * MIB).is_err() && more.grow_for_one_row(2 * MIB).is_err(), "nor is it overdrawn");
     let mut own = nested.reservation("Sort");
     own.grow(5 * MIB).unwrap();
     drop((rows, own));

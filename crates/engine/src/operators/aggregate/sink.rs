@@ -146,18 +146,19 @@ impl SharedAggregate {
         Spill::bytes_min(context, temp, self.pieces(context))
     }
 
-    /// What spilling needs; `None` without temp space. If memory is refused and it `must` be, it is overdrawn.
+    /// What spilling needs; `None` without temp space. If memory is refused and it `must` be, it is overdrawn, unless
+    /// the query is better started again.
     fn spill(&self, context: &QueryContext, must: bool) -> Result<Option<&Arc<Spill>>> {
         let Some(temp) = &context.temp else { return Ok(None) };
         let _starting = self.spill_starts.lock();
         if self.spill.get().is_none() {
             let mut reservation = context.memory.reservation("Aggregate");
             let bytes = self.spill_bytes(context, temp);
-            if reservation.grow(bytes).is_err() {
-                if !must {
-                    return Ok(None);
-                }
-                reservation.overdraw(bytes);
+            match reservation.grow(bytes) {
+                Ok(()) => {}
+                Err(_) if !must => return Ok(None),
+                Err(error) if reservation.should_wait(bytes) => return Err(error),
+                Err(_) => reservation.overdraw(bytes),
             }
             let spill = Spill::new(&self.program, context, temp, self.pieces(context), reservation, &self.spills)?;
             self.spill.get_or_init(|| Arc::new(spill));
