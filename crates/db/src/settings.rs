@@ -417,6 +417,7 @@ impl Settings {
             tables: PlanTables::default(),
             memory_limit_bytes: self.query_memory_bytes(&own),
             waits_for_memory: true,
+            starts_again: false,
             work_expected_ns: 0,
             packets: own.packets,
             batch_rows: own.batch_rows,

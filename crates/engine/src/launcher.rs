@@ -66,7 +66,7 @@ impl Launcher {
     pub fn context(&self, id: QueryId, plan: &Plan, options: &QueryOptions) -> QueryContext {
         let memory = self.broker.account(id, options.memory_limit_bytes);
         if !options.waits_for_memory {
-            memory.go_ahead();
+            memory.go_ahead(options.starts_again);
         }
         let batch_rows = plan.batch_rows(
             options.batch_rows.clamp(1, self.knobs.batch_rows.get()),

@@ -23,7 +23,9 @@
 //!   twice as much of the slack. Then it is refused with an error of kind `Resource`, which ends its query.
 //!
 //! A query is *admitted* when its grant, the bytes that it is sure of, is free; until then it waits in a queue. An
-//! eighth of the budget is never granted.
+//! eighth of the budget is never granted. One that goes ahead without a grant, and is started again where it is refused
+//! memory, has no more of the slack than can be given back, but for a little: so of many that do not fit together, most
+//! come to stand in the queue.
 //!
 //! Invariants:
 //! * Every byte counted in a broker belongs to exactly one live [`Reservation`], or to the unused part of a query's

@@ -246,3 +246,30 @@ fn a_union_of_many_scans_needs_no_more_than_a_few() {
         assert_eq!(cast(rows.iter().find(|batch| batch.num_rows() > 0).unwrap()), 12 * 300_000);
     }
 }
+
+#[test]
+fn many_sorts_and_groups_side_by_side_need_no_more_than_a_few() {
+    const ROWS: i64 = 300_000;
+    const PARTS: i64 = 20;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("words.parquet").display().to_string();
+    let session = database(None).session();
+    let words = "md5(CAST(value AS VARCHAR)) || md5(CAST(value + 1 AS VARCHAR))";
+    let rows = format!("SELECT value AS v, {words} AS s FROM generate_series(1::BIGINT, {ROWS}) AS g(value)");
+    run(&session, &format!("COPY ({rows}) TO '{file}'")).unwrap();
+    let groups = "SELECT count(*) FROM (SELECT s, count(*) AS n FROM";
+    let sorts = "SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY s) AS n FROM";
+    for budget in [24 << 20, 48 << 20] {
+        let session = database(Some(budget)).session();
+        for (select, end) in [(groups, "GROUP BY s"), (sorts, "")] {
+            // No two are the same, so each is computed.
+            let part = |part: i64| format!("({select} '{file}' WHERE v % {PARTS} <> {part} {end}))");
+            let sql = format!("SELECT {}", (0..PARTS).map(part).collect::<Vec<_>>().join(" + "));
+            let rows = run(&session, &sql).unwrap_or_else(|error| panic!("{budget}, {end}: {error}"));
+            assert_eq!(
+                cast(rows.iter().find(|batch| batch.num_rows() > 0).unwrap()),
+                ROWS / PARTS * (PARTS - 1) * PARTS
+            );
+        }
+    }
+}

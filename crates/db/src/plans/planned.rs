@@ -92,7 +92,8 @@ impl PlannedStatement {
         self
     }
 
-    /// The same statement, which will not wait for memory that it is sure of: it is known to need little.
+    /// The same statement, which will not wait for memory that it is sure of: it is known to need little. If it is
+    /// refused memory nevertheless, the caller starts it [once more](Self::once_more).
     pub fn needing_little(mut self) -> Self {
         self.waits_for_memory = false;
         self

@@ -60,6 +60,8 @@ impl Session {
         let own = self.query_options(&planned.text);
         let options = QueryOptions {
             waits_for_memory: planned.waits_for_memory && own.waits_for_memory,
+            // Who plans a statement to need little keeps it for a second start.
+            starts_again: !planned.waits_for_memory && own.waits_for_memory,
             work_expected_ns: planned.work_expected_ns,
             ..own
         };

@@ -46,6 +46,9 @@ struct SharedPort<T>(Mutex<PortState<T>>);
 /// The part of what a query may have, as its divisor, above which a port takes no more batches.
 const BYTES_DIVISOR: usize = 32;
 
+/// The same for rows that wait for whoever asked: many may read slowly at once.
+const READER_DIVISOR: usize = 64;
+
 /// The end that batches go into. Clones are further senders.
 pub struct Sender<T = Batch>(Arc<SharedPort<T>>);
 
@@ -94,6 +97,11 @@ impl<T> Sender<T> {
     /// Bounds the bytes that wait inside by what the query may have.
     pub fn bound(&self, memory: &QueryMemory) {
         self.0.0.lock().bytes_max = memory.limit_bytes() / BYTES_DIVISOR;
+    }
+
+    /// The same where whoever receives may take his time.
+    pub fn bound_for_reader(&self, memory: &QueryMemory) {
+        self.0.0.lock().bytes_max = memory.limit_bytes() / READER_DIVISOR;
     }
 
     fn put(&self, queued: Queued<T>, waker: &Waker) -> Accept {

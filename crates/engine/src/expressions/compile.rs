@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion_common::ScalarValue;
 use datafusion_expr::Operator;
 use datafusion_physical_expr::expressions::{
@@ -24,7 +24,7 @@ use super::arithmetic::{Arithmetic, ArithmeticWay};
 use super::case::Case;
 use super::cast::Cast;
 use super::compare::{Compare, Comparison, Constant, has_natives};
-use super::dates::{DatePart, Extract, Part};
+use super::dates::{DatePart, Extract, Part, TimePart};
 use super::facts::{Fact, Facts};
 use super::foreign::Foreign;
 use super::logic::{Connective, Junction};
@@ -275,9 +275,15 @@ impl Compiler<'_> {
                 let Some(part) = literal(part).and_then(text_of).and_then(Part::from_name) else { return Ok(None) };
                 Ok(Some(Node::DatePart(DatePart { input: Box::new(self.node(date)?), part })))
             }
-            ("extract", [part, date]) if self.data_type(date)? == DataType::Date32 => {
+            ("extract", [part, date]) => {
                 let DataType::Decimal128(precision, 0) = *function.return_type() else { return Ok(None) };
-                let Some(part) = literal(part).and_then(text_of).and_then(Part::from_name) else { return Ok(None) };
+                let name = literal(part).and_then(text_of);
+                let part = match self.data_type(date)? {
+                    DataType::Date32 => name.and_then(Part::from_name).map(TimePart::Date),
+                    DataType::Timestamp(TimeUnit::Microsecond, None) => name.and_then(TimePart::from_name),
+                    _ => None,
+                };
+                let Some(part) = part else { return Ok(None) };
                 let beyond = Box::new(Node::Foreign(Foreign::over_columns(physical, self.input)?));
                 Ok(Some(Node::Extract(Extract { input: Box::new(self.node(date)?), part, precision, beyond })))
             }

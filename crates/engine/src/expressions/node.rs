@@ -32,7 +32,7 @@ pub(super) enum Node {
     Cast(Cast),
     /// The year, month or day of a date.
     DatePart(DatePart),
-    /// The same as a decimal.
+    /// The same as a decimal, or that of a timestamp.
     Extract(Extract),
     /// A comparison of two expressions.
     Compare(Compare),

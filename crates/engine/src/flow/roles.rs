@@ -200,6 +200,11 @@ pub trait Sink: Send + Sync {
     fn spills(&self) -> Option<Arc<Spills>> {
         None
     }
+    /// Bytes that it has for itself if its rows do not fit in memory, and gives back when they have been read, and not
+    /// before: buffers for what it writes and reads. Asked from the beginning on, now and then.
+    fn bytes_min(&self, _context: &QueryContext) -> usize {
+        0
+    }
     /// One piece of finishing work.
     fn part(&self, _index: usize, _setup: &QueryContext) -> Result<()> {
         Ok(())
@@ -215,6 +220,11 @@ pub trait SinkState: Send {
     /// As an operator's.
     fn rows_max(&self) -> usize {
         usize::MAX
+    }
+    /// Whether what was pushed before waits for somebody who is slow: then no batch is made for it until the waker was
+    /// woken and `ready` says `More`. Asked before each batch of the source.
+    fn is_full(&mut self, _waker: &Waker) -> bool {
+        false
     }
     /// Takes a batch, always. After [`Accept::Wait`] nothing is pushed until the waker was woken and `ready` says
     /// `More`.

@@ -70,7 +70,7 @@ impl Sink for ResultSink {
     fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
         let sender = self.sender.lock().clone();
         if let Some(sender) = &sender {
-            sender.bound(&context.memory);
+            sender.bound_for_reader(&context.memory);
         }
         Ok(Box::new(ResultState { schema: self.schema.clone(), sender, held: context.memory.reservation("Result") }))
     }
@@ -89,5 +89,15 @@ impl SinkState for ResultState {
         let bytes = Batch::from_record_batch(&batch).bytes();
         let sent = self.sender.as_ref().map(|sender| sender.send_reserved(batch, bytes, &self.held, waker));
         Ok(sent.unwrap_or(Accept::Enough))
+    }
+
+    /// One packet may have filled the port while another worked: a reader who rests holds rows of one, not of each.
+    fn is_full(&mut self, waker: &Waker) -> bool {
+        self.sender.as_ref().is_some_and(|sender| sender.ready(waker) == Accept::Wait)
+    }
+
+    /// Woken for another reason, it still waits.
+    fn ready(&mut self, waker: &Waker) -> Result<Accept> {
+        Ok(self.sender.as_ref().map_or(Accept::Enough, |sender| sender.ready(waker)))
     }
 }

@@ -20,5 +20,5 @@ mod progress;
 mod run;
 
 pub use compile::{CompileContext, Graph, Part, PipelineSpec, SinkSpec, TableSpec, compile};
-pub(crate) use progress::GraphProgress;
+pub(crate) use progress::{GraphProgress, room_bytes};
 pub use run::PipelinePacket;

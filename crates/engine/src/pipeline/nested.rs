@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use diligence_base::seams::ManualClock;
 use diligence_base::{Error, Result};
 
-use super::progress::GraphProgress;
+use super::progress::{GraphProgress, room_bytes};
 use super::{CompileContext, Graph, PipelinePacket, compile};
 use crate::exchange::Exchange;
 use crate::exchange::port::Receiver;
@@ -80,7 +80,8 @@ impl NestedRun {
     /// Opens the packets of each pipeline that may start. False if there is none.
     fn start_pipelines(&mut self) -> Result<bool> {
         let mut any = false;
-        while let Some(index) = self.progress.next_pipeline(&self.graph, self.context.packets) {
+        let room_bytes = room_bytes(&self.context.memory);
+        while let Some(index) = self.progress.next_pipeline(&self.graph, &self.context, room_bytes) {
             any = true;
             let packets = self.graph.open(index, &self.context)?;
             self.progress.started(index, packets.len());

@@ -14,16 +14,44 @@
 //! Who carries the graph on is elsewhere: the packets of a query on all workers ([`crate::query`]), or one packet that
 //! runs a whole plan by itself (`nested`). Both ask here what comes next and say here what has happened.
 //!
+//! Sinks that can spill have buffers that they do not give back ([`Sink::bytes_min`](crate::flow::Sink::bytes_min)).
+//! Twenty aggregates side by side would fill a small budget with these alone. So a scan does not begin another such sink
+//! as long as those that are begun may come to need the query's part of the memory; it waits until one of them was read,
+//! or no scan is at work on any.
+//!
 //! Invariants:
 //! * A pipeline starts once, after all that it waits for.
 //! * A table that is a part of another one's part is asked for when that one is settled: where that is there, nobody
 //!   needs this.
 
+use diligence_memory::QueryMemory;
+
 use super::compile::Graph;
+use crate::flow::QueryContext;
 use crate::stages::StageId;
 
 /// Packets of scans that feed one sink at once, for each that a pipeline may have: one reads while another decodes.
 const UNION_PACKETS: usize = 2;
+
+/// The part of what a query can count on, as its divisor, that sinks side by side may have for themselves: the rest is
+/// for rows, and for what their scans read.
+const MINIMA_PART: usize = 4;
+
+/// Bytes that the sinks of a query that are begun and not read may have for themselves, if there are several.
+pub(crate) fn room_bytes(memory: &QueryMemory) -> usize {
+    memory.share_bytes() / MINIMA_PART
+}
+
+/// What sinks have for themselves.
+struct Minima {
+    /// Of each sink.
+    bytes: Vec<usize>,
+    is_begun: Vec<bool>,
+    /// Of those that are begun and not read to the end, together.
+    held_bytes: usize,
+    /// Whether a scan is at work on one that has something.
+    are_filling: bool,
+}
 
 /// How far a pipeline is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +100,16 @@ impl GraphProgress {
         }
     }
 
-    /// A pipeline that may start, which counts as opening from now on; `packets` may work on one at most.
-    pub fn next_pipeline(&mut self, graph: &Graph, packets: usize) -> Option<usize> {
-        let crowded = self.crowded_sinks(graph, packets);
+    /// A pipeline that may start, which counts as opening from now on. Its packets have this context, and sinks side by
+    /// side have [so much](room_bytes) for themselves.
+    pub fn next_pipeline(&mut self, graph: &Graph, context: &QueryContext, room_bytes: usize) -> Option<usize> {
+        let crowded = self.crowded_sinks(graph, context.packets);
+        let minima = self.minima(graph, context);
         let index = (0..graph.pipelines.len()).find(|&index| {
             let pipeline = &graph.pipelines[index];
             self.pipelines[index] == PipelineState::Waiting
                 && !(pipeline.stage == StageId::Scan && crowded[pipeline.sink])
+                && !(pipeline.stage == StageId::Scan && minima.are_too_much_with(pipeline.sink, room_bytes))
                 && self.tables_are_settled(graph, index)
                 && pipeline.after_sinks.iter().all(|&sink| self.sinks[sink] == Filled::Complete)
                 && pipeline.after_pipelines.iter().all(|&other| self.pipelines[other] == PipelineState::Finished)
@@ -110,6 +141,24 @@ impl GraphProgress {
         }
         let most = UNION_PACKETS * packets_max;
         packets.into_iter().zip(is_awaited).map(|(packets, is_awaited)| packets >= most && !is_awaited).collect()
+    }
+
+    fn minima(&self, graph: &Graph, context: &QueryContext) -> Minima {
+        let bytes = graph.sinks.iter().map(|sink| sink.sink.part.bytes_min(context)).collect::<Vec<_>>();
+        let mut is_begun = vec![false; bytes.len()];
+        let mut is_read = vec![true; bytes.len()];
+        let mut are_filling = false;
+        for (pipeline, state) in graph.pipelines.iter().zip(&self.pipelines) {
+            is_begun[pipeline.sink] |= *state != PipelineState::Waiting;
+            if *state != PipelineState::Finished {
+                pipeline.after_sinks.iter().for_each(|&sink| is_read[sink] = false);
+            }
+            let is_at_work = matches!(state, PipelineState::Opening | PipelineState::Running { .. });
+            are_filling |= is_at_work && pipeline.stage == StageId::Scan && bytes[pipeline.sink] > 0;
+        }
+        let is_held = |sink: &usize| is_begun[*sink] && !(is_read[*sink] && self.sinks[*sink] == Filled::Complete);
+        let held_bytes = (0..bytes.len()).filter(is_held).map(|sink| bytes[sink]).fold(0, usize::saturating_add);
+        Minima { bytes, is_begun, held_bytes, are_filling }
     }
 
     /// A pipeline that was opening has so many packets.
@@ -190,5 +239,146 @@ impl GraphProgress {
                 *state = TableState::Settled;
             }
         }
+    }
+}
+
+impl Minima {
+    /// Whether a scan has to wait that would begin a sink. Only where another scan fills one: that one ends whatever
+    /// waits here, and then this one is asked again.
+    fn are_too_much_with(&self, sink: usize, room_bytes: usize) -> bool {
+        let more = if self.is_begun[sink] { 0 } else { self.bytes[sink] };
+        more > 0 && self.are_filling && self.held_bytes.saturating_add(more) > room_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use diligence_base::limits::BATCH_ROWS_MAX;
+    use diligence_base::{Error, Result};
+
+    use super::*;
+    use crate::flow::{Sink, SinkState, Source, SourceState};
+    use crate::pipeline::compile::{Part, PipelineSpec, SinkSpec};
+
+    struct Nothing;
+
+    impl Source for Nothing {
+        fn name(&self) -> &'static str {
+            "Nothing"
+        }
+
+        fn packets_max(&self) -> usize {
+            1
+        }
+
+        fn open(&self, _context: &QueryContext) -> Result<Box<dyn SourceState>> {
+            Err(Error::bug("nothing is read"))
+        }
+    }
+
+    /// Has so many bytes for itself.
+    struct Greedy(usize);
+
+    impl Sink for Greedy {
+        fn name(&self) -> &'static str {
+            "Greedy"
+        }
+
+        fn open(&self, _context: &QueryContext) -> Result<Box<dyn SinkState>> {
+            Err(Error::bug("nothing is filled"))
+        }
+
+        fn bytes_min(&self, _context: &QueryContext) -> usize {
+            self.0
+        }
+    }
+
+    fn pipeline(stage: StageId, sink: usize, after_sinks: Vec<usize>) -> PipelineSpec {
+        let source: Part<dyn Source> = Part { part: Arc::new(Nothing), name: String::new(), totals: Arc::default() };
+        PipelineSpec {
+            stage,
+            source,
+            operators: Vec::new(),
+            sink,
+            serial: false,
+            exact_packets: false,
+            after_sinks,
+            after_pipelines: Vec::new(),
+            after_started: Vec::new(),
+        }
+    }
+
+    /// Scans that each fill a sink of so many bytes, from which another pipeline reads into the last sink.
+    fn side_by_side(sinks: &[usize]) -> Graph {
+        let reads =
+            |sink| [pipeline(StageId::Scan, sink, Vec::new()), pipeline(StageId::Aggregate, sinks.len(), vec![sink])];
+        let sink = |&bytes| {
+            let sink = Part { part: Arc::new(Greedy(bytes)) as _, name: String::new(), totals: Arc::default() };
+            SinkSpec { sink, stage: StageId::Aggregate }
+        };
+        Graph {
+            pipelines: (0..sinks.len()).flat_map(reads).collect(),
+            sinks: sinks.iter().chain([&0]).map(sink).collect(),
+            tables: Vec::new(),
+            scans: Vec::new(),
+            groups: None,
+            held: None,
+        }
+    }
+
+    fn context() -> QueryContext {
+        QueryContext { memory: QueryMemory::unbounded(), temp: None, batch_rows: BATCH_ROWS_MAX, packets: 2 }
+    }
+
+    /// All pipelines that may start, each with one packet.
+    fn start(progress: &mut GraphProgress, graph: &Graph, room_bytes: usize) -> Vec<usize> {
+        let mut started = Vec::new();
+        while let Some(index) = progress.next_pipeline(graph, &context(), room_bytes) {
+            progress.started(index, 1);
+            started.push(index);
+        }
+        started
+    }
+
+    /// The only packet of a pipeline ends, and with it the sink, if it has all of its rows.
+    fn end(progress: &mut GraphProgress, graph: &Graph, pipeline: usize) {
+        assert!(progress.packet_finished(pipeline));
+        if let Some(sink) = progress.pipeline_finished(graph, pipeline) {
+            progress.completed(sink);
+        }
+    }
+
+    #[test]
+    fn scans_begin_as_many_sinks_as_there_is_room_for() {
+        let graph = side_by_side(&[10, 10, 10, 0, 10]);
+        let mut progress = GraphProgress::new(&graph);
+        assert_eq!(start(&mut progress, &graph, 25), [0, 2, 6], "two that are greedy, and one that is not");
+        end(&mut progress, &graph, 0);
+        assert_eq!(start(&mut progress, &graph, 25), [1], "it is read first");
+        end(&mut progress, &graph, 1);
+        assert_eq!(start(&mut progress, &graph, 25), [4], "what has been read has given back");
+        end(&mut progress, &graph, 2);
+        end(&mut progress, &graph, 4);
+        assert_eq!(start(&mut progress, &graph, 25), [3, 5, 8], "no scan is at work that another could wait for");
+        for pipeline in [6, 3, 5, 8] {
+            end(&mut progress, &graph, pipeline);
+        }
+        assert_eq!(start(&mut progress, &graph, 25), [7, 9]);
+        end(&mut progress, &graph, 7);
+        end(&mut progress, &graph, 9);
+        assert!(progress.is_complete());
+    }
+
+    #[test]
+    fn what_needs_more_than_there_is_runs_alone() {
+        let graph = side_by_side(&[10, 10]);
+        let mut progress = GraphProgress::new(&graph);
+        assert_eq!(start(&mut progress, &graph, 5), [0]);
+        end(&mut progress, &graph, 0);
+        assert_eq!(start(&mut progress, &graph, 5), [1, 2]);
+        let mut progress = GraphProgress::new(&graph);
+        assert_eq!(start(&mut progress, &graph, usize::MAX), [0, 2]);
     }
 }

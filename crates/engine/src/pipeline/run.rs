@@ -186,6 +186,10 @@ impl PipelinePacket {
             self.phase = Phase::Finishing(0);
             return Ok(None);
         };
+        if self.sink.is_full(quantum.waker) {
+            self.held_back = true;
+            return Ok(Some(Step::Wait));
+        }
         let pull = source.pull(quantum.waker)?;
         self.source_meter.worked(lap(quantum, now_ns));
         match pull {
@@ -335,6 +339,7 @@ mod tests {
     use crate::flow::QueryContext;
     use crate::operators::limit::limit;
     use crate::sync::Mutex;
+    use crate::sync::atomic::{AtomicBool, Ordering};
 
     /// Gives some rows; then looks for more for ever.
     struct Endless(Option<Batch>);
@@ -405,6 +410,50 @@ mod tests {
             assert_eq!(wide.iter().sum::<usize>(), rows);
             assert!(wide.iter().all(|&rows| rows <= 200) && wide.len() <= 11, "{wide:?}");
         }
+    }
+
+    /// Rows that nobody may ask for as long as the sink is full.
+    struct Unasked(Arc<AtomicBool>, Option<Batch>);
+
+    impl SourceState for Unasked {
+        fn pull(&mut self, _waker: &Waker) -> Result<Pull> {
+            assert!(!self.0.load(Ordering::Relaxed), "rows are made for a sink that is full");
+            Ok(self.1.take().map_or(Pull::Done, Pull::Batch))
+        }
+    }
+
+    struct Slow(Arc<AtomicBool>);
+
+    impl SinkState for Slow {
+        fn is_full(&mut self, _waker: &Waker) -> bool {
+            self.0.load(Ordering::Relaxed)
+        }
+
+        fn push(&mut self, _batch: Batch, waker: &Waker) -> Result<Accept> {
+            self.0.store(true, Ordering::Relaxed);
+            self.ready(waker)
+        }
+
+        fn ready(&mut self, _waker: &Waker) -> Result<Accept> {
+            Ok(if self.0.load(Ordering::Relaxed) { Accept::Wait } else { Accept::More })
+        }
+    }
+
+    #[test]
+    fn nothing_is_made_for_a_sink_that_another_packet_has_filled() {
+        let full = Arc::new(AtomicBool::new(true));
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+        let source = Unasked(full.clone(), Some(Batch::from_arrays(vec![numbers], 3)));
+        let meter = || Meter::new(Arc::default());
+        let (source, sink) = ((Box::new(source) as _, meter()), (Box::new(Slow(full.clone())) as _, meter()));
+        let mut packet = PipelinePacket::new(QueryMemory::unbounded(), source, Vec::new(), sink);
+        let clock = ManualClock::stepping(1);
+        let mut turn = || packet.run(&Quantum::new(Waker::noop(), &clock, 1000)).unwrap();
+        assert_eq!((turn(), turn()), (Step::Wait, Step::Wait), "woken for another reason, it waits on");
+        full.store(false, Ordering::Relaxed);
+        assert_eq!((turn(), turn()), (Step::Wait, Step::Wait), "its own batch has filled it");
+        full.store(false, Ordering::Relaxed);
+        assert_eq!(turn(), Step::Done);
     }
 
     #[test]

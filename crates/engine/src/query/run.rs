@@ -25,7 +25,7 @@ use crate::flow::QueryContext;
 use crate::operators::result::Outcome;
 use crate::operators::scan::ScanProgress;
 use crate::options::QueryOptions;
-use crate::pipeline::{Graph, GraphProgress, PipelinePacket};
+use crate::pipeline::{Graph, GraphProgress, PipelinePacket, room_bytes};
 use crate::stages::{Arrival, Caller, Message, Packet, Scheduler, StageId, Work};
 use crate::sync::{
     Latch, Mutex,
@@ -354,11 +354,13 @@ impl QueryRun {
 
     /// A pipeline that may start, which counts as opening.
     fn next_startable(&self, graph: &Graph) -> Option<usize> {
+        // The broker has locks of its own.
+        let room_bytes = room_bytes(&self.context.memory);
         let mut status = self.status.lock();
         if status.state != QueryState::Running {
             return None;
         }
-        status.progress.next_pipeline(graph, self.context.packets)
+        status.progress.next_pipeline(graph, &self.context, room_bytes)
     }
 
     fn submit(self: &Arc<Self>, graph: &Graph, index: usize, packets: Vec<PipelinePacket>) {

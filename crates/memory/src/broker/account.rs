@@ -21,6 +21,13 @@ static HOLDERS: Latch = Latch::new("memory holders");
 /// What a query has of memory.
 static BOOKS: Latch = Latch::new("memory account");
 
+/// The part of the budget, as its divisor, that is little for a query without a grant: what a packet of a sort has for
+/// itself, two and three clusters of temp space, is no more.
+const LITTLE_DIVISOR: usize = 24;
+
+/// And at most: of larger budgets clusters do not grow.
+const LITTLE_BYTES_MAX: usize = 8 << 20;
+
 /// Whose memory an account counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
@@ -107,6 +114,8 @@ pub(super) struct Account {
     admitted: AtomicBool,
     /// Whether its query starts without a grant.
     goes_ahead: AtomicBool,
+    /// Whether such a query, if it is refused memory, is started again as one that waits for a grant.
+    starts_again: AtomicBool,
     /// Whether a firm reservation was granted out of the slack: then its packets wait until that is paid back.
     owes: AtomicBool,
     holders: Mutex<Vec<Arc<Holder>>>,
@@ -133,6 +142,7 @@ impl Account {
             books: Mutex::named(&BOOKS, Books::default()),
             admitted: AtomicBool::new(false),
             goes_ahead: AtomicBool::new(false),
+            starts_again: AtomicBool::new(false),
             owes: AtomicBool::new(false),
             holders: Mutex::named(&HOLDERS, Vec::new()),
             at_rest: AtRest::default(),
@@ -185,17 +195,25 @@ impl Account {
         infos.filter(|info| info.bytes > 0).collect()
     }
 
-    /// For people: ` (Sort 40.0 MiB, Scan 12.0 MiB)`; nothing if one operator holds it all.
-    pub fn largest_holders(&self) -> String {
+    /// For people: ` (Sort 40.0 MiB, Scan 12.0 MiB)`; nothing if the operator that asks holds it all.
+    pub fn largest_holders(&self, asking: &str) -> String {
         const SHOWN: usize = 4;
         let mut holders = self.holders();
-        if holders.len() < 2 {
+        if holders.len() < 2 && holders.iter().all(|holder| holder.operator == asking) {
             return String::new();
         }
         holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
         let shown =
             holders.iter().take(SHOWN).map(|holder| format!("{} {}", holder.operator, display_bytes(holder.bytes)));
         format!(" ({})", shown.collect::<Vec<_>>().join(", "))
+    }
+
+    /// What can be given back, asked for or not.
+    pub fn returning_bytes(&self) -> usize {
+        let holders = self.holders.lock();
+        let returning = holders.iter().filter(|holder| holder.kind != Kind::Firm);
+        let returning = returning.filter(|holder| !holder.excused.load(Ordering::Relaxed));
+        returning.map(|holder| holder.bytes.load(Ordering::Relaxed)).sum()
     }
 
     /// What could be given back, beside what is asked for already.
@@ -253,6 +271,15 @@ impl Account {
         {
             giving.rest();
         }
+    }
+
+    /// Whether its query, which has no grant and may be started again, is to stand in line for one: it needs so many
+    /// bytes more than are free, which is more than a little, and more than others can give back.
+    pub fn should_wait(&self, bytes: usize) -> bool {
+        let little = (self.broker.budget_bytes() / LITTLE_DIVISOR).min(LITTLE_BYTES_MAX);
+        self.starts_again.load(Ordering::Relaxed)
+            && self.reserved_bytes().saturating_add(bytes) > little
+            && !self.broker.can_be_given_back(bytes)
     }
 
     /// Takes a grant of so many bytes from the budget, if they are free.
@@ -420,8 +447,11 @@ impl QueryMemory {
         self.0.books.lock().peak_bytes
     }
 
-    /// The query does not stand in the queue for a grant: it takes what it needs as it goes.
-    pub fn go_ahead(&self) {
+    /// The query does not stand in the queue for a grant: it takes what it needs as it goes. If whoever runs it starts
+    /// it again where it is refused memory, as one that waits, it is refused rather than that much is taken beyond the
+    /// budget which nobody can give back.
+    pub fn go_ahead(&self, starts_again: bool) {
+        self.0.starts_again.store(starts_again, Ordering::Relaxed);
         self.0.goes_ahead.store(true, Ordering::Relaxed);
     }
 

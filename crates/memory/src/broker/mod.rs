@@ -483,6 +483,13 @@ impl Broker {
         others.any(|account| account.is_query() && account.reserved_bytes() > 0)
     }
 
+    /// Whether what is taken beyond the budget, with so many bytes more, is no more than can be given back.
+    fn can_be_given_back(&self, bytes: usize) -> bool {
+        let beyond = self.taken_bytes().saturating_add(bytes).saturating_sub(self.budget_bytes());
+        let returning = self.accounts().iter().map(|account| account.returning_bytes()).fold(0, usize::saturating_add);
+        beyond <= returning
+    }
+
     /// Whether a state at rest is asked to give memory back.
     fn is_reclaiming(&self) -> bool {
         self.accounts().iter().any(|account| account.asked_at_rest() > 0)

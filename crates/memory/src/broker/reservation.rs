@@ -106,6 +106,9 @@ impl Reservation {
         let account = &self.account;
         let broker = &account.broker;
         let revocable = self.holder.kind == Kind::Revocable;
+        if matches!(refused, Refused::Budget) && !revocable && account.should_wait(bytes) {
+            return None;
+        }
         let asked = match refused {
             // Its operator spills.
             Refused::Limit if revocable => false,
@@ -153,14 +156,20 @@ impl Reservation {
         Ok(())
     }
 
+    /// Whether its query should fail rather than take so many bytes beyond the budget: whoever runs it starts it again
+    /// then, as one that waits for a grant.
+    pub fn should_wait(&self, bytes: usize) -> bool {
+        self.account.should_wait(bytes)
+    }
+
     /// Reserves `bytes` more for what gives back as much or more when it is done, and cannot be put off: buffers of
     /// what is spilled, a step of a scan. Overdraws if they are refused, but not more than a quarter of what the query
-    /// may have. Fails with kind `Resource` if that is not enough.
+    /// may have. Fails with kind `Resource` if that is not enough, or if the query [should wait](Self::should_wait).
     pub fn grow_to_free(&mut self, bytes: usize) -> Result<()> {
         /// The part, as its divisor.
         const PART: usize = 4;
         let Err(error) = self.grow(bytes) else { return Ok(()) };
-        if bytes > self.account.most_bytes() / PART {
+        if bytes > self.account.most_bytes() / PART || self.should_wait(bytes) {
             return Err(error);
         }
         self.overdraw(bytes);
@@ -168,9 +177,13 @@ impl Reservation {
     }
 
     /// Reserves `bytes` more for one row, which cannot be divided: overdraws if they are refused, up to twice what the
-    /// query may have. Fails with kind `Resource` if that is not enough.
+    /// query may have. Fails with kind `Resource` if that is not enough, or if the query [should
+    /// wait](Self::should_wait).
     pub fn grow_for_one_row(&mut self, bytes: usize) -> Result<()> {
         let Err(error) = self.grow(bytes) else { return Ok(()) };
+        if self.should_wait(bytes) {
+            return Err(error);
+        }
         if self.account.reserved_bytes().saturating_add(bytes) > self.account.most_bytes().saturating_mul(2) {
             return Err(error.context("one row needs more memory than there is"));
         }
@@ -302,7 +315,7 @@ impl Reservation {
             display_bytes(bytes),
             account.owner,
             display_bytes(account.reserved_bytes()),
-            account.largest_holders(),
+            account.largest_holders(self.holder.operator),
             display_bytes(bound_bytes),
         ))
         .with_hint(MORE_MEMORY_HINT)

@@ -296,7 +296,7 @@ fn a_query_that_needs_little_is_not_behind_those_that_wait_for_much() {
     let [running, waiting, little] = [1, 2, 3].map(|query| broker.account(QueryId(query), None));
     assert!(running.poll_admit(1000, Waker::noop()).is_ready());
     assert!(waiting.poll_admit(500, Waker::noop()).is_pending());
-    little.go_ahead();
+    little.go_ahead(false);
     assert!(little.poll_admit(500, Waker::noop()).is_ready());
     assert_eq!(broker.queue(), [QueryId(2)]);
     little.end_grant();
@@ -310,11 +310,50 @@ fn grants_that_are_not_used_leave_something_to_a_query_that_needs_little() {
     assert!(first.poll_admit(500, Waker::noop()).is_ready());
     assert!(second.poll_admit(376, Waker::noop()).is_pending());
     assert!(second.poll_admit(375, Waker::noop()).is_ready());
-    little.go_ahead();
+    little.go_ahead(false);
     assert!(little.poll_admit(500, Waker::noop()).is_ready());
     let mut rows = little.reservation("Sort");
     rows.grow(125).unwrap();
     assert_eq!((broker.taken_bytes(), broker.asks_total()), (1000, 0));
+}
+
+#[test]
+fn a_refusal_names_who_holds_the_memory() {
+    let broker = Broker::new(1000);
+    let memory = broker.account(QueryId(1), None);
+    let (mut row, mut batch) = (memory.reservation("Aggregate of one row"), memory.reservation("Scan"));
+    row.grow(900).unwrap();
+    let error = batch.grow(800).unwrap_err();
+    assert!(error.message().contains("Scan needs 800 B more, q1 holds 900 B already (Aggregate of one row 900 B) and"));
+    let error = row.grow(800).unwrap_err();
+    assert!(error.message().contains("q1 holds 900 B already and the memory budget"), "it is said once: {error}");
+}
+
+#[test]
+fn who_can_start_again_takes_no_more_beyond_the_budget_than_can_be_given_back() {
+    const MIB: usize = 1 << 20;
+    let broker = Broker::new(48 * MIB);
+    let [sorts, first, second, nested] = [1, 2, 3, 4].map(|query| broker.account(QueryId(query), None));
+    let (mut rows, mut buffers) = (sorts.revocable("Sort"), sorts.reservation("Sort"));
+    rows.grow(4 * MIB).unwrap();
+    buffers.grow(44 * MIB).unwrap();
+    first.go_ahead(true);
+    second.go_ahead(true);
+    nested.go_ahead(false);
+    let (mut some, mut more) = (first.reservation("Sort"), second.reservation("Sort"));
+    some.grow(3 * MIB).unwrap();
+    assert!(rows.is_asked(), "who can give back is asked first");
+    let error = more.grow(3 * MIB).unwrap_err();
+    assert_eq!((error.kind(), second.reserved_bytes()), (ErrorKind::Resource, 0), "the 4 MiB are lent already");
+    more.grow(2 * MIB).unwrap();
+    assert!(more.grow(2 * MIB).is_err(), "two times a little is not a little");
+    assert!(more.grow_to_free(2 * MIB).is_err() && more.grow_for_one_row(2 * MIB).is_err(), "nor is it overdrawn");
+    let mut own = nested.reservation("Sort");
+    own.grow(5 * MIB).unwrap();
+    drop((rows, own));
+    more.grow(3 * MIB).unwrap_err();
+    buffers.shrink(10 * MIB);
+    more.grow(3 * MIB).unwrap();
 }
 
 #[test]

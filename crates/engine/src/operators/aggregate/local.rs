@@ -237,7 +237,8 @@ impl Groups {
             table: GroupTable::new(program.clone())?,
             reservation: match program.grouped || program.has_distinct() {
                 true => context.memory.revocable("Aggregate"),
-                false => context.memory.reservation("Aggregate"),
+                // It cannot be spilled: an error should say that it is one row that is so large.
+                false => context.memory.reservation("Aggregate of one row"),
             },
             table_bytes_max: share.max(TABLE_BYTES_MIN),
             packets: context.packets,

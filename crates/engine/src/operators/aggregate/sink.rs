@@ -137,22 +137,28 @@ impl SharedAggregate {
         }
     }
 
+    /// Whether it can have many groups, or many values of one group.
+    fn may_spill(&self) -> bool {
+        self.program.grouped || self.program.has_distinct()
+    }
+
     fn spill_bytes(&self, context: &QueryContext, temp: &TempSpace) -> usize {
         Spill::bytes_min(context, temp, self.pieces(context))
     }
 
-    /// What spilling needs; `None` without temp space. If memory is refused and it `must` be, it is overdrawn.
+    /// What spilling needs; `None` without temp space. If memory is refused and it `must` be, it is overdrawn, unless
+    /// the query is better started again.
     fn spill(&self, context: &QueryContext, must: bool) -> Result<Option<&Arc<Spill>>> {
         let Some(temp) = &context.temp else { return Ok(None) };
         let _starting = self.spill_starts.lock();
         if self.spill.get().is_none() {
             let mut reservation = context.memory.reservation("Aggregate");
             let bytes = self.spill_bytes(context, temp);
-            if reservation.grow(bytes).is_err() {
-                if !must {
-                    return Ok(None);
-                }
-                reservation.overdraw(bytes);
+            match reservation.grow(bytes) {
+                Ok(()) => {}
+                Err(_) if !must => return Ok(None),
+                Err(error) if reservation.should_wait(bytes) => return Err(error),
+                Err(_) => reservation.overdraw(bytes),
             }
             let spill = Spill::new(&self.program, context, temp, self.pieces(context), reservation, &self.spills)?;
             self.spill.get_or_init(|| Arc::new(spill));
@@ -561,6 +567,13 @@ impl Sink for AggregateSink {
 
     fn spills(&self) -> Option<Arc<Spills>> {
         Some(self.0.spills.clone())
+    }
+
+    fn bytes_min(&self, context: &QueryContext) -> usize {
+        match &context.temp {
+            Some(temp) if self.0.may_spill() => self.0.spill_bytes(context, temp),
+            _ => 0,
+        }
     }
 
     fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {

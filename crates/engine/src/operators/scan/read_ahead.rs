@@ -52,7 +52,7 @@ const SHORT_CLUSTERS: usize = 8;
 
 /// A cluster is fetched as a whole if all that may be under way are no more than this part of what the query can count
 /// on, as its divisor; otherwise in steps, if it can be. What a scan holds nobody can ask back, and others need the
-/// rest.
+/// rest. If the scans of the query have more than that together, none reads ahead.
 const WHOLE_PART: usize = 4;
 
 /// A second cluster is decoded beside another if the scans of the query have no more than this part of what it can
@@ -286,6 +286,10 @@ impl ReadAhead {
                 let mut queue = self.queue.lock();
                 self.leave_out(&mut queue);
                 if queue.ahead() >= queue.window || queue.is_one_at_a_time() {
+                    return Ok(());
+                }
+                // Several scans of a query may read at once, and each has planned for itself.
+                if queue.under_way() > 0 && memory.held_by("Scan") > memory.share_bytes() / WHOLE_PART {
                     return Ok(());
                 }
                 let Choice::Read(position) = self.choose(&queue) else { return Ok(()) };

@@ -30,6 +30,11 @@ pub(super) fn minimal_buffers(space: &TempSpace, reservation: Reservation) -> Re
     SpillBuffers::new(space, reservation, SpillMemory { clusters_min: CLUSTERS_MIN, ..SpillMemory::default() })
 }
 
+/// Bytes of these buffers.
+pub(super) fn minimal_bytes(space: &TempSpace) -> usize {
+    CLUSTERS_MIN * space.cluster_bytes()
+}
+
 /// A run in temp space. Dropping it frees its clusters.
 pub(super) struct DiskRun {
     file: BatchFile,

@@ -14,7 +14,7 @@ use super::gather::{Pick, held_bytes};
 use super::keys::SortedKeys;
 use super::merge::{self, Bounds, Splitter};
 use super::run_builder::RunBuilder;
-use super::run_file::DiskRun;
+use super::run_file::{DiskRun, minimal_bytes};
 use super::sorted::{Sorted, SortedRows};
 use super::top_rows::TopRows;
 use super::{FirstRowsBound, Run, Sizes, SpillTo};
@@ -370,6 +370,13 @@ impl Sink for SortSink {
 
     fn spills(&self) -> Option<Arc<Spills>> {
         self.shared.disk_if_any().map(|disk| disk.spills.clone())
+    }
+
+    fn bytes_min(&self, context: &QueryContext) -> usize {
+        match (self.shared.top_rows(), self.shared.disk_if_any()) {
+            (None, Some(disk)) => context.packets * (disk.work_bytes() + minimal_bytes(&disk.space)),
+            _ => 0,
+        }
     }
 
     fn open(&self, context: &QueryContext) -> Result<Box<dyn SinkState>> {
