@@ -369,6 +369,10 @@ impl Binder<'_> {
                 let [no, yes] = two(values).ok_or_else(|| Error::bug("two values are two"))?;
                 Scalar::Case { arms: vec![(is_null, no)], otherwise: Some(Box::new(yes)), sql_type }
             }
+            "octet_length" => {
+                let [value] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
+                self.call(name, vec![self.padded(value)?])?
+            }
             "pg_collation_for" => {
                 let [scalar] = <[Scalar; 1]>::try_from(bound()?).map_err(|_| wrong("one argument"))?;
                 let name = self.collation_for(&scalar)?;
