@@ -8,7 +8,7 @@ use sqlparser::ast::{DataType, Expr, Query};
 use super::scope::Level;
 use super::subqueries::subquery_scalar;
 use super::{Binder, Output, Rows};
-use crate::algebra::{Scalar, SubqueryKind};
+use crate::algebra::{Constant, Scalar, SubqueryKind};
 use crate::procedural::record_of;
 use crate::routines::Definition;
 
@@ -31,7 +31,19 @@ impl Binder<'_> {
             return Ok(subquery_scalar(SubqueryKind::Value, rows));
         }
         let value = self.scalar(value, level)?;
-        self.typed(value)
+        let value = self.typed(value)?;
+        let Some(whole @ SqlType::Record(fields)) = returns else { return Ok(value) };
+        match (&value, fields.first()) {
+            (Scalar::Constant(constant), _) if constant.is_null() => {
+                Ok(Scalar::Constant(Constant::null(whole.clone())))
+            }
+            (value, _) if matches!(value.sql_type(), SqlType::Record(_)) => Ok(value.clone()),
+            (_, Some(only)) if fields.len() == 1 => {
+                let field = self.result_of(value, &only.sql_type, false)?;
+                Ok(Scalar::Record { fields: vec![field], sql_type: whole.clone() })
+            }
+            _ => Err(mismatch(&whole.to_string(), 1, fields.len())),
+        }
     }
 
     /// The rows of a function's query as one value: an array of them if the function gives any number. Fails with

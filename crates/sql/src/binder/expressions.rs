@@ -116,7 +116,7 @@ impl Binder<'_> {
                 let mut arguments = vec![pattern];
                 arguments.extend(escape_char.as_ref().map(|escape| self.literal(&escape.value)).transpose()?);
                 let pattern = self.call("similar_to_escape", arguments)?;
-                let matches = self.operator("~", vec![value, pattern])?;
+                let matches = self.operator("~", vec![self.padded(value)?, pattern])?;
                 Ok(if *negated { matches.negate() } else { matches })
             }
             Expr::RLike { negated, expr, pattern, .. } => {

@@ -627,12 +627,13 @@ pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> R
         Body::Program(_) | Body::Block(_) => Ok(()),
         Body::Rows(query) => {
             let rows = binder.query(query, None, &withs)?;
-            let (declared, _) = binder.spread(definition, declared, &rows);
+            let (declared, whole) = binder.spread(definition, declared, &rows);
             match declared.len() {
                 0 => Ok(()),
                 count if count == rows.outputs.len() => Ok(()),
                 count => {
-                    let error = Error::input("return type mismatch in function").with_code("42P13");
+                    let whole = whole.map(|whole| format!(" declared to return {whole}")).unwrap_or_default();
+                    let error = Error::input(format!("return type mismatch in function{whole}")).with_code("42P13");
                     let given = rows.outputs.len();
                     Err(error.with_detail(format!("It is declared with {count} columns, and its query gives {given}.")))
                 }

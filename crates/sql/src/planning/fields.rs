@@ -194,7 +194,7 @@ fn elements_of(sql_type: &SqlType, places: &[(Vec<&str>, usize)], value: &dyn Fn
         let message = format!("cannot subscript type {sql_type} because it does not support subscripting");
         return Err(Error::input(message).with_code("42804"));
     }
-    let nothing = crate::parse::expression(&format!("CAST(NULL AS {sql_type})"))?;
+    let nothing = crate::parse::expression(&format!("CAST(NULL AS {})", with_dimensions(sql_type)))?;
     places.iter().try_fold(nothing, |array, (numbers, place)| {
         let value = value(*place);
         if is_default(&value) {
@@ -207,6 +207,14 @@ fn elements_of(sql_type: &SqlType, places: &[(Vec<&str>, usize)], value: &dyn Fn
         arguments.push(value);
         Ok(call(SET_ELEMENT, arguments))
     })
+}
+
+/// A type as it is declared, with all of its dimensions.
+fn with_dimensions(sql_type: &SqlType) -> String {
+    match sql_type {
+        SqlType::Array(element) => format!("{}[]", with_dimensions(element)),
+        other => other.to_string(),
+    }
 }
 
 /// The row of which these fields have these values, and all others none.

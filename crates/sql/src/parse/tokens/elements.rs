@@ -10,7 +10,7 @@ pub(crate) const SET_ELEMENT: &str = "set element";
 /// The same for a part of an array: of the value, the first place, the last one and the new part. A place that is left
 /// out is 1, or the array's end.
 const SET_PART: &str = "set part";
-/// What stands in front of the number of an element that INSERT sets, which is a field in the parser's tree.
+/// What stands in front of the place of an element that INSERT sets, which is a field in the parser's tree.
 pub(crate) const ELEMENT: &str = "element \u{1}";
 
 impl Text<'_> {
@@ -170,14 +170,19 @@ impl Text<'_> {
                 continue;
             }
             let is_negative = *self.token(at + 1) == Token::Minus;
-            let number = at + 1 + usize::from(is_negative);
-            let (Token::Number(digits, _), Token::RBracket) = (self.token(number), self.token(number + 1)) else {
-                return;
+            let place = at + 1 + usize::from(is_negative);
+            let written = match self.token(place) {
+                Token::Number(digits, _) if is_negative => format!("-{digits}"),
+                Token::Number(digits, _) => digits.clone(),
+                Token::SingleQuotedString(member) => format!("'{}'", member.replace('\'', "''")),
+                _ => return,
             };
-            let sign = if is_negative { "-" } else { "" };
-            self.replace(at, [Token::Period, quoted(&format!("{ELEMENT}{sign}{digits}"))]);
-            self.drop(at + 1..number + 2);
-            at = number + 2;
+            if *self.token(place + 1) != Token::RBracket {
+                return;
+            }
+            self.replace(at, [Token::Period, quoted(&format!("{ELEMENT}{written}"))]);
+            self.drop(at + 1..place + 2);
+            at = place + 2;
         }
     }
 }
