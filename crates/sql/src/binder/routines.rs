@@ -104,9 +104,9 @@ impl Binder<'_> {
             }
             _ => value,
         };
-        match definition.gives_rows {
-            true => self.row_function_of(&name, value, level).map(Some),
-            false => Ok(Some(value)),
+        match definition.body {
+            Body::Rows(_) if definition.gives_rows => self.row_function_of(&name, value, level).map(Some),
+            _ => Ok(Some(value)),
         }
     }
 
