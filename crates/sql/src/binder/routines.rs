@@ -374,11 +374,7 @@ impl Binder<'_> {
             return Ok(Some(rows));
         }
         if types.len() != rows.outputs.len() && definition.is_record {
-            let error = Error::input("function return row and query-specified return row do not match");
-            let (given, wanted) = (rows.outputs.len(), types.len());
-            let (columns, attributes) = (if given == 1 { "" } else { "s" }, wanted);
-            let detail = format!("Returned row contains {given} attribute{columns}, but query expects {attributes}.");
-            return Err(error.with_code("42804").with_detail(detail));
+            return Err(other_row(rows.outputs.len(), types.len()));
         }
         if types.len() != rows.outputs.len() {
             let error = Error::input(format!("return type mismatch in function declared to return {}", types.len()));
@@ -763,6 +759,14 @@ fn shown(definition: &Definition) -> String {
 fn is_procedure(definition: &Definition) -> Error {
     let message = format!("{} is a procedure", shown(definition));
     Error::input(message).with_code("42809").with_hint("To call a procedure, use CALL.")
+}
+
+/// The error for rows of a function that are others than its call declares.
+fn other_row(given: usize, wanted: usize) -> Error {
+    let error = Error::input("function return row and query-specified return row do not match");
+    let columns = if given == 1 { "" } else { "s" };
+    let detail = format!("Returned row contains {given} attribute{columns}, but query expects {wanted}.");
+    error.with_code("42804").with_detail(detail)
 }
 
 fn in_from(name: &str) -> Error {
