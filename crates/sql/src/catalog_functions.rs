@@ -8,9 +8,10 @@ use sqlparser::parser::Parser;
 /// Functions as expressions of their arguments. What is not here is never there (descriptions, sizes of tables), or
 /// always so. `@PATH@` and `@HIDDEN@` stand for what [`Visible`] says.
 #[rustfmt::skip]
-const FUNCTIONS: [(&str, &str); 59] = [
+const FUNCTIONS: [(&str, &str); 60] = [
     ("col_description", "(SELECT max(_d.description) FROM pg_catalog.pg_description _d WHERE _d.objoid = $1 AND _d.objsubid = $2)"),
     ("current_database", "'diligence'"),
+    ("current_query", "(SELECT max(_a.query) FROM pg_catalog.pg_stat_activity _a WHERE _a.pid = pg_backend_pid())"),
     ("inet_client_addr", "CAST(NULL AS INET)"),
     ("inet_client_port", "CAST(NULL AS INTEGER)"),
     ("inet_server_addr", "CAST(NULL AS INET)"),

@@ -225,7 +225,6 @@ impl Definition {
                 let statements = parse::split(text)?;
                 match only_query(&statements).filter(|_| !is_procedure && !is_apart) {
                     None => Body::Block(Arc::new(procedural::statements(statements, gives))),
-                    // Of several rows the first counts.
                     Some(query) => match value_of(&query).filter(|_| !gives_rows && !is_record && columns.is_empty()) {
                         Some(value) => Body::Value(Arc::new(value.clone())),
                         None => Body::Rows(Arc::new(query)),
@@ -235,12 +234,13 @@ impl Definition {
             _ => return Err(no_body()),
         };
         let body = match body {
-            Body::Rows(query) if !gives_rows && columns.is_empty() => {
+            // Of several rows the first counts.
+            Body::Rows(query) if !gives_rows => {
                 let mut query = query.as_ref().clone();
                 if query.limit_clause.is_none() && query.fetch.is_none() {
                     query.limit_clause = parse::query("SELECT 1 LIMIT 1")?.limit_clause;
                 }
-                if is_record {
+                if is_record || !columns.is_empty() {
                     Body::Rows(Arc::new(query))
                 } else {
                     Body::Value(Arc::new(Expr::Subquery(Box::new(query))))

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules};
-use diligence_catalog::{DEFAULT_SCHEMA, NativeTable, Object, Relation, SessionSnapshot, declared_oid};
+use diligence_catalog::rules::{Deferral, Identity, Key, KeyKind, ReferenceAction, TableRules, shown_default};
+use diligence_catalog::{NativeTable, Object, Relation, SessionSnapshot, declared_oid};
 use diligence_types::SqlType;
 
 use super::collation_oid;
@@ -148,19 +148,6 @@ pub(super) fn defaults(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {
         }
     }
     rows
-}
-
-/// `nextval('public.t_id_seq')` as PostgreSQL shows it.
-fn shown_default(text: &str) -> String {
-    let name = text.strip_prefix("nextval('").and_then(|rest| rest.strip_suffix("')"));
-    match name {
-        Some(name) => {
-            let parts = name.split('.').map(|part| quoted(part.trim_matches('"'))).collect::<Vec<_>>();
-            let parts = parts.iter().map(String::as_str).skip_while(|part| parts.len() > 1 && *part == DEFAULT_SCHEMA);
-            format!("nextval('{}'::regclass)", parts.collect::<Vec<_>>().join("."))
-        }
-        None => text.to_owned(),
-    }
 }
 
 pub(super) fn indexes(snapshot: &SessionSnapshot) -> Vec<Vec<Cell>> {

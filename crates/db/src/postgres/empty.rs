@@ -9,11 +9,10 @@ use super::rows::CatalogTable;
 
 /// Names and columns.
 #[rustfmt::skip]
-const EMPTY: [(&str, &str); 51] = [
+const EMPTY: [(&str, &str); 47] = [
     ("pg_aggregate", "aggfnoid:o aggkind aggnumdirectargs:s aggtransfn aggfinalfn aggsortop:o aggtranstype:o agginitval"),
     ("pg_amop", "oid:o amopfamily:o amoplefttype:o amoprighttype:o amopstrategy:s amoppurpose amopopr:o amopmethod:o amopsortfamily:o"),
     ("pg_amproc", "oid:o amprocfamily:o amproclefttype:o amprocrighttype:o amprocnum:s amproc"),
-    ("pg_cast", "oid:o castsource:o casttarget:o castfunc:o castcontext castmethod"),
     ("pg_config", "name setting"),
     ("pg_conversion", "oid:o conname connamespace:o conowner:o conforencoding:i contoencoding:i conproc condefault:b"),
     ("pg_event_trigger", "oid:o evtname evtevent evtowner:o evtfoid:o evtenabled evttags:T"),
@@ -26,7 +25,6 @@ const EMPTY: [(&str, &str); 51] = [
     ("pg_init_privs", "objoid:o classoid:o objsubid:i privtype initprivs:T"),
     ("pg_keywords", "word catcode barelabel:b catdesc baredesc"),
     ("pg_largeobject_metadata", "oid:o lomowner:o lomacl:T"),
-    ("pg_opclass", "oid:o opcmethod:o opcname opcnamespace:o opcowner:o opcfamily:o opcintype:o opcdefault:b opckeytype:o"),
     ("pg_operator", "oid:o oprname oprnamespace:o oprowner:o oprkind oprcanmerge:b oprcanhash:b oprleft:o oprright:o oprresult:o oprcode"),
     ("pg_opfamily", "oid:o opfmethod:o opfname opfnamespace:o opfowner:o"),
     ("pg_partitioned_table", "partrelid:o partstrat partnatts:s partdefid:o partattrs:S partclass:O partcollation:O partexprs"),
@@ -37,7 +35,6 @@ const EMPTY: [(&str, &str); 51] = [
     ("pg_publication_namespace", "oid:o pnpubid:o pnnspid:o"),
     ("pg_publication_rel", "oid:o prpubid:o prrelid:o prqual prattrs:S"),
     ("pg_publication_tables", "pubname schemaname tablename attnames:T rowfilter"),
-    ("pg_range", "rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o"),
     ("pg_replication_origin", "roident:o roname"),
     ("pg_replication_slots", "slot_name plugin slot_type datoid:o database temporary:b active:b active_pid:i xmin:o catalog_xmin:o \
       restart_lsn confirmed_flush_lsn wal_status safe_wal_size:o two_phase:b"),
@@ -64,7 +61,6 @@ const EMPTY: [(&str, &str); 51] = [
       histogram_bounds correlation:f most_common_elems most_common_elem_freqs elem_count_histogram"),
     ("pg_subscription", "oid:o subdbid:o subname subowner:o subenabled:b"),
     ("pg_subscription_rel", "srsubid:o srrelid:o srsubstate srsublsn"),
-    ("pg_timezone_abbrevs", "abbrev utc_offset is_dst:b"),
     ("pg_transform", "oid:o trftype:o trflang:o trffromsql trftosql"),
     ("pg_user_mapping", "oid:o umuser:o umserver:o umoptions:T"),
     ("pg_user_mappings", "umid:o srvid:o srvname umuser:o usename umoptions:T"),

@@ -11,6 +11,7 @@ mod activity;
 mod declared;
 pub(crate) mod definitions;
 mod empty;
+mod known;
 mod roles;
 mod routines;
 mod rows;
@@ -661,6 +662,10 @@ fn add_system(add: Add<'_>) {
             vec![403.into(), "btree".into(), "bthandler".into(), "i".into()],
         ]
     });
+    add("pg_cast", known::CAST, known::casts);
+    add("pg_opclass", known::OPERATOR_CLASS, known::operator_classes);
+    add("pg_range", known::RANGE, known::ranges);
+    add("pg_timezone_abbrevs", known::ABBREVIATION, known::abbreviations);
     add("pg_tablespace", "oid:o spcname spcowner:o spcacl:T spcoptions:T xmin:o", |_| {
         vec![vec![1663.into(), "pg_default".into(), OWNER_OID.into()]]
     });

@@ -123,7 +123,7 @@ impl Binder<'_> {
                 let mut arguments = vec![pattern];
                 arguments.extend(escape_char.as_ref().map(|escape| self.literal(&escape.value)).transpose()?);
                 let pattern = self.call("similar_to_escape", arguments)?;
-                let matches = self.operator("~", vec![value, pattern])?;
+                let matches = self.operator("~", vec![self.padded(value)?, pattern])?;
                 Ok(if *negated { matches.negate() } else { matches })
             }
             Expr::RLike { negated, expr, pattern, .. } => {
@@ -365,11 +365,16 @@ impl Binder<'_> {
             }
             op => sign_of(op),
         };
-        if let (Expr::Tuple(_), Expr::Subquery(query)) = (unnested(left), unnested(right)) {
+        if let Expr::Subquery(query) = unnested(right)
+            && is_row(unnested(left))
+        {
             return self.row_and_subquery(left, &sign, query, level);
         }
         let is_of_rows = is_whole_row(left) || is_whole_row(right);
-        let (left, right) = (self.scalar(left, level)?, self.scalar(right, level)?);
+        let (mut left, right) = (self.scalar(left, level)?, self.scalar(right, level)?);
+        if ["~", "~*", "!~", "!~*"].contains(&sign.as_str()) {
+            left = self.padded(left)?;
+        }
         // Rows of tables are values: their NULLs are equal, where those of ROW(…) are unknown.
         match (sign.as_str(), &left, &right) {
             ("=", Scalar::Record { .. }, Scalar::Record { .. }) if is_of_rows => {
@@ -484,6 +489,15 @@ pub(super) fn unnested(mut expression: &Expr) -> &Expr {
         expression = inner;
     }
     expression
+}
+
+/// Whether an operand is `(a, b)` or `ROW(a, b)`.
+fn is_row(operand: &Expr) -> bool {
+    match operand {
+        Expr::Tuple(_) => true,
+        Expr::Function(function) => function.over.is_none() && bare_name(function) == "row",
+        _ => false,
+    }
 }
 
 /// Whether an operand is `t.*`.

@@ -376,6 +376,15 @@ impl Binder<'_> {
                 let [no, yes] = two(values).ok_or_else(|| Error::bug("two values are two"))?;
                 Scalar::Case { arms: vec![(is_null, no)], otherwise: Some(Box::new(yes)), sql_type }
             }
+            "to_regnamespace" | "to_regprocedure" => {
+                let [text] = one(bound()?).ok_or_else(|| wrong("a name"))?;
+                let kind = if name == "to_regnamespace" { OidKind::Namespace } else { OidKind::Signature };
+                self.object_or_null(&text, kind)?
+            }
+            "octet_length" => {
+                let [value] = one(bound()?).ok_or_else(|| wrong("one argument"))?;
+                self.call(name, vec![self.padded(value)?])?
+            }
             "pg_collation_for" => {
                 let [scalar] = <[Scalar; 1]>::try_from(bound()?).map_err(|_| wrong("one argument"))?;
                 let name = self.collation_for(&scalar)?;

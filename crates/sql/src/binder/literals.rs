@@ -1,6 +1,6 @@
 //! Literals and the names of types.
 
-use arrow::datatypes::i256;
+use arrow::datatypes::{IntervalMonthDayNano, i256};
 use datafusion_common::ScalarValue;
 use diligence_base::{Error, Result};
 use diligence_types::functions::has_function;
@@ -176,6 +176,24 @@ impl Binder<'_> {
         }
     }
 
+    /// The number of what has a name, NULL if nothing has it. Fails with 0A000 for a name that is no literal.
+    pub(super) fn object_or_null(&self, name: &Scalar, kind: OidKind) -> Result<Scalar> {
+        let null = || Scalar::Constant(Constant::null(SqlType::Oid(kind)));
+        let text = match name {
+            Scalar::Constant(constant) if constant.is_null() => return Ok(null()),
+            Scalar::Constant(constant) => constant.value.try_as_str().flatten(),
+            _ => None,
+        };
+        let Some(text) = text else {
+            let error = Error::unsupported("a name that is not known when the statement is planned").with_code("0A000");
+            return Err(error.with_hint("write the name as a literal"));
+        };
+        match self.object(text, kind) {
+            Err(error) if matches!(error.code(), Some("42883" | "42725" | "3F000")) => Ok(null()),
+            found => found,
+        }
+    }
+
     /// INTERVAL '…' with fields behind it. Fails with 22007 if the text is no interval.
     pub(super) fn interval(&self, interval: &Interval, level: &super::Level<'_>) -> Result<Scalar> {
         let value = match interval.value.as_ref() {
@@ -199,6 +217,12 @@ impl Binder<'_> {
             None => text,
         };
         let value = text::parse(&text, &SqlType::Interval, self.context.zone()).map_err(|error| placed(error, at))?;
+        let is_text =
+            matches!(interval.value.as_ref(), Expr::Value(value) if !matches!(value.value, Value::Number(..)));
+        let value = match unit {
+            Some(last) if is_text => up_to(value, last),
+            _ => value,
+        };
         let value = Scalar::Constant(Constant { value, sql_type: SqlType::Interval });
         let digits = interval.fractional_seconds_precision.or(interval.leading_precision).filter(|digits| *digits < 6);
         self.with_seconds_digits(value, digits.and_then(|digits| i32::try_from(digits).ok()))
@@ -486,6 +510,22 @@ fn with_fields(text: &str, leading: Option<&DateTimeField>, last: &DateTimeField
         Some((_, rest)) if is_minutes && !rest.contains(':') => format!("00:{}", text.trim()),
         _ => text.to_owned(),
     }
+}
+
+/// An interval without what is smaller than its last field: `'1 day 3:04:05' HOUR` is a day and three hours.
+fn up_to(value: ScalarValue, last: &DateTimeField) -> ScalarValue {
+    const MINUTE: i64 = 60_000_000_000;
+    let ScalarValue::IntervalMonthDayNano(Some(whole)) = value else { return value };
+    let IntervalMonthDayNano { months, days, nanoseconds } = whole;
+    let (months, days, nanoseconds) = match last {
+        DateTimeField::Year => (months - months % 12, 0, 0),
+        DateTimeField::Month => (months, 0, 0),
+        DateTimeField::Day => (months, days, 0),
+        DateTimeField::Hour => (months, days, nanoseconds - nanoseconds % (60 * MINUTE)),
+        DateTimeField::Minute => (months, days, nanoseconds - nanoseconds % MINUTE),
+        _ => (months, days, nanoseconds),
+    };
+    ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano { months, days, nanoseconds }))
 }
 
 /// A moment, from microseconds since 1970.

@@ -30,6 +30,7 @@
 mod aggregates;
 mod changes;
 mod collations;
+mod composed;
 mod domains;
 mod duckdb;
 mod expressions;

@@ -134,6 +134,7 @@ impl Binder<'_> {
         {
             return Err(Error::input(format!("cannot cast type {from} to {to}")).with_code("42846"));
         }
+        let scalar = if *to == SqlType::Bytea { self.padded(scalar)? } else { scalar };
         // The text of an array says how many dimensions it has.
         let to = match &scalar {
             Scalar::Constant(constant) if from == SqlType::Unknown && to.element().is_some() => {

@@ -10,7 +10,7 @@ use super::functions::{bare_name, written};
 use super::operators::Way;
 use super::scope::Level;
 use super::{Binder, unsupported};
-use crate::algebra::{Quantifier, Scalar};
+use crate::algebra::{Constant, Quantifier, Scalar};
 
 impl Binder<'_> {
     /// LIKE and ILIKE; with `any`, of any of several patterns.
@@ -66,6 +66,7 @@ impl Binder<'_> {
             _ => None,
         };
         if let Some((quantifier, patterns)) = quantified {
+            let value = self.padded(value)?;
             let patterns = match unnested(patterns) {
                 Expr::Subquery(query) => {
                     return self.quantified(value, sign, quantifier, self.subquery(query, level)?);
@@ -121,9 +122,27 @@ impl Binder<'_> {
         if ignores_case {
             derived.decided(what)?;
         }
-        // The blanks of char(n) count in LIKE, as they are stored.
+        // The blanks of char(n) count in LIKE.
+        let value = if has_a_blank_end(&pattern, escape) { value } else { self.padded(value)? };
         let value = Box::new(unlabelled(self.cast(value, &SqlType::Text, Way::Implicit)?));
         let pattern = Box::new(unlabelled(self.cast(pattern, &SqlType::Text, Way::Implicit)?));
         Ok(Scalar::Like { value, pattern, escape, is_negated, ignores_case })
     }
+
+    /// A value of `char(n)` as a text with the blanks that fill it, which are not held; any other value as it is.
+    pub(super) fn padded(&self, value: Scalar) -> Result<Scalar> {
+        let SqlType::Char(Some(length)) = value.sql_type().uncollated() else { return Ok(value) };
+        let length = i32::try_from(length).unwrap_or(i32::MAX);
+        let text = self.cast(value, &SqlType::Text, Way::Implicit)?;
+        self.call("rpad", vec![text, Scalar::Constant(Constant::integer(length))])
+    }
+}
+
+/// Whether blanks at the end of a value change nothing for a pattern: it ends with `%`, and nothing in front of that
+/// stands for a blank.
+fn has_a_blank_end(pattern: &Scalar, escape: Option<char>) -> bool {
+    let Scalar::Constant(constant) = pattern else { return false };
+    let text = constant.value.try_as_str().flatten().unwrap_or_default();
+    let is_plain = |c: char| c != ' ' && c != '_' && Some(c) != escape;
+    text.ends_with('%') && text.chars().all(is_plain)
 }

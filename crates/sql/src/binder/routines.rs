@@ -19,7 +19,7 @@ use super::functions::{bare_name, written};
 use super::scope::{Clause, Level, Namespace, Withs};
 use super::{Binder, Context, Named, Output, Rows, normalized};
 use crate::algebra::{Column, Constant, FunctionItem, Relation, Scalar, TableFunction};
-use crate::procedural::{Block, Gives, Procedure};
+use crate::procedural::{Block, Gives, Procedure, check};
 use crate::programs::{Carried, Program, ProgramCall};
 use crate::routines::{Body, Definition, RoutineParameter, polymorphic};
 
@@ -81,29 +81,33 @@ impl Binder<'_> {
                 false => Ok(Some(value)),
             };
         }
-        let Body::Value(value) = &definition.body else { return Err(in_from(&name)) };
         let mut bound = Vec::with_capacity(arguments.len());
         for (argument, parameter) in arguments.iter().zip(&definition.parameters) {
             bound.push(self.typed_scalar(&cast_to(argument, parameter), level)?);
         }
         let strict = definition.is_strict.then(|| bound.iter().map(|value| Scalar::IsNull(Box::new(value.clone()))));
         let is_null = strict.map(|nulls| Scalar::any(nulls.collect::<Vec<_>>()));
-        let returns = definition.returns.as_ref().map(|returns| self.sql_type(returns)).transpose()?;
-        let value = self.with_template(bound, || {
-            let value = self.scalar(value, level)?;
-            self.typed(value)
+        let returns = definition.returns.as_ref().map(|returns| self.result_type(returns)).transpose()?;
+        let value = self.with_template(bound, || match &definition.body {
+            Body::Value(value) => self.body_value(value, returns.as_ref(), level),
+            Body::Rows(query) => self.rows_value(&definition, query, level),
+            Body::Program(_) | Body::Block(_) => Err(in_from(&name)),
         })?;
         let value = match &returns {
             Some(returns) => self.result_of(value, returns, false)?,
             None => value,
         };
-        Ok(Some(match is_null {
+        let value = match is_null {
             Some(is_null) if !definition.parameters.is_empty() => {
                 let sql_type = value.sql_type();
                 Scalar::Case { arms: vec![(is_null.negate(), value)], otherwise: None, sql_type }
             }
             _ => value,
-        }))
+        };
+        match definition.body {
+            Body::Rows(_) if definition.gives_rows => self.row_function_of(&name, value, level).map(Some),
+            _ => Ok(Some(value)),
+        }
     }
 
     /// A call of a function whose body is a block: its value, or an array of its rows.
@@ -162,7 +166,7 @@ impl Binder<'_> {
 
     /// The columns of a function's rows: those that it is declared with, or those of the table that it is declared to
     /// give rows of. Fails with 42704 for a type that there is not.
-    fn routine_columns(&self, definition: &Definition) -> Result<Vec<(String, SqlType)>> {
+    pub(super) fn routine_columns(&self, definition: &Definition) -> Result<Vec<(String, SqlType)>> {
         if let [(_, only)] = definition.columns.as_slice()
             && definition.gives_rows
             && let Err(error) = self.sql_type(only)
@@ -173,7 +177,7 @@ impl Binder<'_> {
     }
 
     /// The columns of the table that is named where a type should be. Fails with an error if there is none.
-    fn row_columns(&self, data_type: &DataType, error: Error) -> Result<Vec<(String, SqlType)>> {
+    pub(super) fn row_columns(&self, data_type: &DataType, error: Error) -> Result<Vec<(String, SqlType)>> {
         let DataType::Custom(name, _) = data_type else { return Err(error) };
         if let Some(columns) = self.context.row_columns(name)? {
             return Ok(columns);
@@ -354,19 +358,23 @@ impl Binder<'_> {
         for (argument, parameter) in arguments.iter().zip(&definition.parameters) {
             bound.push(self.typed_scalar(&cast_to(argument, parameter), level)?);
         }
+        if let (Body::Value(value), Some(returns)) = (&definition.body, &definition.returns) {
+            let sql_type = self.result_type(returns)?;
+            if matches!(sql_type, SqlType::Record(_)) {
+                let value = self.with_template(bound, || self.body_value(value, Some(&sql_type), level))?;
+                let value = self.result_of(value, &sql_type, false)?;
+                return self.block_rows(&definition, &bare, value).map(Some);
+            }
+        }
         let query = rows(&definition.body)?;
-        let types = self.routine_columns(&definition)?;
         let rows = self.with_template(bound, || self.query(&query, Some(level), withs))?;
         let mut rows = self.settled(rows)?;
+        let (types, _) = self.spread(&definition, self.routine_columns(&definition)?, &rows);
         if types.is_empty() {
             return Ok(Some(rows));
         }
         if types.len() != rows.outputs.len() && definition.is_record {
-            let error = Error::input("function return row and query-specified return row do not match");
-            let (given, wanted) = (rows.outputs.len(), types.len());
-            let (columns, attributes) = (if given == 1 { "" } else { "s" }, wanted);
-            let detail = format!("Returned row contains {given} attribute{columns}, but query expects {attributes}.");
-            return Err(error.with_code("42804").with_detail(detail));
+            return Err(other_row(rows.outputs.len(), types.len()));
         }
         if types.len() != rows.outputs.len() {
             let error = Error::input(format!("return type mismatch in function declared to return {}", types.len()));
@@ -587,6 +595,9 @@ pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> R
         return Err(error.with_detail(detail));
     }
     if let Body::Block(block) = &definition.body {
+        if context.setting("check_function_bodies").as_deref() != Some("off") {
+            check(block).map_err(|error| error.context(format!("the function '{}'", definition.name)))?;
+        }
         return binder.procedure_of(definition, block).map(drop);
     }
     if let Body::Program(program) = &definition.body {
@@ -601,22 +612,24 @@ pub(crate) fn check_routine(definition: &Definition, context: &dyn Context) -> R
         Ok(Scalar::Constant(Constant::null(sql_type.base().clone())))
     };
     let arguments = definition.parameters.iter().map(null).collect::<Result<Vec<_>>>()?;
-    definition.returns.iter().try_for_each(|data_type| binder.sql_type(data_type).map(drop))?;
+    let returns = definition.returns.as_ref().map(|data_type| binder.result_type(data_type)).transpose()?;
     let declared = binder.routine_columns(definition)?;
     let withs = Withs::default();
     let checked = binder.with_template(arguments, || match &definition.body {
         Body::Value(value) => {
             let level = Level::new(None, &withs, Namespace::default(), Clause::Select);
-            binder.scalar(value, &level).map(|_| ())
+            binder.body_value(value, returns.as_ref(), &level).map(drop)
         }
         Body::Program(_) | Body::Block(_) => Ok(()),
         Body::Rows(query) => {
             let rows = binder.query(query, None, &withs)?;
+            let (declared, whole) = binder.spread(definition, declared, &rows);
             match declared.len() {
                 0 => Ok(()),
                 count if count == rows.outputs.len() => Ok(()),
                 count => {
-                    let error = Error::input("return type mismatch in function").with_code("42P13");
+                    let whole = whole.map(|whole| format!(" declared to return {whole}")).unwrap_or_default();
+                    let error = Error::input(format!("return type mismatch in function{whole}")).with_code("42P13");
                     let given = rows.outputs.len();
                     Err(error.with_detail(format!("It is declared with {count} columns, and its query gives {given}.")))
                 }
@@ -746,6 +759,14 @@ fn shown(definition: &Definition) -> String {
 fn is_procedure(definition: &Definition) -> Error {
     let message = format!("{} is a procedure", shown(definition));
     Error::input(message).with_code("42809").with_hint("To call a procedure, use CALL.")
+}
+
+/// The error for rows of a function that are others than its call declares.
+fn other_row(given: usize, wanted: usize) -> Error {
+    let error = Error::input("function return row and query-specified return row do not match");
+    let columns = if given == 1 { "" } else { "s" };
+    let detail = format!("Returned row contains {given} attribute{columns}, but query expects {wanted}.");
+    error.with_code("42804").with_detail(detail)
 }
 
 fn in_from(name: &str) -> Error {

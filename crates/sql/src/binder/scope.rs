@@ -554,6 +554,8 @@ pub(super) struct WithEntry {
     pub reads: Rc<Cell<usize>>,
     /// Whether it writes and has no RETURNING.
     pub gives_nothing: bool,
+    /// Whether it is the recursive query whose recursive term is being bound.
+    pub is_recursion: bool,
 }
 
 /// The common table expressions that a query sees.

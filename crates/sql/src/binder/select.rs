@@ -7,7 +7,7 @@ use diligence_types::SqlType;
 use sqlparser::ast::{
     self, Distinct, ExceptSelectItem, ExcludeSelectItem, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident,
     OrderBy, Query, RenameSelectItem, Select, SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    WildcardAdditionalOptions,
+    TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
 use super::from::JoinedSide;
@@ -22,6 +22,33 @@ use crate::errors;
 /// Functions that give rows, for each row of a relation.
 fn rows_on(input: Relation, items: Vec<FunctionItem>) -> Relation {
     Relation::TableFunction(TableFunction { input: Box::new(input), items, ordinality: None, keeps_all: false })
+}
+
+/// Fails with 42P19 if aggregates are over the rows of the recursive query that their SELECT is a part of: with each
+/// step they give a row, so that there is no end. Subqueries in FROM may have them.
+fn refuse_recursive_aggregates(from: &[TableWithJoins], withs: &Withs<'_>) -> Result<()> {
+    let sides = from
+        .iter()
+        .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)));
+    for side in sides {
+        match side {
+            TableFactor::NestedJoin { table_with_joins, .. } => {
+                refuse_recursive_aggregates(std::slice::from_ref(table_with_joins), withs)?;
+            }
+            TableFactor::Table { name, args: None, .. } => {
+                let [part] = name.0.as_slice() else { continue };
+                let Some(name) = part.as_ident() else { continue };
+                if withs.find(&normalized(name)).is_some_and(|entry| entry.is_recursion) {
+                    let message = "aggregate functions are not allowed in a recursive query's recursive term";
+                    let error = Error::input(message).with_code("42P19");
+                    let hint = "aggregate the rows of the whole query behind WITH RECURSIVE";
+                    return Err(errors::at(error.with_hint(hint), name_place(name)));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// An expression of the SELECT list.
@@ -195,6 +222,9 @@ impl Binder<'_> {
         let mut relation = self.with_markers(relation, &level.names);
         if let Some(condition) = condition {
             relation = relation.filtered(condition);
+        }
+        if !level.aggregates.borrow().is_empty() {
+            refuse_recursive_aggregates(&select.from, withs)?;
         }
         if self.is_grouped(&groups, having.is_some(), &level) {
             // What gives rows that are grouped is below the groups.

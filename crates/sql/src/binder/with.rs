@@ -90,7 +90,8 @@ impl Binder<'_> {
             let rows = self.settled(rows)?;
             let columns = rows.columns();
             let gives_nothing = is_writing(&cte.query) && columns.is_empty();
-            let entry = WithEntry { id, columns: columns.clone(), reads: Rc::new(Cell::new(0)), gives_nothing };
+            let (reads, is_recursion) = (Rc::new(Cell::new(0)), false);
+            let entry = WithEntry { id, columns: columns.clone(), reads, gives_nothing, is_recursion };
             withs.entries.borrow_mut().insert(name, Rc::new(entry));
             let (relation, materialized) = (rows.relation, cte.materialized);
             definitions.push(Definition { id, relation, columns, materialized, written });
@@ -190,7 +191,8 @@ impl Binder<'_> {
             let traced = names.iter().cloned().zip(types.iter().cloned()).chain(traced_types.clone());
             let columns = traced.map(|(name, sql_type)| self.numbers.named(name, sql_type, true)).collect::<Vec<_>>();
             let reads = Rc::new(Cell::new(0));
-            let entry = WithEntry { id, columns: columns.clone(), reads: reads.clone(), gives_nothing: false };
+            let (gives_nothing, is_recursion) = (false, true);
+            let entry = WithEntry { id, columns: columns.clone(), reads: reads.clone(), gives_nothing, is_recursion };
             inner.entries.borrow_mut().insert(name.to_owned(), Rc::new(entry));
             let step = self.step(right, &traces, name, id, outer, &inner);
             inner.entries.borrow_mut().remove(name);

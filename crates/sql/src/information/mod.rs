@@ -11,6 +11,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use diligence_base::Result;
 use diligence_catalog::authority::Subject;
 use diligence_catalog::privileges::OWNER;
+use diligence_catalog::rules::shown_default;
 use diligence_catalog::{
     CATALOG_NAME, DEFAULT_SCHEMA, INFORMATION_SCHEMA, POSTGRES_SCHEMA, Relation, RelationName, Resolved, SYSTEM_SCHEMA,
     SessionSnapshot,
@@ -251,7 +252,7 @@ fn columns(snapshot: &SessionSnapshot, name: &RelationName, relation: &Resolved)
             "is_updatable": if is_memory { "YES" } else { "NO" },
         };
         if let Some(default) = defaults.get(field.name()) {
-            row.insert("column_default", default.to_string().into());
+            row.insert("column_default", shown_default(&default.to_string()).into());
         }
         if let Resolved::Object(object) = relation
             && let Relation::Native(table) = &object.relation

@@ -1,8 +1,8 @@
-//! Fields of columns that INSERT and UPDATE set: `SET place.street = 'x'`, `INSERT INTO t (place.street,
-//! place.number)`.
+//! Fields of columns that INSERT and UPDATE set, and elements that INSERT sets: `SET place.street = 'x'`, `INSERT INTO
+//! t (place.street, place.number, phones[1])`.
 //!
 //! Fields of one column become one value of the column, before anything else looks at the statement: in UPDATE a call
-//! of `"set field"`, in INSERT a row.
+//! of `"set field"`, in INSERT a row, or calls of `"set element"`.
 
 use std::borrow::Cow;
 
@@ -13,6 +13,7 @@ use sqlparser::ast::{self, AssignmentTarget, Expr, Ident, ObjectName, SelectItem
 use super::changes::{ChangedTable, row_values};
 use super::tables::name_in;
 use crate::binder::{SET_FIELD, Target, is_default, no_composite, no_field};
+use crate::parse::{ELEMENT, SET_ELEMENT};
 
 /// What the query is called whose columns INSERT puts into fields.
 const INSERTED: &str = "inserted";
@@ -123,6 +124,12 @@ pub(super) fn inserted_whole<'a>(insert: &'a ast::Insert, targets: &[Target]) ->
             paths => {
                 let sql_type = targets.iter().find(|target| target.name == name.value).map(|target| &target.sql_type);
                 let paths = paths.iter().map(|(path, place)| (path.as_slice(), *place)).collect::<Vec<_>>();
+                let is_composite = sql_type.is_some_and(|own| matches!(own.base(), SqlType::Record(_)));
+                if let Some(sql_type) = sql_type.filter(|_| !is_composite)
+                    && let Some(places) = element_places(&paths)
+                {
+                    return elements_of(sql_type.base(), &places, value);
+                }
                 row_of(&name.value, sql_type, &paths, value)
             }
         });
@@ -170,6 +177,44 @@ pub(super) fn inserted_whole<'a>(insert: &'a ast::Insert, targets: &[Target]) ->
     }
     insert.columns = columns.into_iter().map(|(name, _)| ObjectName::from(vec![name])).collect();
     Ok(Cow::Owned(insert))
+}
+
+/// The places of elements of which paths are made, each with the place of its value. `None` if one is no element.
+fn element_places<'p>(paths: &[(&'p [String], usize)]) -> Option<Vec<(Vec<&'p str>, usize)>> {
+    let places = paths.iter().map(|(path, place)| {
+        let numbers = path.iter().map(|part| part.strip_prefix(ELEMENT)).collect::<Option<Vec<_>>>()?;
+        Some((numbers, *place))
+    });
+    places.collect()
+}
+
+/// The array of which these elements have these values. Fails with 42804 for a type without elements.
+fn elements_of(sql_type: &SqlType, places: &[(Vec<&str>, usize)], value: &dyn Fn(usize) -> Expr) -> Result<Expr> {
+    if !matches!(sql_type, SqlType::Array(_) | SqlType::Jsonb) {
+        let message = format!("cannot subscript type {sql_type} because it does not support subscripting");
+        return Err(Error::input(message).with_code("42804"));
+    }
+    let nothing = crate::parse::expression(&format!("CAST(NULL AS {})", with_dimensions(sql_type)))?;
+    places.iter().try_fold(nothing, |array, (numbers, place)| {
+        let value = value(*place);
+        if is_default(&value) {
+            return Err(Error::unsupported("cannot set an array element to DEFAULT").with_code("0A000"));
+        }
+        let mut arguments = vec![array];
+        for number in numbers {
+            arguments.push(crate::parse::expression(number)?);
+        }
+        arguments.push(value);
+        Ok(call(SET_ELEMENT, arguments))
+    })
+}
+
+/// A type as it is declared, with all of its dimensions.
+fn with_dimensions(sql_type: &SqlType) -> String {
+    match sql_type {
+        SqlType::Array(element) => format!("{}[]", with_dimensions(element)),
+        other => other.to_string(),
+    }
 }
 
 /// The row of which these fields have these values, and all others none.

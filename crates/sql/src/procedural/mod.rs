@@ -1,10 +1,12 @@
 //! Bodies of functions and procedures that are statements, not one query: PL/pgSQL, and several statements of SQL.
 //!
 //! [`read`](read()) makes a [`Block`] of a body's text. Expressions and statements in it stay texts, which whoever runs
-//! the block plans with the values of its variables; they are looked at when they are reached, as in PostgreSQL.
+//! the block plans with the values of its variables. Whether they are SQL is looked at when a function is made
+//! ([`check()`]), what they mean when they are reached, as in PostgreSQL.
 //!
 //! Invariant: nothing here runs anything.
 
+mod check;
 mod current;
 mod places;
 mod read;
@@ -16,6 +18,7 @@ use diligence_types::SqlType;
 use diligence_types::record_type::RecordType;
 use diligence_types::sql_type::RecordField;
 
+pub(crate) use check::check;
 pub use current::{CURRENT_OF, Numbered, numbered};
 pub use places::{Place, placed};
 pub(crate) use places::{VariableName, number_of};

@@ -1,4 +1,4 @@
-//! Elements of arrays and members of JSON that an UPDATE sets.
+//! Elements of arrays and members of JSON that an UPDATE sets, and an INSERT.
 
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::Token;
@@ -6,10 +6,12 @@ use sqlparser::tokenizer::Token;
 use super::{Text, quoted};
 
 /// The function that gives a value with another element: of the value, the places and the element.
-const SET_ELEMENT: &str = "set element";
+pub(crate) const SET_ELEMENT: &str = "set element";
 /// The same for a part of an array: of the value, the first place, the last one and the new part. A place that is left
 /// out is 1, or the array's end.
 const SET_PART: &str = "set part";
+/// What stands in front of the place of an element that INSERT sets, which is a field in the parser's tree.
+pub(crate) const ELEMENT: &str = "element \u{1}";
 
 impl Text<'_> {
     /// Whether an UPDATE's SET has an element of a column among what it sets.
@@ -145,6 +147,42 @@ impl Text<'_> {
             }
             self.replace(at, [Token::Comma]);
             self.insert_or_end(end, [Token::RParen]);
+        }
+    }
+
+    /// `INSERT INTO t (a[1], a[2])`: `INSERT INTO t (a."element 1", a."element 2")`, from the name of the table on.
+    pub(super) fn inserted_elements(&mut self, table: usize) {
+        let mut opened = table + 1;
+        while *self.token(opened) == Token::Period {
+            opened += 2;
+        }
+        if self.is(opened, "AS") {
+            opened += 2;
+        }
+        if *self.token(opened) != Token::LParen || self.is_any(opened + 1, &["SELECT", "WITH", "VALUES", "TABLE"]) {
+            return;
+        }
+        let Some(closed) = self.closed.get(&opened).copied() else { return };
+        let mut at = opened + 1;
+        while at < closed {
+            if *self.token(at) != Token::LBracket {
+                at += 1;
+                continue;
+            }
+            let is_negative = *self.token(at + 1) == Token::Minus;
+            let place = at + 1 + usize::from(is_negative);
+            let written = match self.token(place) {
+                Token::Number(digits, _) if is_negative => format!("-{digits}"),
+                Token::Number(digits, _) => digits.clone(),
+                Token::SingleQuotedString(member) => format!("'{}'", member.replace('\'', "''")),
+                _ => return,
+            };
+            if *self.token(place + 1) != Token::RBracket {
+                return;
+            }
+            self.replace(at, [Token::Period, quoted(&format!("{ELEMENT}{written}"))]);
+            self.drop(at + 1..place + 2);
+            at = place + 2;
         }
     }
 }

@@ -46,6 +46,7 @@ pub(crate) use self::domains::DOMAIN;
 use self::duckdb::Open;
 pub(crate) use self::duckdb::{PIVOT_GROUPS, PIVOT_PRODUCT};
 use self::edits::Edits;
+pub(crate) use self::elements::{ELEMENT, SET_ELEMENT};
 pub(crate) use self::fragments::{CLUSTERED, DISTRIBUTED, HASH, RANGE, ROUND_ROBIN, UNIFORM};
 pub(crate) use self::ignored::IGNORED;
 pub(crate) use self::maintenance::{BACKUP, CHECK, CHECKPOINT, EXPORT, IMPORT, SET_CONSTRAINTS};
@@ -310,6 +311,7 @@ impl<'a> Text<'a> {
             }
             Keyword::UESCAPE => self.unicode_escape(at),
             Keyword::SET if self.sets_an_element(at) => self.set_elements(at),
+            Keyword::INSERT if self.is(at + 1, "INTO") => self.inserted_elements(at + 2),
             Keyword::SET if self.begins_statement(at) && self.is(at + 1, "CONSTRAINTS") => self.maintenance(at),
             Keyword::SET | Keyword::RESTART | Keyword::DROP => self.alter_identity(at),
             Keyword::MATERIALIZED => self.materialized(at),
