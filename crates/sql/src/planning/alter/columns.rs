@@ -245,8 +245,14 @@ pub(super) fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Re
         names.iter_mut().filter(|name| **name == old).for_each(|name| new.clone_into(name));
     };
     rules.distribution.rename(&old, new);
-    rules.keys.iter_mut().for_each(|key| named(&mut key.columns));
-    rules.references.iter_mut().for_each(|reference| named(&mut reference.columns));
+    for key in &mut rules.keys {
+        named(&mut key.columns);
+        key.form.iter_mut().for_each(|form| named(&mut form.included));
+    }
+    for reference in &mut rules.references {
+        named(&mut reference.columns);
+        named(&mut reference.set_columns);
+    }
     if let Some(default) = rules.defaults.remove(&old) {
         rules.defaults.insert(new.to_owned(), default);
     }
