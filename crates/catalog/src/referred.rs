@@ -10,8 +10,8 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use diligence_base::{Error, Result};
 use diligence_base::ids::ObjectId;
+use diligence_base::{Error, Result};
 use diligence_storage::foreign_error::from_arrow;
 
 use crate::deferred::DeferredConstraints;

@@ -114,7 +114,8 @@ pub(super) fn index_classes(snapshot: &SessionSnapshot) -> Vec<IndexClass> {
     for of in declared(snapshot) {
         rows.extend(of.keys().map(|(place, key)| {
             let options = key.form.as_ref().map(|form| &form.options).filter(|options| !options.is_empty());
-            let texts = |options: &Vec<(String, String)>| options.iter().map(|(name, value)| format!("{name}={value}"));
+            let texts =
+                |options: &Vec<(String, String)>| options.iter().map(move |(name, value)| format!("{name}={value}"));
             IndexClass {
                 oid: of.number(Kind::Index, place),
                 name: key.name.clone(),
@@ -350,6 +351,26 @@ fn all_constraints(snapshot: &SessionSnapshot) -> Vec<(Vec<Cell>, String)> {
             cells.push(if set.is_empty() { Cell::Null } else { of.columns(set) });
             let text = reference_definition(reference, &qualified(&referred.object.name));
             rows.push((cells, format!("{text}{}", unproven(rules, &reference.name))));
+        }
+    }
+    for (object, domain, definition) in snapshot.catalog.domains().filter(|(object, ..)| snapshot.sees(&object.name)) {
+        let schema = snapshot.schema_oid(&object.name.schema).unwrap_or_default();
+        for (place, check) in definition.checks.iter().enumerate() {
+            let zero = || Cell::Number(0);
+            let head: [Cell; 9] = [
+                Cell::Number(declared_oid(domain.oid, Kind::Check as i64, place)),
+                check.name.as_str().into(),
+                schema.into(),
+                "c".into(),
+                false.into(),
+                false.into(),
+                true.into(),
+                zero(),
+                domain.oid.into(),
+            ];
+            let rest: [Cell; 9] =
+                [zero(), zero(), zero(), " ".into(), " ".into(), " ".into(), true.into(), 0.into(), false.into()];
+            rows.push((head.into_iter().chain(rest).collect(), format!("CHECK ({})", check.condition)));
         }
     }
     for TriggerConstraint { number, object, trigger } in triggers::constraints(snapshot) {

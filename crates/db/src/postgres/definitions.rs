@@ -29,18 +29,23 @@ pub(crate) fn index_definition(of: &NativeTable, table: &RelationName, key: &Key
     let unique = if key.kind.is_unique() { "UNIQUE " } else { "" };
     let table = format!("{}.{}", quoted(&table.schema), quoted(&table.name));
     let condition = key_condition(key).map(|condition| format!(" WHERE ({condition})")).unwrap_or_default();
-    format!("CREATE {unique}INDEX {} ON {table} {}{condition}", quoted(&key.name), how(of, key))
+    format!("CREATE {unique}INDEX {} ON {table} {}{condition}", quoted(&key.name), how(of, key, true))
 }
 
 /// The same as it is shown to people: without a schema that is not needed, and without parentheses.
 pub(super) fn short_index_definition(of: &NativeTable, table: &RelationName, key: &Key) -> String {
     let unique = if key.kind.is_unique() { "UNIQUE " } else { "" };
     let condition = key_condition(key).map(|condition| format!(" WHERE {condition}")).unwrap_or_default();
-    format!("CREATE {unique}INDEX {} ON {} {}{condition}", quoted(&key.name), qualified(table), how(of, key))
+    format!("CREATE {unique}INDEX {} ON {} {}{condition}", quoted(&key.name), qualified(table), how(of, key, false))
 }
 
-/// The access method, the columns and the parameters.
-fn how(of: &NativeTable, key: &Key) -> String {
+/// The access method, the columns and the parameters; if it is `whole`, with each operator in parentheses.
+fn how(of: &NativeTable, key: &Key, whole: bool) -> String {
+    let expressions = key.computed.as_ref().map_or(&[][..], |computed| &computed.expressions);
+    let is_operator = |place: usize| {
+        let expression = expressions.get(place).and_then(Option::as_ref);
+        expression.is_some_and(|expression| matches!(**expression, Expr::BinaryOp { .. }))
+    };
     let types = key_types(of, key);
     let part = |(place, text): (usize, String)| {
         let PartForm { operator_class, is_descending, nulls_first } = key.part(place);
@@ -53,6 +58,7 @@ fn how(of: &NativeTable, key: &Key) -> String {
             (true, true) => " DESC",
             (true, false) => " DESC NULLS LAST",
         };
+        let text = if whole && is_operator(place) { format!("({text})") } else { text };
         format!("{text}{class}{order}")
     };
     let parts = key_parts(key).into_iter().enumerate().map(part).collect::<Vec<_>>().join(", ");

@@ -9,6 +9,7 @@ use diligence_catalog::sequence::{Sequence, SequenceOptions};
 use diligence_catalog::{Object, OwnedSequence, Relation};
 use diligence_types::SqlType;
 use sqlparser::ast::{self, AlterColumnOperation, Expr, Ident};
+use sqlparser::keywords::ALL_KEYWORDS;
 
 use super::super::around::Around;
 use super::super::definitions::lower;
@@ -274,7 +275,7 @@ pub(super) fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Re
                 _ => None,
             };
             if let Some(name) = name.filter(|name| lower(name) == old) {
-                *name = Ident::with_quote('"', new);
+                *name = bare_where_it_can_be(new);
             }
             std::ops::ControlFlow::Continue(())
         });
@@ -293,6 +294,14 @@ pub(super) fn rename_column(altered: &mut Altered, old: &Ident, new: &str) -> Re
     rules.checks.iter_mut().for_each(|check| in_expression(&mut check.condition));
     rules.generated.values_mut().for_each(in_expression);
     Ok(())
+}
+
+/// A name, in quotes only where it must be.
+fn bare_where_it_can_be(name: &str) -> Ident {
+    let is_plain = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let is_keyword = || ALL_KEYWORDS.binary_search(&name.to_ascii_uppercase().as_str()).is_ok();
+    if is_plain && !is_keyword() { Ident::new(name) } else { Ident::with_quote('"', name) }
 }
 
 /// The collation in the USING of ALTER COLUMN, and the expression that a statement wrote there.
