@@ -114,15 +114,16 @@ pub(super) fn index_classes(snapshot: &SessionSnapshot) -> Vec<IndexClass> {
     for of in declared(snapshot) {
         rows.extend(of.keys().map(|(place, key)| {
             let options = key.form.as_ref().map(|form| &form.options).filter(|options| !options.is_empty());
-            let texts =
-                |options: &Vec<(String, String)>| options.iter().map(move |(name, value)| format!("{name}={value}"));
+            let texts = |options: &Vec<(String, String)>| {
+                options.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+            };
             IndexClass {
                 oid: of.number(Kind::Index, place),
                 name: key.name.clone(),
                 schema: of.schema_oid,
                 columns: (key.columns.len() + key.included().len()) as i32,
                 method: method_oid(key.method()).unwrap_or_default(),
-                options: options.map_or(Cell::Null, |options| Cell::Texts(texts(options).collect())),
+                options: options.map_or(Cell::Null, |options| Cell::Texts(texts(options))),
             }
         }));
     }

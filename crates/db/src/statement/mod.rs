@@ -17,6 +17,7 @@
 
 mod append;
 mod cancelling;
+mod current;
 mod elsewhere;
 mod export;
 mod export_roles;

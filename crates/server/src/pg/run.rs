@@ -72,7 +72,10 @@ impl PgSession {
             return Err(Error::bug("not a statement").into());
         };
         let deadline = self.deadline();
+        let at = if self.cursors.is_empty() { None } else { self.session.at_cursor(parsed)? };
+        let parsed = at.as_ref().map_or(parsed, |at| &at.statement);
         let running = self.started(deadline, parsed, portal.values.clone(), self.allowed()).await?;
+        at.as_ref().map_or(Ok(()), |at| self.session.stays_at(at))?;
         // The client reads rows by what it was told at some time before.
         let is_as_described = |described: &SchemaRef| {
             Arc::ptr_eq(described, running.schema())
@@ -87,7 +90,9 @@ impl PgSession {
             let finish = running.finish();
             let done = Self::until(&self.entry, &mut self.inbox, &self.service, deadline, finish).await;
             self.show_printed(&printed);
-            self.complete(tag_of(&done?));
+            let done = done?;
+            at.as_ref().map_or(Ok(()), |at| self.session.stays_at(at))?;
+            self.complete(tag_of(&done));
             return Ok(false);
         }
         let columns = Columns::new(running.schema(), &portal.forms)?.in_zone(self.session.time_zone());

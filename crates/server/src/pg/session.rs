@@ -462,7 +462,8 @@ impl PgSession {
         let work = async {
             let parsed = execution.parse(&session, text.clone()).await?;
             let description = if describe {
-                execution.describe(&session, &parsed, given).await?
+                let told = session.without_cursor(&parsed)?;
+                execution.describe(&session, told.as_ref().unwrap_or(&parsed), given).await?
             } else {
                 diligence_db::Description { parameters: vec![], schema: None }
             };
