@@ -49,7 +49,6 @@ impl Session {
         let tables = numbered.tables.iter().map(|name| self.planner().object_named(name));
         let tables = tables.map(|object| object.filter(|object| matches!(object.relation, Relation::Native(_))));
         let tables = tables.collect::<Option<Vec<_>>>().filter(|tables| !tables.is_empty())?;
-        let _ = self.names_now().follow_rows();
         Some(FollowedQuery {
             text: numbered.query.statement.to_string(),
             is_locking: numbered.is_locking,
@@ -58,7 +57,7 @@ impl Session {
         })
     }
 
-    /// The query of a cursor has begun: from now on its rows are followed.
+    /// The query of a cursor is about to begin, or has begun: from now on its rows are followed.
     pub fn follow(&self, query: &mut FollowedQuery) {
         query.since = self.names_now().follow_rows();
     }

@@ -78,6 +78,9 @@ impl PgSession {
                 Err(broken) => return Err(broken),
             }
         }
+        if let Some(query) = &mut followed {
+            self.session.follow(query);
+        }
         let info = CursorInfo {
             statement: declared.statement.clone(),
             is_holdable: declared.is_holdable,

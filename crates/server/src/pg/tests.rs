@@ -434,6 +434,42 @@ async fn files_of_the_server_are_copied_in_the_forms_that_clients_get() {
 }
 
 #[tokio::test]
+async fn statements_change_the_row_on_which_a_cursor_stands() {
+    let (_server, address) = serve().await;
+    let mut ann = connect(&address).await;
+    let failure = |told: Vec<String>| told.into_iter().find(|told| told.starts_with('E')).unwrap_or_default();
+    said(&mut ann, "CREATE TABLE t (a INT PRIMARY KEY, b TEXT)").await;
+    said(&mut ann, "INSERT INTO t SELECT g, 'x' FROM generate_series(1, 5) AS s(g)").await;
+    for (declare, left) in [
+        ("DECLARE c CURSOR FOR SELECT a FROM t ORDER BY a FOR UPDATE", "1x,2second!,4x,5x"),
+        ("DECLARE c SCROLL CURSOR FOR SELECT a FROM t ORDER BY a", "1x,2xsecond!,4x,5x"),
+    ] {
+        let is_first = left.starts_with("1x,2s");
+        let first = if is_first { "UPDATE t SET b = 'second'" } else { "UPDATE t SET b = 'xsecond'" };
+        let script = format!(
+            "BEGIN; {declare}; FETCH 2 FROM c; {first} WHERE CURRENT OF c; \
+             UPDATE t SET b = b || '!' WHERE CURRENT OF c RETURNING a; FETCH c; DELETE FROM t WHERE CURRENT OF c; COMMIT"
+        );
+        let told = said(&mut ann, &script).await;
+        assert_eq!(failure(told.clone()), "", "{told:?}");
+        assert!(told.contains(&"C DELETE 1".to_owned()), "{told:?}");
+        let rows = said(&mut ann, "SELECT string_agg(a || b, ',' ORDER BY a) FROM t").await;
+        assert!(rows.contains(&format!("D {left}")), "{rows:?}");
+        said(&mut ann, "INSERT INTO t VALUES (3, 'x'); UPDATE t SET b = 'x'").await;
+    }
+    let declared = "BEGIN; DECLARE c CURSOR FOR SELECT a FROM t";
+    for (script, code) in [
+        ("UPDATE t SET b = '' WHERE CURRENT OF c".to_owned(), "34000"),
+        (format!("{declared}; FETCH c; UPDATE t SET b = '' WHERE CURRENT OF c"), "0A000"),
+        (format!("{declared} FOR UPDATE; MOVE ALL c; DELETE FROM t WHERE CURRENT OF c"), "24000"),
+        (format!("{declared} FOR UPDATE; FETCH c; FETCH BACKWARD 1 FROM c"), "55000"),
+    ] {
+        assert_eq!(failure(said(&mut ann, &script).await), format!("E ERROR {code}"), "{script}");
+        said(&mut ann, "ROLLBACK").await;
+    }
+}
+
+#[tokio::test]
 async fn the_client_is_told_what_it_wants_to_be_told() {
     let (_server, address) = serve().await;
     let mut ann = connect(&address).await;
